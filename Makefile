@@ -15,6 +15,8 @@ lint: ## The lints of the workspace, as errors
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy -p sortie --no-default-features --locked -- -D warnings
 	scripts/fuzz lint
+	scripts/words
+	scripts/citations
 
 snap: ## Take over the snapshots that changed, after a look at the diff
 	INSTA_UPDATE=always scripts/test-postgres cargo nextest run --workspace --locked

@@ -1,4 +1,4 @@
-//! What the engine has to reach, in one place: the report sets each beside what was measured and what the machine can do.
+//! Bars that the engine has to reach: the report sets each beside the measured figure and the limit of the machine.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use sortie_testkit::Database;
 
 use crate::samples::Millis;
 
-/// How much of a figure is required.
+/// Requirement on a figure.
 #[derive(Clone, Copy)]
 pub(crate) enum Required {
     /// At least so many a second.
@@ -43,7 +43,7 @@ impl Required {
         }
     }
 
-    /// What the figure would be at the limit, where it has come to this share of it; none where nothing bounds it.
+    /// Returns the figure at the limit, from its share of the limit; none where nothing bounds it.
     pub(crate) fn at_limit(self, reached: f64, share: f64) -> Option<f64> {
         match self {
             Self::Rate(_) => Some(reached / share),
@@ -55,9 +55,9 @@ impl Required {
 
 /// A figure with a requirement.
 pub(crate) struct Bar {
-    /// Its name in [`Report::reach`](crate::report::Report::reach).
+    /// Name of the figure in [`Report::reach`](crate::report::Report::reach).
     pub(crate) figure: &'static str,
-    /// Where it holds; on every database where none is named.
+    /// Database that the bar is for; every one where none is named.
     pub(crate) database: Option<Database>,
     pub(crate) required: Required,
 }
@@ -73,7 +73,7 @@ const fn bar(figure: &'static str, database: Option<Database>, required: Require
 const SQLITE: Option<Database> = Some(Database::Sqlite);
 const POSTGRES: Option<Database> = Some(Database::Postgres);
 
-/// All of them, in the order of the report.
+/// Bars in the order of the report.
 pub(crate) const BARS: [Bar; 18] = [
     bar(
         "complete tool-free runs, 64 at once",

@@ -22,10 +22,10 @@ const CALLBACKS: usize = 10_000;
 /// Clients that make them.
 const CLIENTS: usize = 16;
 
-/// For so long one request is kept waiting while they pile up: less than an attempt may take.
+/// Time for which a request is kept waiting while callbacks pile up: less than the timeout of an attempt.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the receiver knows.
+/// State of the receiver.
 struct Receiver {
     taken: watch::Sender<usize>,
     answers: watch::Sender<bool>,

@@ -1,5 +1,5 @@
-//! A cancel: how long until the run's worker has stopped and its stream has ended, asked of the node that works on it and of
-//! another one.
+//! A cancel: how long until the run's worker has stopped and its stream has ended, asked of the node that works on it
+//! and of another one.
 
 use std::{
     collections::BTreeSet,
@@ -34,7 +34,7 @@ const CANCELS: usize = 100;
 /// From one look to the next.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// How long a cancel is waited for.
+/// Time for which a cancel is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const COMMAND: &str = "sleep 3000";

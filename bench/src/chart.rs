@@ -12,7 +12,7 @@ const TOP: f64 = 50.0;
 const BOTTOM: f64 = 45.0;
 const COLORS: [&str; 4] = ["#1f6feb", "#d1570c", "#1a7f37", "#8250df"];
 
-/// One line of a picture.
+/// Line of a picture.
 pub(crate) struct Line {
     pub(crate) name: String,
     /// Seconds since the beginning, and the value then.

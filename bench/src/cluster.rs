@@ -116,7 +116,7 @@ async fn streams(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// One of the nodes is killed with all runs that are at work: it was the first, and alone when they began.
+/// Measures the loss of the node with all runs at work: it was the first, and alone when they began.
 async fn killed(bench: &Bench, report: &mut Report) -> Result<()> {
     let mut victim = bench.node().await?;
     let runs = start_waiting(&victim, AT_WORK, "```wait 3000000\n```\n").await?;

@@ -1,4 +1,4 @@
-//! One kept-alive HTTP/1.1 connection, opened again when the server has closed it.
+//! Kept-alive HTTP/1.1 connection, opened again when the server has closed it.
 
 use std::net::SocketAddr;
 
@@ -31,7 +31,7 @@ impl Connection {
         Ok(Self::at(node.address()?, node.key()))
     }
 
-    /// The same by address.
+    /// Returns a connection to an address.
     pub(crate) fn at(address: SocketAddr, key: &str) -> Self {
         Self {
             address,

@@ -43,10 +43,10 @@ const BESIDE: u64 = 1_000;
 /// Streams that are opened at the same time.
 const OPENING: usize = 200;
 
-/// How often it is looked which followers have something to read.
+/// Interval of the checks for followers with something to read.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// How long the runs of few followers last, and those of many, in milliseconds.
+/// Duration of the runs of few followers, and of many, in milliseconds.
 const SHORT: u64 = 8_000;
 const LONG: u64 = 40_000;
 
@@ -81,7 +81,7 @@ fn prompt(millis: u64) -> String {
     format!("```wait {millis}\n```\n")
 }
 
-/// One run, followed by all.
+/// Measures one run that all follow.
 async fn on_one_run(bench: &Bench, report: &mut Report, count: usize, lasts: u64) -> Result<()> {
     let node = bench.node().await?;
     let before = resident(&node)?;
@@ -180,8 +180,9 @@ impl Followers {
         Ok(Self(open))
     }
 
-    /// How long after its run's `finished_at` each one reads `done`. Both clocks are this machine's; `finished_at` is
-    /// cut to the millisecond, so that a lag is shown up to 1 ms too long, and up to [`LOOK`] for the reader's rhythm.
+    /// Returns the time from a run's `finished_at` until each follower reads `done`. Both clocks are this machine's;
+    /// `finished_at` is cut to the millisecond, so that a lag is shown up to 1 ms too long, and up to [`LOOK`] for the
+    /// reader's rhythm.
     pub(crate) async fn lags(self) -> Result<Samples> {
         // A socket is closed when all have read: what closing costs the node is no part of the lag.
         let ends = tokio::task::spawn_blocking(move || ends(self.0)).await??;
@@ -202,16 +203,17 @@ impl Followers {
     }
 }
 
-/// One that reads the end of its stream.
+/// Follower that reads the end of its stream.
 struct Follower {
     socket: TcpStream,
     read: Vec<u8>,
-    /// When the stream has ended, since 1970: `done` is what it ends with.
+    /// Time at which the stream ended with `done`, since 1970.
     ended: Option<Duration>,
 }
 
-/// Reads all of these to their ends, by one thread that looks now and then: a real follower is woken on a machine of its own,
-/// and one that was woken here for each of them would take the cores from the node in the moment that is measured.
+/// Reads all of these to their ends, by one thread that looks now and then: a real follower is woken on a machine of
+/// its own, and one that was woken here for each of them would take the cores from the node in the moment that is
+/// measured.
 fn ends(sockets: Vec<TcpStream>) -> Result<Vec<Follower>> {
     let ready = epoll::create(CreateFlags::CLOEXEC)?;
     let mut followers = Vec::with_capacity(sockets.len());

@@ -27,27 +27,27 @@ use tokio_postgres::NoTls;
 
 use crate::{
     Bench,
-    machine::run,
+    process::run,
     report::{Limit, Report},
 };
 
-/// How long each of these is tried.
+/// Duration of each measurement.
 const TRIED: Duration = Duration::from_secs(2);
 
 /// Rows of one commit on `SQLite`: four for each of the 64 commands that a group takes at most.
 const GROUP: i64 = 256;
 
-/// Rows of one transaction on `PostgreSQL`, and connections: those of one create on more connections than a node has, and
-/// those of the 16 commands that share a transaction at most, on the connections of a node.
+/// Rows of one transaction on `PostgreSQL`, and connections: those of one create on more connections than a node has,
+/// and those of the 16 commands that share a transaction at most, on the connections of a node.
 const TRANSACTIONS: [(i64, i64); 2] = [(4, 8), (64, 4)];
 
 /// Readers of the bare server's streams.
 const READERS: usize = 1_000;
 
-/// What stands in a row: as much as in the event of a run.
+/// Data of a row: as much as in the event of a run.
 const DATA: &str = r#"{"status":"running","attempt":1,"note":"as long as the data of an event is on the average, which is about a hundred bytes"}"#;
 
-/// Those of the machine.
+/// Measures the limits of the machine.
 pub(crate) async fn of_the_machine(report: &mut Report) -> Result<()> {
     if report.wants("spawn") || report.wants("limit") {
         let rate = processes()?;

@@ -22,10 +22,10 @@ use crate::{
 /// Not measured: connections open, caches fill.
 pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 
-/// What a create writes: the run, its definition, its place in the queue, its first event.
+/// Rows that a create writes: the run, its definition, its place in the queue, its first event.
 const ROWS_OF_A_CREATE: f64 = 4.0;
 
-/// What a tool-free run writes from its creation to its end, rows that are changed or deleted counted as such.
+/// Rows that a tool-free run writes from its creation to its end, changed and deleted ones included.
 pub(crate) const ROWS_OF_A_RUN: f64 = 17.0;
 
 /// The POST, and the stream.
@@ -206,7 +206,7 @@ pub(crate) async fn runs(bench: &Bench, report: &mut Report, concurrency: usize)
     Ok(())
 }
 
-/// What a load of complete runs showed.
+/// Result of a load of complete runs.
 #[derive(Default)]
 pub(crate) struct Loaded {
     /// Runs that ended within the time.
@@ -215,7 +215,7 @@ pub(crate) struct Loaded {
     running: Samples,
     /// From the 202 to `starting`, from there to `running`, from there to `done`.
     stages: [Samples; 3],
-    /// One per run that began after the warm-up.
+    /// Durations of the runs that began after the warm-up.
     pub(crate) done: Samples,
 }
 

@@ -1,9 +1,8 @@
-//! What the machine itself can do, by the same means: the frame around every other figure.
+//! Limits of the machine itself, measured by the same means: the frame around every other figure.
 
 use std::{
     fs::{self, File},
     io::Write as _,
-    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -20,11 +19,12 @@ use tokio_postgres::NoTls;
 use crate::{
     connection::Connection,
     limits,
+    process::run,
     report::{Limit, Report},
     samples::Samples,
 };
 
-/// How long each of these is tried.
+/// Duration of each measurement.
 const TRIED: Duration = Duration::from_secs(2);
 
 /// Measures and describes the machine.
@@ -152,7 +152,7 @@ fn fdatasync() -> Result<Samples> {
     Ok(samples)
 }
 
-/// How long a program takes from start to end without any confinement.
+/// Measures a program from start to end without any confinement.
 fn spawns(program: &str, arguments: &[&str]) -> Result<Samples> {
     let mut samples = Samples::default();
     for _ in 0..300 {
@@ -166,17 +166,4 @@ fn spawns(program: &str, arguments: &[&str]) -> Result<Samples> {
 /// A shell that does nothing, without any confinement.
 pub(crate) fn bare_spawn() -> Result<Duration> {
     Ok(spawns("/bin/sh", &["-c", "true"])?.percentile(50))
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the bare spawn is what the sandbox is compared with"
-)]
-pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<()> {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
-    command
-        .status()
-        .with_context(|| format!("cannot start {program}"))?;
-    Ok(())
 }

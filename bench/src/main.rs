@@ -43,7 +43,7 @@ struct Arguments {
     /// The binary under test, built in release.
     #[arg(long, global = true, default_value = "target/release/sortie")]
     binary: PathBuf,
-    /// Where the table is written; standard output otherwise.
+    /// File for the table; standard output otherwise.
     #[arg(long)]
     results: Option<PathBuf>,
     /// Seconds that each load lasts.
@@ -63,7 +63,7 @@ struct Arguments {
     nodes: usize,
 }
 
-/// What else than the table there is.
+/// Commands beside the table.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Mixed work for a long time, sampled each second: writes CSV files and pictures.
@@ -82,7 +82,7 @@ enum Which {
 /// The master key of nodes that share a database.
 const MASTER_KEY: &str = "0101010101010101010101010101010101010101010101010101010101010101";
 
-/// What every measurement is given.
+/// Context of every measurement.
 struct Bench {
     binary: String,
     database: Database,
@@ -104,7 +104,7 @@ impl Bench {
         Node::start_with(&self.binary, self.database, options).await
     }
 
-    /// So many nodes on one empty database.
+    /// Starts nodes on one empty database.
     async fn cluster(&self, count: usize) -> Result<Vec<Node>> {
         // What one of them seals the others have to open.
         let options = NodeOptions::default().env("SORTIE_MASTER_KEY", MASTER_KEY);

@@ -93,7 +93,7 @@ pub(crate) async fn some_with(connection: &mut Connection, status: &str) -> Resu
     Ok(!page.items.is_empty())
 }
 
-/// What a waiting run holds.
+/// Measures the memory of a waiting run.
 pub(crate) async fn waiting(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("waiting") {
         return Ok(());

@@ -28,10 +28,10 @@ use crate::{
 /// Clients whose rate is taken for what the node can do.
 const CLIENTS: usize = 32;
 
-/// Which of the requests has a callback.
+/// Index of the request with a callback.
 const CALLBACK: usize = 5;
 
-/// How long the receiver is waited for at the end.
+/// Time for which the receiver is waited for at the end.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A receiver of callbacks that counts.
@@ -108,14 +108,14 @@ fn text(value: &Value) -> Bytes {
     value.to_string().into()
 }
 
-/// What a load at a set rate has shown so far.
+/// Results of a load at a set rate so far.
 #[derive(Default)]
 pub(crate) struct Pace {
     /// Runs that were begun.
     pub(crate) begun: usize,
     /// Runs that are done.
     pub(crate) done: usize,
-    /// What those took that ended since it was looked at last.
+    /// Times of the runs that ended since the last look.
     pub(crate) moments: Vec<Moments>,
 }
 
@@ -182,7 +182,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What this machine does of mixed work, and what it is like at half of that.
+/// Measures the maximum of mixed work, and the figures at half of that.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("mixed work") {
         return Ok(());
@@ -191,7 +191,7 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     over(&[&node], "mixed work", bench.seconds, report).await
 }
 
-/// The same over these nodes, under this name.
+/// Measures mixed work on these nodes, under this name.
 pub(crate) async fn over(nodes: &[&Node], name: &str, seconds: u64, report: &mut Report) -> Result<()> {
     let mix = Mix::start().await?;
     let capacity = mix.capacity(nodes, seconds).await?;

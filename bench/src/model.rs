@@ -36,7 +36,7 @@ use crate::{
 
 /// Runs that wait for their model at once.
 const WAITING: usize = 2_000;
-/// How long that model takes.
+/// Duration of a call of the slow model.
 const SLOW: Duration = Duration::from_secs(5);
 /// Tool calls of the run whose turns are measured.
 const TURNS: u32 = 100;
@@ -48,7 +48,7 @@ const BETWEEN: Duration = Duration::from_millis(10);
 /// Requests that the model server was sent so far.
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// What the stamps in the pieces count from.
+/// Start of the stamps in the pieces.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The model server, and the file that tells a node of it.
@@ -228,7 +228,7 @@ async fn rate(
     Ok(())
 }
 
-/// What one turn of model and tool costs in a long run.
+/// Measures a turn of model and tool in a long run.
 async fn turns(bench: &Bench, report: &mut Report, model: &ModelServer) -> Result<()> {
     let node = model.node(bench).await?;
     let (mut creating, mut following) = (Connection::to(&node)?, Connection::to(&node)?);

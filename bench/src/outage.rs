@@ -21,10 +21,10 @@ use crate::{
 /// Runs at work when the node is killed.
 const AT_WORK: usize = 200;
 
-/// How long they are waited for.
+/// Time for which the runs are waited for.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// How long a node may say nothing, as the engine has it.
+/// Lease of a node, as the engine has it.
 const LEASE: Duration = Duration::from_secs(10);
 
 const PROMPT: &str = "```wait 3000000\n```\n";
@@ -66,8 +66,8 @@ pub(crate) fn after_the_lease(report: &mut Report, name: &str, took: Duration) {
     report.reach(name, took.as_secs_f64());
 }
 
-/// How long after `since` the streams of all these runs, read from these nodes, have said that the run was resumed or
-/// is over.
+/// Returns the time from `since` until the streams of all these runs, read from these nodes, have told of a resume or
+/// of the end.
 pub(crate) async fn until_taken_up(nodes: &[&Node], runs: Vec<String>, since: Instant) -> Result<Duration> {
     let mut waiting = JoinSet::new();
     for (run, node) in runs.into_iter().zip(nodes.iter().cycle()) {

@@ -1,6 +1,10 @@
-//! What the kernel says of a node's process.
+//! Figures of the kernel about a node's process.
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use sortie_testkit::Node;
@@ -56,4 +60,18 @@ pub(crate) fn cpu_each(node: &Node, before: Duration, runs: usize, seconds: u64)
     let used = cpu(node)?.saturating_sub(before);
     let (runs, seconds) = (u32::try_from(runs)?, u32::try_from(seconds)?);
     Ok((used * seconds / (seconds + 1)) / runs.max(1))
+}
+
+/// Runs a program to its end.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the bare spawn is what the sandbox is compared with"
+)]
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<()> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .status()
+        .with_context(|| format!("cannot start {program}"))?;
+    Ok(())
 }

@@ -1,5 +1,5 @@
-//! The tables: what is required beside what was reached; the machine and its own limits; a row per measurement, a column
-//! per database; and what each main figure reaches of its limit.
+//! The tables: what is required beside what was reached; the machine and its own limits; a row per measurement, a
+//! column per database; and what each main figure reaches of its limit.
 
 use std::{fmt::Write as _, fs, path::Path, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     samples::Millis,
 };
 
-/// What the machine can do of one kind, measured by this program without the engine.
+/// Kind of a limit of the machine, measured by this program without the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     /// Requests a second that a bare server answers.
@@ -53,17 +53,17 @@ impl Limit {
 struct Ratio {
     name: String,
     database: Database,
-    /// How much of the limit's unit it comes to in a second, or its seconds.
+    /// Figure in the limit's unit a second, or in seconds.
     reached: f64,
     limit: Limit,
 }
 
-/// What was measured so far.
+/// Figures measured so far.
 pub(crate) struct Report {
     only: Option<String>,
     machine: Vec<(String, String)>,
     columns: Vec<(Database, Vec<(String, String)>)>,
-    /// What the machine can do; of one database where it is named.
+    /// Limits of the machine; of one database where it is named.
     limits: Vec<(Limit, Option<Database>, f64)>,
     ratios: Vec<Ratio>,
     /// Figures that a bar may be set for, in the unit of that bar.
@@ -83,7 +83,7 @@ impl Report {
         }
     }
 
-    /// What follows is measured on this database.
+    /// Begins the figures of a database.
     pub(crate) fn begin(&mut self, database: Database) {
         eprintln!("== {}", database.as_str());
         self.columns.push((database, Vec::new()));
@@ -171,7 +171,7 @@ impl Report {
         names
     }
 
-    /// What is required. A bar without a figure is shown where everything was asked for.
+    /// Writes the bars. A bar without a figure is shown where everything was asked for.
     fn bars(&self, text: &mut String) -> Result<()> {
         let mut rows = String::new();
         for bar in &BARS {
@@ -225,7 +225,7 @@ impl Report {
         Ok(())
     }
 
-    /// What was measured of the limit of a ratio.
+    /// Returns the measured limit of a ratio.
     fn limit_of(&self, ratio: &Ratio) -> Option<f64> {
         let measured = self.limits.iter().find(|(limit, database, _)| {
             *limit == ratio.limit && database.is_none_or(|database| database == ratio.database)
@@ -233,7 +233,7 @@ impl Report {
         measured.map(|(_, _, amount)| *amount)
     }
 
-    /// How near a figure is to its limit: 1 at the limit, whether that is a rate or a time.
+    /// Returns the share of a figure in its limit: 1 at the limit, whether that is a rate or a time.
     fn share(&self, ratio: &Ratio) -> Option<f64> {
         let limit = self.limit_of(ratio)?;
         Some(if ratio.limit.is_time() {

@@ -1,5 +1,5 @@
-//! Fifty runs killed while each waits for the second of three slow model calls: how many calls it takes to end them, and
-//! how long beyond those calls' own time.
+//! Fifty runs killed while each waits for the second of three slow model calls: how many calls it takes to end them,
+//! and how long beyond those calls' own time.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 const RUNS: u64 = 50;
-/// How long each model call takes.
+/// Duration of each model call.
 const SLOW: Duration = Duration::from_secs(6);
 
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {

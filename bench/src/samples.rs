@@ -7,12 +7,12 @@ use std::{fmt, time::Duration};
 pub(crate) struct Samples(Vec<Duration>);
 
 impl Samples {
-    /// One more.
+    /// Adds a sample.
     pub(crate) fn add(&mut self, sample: Duration) {
         self.0.push(sample);
     }
 
-    /// How many.
+    /// Returns the number of samples.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

@@ -1,4 +1,4 @@
-//! How late runs start whose schedules are all due in the same second.
+//! Lateness of runs whose schedules are all due in the same second.
 
 use std::time::{Duration, Instant};
 

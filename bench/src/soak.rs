@@ -1,5 +1,5 @@
-//! Mixed work for a long time at about half of what the machine can do, on one node or on several: memory and open files
-//! of each, times, what waits and what is done, each second, as CSV and as pictures.
+//! Mixed work for a long time at about half of what the machine can do, on one node or on several: memory and open
+//! files of each, times, what waits and what is done, each second, as CSV and as pictures.
 
 use std::{
     fmt::Write as _,
@@ -24,13 +24,13 @@ use crate::{
     samples::Samples,
 };
 
-/// For so long it is tried first what the machine can do, in seconds.
+/// Duration of the first measurement of the machine, in seconds.
 const TRIED: u64 = 10;
 
-/// What is asked for.
+/// Options of the soak.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Soak {
-    /// How long.
+    /// Duration in minutes.
     #[arg(long, default_value_t = 30.0)]
     pub(crate) minutes: f64,
     /// Nodes on one PostgreSQL; on SQLite there is one.
@@ -39,12 +39,12 @@ pub(crate) struct Soak {
     /// Runs a second, on all nodes together; half of what was found out otherwise.
     #[arg(long)]
     pub(crate) rate: Option<f64>,
-    /// Where the CSV files and the pictures go.
+    /// Folder for the CSV files and the pictures.
     #[arg(long, default_value = "bench/soak")]
     pub(crate) directory: PathBuf,
 }
 
-/// What one second showed of one node.
+/// Figures of a node in one second.
 struct Seen {
     /// Resident memory, in bytes.
     resident: u64,
@@ -53,11 +53,11 @@ struct Seen {
     cpu: Duration,
 }
 
-/// What one second showed, or more of them where the machine was late to look.
+/// Figures of a second, or of more of them where the machine was late to look.
 struct Second {
     /// Seconds since the beginning.
     at: f64,
-    /// One for each node.
+    /// Figures of each node.
     nodes: Vec<Seen>,
     begun: usize,
     done: usize,
@@ -149,7 +149,7 @@ async fn sample(nodes: &[&Node], paced: &Paced<'_>, seconds: &mut Vec<Second>) -
     }
 }
 
-/// What the node says in its metrics.
+/// Reads the queue's depth from the node's metrics.
 async fn queue_depth(connection: &mut Connection) -> Result<usize> {
     let answer = connection.send(Method::GET, "/metrics", Bytes::new()).await?;
     let body = answer.into_body().collect().await?.to_bytes();

@@ -1,14 +1,15 @@
 //! The final answer: taken as it is, or, with an `output_schema`, read as JSON, checked, and handed back at most twice.
 //!
-//! Nothing is recorded here: an answer that was rejected before its worker died is judged again, and only once recorded.
+//! Nothing is recorded here: an answer that was rejected before its worker died is judged again, and only once
+//! recorded.
 
 use std::{borrow::Cow, sync::Arc};
 
 use sortie_api::limits::OUTPUT_BYTES;
 
-use crate::{fence, schema::Schema, turn::Stop};
+use crate::{fence, schema::Schema, stop::Stop};
 
-/// How often an answer that does not match is handed back.
+/// Number of times that an answer that does not match is handed back.
 const CORRECTIONS: u32 = 2;
 
 /// Judges final answers.
@@ -17,24 +18,24 @@ pub(crate) struct Answer {
     rejected: u32,
 }
 
-/// What becomes of an answer.
+/// Verdict on an answer.
 pub(crate) enum Verdict {
-    /// It is the run's output.
+    /// The answer is the run's output.
     Final(String),
-    /// It does not match.
+    /// The answer does not match the schema.
     Rejected(Rejected),
 }
 
-/// Why an answer is none, and what follows.
+/// Rejected answer.
 pub(crate) struct Rejected {
-    /// What does not match.
+    /// Mismatches, as in the error message.
     pub(crate) errors: Vec<String>,
-    /// Which answer it was, from 1.
+    /// Number of the answer, from 1.
     pub(crate) attempt: u32,
 }
 
 impl Rejected {
-    /// What the model is told, so that it answers again; or the end, after the last correction.
+    /// Returns the message that asks the model to answer again, or the end after the last correction.
     pub(crate) fn correction(&self) -> Result<String, Stop> {
         let all = self.errors.join("; ");
         if self.attempt > CORRECTIONS {

@@ -1,5 +1,6 @@
-//! What a run may still spend: compute metered from its start, model calls held at their worst case and settled at
-//! what they cost, tool calls held and settled at their price. Never more than the maximum, in integers, every product rounded up, every sum checked.
+//! Budget of a run: compute metered from its start, model calls held at their worst case and settled at what they cost,
+//! tool calls held and settled at their price. Never more than the maximum, in integers, every product rounded up,
+//! every sum checked.
 //!
 //! It has no clock: the caller says what time it is.
 
@@ -12,7 +13,7 @@ use crate::{BudgetSpec, model::Usage};
 const MTOK: u128 = 1_000_000;
 /// Nanoseconds in a second.
 const NANOS: u128 = 1_000_000_000;
-/// How fast a slow model writes: compute time for its longest answer is left over beside the hold.
+/// Pace of a slow model. Compute time for its longest answer is left over beside the hold.
 const SLOW_TOKENS_PER_SECOND: u128 = 20;
 
 /// The budget of one run.
@@ -52,7 +53,7 @@ pub(crate) struct Hold {
     amount: u128,
     /// The longest answer that the hold pays for, in tokens.
     pub(crate) max_tokens: u64,
-    /// Whether the answer is shorter than was wanted.
+    /// Effect of the budget on the answer's length.
     pub(crate) cut: Cut,
 }
 
@@ -63,12 +64,12 @@ pub(crate) struct PriceHold {
     amount: u128,
 }
 
-/// Whether the budget shortens an answer.
+/// Effect of the budget on the length of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// There is enough for the whole.
     Whole,
-    /// It had to be shortened to what is left.
+    /// The answer is shortened to the rest of the budget.
     Shortened,
 }
 
@@ -84,7 +85,7 @@ impl Hold {
 }
 
 impl BudgetSpec {
-    /// What the compute time from `started` to `now` costs: rounded up to the micro, at most `max_cost`.
+    /// Returns the cost of the compute time from `started` to `now`: rounded up to the micro, at most `max_cost`.
     pub fn compute(&self, now: Instant) -> Micros {
         let nanos = now.saturating_duration_since(self.started).as_nanos();
         let cost = nanos
@@ -110,7 +111,7 @@ impl Budget {
         micros(self.model.saturating_add(self.compute(now)).min(self.max))
     }
 
-    /// What models and priced tools have cost so far, without compute.
+    /// Returns the cost of models and priced tools so far, without compute.
     pub(crate) fn spent_on_calls(&self) -> Micros {
         micros(self.model)
     }
@@ -128,12 +129,12 @@ impl Budget {
         amount(self.spent(now)) >= self.warning_amount()
     }
 
-    /// When compute alone will have brought the cost to 80 %.
+    /// Returns the time at which compute alone will have brought the cost to 80 %.
     pub(crate) fn warning_at(&self) -> Option<Instant> {
         self.reached_at(self.warning_amount().saturating_sub(self.model))
     }
 
-    /// When compute will have used up what is neither spent nor held.
+    /// Returns the time at which compute will have used up the money that is neither spent nor held.
     pub(crate) fn exhausted_at(&self) -> Option<Instant> {
         self.reached_at(self.max.saturating_sub(self.model + self.held))
     }
@@ -224,7 +225,7 @@ impl Budget {
         self.model += hold.amount.min(self.left(now));
     }
 
-    /// It is not: gives it back.
+    /// Releases the price of a call that is not due.
     #[expect(clippy::needless_pass_by_value, reason = "a hold is gone once it is released")]
     pub(crate) fn release_price(&mut self, hold: PriceHold) {
         self.held = self.held.saturating_sub(hold.amount);
@@ -248,7 +249,8 @@ impl Budget {
         (self.max * 8).div_ceil(10)
     }
 
-    /// When compute will have cost `compute`; `None` when it costs nothing or that is beyond the clock.
+    /// Returns the time at which compute will have cost `compute`; `None` when it costs nothing or that is beyond the
+    /// clock.
     fn reached_at(&self, compute: u128) -> Option<Instant> {
         let nanos = (compute * NANOS).checked_div(self.rate)?;
         self.started
@@ -256,7 +258,7 @@ impl Budget {
     }
 }
 
-/// What `usage` costs, rounded up to the micro.
+/// Returns the cost of `usage`, rounded up to the micro.
 fn cost(prices: &ModelPrices, usage: &Usage) -> u128 {
     [
         (usage.input_tokens, prices.input_micros_per_mtok),

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 /// Levels of nesting that common JSON parsers still read.
 const DEPTH: usize = 100;
 
-/// Why a text is not a JSON object; the message is for the model that wrote it.
+/// Reason why a text is no JSON object; the message is for the model that wrote it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadObject {
     #[error("they are cut off ({0}); write less in one call, for instance a large file in several parts")]

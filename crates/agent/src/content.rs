@@ -22,7 +22,7 @@ use crate::{Redactor, text};
 /// More than the line takes that says how much was left out, in bytes.
 const LINE_BYTES: usize = 256;
 
-/// What the model is told of a tool call.
+/// Output of a tool call, for the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolContent {
@@ -34,7 +34,7 @@ pub enum ToolContent {
     Media(Media),
     /// Dropped from the transcript to bound its memory.
     Dropped {
-        /// How much it was, in bytes.
+        /// Size of the output, in bytes.
         bytes: usize,
     },
 }
@@ -56,7 +56,7 @@ pub struct Media {
 }
 
 impl ToolContent {
-    /// What the model reads.
+    /// Returns the text that the model reads.
     pub fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) => Cow::Borrowed(text),
@@ -91,7 +91,7 @@ impl ToolContent {
         }
     }
 
-    /// How much memory it holds, in bytes.
+    /// Returns the memory that the output holds, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),

@@ -1,4 +1,4 @@
-//! What was said in a run so far, bounded in memory, and shortened where it no longer fits into the model's window.
+//! Conversation of a run: bounded in memory, and shortened where it no longer fits into the model's window.
 //!
 //! It is changed the same way while the run works and while it is rebuilt from the journal. A tool call is never parted
 //! from its result. Whoever changes what was already sent is told so: thinking behind it may be void.
@@ -29,12 +29,12 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// All of it, oldest first.
+    /// Returns the turns, oldest first.
     pub(crate) fn turns(&self) -> &[Turn] {
         &self.turns
     }
 
-    /// What the engine told the model, if that came last.
+    /// Returns the engine's message to the model, if that came last.
     pub(crate) fn last_told(&self) -> Option<&str> {
         match self.turns.last() {
             Some(Turn::User(text)) => Some(text),
@@ -42,13 +42,13 @@ impl Conversation {
         }
     }
 
-    /// What the model said.
+    /// Adds a turn of the model.
     pub(crate) fn said(&mut self, content: Vec<Content>) {
         self.turns.push(Turn::Assistant(content));
     }
 
-    /// Takes the results of its tool calls. Bounds what is held: beyond the limit the oldest outputs go. Returns whether any
-    /// went.
+    /// Takes the results of its tool calls. Bounds what is held: beyond the limit the oldest outputs go. Returns
+    /// whether any went.
     pub(crate) fn did(&mut self, results: Vec<ToolResult>) -> bool {
         self.note_changed_files(&results);
         self.turns.push(Turn::ToolResults(results));
@@ -139,7 +139,7 @@ impl Conversation {
         self.changed_files.drain(..surplus);
     }
 
-    /// What the engine told the model.
+    /// Adds a message of the engine to the model.
     pub(crate) fn told(&mut self, text: String) {
         self.turns.push(Turn::User(text));
     }
@@ -179,7 +179,7 @@ impl Conversation {
         self.turns.splice(..turns, [Turn::User(summary)]);
     }
 
-    /// Where the last turn begins: with what the model said last.
+    /// Returns the index at which the last turn begins: that of the model's last message.
     fn last_turn(&self) -> usize {
         let said = self
             .turns

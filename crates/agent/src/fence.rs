@@ -10,15 +10,15 @@ use std::borrow::Cow;
 pub(crate) struct Block<'a> {
     /// The line of its opening fence, from 1.
     pub(crate) line: usize,
-    /// What stands behind the opening fence, trimmed.
+    /// Text behind the opening fence, trimmed.
     pub(crate) info: &'a str,
-    /// What stands between the fences, lines separated by `\n`, without the last line break.
+    /// Text between the fences, lines separated by `\n`, without the last line break.
     pub(crate) content: Cow<'a, str>,
-    /// Whether the closing fence is there.
+    /// End of the block.
     pub(crate) end: End,
 }
 
-/// How a block ends.
+/// End of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// With its closing fence.
@@ -34,7 +34,7 @@ pub(crate) fn blocks(text: &str) -> impl Iterator<Item = Block<'_>> {
 
 struct Blocks<'a> {
     text: &'a str,
-    /// Where the next line begins.
+    /// Offset of the next line.
     at: usize,
     /// Lines read so far.
     line: usize,

@@ -1,4 +1,4 @@
-//! What a run has to remember to go on after the death of its worker: the transcript, and which calls were begun.
+//! Journal, from which a run resumes after the death of its worker: the transcript, and the calls that were begun.
 //!
 //! The agent writes entries as it goes, in order; the engine keeps them durable beside the events. A reply that is the
 //! final answer is never written: a run without tools has an empty journal.
@@ -14,24 +14,24 @@ use crate::{
     tool::Effect,
 };
 
-/// One step of the journal. Entries are serialized as JSON objects.
+/// Entry of the journal. Entries are serialized as JSON objects.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Entry {
     /// The turn it belongs to, from 1.
     pub step: u32,
-    /// What the run has spent so far on models and priced tools, without compute, in micros.
+    /// Cost of models and priced tools so far, without compute, in micros.
     pub spent_micros: Micros,
-    /// What happened.
+    /// Content of the entry.
     pub what: What,
 }
 
-/// What happened.
+/// Content of the entry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
-    /// What the model said in a turn that is not the last.
+    /// Message of the model in a turn that is not the last.
     Reply {
-        /// Its pieces, as they came.
+        /// Pieces of the message, as they came.
         content: Vec<Content>,
         /// The provider's count of the call's input.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,21 +54,21 @@ pub enum What {
         id: String,
         /// The tool's name.
         tool: String,
-        /// What it may do.
+        /// Possible effect of the call.
         effect: Effect,
     },
-    /// What came of a tool call.
+    /// Result of a tool call.
     Result(ToolResult),
-    /// What the engine told the model: a correction of its answer.
+    /// Message of the engine that corrects the model's answer.
     Correction {
         /// The text.
         text: String,
     },
     /// The conversation before this point was replaced by a summary.
     Compacted {
-        /// What stands in its place.
+        /// Summary in the place of the turns.
         summary: String,
-        /// How many of the oldest turns it stands for.
+        /// Number of the oldest turns that the summary replaces.
         turns: usize,
     },
     /// Old tool outputs were dropped from the conversation.
@@ -122,13 +122,13 @@ pub struct Journal {
     ended: Ended,
 }
 
-/// How the attempt that wrote the journal ended.
+/// End of the attempt that wrote the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Its worker was lost: what a model call under way has cost was told to nobody.
+    /// The worker was lost: the cost of a model call under way was not recorded.
     #[default]
     Lost,
-    /// It was given up in order: what it has told is all it has spent.
+    /// The attempt was handed over in order: everything it spent is recorded.
     HandedOver,
 }
 
@@ -152,8 +152,8 @@ impl Journal {
         }
     }
 
-    /// The same of a run that its worker gave up in order, so that [`BudgetSpec::spent`](crate::BudgetSpec::spent) has all
-    /// it spent, also on a model call that was under way.
+    /// Marks the journal of a run that its worker handed over in order: [`BudgetSpec::spent`](crate::BudgetSpec::spent)
+    /// has everything it spent, also on a model call that was under way.
     #[must_use]
     pub fn handed_over(self) -> Self {
         Self {
@@ -198,7 +198,7 @@ impl Journal {
         complete
     }
 
-    /// What the run had spent on models and priced tools at the last entry.
+    /// Returns the cost of models and priced tools at the last entry.
     pub fn spent(&self) -> Micros {
         self.entries
             .last()

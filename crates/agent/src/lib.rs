@@ -26,6 +26,7 @@ pub mod schema;
 mod scribe;
 mod shown;
 mod spans;
+mod stop;
 mod summary;
 mod text;
 pub mod tool;
@@ -54,23 +55,23 @@ pub use self::{
     workspace::{Gateway, Remains, Source, Workspace},
 };
 
-/// What one run of the agent is about.
+/// Specification of a run of the agent.
 pub struct RunSpec {
-    /// Whose run it is.
+    /// Run and organization, for spans.
     pub whose: Whose,
     /// The task.
     pub prompt: String,
     /// Task data, JSON as sent.
     pub input: Option<Box<RawValue>>,
-    /// What the answer must match.
+    /// Schema that the answer must match.
     pub output_schema: Option<Arc<schema::Schema>>,
-    /// Whether it may run commands and write files.
+    /// Permission to run commands and write files.
     pub shell: Shell,
-    /// Whether its commands reach the network: then nobody knows what one has changed outside.
+    /// Access of commands to the network. With it, the effect of a command outside of the run is unknown.
     pub egress: Egress,
-    /// What it may spend.
+    /// Budget of the run.
     pub budget: BudgetSpec,
-    /// When the run times out.
+    /// Time at which the run times out.
     pub deadline: Option<tokio::time::Instant>,
     /// Effort of the model's thinking; `None` leaves it to the provider.
     pub effort: Option<Effort>,
@@ -88,16 +89,16 @@ pub struct RunSpec {
     pub tools: Vec<Arc<dyn Tool>>,
     /// The credentials that are taken out of all the run shows.
     pub redactor: Arc<Redactor>,
-    /// What an earlier attempt at the run left: it goes on from there.
+    /// Journal of an earlier attempt, from which the run resumes.
     pub resume: Option<journal::Journal>,
 }
 
-/// What the spans of a run's calls say of it.
+/// Run and organization that the spans of calls name.
 #[derive(Clone, Copy, Debug)]
 pub struct Whose {
     /// The run.
     pub run: RunId,
-    /// Its organization.
+    /// Organization of the run.
     pub org: OrgId,
 }
 
@@ -112,16 +113,16 @@ pub struct Environment {
     pub programs: String,
 }
 
-/// Whether the agent may run shell commands and write files.
+/// Permission of the agent to run shell commands and write files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shell {
-    /// It may.
+    /// Commands and writing are allowed.
     Allowed,
-    /// It may only read its files.
+    /// The agent may only read its files.
     Denied,
 }
 
-/// Whether the commands of a run reach beyond its sandbox.
+/// Access of a run's commands to the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Egress {
     /// They have no network.
@@ -141,16 +142,16 @@ pub struct BudgetSpec {
     pub compute_micros_per_second: Micros,
     /// From when compute is charged.
     pub started: tokio::time::Instant,
-    /// What earlier attempts have spent on models and priced tools.
+    /// Cost of models and priced tools in earlier attempts.
     pub spent: Micros,
 }
 
-/// How the agent ended.
+/// End of the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The final answer, matching `output_schema`. Not yet cut, without U+0000.
     Succeeded(String),
-    /// Why it gave up, for people.
+    /// Reason of the failure, for people.
     Failed(String),
 }
 
@@ -158,12 +159,13 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 
-/// Where the agent reports what happens.
+/// Receiver of the agent's events.
 pub trait Sink: Send + Sync {
     /// Records an event; waits while the recorder is behind.
     fn record(&self, event: EventType) -> BoxFuture<'_, Result<(), Stopped>>;
 
-    /// Writes an entry into the run's journal, behind everything recorded before it; waits while the recorder is behind.
+    /// Writes an entry into the run's journal, behind everything recorded before it; waits while the recorder is
+    /// behind.
     fn journal(&self, entry: journal::Entry) -> BoxFuture<'_, Result<(), Stopped>>;
 
     /// Returns when everything recorded and journaled so far is durable.

@@ -16,7 +16,7 @@ use crate::{
     BudgetSpec, Sink,
     budget::{self, Ask, Budget, Cut, Exhausted, Hold, LastCall, PriceHold},
     model::{Deltas, Usage},
-    turn::Stop,
+    stop::Stop,
 };
 
 /// Bytes of text that one token stands for, in the estimate of a call that was given up.
@@ -64,8 +64,8 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Sets the worst case of a model call aside until the call is settled or dropped. `estimated` is its likely input in
-    /// tokens, which is charged where the call is given up.
+    /// Sets the worst case of a model call aside until the call is settled or dropped. `estimated` is its likely input
+    /// in tokens, which is charged where the call is given up.
     pub(crate) fn hold<'m>(
         &'m self,
         prices: &'m ModelPrices,
@@ -87,8 +87,8 @@ impl<'a> Meter<'a> {
         })
     }
 
-    /// Sets the price of a tool call aside until it is settled. Dropping it charges it where the call has begun, and gives it
-    /// back where it has not.
+    /// Sets the price of a tool call aside until it is settled. Dropping it charges it where the call has begun, and
+    /// gives it back where it has not.
     pub(crate) fn hold_price(&self, price: Micros) -> Result<HeldPrice<'a, '_>, Exhausted> {
         let hold = self.budget().hold_price(Instant::now(), price)?;
         Ok(HeldPrice {
@@ -108,7 +108,7 @@ impl<'a> Meter<'a> {
         self.budget().report(Instant::now())
     }
 
-    /// What models and priced tools have cost so far, without compute.
+    /// Returns the cost of models and priced tools so far, without compute.
     pub(crate) fn spent_on_calls(&self) -> Micros {
         self.budget().spent_on_calls()
     }
@@ -166,12 +166,13 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// A hold in use: the model call is under way. It counts what is written, so that a call that is given up (cancel, timeout,
-/// budget) is charged for what the provider has presumably done: all of its input, at the dearest price, and that.
+/// A hold in use: the model call is under way. It counts what is written, so that a call that is given up (cancel,
+/// timeout, budget) is charged for what the provider has presumably done: all of its input, at the dearest price, and
+/// that.
 pub(crate) struct Held<'a, 'm> {
     /// The longest answer that the hold pays for, in tokens.
     pub(crate) max_tokens: u64,
-    /// Whether the budget shortened it.
+    /// Effect of the budget on the answer's length.
     pub(crate) cut: Cut,
     meter: &'m Meter<'a>,
     prices: &'m ModelPrices,
@@ -219,7 +220,7 @@ impl Deltas for Held<'_, '_> {
     }
 }
 
-/// The same for a call whose text is not the run's: counted and not shown.
+/// Deltas of a call whose text is not the run's: they are counted and not shown.
 pub(crate) struct Unshown<'h, 'a, 'm>(pub(crate) &'h Held<'a, 'm>);
 
 impl Deltas for Unshown<'_, '_, '_> {

@@ -1,4 +1,4 @@
-//! What the agent asks of a language model, and what it gets back, whoever serves it.
+//! Interface of the agent to a language model, independent of the provider.
 //!
 //! A provider's client is one [`Model`]: it turns a [`Request`] into its own wire format, hands out the text as it
 //! streams, and returns one [`Reply`] with the provider's own figures of usage. It neither retries nor counts money.
@@ -14,15 +14,16 @@ use crate::content::{Media, ToolContent};
 
 /// A model, behind whatever provider.
 pub trait Model: Send + Sync {
-    /// Its entry in the catalog.
+    /// Returns the model's entry in the catalog.
     fn info(&self) -> &ModelInfo;
 
-    /// What it is.
+    /// Returns the kind of the model.
     fn kind(&self) -> Kind {
         Kind::Language
     }
 
-    /// How much of one tool output the model is shown, in bytes; what is over is left out of its middle.
+    /// Returns the maximum part of a tool output that the model reads, in bytes. The middle of a longer one is left
+    /// out.
     fn tool_output_bytes(&self) -> usize {
         32 * 1024
     }
@@ -46,7 +47,7 @@ pub trait Model: Send + Sync {
     ) -> BoxFuture<'a, Result<Reply, ModelError>>;
 }
 
-/// What a model is.
+/// Kind of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A language model: the conversation is kept within its window, and an empty answer is a slip of it.
@@ -55,30 +56,30 @@ pub enum Kind {
     Program,
 }
 
-/// Where a model's text goes while it is being written.
+/// Receiver of a model's text while it is being written.
 pub trait Deltas: Send + Sync {
     /// The next piece of text.
     fn text(&self, piece: &str);
 
-    /// So many bytes of something else were written, which the provider charges as well: thinking, the arguments of a tool
-    /// call. They are counted where a call is given up.
+    /// Counts other bytes that were written and that the provider charges as well: thinking, the arguments of a tool
+    /// call. They count where a call is abandoned.
     fn written(&self, _bytes: usize) {}
 }
 
-/// One call: everything the model is shown.
+/// Request of a call: everything that the model reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The system prompt.
     pub system: &'a str,
-    /// What the run is to do: the first message of the conversation.
+    /// Task of the run: the first message of the conversation.
     pub task: Task<'a>,
-    /// What was said since, oldest first.
+    /// Turns since the task, oldest first.
     pub transcript: &'a [Turn],
     /// The tools it may call.
     pub tools: &'a [ToolDefinition<'a>],
     /// Most tokens of the answer.
     pub max_tokens: u64,
-    /// Whether the model may call tools this time.
+    /// Permission to call tools this time.
     pub tool_use: ToolUse,
     /// Effort of the model's thinking; `None` leaves it to the provider.
     pub effort: Option<Effort>,
@@ -86,7 +87,7 @@ pub struct Request<'a> {
     pub cache_key: &'a str,
 }
 
-/// Whether the model may call tools in its next answer.
+/// Permission of the model to call tools in its next answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolUse {
     /// The model decides.
@@ -97,7 +98,7 @@ pub enum ToolUse {
 }
 
 impl Request<'_> {
-    /// What it weighs, in bytes: all its text, and something for each message and tool.
+    /// Returns the weight of the request, in bytes: all its text, and a constant for each message and tool.
     pub(crate) fn bytes(&self) -> usize {
         let tool = |tool: &ToolDefinition<'_>| tool.description.len() + tool.parameters.len() + PIECE_BYTES;
         let task = &self.task;
@@ -113,8 +114,9 @@ impl Request<'_> {
             + self.tools.iter().map(tool).sum::<usize>()
     }
 
-    /// The most tokens that the request without its transcript can count for, before the provider has counted any: one for
-    /// each byte, but for two lower-case letters or spaces. Tokenizers join those; they may leave each other byte alone.
+    /// The most tokens that the request without its transcript can count for, before the provider has counted any: one
+    /// for each byte, but for two lower-case letters or spaces. Tokenizers join those; they may leave each other byte
+    /// alone.
     pub(crate) fn most_fixed_tokens(&self) -> u64 {
         let fixed = Self {
             transcript: &[],
@@ -149,17 +151,17 @@ const FRAME_TOKENS: u64 = 512;
 /// Bytes of text that a token of a picture is weighed as, in the estimate of a request.
 const BYTES_PER_MEDIA_TOKEN: u64 = 3;
 
-/// What a piece of the conversation weighs beside its text, in bytes: its frame, its id, the words around it.
+/// Weight of a piece of the conversation beside its text, in bytes: its frame, its id, the words around it.
 const PIECE_BYTES: usize = 128;
 
-/// What the run is to do.
+/// Task of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Task<'a> {
     /// The task as sent.
     pub prompt: &'a str,
-    /// Its data, JSON as sent.
+    /// Data of the task, JSON as sent.
     pub input: Option<&'a RawValue>,
-    /// Where `input` also lies in the working directory.
+    /// Path of `input` in the working directory, if it is there as well.
     pub input_file: Option<&'static str>,
     /// The text of the JSON Schema that the final answer must match.
     pub output_schema: Option<&'a str>,
@@ -169,37 +171,30 @@ pub struct Task<'a> {
     pub media: &'a [Media],
 }
 
-impl<'a> Task<'a> {
-    /// The first message of the conversation: the prompt, then its data and the form of the answer, each delimited.
-    pub fn first_message(&self) -> Cow<'a, str> {
-        crate::prompt::first_message(self)
-    }
-}
-
 /// A tool as the model is told of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToolDefinition<'a> {
-    /// What a call names.
+    /// Name that a call uses.
     pub name: &'a str,
-    /// What it does and when to use it.
+    /// Purpose of the tool, and when to use it.
     pub description: &'a str,
     /// The JSON Schema of its arguments, as text.
     pub parameters: &'a str,
 }
 
-/// One part of the conversation after the task.
+/// Part of the conversation after the task.
 #[derive(Clone, Debug)]
 pub enum Turn {
-    /// What the model said, as it came.
+    /// Message of the model, as it came.
     Assistant(Vec<Content>),
     /// The results of the tool calls of the turn before, in their order.
     ToolResults(Vec<ToolResult>),
-    /// What the engine tells the model: a correction.
+    /// Message of the engine: a correction.
     User(String),
 }
 
 impl Turn {
-    /// What it weighs in a request, in bytes.
+    /// Returns the weight of the turn in a request, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let pieces = match self {
             Self::Assistant(pieces) => pieces.iter().map(weight).sum(),
@@ -209,8 +204,8 @@ impl Turn {
         pieces + PIECE_BYTES
     }
 
-    /// The most tokens that this part can count for: one for each byte of it and of its frame, and those of its pictures.
-    /// No tokenizer that works on bytes makes more.
+    /// The most tokens that this part can count for: one for each byte of it and of its frame, and those of its
+    /// pictures. No tokenizer that works on bytes makes more.
     pub(crate) fn most_tokens(&self) -> u64 {
         let text: u64 = match self {
             Self::Assistant(pieces) => pieces.iter().map(|piece| text_bytes(piece) as u64).sum(),
@@ -282,19 +277,19 @@ pub struct ToolCall {
     pub arguments: String,
 }
 
-/// What came of a tool call.
+/// Result of a tool call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The call's id.
     pub id: String,
     /// The tool's name.
     pub name: String,
-    /// What the model is told.
+    /// Output for the model.
     pub content: ToolContent,
     /// Whether the call failed.
     pub is_error: bool,
-    /// A sentence of the engine behind the content, such as a warning of time or money. It is set once, before the model
-    /// first reads the result, and stays.
+    /// A sentence of the engine behind the content, such as a warning of time or money. It is set once, before the
+    /// model first reads the result, and stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -329,30 +324,30 @@ impl ToolResult {
     }
 }
 
-/// What a model said in one call.
+/// Reply of a model to a call.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// What it said.
+    /// Content of the reply.
     pub content: Vec<Content>,
     /// Readable thinking, where the provider shows any: a summary for people, never sent back. The pieces of
     /// [`Content::Opaque`] are sent back.
     pub thinking: String,
-    /// Why it stopped.
+    /// Reason why the model stopped.
     pub stop_reason: StopReason,
-    /// What the provider counted.
+    /// Usage as counted by the provider.
     pub usage: Usage,
 }
 
-/// Why a model stopped.
+/// Reason why a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// It has said all it wanted.
+    /// The model has finished its answer.
     EndTurn,
-    /// It waits for the results of its tool calls.
+    /// The model waits for the results of its tool calls.
     ToolUse,
-    /// It reached `max_tokens`.
+    /// The answer reached `max_tokens`.
     MaxTokens,
-    /// It, or its provider's filter, refuses.
+    /// The model, or its provider's filter, refuses.
     Refusal,
 }
 
@@ -385,13 +380,13 @@ pub struct Usage {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
-    /// What happened, for people, without secrets.
+    /// Message for people, without secrets.
     pub message: String,
-    /// What kind of failure it is, for those who count them.
+    /// Kind of the failure, for metrics.
     pub kind: ErrorKind,
-    /// Whether it may help to try again.
+    /// Prospect of another attempt.
     pub retry: Retry,
-    /// What the provider charges all the same, as far as it is known.
+    /// Usage that the provider charges all the same, as far as it is known.
     pub usage: Usage,
 }
 
@@ -412,7 +407,7 @@ pub enum ErrorKind {
     TooLarge,
     /// The provider refuses the request for what it is.
     Request,
-    /// What the provider sent is no whole answer.
+    /// The provider sent no whole answer.
     Answer,
 }
 
@@ -444,7 +439,7 @@ impl ErrorKind {
     }
 }
 
-/// Whether a failed call is tried again.
+/// Prospect of another attempt after a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// No: the request itself is at fault, or something with an effect happened.

@@ -1,4 +1,4 @@
-//! One model call with its retries: held before, settled after, recorded whatever came of it.
+//! Model call with its retries: held before, settled after, recorded whatever its result.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -16,8 +16,9 @@ use crate::{
     counts::Count,
     meter::{Held, Meter, Unshown},
     model::{Kind, Model, ModelError, Reply, Request, Retry, Task, ToolDefinition, ToolUse, Turn, Usage},
-    spans, summary,
-    turn::Stop,
+    spans,
+    stop::{Stop, millis},
+    summary,
     window::Window,
 };
 
@@ -37,13 +38,13 @@ const LEAST_ANSWER_TOKENS: u64 = 64;
 const ANSWER_TOKENS: u64 = 2_048;
 /// The thinking before it, in tokens, where the model thinks.
 const ANSWER_THINKING_TOKENS: u64 = 2_048;
-/// New input that a last call can have beside the answer of the call before it, in tokens: the shortest results of its tool
-/// calls, and the request for the answer.
+/// New input that a last call can have beside the answer of the call before it, in tokens: the shortest results of its
+/// tool calls, and the request for the answer.
 const LAST_INPUT_TOKENS: u64 = 3_072;
 /// Room for thinking that a working call must have besides, in tokens.
 const LEAST_THINKING_TOKENS: u64 = 1_024;
 
-/// What all calls of a run share.
+/// State that all calls of a run share.
 pub(crate) struct Caller<'a> {
     pub(crate) whose: Whose,
     pub(crate) model: &'a dyn Model,
@@ -55,18 +56,18 @@ pub(crate) struct Caller<'a> {
     pub(crate) window: Window,
     pub(crate) effort: Option<Effort>,
     pub(crate) cache_key: String,
-    /// When the run times out.
+    /// Time at which the run times out.
     pub(crate) deadline: Option<Instant>,
     /// The longest that a call of this attempt at the run took, with its retries.
     pub(crate) slowest: Duration,
 }
 
-/// How long the answer to a call may be.
+/// Limit on the length of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     /// In tokens, as it was asked.
     pub(crate) max_tokens: u64,
-    /// Whether the budget shortened it.
+    /// Effect of the budget on the answer's length.
     pub(crate) cut: Cut,
 }
 
@@ -89,7 +90,7 @@ pub(crate) struct Replied {
     pub(crate) count: Count,
 }
 
-/// What came of a call that was tried as often as it may help.
+/// Result of a call that was tried as often as it may help.
 pub(crate) enum Called {
     /// The reply.
     Replied(Replied),
@@ -101,7 +102,7 @@ pub(crate) enum Called {
     NoRoom,
 }
 
-/// What came of one attempt.
+/// Result of an attempt.
 enum Attempt {
     Replied(Reply, Limit),
     Failed(ModelError),
@@ -110,7 +111,7 @@ enum Attempt {
 }
 
 impl Caller<'_> {
-    /// What a call with this transcript weighs, in bytes.
+    /// Returns the weight of a call with this transcript, in bytes.
     pub(crate) fn bytes(&self, transcript: &[Turn]) -> usize {
         self.request(transcript, Purpose::Work).bytes()
     }
@@ -120,8 +121,8 @@ impl Caller<'_> {
         self.request(&[], Purpose::Work).most_fixed_tokens()
     }
 
-    /// A digest of all that stands before the transcript, in hexadecimal digits: the thinking of some providers is bound
-    /// to it.
+    /// A digest of all that stands before the transcript, in hexadecimal digits: the thinking of some providers is
+    /// bound to it.
     pub(crate) fn prefix(&self) -> String {
         let mut digest = Sha256::new();
         let mut part = |text: &str| {
@@ -376,10 +377,6 @@ fn delay(attempt: u32, after: Option<Duration>) -> Duration {
     let chance = u32::try_from(RandomState::new().hash_one(attempt) % 256).unwrap_or_default();
     let jitter = base.saturating_mul(chance) / 1_024;
     base.max(after.unwrap_or_default()) + jitter
-}
-
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -20,11 +20,11 @@ use self::{
     forms::{Forms, Found},
 };
 
-/// What stands in place of a credential.
+/// Text in the place of a credential.
 const REDACTED: &str = "[redacted]";
 
-/// The credentials the engine holds for one run, in every form in which they could come back: as they are, escaped for a
-/// URL, for JSON or for HTML, in base64 (also inside a longer one) and in hexadecimal.
+/// The credentials the engine holds for one run, in every form in which they could come back: as they are, escaped for
+/// a URL, for JSON or for HTML, in base64 (also inside a longer one) and in hexadecimal.
 ///
 /// A secret of fewer than four bytes is looked for as it is and escaped, not in base64 or hexadecimal, which ordinary
 /// text would contain by chance. An empty one is none. A clone shares its secrets with the original.
@@ -61,7 +61,7 @@ impl Redactor {
         redactor
     }
 
-    /// One secret more, from now on: a token that was refreshed during the run.
+    /// Adds a secret from now on: a token that was refreshed during the run.
     pub fn add(&self, secret: &str) {
         self.know(std::iter::once(secret.to_owned()));
     }
@@ -81,7 +81,7 @@ impl Redactor {
         }
     }
 
-    /// The same of a text that is given away; nothing is copied where it has no secret.
+    /// Redacts an owned text; nothing is copied where it has no secret.
     pub(crate) fn redact_owned(&self, text: String) -> String {
         if self.is_empty() {
             return text;
@@ -130,7 +130,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// What can be shown after one piece more.
+    /// Adds a piece, and returns the text that can be shown now.
     pub(crate) fn push<'t>(&mut self, redactor: &Redactor, piece: &'t str) -> Cow<'t, str> {
         let forms = match redactor.search() {
             None => return self.after_held(piece),
@@ -150,7 +150,7 @@ impl Pieces {
         }
     }
 
-    /// What was held back, at the end of the text.
+    /// Returns the text that was held back, at the end of the text.
     pub(crate) fn rest(&mut self, redactor: &Redactor) -> String {
         redactor.redact_owned(std::mem::take(&mut self.held))
     }

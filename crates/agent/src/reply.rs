@@ -1,5 +1,5 @@
-//! What a model said, put in order as it enters the run: without credentials, without empty pieces, each tool call with an
-//! id of its own.
+//! Message of a model, put in order as it enters the run: without credentials, without empty pieces, each tool call
+//! with an id of its own.
 
 use std::collections::HashSet;
 
@@ -11,8 +11,9 @@ use crate::{
 
 /// The pieces as the transcript, the journal and the tools have them.
 ///
-/// A piece of the provider's own that holds a credential is left out: it could not be sent back changed. Where the provider
-/// binds its thinking to all that stands before it (`is_bound`), those behind a piece that is changed are left out too.
+/// A piece of the provider's own that holds a credential is left out: it could not be sent back changed. Where the
+/// provider binds its thinking to all that stands before it (`is_bound`), those behind a piece that is changed are left
+/// out too.
 pub(crate) fn tidied(
     content: Vec<Content>,
     stop_reason: StopReason,
@@ -73,7 +74,7 @@ fn unique(id: String, taken: &HashSet<String>) -> String {
     numbered.find(|id| !taken.contains(id)).unwrap_or_default()
 }
 
-/// All text of a reply.
+/// Returns all text of a reply.
 pub(crate) fn joined(content: &[Content]) -> String {
     let texts = content.iter().filter_map(|piece| match piece {
         Content::Text(text) => Some(text.as_str()),
@@ -82,7 +83,7 @@ pub(crate) fn joined(content: &[Content]) -> String {
     texts.collect()
 }
 
-/// The same without credentials, also where one lies across two pieces.
+/// Returns the text of a reply without credentials, also where one lies across two pieces.
 pub(crate) fn said(content: &[Content], redactor: &Redactor) -> String {
     redactor.redact_owned(joined(content))
 }

@@ -6,10 +6,10 @@ use crate::{
     journal::{Entry, NoteKind, What},
     model::{Content, ToolCall, ToolResult},
     reply,
-    turn::{ANSWER_NOW, NO_ROOM_LEFT, NOTHING_SAID},
+    stop::{ANSWER_NOW, NO_ROOM_LEFT, NOTHING_SAID},
 };
 
-/// Where a run goes on.
+/// Point at which a run resumes.
 #[derive(Debug, Default)]
 pub(crate) struct Point {
     pub(crate) conversation: Conversation,
@@ -19,7 +19,7 @@ pub(crate) struct Point {
     pub(crate) rejected: u32,
     /// Turns in a row whose calls could all not be made.
     pub(crate) broken: u32,
-    /// What the last turn still lacks.
+    /// Open part of the last turn.
     pub(crate) open: Option<Open>,
     /// The environment block and the digest of the fixed part of every request, where a reply was kept.
     pub(crate) began: Option<(String, String)>,
@@ -36,7 +36,7 @@ pub(crate) struct Point {
 /// A turn whose reply is there and which is not complete.
 #[derive(Debug)]
 pub(crate) enum Open {
-    /// Some of its calls have no result.
+    /// Calls of the turn that have no result.
     Calls(OpenCalls),
     /// An answer that was rejected, and of which the model was not told so.
     Answer(String),

@@ -26,7 +26,7 @@ pub struct Schema {
     validator: Validator,
 }
 
-/// Why a schema is refused.
+/// Reason why a schema is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSchema(pub String);

@@ -12,7 +12,8 @@ use crate::{
     tool::ToolError,
 };
 
-/// A provider by the name that the conventions have for it (`gen_ai.provider.name`); one that they do not know by its own.
+/// A provider by the name that the conventions have for it (`gen_ai.provider.name`); one that they do not know by its
+/// own.
 pub fn provider_name(model: &ModelInfo) -> &str {
     match model.provider.as_str() {
         "gemini" => "gcp.gemini",
@@ -32,7 +33,7 @@ pub(crate) fn model_call(whose: Whose, model: &ModelInfo, step: u32, max_tokens:
     )
 }
 
-/// What came of it.
+/// Records the result of a model call.
 pub(crate) fn model_called(span: &Span, called: &Result<Reply, ModelError>) {
     let usage = match called {
         Ok(reply) => {
@@ -81,7 +82,7 @@ pub(crate) fn tool_call(whose: Whose, name: Option<&str>, id: &str, step: u32) -
     )
 }
 
-/// What came of it: `is_error` as the model is told.
+/// Records the result of a tool call; `is_error` as the model reads it.
 pub(crate) fn tool_called(span: &Span, error: Option<&ToolError>, is_error: bool) {
     match error {
         Some(ToolError::ToModel(_)) => failed(span, "tool_error"),

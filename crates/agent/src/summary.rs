@@ -11,7 +11,7 @@ use crate::{
 pub(crate) const REQUEST: &str = include_str!("summary_prompt.md");
 /// The longest notes, in tokens.
 pub(crate) const TOKENS: u64 = 2_048;
-/// What a model that thinks is given besides: its thinking counts as part of the answer.
+/// Additional tokens for a model that thinks: its thinking counts as part of the answer.
 pub(crate) const THINKING_TOKENS: u64 = 8_192;
 /// Bytes of the newest texts that a plain note keeps, in all and of one.
 const NEWEST_BYTES: usize = 6 * 1024;

@@ -63,7 +63,7 @@ pub(crate) fn bounded(text: &str, limit: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{head}{}{tail}", left_out(gone as u64)))
 }
 
-/// The same of a text that is given away; nothing is copied where it is short enough.
+/// Bounds an owned text; nothing is copied where it is short enough.
 pub(crate) fn bounded_owned(text: String, limit: usize) -> String {
     if text.len() <= limit {
         return text;

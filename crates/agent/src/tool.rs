@@ -1,4 +1,4 @@
-//! What the model can call: the trait of every tool, built in or brought along by the run.
+//! Tools that the model can call: the trait of every tool, built in or brought along by the run.
 //!
 //! A failed call is one of two things: told to the model, which goes on, or the end of the run.
 
@@ -23,17 +23,18 @@ use crate::{
 
 /// Something the model can call.
 pub trait Tool: Send + Sync {
-    /// How the model is told of it.
+    /// Returns the definition of the tool for the model.
     fn definition(&self) -> ToolDefinition<'_>;
 
-    /// Whether calls may run side by side.
+    /// Returns the order of calls: side by side, or alone.
     fn order(&self) -> Order;
 
-    /// What a call with these arguments may do: after the death of a worker it decides what may be repeated.
+    /// Returns the possible effect of a call with these arguments. After the death of a worker it decides what may be
+    /// repeated.
     fn effect(&self, arguments: &RawValue) -> Effect;
 
-    /// What one call costs: held before it, and due from the moment it begins, also where it fails or is given up: whoever
-    /// answers it has it to bill. Only [`ToolError::NotSent`] gives it back.
+    /// Returns the price of a call. It is held before the call and due from its beginning, also where the call fails or
+    /// is abandoned, since the server bills it. Only [`ToolError::NotSent`] releases it.
     fn price(&self) -> Micros {
         Micros::ZERO
     }
@@ -46,24 +47,24 @@ pub trait Tool: Send + Sync {
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>>;
 }
 
-/// Whether calls of one turn may overlap.
+/// Order of the calls of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// It changes nothing: beside other calls that change nothing.
+    /// Beside other calls that change nothing: the call changes nothing itself.
     SideBySide,
     /// After all calls before it, before all calls after it.
     OneByOne,
 }
 
-/// What a call may do besides returning a result.
+/// Possible effect of a call besides its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Nothing that matters when it happens twice: a GET, or a call that is marked idempotent.
     Nothing,
-    /// It reads or changes the working directory: it can be repeated as long as that still exists.
+    /// The call reads or changes the working directory: it can be repeated as long as that exists.
     Directory,
-    /// It may change something outside of the run: it must not be made twice.
+    /// The call may change something outside of the run: it must not be made twice.
     Outside,
     /// Both, as a command with network: it must not be made twice, and what comes after it needs the working directory.
     DirectoryAndOutside,
@@ -87,12 +88,12 @@ impl Effect {
     }
 }
 
-/// What a call works with.
+/// Context of a call.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
-    /// Where the call records what it does.
+    /// Receiver of the call's events.
     pub sink: &'a dyn Sink,
-    /// How much of an output is kept, in bytes.
+    /// Maximum part of an output that is kept, in bytes.
     pub output_bytes: usize,
     /// The most tokens that a picture or a document in a result may count for.
     pub(crate) media_tokens: u64,
@@ -105,7 +106,7 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// What a tool that touches no files works with.
+    /// Returns the context of a tool that touches no files.
     pub fn new(sink: &'a dyn Sink, output_bytes: usize) -> Self {
         Self {
             sink,
@@ -117,7 +118,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The same for a run with these credentials.
+    /// Adds the credentials of a run.
     #[must_use]
     pub fn with_redactor(self, redactor: &'a Redactor) -> Self {
         Self {
@@ -126,8 +127,9 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Text from outside as the call may return it: without credentials, then cut to [`output_bytes`](Self::output_bytes)
-    /// with its head and its tail kept. A tool that cuts text itself could tear a credential, of which then a part stays.
+    /// Text from outside as the call may return it: without credentials, then cut to
+    /// [`output_bytes`](Self::output_bytes) with its head and its tail kept. A tool that cuts text itself could tear a
+    /// credential, of which then a part stays.
     pub fn bounded(&self, text: &str) -> String {
         let shown = match self.redactor {
             Some(redactor) => redactor.redact(text),
@@ -136,8 +138,8 @@ impl<'a> Context<'a> {
         text::bounded(&shown, self.output_bytes).into_owned()
     }
 
-    /// The picture or document with the tokens that it counts for; or its label with the reason why the run's model cannot
-    /// be shown it. `kind` names it in the plural.
+    /// The picture or document with the tokens that it counts for; or its label with the reason why the run's model
+    /// cannot be shown it. `kind` names it in the plural.
     pub(crate) fn counted(&self, media: Media, kind: &str) -> Result<Media, String> {
         match self.model.and_then(|model| model.media_tokens(&media)) {
             Some(tokens) if tokens <= self.media_tokens => Ok(Media { tokens, ..media }),
@@ -161,18 +163,18 @@ impl<'a> Context<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Files<'a> {
     pub(crate) workspace: &'a Mutex<&'a mut Workspace>,
-    /// What is written to `input.json` when the directory is made.
+    /// Content of `input.json`, written when the directory is made.
     pub(crate) input_file: Option<&'a RawValue>,
     /// The times of commands.
     pub(crate) command_time: CommandTime,
 }
 
-/// Why a call failed.
+/// Reason why a call failed.
 #[derive(Debug)]
 pub enum ToolError {
     /// The model reads this and goes on.
     ToModel(String),
-    /// The same, and nothing was sent that would have to be paid: arguments that are refused, no connection.
+    /// The model reads this and goes on. Nothing was sent that would have to be paid: refused arguments, no connection.
     NotSent(String),
     /// The run ends with this.
     Fatal(String),

@@ -1,9 +1,9 @@
 //! The tool calls of one turn: in order, those that change nothing side by side; each recorded and journaled before and
 //! after.
 //!
-//! A call whose effect reaches beyond the run begins only once its intent is durable, and one that changes the directory
-//! only once the change before it is. What a call returns is without
-//! credentials and bounded before anybody sees it.
+//! A call whose effect reaches beyond the run begins only once its intent is durable, and one that changes the
+//! directory only once the change before it is. What a call returns is without credentials and bounded before anybody
+//! sees it.
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use serde_json::value::{RawValue, to_raw_value};
@@ -22,12 +22,12 @@ use crate::{
     journal::What,
     meter::Meter,
     model::{Kind, ToolCall, ToolResult},
-    model_call::millis,
     resume::OpenCalls,
     scribe::Scribe,
-    spans, text,
+    spans,
+    stop::{Stop, millis},
+    text,
     tool::{Context, Order, Tool, ToolError, names::tool_named},
-    turn::Stop,
     workspace::Source,
 };
 
@@ -39,7 +39,7 @@ const CALLS: usize = 64;
 const WHOLE_BYTES: usize = 1024 * 1024;
 /// Most bytes of the line that names the file of a whole output.
 const KEPT_LINE_BYTES: usize = 512;
-/// How much of a failure the model is told, in bytes, where it may be shown less of an output.
+/// Minimum part of a failure that the model reads, in bytes, where it may read less of an output.
 const LEAST_FAILURE_BYTES: usize = 2 * 1024;
 
 /// Runs tool calls.
@@ -62,14 +62,14 @@ pub(crate) struct Share {
     pub(crate) media_tokens: u64,
 }
 
-/// One call of a turn.
+/// Call of a turn.
 #[derive(Clone, Copy)]
 struct Place<'c> {
     call: &'c ToolCall,
-    /// Its number in the turn, from 0.
+    /// Number of the call in the turn, from 0.
     index: usize,
     step: u32,
-    /// How much of its output is kept, in bytes.
+    /// Maximum part of the output that is kept, in bytes.
     output_bytes: usize,
     /// The most tokens that a picture or a document in its result may count for.
     media_tokens: u64,
@@ -265,8 +265,8 @@ impl<'a> ToolRunner<'a> {
         is_model && self.context.files.is_some()
     }
 
-    /// The text of a result in at most so many bytes. Longer text is kept whole, without credentials, in a file of the run
-    /// that the line in place of its middle names.
+    /// The text of a result in at most so many bytes. Longer text is kept whole, without credentials, in a file of the
+    /// run that the line in place of its middle names.
     async fn kept(&self, content: ToolContent, limit: usize) -> ToolContent {
         let text = match content {
             ToolContent::Text(text) if text.len() > limit && self.keeps_outputs() => text,
@@ -310,7 +310,7 @@ impl<'a> ToolRunner<'a> {
     }
 }
 
-/// What the event shows of arguments that are not a JSON object.
+/// Returns the arguments for the event, where they are no JSON object.
 fn malformed(arguments: &str) -> Result<Box<RawValue>, Stop> {
     let shown = serde_json::json!({ "malformed": text::bounded(arguments, TOOL_OUTPUT_BYTES) });
     to_raw_value(&shown).map_err(|error| Stop::Failed(error.to_string()))

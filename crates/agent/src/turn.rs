@@ -13,7 +13,7 @@ mod start;
 use sortie_api::{EventType, event::AnswerReason, limits::OUTPUT_BYTES};
 
 use crate::{
-    Outcome, RunSpec, Sink, Stopped, Workspace,
+    Outcome, RunSpec, Sink, Workspace,
     answer::{Answer, Verdict},
     budget::Cut,
     content::ToolContent,
@@ -27,6 +27,7 @@ use crate::{
     resume::{Open, OpenCalls},
     scribe::Scribe,
     shown::Shown,
+    stop::{CUT_OFF, Stop},
     text,
     tool_call::{Share, ToolRunner},
 };
@@ -35,39 +36,10 @@ use crate::{
 const REASON_BYTES: usize = 4 * 1024;
 /// Turns in a row of which no call could be made; one more ends the run.
 const BROKEN_TURNS: u32 = 3;
-/// What the model is told that has said nothing and called nothing.
-pub(crate) const NOTHING_SAID: &str =
-    "Your last message was empty. Give the answer as text, or call a tool if there is something left to do.";
-/// The request for the final answer, behind its reason.
-pub(crate) const ANSWER_NOW: &str = "Answer now with what you have: give the final answer in the form that the task asks \
-                                     for, and say what is missing. No tool is called any more.";
-/// The request to go on with an answer that was cut off.
-const CUT_OFF: &str = "Your answer was cut off at its limit of length. Go on exactly where it ended: repeat nothing, and \
-                       add no words about the interruption.";
-/// The correction of a model whose thinking has used up the length of its answer.
-pub(crate) const NO_ROOM_LEFT: &str = "Your last message reached its limit of length before you said anything. Think less this time, and be brief.";
+
 /// The result of a call that is not made, because the answer was asked for.
 const CALL_REFUSED: &str = "not made: no tool is called any more. Answer now with what you have.";
 const STOPPED: &str = "the run is no longer this worker's";
-
-/// Why the loop ended without an answer.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// Compute has used the budget up.
-    Exhausted,
-    /// Too little is left for another model call, or the answer was cut because of it.
-    NoRoom(&'static str),
-    /// Nobody takes events any more.
-    Stopped,
-    /// The run cannot go on.
-    Failed(String),
-}
-
-impl From<Stopped> for Stop {
-    fn from(Stopped: Stopped) -> Self {
-        Self::Stopped
-    }
-}
 
 /// Runs the agent to its end.
 pub(crate) async fn run(

@@ -1,4 +1,4 @@
-//! How much of the model's window a conversation takes: estimated from its bytes, and corrected by what the provider
+//! Share of the model's window that a conversation takes: estimated from its bytes, and corrected by what the provider
 //! counted in the call before.
 
 use crate::{
@@ -77,8 +77,8 @@ impl Window {
         self.counts.model_replaced();
     }
 
-    /// Tokens that the conversation may take beside `fixed` tokens that are sent with every request: the window less the
-    /// longest answer, which takes at most half of it.
+    /// Tokens that the conversation may take beside `fixed` tokens that are sent with every request: the window less
+    /// the longest answer, which takes at most half of it.
     pub(crate) fn room_beside(&self, fixed: u64) -> Option<u64> {
         self.tokens.map(|tokens| {
             let left = tokens.saturating_sub(fixed);
@@ -102,7 +102,7 @@ impl Window {
         self.most_output.min(left.max(LEAST_OUTPUT_TOKENS))
     }
 
-    /// How much of one tool output fits where a turn has so many of them, in bytes: together a quarter of the room
+    /// Returns the maximum part of a tool output in a turn with so many calls, in bytes: together a quarter of the room
     /// beside `fixed` tokens.
     pub(crate) fn output_share(&self, fixed: u64, calls: usize) -> usize {
         const LEAST_BYTES: usize = 256;

@@ -1,5 +1,5 @@
-//! The working directory and the sandbox of one run: each made when first needed, both gone after `close`. With them the
-//! run's jobs, and its files for long outputs.
+//! The working directory and the sandbox of one run: each made when first needed, both gone after `close`. With them
+//! the run's jobs, and its files for long outputs.
 //!
 //! A run that uses no tool makes neither. File work runs on blocking threads that `close` waits for, so that nothing
 //! touches the directory once it is deleted.
@@ -31,7 +31,7 @@ use self::{
     outputs::Outputs,
 };
 
-/// Where a run's `input` lies in its working directory.
+/// Path of a run's `input` in its working directory.
 pub(crate) const INPUT_FILE: &str = "input.json";
 
 /// The working directory and the sandbox of one run, each made when first needed.
@@ -40,7 +40,7 @@ pub struct Workspace {
     name: String,
     backend: Arc<dyn Backend>,
     limits: Limits,
-    /// Whether the run's own files take the place of `input.json`.
+    /// State of the path `input.json`: free, or taken by the run's own files.
     input_place: Place,
     /// Serves the way out of the run's commands, where they have one.
     gateway: Option<Arc<dyn Gateway>>,
@@ -62,7 +62,7 @@ enum State {
     Made(Box<Open>),
 }
 
-/// Whether a path is free for the engine's own file.
+/// State of a path for the engine's own file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Free,
@@ -104,12 +104,12 @@ impl Remains {
     }
 }
 
-/// What a file that is laid holds.
+/// Content of a staged file.
 #[derive(Debug)]
 pub enum Source {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// What is left to read of this file. It is copied by the kernel, never shared with what the run may write.
+    /// The rest of this file. The kernel copies it; it is never shared with what the run may write.
     File(std::fs::File),
 }
 
@@ -165,7 +165,7 @@ impl Directory {
     }
 }
 
-/// Why the workspace failed under the agent.
+/// Failure of the workspace under the agent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WorkspaceError {
     #[error("the working directory cannot be made: {0}")]
@@ -203,8 +203,8 @@ impl Workspace {
         self.gateway = Some(gateway);
     }
 
-    /// The same over the folder that an earlier attempt at the run left, with everything in it; `None` where there is
-    /// none. The run's files are there and not laid again: [`brought`](Self::brought) tells which they are.
+    /// Opens the folder that an earlier attempt at the run left, with everything in it; `None` where there is none. The
+    /// run's files are there and not staged again: [`brought`](Self::brought) names them.
     ///
     /// # Errors
     /// When the folder cannot be taken over.
@@ -326,8 +326,8 @@ impl Workspace {
         Ok(open.directory.clone())
     }
 
-    /// Runs a command in the sandbox to its end or its release. The sandbox is opened for the first one, and again after
-    /// it was lost.
+    /// Runs a command in the sandbox to its end or its release. The sandbox is opened for the first one, and again
+    /// after it was lost.
     pub(crate) async fn exec(
         &mut self,
         input: Option<&RawValue>,

@@ -87,7 +87,7 @@ fn resident() -> usize {
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1_024
 }
 
-/// What this process has used of a processor, in all its threads.
+/// Returns the processor time of this process, in all its threads.
 fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields = stat.rsplit_once(") ").unwrap().1.split(' ');

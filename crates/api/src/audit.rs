@@ -10,38 +10,38 @@ use crate::{
     time::Timestamp,
 };
 
-/// A change: what was done, when, by whom and from where.
+/// Change of a resource: its kind, time, author and origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditEntry {
-    /// The entry's id.
+    /// ID of the entry.
     pub id: AuditId,
-    /// When it was done.
+    /// Time of the change.
     pub at: Timestamp,
-    /// What was done, as `resource.verb`.
+    /// Kind of change, as `resource.verb`.
     #[schema(example = "key.create")]
     pub action: String,
-    /// What it was done to: a name or an id.
+    /// Name or id of the changed resource.
     #[schema(example = "key_01kafs6w1cefkstv6qr1ptb0mp")]
     pub target: String,
-    /// The key it was done with; absent where no key was used.
+    /// ID of the key that made the change; absent where no key was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub key_id: Option<KeyId>,
-    /// The address the request came from; absent where the engine did it by itself.
+    /// Client address of the request; absent for a change by the engine itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, nullable = false, example = "192.0.2.7")]
     pub address: Option<IpAddr>,
-    /// The request's id, which is also on its log lines; absent where the engine did it by itself.
+    /// ID of the request, which its log lines have too; absent for a change by the engine itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub request_id: Option<String>,
 }
 
-/// One page of the audit log, newest first.
+/// Page of the audit log, newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AuditPage {
     /// The entries.
     pub items: Vec<AuditEntry>,
-    /// What `cursor` takes for the next page; empty on the last one.
+    /// Value for `cursor` to get the next page; empty on the last one.
     pub next_cursor: String,
 }

@@ -23,17 +23,17 @@ use crate::{
     time::Timestamp,
 };
 
-/// Which runs a budget is about.
+/// Runs that a budget covers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum BudgetScope {
-    /// All runs of the organization.
+    /// Every run of the organization.
     Organization,
-    /// Those that were started from the workflow of this name.
+    /// Runs that were started from the workflow of this name.
     Workflow(String),
-    /// Those that this schedule started.
+    /// Runs that this schedule started.
     Schedule(ScheduleId),
-    /// Those that were started with this API key.
+    /// Runs that were started with this API key.
     Key(KeyId),
 }
 
@@ -103,7 +103,7 @@ impl PartialSchema for BudgetScope {
 
 impl ToSchema for BudgetScope {}
 
-/// How long a window of a budget is.
+/// Length of a budget's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BudgetPeriod {
@@ -167,11 +167,11 @@ objects!(PutBudget);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct PutBudget {
-    /// What the runs of one window may cost together; 0 to 1000000000000000. With 0 no run is taken.
+    /// Maximum cost of the runs of one window, in micros: 0 to 1000000000000000. With 0 every run is refused.
     #[serde(deserialize_with = "limit")]
     #[schema(minimum = 0, maximum = 1_000_000_000_000_000_i64, example = 50_000_000)]
     pub limit_micros: Micros,
-    /// How long a window is.
+    /// Length of a window.
     pub period: BudgetPeriod,
 }
 
@@ -187,27 +187,27 @@ fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Micros, D::Error>
 /// A budget and its window now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Budget {
-    /// Which runs it is about.
+    /// Runs that the budget covers.
     pub scope: BudgetScope,
-    /// What the runs of one window may cost together.
+    /// Maximum cost of the runs of one window, in micros.
     #[schema(example = 50_000_000)]
     pub limit_micros: Micros,
-    /// How long a window is.
+    /// Length of a window.
     pub period: BudgetPeriod,
-    /// What the settled runs of this window have cost.
+    /// Cost of the settled runs of this window, in micros.
     #[schema(example = 12_500_000)]
     pub spent_micros: Micros,
-    /// What is set aside for the runs of this window that are not settled: the whole budget of each.
+    /// Amount held for the unsettled runs of this window, in micros: the whole budget of each.
     #[schema(example = 2_000_000)]
     pub held_micros: Micros,
-    /// What a new run may still bring along as its budget; 0 where a lowered limit is exceeded.
+    /// Maximum budget of a new run, in micros; 0 where a lowered limit is exceeded.
     #[schema(example = 35_500_000)]
     pub available_micros: Micros,
-    /// When the next window begins.
+    /// Time at which the next window begins.
     pub resets_at: Timestamp,
-    /// When it was first set.
+    /// Time at which the budget was first set.
     pub created_at: Timestamp,
-    /// When it was last set.
+    /// Time at which the budget was last set.
     pub updated_at: Timestamp,
 }
 

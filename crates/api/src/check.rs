@@ -1,32 +1,32 @@
-//! What a look at a machine or a node finds.
+//! Results of checks of a machine or a node.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How a check came out.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// As it should be.
+    /// No problem was found.
     Ok,
-    /// It works, but less well than it could, or not for long.
+    /// Works with restrictions, or may soon fail.
     Warning,
-    /// It does not do its work like this.
+    /// Does not work in this state.
     Fault,
 }
 
-/// One thing that was looked at.
+/// Check of one component.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Check {
-    /// What was looked at.
+    /// Name of the checked component.
     #[schema(example = "database")]
     pub name: String,
-    /// How it came out.
+    /// Result of the check.
     pub verdict: Verdict,
-    /// What was found.
+    /// Finding, in a sentence.
     #[schema(example = "PostgreSQL 15.9, 0.6 ms")]
     pub found: String,
-    /// What is missing, and what to do.
+    /// Missing parts, and the steps that help.
     pub hints: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ impl Check {
         }
     }
 
-    /// With one more sentence of what to do.
+    /// Adds a hint: one sentence.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
@@ -49,15 +49,15 @@ impl Check {
     }
 }
 
-/// Answer of `GET /v1/admin/checks`: what the node that answers has found.
+/// Answer of `GET /v1/admin/checks`: the findings of the node that answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeChecks {
     /// The node's name.
     #[schema(example = "node-6d0f5b1a8f1c4f0e")]
     pub node: String,
-    /// The version of its program.
+    /// Version of the node's program.
     #[schema(example = "0.1.0")]
     pub version: String,
-    /// What it has looked at.
+    /// Checks of the node.
     pub checks: Vec<Check>,
 }

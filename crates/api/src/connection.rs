@@ -1,7 +1,8 @@
-//! Connections (decisions 4): what a client sends to save one, the record it gets back, and their small answers.
+//! Connections (`docs/CONNECTIONS.md`): what a client sends to save one, the record it gets back, and their small
+//! answers.
 //!
-//! What is secret is read and never written: serializing a definition leaves the kind of its `auth` and the names of its
-//! headers and variables, with nothing behind them. The engine checks everything beyond the form.
+//! What is secret is read and never written: serializing a definition leaves the kind of its `auth` and the names of
+//! its headers and variables, with nothing behind them. The engine checks everything beyond the form.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -10,12 +11,11 @@ use utoipa::ToSchema;
 
 use crate::{
     Credential,
-    object::objects,
-    request::{present, unique},
+    object::{objects, present, unique},
     time::Timestamp,
 };
 
-/// What a connection leads to.
+/// Kind of server behind a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionType {
@@ -41,11 +41,11 @@ impl fmt::Display for ConnectionType {
     }
 }
 
-/// How the engine proves itself to the other side.
+/// Authentication method of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuthType {
-    /// Not at all.
+    /// No authentication.
     #[default]
     None,
     /// `Authorization: Bearer` with `token`.
@@ -56,7 +56,7 @@ pub enum AuthType {
     Header,
     /// A query parameter `name` with `value`.
     Query,
-    /// OAuth: a person authorizes the engine once, which keeps its tokens fresh.
+    /// OAuth: a person authorizes the engine once. The engine refreshes the tokens.
     #[serde(rename = "oauth")]
     OAuth,
 }
@@ -81,15 +81,15 @@ impl fmt::Display for AuthType {
     }
 }
 
-/// Whether a connection can be used.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionStatus {
-    /// It can.
+    /// Ready for use.
     Ready,
-    /// A person has to authorize it, by `POST /v1/connections/{name}/oauth`.
+    /// A person has to authorize the connection, by `POST /v1/connections/{name}/oauth`.
     NeedsAuthorization,
-    /// Its last test failed; `error` says how.
+    /// The last test failed; `error` has the reason.
     Error,
 }
 
@@ -132,11 +132,11 @@ objects!(ConnectionDefinition ConnectionAuth ConfirmAuthorization);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct ConnectionDefinition {
-    /// What it leads to.
+    /// Kind of server behind the connection.
     #[serde(rename = "type")]
     pub kind: ConnectionType,
-    /// Base URL of the API, or the endpoint of the MCP server: http or https, without user info and fragment. A query in
-    /// it is kept secret and added to every request.
+    /// Base URL of the API, or the endpoint of the MCP server: http or https, without user info and fragment. A query
+    /// in it is kept secret and added to every request.
     #[serde(
         default,
         deserialize_with = "present",
@@ -157,7 +157,7 @@ pub struct ConnectionDefinition {
     )]
     #[schema(nullable = false, min_items = 1, max_items = 64)]
     pub command: Option<Vec<String>>,
-    /// Environment of `command`, by name. The values are never shown again.
+    /// Environment of `command`, by name. The values are redacted in answers.
     #[serde(
         default,
         deserialize_with = "unique",
@@ -166,7 +166,7 @@ pub struct ConnectionDefinition {
     )]
     #[schema(nullable = false, value_type = Option<BTreeMap<String, String>>)]
     pub env: Option<BTreeMap<String, Credential>>,
-    /// How the engine proves itself. Default: `{"type": "none"}`.
+    /// Authentication method and credentials. Default: `{"type": "none"}`.
     #[serde(
         default,
         deserialize_with = "present",
@@ -174,7 +174,7 @@ pub struct ConnectionDefinition {
     )]
     #[schema(nullable = false)]
     pub auth: Option<ConnectionAuth>,
-    /// Headers added to every request, by name; at most 32. The values are never shown again.
+    /// Headers added to every request, by name; at most 32. The values are redacted in answers.
     #[serde(
         default,
         deserialize_with = "unique",
@@ -199,7 +199,7 @@ pub struct ConnectionDefinition {
     )]
     #[schema(nullable = false, min_items = 1, max_items = 100)]
     pub allowed_tools: Option<Vec<String>>,
-    /// What it is for, for people and agents. At most 500 characters.
+    /// Purpose of the connection, for people and agents. At most 500 characters.
     #[serde(
         default,
         deserialize_with = "present",
@@ -210,17 +210,17 @@ pub struct ConnectionDefinition {
 }
 
 impl ConnectionDefinition {
-    /// How the engine proves itself; `none` where nothing is said.
+    /// Authentication method; `none` where the definition has none.
     pub fn auth_type(&self) -> AuthType {
         self.auth.as_ref().map_or(AuthType::None, |auth| auth.kind)
     }
 }
 
-/// How the engine proves itself: `type`, and the fields that go with it.
+/// Authentication method of a connection: `type`, and the fields of that type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct ConnectionAuth {
-    /// The way.
+    /// Type of the authentication.
     #[serde(rename = "type")]
     pub kind: AuthType,
     /// `bearer`: the token.
@@ -239,23 +239,24 @@ pub struct ConnectionAuth {
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, write_only)]
     pub name: Option<String>,
-    /// `header`, `query`: its value.
+    /// `header`, `query`: the value of the header or parameter.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, value_type = Option<String>, write_only)]
     pub value: Option<Credential>,
-    /// `oauth`: the client that is registered for this engine. Default: the engine registers itself where the server lets it.
+    /// `oauth`: the client ID that is registered for this engine. Default: the engine registers itself where the
+    /// server allows it.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, write_only)]
     pub client_id: Option<String>,
-    /// `oauth`: the secret of that client, if it has one.
+    /// `oauth`: the client secret, if there is one.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, value_type = Option<String>, write_only)]
     pub client_secret: Option<Credential>,
-    /// `oauth`: where a person authorizes the engine. Default, for `mcp`: found out by asking the server.
+    /// `oauth`: authorization endpoint. Default, for `mcp`: discovered from the server.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, write_only)]
     pub authorization_url: Option<String>,
-    /// `oauth`: where tokens come from; together with `authorization_url`.
+    /// `oauth`: token endpoint; sent together with `authorization_url`.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, write_only)]
     pub token_url: Option<String>,
@@ -263,8 +264,8 @@ pub struct ConnectionAuth {
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, max_items = 50)]
     pub scopes: Option<Vec<String>>,
-    /// `oauth`: issuer of the authorization server that `client_id` belongs to. The client and its secret go to no other.
-    /// Default: the server that authorized the connection first; beside `authorization_url`, any of its origin.
+    /// `oauth`: issuer of the authorization server that `client_id` belongs to. The client and its secret go to no
+    /// other. Default: the server that authorized the connection first; beside `authorization_url`, any of its origin.
     #[serde(default, deserialize_with = "present")]
     #[schema(
         nullable = false,
@@ -295,24 +296,24 @@ pub(crate) fn names_only<S: Serializer>(
 /// A saved connection. Nothing of it is secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Connection {
-    /// Its name, unique in the organization.
+    /// Name of the connection, unique in the organization.
     #[schema(example = "crm")]
     pub name: String,
-    /// What it leads to.
+    /// Kind of server behind the connection.
     #[serde(rename = "type")]
     pub kind: ConnectionType,
-    /// Where it leads, without a query.
+    /// URL of the server, without its query.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub url: Option<String>,
-    /// The program that serves it.
+    /// Program that serves the connection, with its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub command: Option<Vec<String>>,
     /// The names of the program's environment variables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// How the engine proves itself: the kind only.
+    /// Authentication method, without credentials.
     pub auth: ShownAuth,
     /// The names of the headers that are added.
     pub headers: Vec<String>,
@@ -324,36 +325,36 @@ pub struct Connection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub allowed_tools: Option<Vec<String>>,
-    /// What it is for.
+    /// Purpose of the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub description: Option<String>,
-    /// Whether it can be used.
+    /// State of the connection.
     pub status: ConnectionStatus,
-    /// Why not.
+    /// Reason why the connection cannot be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub error: Option<String>,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it was last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
 /// The kind of a connection's authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ShownAuth {
-    /// The way.
+    /// Type of the authentication.
     #[serde(rename = "type")]
     pub kind: AuthType,
 }
 
-/// What a test of a connection found.
+/// Result of a connection test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConnectionTest {
-    /// Whether it can be used.
+    /// State of the connection after the test.
     pub status: ConnectionStatus,
-    /// What was found, in a sentence.
+    /// Finding, in a sentence.
     #[schema(example = "the server offers 12 tools")]
     pub detail: String,
     /// `http`: the status of the answer.
@@ -368,17 +369,17 @@ pub struct ConnectionTest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub tools: Option<Vec<String>>,
-    /// How long it took, in milliseconds.
+    /// Duration of the test, in milliseconds.
     #[schema(minimum = 0)]
     pub duration_ms: u64,
 }
 
-/// Where a person authorizes a connection.
+/// Address at which a person authorizes a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Authorization {
-    /// To be opened in a browser.
+    /// Address that the person opens in a browser.
     pub authorization_url: String,
-    /// Until when the answer is taken.
+    /// Time at which the authorization expires.
     pub expires_at: Timestamp,
 }
 
@@ -413,17 +414,17 @@ pub struct ConfirmedAuthorization {
     pub scope: Option<String>,
 }
 
-/// A service that is known well enough to be connected by name and credential alone.
+/// Well-known service that can be connected by name and credential alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KnownService {
-    /// A good name for the connection.
+    /// Suggested name of the connection.
     pub name: String,
-    /// What it is.
+    /// Kind of server.
     #[serde(rename = "type")]
     pub kind: ConnectionType,
-    /// Where it is.
+    /// URL of the server.
     pub url: String,
-    /// The authentication it takes.
+    /// Authentication method of the service.
     pub auth: ShownAuth,
 }
 

@@ -24,7 +24,7 @@ impl Sha256 {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the digest.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

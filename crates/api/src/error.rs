@@ -1,4 +1,4 @@
-//! The error object and the codes of contract part 7.
+//! The error object and its codes (`docs/API.md#errors`).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -62,7 +62,7 @@ impl ErrorCode {
 /// The body of every failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
-    /// What was wrong, where, and what the rule is.
+    /// Message for people: the field, its mistake and the rule.
     #[schema(example = "timeout_seconds: must be from 1 to 3600")]
     pub error: String,
     /// The machine-readable name.

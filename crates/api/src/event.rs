@@ -1,4 +1,4 @@
-//! The recorded events of a run (contract part 6.1 and the decided rest): what is stored, streamed and replayed.
+//! The recorded events of a run (`docs/RUNS.md#events`), as they are stored, streamed and replayed.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -6,20 +6,20 @@ use utoipa::ToSchema;
 
 use crate::{money::Micros, status::RunStatus, time::Timestamp};
 
-/// One recorded event as a client sees it.
+/// Recorded event of a run.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// Position in the run: 1, 2, 3 … without gaps. What `Last-Event-ID` takes.
+    /// Position in the run: 1, 2, 3 … without gaps. `Last-Event-ID` takes this number.
     #[schema(minimum = 1, example = 1)]
     pub id: i64,
     /// The kind of event. New kinds may be added: ignore those you do not know.
     #[serde(rename = "type")]
     #[schema(example = "status")]
     pub kind: String,
-    /// What happened; its fields depend on `type`.
+    /// Content of the event; the fields depend on `type`.
     #[schema(value_type = Object)]
     pub data: Box<RawValue>,
-    /// When it was recorded.
+    /// Time at which the event was recorded.
     pub created_at: Timestamp,
 }
 
@@ -46,7 +46,7 @@ pub enum EventType {
     },
     /// A model call has ended.
     ModelCall(ModelCall),
-    /// What the assistant said in one turn.
+    /// Text of the assistant in one turn.
     Message {
         /// The text.
         text: String,
@@ -73,13 +73,13 @@ pub enum EventType {
     ToolEnd(ToolEnd),
     /// Something is tried again.
     Retry {
-        /// What is tried again.
+        /// Operation that is tried again.
         what: String,
         /// The attempt that comes next, from 2.
         attempt: u32,
-        /// How long it waits first, in milliseconds.
+        /// Wait before the next attempt, in milliseconds.
         delay_ms: u64,
-        /// Why the last attempt failed.
+        /// Reason why the last attempt failed.
         reason: String,
     },
     /// 80 % of the budget is spent.
@@ -90,9 +90,9 @@ pub enum EventType {
     ConnectionCall(ConnectionCall),
     /// The conversation came near the model's window and was shortened.
     ContextCompacted {
-        /// What it was before, in tokens as estimated.
+        /// Estimated tokens of the conversation before.
         before_tokens: u64,
-        /// What is left of it, in tokens as estimated.
+        /// Estimated tokens of the conversation afterwards.
         after_tokens: u64,
     },
     /// The model was asked for its final answer, and calls no more tools.
@@ -106,7 +106,7 @@ pub enum EventType {
     Resumed {
         /// The last turn that was completed; 0 where it begins again.
         step: u32,
-        /// Which attempt at the run this is, from 2.
+        /// Number of this attempt at the run, from 2.
         attempt: u32,
     },
     /// The worker was lost and the run cannot go on, or the node was stopped.
@@ -124,18 +124,18 @@ pub enum EventType {
     },
     /// An answer did not match `output_schema`.
     OutputRejected {
-        /// What did not match, as in the error message.
+        /// Mismatches, as in the error message.
         errors: Vec<String>,
-        /// Which answer it was, from 1.
+        /// Number of the answer, from 1.
         attempt: u32,
     },
     /// A file under `outputs/` was kept.
     Artifact(crate::Artifact),
     /// A file under `outputs/` was not kept.
     ArtifactSkipped {
-        /// Where it lay below `outputs/`.
+        /// Path below `outputs/`.
         path: String,
-        /// Why it was not kept.
+        /// Reason why the file was not kept.
         reason: String,
     },
     /// The final answer.
@@ -167,11 +167,11 @@ pub struct ModelCall {
     pub cache_read_tokens: u64,
     /// Tokens written to the provider's cache.
     pub cache_write_tokens: u64,
-    /// What the call cost.
+    /// Cost of the call.
     pub cost_micros: Micros,
-    /// How long it took, in milliseconds.
+    /// Duration of the call, in milliseconds.
     pub duration_ms: u64,
-    /// Why the model stopped: `end_turn`, `tool_use`, `max_tokens`, `refusal`.
+    /// Reason why the model stopped: `end_turn`, `tool_use`, `max_tokens`, `refusal`.
     pub stop_reason: &'static str,
 }
 
@@ -189,7 +189,7 @@ pub struct ConnectionCall {
     pub status: Option<u16>,
     /// Bytes of the answer's body that were read.
     pub bytes: u64,
-    /// How long it took, in milliseconds.
+    /// Duration of the call, in milliseconds.
     pub duration_ms: u64,
 }
 
@@ -202,11 +202,11 @@ pub struct ToolEnd {
     pub id: String,
     /// Whether the model was told of a failure.
     pub is_error: bool,
-    /// What the model was told, cut at [`TOOL_OUTPUT_BYTES`].
+    /// Output that the model was given, cut at [`TOOL_OUTPUT_BYTES`].
     pub output: String,
     /// The whole output, in bytes.
     pub output_bytes: u64,
-    /// How long it took, in milliseconds.
+    /// Duration of the call, in milliseconds.
     pub duration_ms: u64,
 }
 
@@ -231,7 +231,7 @@ pub enum AnswerReason {
     Repetition,
 }
 
-/// How much of a tool's output an event keeps, in bytes.
+/// Maximum output of a tool in an event, in bytes.
 pub const TOOL_OUTPUT_BYTES: usize = 16 * 1024;
 
 /// The names of the event types, on the wire and in the store.

@@ -14,58 +14,60 @@ use crate::{
 /// A saved file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct File {
-    /// Its id.
+    /// ID of the file.
     pub id: FileId,
-    /// Its name, unique in the organization.
+    /// Name of the file, unique in the organization.
     #[schema(example = "orders.csv")]
     pub name: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     #[schema(minimum = 0)]
     pub size: i64,
-    /// Its media type: as it was sent, else from its name.
+    /// Media type: as sent, else from the name.
     #[schema(example = "text/csv")]
     pub content_type: String,
-    /// SHA-256 of its content, in lowercase hexadecimal.
+    /// SHA-256 of the content, in lowercase hexadecimal.
     pub sha256: Sha256,
-    /// When it was saved.
+    /// Time at which the file was saved.
     pub created_at: Timestamp,
 }
 
-/// One page of files, newest first.
+/// Page of files, newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FilePage {
     /// The files.
     pub items: Vec<File>,
-    /// What `cursor` takes for the next page; empty on the last one.
+    /// Value for `cursor` to get the next page; empty on the last one.
     pub next_cursor: String,
 }
 
-/// A file's new name.
+/// Request for a new name of a file.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct RenameFile {
-    /// The name: 1 to 255 bytes, no `/`, no control or invisible character, not `.` or `..`, not in the form of a file's id.
+    /// The name: 1 to 255 bytes, no `/`, no control or invisible character, not `.` or `..`, not in the form of a
+    /// file's id.
     #[schema(min_length = 1, max_length = 255, example = "orders-2026.csv")]
     pub name: String,
 }
 
-/// An artifact of a run that is to become a saved file.
+/// Request to keep an artifact of a run as a saved file.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct KeepArtifact {
     /// The run.
     pub run: RunId,
-    /// The artifact's path, as the run shows it.
+    /// Path of the artifact, as in the run object.
     #[schema(min_length = 1, max_length = 1024, example = "report.md")]
     pub path: String,
-    /// The file's name: 1 to 255 bytes, no `/`, no control or invisible character, not `.` or `..`, not in the form of a file's id.
+    /// The file's name: 1 to 255 bytes, no `/`, no control or invisible character, not `.` or `..`, not in the form of
+    /// a file's id.
     #[schema(min_length = 1, max_length = 255, example = "report-2026.md")]
     pub name: String,
 }
 
 objects!(RenameFile KeepArtifact);
 
-/// What a file's name breaks of the rules, if anything.
+/// Checks a file's name.
 ///
 /// # Errors
 /// The rule, for a message that names the field.
@@ -88,8 +90,8 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whether every character of a name is seen where it stands. A joiner is part of a letter or of a picture: it may stand
-/// between two characters beyond ASCII.
+/// Whether every character of a name is seen where it stands. A joiner is part of a letter or of a picture: it may
+/// stand between two characters beyond ASCII.
 fn is_seen_whole(name: &str) -> bool {
     let mut before = None;
     let mut characters = name.chars().peekable();

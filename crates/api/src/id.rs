@@ -65,7 +65,7 @@ macro_rules! ids {
                 Self(Builder::from_unix_timestamp_millis(millis, &random).into_uuid())
             }
 
-            /// When it was made, to the millisecond.
+            /// Returns the time of creation, to the millisecond.
             pub fn made_at(self) -> Timestamp {
                 let millis = i64::try_from(self.0.as_u128() >> 80).unwrap_or(0);
                 Timestamp::from_micros(millis.saturating_mul(1_000))

@@ -3,25 +3,30 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{id::KeyId, object::objects, organization::Role, request::present, time::Timestamp};
+use crate::{
+    id::KeyId,
+    object::{objects, present},
+    organization::Role,
+    time::Timestamp,
+};
 
 /// An API key without its secret, which is shown once and never stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ApiKey {
-    /// The key's id.
+    /// ID of the key.
     pub id: KeyId,
-    /// What it is for.
+    /// Name of the key: its purpose, for people.
     #[schema(example = "deploy pipeline")]
     pub name: String,
-    /// What it may do.
+    /// Role of the key.
     pub role: Role,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it stops working; absent where it does not.
+    /// Time at which the key expires; absent for a key that does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub expires_at: Option<Timestamp>,
-    /// Until when the secret before the last rotation works, or did; absent where it was never rotated.
+    /// Time until which the secret before the last rotation works, or worked; absent for a key that was never rotated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub previous_until: Option<Timestamp>,
@@ -42,7 +47,7 @@ objects!(CreateKey RotateKey);
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct CreateKey {
-    /// What it is for; 1 to 200 characters after trimming, without control characters.
+    /// Name of the key: its purpose, for people. 1 to 200 characters after trimming, without control characters.
     #[schema(
         min_length = 1,
         max_length = 200,
@@ -58,7 +63,7 @@ pub struct CreateKey {
     )]
     #[schema(schema_with = key_role)]
     pub role: Option<Role>,
-    /// When it stops working, which is in the future; without it, it works until it is revoked.
+    /// Time at which the key expires; must be in the future. Absent: the key works until it is revoked.
     #[serde(
         default,
         deserialize_with = "present",
@@ -72,7 +77,7 @@ pub struct CreateKey {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct RotateKey {
-    /// How long the secret before it works on, in seconds: 0 to 604800. Default: 3600.
+    /// Time for which the previous secret still works, in seconds: 0 to 604800. Default: 3600.
     #[serde(
         default,
         deserialize_with = "present",
@@ -85,20 +90,20 @@ pub struct RotateKey {
 /// Answer of `POST /v1/admin/keys` and of a rotation: the only time the secret is shown.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 pub struct CreatedKey {
-    /// The key's id.
+    /// ID of the key.
     pub id: KeyId,
-    /// What it is for.
+    /// Name of the key: its purpose, for people.
     pub name: String,
-    /// What it may do.
+    /// Role of the key.
     pub role: Role,
     /// The secret to send as `Authorization: Bearer`.
     #[schema(example = "sts_…")]
     pub key: String,
-    /// When it stops working; absent where it does not.
+    /// Time at which the key expires; absent for a key that does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub expires_at: Option<Timestamp>,
-    /// After a rotation: until when the secret before it works.
+    /// After a rotation: time until which the previous secret works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub previous_until: Option<Timestamp>,

@@ -1,4 +1,4 @@
-//! The limits of contract part 8, and those that part leaves open, in one place.
+//! Limits of the API (`docs/API.md#limits`).
 
 /// `prompt`, in bytes of UTF-8.
 pub const PROMPT_BYTES: usize = 128 * 1024;
@@ -8,7 +8,7 @@ pub const INPUT_BYTES: usize = 1024 * 1024;
 pub const OUTPUT_BYTES: usize = 1024 * 1024;
 /// Entries of `files`.
 pub const FILES: usize = 32;
-/// All inline file contents of a run together, in bytes.
+/// Inline file contents of a run together, in bytes.
 pub const INLINE_FILES_BYTES: usize = 8 * 1024 * 1024;
 /// A saved file's name, in bytes.
 pub const FILE_NAME_BYTES: usize = 255;
@@ -16,7 +16,7 @@ pub const FILE_NAME_BYTES: usize = 255;
 pub const FILE_BYTES: u64 = 100 * 1024 * 1024;
 /// Artifacts of a run.
 pub const ARTIFACTS: usize = 64;
-/// All artifacts of a run together, in bytes.
+/// Artifacts of a run together, in bytes.
 pub const ARTIFACT_BYTES: u64 = 100 * 1024 * 1024;
 /// Entries of `web.allow`.
 pub const WEB_DOMAINS: usize = 100;
@@ -32,17 +32,17 @@ pub const CONNECTION_URL_CHARS: usize = 2_048;
 pub const CONNECTION_HEADERS: usize = 32;
 /// The name of a header, a query parameter, a variable or a tool of a connection, in bytes.
 pub const CONNECTION_NAME_BYTES: usize = 128;
-/// One credential of a connection: a token, a password, the value of a header; in bytes.
+/// Credential of a connection (a token, a password, the value of a header), in bytes.
 pub const CREDENTIAL_BYTES: usize = 8 * 1024;
 /// Entries of a connection's `allowed_tools`.
 pub const ALLOWED_TOOLS: usize = 100;
 /// Entries of a connection's `command`.
 pub const COMMAND_PARTS: usize = 64;
-/// One entry of a connection's `command`, in bytes.
+/// Entry of a connection's `command`, in bytes.
 pub const COMMAND_PART_BYTES: usize = 4 * 1024;
 /// Entries of a connection's `scopes`.
 pub const SCOPES: usize = 50;
-/// How long a person has to authorize a connection, in seconds.
+/// Time in which a person has to authorize a connection, in seconds.
 pub const AUTHORIZATION_SECONDS: u64 = 600;
 /// `description`, in characters.
 pub const DESCRIPTION_CHARS: usize = 500;
@@ -62,7 +62,7 @@ pub const TIMEOUT_SECONDS_DEFAULT: u32 = 300;
 pub const MAX_COST_MICROS: i64 = 100_000_000;
 /// Entries of `tags`.
 pub const TAGS: usize = 16;
-/// One tag, in characters.
+/// Length of a tag, in characters.
 pub const TAG_CHARS: usize = 64;
 /// `Idempotency-Key`, in characters.
 pub const IDEMPOTENCY_KEY_CHARS: usize = 200;
@@ -72,7 +72,7 @@ pub const SCHEMA_BYTES: usize = 64 * 1024;
 pub const CALLBACK_URL_CHARS: usize = 2_048;
 /// `callback.secret`, in characters.
 pub const CALLBACK_SECRET_CHARS: usize = 256;
-/// How long after it became due a callback is tried again before it is abandoned, in seconds: 72 hours.
+/// Time after which a due callback is abandoned, in seconds: 72 hours.
 pub const CALLBACK_SECONDS: u64 = 72 * 3_600;
 /// Attempts to deliver a callback that are kept for each run: the newest.
 pub const CALLBACK_ATTEMPTS: i64 = 200;
@@ -102,7 +102,7 @@ pub const CONSECUTIVE_FAILURES: i64 = 100;
 pub const NEXT_FIRES: i64 = 100;
 /// A key's name, in characters.
 pub const KEY_NAME_CHARS: usize = 200;
-/// How long the secret before a rotation works on, in seconds: most, and when nothing is sent.
+/// Maximum time for which the secret before a rotation still works, in seconds.
 pub const GRACE_SECONDS_MAX: i64 = 604_800;
 /// See [`GRACE_SECONDS_MAX`].
 pub const GRACE_SECONDS_DEFAULT: i64 = 3_600;

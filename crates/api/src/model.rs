@@ -15,24 +15,24 @@ pub struct ModelCatalog {
     pub models: Vec<ModelInfo>,
 }
 
-/// One model.
+/// Model of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ModelInfo {
-    /// What a run's `model` takes.
+    /// ID of the model, as a run's `model` takes it.
     #[schema(example = "runbook")]
     pub id: String,
-    /// Who serves it.
+    /// Name of the provider.
     #[schema(example = "sortie")]
     pub provider: String,
-    /// A name for people.
+    /// Display name of the model.
     pub name: String,
-    /// Most tokens of a request and its answer together.
+    /// Maximum tokens of a request and its answer together.
     pub context_window: u64,
-    /// Most tokens of one answer.
+    /// Maximum tokens of one answer.
     pub max_output_tokens: u64,
-    /// What it costs.
+    /// Prices of the model.
     pub prices: ModelPrices,
-    /// What it can do: `tools`, `structured_output`, `thinking`, `offline`.
+    /// Capabilities of the model: `tools`, `structured_output`, `thinking`, `offline`.
     #[schema(example = json!(["tools", "offline"]))]
     pub capabilities: Vec<String>,
 }
@@ -40,12 +40,12 @@ pub struct ModelInfo {
 /// Prices in micros per million tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ModelPrices {
-    /// A million tokens read.
+    /// Price of tokens read.
     pub input_micros_per_mtok: Micros,
-    /// A million tokens written.
+    /// Price of tokens written.
     pub output_micros_per_mtok: Micros,
-    /// A million tokens read from the provider's cache.
+    /// Price of tokens read from the provider's cache.
     pub cache_read_micros_per_mtok: Micros,
-    /// A million tokens written to the provider's cache.
+    /// Price of tokens written to the provider's cache.
     pub cache_write_micros_per_mtok: Micros,
 }

@@ -5,48 +5,48 @@ use utoipa::ToSchema;
 
 use crate::time::Timestamp;
 
-/// A node: one process that works on runs, or has until it was lost.
+/// Node: a process that works on runs, or did until it was lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Node {
-    /// This start of the node: another one at each start, and after it was declared lost. Decimal digits.
+    /// ID of this start of the node: new at each start, and after the node was declared lost. Decimal digits.
     #[schema(pattern = "^[0-9]{1,19}$", example = "4316709281746219841")]
     pub id: String,
-    /// Its name, the same at each start.
+    /// Name of the node, the same at each start.
     #[schema(example = "node-a")]
     pub name: String,
-    /// Where other nodes reach it; absent where they cannot.
+    /// Address at which other nodes reach this one; absent where they cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "http://10.0.0.5:8080")]
     pub address: Option<String>,
-    /// The version of its program; absent where it is older than this field.
+    /// Version of the node's program; absent for versions older than this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "0.1.0")]
     pub version: Option<String>,
-    /// Whether it works.
+    /// State of the node.
     pub state: NodeState,
-    /// When it started.
+    /// Time at which the node started.
     pub started_at: Timestamp,
-    /// Its runs are its own until then; it renews this every few seconds.
+    /// End of the node's lease. The node renews it every few seconds and keeps its runs until then.
     pub lease_until: Timestamp,
-    /// Runs that it holds, also those that are cancelled and not settled yet.
+    /// Number of runs that the node holds, with those that are cancelled and not settled yet.
     #[schema(minimum = 0)]
     pub runs_at_work: i64,
 }
 
-/// Whether a node works.
+/// State of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    /// It takes requests and works on runs.
+    /// The node takes requests and works on runs.
     Ready,
-    /// It is about to stop: load balancers send it no new clients, and what it works on is finished or handed over.
+    /// The node is about to stop: load balancers send no new clients, and its runs are finished or handed over.
     Draining,
-    /// Its lease is over, or it signed off with runs left: others take its runs over.
+    /// The lease has expired, or the node signed off with runs left: other nodes take the runs over.
     Lost,
 }
 
 impl NodeState {
-    /// As it stands in the API.
+    /// Returns the name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",

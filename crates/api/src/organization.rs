@@ -1,4 +1,4 @@
-//! The organization behind a credential (contract 2.6).
+//! The organization behind a credential (`docs/API.md#organizations`).
 
 use std::{fmt, str::FromStr};
 
@@ -10,13 +10,13 @@ use crate::{
     money::Micros,
 };
 
-/// How the service is deployed.
+/// Deployment mode of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// One installation for many organizations, which pay with credits.
+    /// Installation for many organizations, which pay with credits.
     Hosted,
-    /// One's own installation.
+    /// Installation that an organization runs for itself.
     SelfHosted,
 }
 
@@ -30,7 +30,7 @@ impl Mode {
     }
 }
 
-/// What a credential may do. The order is that of power.
+/// Role of a credential, ordered by power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -82,7 +82,7 @@ pub struct OrganizationInfo {
     pub organization_id: OrgId,
     /// The credential's role.
     pub role: Role,
-    /// The API key that the credential is.
+    /// ID of the API key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub key_id: Option<KeyId>,

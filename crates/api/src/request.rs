@@ -1,4 +1,5 @@
-//! The run request (contract 2.1): its form. What a field may hold beyond its form is checked by the engine's intake.
+//! The run request (`docs/RUNS.md#fields-of-a-request`): its form. What a field may hold beyond its form is checked by
+//! the engine's intake.
 
 use std::collections::BTreeMap;
 
@@ -9,51 +10,10 @@ use utoipa::ToSchema;
 use crate::{
     Credential, Effort,
     connection::{ConnectionAuth, ConnectionType, names_only},
-    object::objects,
+    object::{objects, present, unique},
 };
 
 objects!(RunRequest RunFile RunConnection Callback);
-
-/// Reads an optional field that may be absent but not `null`: absence is how this API says "none".
-pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    T::deserialize(deserializer).map(Some)
-}
-
-/// Reads a map in which no name stands twice: the last one would win in silence.
-pub(crate) fn unique<'de, D, T>(deserializer: D) -> Result<Option<BTreeMap<String, T>>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    struct Visitor<T>(std::marker::PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
-        type Value = BTreeMap<String, T>;
-
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("an object")
-        }
-
-        fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut read = BTreeMap::new();
-            while let Some((name, value)) = map.next_entry::<String, T>()? {
-                if read.contains_key(&name) {
-                    return Err(de::Error::custom(format!("duplicate field `{name}`")));
-                }
-                read.insert(name, value);
-            }
-            Ok(read)
-        }
-    }
-
-    deserializer
-        .deserialize_map(Visitor(std::marker::PhantomData))
-        .map(Some)
-}
 
 /// Body of `POST /v1/runs`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -97,7 +57,7 @@ pub struct RunRequest {
     )]
     #[schema(nullable = false, example = "runbook")]
     pub model: Option<String>,
-    /// Another model ID. Where `model` refuses to answer, that answer is asked of this model, once.
+    /// Model ID that is asked once where `model` refuses to answer; must be another one.
     #[serde(
         default,
         deserialize_with = "present",
@@ -105,7 +65,7 @@ pub struct RunRequest {
     )]
     #[schema(nullable = false)]
     pub fallback_model: Option<String>,
-    /// Effort of the model's thinking, mapped to the nearest level that it has. Default: the model's own.
+    /// Effort of the model's thinking, mapped to the nearest level that the model has. Default: the model's setting.
     #[serde(
         default,
         deserialize_with = "present",
@@ -113,7 +73,7 @@ pub struct RunRequest {
     )]
     #[schema(nullable = false)]
     pub effort: Option<Effort>,
-    /// Files laid into the working directory before the agent begins.
+    /// Files staged in the working directory before the agent begins. At most 32.
     #[serde(
         default,
         deserialize_with = "present",
@@ -125,7 +85,7 @@ pub struct RunRequest {
     #[serde(default, deserialize_with = "unique", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub connections: Option<BTreeMap<String, RunConnection>>,
-    /// What the run does, for people and agents. At most 500 characters.
+    /// Purpose of the run, for people and agents. At most 500 characters. No effect on the run.
     #[serde(
         default,
         deserialize_with = "present",
@@ -141,7 +101,7 @@ pub struct RunRequest {
     )]
     #[schema(value_type = Object, nullable = false)]
     pub input_schema: Option<Box<RawValue>>,
-    /// A JSON Schema the run's output must match. At most 64 KiB; only local `$ref`s.
+    /// A JSON Schema that the run's output must match. At most 64 KiB; only local `$ref`s.
     #[serde(
         default,
         deserialize_with = "present",
@@ -173,7 +133,7 @@ pub struct RunRequest {
     )]
     #[schema(nullable = false)]
     pub web: Option<Web>,
-    /// Nothing of the run's content is stored. Default `false`.
+    /// Stores nothing of the run's content. Default `false`.
     #[serde(
         default,
         deserialize_with = "present",
@@ -197,7 +157,7 @@ pub struct RunRequest {
     )]
     #[schema(nullable = false, max_items = 16, example = json!(["nightly"]))]
     pub tags: Option<Vec<String>>,
-    /// Where a signed request is sent when the run is final.
+    /// Receiver of a signed request that is sent when the run is final.
     #[serde(
         default,
         deserialize_with = "present",
@@ -221,10 +181,10 @@ fn any_json() -> utoipa::openapi::schema::Object {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct RunFile {
-    /// Where it goes: relative, `/`-separated, no `..`, at most 1,024 bytes, unique in the run.
+    /// Path in the working directory: relative, `/`-separated, no `..`, at most 1,024 bytes, unique in the run.
     #[schema(min_length = 1, max_length = 1_024, example = "data/sales.csv")]
     pub path: String,
-    /// A saved file's ID or name.
+    /// ID or name of a saved file.
     #[serde(
         default,
         deserialize_with = "present",
@@ -264,8 +224,8 @@ pub struct RunConnection {
     )]
     #[schema(nullable = false)]
     pub kind: Option<ConnectionType>,
-    /// Base URL of an inline HTTP API, or the endpoint of an MCP server. User info and query are credentials: they are used
-    /// and not kept.
+    /// Base URL of an inline HTTP API, or the endpoint of an MCP server. User info and query are credentials: the
+    /// engine uses them and does not keep them.
     #[serde(
         default,
         deserialize_with = "present",
@@ -273,7 +233,7 @@ pub struct RunConnection {
     )]
     #[schema(nullable = false, max_length = 2_048, pattern = "^https?://")]
     pub url: Option<String>,
-    /// How the engine proves itself in an inline definition; every type but `oauth`. Used and not kept.
+    /// Authentication of an inline definition, every type but `oauth`. The engine uses it and does not keep it.
     #[serde(
         default,
         deserialize_with = "present",
@@ -281,7 +241,8 @@ pub struct RunConnection {
     )]
     #[schema(nullable = false)]
     pub auth: Option<ConnectionAuth>,
-    /// Headers added to every request of an inline definition, by name; at most 32. The values are used and not kept.
+    /// Headers added to every request of an inline definition, by name; at most 32. The engine uses the values and does
+    /// not keep them.
     #[serde(
         default,
         deserialize_with = "unique",
@@ -318,7 +279,7 @@ pub enum Web {
     Restricted(WebRestriction),
 }
 
-/// Where the agent may go on the web.
+/// Restriction of the agent's web access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebRestriction {
@@ -364,7 +325,7 @@ impl<'de> Deserialize<'de> for Web {
     }
 }
 
-/// Where the completion callback goes.
+/// Receiver of the completion callback.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct Callback {

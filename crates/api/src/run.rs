@@ -1,4 +1,4 @@
-//! The run object, pages of it, and the definition a run used (contract 2.2, 2.3, 2.5).
+//! The run object, pages of it, and the definition a run used (`docs/RUNS.md#fields-of-a-run`).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -15,75 +15,75 @@ use crate::{
 /// A run as a client sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Run {
-    /// The run's id.
+    /// ID of the run.
     pub id: RunId,
-    /// Where it stands.
+    /// Current status of the run.
     pub status: RunStatus,
     /// The agent's final answer, at most 1 MiB. Absent until there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub output: Option<String>,
-    /// Why the run did not succeed.
+    /// Reason why the run did not succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub error: Option<String>,
-    /// When it was created.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it left the queue.
+    /// Time at which the run left the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub started_at: Option<Timestamp>,
-    /// When it became final.
+    /// Time at which the run reached a final status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub finished_at: Option<Timestamp>,
-    /// The budget.
+    /// Budget of the run, in micros.
     pub max_cost_micros: Micros,
-    /// Cost so far; omitted when zero. Provisional until `billing_pending` is false on a finished run.
+    /// Cost so far, in micros; omitted when zero. Provisional until `billing_pending` is false on a finished run.
     #[serde(default, skip_serializing_if = "Micros::is_zero")]
     pub cost_micros: Micros,
     /// Whether the cost is still to be settled.
     pub billing_pending: bool,
-    /// The schedule that started it.
+    /// ID of the schedule that started the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub schedule_id: Option<ScheduleId>,
-    /// Whether nothing of its content is stored.
+    /// Whether the run stores nothing of its content.
     pub zero_data_retention: bool,
-    /// Zero-data-retention runs on the hosted service: what they cost more, in percent.
+    /// Zero-data-retention runs on the hosted service: surcharge in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub surcharge_percent: Option<u32>,
-    /// The part of `cost_micros` that the surcharge has added; omitted when zero.
+    /// Part of `cost_micros` that the surcharge added; omitted when zero.
     #[serde(default, skip_serializing_if = "Micros::is_zero")]
     pub surcharge_micros: Micros,
     /// Zero-data-retention runs: whether the output is still held for retrieval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub output_available: Option<bool>,
-    /// Zero-data-retention runs: when an output that nobody has read is deleted.
+    /// Zero-data-retention runs: time at which an unread output is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub output_expires_at: Option<Timestamp>,
-    /// The saved workflow it was started from.
+    /// Name of the saved workflow that the run was started from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub workflow: Option<String>,
-    /// Its tags, as sent.
+    /// Tags of the run, as sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(nullable = false)]
     pub tags: Vec<String>,
-    /// What it has used; absent until it is final.
+    /// Tokens and calls that the run used; absent until it is final.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub usage: Option<RunUsage>,
-    /// The files it left under `outputs/`, by path; absent where there are none.
+    /// Files that the run left under `outputs/`, by path; absent where there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(nullable = false)]
     pub artifacts: Vec<Artifact>,
 }
 
-/// What a run has used.
+/// Tokens and calls that a run used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunUsage {
     /// Tokens read, without those from a cache.
@@ -107,7 +107,7 @@ pub struct RunUsage {
 }
 
 impl RunUsage {
-    /// Both together.
+    /// Adds both, field by field.
     #[must_use]
     pub const fn saturating_add(self, more: Self) -> Self {
         Self {
@@ -124,29 +124,29 @@ impl RunUsage {
 /// A file that a run left under `outputs/` in its working directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Artifact {
-    /// Where it lay below `outputs/`, `/`-separated.
+    /// Path below `outputs/`, `/`-separated.
     #[schema(example = "report.md")]
     pub path: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     #[schema(minimum = 0)]
     pub size: i64,
-    /// SHA-256 of its content.
+    /// SHA-256 of the content.
     pub sha256: Sha256,
-    /// Its media type, from its name.
+    /// Media type, from the name.
     #[schema(example = "text/markdown")]
     pub content_type: String,
 }
 
-/// One page of runs, newest first.
+/// Page of runs, newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RunPage {
     /// The runs.
     pub items: Vec<Run>,
-    /// What `cursor` takes for the next page; empty on the last one.
+    /// Value for `cursor` to get the next page; empty on the last one.
     pub next_cursor: String,
 }
 
-/// What a run really used.
+/// Definition that a run used.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RunDefinition {
     /// The resolved request: defaults filled in, workflow name and callback removed.

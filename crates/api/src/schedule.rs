@@ -1,4 +1,5 @@
-//! Schedules (decisions 4): what a client sends, the record it gets back, what became of each instant and what comes next.
+//! Schedules (`docs/SCHEDULES.md`): what a client sends, the record it gets back, the history of occurrences and the
+//! preview of the next ones.
 //!
 //! The form only: times, names and limits are checked by the engine.
 
@@ -11,25 +12,25 @@ use utoipa::ToSchema;
 use crate::{
     id::{RunId, ScheduleId},
     money::Micros,
-    object::objects,
-    request::{Callback, present},
+    object::{objects, present},
+    request::Callback,
     time::Timestamp,
 };
 
 objects!(CreateSchedule UpdateSchedule);
 
-/// What happens when an instant comes while a run of the schedule is not final yet.
+/// Rule for an occurrence that comes while a run of the schedule is not final yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// Another run starts beside it.
+    /// Starts another run beside the earlier one.
     #[default]
     Allow,
-    /// The instant is skipped.
+    /// Skips the occurrence.
     Skip,
-    /// One instant waits until every earlier run is final; further ones are skipped.
+    /// Keeps one occurrence waiting until every earlier run is final; further ones are skipped.
     QueueOne,
-    /// The earlier runs are cancelled.
+    /// Starts another run and cancels the earlier ones.
     CancelOther,
 }
 
@@ -74,7 +75,7 @@ impl FromStr for Overlap {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct CreateSchedule {
-    /// What it is called, for people: 1 to 200 characters.
+    /// Name of the schedule, for people: 1 to 200 characters.
     #[serde(
         default,
         deserialize_with = "present",
@@ -88,10 +89,11 @@ pub struct CreateSchedule {
         example = "Daily report"
     )]
     pub name: Option<String>,
-    /// Name of the saved workflow that its runs start from.
+    /// Name of the saved workflow that the runs start from.
     #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,99}$", example = "daily-report")]
     pub workflow: String,
-    /// When: minute, hour, day of month, month and day of week, or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`.
+    /// Cron expression: minute, hour, day of month, month and day of week, or `@hourly`, `@daily`, `@weekly`,
+    /// `@monthly`, `@yearly`.
     #[schema(min_length = 1, max_length = 200, example = "30 7 * * MON-FRI")]
     pub cron: String,
     /// The IANA time zone of `cron`. Default `UTC`.
@@ -102,7 +104,7 @@ pub struct CreateSchedule {
     )]
     #[schema(nullable = false, min_length = 1, max_length = 64, example = "Europe/Berlin")]
     pub timezone: Option<String>,
-    /// Task data of every run, kept as sent; it takes the place of the workflow's. At most 1 MiB.
+    /// Task data of every run, kept as sent. Replaces that of the workflow. At most 1 MiB.
     #[serde(
         default,
         deserialize_with = "present",
@@ -110,7 +112,7 @@ pub struct CreateSchedule {
     )]
     #[schema(schema_with = any_json)]
     pub input: Option<Box<RawValue>>,
-    /// Whether it has instants at all. Default `true`.
+    /// Whether the schedule is enabled. A disabled schedule does not fire. Default `true`.
     #[serde(
         default,
         deserialize_with = "present",
@@ -118,7 +120,7 @@ pub struct CreateSchedule {
     )]
     #[schema(nullable = false)]
     pub enabled: Option<bool>,
-    /// What happens while an earlier run is not final. Default `allow`.
+    /// Rule for occurrences that come while an earlier run is not final. Default `allow`.
     #[serde(
         default,
         deserialize_with = "present",
@@ -126,7 +128,8 @@ pub struct CreateSchedule {
     )]
     #[schema(nullable = false)]
     pub overlap: Option<Overlap>,
-    /// How late an instant may still start a run, in seconds; the missed instants within it become one run. Default 3600; 0 is never.
+    /// Maximum delay of an occurrence that still starts a run, in seconds. Missed occurrences within it become one run.
+    /// Default 3600; 0 is never.
     #[serde(
         default,
         deserialize_with = "present",
@@ -134,7 +137,7 @@ pub struct CreateSchedule {
     )]
     #[schema(nullable = false, minimum = 0, maximum = 2_592_000)]
     pub catch_up_window_seconds: Option<i64>,
-    /// Every run starts later by a part of this, in seconds, that is always the same for one schedule. Default 0.
+    /// Maximum jitter in seconds. Each schedule uses a fixed offset between 0 and this value. Default 0.
     #[serde(
         default,
         deserialize_with = "present",
@@ -142,7 +145,7 @@ pub struct CreateSchedule {
     )]
     #[schema(nullable = false, minimum = 0, maximum = 3_600)]
     pub jitter_seconds: Option<i64>,
-    /// Instants before this time are skipped.
+    /// Occurrences before this time are skipped.
     #[serde(
         default,
         deserialize_with = "present",
@@ -150,7 +153,7 @@ pub struct CreateSchedule {
     )]
     #[schema(nullable = false)]
     pub paused_until: Option<Timestamp>,
-    /// Switches the schedule off when so many runs in a row did not succeed. Default: never.
+    /// Number of consecutive runs without success after which the schedule is disabled. Default: never.
     #[serde(
         default,
         deserialize_with = "present",
@@ -166,7 +169,7 @@ pub struct CreateSchedule {
     )]
     #[schema(nullable = false, minimum = 1, maximum = 100_000_000)]
     pub max_cost_micros: Option<i64>,
-    /// Where a signed request is sent when a run is final.
+    /// Receiver of a signed request that is sent when a run is final.
     #[serde(
         default,
         deserialize_with = "present",
@@ -202,7 +205,7 @@ where
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct UpdateSchedule {
-    /// What it is called; `null` takes the name away.
+    /// Name of the schedule; `null` removes it.
     #[serde(
         default,
         deserialize_with = "patched",
@@ -210,7 +213,7 @@ pub struct UpdateSchedule {
     )]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 200, pattern = r"\S")]
     pub name: Option<Option<String>>,
-    /// Name of the saved workflow that its runs start from.
+    /// Name of the saved workflow that the runs start from.
     #[serde(
         default,
         deserialize_with = "present",
@@ -218,7 +221,7 @@ pub struct UpdateSchedule {
     )]
     #[schema(nullable = false, pattern = "^[a-z0-9][a-z0-9._-]{0,99}$")]
     pub workflow: Option<String>,
-    /// When, as in a new schedule.
+    /// Cron expression, as in a new schedule.
     #[serde(
         default,
         deserialize_with = "present",
@@ -234,7 +237,7 @@ pub struct UpdateSchedule {
     )]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 64)]
     pub timezone: Option<Option<String>>,
-    /// Task data of every run; `null` takes it away.
+    /// Task data of every run; `null` removes it.
     #[serde(
         default,
         deserialize_with = "patched",
@@ -242,7 +245,7 @@ pub struct UpdateSchedule {
     )]
     #[schema(schema_with = any_json)]
     pub input: Option<Option<Box<RawValue>>>,
-    /// Whether it has instants at all; `null` is `true`. Switched on again, it begins with the next instant.
+    /// Whether the schedule is enabled; `null` is `true`. An enabled schedule goes on with its next occurrence.
     #[serde(
         default,
         deserialize_with = "patched",
@@ -250,7 +253,7 @@ pub struct UpdateSchedule {
     )]
     #[schema(value_type = Option<bool>)]
     pub enabled: Option<Option<bool>>,
-    /// What happens while an earlier run is not final; `null` is `allow`.
+    /// Rule for occurrences that come while an earlier run is not final; `null` is `allow`.
     #[serde(
         default,
         deserialize_with = "patched",
@@ -258,7 +261,7 @@ pub struct UpdateSchedule {
     )]
     #[schema(value_type = Option<Overlap>)]
     pub overlap: Option<Option<Overlap>>,
-    /// How late an instant may still start a run, in seconds; `null` is 3600.
+    /// Maximum delay of an occurrence that still starts a run, in seconds; `null` is 3600.
     #[serde(
         default,
         deserialize_with = "patched",
@@ -266,7 +269,7 @@ pub struct UpdateSchedule {
     )]
     #[schema(value_type = Option<i64>, minimum = 0, maximum = 2_592_000)]
     pub catch_up_window_seconds: Option<Option<i64>>,
-    /// The most that runs start later, in seconds; `null` is 0.
+    /// Maximum jitter in seconds; `null` is 0.
     #[serde(
         default,
         deserialize_with = "patched",
@@ -274,7 +277,7 @@ pub struct UpdateSchedule {
     )]
     #[schema(value_type = Option<i64>, minimum = 0, maximum = 3_600)]
     pub jitter_seconds: Option<Option<i64>>,
-    /// Instants before this time are skipped; `null` ends the pause.
+    /// Occurrences before this time are skipped; `null` ends the pause.
     #[serde(
         default,
         deserialize_with = "patched",
@@ -282,7 +285,7 @@ pub struct UpdateSchedule {
     )]
     #[schema(value_type = Option<Timestamp>)]
     pub paused_until: Option<Option<Timestamp>>,
-    /// Switches the schedule off when so many runs in a row did not succeed; `null` is never.
+    /// Number of consecutive runs without success after which the schedule is disabled; `null` is never.
     #[serde(
         default,
         deserialize_with = "patched",
@@ -298,7 +301,7 @@ pub struct UpdateSchedule {
     )]
     #[schema(value_type = Option<i64>, minimum = 1, maximum = 100_000_000)]
     pub max_cost_micros: Option<Option<i64>>,
-    /// Where a signed request is sent when a run is final; `null` is nowhere.
+    /// Receiver of a signed request that is sent when a run is final; `null` removes it.
     #[serde(
         default,
         deserialize_with = "patched",
@@ -308,10 +311,10 @@ pub struct UpdateSchedule {
     pub callback: Option<Option<Callback>>,
 }
 
-/// Where the callbacks of a schedule's runs go; the secret is never shown.
+/// Receiver of the callbacks of a schedule's runs; the secret is redacted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CallbackTarget {
-    /// The receiver.
+    /// URL of the receiver.
     #[schema(example = "https://example.com/hooks/sortie")]
     pub url: String,
 }
@@ -319,15 +322,15 @@ pub struct CallbackTarget {
 /// A schedule.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Schedule {
-    /// Its id.
+    /// ID of the schedule.
     pub id: ScheduleId,
-    /// What it is called.
+    /// Name of the schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub name: Option<String>,
-    /// The saved workflow that its runs start from.
+    /// Name of the saved workflow that the runs start from.
     pub workflow: String,
-    /// When, as sent.
+    /// Cron expression, as sent.
     pub cron: String,
     /// The IANA time zone of `cron`.
     pub timezone: String,
@@ -335,21 +338,21 @@ pub struct Schedule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = any_json)]
     pub input: Option<Box<RawValue>>,
-    /// Whether it has instants at all.
+    /// Whether the schedule is enabled.
     pub enabled: bool,
-    /// What happens while an earlier run is not final.
+    /// Rule for occurrences that come while an earlier run is not final.
     pub overlap: Overlap,
-    /// How late an instant may still start a run, in seconds.
+    /// Maximum delay of an occurrence that still starts a run, in seconds.
     #[schema(minimum = 0)]
     pub catch_up_window_seconds: i64,
-    /// The most that runs start later, in seconds.
+    /// Maximum jitter in seconds.
     #[schema(minimum = 0)]
     pub jitter_seconds: i64,
-    /// Instants before this time are skipped.
+    /// Occurrences before this time are skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub paused_until: Option<Timestamp>,
-    /// It is switched off when so many runs in a row did not succeed.
+    /// Number of consecutive runs without success after which the schedule is disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 1)]
     pub max_consecutive_failures: Option<i64>,
@@ -357,60 +360,60 @@ pub struct Schedule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub max_cost_micros: Option<Micros>,
-    /// Where a signed request is sent when a run is final.
+    /// Receiver of a signed request that is sent when a run is final.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub callback: Option<CallbackTarget>,
-    /// When the next instant of its timetable is dealt with; absent while it is switched off.
+    /// Time at which the next occurrence is processed; absent while the schedule is disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub next_run_at: Option<Timestamp>,
-    /// When it last started a run.
+    /// Time at which the schedule last started a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub last_run_at: Option<Timestamp>,
-    /// The run that it started last.
+    /// ID of the run that the schedule started last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub last_run_id: Option<RunId>,
-    /// Why the last instant could start no run, else why the last run did not succeed.
+    /// Reason why the last occurrence started no run, else why the last run did not succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub last_error: Option<String>,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it was last changed by somebody.
+    /// Time of the last change by a client.
     pub updated_at: Timestamp,
 }
 
-/// One page of schedules, newest first.
+/// Page of schedules, newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SchedulePage {
     /// The schedules.
     pub items: Vec<Schedule>,
-    /// What `cursor` takes for the next page; empty on the last one.
+    /// Value for `cursor` to get the next page; empty on the last one.
     pub next_cursor: String,
 }
 
-/// What made an instant.
+/// Trigger of an occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FireTrigger {
-    /// The timetable.
+    /// The cron expression.
     Timetable,
-    /// A start by hand.
+    /// A manual trigger.
     Manual,
 }
 
-/// What became of an instant.
+/// Outcome of an occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FireOutcome {
-    /// It started a run.
+    /// The occurrence started a run.
     Started,
-    /// It waits for an earlier run to end.
+    /// The occurrence waits for an earlier run to end.
     Waiting,
-    /// It started none; `reason` says why.
+    /// The occurrence started no run; `reason` says why.
     Skipped,
 }
 
@@ -436,56 +439,56 @@ impl FromStr for FireOutcome {
     }
 }
 
-/// A text that is not the outcome of an instant.
+/// A text that is not the outcome of an occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be one of started, waiting, skipped")]
 pub struct UnknownFireOutcome;
 
-/// What became of an instant of a schedule, or of many in a row that were missed at once.
+/// Outcome of an occurrence of a schedule, or of many in a row that were missed at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Fire {
-    /// The instant of the timetable, without the jitter; of a start by hand, its time.
+    /// Scheduled time of the occurrence, without jitter; for a manual trigger, its time.
     pub instant: Timestamp,
-    /// What made it.
+    /// Trigger of the occurrence.
     pub trigger: FireTrigger,
-    /// What became of it.
+    /// Outcome of the occurrence.
     pub outcome: FireOutcome,
-    /// Why it was skipped: `overlap`, `paused`, `missed`, `coalesced`, `failures`, `disabled`, `budget`, or `invalid: ` and the
-    /// rule that the request of its run broke.
+    /// Reason why the occurrence was skipped: `overlap`, `paused`, `missed`, `coalesced`, `failures`, `disabled`,
+    /// `budget`, or `invalid: ` and the rule that the request of its run broke.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "overlap")]
     pub reason: Option<String>,
-    /// The run it started.
+    /// ID of the run that the occurrence started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub run_id: Option<RunId>,
-    /// How many instants this stands for; absent for one.
+    /// Number of occurrences that this entry stands for; absent for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 2)]
     pub instants: Option<i64>,
-    /// The last of them.
+    /// Scheduled time of the last of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub last_instant: Option<Timestamp>,
-    /// When this was recorded.
+    /// Time at which the entry was recorded.
     pub recorded_at: Timestamp,
 }
 
-/// One page of a schedule's history, newest first.
+/// Page of a schedule's history, newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FirePage {
-    /// The instants.
+    /// The occurrences.
     pub items: Vec<Fire>,
-    /// What `cursor` takes for the next page; empty on the last one.
+    /// Value for `cursor` to get the next page; empty on the last one.
     pub next_cursor: String,
 }
 
-/// An instant that is to come.
+/// Occurrence to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NextFire {
-    /// The instant of the timetable.
+    /// Scheduled time of the occurrence, without jitter.
     pub instant: Timestamp,
-    /// When its run starts: later than `instant` by the schedule's jitter.
+    /// Time at which the run starts: later than `instant` by the schedule's jitter.
     pub run_at: Timestamp,
 }
 

@@ -82,7 +82,7 @@ impl Secret {
         &self.0
     }
 
-    /// What is stored and looked up.
+    /// Returns the SHA-256 that is stored and looked up.
     pub fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.0.as_bytes()).into()
     }

@@ -1,19 +1,19 @@
-//! The status machine of a run: the statuses of contract 2.2 and the only table of the moves between them.
+//! The status machine of a run: its statuses (`docs/RUNS.md#statuses`) and the only table of the moves between them.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Where a run stands.
+/// Status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// Recorded; its budget is not yet held (hosted only).
+    /// Recorded; the budget is not yet held (hosted only).
     Reserving,
     /// Waiting for a worker.
     Queued,
-    /// Claimed by a worker that is laying its working directory.
+    /// Claimed by a worker that prepares the working directory.
     Starting,
     /// The agent works.
     Running,
@@ -23,9 +23,9 @@ pub enum RunStatus {
     Failed,
     /// Final: a client cancelled it.
     Cancelled,
-    /// Final: `timeout_seconds` were over.
+    /// Final: `timeout_seconds` passed.
     TimedOut,
-    /// Final: its worker was lost and it could not go on safely.
+    /// Final: the worker was lost and the run could not go on safely.
     Interrupted,
 }
 
@@ -73,7 +73,7 @@ impl RunStatus {
         )
     }
 
-    /// Whether a run may go from this status to `next` (contract part 3 and the decided rest). Every other move is a bug.
+    /// Whether a run may go from this status to `next` (`docs/RUNS.md#statuses`). Every other move is a bug.
     pub const fn may_become(self, next: Self) -> bool {
         match self {
             Self::Reserving => matches!(next, Self::Queued | Self::Failed | Self::Cancelled),

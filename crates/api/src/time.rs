@@ -11,8 +11,8 @@ use utoipa::{
     },
 };
 
-/// The latest point in time that is taken, 9999-12-30T00:00:00Z in microseconds: behind it some offsets of time zones lead
-/// out of what can be written with a year of four digits.
+/// The latest point in time that is taken, 9999-12-30T00:00:00Z in microseconds: behind it some offsets of time zones
+/// lead out of what can be written with a year of four digits.
 const LAST: i64 = 253_402_128_000_000_000;
 
 /// A point in time. The store keeps [`as_micros`](Self::as_micros); the wire shows `2026-11-20T21:30:00.000Z`.

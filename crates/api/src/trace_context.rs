@@ -9,7 +9,7 @@ const TRACESTATE_BYTES: usize = 512;
 /// The most members of a `tracestate`.
 const TRACESTATE_MEMBERS: usize = 32;
 
-/// Which trace something belongs to, and which span of it is its parent: valid `traceparent` and `tracestate` headers.
+/// Trace that a request belongs to, and its parent span: valid `traceparent` and `tracestate` headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceContext {
     traceparent: String,
@@ -18,8 +18,8 @@ pub struct TraceContext {
 
 impl TraceContext {
     /// Reads the two headers. `None` where `traceparent` is not valid (W3C Trace Context, 3.2): then nobody's trace is
-    /// continued. A `tracestate` that is not valid, or too long, is left out, as the recommendation asks. Of a later version
-    /// of `traceparent` the parts are taken that are known.
+    /// continued. A `tracestate` that is not valid, or too long, is left out, as the recommendation asks. Of a later
+    /// version of `traceparent` the parts are taken that are known.
     pub fn parse(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
         let bytes = traceparent.as_bytes();
         let [version, trace_id, parent_id, flags] =
@@ -64,7 +64,7 @@ impl TraceContext {
         self.traceparent.get(36..52).unwrap_or_default()
     }
 
-    /// The same without `tracestate`, which is text of the client's own.
+    /// Returns the context without `tracestate`, which is text of the client's own.
     #[must_use]
     pub fn without_state(self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What an organization has used, by day and by what its runs were started from.
+//! Usage of an organization, by day and by the origin of its runs.
 
 use std::{fmt, str::FromStr};
 
@@ -49,7 +49,7 @@ impl Day {
         self.0
     }
 
-    /// Its first moment.
+    /// Returns the first moment of the day.
     pub const fn start(self) -> Timestamp {
         Timestamp::from_micros(self.0 * DAY_MICROS)
     }
@@ -144,17 +144,17 @@ impl PartialSchema for Day {
 
 impl ToSchema for Day {}
 
-/// What usage can be told apart by.
+/// Dimension by which usage is grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageDimension {
     /// The day, in UTC, on which a run was created.
     Day,
-    /// The saved workflow it was started from.
+    /// The saved workflow that a run was started from.
     Workflow,
-    /// The model it uses.
+    /// The model of a run.
     Model,
-    /// The API key it was started with.
+    /// The API key that a run was started with.
     Key,
 }
 
@@ -192,12 +192,12 @@ pub struct UsageFigures {
     /// Runs that were created.
     #[schema(minimum = 0)]
     pub runs: i64,
-    /// Those of them that succeeded.
+    /// Runs that succeeded.
     #[schema(minimum = 0)]
     pub succeeded: i64,
-    /// What they have cost.
+    /// Cost of the runs.
     pub cost_micros: Micros,
-    /// What they have used.
+    /// Tokens and calls that the runs used.
     pub usage: RunUsage,
 }
 
@@ -219,39 +219,40 @@ impl UsageFigures {
     }
 }
 
-/// What the runs that have these in common have used. A dimension is there where it was asked for and the runs have it.
+/// Usage of the runs that have these dimensions in common. A dimension is present where it was asked for and the runs
+/// have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UsageRow {
-    /// The day on which they were created.
+    /// Day on which the runs were created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub day: Option<Day>,
-    /// The saved workflow they were started from.
+    /// Name of the saved workflow that the runs were started from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub workflow: Option<String>,
-    /// The model they use.
+    /// Model of the runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub model: Option<String>,
-    /// The key they were started with, which may be deleted by now.
+    /// ID of the key that the runs were started with; it may be deleted by now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub key_id: Option<KeyId>,
     /// Runs that were created.
     #[schema(minimum = 0)]
     pub runs: i64,
-    /// Those of them that succeeded.
+    /// Runs that succeeded.
     #[schema(minimum = 0)]
     pub succeeded: i64,
-    /// What they have cost.
+    /// Cost of the runs.
     pub cost_micros: Micros,
-    /// What they have used.
+    /// Tokens and calls that the runs used.
     pub usage: RunUsage,
 }
 
 impl UsageRow {
-    /// Its sums.
+    /// Returns the sums of the row.
     pub const fn figures(&self) -> UsageFigures {
         UsageFigures {
             runs: self.runs,
@@ -269,9 +270,9 @@ pub struct Usage {
     pub from: Day,
     /// The last day.
     pub to: Day,
-    /// What the rows are told apart by.
+    /// Dimensions by which the rows are grouped.
     pub by: Vec<UsageDimension>,
-    /// The rows, in the order of their dimensions. Where nothing was run there is none.
+    /// Rows in the order of their dimensions; none where nothing ran.
     pub rows: Vec<UsageRow>,
     /// The sums of all rows.
     pub totals: UsageFigures,

@@ -1,4 +1,4 @@
-//! Saved workflows (contract 2.7): what is saved, how it is shown, and what a request that names one runs.
+//! Saved workflows (`docs/WORKFLOWS.md`): the definition, the record, and the request that a run of one uses.
 //!
 //! A definition is a run request without the fields in [`NOT_SAVED`]. A field that a request sends beside `workflow`
 //! replaces the saved one whole; one that it does not send stays as saved.
@@ -20,29 +20,29 @@ pub struct WorkflowDefinition(pub RunRequest);
 /// A saved workflow: its definition as it was saved, with its name, its revision and its times.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Workflow {
-    /// Its name, unique in the organization.
+    /// Name of the workflow, unique in the organization.
     #[schema(example = "daily-report")]
     pub name: String,
-    /// What its runs start from: these fields stand beside the others.
+    /// Definition that runs start from: its fields stand beside the others.
     #[serde(flatten)]
     #[schema(ignore)]
     pub definition: RunRequest,
-    /// 1 when it is made, one more each time its definition is changed.
+    /// Revision of the definition: 1 at first, and one more with each change.
     #[schema(minimum = 1)]
     pub revision: i64,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When its definition was last changed.
+    /// Time of the last change of the definition.
     pub updated_at: Timestamp,
 }
 
 /// A workflow in a list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WorkflowSummary {
-    /// Its name.
+    /// Name of the workflow.
     #[schema(example = "daily-report")]
     pub name: String,
-    /// With `detail=true`: what it does, where that is set.
+    /// With `detail=true`: purpose of the workflow, where one is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub description: Option<String>,
@@ -57,8 +57,8 @@ pub struct WorkflowSummary {
 }
 
 impl RunRequest {
-    /// What a request runs that names a workflow: each field as sent, else as `saved`. What belongs to a single run comes
-    /// from the request alone.
+    /// Returns the request that a run of a workflow uses: each field as sent, else as `saved`. Fields of a single run
+    /// come from the request alone.
     #[must_use]
     pub fn over(self, saved: Self) -> Self {
         Self {

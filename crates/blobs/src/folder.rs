@@ -19,7 +19,7 @@ use crate::{
     staging::{gone, make_folder},
 };
 
-/// What is read at once: the memory that one reader costs.
+/// Bytes that are read at once: the memory of one reader.
 const PIECE: u64 = 256 * 1024;
 
 /// Folders that are remembered as durable. An organization has 256 of them at most.
@@ -29,8 +29,8 @@ const REMEMBERED: usize = 16 * 1024;
 pub(crate) struct Folder {
     root: PathBuf,
     durable: DurableFolders,
-    /// Maximum time from the beginning of a write to its rename. A disk that hangs lets a writer go on after its caller has
-    /// gone.
+    /// Maximum time from the beginning of a write to its rename. A disk that hangs lets a writer go on after its caller
+    /// has gone.
     limit: Duration,
 }
 
@@ -126,8 +126,8 @@ fn piece(file: &File, range: Range<u64>) -> io::Result<Bytes> {
     Ok(piece.into())
 }
 
-/// The folders whose names this process has synced, up to the root. A folder that is there may have been made by another
-/// upload a moment ago and not be durable yet, so only what is remembered here is taken for durable.
+/// The folders whose names this process has synced, up to the root. A folder that is there may have been made by
+/// another upload a moment ago and not be durable yet, so only what is remembered here is taken for durable.
 #[derive(Clone, Debug, Default)]
 struct DurableFolders(Arc<Mutex<HashSet<PathBuf>>>);
 

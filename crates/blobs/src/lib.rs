@@ -34,10 +34,10 @@ const KEEPING_TIME: Duration = Duration::from_mins(20);
 /// Content on its way out, piece by piece.
 pub type Content = BoxStream<'static, Result<Bytes>>;
 
-/// What a fallible operation here answers.
+/// Result of an operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why content could not be kept or read. The texts are for the operator: they name addresses and paths.
+/// Failure to store or read content. The texts are for the operator: they name addresses and paths.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The settings are not usable, and why.
@@ -46,7 +46,7 @@ pub enum Error {
     /// There is no content under the address.
     #[error("there is no such content")]
     NotFound,
-    /// What was read is not what was written.
+    /// The content that was read differs from what was written.
     #[error("the content of {0} is damaged")]
     Damaged(Address),
     /// The folder or the store does not do its work now.
@@ -64,25 +64,25 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Where content lives and how it is reached.
+/// Place of the content, and the access to it.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `file:<folder>` or `s3://<bucket>[/<prefix>]`.
     pub url: String,
-    /// Where content is staged on its way to a store that is not a folder.
+    /// Folder in which content is staged on its way to a store that is not a folder.
     pub staging: PathBuf,
     /// The `AWS_…` variables of the environment, for `s3:`.
     pub aws: BTreeMap<String, Credential>,
 }
 
-/// Where some content is found.
+/// Address of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// Whose it is.
+    /// Organization that owns the content.
     pub org: OrgId,
-    /// What it is.
+    /// SHA-256 of the content.
     pub sha256: Sha256,
-    /// Its row.
+    /// ID of the content's row.
     pub blob: BlobId,
 }
 
@@ -140,8 +140,8 @@ enum Place {
 }
 
 impl Blobs {
-    /// Opens the storage that the settings name, and removes what a process that is gone has left in the staging area. A
-    /// folder is made where it is missing; a store is not asked yet.
+    /// Opens the storage that the settings name, and removes what a process that is gone has left in the staging area.
+    /// A folder is made where it is missing; a store is not asked yet.
     ///
     /// # Errors
     /// `Settings` with a sentence for the operator; `Unavailable` when a folder cannot be made.
@@ -191,8 +191,8 @@ impl Blobs {
         }
     }
 
-    /// The whole content as a file to read from its beginning, which has no name or must not be touched under it. From a
-    /// store it is fetched into the staging area first, and checked.
+    /// The whole content as a file to read from its beginning, which has no name or must not be touched under it. From
+    /// a store it is fetched into the staging area first, and checked.
     pub async fn open_file(&self, address: Address) -> Result<File> {
         match &self.place {
             Place::Folder(folder) => folder.open_file(address).await,
@@ -219,8 +219,8 @@ impl Blobs {
         }
     }
 
-    /// Returns once no content is on its way any more, in order to end the process: whatever nobody waits for is aborted
-    /// first.
+    /// Returns once no content is on its way any more, in order to end the process: whatever nobody waits for is
+    /// aborted first.
     pub async fn settled(&self) {
         match &self.place {
             Place::Folder(_) => {}
@@ -228,7 +228,7 @@ impl Blobs {
         }
     }
 
-    /// Whether content could be taken in and read now: readiness.
+    /// Checks that content can be stored and read now, for readiness.
     pub async fn check(&self) -> Result<()> {
         drop(self.stage().await?);
         match &self.place {

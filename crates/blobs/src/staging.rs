@@ -16,9 +16,9 @@ use tokio::task::JoinHandle;
 
 use crate::{Error, Result, blocking};
 
-/// What is gathered before it is hashed and written: one piece of work for another thread.
+/// Bytes that are gathered before they are hashed and written by another thread.
 const PIECE: usize = 512 * 1024;
-/// How often a file is made anew that another process took for one left behind.
+/// Number of attempts to create a file that another process takes for one left behind.
 const TRIES: usize = 8;
 
 /// The folder that content is staged in.
@@ -173,7 +173,7 @@ impl Staging {
         Ok(())
     }
 
-    /// How many bytes it has so far.
+    /// Returns the number of bytes so far.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -229,12 +229,12 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Its SHA-256.
+    /// Returns the SHA-256 of the content.
     pub fn sha256(&self) -> Sha256 {
         self.sha256
     }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::text;
 
-/// How much of a path an event keeps, in bytes.
+/// Maximum length of a path in an event, in bytes.
 const PATH_BYTES: usize = 1024;
 
 /// A call under way.
@@ -20,7 +20,7 @@ pub(crate) struct Call {
     began: Instant,
 }
 
-/// What came of it.
+/// Result of the call.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CallEnd {
     /// The status of the answer, if one came.

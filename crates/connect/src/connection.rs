@@ -1,4 +1,4 @@
-//! What a connection is: where it leads, how the engine proves itself there, and what a run may do with it.
+//! Definition of a connection: its server, its authentication, and the calls that a run may make.
 //!
 //! The types hold credentials only as [`Credential`], which shows nothing when it is printed. They are made by whoever
 //! keeps connections; this crate only uses them.
@@ -15,17 +15,17 @@ use url::Url;
 pub struct Connection {
     /// The name under which the agent sees it: `[a-z0-9][a-z0-9._-]{0,99}`, unique in the run.
     pub name: String,
-    /// Where it leads.
+    /// Server of the connection.
     pub target: Target,
-    /// How the engine proves itself there.
+    /// Authentication at the server.
     pub auth: Auth,
     /// Headers the engine adds to every request. Their values are treated as credentials.
     pub headers: Vec<(HeaderName, Credential)>,
-    /// What it is for, in the words of whoever saved it; shown to the model.
+    /// Purpose, in the words of whoever saved the connection; the model reads it.
     pub description: Option<String>,
 }
 
-/// Where a connection leads.
+/// Server of a connection.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// An HTTP API. Requests stay on the origin of `url` and below its path.
@@ -46,14 +46,14 @@ pub enum Target {
     McpStdio {
         /// The program and its arguments.
         command: Vec<String>,
-        /// Its environment. The values are treated as credentials.
+        /// Environment of the program. The values are treated as credentials.
         env: Vec<(String, Credential)>,
         /// The tools the agent may use, by the server's own names; `None` for all.
         allowed_tools: Option<Vec<String>>,
     },
 }
 
-/// How the engine proves itself.
+/// Authentication method, with its credentials.
 #[derive(Clone)]
 pub enum Auth {
     /// Not at all.
@@ -71,14 +71,14 @@ pub enum Auth {
     Header {
         /// The header's name.
         name: HeaderName,
-        /// Its value.
+        /// Value of the header or parameter.
         value: Credential,
     },
     /// A parameter in the query of every URL.
     Query {
         /// The parameter's name.
         name: String,
-        /// Its value.
+        /// Value of the header or parameter.
         value: Credential,
     },
     /// `Authorization: Bearer …` with an access token that is refreshed when it is refused.
@@ -99,7 +99,7 @@ impl fmt::Debug for Auth {
     }
 }
 
-/// Where access tokens come from: whoever keeps them refreshes them under a lock, so that a rotated refresh token is
+/// Source of access tokens. The keeper of the tokens refreshes them under a lock, so that a rotated refresh token is
 /// used once.
 pub trait Tokens: Send + Sync {
     /// A token that is valid now. `refused` is the one that the server has just answered with 401: it is not returned
@@ -107,7 +107,7 @@ pub trait Tokens: Send + Sync {
     fn token<'a>(&'a self, refused: Option<&'a Credential>) -> BoxFuture<'a, Result<Credential, TokenError>>;
 }
 
-/// Why there is no access token. The sentences name no credential.
+/// Reason why there is no access token. The sentences name no credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// Nobody has authorized the connection yet, or the authorization is over: a person has to do it again.

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use url::Url;
 
 use crate::{
-    Auth, Connection, Target,
+    Auth, Connection, Failure, Target,
     http::{HttpTool, REQUEST_TIMEOUT},
     mcp::{self, CALL_TIMEOUT, Dial, Session, StdioLauncher, Way},
     outlet::{Outgoing, Outlet},
@@ -23,7 +23,7 @@ use crate::{
 /// The longest that opening one connection may take.
 pub const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long a connection to a machine may take.
+/// Timeout of a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The node's way to connections.
@@ -37,14 +37,14 @@ pub struct Connector {
 
 /// The connections of a run, open. Dropping it closes the MCP sessions in the background; [`Opened::close`] waits.
 pub struct Opened {
-    /// What the agent gets: `<connection>__request` for an HTTP API, `<connection>__<tool>` for an MCP server.
+    /// Tools for the agent: `<connection>__request` for an HTTP API, `<connection>__<tool>` for an MCP server.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// What was left out of a server's tools and why, in sentences.
+    /// Tools of the server that were left out, and the reasons, in sentences.
     pub notes: Vec<String>,
     sessions: Vec<Arc<Session>>,
 }
 
-/// One connection, open.
+/// Open connection.
 struct OpenOne {
     tools: Vec<Arc<dyn Tool>>,
     notes: Vec<String>,
@@ -313,29 +313,18 @@ fn too_slow() -> Failure {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("connection `{connection}`: {failure}")]
 pub struct OpenError {
-    /// Its name in the run.
+    /// Name of the connection in the run.
     pub connection: String,
-    /// Why.
+    /// Reason of the failure.
     pub failure: Failure,
 }
 
-/// Why a connection does not work. The sentences hold no credential.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// A person has to authorize it first, or again.
-    #[error("it needs authorization: {0}")]
-    NeedsAuthorization(String),
-    /// The server does not answer, or not as it should, or the definition cannot be used.
-    #[error("{0}")]
-    Error(String),
-}
-
-/// What a test of a connection found.
+/// Result of a connection test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TestReport {
-    /// Whether it works.
+    /// State of the connection.
     pub status: Status,
-    /// What was found, in a sentence.
+    /// Finding, in a sentence.
     pub detail: String,
     /// The status an HTTP API answered with.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -346,7 +335,7 @@ pub struct TestReport {
     /// The tools an MCP server offers, by its own names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// How long it took, in milliseconds.
+    /// Duration of the test, in milliseconds.
     pub duration_ms: u64,
 }
 
@@ -354,10 +343,10 @@ pub struct TestReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It can be used.
+    /// The connection can be used.
     Ready,
     /// A person has to authorize it first.
     NeedsAuthorization,
-    /// It cannot be used.
+    /// The connection cannot be used.
     Error,
 }

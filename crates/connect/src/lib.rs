@@ -7,6 +7,7 @@
 mod call;
 mod connection;
 mod connector;
+mod failure;
 mod http;
 mod mcp;
 pub mod oauth;
@@ -15,5 +16,6 @@ mod text;
 mod tool_name;
 
 pub use connection::{Auth, Connection, Target, TokenError, Tokens};
-pub use connector::{Connector, Failure, OPEN_TIMEOUT, OpenError, Opened, Status, TestReport};
+pub use connector::{Connector, OPEN_TIMEOUT, OpenError, Opened, Status, TestReport};
+pub use failure::Failure;
 pub use mcp::{StdioLauncher, StdioProcess};

@@ -18,7 +18,7 @@ use url::Url;
 
 use crate::{Auth, Connection, Failure, Target, TokenError};
 
-/// How long a piece of a URL is at least that is taken for a credential by its looks, in bytes.
+/// Minimum length of a piece of a URL that is taken for a credential by its looks, in bytes.
 const SECRET_LOOKING: usize = 20;
 
 /// A request as the agent or a protocol makes it, without credentials.
@@ -29,7 +29,7 @@ pub(crate) struct Outgoing {
     pub(crate) body: Option<Bytes>,
 }
 
-/// Why no answer came.
+/// Reason why no answer came.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
     #[error(transparent)]
@@ -102,7 +102,7 @@ impl Outlet {
         &self.redactor
     }
 
-    /// What a 401 means that a fresh token did not help against.
+    /// Returns the failure for a 401 that a fresh token did not help against.
     pub(crate) fn refused_401(&self) -> Failure {
         match &self.auth {
             Auth::None | Auth::OAuth(_) => {
@@ -125,8 +125,8 @@ impl Outlet {
     }
 
     /// Sends a request with the credentials, up to the head of the answer. An access token that is refused with 401 is
-    /// renewed once, and the request sent again: what is refused for its token was not carried out. Where the token is too
-    /// new to be at fault, the 401 is the answer.
+    /// renewed once, and the request sent again: what is refused for its token was not carried out. Where the token is
+    /// too new to be at fault, the 401 is the answer.
     pub(crate) async fn send(&self, request: &Outgoing) -> Result<Response, SendError> {
         let Auth::OAuth(tokens) = &self.auth else {
             return self.send_once(request, None).await;
@@ -237,7 +237,7 @@ fn push_header(found: &mut Vec<String>, value: &Credential) {
     found.push(value.to_owned());
 }
 
-/// What in a URL is a credential: parameters that are named like one, and long pieces with a digit in them.
+/// Returns the credentials in a URL: parameters that are named like one, and long pieces with a digit in them.
 fn url_secrets(url: &Url) -> Vec<String> {
     let looks_secret = |text: &str| text.len() >= SECRET_LOOKING && text.bytes().any(|b| b.is_ascii_digit());
     let is_named = |name: &str| {

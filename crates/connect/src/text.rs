@@ -20,7 +20,7 @@ pub(crate) fn head(text: &str, limit: usize) -> &str {
         .unwrap_or_default()
 }
 
-/// One line of at most `limit` bytes, for errors.
+/// Returns one line of at most `limit` bytes, for errors.
 pub(crate) fn line(text: &str, limit: usize) -> String {
     let words = visible(text).split_whitespace().collect::<Vec<_>>().join(" ");
     if words.len() <= limit {

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 /// The longest name of a tool that every provider takes, in bytes.
 const LONGEST: usize = 64;
-/// What is left of a connection's name when the whole is too long, in bytes.
+/// Length to which a connection's name is cut when the whole is too long, in bytes.
 const CONNECTION_PART: usize = 24;
 /// Hexadecimal digits of the hash.
 const HASH_DIGITS: usize = 8;

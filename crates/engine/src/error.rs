@@ -1,4 +1,4 @@
-//! Why the engine did nothing. One conversion in the server turns it into the contract's error table.
+//! Errors of the engine. One conversion in the server turns them into the answers of `docs/API.md#errors`.
 
 /// An engine command's failure. The text of `Invalid`, `PaymentRequired`, `Conflict`, `Gone` and `Unavailable` is for the client.
 #[derive(Debug, thiserror::Error)]

@@ -11,19 +11,15 @@ use tempfile::TempDir;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Clock, Options,
     callbacks::Hints,
+    cluster::news::{News, TimerBell},
     connections::Connections,
-    contents::{self, Contents},
-    hub::Hub,
-    metrics::Metrics,
-    models::Models,
-    news::{News, TimerBell},
-    no_sandbox::NoSandbox,
-    run_log::Records,
-    unretained::Unretained,
-    web::NodeWeb,
-    worker::{Active, Collecting, Programs, Worker},
+    files::contents::{self, Contents},
+    kit::{
+        clock::Clock, metrics::Metrics, models::Models, no_sandbox::NoSandbox, options::Options, web::NodeWeb,
+    },
+    runs::{active::Active, hub::Hub, run_log::Records, unretained::Unretained},
+    worker::{Collecting, Programs, Worker},
 };
 
 /// A fresh SQLite file with a node, and a run that it has claimed.

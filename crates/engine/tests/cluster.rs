@@ -13,14 +13,14 @@ use sortie_api::{
     OrgId, Run, RunStatus, Timestamp,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Caller, Clock, Deltas, Engine, Frame, Hop, Options};
+use sortie_engine::{Caller, Clock, Deltas, Engine, Hop, Message, Options};
 use sortie_store::{Actor, Created, Store};
 use sortie_testkit::postgres::TestDatabase;
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the contract leaves a cancel to stop its run, and what a busy machine adds.
+/// Time within which a cancel stops its run (`docs/RUNS.md#cancel`), and what a busy machine adds.
 const A_SECOND: Duration = Duration::from_millis(1_500);
 
 struct Rig {
@@ -91,12 +91,14 @@ impl Rig {
         let mut stream = stream.await.unwrap();
         let begun = async {
             loop {
-                match stream.next().await.expect("the stream goes on").unwrap() {
-                    Frame::Events(bytes) if String::from_utf8_lossy(&bytes).contains("worker_started") => {
-                        return;
-                    }
-                    Frame::Events(_) => {}
-                    Frame::Done(_) => panic!("the run is over"),
+                let batch = stream.next().await.expect("the stream goes on").unwrap();
+                assert!(!batch.is_last(), "the run is over");
+                let has_begun = |message: &Message| match message {
+                    Message::Event(event) => event.kind == "worker_started",
+                    Message::Delta(_) | Message::Done(_) => false,
+                };
+                if batch.messages().iter().any(has_begun) {
+                    return;
                 }
             }
         };
@@ -176,8 +178,8 @@ async fn read_after_a_cancel(rig: &Rig, other: &Engine) -> Duration {
         .unwrap();
     let waiting = other.get_run(&rig.caller, run.id, PATIENCE, Hop::First);
     let followed = async {
-        while let Some(frame) = stream.next().await {
-            if matches!(frame.unwrap(), Frame::Done(_)) {
+        while let Some(batch) = stream.next().await {
+            if batch.unwrap().is_last() {
                 return;
             }
         }

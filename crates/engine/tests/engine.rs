@@ -15,7 +15,7 @@ use sortie_api::{
     key::{CreateKey, CreatedKey, RotateKey},
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Caller, Clock, Deltas, Engine, Error, Frame, Hop, Options, Serves};
+use sortie_engine::{Batch, Caller, Clock, Deltas, Engine, Error, Hop, Message, Options, Serves};
 use sortie_store::{Actor, Created, Store};
 use tempfile::TempDir;
 
@@ -104,15 +104,10 @@ impl Rig {
             .await
             .unwrap();
         let (mut events, mut done) = (Vec::new(), None);
-        while let Some(frame) = stream.next().await {
-            match frame.unwrap() {
-                Frame::Events(bytes) => events.extend(messages(&bytes)),
-                Frame::Done(bytes) => {
-                    let (last, run) = last_events_and_done(&bytes);
-                    events.extend(last);
-                    done = Some(run);
-                }
-            }
+        while let Some(batch) = stream.next().await {
+            let (more, run) = events_and_done(&batch.unwrap());
+            events.extend(more);
+            done = run;
         }
         (events, done)
     }
@@ -146,35 +141,21 @@ async fn start(dir: &TempDir, change: impl FnOnce(&mut Options)) -> Engine {
         .unwrap()
 }
 
-fn data_of<T: serde::de::DeserializeOwned>(message: &str) -> T {
-    let data = message
-        .lines()
-        .find_map(|line| line.strip_prefix("data: "))
-        .expect("a message has data");
-    serde_json::from_str(data).unwrap()
+/// The events of a batch: ids with types. The final run, where the batch ends with it.
+fn events_and_done(batch: &Batch) -> (Vec<(i64, String)>, Option<Run>) {
+    let (mut events, mut done) = (Vec::new(), None);
+    for message in batch.messages() {
+        match message {
+            Message::Event(event) => events.push((event.seq, event.kind.clone())),
+            Message::Delta(delta) => panic!("{delta:?}"),
+            Message::Done(run) => done = Some(serde_json::from_str(run.get()).unwrap()),
+        }
+    }
+    (events, done)
 }
 
-/// The events before `done`, and the run in it.
-fn last_events_and_done(bytes: &[u8]) -> (Vec<(i64, String)>, Run) {
-    let text = std::str::from_utf8(bytes).unwrap();
-    let (events, done) = text
-        .split_once("event: done\n")
-        .expect("the last message is done");
-    (messages(events.as_bytes()), data_of(done))
-}
-
-fn messages(bytes: &[u8]) -> Vec<(i64, String)> {
-    let text = std::str::from_utf8(bytes).unwrap();
-    text.split_terminator("\n\n")
-        .map(|message| {
-            let event: sortie_api::Event = data_of(message);
-            assert!(
-                message.starts_with(&format!("id: {}\nevent: {}\n", event.id, event.kind)),
-                "{message}"
-            );
-            (event.id, event.kind)
-        })
-        .collect()
+fn events(batch: &Batch) -> Vec<(i64, String)> {
+    events_and_done(batch).0
 }
 
 fn prompt(text: &str) -> Value {
@@ -258,10 +239,10 @@ async fn cancel_stops_a_working_run_and_ends_its_streams() {
         .unwrap();
     let mut seen = Vec::new();
     while !seen.iter().any(|(_, kind)| kind == "worker_started") {
-        let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
+        let Some(Ok(batch)) = stream.next().await else {
             panic!("the stream ended early")
         };
-        seen.extend(messages(&bytes));
+        seen.extend(events(&batch));
     }
     let cancelled = rig.engine.cancel_run(rig.org, run.id).await.unwrap();
     assert_eq!(cancelled.status, RunStatus::Cancelled);
@@ -330,10 +311,10 @@ async fn what_outlives_the_grace_goes_on_after_the_next_start() {
         .unwrap();
     let mut seen = Vec::new();
     while !seen.iter().any(|(_, kind)| kind == "resumed") {
-        let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
+        let Some(Ok(batch)) = stream.next().await else {
             panic!("the stream ended early")
         };
-        seen.extend(messages(&bytes));
+        seen.extend(events(&batch));
     }
     rig.engine.cancel_run(rig.org, run.id).await.unwrap();
     let (kinds, done) = rig.follow(&run, 0).await;
@@ -376,10 +357,10 @@ async fn an_engine_of_one_command_leaves_lost_runs_to_a_node_that_stays() {
         .follow(&caller(rig.org), run.id, (4, Deltas::Off), Hop::First)
         .await
         .unwrap();
-    let Some(Ok(Frame::Events(bytes))) = stream.next().await else {
+    let Some(Ok(batch)) = stream.next().await else {
         panic!("it goes on")
     };
-    assert_eq!(messages(&bytes)[0].1, "resumed");
+    assert_eq!(events(&batch)[0].1, "resumed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -587,12 +568,12 @@ async fn a_position_beyond_the_last_event_of_a_working_run_sees_what_follows() {
         .await
         .unwrap();
     rig.engine.cancel_run(rig.org, run.id).await.unwrap();
-    let mut seen = Vec::new();
-    while let Some(frame) = stream.next().await {
-        let (Frame::Events(bytes) | Frame::Done(bytes)) = frame.unwrap();
-        seen.extend_from_slice(&bytes);
+    let (mut seen, mut done) = (Vec::new(), None);
+    while let Some(batch) = stream.next().await {
+        let (more, run) = events_and_done(&batch.unwrap());
+        seen.extend(more);
+        done = run;
     }
-    let (events, done) = last_events_and_done(&seen);
-    assert_eq!(events.last().map(|(_, kind)| kind.as_str()), Some("status"));
-    assert_eq!(done.status, RunStatus::Cancelled);
+    assert_eq!(seen.last().map(|(_, kind)| kind.as_str()), Some("status"));
+    assert_eq!(done.map(|run| run.status), Some(RunStatus::Cancelled));
 }

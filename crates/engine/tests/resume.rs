@@ -19,7 +19,7 @@ use sortie_api::{
     event::EventType,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Clock, Engine, Frame, Options};
+use sortie_engine::{Clock, Engine, Options};
 use sortie_store::{
     Actor, Append, Audit, Created, EventRow, Fence, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId,
     Store,
@@ -193,10 +193,7 @@ impl Left {
             )
             .await
             .unwrap();
-        while !matches!(
-            stream.next().await.expect("the run ends").unwrap(),
-            Frame::Done(_)
-        ) {}
+        while !stream.next().await.expect("the run ends").unwrap().is_last() {}
         let run = store.get_run(self.org, self.run).await.unwrap();
         assert_eq!(run.started_at, Some(self.at));
         assert!(

@@ -117,16 +117,14 @@ impl Rig {
         run.id
     }
 
-    /// How many frames the stream has to its end.
+    /// Number of messages of the stream, to its end.
     async fn follow(&self, id: RunId) -> Result<usize, Error> {
         let from = (0, Deltas::Off);
         let stream = self.engine.follow(&self.caller(), id, from, Hop::First).await?;
-        let frames: Vec<_> = stream.collect().await;
-        let bytes = frames.into_iter().map(|frame| match frame.unwrap() {
-            sortie_engine::Frame::Events(bytes) | sortie_engine::Frame::Done(bytes) => bytes,
-        });
-        Ok(bytes
-            .map(|bytes| bytes.windows(5).filter(|part| part == b"data:").count())
+        let batches: Vec<_> = stream.collect().await;
+        Ok(batches
+            .into_iter()
+            .map(|batch| batch.unwrap().messages().len())
             .sum())
     }
 

@@ -13,13 +13,14 @@ use sortie_agent::model::{Content, Deltas, ModelError, Reply, Usage};
 use sortie_net::sse;
 use tokio::time::timeout;
 
-use crate::transport::{Events, Transport};
+use crate::{
+    estimate::{tokens, with_input},
+    transport::{Events, Transport},
+};
 
 /// Wait for the end of a stream once its answer is whole: then its connection can serve the next call. In
 /// tests a machine under load has time for it.
 const END_WAIT: Duration = Duration::from_millis(if cfg!(test) { 3_000 } else { 250 });
-/// Bytes of text that one token stands for where the provider did not come to count them.
-const BYTES_PER_TOKEN: u64 = 4;
 
 /// Tool calls of one answer; more is a server gone wrong.
 pub(crate) const CALLS: usize = 1_024;
@@ -44,7 +45,7 @@ pub(crate) trait Decoder {
     fn finish(self) -> Result<Reply, Failure>;
 }
 
-/// Whether a stream goes on.
+/// State of a stream after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// More may come.
@@ -53,7 +54,7 @@ pub(crate) enum Flow {
     Done,
 }
 
-/// Why a stream brought no answer.
+/// Failure of a stream that brought no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The provider says that it failed.
@@ -219,21 +220,4 @@ fn charge(decoder: &impl Decoder, sent_bytes: usize) -> Usage {
         output_tokens: usage.output_tokens.max(tokens(decoder.written_bytes())),
         ..usage
     }
-}
-
-/// The usage of a request of this size, which is estimated where the provider has counted nothing of it.
-pub(crate) fn with_input(usage: Usage, sent_bytes: usize) -> Usage {
-    let is_counted = (usage.input_tokens | usage.cache_read_tokens | usage.cache_write_tokens) > 0;
-    Usage {
-        input_tokens: if is_counted {
-            usage.input_tokens
-        } else {
-            tokens(sent_bytes as u64)
-        },
-        ..usage
-    }
-}
-
-fn tokens(bytes: u64) -> u64 {
-    bytes.div_ceil(BYTES_PER_TOKEN)
 }

@@ -10,6 +10,7 @@ mod arguments;
 mod builtin;
 mod catalog;
 mod endpoint;
+mod estimate;
 mod gemini;
 mod media;
 mod openai;

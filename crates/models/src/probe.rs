@@ -1,4 +1,4 @@
-//! Whether the providers answer with the keys they are given: each is asked for the list of its models, which costs nothing.
+//! Check of the providers and their keys: each is asked for the list of its models, which costs nothing.
 
 use std::time::Duration;
 

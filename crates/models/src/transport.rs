@@ -20,7 +20,7 @@ use sortie_net::{EngineClient, sse};
 use url::Url;
 
 use self::too_long::is_too_long;
-use crate::answer;
+use crate::estimate;
 
 /// Most bytes of an event of a stream.
 const EVENT_BYTES: usize = 16 << 20;
@@ -72,7 +72,7 @@ impl Transport {
             .map_err(|error| ModelError::fatal(format!("the request is not JSON: {error}")))?;
         let sent_bytes = body.len();
         let charged = |error: ModelError| ModelError {
-            usage: answer::with_input(Usage::default(), sent_bytes),
+            usage: estimate::with_input(Usage::default(), sent_bytes),
             ..error
         };
         let sent = request.headers(self.headers.clone()).body(body).send().await;

@@ -1,4 +1,4 @@
-//! Which addresses a request may reach.
+//! Rules for the addresses that a request may reach.
 //!
 //! The rule for IPv6 is to refuse what is not known to be public: only global unicast space (`2000::/3`) less its
 //! special ranges passes, besides the forms that carry an IPv4 address to a place on the network, which are judged
@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How far a client may reach.
+/// Reach of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reach {
     /// Public addresses only.
@@ -59,7 +59,7 @@ const V6_SPECIAL: &[V6Range] = &[
 /// Global unicast space: what else there is in IPv6 is special or not yet given out.
 const V6_GLOBAL: V6Range = ([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
-/// Where IPv4 metadata services of clouds answer.
+/// IPv4 addresses of the metadata services of clouds.
 const V4_METADATA: &[V4Range] = &[
     ([169, 254, 0, 0], 16),     // link-local: AWS, Google, Azure, most others
     ([100, 100, 100, 200], 32), // Alibaba
@@ -67,7 +67,7 @@ const V4_METADATA: &[V4Range] = &[
     ([192, 0, 0, 192], 32),     // Oracle, old form
 ];
 
-/// Where IPv6 metadata services of clouds answer.
+/// IPv6 addresses of the metadata services of clouds.
 const V6_METADATA: &[V6Range] = &[
     ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),               // link-local
     ([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128),      // AWS

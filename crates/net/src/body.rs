@@ -29,11 +29,11 @@ pub async fn read_body(mut response: Response, limit: usize) -> Result<Bytes, Er
 pub struct BodyHead {
     /// At most as many bytes as were asked for.
     pub bytes: Bytes,
-    /// Why it is not the whole body, if it is not.
+    /// End of the reading: the whole body, or the reason why it is not whole.
     pub end: BodyEnd,
 }
 
-/// How the reading of a body ended.
+/// End of the reading of a body.
 #[derive(Debug)]
 pub enum BodyEnd {
     /// With the body.

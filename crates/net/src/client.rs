@@ -18,14 +18,14 @@ use crate::{
 /// Longest URL of a request, in bytes.
 const URL_BYTES: usize = 8 * 1024;
 
-/// Makes `ring` the process's TLS provider, for whoever else needs one: the clients here do it themselves. A second call
-/// changes nothing.
+/// Makes `ring` the process's TLS provider, for whoever else needs one: the clients here do it themselves. A second
+/// call changes nothing.
 fn install_crypto() {
     // Err means that a provider is installed already, which is all that is asked for.
     let _installed = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// How long the parts of a request may take.
+/// Timeouts of the parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// Resolution and connection.

@@ -19,7 +19,7 @@ pub use client::{Client, EngineClient, Timeouts, store_client};
 pub use network::Network;
 pub use policy::{Policy, Refused};
 
-/// Why a request was not made, or its answer not taken.
+/// Failure to make a request or to take its answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The URL is not one this client goes to: its scheme, its user info or its missing host.
@@ -55,7 +55,7 @@ impl From<reqwest::Error> for Error {
     }
 }
 
-/// What failed and its root cause, in one line.
+/// Returns the failure and its root cause in one line.
 fn chain(error: &reqwest::Error) -> String {
     let mut root: &dyn std::error::Error = error;
     while let Some(cause) = root.source() {

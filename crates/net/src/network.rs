@@ -16,7 +16,7 @@ use url::Host;
 
 use crate::{address::Reach, own::OwnAddresses, policy::Refused};
 
-/// What a resolver returns.
+/// Future that a resolver returns.
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'a>>;
 
 /// Turns names into addresses.
@@ -35,7 +35,7 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// Which addresses may be connected to, and how names become addresses. One for each reach of a node.
+/// Rules of the addresses that may be connected to, and the resolver of names. There is one for each reach of a node.
 #[derive(Clone)]
 pub struct Network {
     reach: Reach,
@@ -44,7 +44,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// All that `reach` allows but the engine's `own` addresses, by the resolver of the operating system.
+    /// Allows the addresses of `reach` but the engine's `own` ones, and resolves names as the operating system does.
     pub fn new(reach: Reach, own: Vec<IpAddr>) -> Self {
         Self {
             reach,
@@ -53,8 +53,8 @@ impl Network {
         }
     }
 
-    /// Everything that `reach` allows but the addresses that this machine has at the moment of a request, those that come later
-    /// included. An error where the kernel does not list them.
+    /// Everything that `reach` allows but the addresses that this machine has at the moment of a request, those that
+    /// come later included. An error where the kernel does not list them.
     pub fn of_this_machine(reach: Reach) -> io::Result<Self> {
         Ok(Self {
             reach,
@@ -63,13 +63,13 @@ impl Network {
         })
     }
 
-    /// The same, asking another resolver.
+    /// Replaces the resolver.
     #[must_use]
     pub fn with_resolver(self, resolver: Arc<dyn Resolver>) -> Self {
         Self { resolver, ..self }
     }
 
-    /// How far it reaches.
+    /// Returns the reach.
     pub const fn reach(&self) -> Reach {
         self.reach
     }

@@ -1,4 +1,4 @@
-//! Where a run may go on the web: one judgement for its web tools and for what its commands ask of the egress proxy.
+//! Targets that a run may reach on the web: one judgement for its web tools and for its commands at the egress proxy.
 //!
 //! A target passes when its form is plain, its port is 80 or 443, its host is within the run's domains, and every
 //! address that its name has may be reached. What comes out are the addresses that were judged: whoever connects
@@ -16,10 +16,10 @@ const PORTS: [u16; 2] = [80, 443];
 const MAX_NAME: usize = 253;
 /// The longest label of one, in bytes.
 const MAX_LABEL: usize = 63;
-/// What a message repeats of a domain that is refused, in characters.
+/// Maximum part of a refused domain that a message repeats, in characters.
 const TOLD_CHARS: usize = 100;
 
-/// Why a target is refused. The text is for whoever asked, the model included.
+/// Refusal of a target. The text is for the caller, the model included.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The target is not written as it must be.
@@ -48,7 +48,7 @@ pub enum Refused {
     Unknown {
         /// The host.
         host: String,
-        /// What the resolver said.
+        /// Message of the resolver.
         why: String,
     },
 }
@@ -63,7 +63,7 @@ pub struct InvalidDomain {
     pub rule: &'static str,
 }
 
-/// Where one run may go.
+/// Targets that a run may reach.
 #[derive(Clone, Debug)]
 pub struct Policy {
     network: Arc<Network>,
@@ -72,8 +72,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// What `network` allows, on the ports of the web, within the domains of `allow` and their subdomains; with
-    /// `None` any host.
+    /// Allows the addresses of `network`, on the ports of the web, within the domains of `allow` and their subdomains;
+    /// with `None` any host.
     pub fn new(network: Arc<Network>, allow: Option<&[String]>) -> Result<Self, InvalidDomain> {
         let domains = match allow {
             Some(allow) => Some(allow.iter().map(|text| domain(text)).collect::<Result<_, _>>()?),
@@ -174,7 +174,7 @@ fn is_within(name: &str, domain: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// One entry of an allow-list.
+/// Reads an entry of an allow-list.
 fn domain(text: &str) -> Result<String, InvalidDomain> {
     let refuse = |rule| InvalidDomain {
         domain: text.chars().take(TOLD_CHARS).collect(),

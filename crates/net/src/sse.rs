@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-/// One event that the stream has completed.
+/// Event that the stream has completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The `event` field, or `message` where there was none.

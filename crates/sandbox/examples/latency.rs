@@ -1,5 +1,5 @@
-//! Measures what a sandbox costs: opening, a command, closing, a process that is talked to, and many at once, beside a bare
-//! process.
+//! Measures what a sandbox costs: opening, a command, closing, a process that is talked to, and many at once, beside a
+//! bare process.
 //!
 //! `cargo run --release -p sortie-sandbox --example latency [namespaces|landlock|none] [rounds]`
 
@@ -60,7 +60,7 @@ async fn one(backend: &dyn Backend, root: &Path, name: &str) -> Result<(), Box<d
     }
 }
 
-/// What is beside commands: the way out, and processes that are talked to.
+/// Measures egress, and processes that are talked to.
 async fn measure_others(
     backend: &dyn Backend,
     root: &Path,

@@ -78,7 +78,7 @@ fn enter(flags: UnshareFlags) -> Outcome {
     Ok(())
 }
 
-/// What container engines install by default: no `unshare`, no `clone` with new namespaces.
+/// Installs the default filter of container engines: no `unshare`, no `clone` with new namespaces.
 fn deny_namespaces() -> Outcome {
     let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
         code: u16::try_from(code).unwrap_or(0),

@@ -30,7 +30,7 @@ use crate::{
     workdir::Workdir,
 };
 
-/// What is asked of the host.
+/// Requirements on the host.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The weakest level that is good enough.
@@ -41,8 +41,8 @@ pub struct Options {
     pub launcher: PathBuf,
     /// The folder that working directories are made in; the probe makes one of its own there.
     pub root: PathBuf,
-    /// Folders above `root` that other users may be let through, as `root` itself. That is done where runs have users of
-    /// their own and see the host's file system.
+    /// Folders above `root` that other users may be let through, as `root` itself. That is done where runs have users
+    /// of their own and see the host's file system.
     pub passable: Vec<PathBuf>,
 }
 
@@ -105,10 +105,10 @@ pub async fn detect(options: &Options) -> Result<Arc<dyn Backend>, Error> {
     Err(hosts::all_refused(refused))
 }
 
-/// What this host gives at exactly one level.
+/// Probes this host at exactly one level.
 ///
 /// # Errors
-/// As [`detect`], for this level alone.
+/// See [`detect`], for this level alone.
 pub async fn probe(options: &Options, level: Level) -> Result<Capabilities, Error> {
     Ok(attempt(options, level).await?.capabilities)
 }
@@ -286,7 +286,7 @@ impl Host {
     }
 }
 
-/// What a check runs against: a working directory, a secret beside it, a listener on the host.
+/// Stage of a check: a working directory, a secret beside it, a listener on the host.
 struct Stage {
     workdir: Workdir,
     secret: PathBuf,

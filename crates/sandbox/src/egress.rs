@@ -1,8 +1,9 @@
 //! The one way out of a sandbox: a socket that listens on its own loopback address, and that the engine accepts on.
 //!
 //! The launcher binds it in the run's network namespace before anything untrusted runs there, so that nothing in the
-//! sandbox can take its place, and hands it to the engine, which serves a proxy on it. There is no other way: no route, no name
-//! server, no socket of the host. What comes in is a run's own; the engine keeps nothing of it apart by address.
+//! sandbox can take its place, and hands it to the engine, which serves a proxy on it. There is no other way: no route,
+//! no name server, no socket of the host. What comes in is a run's own; the engine keeps nothing of it apart by
+//! address.
 
 use std::{
     io,
@@ -14,7 +15,7 @@ use rustix::net::{Shutdown, shutdown};
 
 use crate::types::Egress;
 
-/// Where the proxy listens inside.
+/// Port of the proxy inside of the sandbox.
 pub(crate) const PORT: u16 = 3_128;
 
 /// Binds the socket in this network namespace.

@@ -33,7 +33,7 @@ const PIECE: usize = 64 << 10;
 /// The most that a pipe can still hold when its command has ended.
 const LEFT_IN_PIPE: usize = 1 << 20;
 
-/// What to run.
+/// Command to run.
 pub(crate) struct Job {
     pub(crate) request: Box<dyn FnOnce(u64) -> Request + Send>,
     pub(crate) what: String,
@@ -52,7 +52,7 @@ pub(crate) struct Landed {
     pub(crate) released: Option<Released>,
 }
 
-/// How it ended.
+/// End of a command.
 pub(crate) enum Ended {
     Exited {
         status: Status,
@@ -61,7 +61,7 @@ pub(crate) enum Ended {
     TimedOut,
     /// The command runs on.
     Released,
-    /// Its time is up, and it did not end when told to; the sandbox was given up for that.
+    /// The command's time is up and it did not end when told to; the sandbox was abandoned.
     Stuck,
     NotConfined {
         step: String,
@@ -87,7 +87,8 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// Runs the job to its end or its release; what of its output is to be stored goes onto the file system of `folder`.
+    /// Runs the job to its end or its release; what of its output is to be stored goes onto the file system of
+    /// `folder`.
     pub(crate) async fn run(mut self, job: Job, folder: &OwnedFd) -> Result<Landed, Error> {
         let setup = |error: io::Error| Error::Setup(error.to_string());
         let (mut stdout, out_writer) = Stream::new(&job, folder).map_err(setup)?;
@@ -163,7 +164,7 @@ impl Drop for Flight<'_> {
     }
 }
 
-/// When the time of a command is up, and what happens then.
+/// Timer of a command: the time at which it is up, and the action then.
 struct Timer {
     due: Option<Instant>,
     then: AtTimeout,
@@ -223,8 +224,8 @@ async fn follow(
     }
 }
 
-/// Asks for a command to be killed, or to run on; returns our end of the socket of one that runs on. A command that cannot
-/// be released is killed.
+/// Asks for a command to be killed, or to run on; returns our end of the socket of one that runs on. A command that
+/// cannot be released is killed.
 async fn time_is_up(live: &Live, id: u64, then: AtTimeout) -> io::Result<Option<Socket>> {
     if then == AtTimeout::Release
         && let Ok(ours) = release(live, id).await
@@ -251,7 +252,7 @@ async fn at(moment: Option<Instant>) {
     }
 }
 
-/// One of the two streams.
+/// Output stream of a command.
 struct Stream {
     receiver: Option<Receiver>,
     capture: Capture,

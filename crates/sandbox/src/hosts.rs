@@ -1,14 +1,14 @@
-//! What a refusal of the host means to its operator.
+//! Refusals of the host, in words for its operator.
 
 use std::io;
 
 use crate::types::{Enforcement, Error, Level};
 
-/// What can be done where not even the weakest level that is accepted is to be had.
+/// Remedy where the host does not give even the weakest accepted level.
 const NO_LEVEL_HINT: &str = "Allow one of them (docs/SANDBOX.md says how on Ubuntu, in Docker, in Kubernetes and under \
     systemd), or send runs with shell = false";
 
-/// All refusals of a host as one error.
+/// Returns the refusals of a host as one error.
 pub(crate) fn all_refused(errors: Vec<Error>) -> Error {
     let mut errors = errors.into_iter();
     let (first, second) = (errors.next(), errors.next());
@@ -32,7 +32,7 @@ pub(crate) fn all_refused(errors: Vec<Error>) -> Error {
     }
 }
 
-/// Why a level is not to be had, without what to do about it.
+/// Returns the reason why the host does not give a level, without the remedy.
 pub(crate) fn reason(error: &Error) -> String {
     if let Error::Unavailable { reason, .. } = error {
         reason.clone()
@@ -41,11 +41,11 @@ pub(crate) fn reason(error: &Error) -> String {
     }
 }
 
-/// What can be done where the level that was asked for is not to be had.
+/// Remedy where the host does not give the requested level.
 pub(crate) const HINT: &str = "Allow it (docs/SANDBOX.md says how on Ubuntu, in Docker, in Kubernetes and under \
     systemd), or send runs with shell = false, or accept less with sandbox.minimum = \"landlock\"";
 
-/// Why a sandbox at a level without a network of its own cannot have a way out.
+/// Returns the error for egress at a level without a network of its own.
 pub(crate) fn no_way_out(level: Level) -> Error {
     let reason = match level {
         Level::Landlock => {
@@ -60,8 +60,8 @@ pub(crate) fn no_way_out(level: Level) -> Error {
     }
 }
 
-/// A sentence where only people who trust each other may use the shell of a host: what its runs share with each other or
-/// with the engine.
+/// A sentence where only people who trust each other may use the shell of a host: what its runs share with each other
+/// or with the engine.
 pub(crate) fn shared(level: Level, memory: Enforcement, own_users: bool) -> Option<String> {
     let level = match level {
         Level::None => Some("commands are not confined"),

@@ -1,5 +1,5 @@
-//! Which files a command may open, and whom it may signal, by Landlock: the second layer inside namespaces, the
-//! first one without them.
+//! Landlock rules for the files that a command may open and the processes it may signal: the second layer inside
+//! namespaces, the first one without them.
 
 use std::os::fd::BorrowedFd;
 

@@ -1,4 +1,4 @@
-//! What is kept of a stream of any length: its beginning and its end.
+//! Kept part of a stream of any length: its beginning and its end.
 
 use std::collections::VecDeque;
 

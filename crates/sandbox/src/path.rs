@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(String);
 
-/// Why a text is not a [`RelPath`].
+/// Reason why a text is no [`RelPath`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPath {
     /// Nothing at all.

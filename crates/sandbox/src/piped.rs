@@ -49,7 +49,7 @@ pub(crate) async fn start(live: &Live, argv: Vec<String>) -> Result<Piped, Error
 pub(crate) struct PipedProcess {
     socket: Socket,
     what: String,
-    /// Why it was not run, once that is known; its end is still to come.
+    /// Reason why the process was not run, once that is known; its end is still to come.
     not_run: Option<Error>,
     /// End of the process, once that is known.
     ended: Option<Told>,

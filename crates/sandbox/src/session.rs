@@ -34,13 +34,13 @@ use crate::{
     workdir::{Workdir, measure},
 };
 
-/// How long a launcher may take to set up, answer or end.
+/// Timeout of a launcher's set-up, answer and end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How often a launcher is asked for.
+/// Number of attempts to get a launcher.
 const ATTEMPTS: usize = 2;
 
-/// What all sandboxes of a backend have in common.
+/// State that all sandboxes of a backend share.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) launcher: Arc<ForkServer>,
@@ -71,7 +71,7 @@ pub(crate) struct Live {
     memory_kills: u64,
 }
 
-/// What came of asking for a launcher.
+/// Result of asking for a launcher.
 enum Attempt {
     Open(Live),
     /// Nothing was heard of it, for this reason, as when the fork server was killed or hangs. Nothing of the run has
@@ -171,7 +171,8 @@ impl Session {
             }
             Ok(Err(error)) => return Err(setup(error)),
             Err(_late) => {
-                // It may be the fork server that does nothing: neither this nor a later sandbox shall wait for it again.
+                // It may be the fork server that does nothing: neither this nor a later sandbox shall wait for it
+                // again.
                 self.host.launcher.replace(&asked);
                 return Ok(Attempt::Silent("the launcher does not answer"));
             }
@@ -377,8 +378,8 @@ impl Live {
         } = self;
         drop(socket);
         let mut ended = timeout(PATIENCE, outer.readable()).await;
-        // With a pid namespace everything dies with the outer process. Without one it alone knows what is left, and goes
-        // on killing that.
+        // With a pid namespace everything dies with the outer process. Without one it alone knows what is left, and
+        // goes on killing that.
         if ended.is_err() && level == Level::Namespaces {
             let _ended_this_moment = pidfd_send_signal(outer.get_ref(), Signal::KILL);
             ended = timeout(PATIENCE, outer.readable()).await;

@@ -15,7 +15,7 @@ use std::{
 use rustix::{io::Errno, process::Pid};
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// One instruction of a classic BPF program.
+/// Instruction of a classic BPF program.
 pub(crate) type Instruction = libc::sock_filter;
 
 fn check(result: c_long) -> Result<c_long, Errno> {
@@ -36,7 +36,7 @@ pub(crate) fn fork() -> Result<Option<Pid>, Errno> {
 /// A child that has ended.
 pub(crate) struct Reaped {
     pub(crate) pid: Pid,
-    /// Its exit code; `Err` with the signal that ended it.
+    /// Exit code of the process; `Err` with the signal that ended it.
     pub(crate) ended: Result<i32, i32>,
     /// The most memory that it, or one of the children it waited for, had resident at once, in bytes.
     pub(crate) peak_bytes: u64,
@@ -179,8 +179,8 @@ pub(crate) fn install_filter(filter: &[Instruction]) -> Result<(), Errno> {
 
 /// Installs a seccomp filter that asks before some calls; returns where it asks.
 ///
-/// A caller whose question was taken waits for the answer without being interrupted by its signal handlers. Kernels before
-/// Linux 5.19 do not know this: such a call may fail with `EINTR` there.
+/// A caller whose question was taken waits for the answer without being interrupted by its signal handlers. Kernels
+/// before Linux 5.19 do not know this: such a call may fail with `EINTR` there.
 pub(crate) fn install_asking_filter(filter: &[Instruction]) -> Result<OwnedFd, Errno> {
     let asks = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
     match try_asking_filter(filter, asks | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
@@ -339,7 +339,7 @@ pub(crate) fn reap_children_unseen(unseen: bool) {
     unsafe { libc::signal(libc::SIGCHLD, action) };
 }
 
-/// What [`limit`] limits.
+/// Resource that [`limit`] limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Resource {
     Processes,

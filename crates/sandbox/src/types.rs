@@ -1,4 +1,4 @@
-//! What a sandbox is to everyone else: a backend that opens one per run, commands in it, and what came out.
+//! Interface of the sandbox: a backend that opens one per run, commands in it, and their output.
 //!
 //! Host paths, process ids and descriptors stay behind these traits, so that a heavier backend can stand in.
 
@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::workdir::Workdir;
 
-/// How strongly commands are confined, from not at all upwards.
+/// Level of confinement, from none upwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Level {
     /// Not at all: only where the operator insists.
@@ -32,7 +32,7 @@ impl Level {
     }
 }
 
-/// How a limit is kept.
+/// Enforcement of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enforcement {
     /// By the kernel: it cannot be passed.
@@ -51,7 +51,7 @@ impl Enforcement {
     }
 }
 
-/// Who may use the shell of one node beside each other.
+/// Users who may use the shell of one node beside each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tenancy {
     /// People who trust each other: a run can take from other runs, or from the engine, what no limit keeps for them.
@@ -70,24 +70,24 @@ impl Tenancy {
     }
 }
 
-/// What the host gives, found out by a real probe.
+/// Capabilities of the host, found by a real probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// The level in use.
     pub level: Level,
-    /// How the memory limit is kept.
+    /// Enforcement of the memory limit.
     pub memory: Enforcement,
-    /// How the disk limit is kept.
+    /// Enforcement of the disk limit.
     pub disk: Enforcement,
-    /// Who may use the shell of this host beside each other.
+    /// Users who may use the shell of this host beside each other.
     pub tenancy: Tenancy,
     /// Whether a sandbox can be opened with [`Egress::Proxy`]. That takes a network of the run's own.
     pub egress: bool,
-    /// What the host does not give, one sentence each, for the log and `sortie doctor`.
+    /// Missing capabilities, a sentence each, for the log and `sortie doctor`.
     pub missing: Vec<String>,
 }
 
-/// What one run may use.
+/// Resource limits of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Processes and threads at once.
@@ -120,29 +120,29 @@ impl Default for Limits {
     }
 }
 
-/// Whether what runs in a sandbox gets out of it.
+/// Egress of a sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Egress {
     /// Not at all.
     #[default]
     None,
-    /// Only through an HTTP proxy that the engine serves on the socket of [`Sandbox::egress`]. The proxy variables of the
-    /// environment name it; what does not heed them gets nowhere.
+    /// Only through an HTTP proxy that the engine serves on the socket of [`Sandbox::egress`]. The proxy variables of
+    /// the environment name it; what does not heed them gets nowhere.
     Proxy,
 }
 
-/// How a sandbox is opened.
+/// Specification of a sandbox.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
-    /// What the run may use.
+    /// Resource limits of the run.
     pub limits: Limits,
     /// Variables beside the fixed ones and those of the proxy; one of the same name takes the place of a fixed one.
     pub env: Vec<(String, String)>,
-    /// Whether the run gets out.
+    /// Egress of the run.
     pub egress: Egress,
 }
 
-/// One command.
+/// Command for a sandbox.
 #[derive(Clone, Debug)]
 pub struct Command {
     /// Program and arguments. The program is looked up in the sandbox's `PATH`.
@@ -151,7 +151,8 @@ pub struct Command {
     pub timeout: Duration,
     /// The action when it runs longer.
     pub at_timeout: AtTimeout,
-    /// How much of each of its two streams is kept, in bytes: the first half and the last half of this.
+    /// Maximum part of each of the two streams that is kept, in bytes: half of it from the beginning, half from the
+    /// end.
     pub keep_bytes: usize,
     /// Length of the beginning that is stored besides, of a stream longer than `keep_bytes`, in bytes.
     pub store_bytes: u64,
@@ -167,7 +168,7 @@ pub enum AtTimeout {
     Release,
 }
 
-/// One stream of a finished command. Bytes as they came: they need not be UTF-8.
+/// Output stream of a finished command. The bytes are as they came: they need not be UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamOutput {
     /// The beginning.
@@ -180,10 +181,10 @@ pub struct StreamOutput {
     pub total_lines: u64,
 }
 
-/// How a command ended.
+/// End of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitKind {
-    /// It exited with this code.
+    /// The command exited with this code.
     Code(i32),
     /// A signal ended it.
     Signal(i32),
@@ -200,14 +201,14 @@ pub enum ExitKind {
 /// A command that has ended, or whose time is up.
 #[derive(Debug)]
 pub struct Finished {
-    /// How.
+    /// End of the command.
     pub exit: ExitKind,
     /// Standard output.
     pub stdout: StreamOutput,
     /// Standard error.
     pub stderr: StreamOutput,
-    /// The beginnings of standard output and standard error, at most [`Command::store_bytes`] of each, for a stream that
-    /// is longer than what was kept of it. The files have no name and are read from their beginning.
+    /// The beginnings of standard output and standard error, at most [`Command::store_bytes`] of each, for a stream
+    /// that is longer than what was kept of it. The files have no name and are read from their beginning.
     pub stored: [Option<File>; 2],
     /// From start to end.
     pub duration: Duration,
@@ -215,10 +216,11 @@ pub struct Finished {
     pub released: Option<Released>,
 }
 
-/// A command that runs on beside later ones, under the same limits, until it ends, is let go of, or the sandbox is closed.
+/// A command that runs on beside later ones, under the same limits, until it ends, is let go of, or the sandbox is
+/// closed.
 ///
-/// Its streams go on where those of [`Finished`] end, and must be read, or the command blocks. Processes that it leaves in
-/// the background live on after its end. Dropping `process` kills it with everything in its session.
+/// Its streams go on where those of [`Finished`] end, and must be read, or the command blocks. Processes that it leaves
+/// in the background live on after its end. Dropping `process` kills it with everything in its session.
 pub struct Released {
     /// Standard output from now on.
     pub stdout: Box<dyn AsyncRead + Send + Sync + Unpin>,
@@ -236,14 +238,15 @@ impl fmt::Debug for Released {
 
 /// A process that the engine talks to, such as a server that speaks over standard input and output.
 ///
-/// Its streams and its life are apart, so that each can go where it is needed. Dropping `process` kills it, with everything
-/// in its session; dropping `stdin` only tells it that there is no more to read.
+/// Its streams and its life are apart, so that each can go where it is needed. Dropping `process` kills it, with
+/// everything in its session; dropping `stdin` only tells it that there is no more to read.
 pub struct Piped {
-    /// What it reads. Writing waits while the process does not read; it fails once the process has ended.
+    /// Standard input of the process. Writing waits while the process does not read; it fails once the process has
+    /// ended.
     pub stdin: Box<dyn AsyncWrite + Send + Sync + Unpin>,
-    /// What it says. It ends with the process.
+    /// Standard output of the process. It ends with the process.
     pub stdout: Box<dyn AsyncRead + Send + Sync + Unpin>,
-    /// Its life.
+    /// Handle to wait for the process and to end it.
     pub process: Box<dyn Process>,
 }
 
@@ -266,11 +269,11 @@ pub trait Process: Send + Sync {
     fn kill(self: Box<Self>) -> BoxFuture<'static, Result<ProcessEnd, Error>>;
 }
 
-/// How a [`Piped`] process ended.
+/// End of a [`Piped`] process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessEnd {
-    /// How. Never [`ExitKind::TimedOut`]: its time has no limit but the sandbox's. Where the kernel keeps the memory limit, a
-    /// process that passed it ended by a signal.
+    /// Exit of the process. Never [`ExitKind::TimedOut`]: its time has no limit but the sandbox's. Where the kernel
+    /// keeps the memory limit, a process that passed it ended by a signal.
     pub exit: ExitKind,
     /// The last 8 KiB of what it wrote to standard error, as bytes.
     pub stderr: Vec<u8>,
@@ -278,7 +281,7 @@ pub struct ProcessEnd {
     pub left: bool,
 }
 
-/// What a run has used so far.
+/// Resources that a run has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Bytes in the working directory.
@@ -289,18 +292,18 @@ pub struct Usage {
     pub processes: Option<u32>,
 }
 
-/// Why the sandbox itself failed; a command's own failure is a [`Finished`].
+/// Failure of the sandbox itself; a command's own failure is a [`Finished`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The host does not allow the configured level. `hint` is what to do about it.
     #[error("{reason}. {hint}")]
     Unavailable {
-        /// What the host refused.
+        /// Refusal of the host.
         reason: String,
-        /// What an operator can do.
+        /// Remedy for the operator.
         hint: String,
     },
-    /// One sandbox could not be set up.
+    /// A sandbox could not be set up.
     #[error("sandbox setup failed: {0}")]
     Setup(String),
     /// The program does not exist or cannot be executed.
@@ -313,7 +316,7 @@ pub enum Error {
 
 /// Opens sandboxes at one level.
 pub trait Backend: Send + Sync {
-    /// What the host gives.
+    /// Returns the capabilities of the host.
     fn capabilities(&self) -> &Capabilities;
 
     /// Opens the sandbox of one run over its working directory.
@@ -331,19 +334,19 @@ pub trait Sandbox: Send {
     fn exec(&mut self, command: Command) -> BoxFuture<'_, Result<Finished, Error>>;
 
     /// Starts a program that the engine talks to. It lives beside the commands, under the same limits, until it ends,
-    /// is let go of, or the sandbox is closed; it is not started again when a sandbox is lost. A sandbox that was lost before is
-    /// opened again first. The first of `argv` is looked up in the sandbox's `PATH`; that it cannot be
+    /// is let go of, or the sandbox is closed; it is not started again when a sandbox is lost. A sandbox that was lost
+    /// before is opened again first. The first of `argv` is looked up in the sandbox's `PATH`; that it cannot be
     /// executed is told by [`Process::wait`].
     fn start(&mut self, argv: Vec<String>) -> BoxFuture<'_, Result<Piped, Error>>;
 
-    /// The socket that the run's proxy is served on, non-blocking, listening on the sandbox's own loopback address: once
-    /// each time that the sandbox was opened, and `None` without [`Egress::Proxy`]. Opens a sandbox that was lost again, so that
-    /// whoever asks before each command misses none.
+    /// The socket that the run's proxy is served on, non-blocking, listening on the sandbox's own loopback address:
+    /// once each time that the sandbox was opened, and `None` without [`Egress::Proxy`]. Opens a sandbox that was lost
+    /// again, so that whoever asks before each command misses none.
     ///
     /// It is closed with the sandbox: whoever accepts on it then gets an error.
     fn egress(&mut self) -> BoxFuture<'_, Result<Option<TcpListener>, Error>>;
 
-    /// What the run uses now.
+    /// Returns the resources that the run uses now.
     fn usage(&mut self) -> BoxFuture<'_, Result<Usage, Error>>;
 
     /// Kills everything in the sandbox and returns when nothing of it is left alive.

@@ -1,4 +1,4 @@
-//! One host user per run, where the engine is root.
+//! Host users of runs, one for each, where the engine is root.
 //!
 //! A command must never run as the host's root, even without capabilities: it could read what only root may
 //! read, and the kernel does not count root's processes. Each run gets a user id that no other run of the host
@@ -20,7 +20,7 @@ use rustix::thread::CapabilitySet;
 
 /// Ids in one block: few enough that many engines find room beside each other, many enough that most need one.
 const BLOCK: u32 = 4_096;
-/// Where blocks start, and how many there are: beyond the ids of people and packages, or, in a container that maps
+/// First ids of blocks, and the number of blocks: beyond the ids of people and packages, or, in a container that maps
 /// only 65,536 ids, in their upper part.
 const RANGES: [(u32, u32); 2] = [(200_000, 64), (40_000, 6)];
 
@@ -29,7 +29,7 @@ const RANGES: [(u32, u32); 2] = [(200_000, 64), (40_000, 6)];
 struct Pool {
     /// The first ids of blocks that this host maps, in the order in which they are tried.
     candidates: Vec<u32>,
-    /// Those taken so far. A block is kept to the end of the process, so that its ids rest between two runs.
+    /// Blocks taken so far. A block is kept to the end of the process, so that its ids rest between two runs.
     blocks: Mutex<Vec<Arc<Block>>>,
 }
 

@@ -1,4 +1,4 @@
-//! What engine and launcher say to each other: one datagram per message over a unix socket, descriptors beside it.
+//! Messages between engine and launcher: one datagram per message over a unix socket, descriptors beside it.
 //!
 //! A message is JSON. One that does not fit a datagram goes as a memory file, which is then the first descriptor.
 
@@ -43,10 +43,10 @@ pub(crate) enum Request {
     Check { id: u64, check: Check },
     /// Kill a command with everything it started.
     Kill { id: u64 },
-    /// Let a command run on beside later ones. Descriptor: a socket of its own, on which its end is told. The command is
-    /// killed with its session when the engine hangs up or shuts its side. After its end, processes that are left in its
-    /// session are killed when the engine shuts its side, and spared when it hangs up. Answered with `Released`, unless
-    /// the end was told before.
+    /// Let a command run on beside later ones. Descriptor: a socket of its own, on which its end is told. The command
+    /// is killed with its session when the engine hangs up or shuts its side. After its end, processes that are left in
+    /// its session are killed when the engine shuts its side, and spared when it hangs up. Answered with `Released`,
+    /// unless the end was told before.
     Release { id: u64 },
     /// Read these descriptors to their end, for the processes that still write to them.
     Discard,
@@ -54,7 +54,7 @@ pub(crate) enum Request {
     Usage,
 }
 
-/// How to set a sandbox up.
+/// Request to set up a sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Open {
     pub(crate) level: Level,
@@ -67,7 +67,7 @@ pub(crate) struct Open {
     pub(crate) egress: Egress,
 }
 
-/// Who keeps the memory limit.
+/// Keeper of the memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum MemoryKeeper {
     /// A memory cgroup.
@@ -85,7 +85,7 @@ pub(crate) enum Check {
     Memory(u64),
 }
 
-/// What lies outside, for the check that it stays there.
+/// Things outside, for the check that they stay out of reach.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outside {
     /// A file that only the engine may read.
@@ -99,10 +99,10 @@ pub(crate) struct Outside {
 /// From a launcher; that it could not be made, from the fork server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// The sandbox stands. Descriptors: its outer process, by whose end it is known that nothing is left alive; then the
-    /// listening socket of its way out, if it was to have one.
+    /// The sandbox stands. Descriptors: its outer process, by whose end it is known that nothing is left alive; then
+    /// the listening socket of its way out, if it was to have one.
     Ready,
-    /// It does not: this step failed with this error number.
+    /// The set-up failed: this step, with this error number.
     Failed { step: String, errno: i32 },
     /// A command could not be confined, and was not run; `Exited` or `Ended` follows.
     NotConfined { id: u64, step: String, errno: i32 },
@@ -125,11 +125,11 @@ pub(crate) enum Reply {
         /// Whether processes of its session live on. The socket then stays open until they are killed.
         left: bool,
     },
-    /// What is in use.
+    /// Resources in use.
     Usage { memory: u64, processes: u32 },
 }
 
-/// How a process ended.
+/// End of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Status {
     Code(i32),

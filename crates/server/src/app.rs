@@ -1,4 +1,4 @@
-//! What handlers share: the engine, the description document and the signal to stop.
+//! State that handlers share: the engine, the description document and the signal to stop.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) struct App {
     pub(crate) bodies: BodyBudget,
     /// `/openapi.json`, serialized once.
     pub(crate) document: Bytes,
-    /// What the server measures.
+    /// Metrics of the server.
     pub(crate) http: HttpMetrics,
     /// `/metrics`; none where it has a listener of its own.
     pub(crate) exposition: Option<Arc<Exposition>>,

@@ -1,8 +1,8 @@
 //! Connections: accepted, served over HTTP/1.1, and closed in good order.
 //!
-//! A client that sends its header too slowly, or keeps an idle connection for too long, is let go. Once the node is about
-//! to stop, each connection is closed behind the answer it is at. At the stop
-//! no connection is accepted, each one finishes the request it is at, and what is not done after a short grace is cut.
+//! A client that sends its header too slowly, or keeps an idle connection for too long, is let go. Once the node is
+//! about to stop, each connection is closed behind the answer it is at. At the stop no connection is accepted, each one
+//! finishes the request it is at, and what is not done after a short grace is cut.
 
 use std::{
     convert::Infallible,
@@ -29,7 +29,7 @@ const CLOSE_GRACE: Duration = Duration::from_secs(10);
 /// Pause after an accept that failed for want of resources.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What answers the requests of a listener.
+/// Service that answers the requests of a listener.
 pub(crate) trait Answers: Send + Sync + 'static {
     /// Answers one request of the client at `peer`. What goes wrong is an answer too.
     fn answers(&self, peer: IpAddr, request: Request<Body>) -> impl Future<Output = Response> + Send;
@@ -49,7 +49,7 @@ pub(crate) async fn serve(listener: TcpListener, answers: Arc<impl Answers>, sto
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -92,7 +92,7 @@ async fn serve_connection(
             match tokio::time::timeout(CLOSE_GRACE, connection).await {
                 Ok(ended) => ended,
                 Err(_late) => {
-                    tracing::warn!("a connection was cut at the stop");
+                    tracing::warn!("closed a connection at shutdown");
                     Ok(())
                 }
             }

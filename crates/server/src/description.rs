@@ -11,7 +11,7 @@
 use serde_json::{Map, Value, json};
 use sortie_api::{ErrorCode, limits};
 
-use crate::{kit::WINDOW_SECONDS, routes};
+use crate::{kit::WINDOW_SECONDS, metrics::METRICS, routes};
 
 /// Headers of every answer.
 const HEADERS: [&str; 6] = [
@@ -64,13 +64,13 @@ const FAILURES: [(ErrorCode, &str, &str, &str); 8] = [
     (
         ErrorCode::Internal,
         "Internal",
-        "Something is broken in the engine; the request id leads to its log.",
+        "The engine failed; the log has the cause under the request id.",
         "internal error, request id 5f0c1a528d3b4c8e00000017",
     ),
     (
         ErrorCode::Unavailable,
         "Unavailable",
-        "A dependency is away for the moment; retry with back-off.",
+        "A dependency is temporarily unavailable; retry with back-off.",
         "the database is unavailable, retry later",
     ),
 ];
@@ -84,10 +84,10 @@ pub(crate) fn document(base_url: Option<&str>) -> Value {
     document["tags"] = json!([
         {"name": "runs", "description": "Create runs, follow them, read their results."},
         {"name": "workflows", "description": "Save run definitions under names that runs and schedules start by."},
-        {"name": "files", "description": "What runs can be given to read, saved under a name."},
+        {"name": "files", "description": "Save files under names for runs to read."},
         {"name": "schedules", "description": "Start workflows on a timetable."},
         {"name": "connections", "description": "The HTTP APIs and MCP servers that runs call through the engine."},
-        {"name": "budgets", "description": "What runs may cost in a day or a month."},
+        {"name": "budgets", "description": "Limit the cost of runs in a day or a month."},
         {"name": "models", "description": "The models runs can use."},
         {"name": "organization", "description": "The organization behind the key."},
         {"name": "administration", "description": "API keys, the audit log, usage, and the license, the nodes, the master keys and the checks of a self-hosted engine."},
@@ -145,7 +145,7 @@ fn complete(path: &str, operation: &mut Value) {
         || operation["parameters"]
             .as_array()
             .is_some_and(|parameters| parameters.iter().any(|parameter| parameter["in"] != "path"));
-    let probe = matches!(path, routes::HEALTHZ | routes::READYZ | routes::METRICS);
+    let probe = matches!(path, routes::HEALTHZ | routes::READYZ | METRICS);
     for (code, name, _, _) in FAILURES {
         let possible = match code {
             ErrorCode::InvalidRequest => has_input,
@@ -154,7 +154,7 @@ fn complete(path: &str, operation: &mut Value) {
             ErrorCode::NotFound => path.contains('{') || path.starts_with("/v1/admin/"),
             ErrorCode::PayloadTooLarge => has_body,
             ErrorCode::RateLimited => !probe,
-            ErrorCode::Unavailable => !matches!(path, routes::HEALTHZ | routes::METRICS),
+            ErrorCode::Unavailable => !matches!(path, routes::HEALTHZ | METRICS),
             ErrorCode::Internal
             | ErrorCode::PaymentRequired
             | ErrorCode::MethodNotAllowed
@@ -262,7 +262,7 @@ fn headers() -> Value {
         json!({"description": description, "required": true, "schema": schema, "example": example})
     };
     json!({
-        "X-Request-Id": text("The request's id: the one sent, if it was valid, else a new one.",
+        "X-Request-Id": text("ID of the request: the one that was sent, if valid, else a new one.",
             "^[!-~]{1,128}$", "5f0c1a528d3b4c8e00000017"),
         "RateLimit-Policy": text("Quota and window in seconds.",
             "^\"default\";q=[0-9]+;w=60$", "\"default\";q=600;w=60"),

@@ -38,7 +38,7 @@ use crate::{
         RateLimits, RequestIds, Standing, Token, Whence, X_REQUEST_ID, bearer, client_address,
         error_response, network,
     },
-    metrics::{HttpMetrics, Refused},
+    metrics::{HttpMetrics, METRICS, Refused},
     routes,
     spans::{Spans, shown},
 };
@@ -57,7 +57,7 @@ pub(crate) struct Gate {
     clock: fn() -> u64,
 }
 
-/// Whose quota a request is counted against.
+/// Quota that a request is counted against.
 #[derive(Clone, Copy)]
 enum Counted {
     Key(Standing),
@@ -139,7 +139,7 @@ impl Gate {
         if let Some(Fault(chain)) = response.extensions_mut().remove::<Fault>() {
             let _entered = spans.log.enter();
             if status == StatusCode::INTERNAL_SERVER_ERROR {
-                tracing::error!(method = %what.method, path = &*shown(what.uri.path()), error = %chain, "a request failed");
+                tracing::error!(method = %what.method, path = &*shown(what.uri.path()), error = %chain, "request failed");
                 let error = format!("internal error, request id {}", id.as_str());
                 response = error_response(
                     status,
@@ -149,7 +149,7 @@ impl Gate {
                     },
                 );
             } else {
-                tracing::warn!(method = %what.method, path = &*shown(what.uri.path()), %status, error = %chain, "a request was put off");
+                tracing::warn!(method = %what.method, path = &*shown(what.uri.path()), %status, error = %chain, "refused a request");
             }
         }
         let (quota, standing) = match counted {
@@ -184,10 +184,7 @@ impl Gate {
             // Its client was counted where it came in.
             request.extensions_mut().insert(Credential::Valid(peer));
             request.extensions_mut().insert(Passed(Hop::Second));
-        } else if !matches!(
-            request.uri().path(),
-            routes::HEALTHZ | routes::READYZ | routes::METRICS
-        ) {
+        } else if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ | METRICS) {
             let credential = self.look_up(request.headers(), network).await;
             let by = match &credential {
                 Some(Credential::Valid(key)) => {
@@ -213,8 +210,8 @@ impl Gate {
             .unwrap_or_else(|never| match never {})
     }
 
-    /// The client on whose behalf another node of this engine asks. `None` for a request of a client's own, and for any that
-    /// nodes do not make: such a request needs an API key like any other.
+    /// The client on whose behalf another node of this engine asks. `None` for a request of a client's own, and for any
+    /// that nodes do not make: such a request needs an API key like any other.
     fn peer(&self, request: &Request<Body>) -> Option<KeyRecord> {
         let header = request.headers().get(PEER_HEADER)?.to_str().ok()?;
         let target = request.uri().path_and_query()?.as_str();
@@ -267,7 +264,7 @@ impl Answers for Gate {
     }
 }
 
-/// What the log is told of a failed request: never its query, its headers or the name of a file. Kept as it is cheap to keep.
+/// Log fields of a failed request: never the query, the headers or the name of a file.
 struct Described {
     method: Method,
     uri: Uri,

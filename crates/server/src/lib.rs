@@ -28,7 +28,7 @@ use crate::{
     metrics::{Exposition, HttpMetrics},
 };
 
-/// What the server is told at its start.
+/// Settings of the server at its start.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Requests a minute with one credential.
@@ -39,11 +39,11 @@ pub struct Options {
     pub trusted_proxies: Vec<IpNet>,
     /// The address clients use, for the `servers` of the `OpenAPI` document.
     pub base_url: Option<String>,
-    /// When `/v1` ends; none while it is the current version.
+    /// End of `/v1`; none while it is the current version.
     pub deprecation: Option<Deprecation>,
 }
 
-/// Where the server listens.
+/// Listeners of the server.
 #[derive(Debug)]
 pub struct Listeners {
     /// For the API.

@@ -1,6 +1,6 @@
-//! The spans around a request: one for the log, whose id is on every line of it, and the exported one, by OpenTelemetry's
-//! semantic conventions for HTTP servers. Neither says anything of the query, the headers or the body, and of the path no name
-//! of a file.
+//! The spans around a request: one for the log, whose id is on every line of it, and the exported one, by
+//! OpenTelemetry's semantic conventions for HTTP servers. Neither says anything of the query, the headers or the body,
+//! and of the path no name of a file.
 
 use std::borrow::Cow;
 
@@ -10,13 +10,13 @@ use sortie_api::{SPANS, TraceContext};
 use sortie_engine::Traces;
 use tracing::{Span, field::Empty};
 
-use crate::routes;
+use crate::{metrics::METRICS, routes};
 
 /// The spans of one request.
 pub(crate) struct Spans {
     pub(crate) exported: Span,
     pub(crate) log: Span,
-    /// What is handed on to what the request starts.
+    /// Trace context that is passed on to the work that the request starts.
     pub(crate) context: Option<TraceContext>,
 }
 
@@ -25,7 +25,7 @@ impl Spans {
     pub(crate) fn of<B>(traces: &Traces, request: &Request<B>, request_id: &str) -> Self {
         let path = request.uri().path();
         let method = request.method().as_str();
-        let exported = if matches!(path, routes::HEALTHZ | routes::READYZ | routes::METRICS) {
+        let exported = if matches!(path, routes::HEALTHZ | routes::READYZ | METRICS) {
             Span::none()
         } else {
             tracing::info_span!(
@@ -59,8 +59,8 @@ impl Spans {
     }
 }
 
-/// A path as spans and the log show it: it ends where the name of a file of an organization may stand. What an operator has
-/// named (workflows, connections) stays.
+/// A path as spans and the log show it: it ends where the name of a file of an organization may stand. What an operator
+/// has named (workflows, connections) stays.
 pub(crate) fn shown(path: &str) -> Cow<'_, str> {
     let end = ["/artifacts/", "/files/"]
         .iter()

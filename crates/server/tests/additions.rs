@@ -1,8 +1,8 @@
-//! Within a version the API only grows (contract part 9): the description is held against the last released one,
+//! Within a version the API only grows (`docs/API.md#versions`): the description is held against the last released one,
 //! `released.json` beside this file, which is replaced at each release and at no other time.
 //!
-//! What a client may send must still be taken, and what it may get must still be there: requests may be less strict than
-//! they were, answers may have more in them.
+//! What a client may send must still be taken, and what it may get must still be there: requests may be less strict
+//! than they were, answers may have more in them.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 const METHODS: [&str; 7] = ["get", "post", "put", "patch", "delete", "head", "options"];
 
-/// Who reads a value that a schema describes.
+/// Reader of a value that a schema describes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reader {
     /// The engine: it must take whatever it took.
@@ -228,7 +228,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Values from a list: a client meets new ones, as the contract tells it to expect; none of the old may be refused.
+    /// Values from a list: new ones may come in answers (`docs/API.md#versions`); none of the old may be refused.
     fn values(&mut self, place: &str, old: &Value, new: &Value, reader: Reader) {
         if reader == Reader::Client {
             return;

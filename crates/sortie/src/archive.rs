@@ -1,8 +1,8 @@
 //! The archive of a backup: a tar file that any `tar` opens, written and read piece by piece.
 //!
-//! `manifest.json` comes first, then `sortie.db`, the keys where they were asked for, the contents below `blobs/`, and last
-//! `SHA256SUMS`, with a line for everything before it, as `sha256sum -c` takes it. An archive that does not end with the
-//! sums of exactly what it holds is not whole, and is refused.
+//! `manifest.json` comes first, then `sortie.db`, the keys where they were asked for, the contents below `blobs/`, and
+//! last `SHA256SUMS`, with a line for everything before it, as `sha256sum -c` takes it. An archive that does not end
+//! with the sums of exactly what it holds is not whole, and is refused.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -25,21 +25,21 @@ const SUMS: &str = "SHA256SUMS";
 /// Secret files of a data folder: the keys that seal, that of the first admin, and that of the operator.
 pub(crate) const KEYS: [&str; 3] = ["master.key", "admin.key", "operator.key"];
 
-/// How long a manifest may be: more is none.
+/// Maximum length of a manifest; a longer one is refused.
 const MANIFEST_BYTES: u64 = 64 * 1024;
-/// How long a name may be: those of a backup have a few hundred bytes at most.
+/// Maximum length of a name. Names of a backup have a few hundred bytes at most.
 const NAME_BYTES: u64 = 4 * 1024;
-/// What is read and written at once.
+/// Bytes that are read and written at once.
 const PIECE: usize = 256 * 1024;
 
-/// What an archive holds.
+/// Manifest of an archive: its content and origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     /// The form of the archive.
     pub(crate) format: u32,
     /// The version of the program that has written it.
     pub(crate) version: String,
-    /// When the database was copied.
+    /// Time at which the database was copied.
     pub(crate) created_at: Timestamp,
     /// The newest migration of the database.
     pub(crate) migration: i64,
@@ -47,7 +47,7 @@ pub(crate) struct Manifest {
     pub(crate) database_bytes: u64,
     /// The runs in it.
     pub(crate) runs: u64,
-    /// Where the contents of files and artifacts are.
+    /// Place of the contents of files and artifacts.
     pub(crate) contents_in: ContentsIn,
     /// Contents that the database refers to.
     pub(crate) contents: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Manifest {
     pub(crate) keys: Vec<String>,
 }
 
-/// Where the contents of files and artifacts are.
+/// Place of the contents of files and artifacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ContentsIn {
@@ -72,13 +72,13 @@ impl Manifest {
     pub(crate) const FORMAT: u32 = 1;
 }
 
-/// Why an archive is not taken.
+/// Reason why an archive is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// Reading or writing failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is not a whole archive of a backup.
+    /// The file is not a whole archive of a backup.
     #[error("{0}")]
     Refused(String),
 }
@@ -188,7 +188,7 @@ struct Hashed<R> {
     inner: R,
     hasher: Hasher,
     bytes: u64,
-    /// Why it could not be read any further: whoever copies it cannot tell that from a failure to write.
+    /// Failure to read on. The copying function cannot tell it from a failure to write.
     failure: Option<String>,
 }
 
@@ -220,8 +220,8 @@ impl<R: Read> Read for Hashed<R> {
     }
 }
 
-/// Lays out an archive in the folder `into`, which has nothing of that name in it, as a data folder, and checks every sum on the
-/// way. `accepts` says why its manifest is not taken, before anything else is read.
+/// Lays out an archive in the folder `into`, which has nothing of that name in it, as a data folder, and checks every
+/// sum on the way. `accepts` says why its manifest is not taken, before anything else is read.
 ///
 /// # Errors
 /// `Refused` where it is not a whole archive; the folder is not to be used then.
@@ -289,7 +289,7 @@ fn read_name(from: &mut tar::Entry<'_, impl Read>) -> Result<Vec<u8>, Error> {
     Ok(name)
 }
 
-/// What is read of a manifest first: the rest may have another form.
+/// First part of a manifest that is read: the rest may have another form.
 #[derive(Deserialize)]
 struct Form {
     format: u32,
@@ -353,7 +353,7 @@ fn unpack_one(from: &mut impl Read, name: &str, into: &Path) -> Result<Sha256, E
     Ok(sum)
 }
 
-/// What reading a tar file says where it is cut off, or none at all.
+/// Returns the error for a tar file that is cut off, or is none.
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
 fn cut_off(error: io::Error) -> Error {
     refused(format!("it is not a whole archive: {error}"))

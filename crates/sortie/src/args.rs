@@ -64,13 +64,13 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Start a run, follow it and print its answer
     Run(RunArgs),
-    /// Look at runs and cancel them
+    /// List, read and cancel runs
     #[command(subcommand)]
     Runs(RunsCommand),
     /// Save, list and delete workflows: run definitions under a name
     #[command(subcommand)]
     Workflows(WorkflowsCommand),
-    /// Start workflows on a timetable, and look at what became of its instants
+    /// Start workflows on a timetable, and read its history
     #[command(subcommand)]
     Schedules(SchedulesCommand),
     /// Save, list, test and authorize connections to APIs and MCP servers
@@ -79,10 +79,10 @@ pub(crate) enum Command {
     /// Save, list, fetch, rename and delete files that runs can be given
     #[command(subcommand)]
     Files(FilesCommand),
-    /// Limit what runs may cost in a day or a month
+    /// Limit the cost of runs in a day or a month
     #[command(subcommand)]
     Budgets(BudgetsCommand),
-    /// Make, list, rotate and revoke API keys
+    /// Create, list, rotate and revoke API keys
     #[command(subcommand)]
     Keys(KeysCommand),
     /// List the nodes of the engine
@@ -90,7 +90,7 @@ pub(crate) enum Command {
     Nodes(NodesCommand),
     /// Show who changed what, when and from where
     Audit(AuditArgs),
-    /// Show what runs have cost and used
+    /// Show the cost and usage of runs
     Usage(UsageArgs),
     /// Show the license, and the runs of this month
     License(ListArgs),
@@ -104,7 +104,7 @@ pub(crate) enum Command {
     Backup(BackupArgs),
     /// Make a data folder of the archive of a backup
     Restore(RestoreArgs),
-    /// Look after the keys that credentials are sealed with
+    /// Manage the keys that credentials are sealed with
     #[command(subcommand)]
     MasterKey(MasterKeyCommand),
     /// Ask an engine whether it takes runs now
@@ -114,20 +114,20 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     /// Print a completion script
     Completions {
-        /// The shell that will read it
+        /// Shell that reads the script
         shell: Shell,
     },
 }
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct NodeArgs {
-    /// Where records are kept: sqlite:PATH or postgres://…
+    /// Database for records: sqlite:PATH or postgres://…
     #[arg(long, value_name = "URL")]
     pub(crate) database_url: Option<String>,
     /// The weakest confinement that commands of runs may have: namespaces, landlock or none
     #[arg(long, value_name = "LEVEL")]
     pub(crate) sandbox: Option<String>,
-    /// Let commands that a model makes up run as this user, with its files and its network
+    /// Run the model's commands unsandboxed: as this user, with its files and its network
     #[arg(long)]
     pub(crate) i_understand_commands_run_unsandboxed: bool,
 }
@@ -142,12 +142,12 @@ pub(crate) struct ServeArgs {
     pub(crate) mode: Option<String>,
     #[command(flatten)]
     pub(crate) node: NodeArgs,
-    /// How log lines are written: text or json
+    /// Format of log lines: text or json
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<String>,
 }
 
-/// Where the engine is.
+/// Address of the engine, and the key.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct EngineArgs {
     #[arg(
@@ -186,10 +186,10 @@ pub(crate) struct RunArgs {
     /// The task, or `-` for standard input; with --workflow, in place of the saved one
     #[arg(value_name = "PROMPT|-", required_unless_present = "workflow")]
     pub(crate) prompt: Option<String>,
-    /// Start from this saved workflow; what else is given replaces its parts
+    /// Start from this saved workflow; other options replace its fields
     #[arg(long, value_name = "NAME")]
     pub(crate) workflow: Option<Name>,
-    /// Lay a file into the working directory, as NAME where given
+    /// Stage a file in the working directory, as NAME where given
     #[arg(long = "file", value_name = "PATH[=NAME]")]
     pub(crate) files: Vec<FileArg>,
     /// Task data: JSON, or @FILE
@@ -230,7 +230,7 @@ pub(crate) struct RunArgs {
     pub(crate) node: NodeArgs,
 }
 
-/// Whether the command stays with its run.
+/// Attendance of a command to its run.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Attendance {
     /// Follow the run to its end, as is the default
@@ -241,7 +241,7 @@ pub(crate) struct Attendance {
     pub(crate) detach: bool,
 }
 
-/// Which runs are listed.
+/// Filters of a list of runs.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WhichRuns {
     /// Only runs with this status
@@ -253,7 +253,7 @@ pub(crate) struct WhichRuns {
     /// Only runs that this schedule has started
     #[arg(long, value_name = "ID")]
     pub(crate) schedule: Option<ScheduleId>,
-    /// How many at most
+    /// Maximum number of entries
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
 }
@@ -319,7 +319,7 @@ pub(crate) enum RunsCommand {
 pub(crate) enum KeyRole {
     /// Works with runs
     Member,
-    /// Also makes and revokes keys
+    /// Also creates and revokes keys
     Admin,
 }
 
@@ -336,7 +336,7 @@ impl From<KeyRole> for Role {
 pub(crate) enum ConfigCommand {
     /// Print the commented default file, which documents every key
     Default,
-    /// Check the configuration and print what is in effect, secrets left out
+    /// Check the configuration and print the values in effect, with secrets redacted
     Check {
         /// The file to check [default: the one that `serve` would read]
         file: Option<PathBuf>,

@@ -70,7 +70,7 @@ struct Say {
     /// Whether it was notes for a conversation that was shortened: their text is in no event.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     notes: bool,
-    /// Why the call failed, where it was made again.
+    /// Failure of the call, where it was made again.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
     usage: Value,

@@ -70,7 +70,7 @@ impl Client {
         Ok(Self { http, base, key })
     }
 
-    /// The same engine with another key.
+    /// Returns a client of this engine with another key.
     pub(crate) fn with_key(&self, key: String) -> Self {
         Self {
             key: Some(key),
@@ -120,7 +120,7 @@ impl Client {
         }
     }
 
-    /// What the engine said against a request.
+    /// Reads the engine's refusal of a request.
     async fn refusal(&self, response: Response) -> Failure {
         let status = response.status();
         let resource = response.url().path().trim_start_matches("/v1/").to_owned();
@@ -284,7 +284,7 @@ impl Client {
         }
     }
 
-    /// What was used; `query` says on which days, and told apart by what.
+    /// Returns the usage; `query` has the days and the dimensions.
     pub(crate) async fn usage(&self, query: &[(&'static str, String)]) -> Result<Usage> {
         self.get(&path_of("v1/admin/usage", query)).await
     }

@@ -1,4 +1,4 @@
-//! Which engine a command talks to: the one it is told, else the one of the data folder, else one of its own.
+//! Choice of a command's engine: the named one, else that of the data folder, else one of its own.
 
 use sortie_engine::Traces;
 use sortie_sandbox::Capabilities;
@@ -13,7 +13,7 @@ use crate::{
     node::Node,
 };
 
-/// What a command wants of an engine.
+/// Kind of engine that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// To work on a run to its end.
@@ -108,7 +108,8 @@ impl Connection {
         })
     }
 
-    /// What confines commands, where the engine is this process's own; its other half is why nothing does.
+    /// Returns the confinement of commands, where the engine is this process's own; the error is the reason why there
+    /// is none.
     pub(crate) fn own_sandbox(&self) -> Option<std::result::Result<&Capabilities, &str>> {
         self.node.as_ref().map(Node::sandbox)
     }

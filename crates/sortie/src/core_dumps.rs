@@ -2,18 +2,18 @@
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
-/// Forbids core dumps, and reading this process's memory to others of the same user. The limit alone would not do: where
-/// the system pipes dumps to a program it is not heeded.
+/// Forbids core dumps, and reading this process's memory to others of the same user. The limit alone would not do:
+/// where the system pipes dumps to a program it is not heeded.
 pub(crate) fn forbid() {
     let none = Rlimit {
         current: Some(0),
         maximum: getrlimit(Resource::Core).maximum,
     };
     if let Err(error) = setrlimit(Resource::Core, none) {
-        tracing::warn!(%error, "the size of core dumps could not be limited");
+        tracing::warn!(%error, "cannot limit the size of core dumps");
     }
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
-        tracing::warn!(%error, "core dumps could not be forbidden");
+        tracing::warn!(%error, "cannot forbid core dumps");
     }
 }
 

@@ -22,7 +22,7 @@ const KEY_FILE: &str = "admin.key";
 const NAME_FILE: &str = "node_name";
 const MASTER_KEY_FILE: &str = "master.key";
 
-/// What kind of engine works in a data folder.
+/// Kind of engine that works in a data folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Purpose {
@@ -37,11 +37,11 @@ pub(crate) enum Purpose {
 /// The engine that works in a data folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunningEngine {
-    /// Where its API answers, seen from this machine.
+    /// Address of the API, seen from this machine.
     pub(crate) url: String,
-    /// Whether it stays.
+    /// Kind of the engine.
     pub(crate) purpose: Purpose,
-    /// Its process.
+    /// ID of the engine's process.
     pub(crate) pid: u32,
 }
 
@@ -144,9 +144,9 @@ impl DataDir {
         Ok(name)
     }
 
-    /// The keys that credentials are sealed with, where an earlier start has made one or a restored backup had some: several
-    /// are separated by commas, and the first seals. A file that holds no key is an error: what was sealed with the one it
-    /// held would be lost.
+    /// The keys that credentials are sealed with, where an earlier start has made one or a restored backup had some:
+    /// several are separated by commas, and the first seals. A file that holds no key is an error: what was sealed with
+    /// the one it held would be lost.
     pub(crate) fn master_keys(&self) -> Result<Option<Vec<MasterKey>>> {
         let path = self.path.join(MASTER_KEY_FILE);
         match fs::read_to_string(&path).map(Zeroizing::new) {
@@ -183,7 +183,7 @@ impl DataDir {
         Some(text.trim().to_owned()).filter(|key| !key.is_empty())
     }
 
-    /// Whether the file of the admin key can be replaced: found out before the key in it is rotated.
+    /// Checks that the file of the admin key can be replaced, before the key in it is rotated.
     pub(crate) fn check_admin_key_can_be_replaced(&self, held: Secret) -> Result<()> {
         self.prepare_admin_key(held).map(PreparedKey::discard)
     }
@@ -241,7 +241,7 @@ pub(crate) struct PreparedKey {
 }
 
 impl PreparedKey {
-    /// What the file holds.
+    /// Returns the secret in the file.
     pub(crate) fn secret(&self) -> &Secret {
         &self.secret
     }
@@ -259,7 +259,8 @@ impl PreparedKey {
         sync_folder(&self.target)
     }
 
-    /// Puts the key in the place of the one before, durably: whoever reads the file meanwhile finds the one or the other.
+    /// Puts the key in the place of the one before, durably: whoever reads the file meanwhile finds the one or the
+    /// other.
     fn replace(&self) -> io::Result<()> {
         fs::rename(&self.path, &self.target)?;
         sync_folder(&self.target)

@@ -1,4 +1,4 @@
-//! How the command line ends: its exit codes, and the one line on standard error.
+//! Ends of the command line: exit codes, and the one line on standard error.
 
 use std::{fmt, io, process::ExitCode};
 
@@ -53,14 +53,14 @@ impl From<RunStatus> for Exit {
     }
 }
 
-/// Why a command did not do its work: what was wrong, where, and what to do, in one line.
+/// Failure of a command in one line: the mistake, its place and the remedy.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     message: String,
 }
 
-/// What a command returns.
+/// Result of a command.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {

@@ -13,7 +13,7 @@ use crate::{
     transcript::Transcript,
 };
 
-/// How a run is shown.
+/// Format in which a run is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// A transcript on standard error and the answer on standard output.
@@ -22,7 +22,7 @@ pub(crate) enum Format {
     JsonLines,
 }
 
-/// What an interruption by the user does.
+/// Effect of an interruption by the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnInterrupt {
     /// The run is cancelled and followed to its end; a second interruption leaves.
@@ -87,7 +87,7 @@ pub(crate) fn interruption() -> Interruption {
     })
 }
 
-/// Where a followed run is shown.
+/// View that shows a followed run.
 pub(crate) struct View {
     format: Format,
     transcript: Transcript,

@@ -1,5 +1,5 @@
-//! Log lines on standard error, and the spans that are exported. What is logged never holds a prompt, an input, an output
-//! or a key: that is kept by whoever logs; here it is only written.
+//! Log lines on standard error, and the spans that are exported. What is logged never holds a prompt, an input, an
+//! output or a key: that is kept by whoever logs; here it is only written.
 
 mod json_lines;
 
@@ -20,10 +20,10 @@ use crate::{
     terminal::Terminal,
 };
 
-/// What of the log a command shows.
+/// Log lines that a command shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verbosity {
-    /// What the configuration says.
+    /// Lines that the configuration selects.
     Configured,
     /// Only errors: the command has its own words.
     Errors,

@@ -1,4 +1,4 @@
-//! One node: configuration, store, sandbox, engine and server put together, and taken down in good order.
+//! A node: configuration, store, sandbox, engine and server put together, and taken down in good order.
 //!
 //! Nothing here is global. A node has one stop signal for its server and one tracker for its tasks.
 
@@ -28,7 +28,7 @@ pub(crate) struct Node {
     first_key: Option<FirstKey>,
     stop: CancellationToken,
     tasks: TaskTracker,
-    /// How long it serves on once it is told to stop.
+    /// Time for which the stopping node still serves.
     drain: Duration,
     /// Held until the node is gone: the data folder is this node's.
     owner: Owner,
@@ -38,7 +38,7 @@ pub(crate) struct Node {
 pub(crate) struct FirstKey {
     /// The secret in clear.
     pub(crate) secret: String,
-    /// Whether the file in the data folder holds it; else why not.
+    /// Result of writing the key into the data folder.
     pub(crate) kept: std::io::Result<()>,
 }
 
@@ -123,18 +123,18 @@ impl Node {
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
             if let Err(error) = serving.await {
-                tracing::error!(%error, "the server ended");
+                tracing::error!(%error, "server stopped");
             }
             stop.cancel();
         });
     }
 
-    /// Where the API answers, seen from this machine.
+    /// Returns the address of the API, seen from this machine.
     pub(crate) fn url(&self) -> String {
         url_of(self.address)
     }
 
-    /// What commands of runs are confined by, or why there can be none.
+    /// Returns the confinement of commands of runs, or the reason why there is none.
     pub(crate) fn sandbox(&self) -> std::result::Result<&Capabilities, &str> {
         self.sandbox.as_ref().map_err(String::as_str)
     }
@@ -149,8 +149,8 @@ impl Node {
         self.stop.clone().cancelled_owned()
     }
 
-    /// Stops in good order: is not ready any more and serves on until load balancers know, then takes no more runs, gives
-    /// those at work their grace, ends streams and connections.
+    /// Stops in good order: is not ready any more and serves on until load balancers know, then takes no more runs,
+    /// gives those at work their grace, ends streams and connections.
     pub(crate) async fn shutdown(self) {
         tokio::join!(self.engine.drain(), tokio::time::sleep(self.drain));
         self.engine.shutdown().await;
@@ -166,8 +166,8 @@ fn not_started(error: sortie_engine::Error) -> Failure {
     Failure::unavailable(format!("the engine cannot start: {error}"))
 }
 
-/// The keys of the configuration, else that of the data folder. One is made where nothing is sealed yet: beside a database that
-/// was restored without its key, a new one would only hide what is missing.
+/// The keys of the configuration, else that of the data folder. One is made where nothing is sealed yet: beside a
+/// database that was restored without its key, a new one would only hide what is missing.
 async fn master_keys(config: &Config, data_dir: &DataDir, store: &Store) -> Result<Vec<MasterKey>> {
     if let Some(keys) = held_master_keys(config, data_dir)? {
         return Ok(keys);
@@ -184,7 +184,7 @@ pub(crate) fn held_master_keys(config: &Config, data_dir: &DataDir) -> Result<Op
     data_dir.master_keys()
 }
 
-/// Where other nodes reach this one: the address it listens on says so only where it is one address.
+/// Returns the address at which other nodes reach this one. The listening address serves only where it is a single one.
 fn node_address(config: &Config, listens: SocketAddr) -> Option<String> {
     let own = (!listens.ip().is_unspecified()).then(|| url_of(listens));
     config
@@ -194,7 +194,7 @@ fn node_address(config: &Config, listens: SocketAddr) -> Option<String> {
         .or_else(|| config.advertise_url.clone())
 }
 
-/// Where a listener answers, seen from this machine.
+/// Returns the address of a listener, seen from this machine.
 fn url_of(mut address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
         address.set_ip(match address {
@@ -211,7 +211,7 @@ fn bind_metrics(config: &Config, purpose: Purpose) -> Result<Option<TcpListener>
         return Ok(None);
     };
     let (listener, address) = bind(listen, "metrics_listen")?;
-    tracing::info!(%address, "/metrics has a listener of its own");
+    tracing::info!(%address, "listening for /metrics");
     Ok(Some(listener))
 }
 
@@ -228,7 +228,7 @@ fn bind(listen: SocketAddr, named: &str) -> Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// As many connections may wait to be accepted as the system allows (`net.core.somaxconn`). `TcpListener::bind` lets 128 wait: of
+/// Listens with the longest queue that the system allows (`net.core.somaxconn`). `TcpListener::bind` queues 128: of
 /// clients that all connect at once, as they do when a node is back, the others would try again only after a second.
 fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
@@ -270,7 +270,7 @@ pub(crate) async fn detect_sandbox(
         .map_err(|error| format!("{error}."))
 }
 
-/// What the engine of a node is told, as far as the configuration says it.
+/// Returns the engine's options, as far as the configuration has them.
 pub(crate) fn engine_options(config: &Config, node_name: String, purpose: Purpose) -> sortie_engine::Options {
     sortie_engine::Options {
         mode: config.mode,

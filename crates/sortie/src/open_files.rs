@@ -1,4 +1,4 @@
-//! How many files and connections this process may have open.
+//! Limit of open files and connections of this process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -16,7 +16,7 @@ pub(crate) fn raise_limit() {
             maximum,
         };
         if let Err(error) = setrlimit(Resource::Nofile, raised) {
-            tracing::warn!(%error, "the limit of open files could not be raised");
+            tracing::warn!(%error, "cannot raise the limit of open files");
         }
     }
     if let Some(limit) = maximum.filter(|limit| *limit < ENOUGH) {

@@ -1,4 +1,4 @@
-//! What is told of a panic: where it happened and in which thread, never its message.
+//! Log line of a panic: its place and thread, never its message.
 //!
 //! The message of a panic may quote what was worked on, and that is nobody's who reads the log.
 

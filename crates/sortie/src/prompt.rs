@@ -1,5 +1,5 @@
-//! Asking a person for a credential: what is typed is not shown, and the terminal is as it was when this ends, by whatever
-//! key.
+//! Asking a person for a credential: what is typed is not shown, and the terminal is as it was when this ends, by
+//! whatever key.
 
 use std::io::{self, IsTerminal as _};
 
@@ -10,7 +10,7 @@ use crate::{
     terminal,
 };
 
-/// What the keys of a line come to.
+/// Result of the keys of a line.
 #[derive(Debug, PartialEq, Eq)]
 enum Typed {
     /// The line was ended.
@@ -43,7 +43,7 @@ impl Drop for Quiet {
     }
 }
 
-/// What a person answers to `question`, at most `limit` bytes; none where standard input is no terminal.
+/// Asks a person `question` and returns the answer, at most `limit` bytes; none where standard input is no terminal.
 pub(crate) fn hidden(question: &str, limit: usize) -> Result<Option<String>> {
     if !io::stdin().is_terminal() {
         return Ok(None);
@@ -68,8 +68,8 @@ pub(crate) fn hidden(question: &str, limit: usize) -> Result<Option<String>> {
     }
 }
 
-/// Reads a person's answer to `question`, shown as it is typed, without the space around it; none where standard input is no
-/// terminal, or was closed.
+/// Reads a person's answer to `question`, shown as it is typed, without the space around it; none where standard input
+/// is no terminal, or was closed.
 pub(crate) fn line(question: &str) -> Result<Option<String>> {
     if !io::stdin().is_terminal() {
         return Ok(None);

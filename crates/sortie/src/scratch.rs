@@ -60,7 +60,7 @@ impl Scratch {
         fs::remove_file(target.join(MARK))
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -70,7 +70,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         match remove(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::error!(%error, "{} could not be removed", self.path.display());
+                tracing::error!(%error, "cannot remove {}", self.path.display());
             }
             // It has become something else.
             Ok(()) | Err(_) => {}
@@ -117,7 +117,7 @@ mod tests {
     use crate::failure::Exit;
 
     impl Scratch {
-        /// As a process that is killed leaves it.
+        /// Leaves the folder as a killed process does.
         fn leave(self) {
             let left = self.path.with_extension("left");
             fs::rename(&self.path, &left).unwrap();

@@ -68,7 +68,7 @@ mod exporting {
             Ok((Self { exporting }, Some(layer)))
         }
 
-        /// What the node joins traces with.
+        /// Traces that the node joins.
         pub(crate) fn traces(&self) -> Traces {
             match &self.exporting {
                 Some(_) => Traces::exported(Arc::new(Contexts)),
@@ -86,8 +86,8 @@ mod exporting {
                 tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(queue::LAST_EXPORT));
             match ended.await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "the last spans could not be exported"),
-                Err(error) => tracing::warn!(%error, "the export of spans ended by itself"),
+                Ok(Err(error)) => tracing::warn!(%error, "cannot export the last spans"),
+                Err(error) => tracing::warn!(%error, "span export stopped unexpectedly"),
             }
         }
     }
@@ -145,7 +145,7 @@ mod nothing {
             }
         }
 
-        /// What the node joins traces with.
+        /// Traces that the node joins.
         #[expect(clippy::unused_self, reason = "as in a build that exports")]
         pub(crate) fn traces(&self) -> Traces {
             Traces::default()

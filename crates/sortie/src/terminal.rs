@@ -1,4 +1,4 @@
-//! What is written to people: colours where they are wanted, and never a control character of somebody else's.
+//! Output for people: colours where they are wanted, and no control characters from elsewhere.
 
 use std::{
     borrow::Cow,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::config::Environment;
 
-/// What the two output streams are.
+/// Kind of the two output streams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
     stdout: bool,
@@ -15,7 +15,7 @@ pub(crate) struct Terminal {
     colours: bool,
 }
 
-/// How a text is set off.
+/// Style of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Bold,

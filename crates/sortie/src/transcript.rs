@@ -19,7 +19,7 @@ const LINE_CHARS: usize = 400;
 pub(crate) struct Transcript {
     colours: bool,
     activity: String,
-    /// What the agent said last: not shown when it turns out to be the answer, which is printed by itself.
+    /// Last text of the agent: not shown when it turns out to be the answer, which is printed by itself.
     said: Option<String>,
 }
 
@@ -76,7 +76,7 @@ impl Transcript {
         }
     }
 
-    /// What goes on now, in a few words.
+    /// Returns the current activity, in a few words.
     pub(crate) fn activity(&self) -> &str {
         &self.activity
     }

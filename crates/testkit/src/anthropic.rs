@@ -49,7 +49,7 @@ impl ScriptedAnthropic {
         })
     }
 
-    /// What `ANTHROPIC_BASE_URL` takes.
+    /// Returns the value for `ANTHROPIC_BASE_URL`.
     pub fn base_url(&self) -> String {
         self.server.base_url()
     }
@@ -74,7 +74,7 @@ impl ScriptedAnthropic {
         self.script.rules().dropped
     }
 
-    /// How many answers nobody has asked for yet.
+    /// Returns the number of answers that nobody has asked for yet.
     pub fn left(&self) -> usize {
         self.script.left()
     }

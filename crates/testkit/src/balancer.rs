@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::client::{Client, PATIENCE};
 
-/// How often each node is asked whether it is ready.
+/// Interval of the probes of each node.
 pub const PROBE: Duration = Duration::from_millis(50);
 
 /// A running balancer; dropping it stops it.
@@ -35,7 +35,7 @@ pub struct Balancer {
 
 #[derive(Debug, Default)]
 struct Nodes {
-    /// Where each is, and whether it was ready when it was last asked.
+    /// Address of each node, and whether it was ready at the last probe.
     known: Mutex<Vec<(SocketAddr, bool)>>,
     turn: AtomicUsize,
 }
@@ -105,7 +105,7 @@ impl Balancer {
         })
     }
 
-    /// Where clients connect.
+    /// Returns the address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

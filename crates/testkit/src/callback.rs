@@ -1,5 +1,5 @@
-//! A receiver of completion callbacks: checks the signature of contract 6.2 as a careful client would, counts the
-//! deliveries of each run, and answers as it is told.
+//! A receiver of completion callbacks: checks the signature (`docs/CALLBACKS.md#what-is-sent`) as a careful client
+//! would, counts the deliveries of each run, and answers as it is told.
 
 use std::{
     collections::VecDeque,
@@ -20,10 +20,10 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::{client::PATIENCE, serve::Serving};
 
-/// How old a signature may be, in seconds.
+/// Maximum age of a signature, in seconds.
 const OLDEST_SECONDS: u64 = 300;
 
-/// One request that reached the receiver.
+/// Request that reached the receiver.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     /// `X-Service-Run`.
@@ -34,7 +34,7 @@ pub struct Delivery {
     pub raw: Bytes,
     /// The headers.
     pub headers: HeaderMap,
-    /// Why it is not a genuine delivery, if it is not.
+    /// Reason why the request is no genuine delivery, if it is none.
     pub refused: Option<String>,
 }
 
@@ -77,12 +77,12 @@ impl CallbackReceiver {
         })
     }
 
-    /// What goes into `callback.url`.
+    /// Returns the value for `callback.url`.
     pub fn url(&self) -> String {
         format!("{}/", self.server.base_url())
     }
 
-    /// Where it listens.
+    /// Returns the address of the receiver.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
@@ -185,7 +185,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str> {
         .to_str()?)
 }
 
-/// Checks a delivery as contract 6.2 asks its receiver to.
+/// Checks a delivery as `docs/CALLBACKS.md#what-is-sent` asks of a receiver.
 fn verify(secret: &str, headers: &HeaderMap, body: &[u8], now: u64) -> Result<()> {
     ensure!(
         text(headers, "content-type")?.starts_with("application/json"),

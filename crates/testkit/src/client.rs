@@ -64,7 +64,7 @@ impl Answer {
         Ok(self)
     }
 
-    /// The error body, if the answer is that failure in full: status, code and content type (contract part 7).
+    /// The error body, if the answer is that failure in full: status, code and content type (`docs/API.md#errors`).
     pub fn failure(&self, status: u16, code: &str) -> Result<ErrorBody> {
         ensure!(
             self.status == status,
@@ -95,7 +95,7 @@ impl Answer {
     }
 }
 
-/// What the parts of a form are divided by.
+/// Boundary between the parts of a form.
 pub const BOUNDARY: &str = "the-end-of-a-part";
 
 impl Client {
@@ -108,7 +108,7 @@ impl Client {
         }
     }
 
-    /// The same node with another credential.
+    /// Returns a client of this node with another credential.
     #[must_use]
     pub fn with_key(&self, key: &str) -> Self {
         Self {
@@ -117,7 +117,7 @@ impl Client {
         }
     }
 
-    /// The same node without a credential.
+    /// Returns a client of this node without a credential.
     #[must_use]
     pub fn anonymous(&self) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl Client {
         }
     }
 
-    /// The same client with one more header on each request.
+    /// Adds a header to each request.
     #[must_use]
     pub fn with_header(mut self, name: &'static str, value: HeaderValue) -> Self {
         self.headers.append(HeaderName::from_static(name), value);
@@ -167,8 +167,8 @@ impl Client {
         answer.expect(201)?.read()
     }
 
-    /// Sends a form to `/v1/files`: of each part the value of its `Content-Disposition`, with further head lines behind it
-    /// where there are any, and its content.
+    /// Sends a form to `/v1/files`: of each part the value of its `Content-Disposition`, with further head lines behind
+    /// it where there are any, and its content.
     pub async fn send_form(&self, parts: &[(&str, &[u8])]) -> Result<Answer> {
         let mut body = Vec::new();
         for (head, content) in parts {
@@ -293,7 +293,7 @@ pub struct EventStream {
     status: Option<RunStatus>,
 }
 
-/// What comes next on a stream.
+/// Next item of a stream.
 #[derive(Clone, Debug)]
 pub enum Next {
     /// A recorded event.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::postgres::TestDatabase;
 
-/// Which database a test runs on.
+/// Database that a test runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Database {
     /// The embedded default.
@@ -18,7 +18,7 @@ pub enum Database {
     Postgres,
 }
 
-/// What a test returns: the first thing that went wrong, with its context.
+/// Result of a test: the first failure, with its context.
 pub type Checked = Result<()>;
 
 /// Runs each of the named tests of a module on SQLite and on PostgreSQL.
@@ -39,7 +39,7 @@ macro_rules! both_databases {
     )+};
 }
 
-/// Where a node keeps its records.
+/// Records of a node.
 #[derive(Clone, Debug)]
 pub enum Records {
     /// In a file in the node's own data folder: nothing is passed, the default is tested.

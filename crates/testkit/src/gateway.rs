@@ -1,5 +1,5 @@
-//! An HTTP gateway in front of a peer, which answers some requests itself: with a failure, late, or with a connection that
-//! breaks, whether or not the peer has had the request.
+//! An HTTP gateway in front of a peer, which answers some requests itself: with a failure, late, or with a connection
+//! that breaks, whether or not the peer has had the request.
 
 use std::{
     collections::VecDeque,
@@ -32,12 +32,12 @@ use tokio::{
 
 use crate::serve::Serving;
 
-/// What becomes of a request.
+/// Trouble of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Nothing: the peer answers.
     None,
-    /// It is answered with this status, and the peer does not see it.
+    /// The request is answered with this status, and the peer does not see it.
     Fails(StatusCode),
     /// The peer sees it this much later.
     Late(Duration),
@@ -51,7 +51,7 @@ pub enum Trouble {
     AnswerLost,
 }
 
-/// What comes to the requests, one after another and then again from the first.
+/// Troubles of the requests, one after another and then again from the first.
 #[derive(Debug)]
 struct Shared {
     upstream: SocketAddr,
@@ -89,7 +89,7 @@ impl Gateway {
         self.server.base_url()
     }
 
-    /// What comes to the requests from here on, in turn; nothing where it is empty.
+    /// Sets the troubles of the requests from here on, in turn; none where it is empty.
     pub fn set(&self, troubles: impl IntoIterator<Item = Trouble>) {
         *self.shared.lock() = troubles.into_iter().collect();
     }
@@ -99,7 +99,7 @@ impl Gateway {
         self.shared.released.add_permits(1);
     }
 
-    /// How many requests had trouble so far.
+    /// Returns the number of requests with trouble so far.
     pub fn troubled(&self) -> u64 {
         self.shared.troubled.load(Ordering::SeqCst)
     }

@@ -1,6 +1,6 @@
 //! A model server that speaks the Gemini API, streaming, and says what a script tells it: the same script as that of
-//! [`ScriptedModel`](crate::ScriptedModel). Its tool calls carry signatures, and it refuses a conversation that does not
-//! bring them back, as the real one does.
+//! [`ScriptedModel`](crate::ScriptedModel). Its tool calls carry signatures, and it refuses a conversation that does
+//! not bring them back, as the real one does.
 
 use std::{io, sync::Arc};
 
@@ -42,7 +42,7 @@ impl ScriptedGemini {
         })
     }
 
-    /// What `GEMINI_BASE_URL` takes.
+    /// Returns the value for `GEMINI_BASE_URL`.
     pub fn base_url(&self) -> String {
         self.server.base_url()
     }
@@ -57,7 +57,7 @@ impl ScriptedGemini {
         self.script.broken_rules()
     }
 
-    /// How many answers nobody has asked for yet.
+    /// Returns the number of answers that nobody has asked for yet.
     pub fn left(&self) -> usize {
         self.script.left()
     }

@@ -1,7 +1,7 @@
-//! What the tests and the load program of Sortie stand on: the real binary as a child process, an HTTP client that
+//! Foundations of the tests and the load program of Sortie: the real binary as a child process, an HTTP client that
 //! sees bytes as they come, and the peers a node talks to (a model server, a callback receiver), scripted.
 //!
-//! Nothing here knows the engine from inside: everything goes through the HTTP contract, signals and files. Waiting
+//! Nothing here knows the engine from inside: everything goes through the HTTP API, signals and files. Waiting
 //! is for an event, a line of the log or the end of a process, never for a length of time.
 
 pub mod anthropic;

@@ -26,7 +26,7 @@ use crate::{
     serve::Serving,
 };
 
-/// One scripted answer.
+/// Scripted answer.
 #[derive(Clone, Debug)]
 pub struct Turn {
     pub(crate) text: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Turn {
     pub(crate) fault: Option<Fault>,
 }
 
-/// Why an answer ends.
+/// Reason why an answer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The answer is whole.
@@ -50,7 +50,7 @@ pub(crate) enum Stop {
     Refusal,
 }
 
-/// What the provider says it counted.
+/// Usage as the provider reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Tokens of the request.
@@ -95,7 +95,7 @@ impl Turn {
         }
     }
 
-    /// One more tool call in the same turn.
+    /// Adds a tool call to the turn.
     #[must_use]
     pub fn and_calls(mut self, tool: &str, arguments: Value) -> Self {
         self.tool_calls.push((tool.to_owned(), arguments));
@@ -246,7 +246,7 @@ impl ScriptedModel {
         })
     }
 
-    /// What `OPENAI_BASE_URL` takes.
+    /// Returns the value for `OPENAI_BASE_URL`.
     pub fn base_url(&self) -> String {
         format!("{}/v1", self.server.base_url())
     }
@@ -279,7 +279,7 @@ impl ScriptedModel {
         self.script.broken_rules()
     }
 
-    /// How many answers nobody has asked for yet.
+    /// Returns the number of answers that nobody has asked for yet.
     pub fn left(&self) -> usize {
         self.script.left()
     }

@@ -28,43 +28,43 @@ use crate::{
     postgres::execute,
 };
 
-/// How a node is started, beyond the defaults of a test.
+/// Options of a node, beyond the defaults of a test.
 #[derive(Clone, Debug, Default)]
 pub struct NodeOptions {
     /// Further arguments of `sortie serve`.
     pub arguments: Vec<String>,
     /// Further environment; wins over the defaults of a test.
     pub environment: Vec<(String, String)>,
-    /// What becomes of the log when the node is dropped.
+    /// Treatment of the log when the node is dropped.
     pub log: LogOnDrop,
     /// The folder that the data folder is made in, instead of the system's for temporary ones.
     pub data_parent: Option<PathBuf>,
-    /// Where the node reaches the shared database, instead of at its own address: a proxy in front of it.
+    /// Address of the shared database for this node, where a proxy stands in front of it.
     pub database_url: Option<String>,
 }
 
-/// What becomes of a node's log when it is dropped.
+/// Treatment of a node's log when it is dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogOnDrop {
-    /// Its end is printed; the test runner shows it for a test that failed.
+    /// The end of the log is printed; the test runner shows it for a test that failed.
     #[default]
     Print,
-    /// It is forgotten.
+    /// The log is dropped.
     Forget,
 }
 
-/// How much of the end of a log is printed.
+/// Number of lines of the end of a log that are printed.
 const PRINTED_LINES: usize = 300;
 
 impl NodeOptions {
-    /// One more variable.
+    /// Adds a variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// One more argument.
+    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
@@ -81,7 +81,7 @@ pub struct Node {
     records: Records,
     key: String,
     process: Option<Process>,
-    /// What earlier processes of this node wrote.
+    /// Log of earlier processes of this node.
     earlier_log: String,
 }
 
@@ -98,7 +98,7 @@ impl Node {
         Self::start_with(binary, database, NodeOptions::default()).await
     }
 
-    /// The same with options.
+    /// Starts a node with options.
     pub async fn start_with(binary: &str, database: Database, options: NodeOptions) -> Result<Self> {
         Self::on(binary, database.fresh().await?, options, None).await
     }
@@ -120,13 +120,14 @@ impl Node {
         self.beside_with(self.options.clone()).await
     }
 
-    /// The same, started in its own way.
+    /// Starts another node beside this one with options.
     pub async fn beside_with(&self, options: NodeOptions) -> Result<Self> {
         let (binary, key) = (self.binary.to_string_lossy(), self.key.clone());
         Self::on(&binary, self.records.clone(), options, Some(key)).await
     }
 
-    /// A node on these records, with a data folder of its own. `key` is the first admin key, where another node has made it.
+    /// A node on these records, with a data folder of its own. `key` is the first admin key, where another node has
+    /// made it.
     pub async fn on(
         binary: &str,
         records: Records,
@@ -231,7 +232,7 @@ impl Node {
         self.data.path()
     }
 
-    /// Where the runs of this node work of which nothing is stored; none before its first start.
+    /// Returns the folder in which this node's runs without retention work; none before its first start.
     pub fn memory_dir(&self) -> Option<PathBuf> {
         let name = std::fs::read_to_string(self.data_dir().join("node_name")).ok()?;
         Some(Path::new("/dev/shm").join(format!("sortie-{}", name.trim())))
@@ -242,7 +243,7 @@ impl Node {
         &self.key
     }
 
-    /// Where the node listens; an error when it is down.
+    /// Returns the address of the node; an error when it is down.
     pub fn address(&self) -> Result<SocketAddr> {
         Ok(self.process.as_ref().context("the node is down")?.address)
     }
@@ -434,7 +435,8 @@ fn remove(folder: &Path) {
     let _removed = std::fs::remove_dir_all(folder);
 }
 
-/// The binary with the environment of a test: no provider's key, no engine and no collector elsewhere, a rate limit out of the way.
+/// The binary with the environment of a test: no provider's key, no engine and no collector elsewhere, a rate limit out
+/// of the way.
 #[expect(clippy::disallowed_methods, reason = "the tests run the real binary")]
 pub fn binary_command(binary: &Path) -> Command {
     let mut command = Command::new(binary);
@@ -467,7 +469,7 @@ fn address_in(line: &str) -> Option<SocketAddr> {
 #[derive(Debug)]
 struct Log {
     lines: Arc<Mutex<Vec<String>>>,
-    /// How many lines there are.
+    /// Number of lines.
     count: watch::Receiver<usize>,
 }
 

@@ -15,7 +15,7 @@ use crate::postgres_server::{OWNER, as_owner, give_to_owner};
 /// Time for which a session keeps a connection to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolMode {
-    /// As long as the session lasts.
+    /// For the length of the session.
     Session,
     /// For one transaction.
     Transaction,

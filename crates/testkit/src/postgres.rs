@@ -25,7 +25,7 @@ pub struct TestDatabase {
     owned: Owned,
 }
 
-/// What goes with it.
+/// Server or database that is removed at the end.
 #[derive(Debug)]
 enum Owned {
     Folder {
@@ -98,7 +98,7 @@ impl TestDatabase {
         Ok(format!("{user}@{address}/{behind}"))
     }
 
-    /// Where the server listens.
+    /// Returns the address of the server.
     pub fn server(&self) -> Result<SocketAddr> {
         let (before, _) = self.url.rsplit_once('/').context("no database in the address")?;
         let (_, address) = before.rsplit_once('@').context("no user in the address")?;
@@ -196,7 +196,7 @@ async fn dump(client: &tokio_postgres::Client) -> Result<Vec<(String, Vec<u8>)>>
     Ok(dumped)
 }
 
-/// What stands in a column: bytes are shown in hexadecimal behind `\x`.
+/// Reads a value of a column: bytes are shown in hexadecimal behind `\x`.
 fn bytes_of(text: &str) -> Vec<u8> {
     let decoded = text.strip_prefix("\\x").and_then(|hex| {
         hex.as_bytes()

@@ -16,12 +16,12 @@ use tempfile::TempDir;
 
 use crate::postgres::{execute, rows};
 
-/// How a server is stopped.
+/// Way to stop a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
     /// Open transactions are rolled back, everything is written, then it ends.
     Fast,
-    /// Its processes end at once, as after a crash: the next start recovers from the log.
+    /// The processes end at once, as after a crash: the next start recovers from the log.
     Immediate,
 }
 
@@ -44,7 +44,7 @@ impl PostgresServer {
         Self::start_with(&[]).await
     }
 
-    /// As [`start`](Self::start), with settings such as `fsync=on`, which win over the usual ones.
+    /// Starts a server with settings such as `fsync=on`, which win over those of [`start`](Self::start).
     pub async fn start_with(settings: &[&str]) -> Result<Self> {
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let started = tokio::task::spawn_blocking(|| {
@@ -136,7 +136,7 @@ impl PostgresServer {
         format!("postgres://postgres@{}/postgres", self.address)
     }
 
-    /// Where it listens, or will again.
+    /// Returns the address of the server, also while it is down.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -201,7 +201,7 @@ impl Drop for PostgresServer {
     }
 }
 
-/// Whom the server runs as where the tests run as root: the user that its package makes.
+/// User that the server runs as where the tests run as root: the user of its package.
 pub(crate) const OWNER: &str = "postgres";
 
 /// A command that does not run as root, which the programs of PostgreSQL refuse.
@@ -230,7 +230,7 @@ pub(crate) fn give_to_owner(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where the programs of the newest installed server are, those of its clients (`pg_dump`, `psql`) beside them.
+/// Returns the folder with the programs of the newest installed server and of its clients (`pg_dump`, `psql`).
 pub fn programs() -> Result<PathBuf> {
     let of = |folder: &str| -> Vec<PathBuf> {
         let Ok(versions) = std::fs::read_dir(folder) else {

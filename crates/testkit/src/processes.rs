@@ -1,4 +1,4 @@
-//! What `/proc` says of processes: who descends from a node, and what a process has in use.
+//! Facts of `/proc` about processes: the descendants of a node, and the resources in use.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,13 +10,13 @@ use anyhow::{Context, Result};
 /// A process, told apart from a later one that has its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
-    /// Its number.
+    /// ID of the process.
     pub pid: u32,
-    /// When it was started, in ticks since the start of the machine.
+    /// Time at which the process was started, in ticks since the start of the machine.
     pub started: u64,
 }
 
-/// What is known of a process from its `stat`.
+/// Facts of a process from its `stat`.
 struct Stat {
     parent: u32,
     is_dead: bool,
@@ -106,7 +106,7 @@ pub fn command_line(process: Process) -> String {
     String::from_utf8_lossy(&line).replace('\0', " ")
 }
 
-/// What a process has in use.
+/// Resources that a process has in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InUse {
     /// Memory that is resident, in bytes.
@@ -119,7 +119,7 @@ pub struct InUse {
     pub threads: u64,
 }
 
-/// What the process has in use now.
+/// Returns the resources that the process has in use now.
 pub fn in_use(pid: u32) -> Result<InUse> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).context("the process is gone")?;
     let number = |name: &str| -> Result<u64> {

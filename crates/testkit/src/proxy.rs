@@ -21,22 +21,22 @@ use tokio::{
     task::JoinSet,
 };
 
-/// What becomes of what is sent.
+/// Treatment of the bytes that are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
-    /// It arrives.
+    /// The bytes arrive.
     Open,
-    /// It arrives this much later, in both directions, piece by piece.
+    /// The bytes arrive this much later, in both directions, piece by piece.
     Slow(Duration),
-    /// It does not arrive, and nobody is told: a black hole. Connections are accepted and stay open.
+    /// The bytes are dropped silently: a black hole. Connections are accepted and stay open.
     Swallowed,
-    /// What the node sends arrives; what its peer answers does not: a half-open connection.
+    /// The node's bytes arrive and the peer's answers do not: a half-open connection.
     Deaf,
     /// Every connection is reset, also each new one.
     Refused,
 }
 
-/// What the tasks of a proxy share.
+/// State that the tasks of a proxy share.
 #[derive(Debug)]
 struct Shared {
     upstream: Mutex<SocketAddr>,
@@ -82,7 +82,7 @@ impl Proxy {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address of the proxy.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -182,7 +182,7 @@ fn reset(stream: &TcpStream) -> io::Result<()> {
     stream.set_zero_linger()
 }
 
-/// One direction of a connection.
+/// Direction of a connection.
 struct Direction {
     from: OwnedReadHalf,
     to: OwnedWriteHalf,

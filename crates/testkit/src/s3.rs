@@ -75,7 +75,7 @@ impl S3 {
         Client::new(self.address, None)
     }
 
-    /// Where it listens.
+    /// Returns the address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

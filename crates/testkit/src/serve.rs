@@ -22,7 +22,7 @@ impl Serving {
         Ok(Self { address, _task: task })
     }
 
-    /// Where it listens.
+    /// Returns the address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -1,9 +1,9 @@
 //! A service that runs call through connections: an API that sends back all it was sent, in many forms, a small MCP
 //! server that does the same, and an authorization server whose refresh tokens are good for one use.
 //!
-//! `/echo…` answers anybody, `/guarded…` only who brings the newest access token, `/guarded/never` nobody, `/mcp` speaks MCP. `/authorize` agrees
-//! at once and sends the browser back; `/token` checks PKCE. `/guarded` can be discovered as a protected resource, `/register`
-//! takes any client.
+//! `/echo…` answers anybody, `/guarded…` only who brings the newest access token, `/guarded/never` nobody, `/mcp`
+//! speaks MCP. `/authorize` agrees at once and sends the browser back; `/token` checks PKCE. `/guarded` can be
+//! discovered as a protected resource, `/register` takes any client.
 
 use std::{
     collections::HashMap,
@@ -36,13 +36,13 @@ use crate::serve::Serving;
 /// A request that reached the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Its method.
+    /// Method of the request.
     pub method: String,
-    /// Its path.
+    /// Path of the request.
     pub path: String,
-    /// Its query, as it stands in the URL.
+    /// Query of the request, as in the URL.
     pub query: String,
-    /// Its headers; where one is there twice, the last.
+    /// Headers of the request; of two with one name, the last.
     pub headers: HashMap<String, String>,
 }
 
@@ -114,17 +114,17 @@ impl Service {
         self.server.base_url()
     }
 
-    /// What reached the API so far, in order.
+    /// Returns the requests that reached the API so far, in order.
     pub fn received(&self) -> Vec<Received> {
         lock(&self.shared).received.clone()
     }
 
-    /// How often tokens were given.
+    /// Returns the number of times that tokens were issued.
     pub fn grants(&self) -> u32 {
         lock(&self.shared).newest
     }
 
-    /// How many refresh tokens were refused: unknown, used before, or revoked.
+    /// Returns the number of refused refresh tokens: unknown, used before, or revoked.
     pub fn refused(&self) -> u32 {
         lock(&self.shared).refused
     }

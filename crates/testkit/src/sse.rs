@@ -2,7 +2,7 @@
 //! comments, fields without a colon. It takes bytes in any slices and gives the same messages for each slicing.
 //! A message that the end of the stream cuts off is dropped.
 
-/// One dispatched message.
+/// Message that was dispatched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     /// The `id` of this very message; `None` when it carries none.
@@ -13,7 +13,7 @@ pub struct Message {
     pub data: String,
 }
 
-/// What a stream holds, in order.
+/// Item of a stream, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A message.

@@ -1,4 +1,4 @@
-//! The way out for a run's commands: an HTTP proxy that the run's network namespace has instead of a network.
+//! Egress of a run's commands: an HTTP proxy that the run's network namespace has instead of a network.
 //!
 //! It takes CONNECT to port 443, whose TLS handshake must ask for the host that was named, and plain HTTP in absolute
 //! form to port 80, whose `Host` must be the URL's. Each request is judged by the run's [`Policy`], also the second on
@@ -34,21 +34,21 @@ use self::{proxy::Proxy, watched::Watched};
 const HEAD_BYTES: usize = 32 * 1024;
 /// The header fields of one request.
 const HEAD_FIELDS: usize = 128;
-/// How long a listener that cannot accept is left alone.
+/// Pause of a listener that cannot accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What the proxy of one run gives.
+/// Limits of the proxy of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections of the run at a time; further ones wait.
     pub connections: usize,
-    /// How long the head of a request, or a TLS handshake, may take.
+    /// Timeout of the head of a request, and of a TLS handshake.
     pub head: Duration,
-    /// How long resolution and connection may take together.
+    /// Timeout of resolution and connection together.
     pub connect: Duration,
     /// The longest silence of a connection.
     pub idle: Duration,
-    /// What the run may send and receive together, in bytes.
+    /// Maximum traffic of the run in both directions together, in bytes.
     pub total_bytes: u64,
 }
 
@@ -64,28 +64,28 @@ impl Default for Limits {
     }
 }
 
-/// What happened at the proxy. Texts are bounded.
+/// Event at the proxy. Texts are bounded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A connection to the outside was made.
     Opened {
         /// The host that was named.
         host: String,
-        /// Its port.
+        /// Port of the target.
         port: u16,
     },
     /// A request was refused, or led nowhere.
     Refused {
-        /// What was asked for.
+        /// Target that was asked for.
         target: String,
-        /// Why it is refused.
+        /// Reason of the refusal.
         why: String,
     },
     /// A connection to the outside is over.
     Closed {
         /// The host that was named.
         host: String,
-        /// Its port.
+        /// Port of the target.
         port: u16,
         /// Sent to it, in bytes.
         sent: u64,
@@ -94,7 +94,7 @@ pub enum Event {
     },
 }
 
-/// Who is told what happens. Called on the runtime's threads: it must not block.
+/// Receiver of events. Called on the runtime's threads: it must not block.
 pub type OnEvent = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// Serves the proxy on a listener of the run's own network namespace. It ends when it is dropped, and every

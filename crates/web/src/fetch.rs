@@ -30,9 +30,9 @@ use crate::{
     told,
 };
 
-/// How much of a page is read, in bytes.
+/// Maximum part of a page that is read, in bytes.
 pub(crate) const BODY_BYTES: usize = 5 << 20;
-/// How long fetching may take, redirects and robots.txt included.
+/// Timeout of a fetch, redirects and robots.txt included.
 const TIME: Duration = Duration::from_secs(20);
 /// Longest `Content-Type` that is taken for one, in bytes.
 const CONTENT_TYPE_BYTES: usize = 500;
@@ -114,7 +114,7 @@ impl Tool for WebFetch {
     }
 }
 
-/// What was fetched.
+/// Page that was fetched.
 struct Fetched {
     url: Url,
     status: String,
@@ -186,7 +186,7 @@ pub(crate) fn media_of(response: &Response) -> Media {
     Media::new(value.and_then(|value| value.to_str().ok()).unwrap_or_default())
 }
 
-/// What is said of a type, which is the server's text.
+/// Returns the text of a type for messages; it is the server's text.
 pub(crate) fn type_text(media: &Media) -> String {
     match media.essence.as_str() {
         "" => "no content type".to_owned(),

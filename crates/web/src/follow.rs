@@ -14,7 +14,7 @@ use crate::{robots::Robots, text::URL_BYTES};
 const HOPS: usize = 5;
 /// The name we go by.
 const AGENT: &str = concat!("Sortie/", env!("CARGO_PKG_VERSION"));
-/// What goes along to another origin; all else may be meant for the first alone.
+/// Headers that go along to another origin; all others may be meant for the first alone.
 const CARRIED: [HeaderName; 2] = [ACCEPT, ACCEPT_LANGUAGE];
 
 /// A request without a body.
@@ -32,7 +32,7 @@ pub(crate) struct Answered {
     pub(crate) response: Response,
 }
 
-/// What must agree before each request.
+/// Checks that must pass before each request.
 #[derive(Clone, Copy)]
 pub(crate) enum Gate<'a> {
     /// The run's policy alone.
@@ -41,7 +41,7 @@ pub(crate) enum Gate<'a> {
     Robots(&'a Robots),
 }
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("{0}")]
@@ -117,7 +117,7 @@ pub(crate) fn signed(request: reqwest::RequestBuilder) -> reqwest::RequestBuilde
     request.header(USER_AGENT, AGENT)
 }
 
-/// Where an answer sends us on to.
+/// Returns the target of a redirect.
 fn redirect(response: &Response) -> Option<&HeaderValue> {
     let redirects = matches!(
         response.status(),

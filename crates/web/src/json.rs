@@ -2,7 +2,7 @@
 
 use serde::de::IgnoredAny;
 
-/// How long a layout may become: so many bytes for each byte, and so many beside.
+/// Maximum length of a layout: bytes for each byte of input, and bytes beside.
 const GROWTH: (usize, usize) = (4, 64 * 1024);
 
 /// `text` with each value on a line of its own, or as it is where it is not JSON or has lines already.

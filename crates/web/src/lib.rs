@@ -1,4 +1,4 @@
-//! The web for agents: tools that fetch, search and call public APIs, and the way out for a run's commands.
+//! The web for agents: tools that fetch, search and call public APIs, and the egress of a run's commands.
 //!
 //! All of it goes where the run's [`Policy`] allows and nowhere else, in bounded time and bytes. What it brings is data
 //! from outside and says so.
@@ -31,12 +31,12 @@ const CONNECTING: Duration = Duration::from_secs(8);
 /// The longest silence of a server.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// What the operator says about the web.
+/// Settings of the operator for the web.
 #[derive(Clone, Debug)]
 pub struct WebSettings {
-    /// Where requests of runs may go, and how names are resolved. Of public reach, besides in tests.
+    /// Rules of addresses, and the resolver. The reach is public, except in tests.
     pub network: Arc<Network>,
-    /// Whether robots.txt is honoured.
+    /// Treatment of robots.txt.
     pub robots: RobotsTxt,
     /// The search engine; without one there is no search.
     pub search: Option<SearchSettings>,
@@ -44,26 +44,26 @@ pub struct WebSettings {
     pub reader: Option<PathBuf>,
 }
 
-/// Whether `web_fetch` honours robots.txt.
+/// Treatment of robots.txt by `web_fetch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RobotsTxt {
-    /// It asks each site first.
+    /// Each site is asked first.
     #[default]
     Honoured,
-    /// It does not.
+    /// Sites are not asked.
     Ignored,
 }
 
-/// Whether a run may search.
+/// Permission of a run to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// It may, where a search engine is configured.
+    /// Allowed, where a search engine is configured.
     On,
-    /// It may not.
+    /// Denied.
     Off,
 }
 
-/// Why the web cannot be set up.
+/// Reason why the web cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// The settings contradict themselves.

@@ -1,13 +1,13 @@
-//! What a body is, and the text in it: the media type, the character encoding.
+//! Media type and character encoding of a body, and the text in it.
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 
-/// How many bytes of a page are searched for the encoding it names, as browsers do.
+/// Bytes of a page that are searched for the encoding it names, as browsers do.
 const DECLARATION_BYTES: usize = 1024;
-/// How many bytes tell a binary file from a text.
+/// Bytes that decide whether a file is binary or text.
 const SNIFFED_BYTES: usize = 4096;
 
-/// What a body is read as.
+/// Kind that a body is read as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// HTML.
@@ -51,7 +51,7 @@ impl Media {
         }
     }
 
-    /// What a body of this type is read as.
+    /// Returns the kind that a body of this type is read as.
     pub(crate) fn kind(&self) -> Kind {
         let essence = self.essence.as_str();
         match essence {
@@ -84,7 +84,7 @@ impl Media {
         }
     }
 
-    /// What a body of this type with these bytes is read as; never [`Kind::Unknown`].
+    /// Returns the kind that a body of this type with these bytes is read as; never [`Kind::Unknown`].
     pub(crate) fn kind_of(&self, bytes: &[u8]) -> Kind {
         let kind = self.kind();
         if kind == Kind::Unknown { sniff(bytes) } else { kind }
@@ -104,7 +104,7 @@ impl Media {
     }
 }
 
-/// What the bytes themselves look like.
+/// Guesses the kind from the bytes.
 fn sniff(bytes: &[u8]) -> Kind {
     let start = bytes.get(..SNIFFED_BYTES).unwrap_or(bytes);
     let utf16 = start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]);

@@ -36,8 +36,8 @@ const WHOLE: (u64, Duration) = (4, Duration::from_secs(20));
 /// Limits of the second, which makes bare text.
 const BARE: (u64, Duration) = (2, Duration::from_secs(10));
 
-/// Becomes a page reader, and then never returns, if the first argument says so; otherwise does nothing. Called first in
-/// `main`: before any thread, runtime or output.
+/// Becomes a page reader, and then never returns, if the first argument says so; otherwise does nothing. Called first
+/// in `main`: before any thread, runtime or output.
 pub fn reader_main() {
     helper_main(ARGUMENT, answer);
 }
@@ -314,7 +314,7 @@ mod tests {
         job
     }
 
-    /// So many readers that read, and never answer.
+    /// Starts readers that read and never answer.
     fn stuck(readers: usize, folder: &Path) -> Arc<Readers> {
         let binary = folder.join("stuck");
         fs::write(&binary, "#!/bin/sh\nexec sleep 600\n").unwrap();

@@ -30,7 +30,7 @@ use crate::{
     text, told,
 };
 
-/// How long a call may take.
+/// Timeout of a call.
 const TIME: Duration = Duration::from_mins(1);
 /// The largest body of a request, in bytes.
 const SENT_BYTES: usize = 1 << 20;
@@ -72,7 +72,7 @@ const SHOWN: [HeaderName; 9] = [
     header::WWW_AUTHENTICATE,
 ];
 
-/// Where no further field of an answer is shown, in bytes.
+/// Length after which no further field of an answer is shown, in bytes.
 const SHOWN_BYTES: usize = 4096;
 
 pub(crate) struct HttpRequest {
@@ -238,7 +238,7 @@ impl HttpRequest {
     }
 }
 
-/// What is to be said of a call that was sent and not answered.
+/// Returns the note on a call that was sent and not answered.
 fn in_doubt(verb: Verb) -> &'static str {
     if verb.is_safe() {
         ""

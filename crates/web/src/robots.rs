@@ -1,4 +1,4 @@
-//! Whether a site lets a page be fetched by a program: its robots.txt, kept for a while.
+//! Permission of a site to fetch a page by program: its robots.txt, cached for a while.
 //!
 //! A site without one allows everything; one that cannot be asked allows nothing until it can.
 
@@ -21,9 +21,9 @@ use url::{Origin, Url};
 use self::rules::Rules;
 use crate::follow::{Asked, Failure, Gate, follow};
 
-/// How long a site's rules are kept.
+/// Time for which a site's rules are cached.
 const KEPT: Duration = Duration::from_hours(1);
-/// How long it is remembered that a site could not be asked.
+/// Time for which a failure to ask a site is cached.
 const KEPT_FAILURE: Duration = Duration::from_mins(1);
 /// Most sites that are remembered.
 const SITES: usize = 1000;
@@ -32,7 +32,7 @@ const BYTES: usize = 32 << 20;
 /// Longest that a site may take to answer.
 const TIME: Duration = Duration::from_secs(6);
 
-/// What is known of sites.
+/// Cache of the rules of sites.
 #[derive(Debug, Default)]
 pub(crate) struct Robots {
     sites: Mutex<Sites>,
@@ -51,16 +51,16 @@ struct Known {
     until: Instant,
 }
 
-/// What a site says.
+/// Answer of a site.
 #[derive(Clone, Debug)]
 enum Answer {
-    /// It has rules, or none.
+    /// The rules of the site, which may be none.
     Rules(Arc<Rules>),
-    /// It cannot be asked.
+    /// The site cannot be asked.
     Unreachable,
 }
 
-/// What comes of asking.
+/// State of asking a site.
 enum Asking {
     /// For everybody who asks for a while.
     Kept(Answer, Duration),
@@ -69,7 +69,7 @@ enum Asking {
 }
 
 impl Robots {
-    /// Whether a page may be fetched: `Err` has the reason.
+    /// Checks that a page may be fetched; `Err` has the reason why not.
     pub(crate) async fn check(&self, client: &Client, policy: &Policy, url: &Url) -> Result<(), Failure> {
         let site = url.origin();
         let rules = match self.known(&site) {

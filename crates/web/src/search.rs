@@ -22,7 +22,7 @@ use url::Url;
 use self::backends::{Brave, SearchBackend, Searxng, Tavily};
 use crate::{SetupError, Web, text, told};
 
-/// How long a search may take.
+/// Timeout of a search.
 const TIME: Duration = Duration::from_secs(15);
 /// The largest answer of an engine, in bytes.
 const ANSWER_BYTES: usize = 2 << 20;
@@ -39,13 +39,13 @@ const URL_BYTES: usize = 2048;
 /// The search engine of a node.
 #[derive(Clone, Debug)]
 pub struct SearchSettings {
-    /// Whose it is.
+    /// Search engine.
     pub backend: Backend,
     /// The key; needed by Brave and Tavily.
     pub key: Option<Credential>,
-    /// Where it answers; `None`: the provider's own address, which `SearXNG` has none of.
+    /// Address of the service; `None`: the provider's own, which `SearXNG` does not have.
     pub base_url: Option<Url>,
-    /// What one search costs.
+    /// Price of a search.
     pub price: Micros,
 }
 
@@ -119,8 +119,8 @@ impl Engine {
         })
     }
 
-    /// Searches. Messages are the engine's status alone: what it says may hold the key. A request that is on its way is the
-    /// engine's to bill, whatever comes back.
+    /// Searches. Messages are the engine's status alone: what it says may hold the key. A request that is on its way is
+    /// the engine's to bill, whatever comes back.
     async fn search(&self, query: &str, count: usize) -> Result<Vec<Hit>, ToolError> {
         let request = self
             .backend

@@ -21,11 +21,11 @@ use crate::{
     text,
 };
 
-/// What it keeps of a block's output: so much that an answer of up to four times the limit is whole.
+/// Kept part of a block's output, in bytes: enough for an answer of up to four times the limit.
 const KEPT_BYTES: usize = 4 * OUTPUT_BYTES;
 /// The longest answer that an `answer` block may make.
 const ANSWER_BYTES: usize = 8 * OUTPUT_BYTES;
-/// What an error quotes of a failed block, in bytes.
+/// Maximum part of a failed block's output in an error, in bytes.
 const QUOTED_BYTES: usize = 500;
 
 /// The offline model `runbook`.
@@ -78,7 +78,7 @@ impl Model for Interpreter {
     }
 }
 
-/// What comes next, and how long it waits before.
+/// Returns the next reply, and the wait before it.
 fn next(request: &Request<'_>) -> Result<(Duration, Reply), String> {
     let runbook = Runbook::parse(request.task.prompt)?;
     let outputs: Vec<&ToolResult> = outputs(request.transcript).collect();
@@ -126,7 +126,7 @@ fn outputs(transcript: &[Turn]) -> impl Iterator<Item = &ToolResult> {
     })
 }
 
-/// Why the last block failed, if it did.
+/// Returns the reason why the last block failed, if it did.
 fn failure(outputs: &[&ToolResult]) -> Option<String> {
     let last = outputs.last().filter(|last| last.is_error)?;
     let (how, quoted) = match &last.content {
@@ -189,7 +189,7 @@ fn answer(runbook: &Runbook<'_>, prompt: &str, outputs: &[&ToolResult]) -> Resul
     Ok(answer)
 }
 
-/// What block `number`, from 1, has put out: of a command its standard output.
+/// Returns the output of block `number`, from 1: of a command its standard output.
 fn output<'a>(outputs: &[&'a ToolResult], number: usize) -> Result<Cow<'a, str>, String> {
     let result = number.checked_sub(1).and_then(|index| outputs.get(index));
     match result.map(|result| &result.content) {

@@ -1,15 +1,15 @@
-//! Text as it reads once escapes of one kind are undone: `%41`, or `\u0041` and `\n`, or `&#65;` and `&amp;`. Line breaks
-//! are left out, so that what was wrapped is whole again.
+//! Text as it reads once escapes of one kind are undone: `%41`, or `\u0041` and `\n`, or `&#65;` and `&amp;`. Line
+//! breaks are left out, so that what was wrapped is whole again.
 //!
-//! Every byte of such a view knows where it stands in the text, so that what is found in the view can be taken out of the
-//! text. That is slow; [`undone`] makes the same bytes quickly, to see first whether there is anything to find.
+//! Every byte of such a view knows where it stands in the text, so that what is found in the view can be taken out of
+//! the text. That is slow; [`undone`] makes the same bytes quickly, to see first whether there is anything to find.
 
 use std::collections::VecDeque;
 
 /// The longest escape: two halves of one character, `\ud83d\ude00`.
 const LONGEST: usize = 12;
 
-/// One byte of a view, and the bytes of the text that it stands for.
+/// Byte of a view, and the bytes of the text that it stands for.
 #[derive(Clone, Copy)]
 pub(super) struct Unit {
     pub(super) byte: u8,
@@ -17,7 +17,7 @@ pub(super) struct Unit {
     pub(super) end: usize,
 }
 
-/// Whether the end of the text is its end, or more may follow.
+/// State of the end of the text: final, or more may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
     Complete,
@@ -68,7 +68,7 @@ pub(super) struct Decoded<I> {
     tail: Tail,
     ahead: VecDeque<Unit>,
     out: VecDeque<Unit>,
-    /// Where an escape begins that the text ends in the middle of.
+    /// Start of an escape that the text ends in the middle of.
     open: Option<usize>,
 }
 
@@ -84,7 +84,7 @@ impl<I: Iterator<Item = Unit>> Decoded<I> {
         }
     }
 
-    /// Where an escape begins that the text ends in the middle of; known once the view has ended.
+    /// Returns the start of an escape that the text ends in the middle of; known once the view has ended.
     pub(super) fn open(&self) -> Option<usize> {
         self.open
     }
@@ -146,12 +146,12 @@ enum Escape {
         length: usize,
         means: Meaning,
     },
-    /// What is there may be the beginning of one.
+    /// The bytes may be the beginning of an escape.
     Begun,
     None,
 }
 
-/// What an escape stands for: a character, or a byte of one.
+/// Meaning of an escape: a character, or a byte of one.
 struct Meaning {
     bytes: [u8; 4],
     length: usize,
@@ -217,7 +217,7 @@ fn hex_byte(digits: &[u8], before: usize) -> Escape {
     }
 }
 
-/// What stands behind `\u`: four digits, or the two halves of a character beyond the first 65,536.
+/// Reads an escape after `\u`: four digits, or the two halves of a character beyond the first 65,536.
 fn unicode(rest: &[u8]) -> Escape {
     let Some(unit) = rest.get(..4) else {
         let begun = rest.iter().all(|digit| nibble(*digit).is_some());
@@ -247,7 +247,7 @@ fn unicode(rest: &[u8]) -> Escape {
     })
 }
 
-/// What stands behind `&`: one of HTML's five names, or a number.
+/// Reads an escape after `&`: one of HTML's five names, or a number.
 fn entity(rest: &[u8]) -> Escape {
     let Some(end) = rest.iter().position(|byte| *byte == b';') else {
         let begun = rest

@@ -21,8 +21,8 @@ use base64::{
 
 use super::decode::{Decoded, MARKS, Tail, Unit, plain, undone};
 
-/// A secret of fewer bytes is looked for as it is and not encoded: three bytes or fewer are four characters of base64 or
-/// six of hexadecimal, which ordinary text has by chance.
+/// A secret of fewer bytes is looked for as it is and not encoded: three bytes or fewer are four characters of base64
+/// or six of hexadecimal, which ordinary text has by chance.
 const ENCODED_FROM_BYTES: usize = 4;
 
 /// Automatons that find every form.
@@ -32,12 +32,12 @@ pub(super) struct Forms {
     /// Tells where, byte by byte.
     automaton: NFA,
     start: StateID,
-    /// How many bytes of a form lie behind the automaton in each of its states.
+    /// Number of bytes of a form behind the automaton in each of its states.
     depth: HashMap<StateID, usize>,
     longest: usize,
 }
 
-/// Why the forms cannot be looked for: there are more of them than an automaton takes.
+/// Failure to search for the forms: there are more of them than an automaton takes.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unsearchable {
     #[error(transparent)]
@@ -46,10 +46,10 @@ pub(super) enum Unsearchable {
     Start(#[from] MatchError),
 }
 
-/// What was found in a text.
+/// Findings in a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Where forms stand, in order, none over another.
+    /// Ranges of forms, in order, without overlap.
     pub(super) ranges: Vec<Range<usize>>,
     /// From here on stands what may be the beginning of a form: the length of the text where nothing does.
     pub(super) open: usize,
@@ -78,7 +78,7 @@ impl Forms {
         })
     }
 
-    /// Where forms stand in `text`.
+    /// Finds the forms in `text`.
     pub(super) fn find(&self, text: &str, tail: Tail) -> Found {
         if tail == Tail::Complete && !self.are_in(text.as_bytes()) {
             return Found {

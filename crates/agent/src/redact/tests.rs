@@ -1,4 +1,4 @@
-//! What a server could do to a credential before it sends it back.
+//! Encodings that a server could apply to a credential before it sends it back.
 
 use base64::{
     Engine as _,
@@ -78,7 +78,7 @@ fn encoded(secret: &str, before: &str, after: &str) -> Vec<String> {
     ]
 }
 
-/// All that is left of a text once nothing in it is encoded any more.
+/// Returns the text once nothing in it is encoded any more.
 fn readings(text: &str) -> String {
     let mut all = text.to_owned();
     for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || "+/-_=".contains(c))) {
@@ -176,7 +176,7 @@ fn text_in_pieces_waits_only_where_a_secret_may_have_begun() {
     assert_eq!(pieces.rest(&redactor), "");
 }
 
-/// What a secret is made of here. Not of the mark's letters: those would be found in the mark.
+/// Characters of a secret here. The mark's letters are left out: they would be found in the mark.
 fn secret() -> impl Strategy<Value = String> {
     prop_oneof![
         "[A-Z0-9_-]{4,40}",

@@ -1,4 +1,4 @@
-//! How the parts of a schema refer to each other, and what applying them costs.
+//! References between the parts of a schema, and the cost of applying them.
 //!
 //! A part is applied *in place* (to the same value: `allOf`, `$ref`, `if` …) or to *children* of the value
 //! (`properties`, `items` …). In place, `allOf` of two references to a part that does the same again doubles at each
@@ -13,13 +13,13 @@ use serde_json::{Map, Value};
 const PATHS: u64 = 10_000;
 /// Longest chain of parts applied in place.
 const CHAIN: usize = 200;
-/// What a check may cost: well under a second of computing.
+/// Maximum cost of a check: well under a second of computing.
 const COST: u64 = 5_000_000;
-/// How deep parts may be applied within each other, over the whole depth of an instance: what a stack of 2 MiB holds
+/// Maximum depth of parts applied within each other, over the whole depth of an instance. A stack of 2 MiB holds it
 /// with room to spare.
 const DEPTH: usize = 1_000;
 
-/// What a check costs.
+/// Cost of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cost {
     /// This many applied keywords.
@@ -133,7 +133,7 @@ impl<'a> Graph<'a> {
         Ok((paths, chain))
     }
 
-    /// What checking `instance` costs at most.
+    /// Returns the maximum cost of checking `instance`.
     pub(super) fn cost(&self, instance: &Value) -> Cost {
         let mut walk = Walk {
             graph: self,
@@ -146,7 +146,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// All steps from a part.
+    /// Returns all steps from a part.
     fn edges(&self, part: &'a Value) -> Result<Vec<Edge<'a>>, String> {
         let Value::Object(keywords) = part else {
             return Ok(Vec::new());
@@ -214,7 +214,7 @@ impl<'a> Graph<'a> {
 /// A walk through a schema and an instance together.
 struct Walk<'g, 'a> {
     graph: &'g Graph<'a>,
-    /// What was found out about the parts that were met.
+    /// Facts about the parts that were met.
     parts: HashMap<*const Value, Rc<Part<'a>>>,
     cost: u64,
 }
@@ -222,7 +222,7 @@ struct Walk<'g, 'a> {
 struct Part<'a> {
     weight: u64,
     edges: Vec<Edge<'a>>,
-    /// What `properties` names.
+    /// Parts that `properties` names.
     named: Option<&'a Map<String, Value>>,
 }
 
@@ -290,7 +290,7 @@ impl<'a> Walk<'_, 'a> {
     }
 }
 
-/// How much work a part is by itself: its keywords, and the lists that are gone through.
+/// Returns the weight of a part by itself: its keywords, and the lists that are gone through.
 fn weight(part: &Value) -> u64 {
     let Value::Object(keywords) = part else { return 1 };
     let length = |keyword| {

@@ -1,4 +1,4 @@
-//! What did not match, in one line that names the field and repeats nothing large.
+//! Message of a mismatch: one line that names the field and repeats nothing large.
 
 use std::fmt::Write as _;
 
@@ -50,7 +50,7 @@ pub(super) fn of_instance(root: &str, error: &ValidationError<'_>) -> Vec<String
     }
 }
 
-/// What is wrong with a schema itself.
+/// Returns the mistake of a schema itself.
 pub(super) fn of_schema(error: &ValidationError<'_>) -> String {
     let at = path("", error.instance_path());
     let what = if let ValidationErrorKind::Type { kind } = error.kind() {

@@ -188,7 +188,7 @@ struct Search<'a> {
     /// Files with a match.
     files: usize,
     out: String,
-    /// Why it ended early.
+    /// Reason why the search ended early.
     ended: Option<&'static str>,
 }
 

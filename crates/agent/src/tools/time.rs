@@ -20,7 +20,7 @@ pub(crate) struct CommandTime {
     pub(crate) kind: Kind,
     /// The longest that a command may take where no deadline is known.
     pub(crate) longest: Duration,
-    /// When the run times out.
+    /// Time at which the run times out.
     pub(crate) deadline: Option<Instant>,
 }
 

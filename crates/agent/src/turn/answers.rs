@@ -2,7 +2,7 @@
 
 use sortie_api::EventType;
 
-use super::{ANSWER_NOW, Agent, CUT_OFF, NO_ROOM_LEFT, NOTHING_SAID, Progress, Stop};
+use super::{Agent, Progress};
 use crate::{
     answer::{Rejected, Verdict},
     budget::Cut,
@@ -10,6 +10,7 @@ use crate::{
     journal::What,
     model::{Content, Kind, StopReason},
     model_call::Limit,
+    stop::{ANSWER_NOW, CUT_OFF, NO_ROOM_LEFT, NOTHING_SAID, Stop},
 };
 
 /// Continuations of an answer that was cut off, at most.
@@ -18,7 +19,7 @@ const CONTINUATIONS: usize = 2;
 /// A reply without tool calls.
 pub(super) struct Said {
     pub(super) content: Vec<Content>,
-    /// All text of it.
+    /// Text of the answer.
     pub(super) text: String,
     pub(super) stop_reason: StopReason,
     pub(super) limit: Limit,

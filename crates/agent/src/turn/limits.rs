@@ -7,12 +7,13 @@ use sortie_api::{EventType, event::AnswerReason};
 use tokio::time::Instant;
 
 use super::{
-    Agent, Stop,
+    Agent,
     repetition::{self, repeated},
 };
 use crate::{
     journal::{NoteKind, What},
     model::{Kind, Turn},
+    stop::{ANSWER_NOW, Stop},
 };
 
 /// The share of time or money after which the model is told, in percent.
@@ -91,8 +92,7 @@ impl Agent<'_> {
         };
         // An answer that was begun is given anew.
         self.cut.clear();
-        self.note(NoteKind::Ending, format!("{why} {}", super::ANSWER_NOW))
-            .await?;
+        self.note(NoteKind::Ending, format!("{why} {ANSWER_NOW}")).await?;
         self.sink.record(requested).await?;
         Ok(())
     }

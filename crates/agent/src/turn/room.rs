@@ -5,15 +5,17 @@
 
 use sortie_api::{EventType, event::AnswerReason};
 
-use super::{Agent, Stop};
+use super::Agent;
 use crate::{
     journal::What,
     model::StopReason,
     model_call::{Called, Purpose, Replied},
-    reply, summary, text,
+    reply,
+    stop::{ANSWER_NOW, Stop},
+    summary, text,
 };
 
-/// How often a conversation that did not fit is shortened for one call.
+/// Maximum number of times that a conversation is shortened for one call.
 const SHORTER: u32 = 2;
 /// The longest notes that are taken over, in bytes.
 const NOTES_BYTES: usize = 16 * 1024;
@@ -60,8 +62,8 @@ impl Agent<'_> {
         }
     }
 
-    /// Makes the next call cheaper: notes for a long conversation, then the final answer instead of more work, then a plain
-    /// note for all that was said.
+    /// Makes the next call cheaper: notes for a long conversation, then the final answer instead of more work, then a
+    /// plain note for all that was said.
     async fn afford(&mut self) -> Result<(), Stop> {
         let before = self.tokens();
         if !self.is_ending() {
@@ -75,8 +77,7 @@ impl Agent<'_> {
             return Err(Stop::NoRoom(", too little is left for another model call"));
         }
         let note = summary::note(self.conversation.turns());
-        self.replace_all(format!("{note}\n\n{}", super::ANSWER_NOW))
-            .await?;
+        self.replace_all(format!("{note}\n\n{ANSWER_NOW}")).await?;
         self.record_compacted(before).await
     }
 
@@ -91,19 +92,19 @@ impl Agent<'_> {
         }
     }
 
-    /// What every call reads besides the turns, in tokens as estimated: prompt, input, schema and tools.
+    /// Returns the estimated tokens that every call reads besides the turns: prompt, input, schema and tools.
     pub(super) fn fixed_tokens(&self) -> u64 {
         self.caller.window.estimate(self.caller.bytes(&[]))
     }
 
-    /// What the next call reads, in tokens as estimated.
+    /// Returns the estimated tokens that the next call reads.
     fn tokens(&self) -> u64 {
         let bytes = self.caller.bytes(self.conversation.turns());
         self.caller.window.estimate(bytes)
     }
 
-    /// Puts notes in the place of the conversation. Where there are none, drops old outputs towards `target` tokens; where
-    /// that is not enough, puts a plain note in its place.
+    /// Puts notes in the place of the conversation. Where there are none, drops old outputs towards `target` tokens;
+    /// where that is not enough, puts a plain note in its place.
     async fn shorten(&mut self, target: u64) -> Result<(), Stop> {
         let before = self.tokens();
         if !self.take_notes().await? {
@@ -123,8 +124,8 @@ impl Agent<'_> {
         Ok(())
     }
 
-    /// Drops old outputs of a conversation that the provider finds too large; where that is not enough, puts notes in its
-    /// place. Returns what the next call then reads.
+    /// Drops old outputs of a conversation that the provider finds too large; where that is not enough, puts notes in
+    /// its place. Returns what the next call then reads.
     async fn cut_down(&mut self, target: u64) -> Result<u64, Stop> {
         let before = self.tokens();
         self.trim(target).await?;
@@ -223,7 +224,7 @@ impl Agent<'_> {
     async fn replace_all(&mut self, mut text: String) -> Result<(), Stop> {
         if self.is_ending() {
             text.push_str("\n\n");
-            text.push_str(super::ANSWER_NOW);
+            text.push_str(ANSWER_NOW);
         }
         let turns = self.conversation.turns().len();
         let compacted = What::Compacted {
@@ -252,7 +253,7 @@ impl Agent<'_> {
     }
 }
 
-/// As much of `bytes` as `tokens` are of `all`.
+/// Returns the share of `bytes` that `tokens` have of `all`.
 fn part(bytes: usize, tokens: u64, all: u64) -> usize {
     let part = bytes as u128 * u128::from(tokens) / u128::from(all.max(1));
     usize::try_from(part).unwrap_or(usize::MAX)

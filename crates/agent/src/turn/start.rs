@@ -1,11 +1,11 @@
-//! How a run begins, or goes on: its tools, its task, and what its journal says.
+//! Start of a run, or its resumption: its tools, its task, and its journal.
 
 use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 
-use super::{Agent, Stop};
+use super::Agent;
 use crate::{
     RunSpec, Shell, Sink, Workspace,
     answer::Answer,
@@ -19,6 +19,7 @@ use crate::{
     resume::Point,
     schema::Schema,
     scribe::Scribe,
+    stop::Stop,
     tool::{Context, Files, Tool},
     tool_call::ToolRunner,
     tools::{self, CommandTime},
@@ -29,7 +30,7 @@ use crate::{
 /// `input` that is larger is laid as a file even where the agent has no shell.
 const INPUT_FILE_FROM_BYTES: usize = 8 * 1024;
 
-/// What a run is made of.
+/// Parts of a run.
 pub(super) struct Parts<'a> {
     pub(super) spec: &'a RunSpec,
     pub(super) model: &'a dyn Model,
@@ -149,8 +150,8 @@ impl Parts<'_> {
 }
 
 impl Agent<'_> {
-    /// Compares the fixed part of the requests with that of the attempt before. Where it is another one, as with another
-    /// version of the engine, nothing that was counted holds, and thinking that is bound to it is dropped.
+    /// Compares the fixed part of the requests with that of the attempt before. Where it is another one, as with
+    /// another version of the engine, nothing that was counted holds, and thinking that is bound to it is dropped.
     async fn settle_prefix(
         &mut self,
         before: Option<(String, String)>,
@@ -185,7 +186,8 @@ impl Agent<'_> {
         self.caller.window.recall(counts, bytes as u64);
     }
 
-    /// Charges the model call that was under way when the worker was lost, and tells the model that its jobs have ended.
+    /// Charges the model call that was under way when the worker was lost, and tells the model that its jobs have
+    /// ended.
     async fn settle_losses(&mut self, ended: Option<Ended>) -> Result<(), Stop> {
         let Some(ended) = ended else { return Ok(()) };
         if ended == Ended::Lost {
@@ -209,7 +211,7 @@ struct Start {
     ended: Option<Ended>,
 }
 
-/// Where the journal ends. A model call that was under way there has cost something that nobody has told yet.
+/// Resumes at the end of the journal. A model call that was under way there has a cost that was not recorded yet.
 fn resumed(journal: Journal, tools: &ToolRunner<'_>) -> Result<Start, Stop> {
     if let Some(call) = journal.uncertain_call() {
         return Err(Stop::Failed(format!(
@@ -239,8 +241,8 @@ fn toolbox(spec: &RunSpec) -> Result<Vec<&dyn Tool>, Stop> {
     Ok(toolbox)
 }
 
-/// The schema of each tool on one line: white space is read and billed like other text. A schema that is no object stays
-/// as it is.
+/// The schema of each tool on one line: white space is read and billed like other text. A schema that is no object
+/// stays as it is.
 fn schemas(toolbox: &[&dyn Tool]) -> Vec<Option<Box<RawValue>>> {
     let compacted = |tool: &&dyn Tool| compact_object(tool.definition().parameters).ok();
     toolbox.iter().map(compacted).collect()
@@ -261,7 +263,7 @@ fn definitions<'a>(
     toolbox.iter().zip(schemas).map(definition).collect()
 }
 
-/// What is laid as `input.json` once there is a working directory.
+/// Returns the content of `input.json`, which is written once there is a working directory.
 fn input_file<'a>(spec: &'a RunSpec, workspace: &Workspace) -> Option<&'a RawValue> {
     let input = spec.input.as_deref()?;
     let wanted = spec.shell == Shell::Allowed || input.get().len() > INPUT_FILE_FROM_BYTES;

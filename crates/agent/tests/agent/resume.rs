@@ -102,7 +102,7 @@ impl Model for Follower {
     }
 }
 
-/// One turn of a script.
+/// Turn of a script.
 #[derive(Clone, Debug)]
 enum Says {
     /// Calls of the probe with this number, and whether they fail.
@@ -177,7 +177,7 @@ fn replies(script: &[Says], bytes: usize) -> Vec<Reply> {
     replies
 }
 
-/// How many replies of the script the journal knows of: those it has, and empty ones, of which it has the correction.
+/// Returns the number of replies of the script in the journal: replies, and empty ones, of which it has the correction.
 fn said(entries: &[Entry]) -> usize {
     let replied = |entry: &&Entry| match &entry.what {
         What::Reply { .. } => true,

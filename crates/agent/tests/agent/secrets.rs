@@ -18,7 +18,7 @@ use crate::support::{
 
 const TOKEN: &str = "sk-T0ken/of+the=owner";
 
-/// What a server could make of the token.
+/// Returns the forms that a server could give the token.
 fn forms() -> Vec<String> {
     let percent: String = TOKEN
         .bytes()

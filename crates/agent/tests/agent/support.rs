@@ -88,7 +88,7 @@ pub(crate) struct Recorder {
     spent: Mutex<Vec<Micros>>,
     deltas: Mutex<String>,
     journal: Mutex<Vec<Entry>>,
-    /// How many entries there were each time that all was to be durable.
+    /// Number of entries at each request for durability.
     durable: Mutex<Vec<usize>>,
     /// Refuses events from this one on.
     refuse_from: Option<usize>,
@@ -111,12 +111,12 @@ impl Recorder {
         }
     }
 
-    /// What was written into the journal.
+    /// Returns the entries of the journal.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         self.journal.lock().unwrap().clone()
     }
 
-    /// The same in short: `reply`, `intent a`, `result a`, …, each behind its step.
+    /// Returns the entries in short: `reply`, `intent a`, `result a`, …, each behind its step.
     pub(crate) fn steps(&self) -> Vec<String> {
         let short = |entry: Entry| {
             let what = match entry.what {
@@ -136,12 +136,12 @@ impl Recorder {
         self.entries().into_iter().filter_map(short).collect()
     }
 
-    /// How many entries there were each time that all was to be durable.
+    /// Returns the number of entries at each request for durability.
     pub(crate) fn made_durable(&self) -> Vec<usize> {
         self.durable.lock().unwrap().clone()
     }
 
-    /// All that it was told, as text.
+    /// Returns everything that was reported, as text.
     pub(crate) fn everything(&self) -> String {
         let journal: Vec<String> = self
             .entries()
@@ -254,19 +254,19 @@ pub(crate) struct Scripted {
     transcripts: Mutex<Vec<Vec<Turn>>>,
 }
 
-/// What a scripted model does in one call.
+/// Behaviour of a scripted model in one call.
 pub(crate) struct Line {
-    /// How long it takes.
+    /// Duration of the call.
     pub(crate) after: Duration,
-    /// What it writes before it ends.
+    /// Text that is written before the end.
     pub(crate) deltas: &'static str,
-    /// How many bytes it thinks besides.
+    /// Bytes of thinking besides.
     pub(crate) hidden: usize,
-    /// How it ends.
+    /// End of the call.
     pub(crate) reply: Result<Reply, ModelError>,
 }
 
-/// What a model was asked in one call.
+/// Request to a model in one call.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) first_message: String,
@@ -412,7 +412,7 @@ pub(crate) fn calls(calls: &[(&str, Value)]) -> Reply {
     }
 }
 
-/// The same call with an id that no other turn has.
+/// Returns a call with an id that no other turn has.
 pub(crate) fn call(id: &str, name: &str, arguments: &Value) -> Content {
     Content::ToolCall(ToolCall {
         id: id.to_owned(),

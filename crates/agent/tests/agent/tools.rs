@@ -5,7 +5,7 @@ use std::{io::Write as _, os::unix::fs::symlink, path::Path};
 use crate::support::{Recorder, Scripted, calls, run_agent, says, spec, untouched, workspace};
 use serde_json::{Value, json};
 
-/// What each of the calls tells the model, in a directory that `prepare` has filled.
+/// Returns the output of each call, in a directory that `prepare` has filled.
 async fn told(prepare: impl FnOnce(&Path), asked: &[(&str, Value)]) -> Vec<String> {
     let backend = untouched();
     let (mut workspace, root) = workspace(&backend);

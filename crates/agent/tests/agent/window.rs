@@ -17,14 +17,14 @@ use crate::support::{
     shell, spec, succeeded, untouched, with_schema,
 };
 
-/// A model with a window of its own that counts tokens as a strict tokenizer does, refuses what does not fit, and makes one
-/// call of `get` after another.
+/// A model with a window of its own that counts tokens as a strict tokenizer does, refuses what does not fit, and makes
+/// one call of `get` after another.
 struct Strict {
     info: ModelInfo,
     turns: u32,
     bytes: usize,
     state: Mutex<State>,
-    /// What it says when it is to summarize.
+    /// Answer of the model when it is asked to summarize.
     summary: Result<&'static str, &'static str>,
 }
 

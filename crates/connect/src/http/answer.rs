@@ -10,9 +10,9 @@ use reqwest::{
 
 use crate::text;
 
-/// How much of an answer's body is read, in bytes.
+/// Maximum part of an answer's body that is read, in bytes.
 const BODY_BYTES: usize = 1 << 20;
-/// How much of one header is told, in bytes.
+/// Maximum part of a header that the model reads, in bytes.
 const HEADER_BYTES: usize = 1024;
 /// The headers that tell the agent something.
 const TOLD_HEADERS: [&str; 12] = [
@@ -63,7 +63,7 @@ impl Answer {
         &self.headers
     }
 
-    /// How much of the body was read, in bytes.
+    /// Returns the number of bytes of the body that were read.
     pub(super) fn bytes(&self) -> u64 {
         self.body.len() as u64
     }
@@ -138,7 +138,7 @@ impl Answer {
         is_text.then(|| String::from_utf8_lossy(&self.body).replace('\0', "\u{fffd}"))
     }
 
-    /// How a server has compressed an answer that nobody asked it to compress.
+    /// Returns the compression of an answer that the server compressed without being asked.
     fn encoding(&self) -> Option<String> {
         let encoding = self.headers.get(CONTENT_ENCODING)?.to_str().unwrap_or("unknown");
         (!encoding.eq_ignore_ascii_case("identity")).then(|| text::line(encoding, 100))

@@ -1,4 +1,4 @@
-//! What the agent says of one HTTP request, and the request that comes of it.
+//! Arguments of the agent for an HTTP request, and the request made of them.
 
 use bytes::Bytes;
 use reqwest::{
@@ -72,7 +72,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// What the request may do. A method that does not exist does nothing.
+    /// Returns the possible effect of the request. A method that does not exist has none.
     pub(super) fn effect(&self) -> Effect {
         let is_repeatable = self.idempotency_key.is_some() || self.method().is_ok_and(|m| is_safe(&m));
         if is_repeatable {

@@ -35,9 +35,9 @@ use crate::{
 
 /// The longest that a request with its redirects may take.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
-/// How many redirects are followed.
+/// Maximum number of redirects that are followed.
 const REDIRECTS: usize = 5;
-/// How much of a connection's description the model is shown, in bytes.
+/// Maximum part of a connection's description that the model reads, in bytes.
 const DESCRIPTION_BYTES: usize = 1024;
 
 /// The tool of an HTTP connection.
@@ -139,7 +139,7 @@ impl HttpTool {
         Ok(ToolContent::Text(text))
     }
 
-    /// One request and its answer, recorded as a `connection_call`.
+    /// Makes a request and records it as a `connection_call`.
     async fn send(
         &self,
         request: &Outgoing,
@@ -187,7 +187,7 @@ impl HttpTool {
 }
 
 impl Answer {
-    /// Where a redirect leads.
+    /// Returns the target of a redirect.
     fn location(&self, from: &Url) -> Option<Url> {
         let location = self.headers().get(LOCATION)?.to_str().ok()?;
         from.join(location).ok()

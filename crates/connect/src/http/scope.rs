@@ -1,4 +1,4 @@
-//! Where the requests of an HTTP connection may go: its origin, at or below the path of its URL.
+//! Scope of the requests of an HTTP connection: its origin, at or below the path of its URL.
 //!
 //! A path of the agent is refused where any server could read it as a way out: dot segments, empty segments,
 //! backslashes, and encoded forms of these however often they are encoded. The URL that comes out is checked once more.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::text;
 
-/// How much of a URI or a type is told, in bytes.
+/// Maximum part of a URI or a type that the model reads, in bytes.
 const LABEL_BYTES: usize = 300;
 
 /// A result as the model reads it.

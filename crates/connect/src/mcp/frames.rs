@@ -23,7 +23,7 @@ pub(super) enum TooLarge {
     Values,
 }
 
-/// Why bytes are no message that is read.
+/// Reason why bytes are refused as a message.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
     #[error(transparent)]

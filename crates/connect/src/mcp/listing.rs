@@ -1,4 +1,4 @@
-//! What of a server's tools the model is shown: a bounded number, with bounded descriptions and schemas, all of it
+//! Tools of a server that the model is offered: a bounded number, with bounded descriptions and schemas, all of it
 //! cleaned and marked as a stranger's words. What does not fit is left out, and said so.
 
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ const ALL_DESCRIPTIONS_BYTES: usize = 64 * 1024;
 const SCHEMA_BYTES: usize = 16 * 1024;
 /// The schemas of one connection together, in bytes of JSON.
 const ALL_SCHEMAS_BYTES: usize = 256 * 1024;
-/// How deep a schema may be nested.
+/// Maximum nesting of a schema.
 const SCHEMA_DEPTH: usize = 32;
 /// The most sentences about what was left out.
 const NOTES: usize = 20;
@@ -40,7 +40,7 @@ pub(super) struct Offer {
     pub(super) is_read_only: bool,
 }
 
-/// What is offered, and sentences about what is not.
+/// Tools that are offered, and sentences about those that are not.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
     pub(super) offers: Vec<Offer>,
@@ -99,7 +99,7 @@ impl Offers {
     }
 }
 
-/// What the tools after this one may still use, in bytes.
+/// Bytes that the remaining tools may still use.
 struct Left {
     descriptions: usize,
     schemas: usize,

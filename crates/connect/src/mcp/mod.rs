@@ -54,7 +54,7 @@ pub(crate) async fn tools(
     Ok((tools, chosen.notes))
 }
 
-/// One tool of an MCP server.
+/// Tool of an MCP server.
 pub(crate) struct McpTool {
     connection: String,
     offer: Offer,

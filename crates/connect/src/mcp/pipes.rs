@@ -1,7 +1,7 @@
 //! MCP over the standard streams of a program: one message a line.
 //!
-//! The program runs wherever the [`StdioLauncher`] puts it, which is a sandbox. A line is bounded; one that is no message
-//! is skipped, because programs print what they like.
+//! The program runs wherever the [`StdioLauncher`] puts it, which is a sandbox. A line is bounded; one that is no
+//! message is skipped, because programs print what they like.
 
 use std::{io, sync::Arc};
 
@@ -34,9 +34,9 @@ pub trait StdioLauncher: Send + Sync {
 
 /// A program that was started.
 pub struct StdioProcess {
-    /// What it reads.
+    /// Standard input of the program.
     pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
-    /// What it writes.
+    /// Standard output of the program.
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
     /// Dropped with the session: ends the program and all it started.
     pub guard: Box<dyn Send>,

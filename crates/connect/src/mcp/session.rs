@@ -1,4 +1,4 @@
-//! One MCP session of one run: opened at the start, opened again when it has broken, closed with the run.
+//! MCP session of a run: opened at the start, opened again when it has broken, closed with the run.
 //!
 //! Opening tries the newest revision and falls back to `initialize`. A call that broke off is made again only when it
 //! may be made twice; every other failure is told, and the next call opens a new session. Nothing waits for ever: each
@@ -37,22 +37,22 @@ use crate::{Failure, OPEN_TIMEOUT, outlet::Outlet, text};
 
 /// The longest that a call may take.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_mins(2);
-/// What a call may take beyond that, until its cancellation is sent.
+/// Time beyond the timeout of a call until its cancellation is sent.
 const CALL_GRACE: Duration = Duration::from_secs(10);
-/// How long closing waits for the server.
+/// Time for which closing waits for the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most pages of tools that are asked for.
 const PAGES: usize = 20;
-/// How much of a server's own words an error keeps, in bytes.
+/// Maximum part of a server's message in an error, in bytes.
 const TOLD_BYTES: usize = 1024;
 
-/// Where a session is opened.
+/// Server at which a session is opened.
 pub(crate) struct Dial {
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) way: Way,
 }
 
-/// How the server is reached.
+/// Transport to the server.
 pub(crate) enum Way {
     /// Over streamable HTTP.
     Http {
@@ -67,7 +67,7 @@ pub(crate) enum Way {
         launcher: Arc<dyn StdioLauncher>,
         /// The program and its arguments.
         command: Vec<String>,
-        /// Its environment.
+        /// Environment of the program.
         env: Vec<(String, Credential)>,
     },
 }
@@ -80,7 +80,7 @@ pub(crate) struct Session {
     running: Mutex<Option<Arc<Running>>>,
 }
 
-/// Why a call brought no result.
+/// Reason why a call brought no result.
 pub(super) enum CallError {
     /// The server says so; the session is fine.
     Server(String),
@@ -304,7 +304,7 @@ fn slow(limit: Duration) -> Failure {
     Failure::Error(format!("the server did not answer within {} s", limit.as_secs()))
 }
 
-/// One request and its answer, within `limit`; the server is told when the time is up.
+/// Makes a request and returns its answer, within `limit`; the server is notified when the time is up.
 async fn request_of(
     running: &Running,
     request: ClientRequest,

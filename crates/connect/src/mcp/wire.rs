@@ -40,11 +40,11 @@ use crate::{
 
 /// The most that one stream of events may bring, in bytes.
 const STREAM_BYTES: u64 = 16 << 20;
-/// How much of an error's body is read, in bytes.
+/// Maximum part of an error's body that is read, in bytes.
 const ERROR_BYTES: usize = 64 * 1024;
-/// How much of an error's body is told, in bytes.
+/// Maximum part of an error's body that a message repeats, in bytes.
 const ERROR_TOLD_BYTES: usize = 300;
-/// How often broken streams are taken up again in one session.
+/// Maximum number of broken streams that a session resumes.
 const RESUMPTIONS: u32 = 20;
 /// The bounds of the pause that a server may ask for before a stream is taken up again.
 const RETRY: std::ops::RangeInclusive<u64> = 100..=5_000;
@@ -57,7 +57,7 @@ pub(super) struct Wire {
     resumptions: Arc<AtomicU32>,
 }
 
-/// What one call brought over the wire; travels with the request.
+/// Record of a call's traffic, which travels with the request.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     status: AtomicU16,
@@ -71,12 +71,12 @@ impl Meter {
         Some(self.status.load(Ordering::Relaxed)).filter(|status| *status > 0)
     }
 
-    /// How much of its body was read, in bytes.
+    /// Returns the number of bytes of the body that were read.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Why its stream ended early, where that is known.
+    /// Returns the reason why the stream ended early, where it is known.
     pub(super) fn broke_off(&self) -> Option<&str> {
         self.broke_off.get().map(String::as_str)
     }
@@ -90,7 +90,7 @@ impl Meter {
     }
 }
 
-/// Why a request got no answer that can be used.
+/// Reason why a request got no usable answer.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub(super) struct WireError(pub(super) Failure);
@@ -194,7 +194,7 @@ impl Wire {
         }
     }
 
-    /// What an error status means: a session that is gone, an older server, a JSON-RPC error, or just a failure.
+    /// Interprets an error status: a session that is gone, an older server, a JSON-RPC error, or just a failure.
     async fn refused(
         &self,
         message: &ClientJsonRpcMessage,

@@ -75,7 +75,7 @@ fn parameter(text: &str) -> Option<(&str, String)> {
     Some((name.trim(), value))
 }
 
-/// What stands before the closing quote.
+/// Returns the text before the closing quote.
 fn unquoted(text: &str) -> String {
     let mut out = String::new();
     let mut escaped = false;

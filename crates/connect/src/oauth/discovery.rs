@@ -1,8 +1,8 @@
 //! From the URL of an API or MCP server to the endpoints of its authorization server.
 //!
 //! The resource's challenge or its well-known documents (RFC 9728) name the authorization server; that one's metadata
-//! (RFC 8414, or that of an `OpenID` provider, path inserted or appended) names the endpoints. The issuer has to be the one that was
-//! asked for, and PKCE with S256 has to be offered: otherwise the flow is refused.
+//! (RFC 8414, or that of an `OpenID` provider, path inserted or appended) names the endpoints. The issuer has to be the
+//! one that was asked for, and PKCE with S256 has to be offered: otherwise the flow is refused.
 
 use bytes::Bytes;
 use reqwest::{Method, StatusCode, header::WWW_AUTHENTICATE};
@@ -16,12 +16,12 @@ use super::{
 };
 use crate::{Target, text};
 
-/// How many authorization servers of a resource are tried.
+/// Maximum number of authorization servers of a resource that are tried.
 const SERVERS: usize = 3;
 /// Longest list of a resource's issuers in an error, in bytes.
 const NAMED_BYTES: usize = 300;
 
-/// What was found.
+/// Endpoints and issuer that were discovered.
 pub(super) struct Discovered {
     pub(super) server: Server,
     /// The resource's own name for itself, for `resource` (RFC 8707).
@@ -124,7 +124,7 @@ async fn knock(wire: &Wire, method: Method, url: &Url, body: Option<Bytes>) -> R
     ))
 }
 
-/// What every MCP client says first; most servers ask for authorization before they read it.
+/// Returns the first message of every MCP client; most servers ask for authorization before they read it.
 fn first_message() -> String {
     json!({
         "jsonrpc": "2.0",

@@ -35,14 +35,14 @@ use crate::Target;
 /// Bytes of a `state` and of a code verifier before they are encoded.
 const RANDOM_BYTES: usize = 32;
 
-/// What a connection's definition says of OAuth. What it leaves out is discovered.
+/// OAuth settings of a connection's definition. Missing ones are discovered.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// The client id; without one the client introduces itself by its metadata document or registers.
     pub client_id: Option<String>,
     /// The client secret, for confidential clients.
     pub client_secret: Option<Credential>,
-    /// Where to authorize and where to get tokens; without them they are discovered from the connection's URL.
+    /// Authorization and token endpoints; without them they are discovered from the connection's URL.
     pub endpoints: Option<Endpoints>,
     /// The scopes to ask for; empty for what the server names.
     pub scopes: Vec<String>,
@@ -55,9 +55,9 @@ pub struct Settings {
 /// The two addresses of an authorization server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
-    /// What a person opens.
+    /// Address that a person opens.
     pub authorization_url: Url,
-    /// Where codes and refresh tokens are turned into access tokens.
+    /// Token endpoint, which exchanges codes and refresh tokens for access tokens.
     pub token_url: Url,
 }
 
@@ -74,13 +74,13 @@ pub struct Home {
 /// A flow that has begun.
 #[derive(Clone, Debug)]
 pub struct Started {
-    /// What the person opens.
+    /// Address that the person opens.
     pub authorization_url: Url,
-    /// What has to be kept until the person comes back.
+    /// State to keep until the person comes back.
     pub pending: Pending,
 }
 
-/// What is kept between [`Client::start`] and [`Client::finish`]. It serializes with its secrets: to be sealed.
+/// State between [`Client::start`] and [`Client::finish`]. It serializes with its secrets: seal it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pending {
     /// The `state` in the URL: what the callback is found by. Single use.
@@ -105,10 +105,10 @@ pub struct Pending {
 /// An authorization. It serializes with its secrets: to be sealed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Grant {
-    /// What the API or MCP server takes.
+    /// Access token for the API or MCP server.
     #[serde(with = "exposed")]
     pub access_token: Credential,
-    /// How long the access token is valid from when it was given, in seconds; `None` where the server does not say.
+    /// Lifetime of the access token from its issue, in seconds; `None` where the server does not say.
     pub expires_in_seconds: Option<u64>,
     /// The scopes that were granted, where the server says.
     pub scope: Option<String>,
@@ -131,7 +131,7 @@ impl Grant {
     }
 }
 
-/// Who the client is to the authorization server.
+/// Identity of the client at the authorization server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Identity {
     client_id: String,
@@ -140,7 +140,7 @@ struct Identity {
     method: Method,
 }
 
-/// How the client proves itself at the token endpoint.
+/// Authentication of the client at the token endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Method {
@@ -149,10 +149,10 @@ enum Method {
     ClientSecretPost,
 }
 
-/// Why a step failed. The sentences are for people and hold no credential.
+/// Reason why a step failed. The sentences are for people and hold no credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// What was discovered, given or sent back is not what the protocol demands: trying again changes nothing.
+    /// The settings or the server break the protocol: trying again changes nothing.
     #[error("{0}")]
     Refused(String),
     /// The grant is over, or the person said no: it has to be authorized again.
@@ -170,8 +170,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that reaches what `network` allows. Where that is [`Reach::Public`](sortie_net::Reach::Public), everything
-    /// has to be https.
+    /// A client that reaches what `network` allows. Where that is [`Reach::Public`](sortie_net::Reach::Public),
+    /// everything has to be https.
     pub fn new(network: &Arc<Network>) -> Result<Self, sortie_net::Error> {
         Ok(Self {
             wire: Wire::new(network)?,
@@ -333,7 +333,7 @@ impl Client {
 /// The scope that stands for a refresh token.
 const OFFLINE_ACCESS: &str = "offline_access";
 
-/// What a flow needs to know.
+/// Facts that a flow needs.
 struct Plan {
     authorization_url: Url,
     token_url: Url,

@@ -1,5 +1,5 @@
-//! Who the client is to an authorization server: what an administrator gave, else its metadata document, else what a
-//! dynamic registration (RFC 7591) brings.
+//! Identity of the client at an authorization server: given by an administrator, else by its metadata document, else by
+//! dynamic registration (RFC 7591).
 
 use serde_json::{Value, json};
 use sortie_api::Credential;
@@ -60,7 +60,8 @@ pub(super) struct Registered {
     pub(super) addresses: Addresses,
 }
 
-/// Returns the client at a discovered server. A registration is made for one flow and one issuer, and never used for another.
+/// Returns the client at a discovered server. A registration is made for one flow and one issuer, and never used for
+/// another.
 pub(super) async fn identify(
     wire: &Wire,
     server: &Server,

@@ -10,13 +10,13 @@ use super::{
 };
 use crate::text;
 
-/// What stays the same from one grant to the next.
+/// Terms that stay the same from one grant to the next.
 pub(super) struct Terms {
     pub(super) token_url: Url,
     pub(super) identity: Identity,
     pub(super) resource: Option<String>,
     pub(super) issuer: Option<String>,
-    /// What is kept where the server says nothing new.
+    /// Refresh token that stays where the server sends no new one.
     pub(super) refresh_token: Option<Credential>,
     /// Likewise.
     pub(super) scope: Option<String>,
@@ -27,7 +27,7 @@ pub(super) struct Terms {
 /// Longest kept list of the scopes that a server names, in bytes: people see it, and it is never sent.
 const SCOPE_BYTES: usize = 2_000;
 
-/// What of a form is secret: a server may repeat it in an error.
+/// Secret fields of a form: a server may repeat them in an error.
 const SECRET_FIELDS: [&str; 4] = ["code", "code_verifier", "refresh_token", "client_secret"];
 
 /// Asks for a token; `form` says by what.

@@ -16,7 +16,7 @@ use crate::text;
 
 /// The largest answer that is read, in bytes.
 const ANSWER_BYTES: usize = 64 * 1024;
-/// How much of a server's own words an error keeps, in bytes.
+/// Maximum part of a server's message in an error, in bytes.
 const TOLD_BYTES: usize = 200;
 /// The longest that one request may take.
 const TIMEOUT: Duration = Duration::from_secs(15);

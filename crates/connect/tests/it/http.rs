@@ -36,7 +36,7 @@ async fn echo_server() -> Serving {
     Serving::start(Router::new().fallback(any(echo))).await
 }
 
-/// What the echo server was sent.
+/// Reads the request that the echo server repeats.
 fn echoed(told: &str) -> Value {
     let (_head, body) = told.split_once("\n\n").unwrap();
     serde_json::from_str(body).unwrap()

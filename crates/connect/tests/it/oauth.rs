@@ -34,10 +34,10 @@ struct World {
 
 #[derive(Default)]
 struct Documents {
-    /// What is answered at a path: status and JSON.
+    /// Answers by path: status and JSON.
     at: Mutex<std::collections::BTreeMap<String, (u16, Value)>>,
     challenge: Mutex<String>,
-    /// What the token and registration endpoints were sent.
+    /// Requests to the token and registration endpoints.
     asked: Mutex<Vec<(String, HeaderMap, String)>>,
 }
 

@@ -1,4 +1,4 @@
-//! What the tests stand on: a server on a free port, a recorder of events, and calls of tools by name.
+//! Foundations of the tests: a server on a free port, a recorder of events, and calls of tools by name.
 
 use std::{
     net::SocketAddr,
@@ -19,7 +19,7 @@ use sortie_net::{Network, Reach};
 use tokio::{net::TcpListener, task::JoinSet};
 use url::Url;
 
-/// What the model is shown of one output, in bytes.
+/// Maximum part of an output that the model reads, in bytes.
 pub(crate) const OUTPUT_BYTES: usize = 32 * 1024;
 
 /// A running server; dropping it stops it.

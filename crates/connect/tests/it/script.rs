@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::rig::Serving;
 
-/// What a server does with a request that it does not handle by itself; `None` for a 404.
+/// Handler of requests that a server does not handle by itself; `None` for a 404.
 type Handler = dyn Fn(&Value, &Seen) -> Option<Response> + Send + Sync;
 
 /// A server and what it was asked.
@@ -26,7 +26,7 @@ pub(crate) struct Script {
     pub(crate) serving: Serving,
 }
 
-/// What a server was asked, and which sessions it knows.
+/// Requests to a server, and the sessions that it knows.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) requests: Mutex<Vec<(HeaderMap, Value)>>,
@@ -51,7 +51,7 @@ impl Seen {
     }
 }
 
-/// Which revision a server speaks.
+/// Revision that a server speaks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Era {
     /// 2026-07-28: no handshake, no session.

@@ -39,13 +39,13 @@ impl Drop for Peer {
     }
 }
 
-/// How long a peer may say nothing while it starts: Python on a busy machine is slow.
+/// Time for which a starting peer may be silent: Python on a busy machine is slow.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Ports that are tried, where others are faster or a peer does not start at all.
 const TRIES: usize = 5;
 
-/// Where the peers are installed.
+/// Folder in which the peers are installed.
 pub(crate) fn peers() -> PathBuf {
     #[expect(
         clippy::disallowed_methods,
@@ -58,7 +58,7 @@ pub(crate) fn peers() -> PathBuf {
     )
 }
 
-/// What a peer needs, or how to get it.
+/// Returns the path of a peer's file, or fails with the command that installs it.
 pub(crate) fn installed(path: &str) -> PathBuf {
     let path = peers().join(path);
     assert!(path.exists(), "{} is missing: run scripts/peers", path.display());
@@ -78,7 +78,7 @@ impl Peer {
         Self::on_one_of(free_ports(), program, arguments, ready)
     }
 
-    /// The same on the first of these ports that nobody takes before it does.
+    /// Starts the peer on the first of these ports that nobody takes before it does.
     pub(crate) fn on_one_of(
         ports: impl Iterator<Item = u16>,
         program: &Path,
@@ -95,7 +95,7 @@ impl Peer {
         panic!("{} is not ready: {said}", program.display());
     }
 
-    /// What it said, where it has ended or has not got the port.
+    /// Starts the peer on a port. The error is its output, where it has ended or has not got the port.
     fn on(port: u16, program: &Path, arguments: &[&str], ready: &str) -> Result<Self, String> {
         #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
         let mut command = Command::new(program);

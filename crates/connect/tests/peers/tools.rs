@@ -30,7 +30,7 @@ fn everything() -> Peer {
     )
 }
 
-/// It says that it is ready before it says that the port is taken.
+/// The peer says that it is ready before it says that the port is taken.
 #[test]
 fn a_peer_that_finds_its_port_taken_is_started_on_another() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -24,13 +24,15 @@ use url::Url;
 
 use super::{ATTEMPT, Callbacks, Target, lanes::Health};
 use crate::{
-    Clock, Error, Traces,
-    clock::random,
-    lease::LeaseClock,
-    metrics::{Delivery, Metrics},
-    run_log::Records,
-    sealing::hex,
-    traces::{delivered, with_trace},
+    cluster::lease_clock::LeaseClock,
+    credentials::sealing::hex,
+    error::Error,
+    kit::{
+        clock::{Clock, random},
+        metrics::{Delivery, Metrics},
+        traces::{Traces, delivered, with_trace},
+    },
+    runs::run_log::Records,
 };
 
 /// Bodies under way, in KiB.
@@ -390,9 +392,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        Options,
         callbacks::Hints,
         connections::Connections,
+        kit::options::Options,
         testing::{Held, held, queued_with},
     };
 

@@ -16,7 +16,11 @@ use super::{
     attempt::Sender,
     lanes::{Health, Lanes, Place},
 };
-use crate::{Options, metrics::Metrics, node::Identity, run_log::Records};
+use crate::{
+    cluster::identity::Identity,
+    kit::{metrics::Metrics, options::Options},
+    runs::run_log::Records,
+};
 
 /// Lease on a claimed delivery: twice the attempt timeout. Leases and due times are on the clock that all nodes share.
 const LEASE: Duration = Duration::from_secs(30);

@@ -1,11 +1,11 @@
-//! Completion callbacks (contract 6.2): the signed request that tells a receiver that its run is over.
+//! Completion callbacks (`docs/CALLBACKS.md`): the signed request that tells a receiver that its run is over.
 //!
 //! The store makes a delivery due in the transaction that ends its run; [`Courier`] is the task of a node that claims what
 //! is due and sends it, at least once, until a receiver has taken it or 72 hours are over. [`Hints`] wake it; what is true
 //! it reads in the store. [`Callbacks`] checks, seals and opens where a callback goes: URL and secret are sealed together,
 //! for a URL may hold a credential as well, and are never logged or shown.
 //!
-//! What is sent is made in [`attempt`] alone ([`attempt::Sender::body`]), from the run as [`Records`](crate::run_log::Records)
+//! What is sent is made in [`attempt`] alone ([`attempt::Sender::body`]), from the run as [`Records`](crate::runs::run_log::Records)
 //! has it: the output of a run without retention is added from the memory of this node, which alone may claim its delivery
 //! while it has it, and goes when a receiver has taken it.
 
@@ -29,7 +29,10 @@ use tokio::sync::Notify;
 use url::Url;
 
 pub(crate) use self::courier::Courier;
-use crate::{Engine, Error, Options, connections::Connections, news::News, sealing::Place};
+use crate::{
+    Engine, cluster::news::News, connections::Connections, credentials::sealing::Place, error::Error,
+    kit::options::Options,
+};
 
 /// How long one attempt may take, from the resolution of the name to the answer.
 const ATTEMPT: Duration = Duration::from_secs(15);
@@ -59,7 +62,7 @@ impl Callbacks {
             read: ATTEMPT,
             total: Some(ATTEMPT),
         };
-        let client = Client::on(crate::web::network(options.callbacks_reach)?, timeouts)
+        let client = Client::on(crate::kit::web::network(options.callbacks_reach)?, timeouts)
             .map_err(|error| Error::Internal(format!("callbacks cannot be made: {error}")))?;
         Ok(Self {
             client,
@@ -214,15 +217,15 @@ impl Hints {
 impl Engine {
     /// The attempts to deliver a run's callback.
     pub async fn list_deliveries(&self, org: OrgId, run: RunId) -> Result<Vec<DeliveryAttempt>, Error> {
-        Ok(self.0.store.list_deliveries(org, run).await?)
+        Ok(self.store().list_deliveries(org, run).await?)
     }
 
     /// Sends the callback of a final run again, at once; an attempt that is under way counts as that. `Conflict` where the
     /// run has no callback or is not final.
     pub async fn redeliver_run(&self, org: OrgId, run: RunId) -> Result<Redelivery, Error> {
         let now = self.0.options.clock.now();
-        let (attempt, host) = self.0.store.redeliver(org, run, now).await?;
-        self.0.callbacks.hints.due_anywhere(org, &host);
+        let (attempt, host) = self.store().redeliver(org, run, now).await?;
+        self.0.work.callbacks.hints.due_anywhere(org, &host);
         Ok(Redelivery { attempt })
     }
 }
@@ -235,7 +238,7 @@ mod tests {
     use tokio_util::task::TaskTracker;
 
     use super::*;
-    use crate::MasterKey;
+    use crate::credentials::sealing::MasterKey;
 
     /// Callbacks as an engine of this mode and reach has them.
     async fn callbacks(mode: Mode, callbacks_reach: Reach) -> (Callbacks, tempfile::TempDir) {

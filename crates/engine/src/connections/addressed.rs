@@ -18,8 +18,8 @@ use sortie_api::{
 };
 use sortie_store::ConnectionRow;
 
-use super::{Connections, definition_of, secrets::Secrets, upgrade::Unaddressed};
-use crate::{Error, sealing::Place};
+use super::{Connections, definition_of, secrets::Secrets};
+use crate::{credentials::sealing::Place, error::Error};
 
 /// A sealed value with the address that it is for.
 #[derive(Serialize, Deserialize)]
@@ -79,6 +79,25 @@ pub(super) fn inline_addresses(definition: &str) -> Result<BTreeMap<String, Addr
         .collect())
 }
 
+/// Treatment of a credential that was sealed without its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unaddressed {
+    /// The credential opens: a node of the version before may have written it.
+    Opens,
+    /// The credential is refused.
+    Refused,
+}
+
+/// The place of the credentials that a run brings.
+pub(super) fn inline_at(run: &str, org: OrgId) -> Place<'_> {
+    Place {
+        table: "run_secret",
+        column: "credentials",
+        row: run,
+        org: Some(org),
+    }
+}
+
 impl Connections {
     /// Seals a value for its place and for an address.
     pub(super) async fn seal_for<T: Serialize + Sync>(
@@ -136,8 +155,7 @@ impl Connections {
             let address = Some(address);
             all.insert(name, Addressed { value, address });
         }
-        self.seal(super::resolve::inline_at(&run.to_string(), org), &all)
-            .await
+        self.seal(inline_at(&run.to_string(), org), &all).await
     }
 }
 

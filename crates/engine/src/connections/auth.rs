@@ -7,10 +7,10 @@ use sortie_api::{
 };
 
 use super::{
-    form::{At, header_name, header_value, is_name},
+    fields::{At, header_name, header_value, is_name},
     secrets::{AuthSecret, OAuthClient},
 };
-use crate::Error;
+use crate::error::Error;
 
 /// Headers that the transport needs for itself.
 const UNFIT: [&str; 6] = [

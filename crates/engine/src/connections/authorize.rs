@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use sha2::{Digest as _, Sha256};
 use sortie_api::{Credential, OrgId, connection::Authorization, limits};
 use sortie_connect::oauth;
 use sortie_store::{Actor, ConnectionRow, OauthFlow};
@@ -17,13 +16,11 @@ use super::{
     addressed::Address,
     confirm::AwaitingConfirmation,
     definition_of,
+    flow::{changed, hash_of, issuer_at, pending_at},
     resolve::target,
     secrets::{AuthSecret, OAuthClient},
 };
-use crate::{
-    Caller, Error,
-    sealing::{Place, hex},
-};
+use crate::{credentials::sealing::hex, error::Error, kit::caller::Caller};
 
 /// Where the authorization server sends a person back to.
 const CALLBACK_PATH: &str = "/v1/oauth/callback";
@@ -43,15 +40,6 @@ pub(super) fn home(base_url: &str) -> Option<oauth::Home> {
         // Authorization servers fetch it: only over https is it worth anything.
         client_document: at(CLIENT_DOCUMENTS_PATH).filter(|url| url.scheme() == "https"),
     })
-}
-
-/// Hash that finds a row of a flow; `prefix` says which of its two rows.
-pub(super) fn hash_of(prefix: &[u8], state: &str) -> [u8; 32] {
-    Sha256::new()
-        .chain_update(prefix)
-        .chain_update(state)
-        .finalize()
-        .into()
 }
 
 impl Connections {
@@ -240,30 +228,10 @@ fn told(error: oauth::Error) -> Error {
     }
 }
 
-pub(super) fn changed() -> Error {
-    Error::Conflict("the connection was changed meanwhile: start the authorization again".to_owned())
-}
-
-pub(super) fn issuer_at(row: &str, org: OrgId) -> Place<'_> {
-    Place {
-        table: "connection",
-        column: "issuer",
-        row,
-        org: Some(org),
-    }
-}
-
-pub(super) fn pending_at(row: &str, org: OrgId) -> Place<'_> {
-    Place {
-        table: "oauth_flow",
-        column: "pending",
-        row,
-        org: Some(org),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest as _, Sha256};
+
     use super::*;
 
     /// A node of the version before looks for the hash of the state alone. It would store the tokens without a confirmation.

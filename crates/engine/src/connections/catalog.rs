@@ -117,7 +117,7 @@ mod tests {
         assert!(services.is_sorted_by(|one, next| one.name < next.name));
         for service in services {
             crate::connections::check_name(&service.name).unwrap();
-            let at = crate::connections::form::At("");
+            let at = crate::connections::fields::At("");
             let url = crate::connections::form::web_url(at, "url", Reach::Public, &service.url).unwrap();
             assert_eq!(url.scheme(), "https", "{}", service.name);
             assert_eq!(

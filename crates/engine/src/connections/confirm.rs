@@ -18,11 +18,15 @@ use url::Url;
 use super::{
     Connections,
     addressed::Address,
-    authorize::{changed, hash_of, issuer_at, pending_at},
     definition_of,
+    flow::{changed, hash_of, issuer_at, pending_at},
     tokens::{Held, tokens_at},
 };
-use crate::{Caller, Error, clock::random, sealing::hex};
+use crate::{
+    credentials::sealing::hex,
+    error::Error,
+    kit::{caller::Caller, clock::random},
+};
 
 /// Begins the hashed text of the state of a flow that waits for its confirmation.
 const CONFIRMATION: &[u8] = b"sortie oauth confirmation\0";

@@ -3,10 +3,9 @@
 //! A definition that has passed is in two halves: one without anything secret, which is stored and shown, and
 //! [`Secrets`], which are sealed. Every message names the field and the rule, and repeats no value.
 
-use std::{collections::BTreeMap, fmt::Display, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr};
 
 use percent_encoding::percent_decode_str;
-use reqwest::header::{HeaderName, HeaderValue};
 use sortie_api::{
     Credential,
     connection::{AuthType, ConnectionAuth, ConnectionDefinition, ConnectionType},
@@ -17,9 +16,10 @@ use url::{Host, Url};
 
 use super::{
     auth,
+    fields::{At, header_name, header_value, is_name, short},
     secrets::{AuthSecret, Secrets},
 };
-use crate::Error;
+use crate::error::Error;
 
 /// Headers that belong to the transport, or have a place of their own in a definition.
 const RESERVED: [&str; 16] = [
@@ -76,18 +76,6 @@ pub(crate) struct Checked {
     /// Without anything secret.
     pub(crate) definition: ConnectionDefinition,
     pub(crate) secrets: Secrets,
-}
-
-/// Where in a request a definition stands: names its fields.
-#[derive(Clone, Copy)]
-pub(crate) struct At<'a>(pub(crate) &'a str);
-
-impl At<'_> {
-    /// `field: rule`, with the place before it.
-    pub(crate) fn broken(self, field: impl Display, rule: impl Display) -> Error {
-        let dot = if self.0.is_empty() { "" } else { "." };
-        Error::Invalid(format!("{}{dot}{field}: {rule}", self.0))
-    }
 }
 
 /// Checks a definition and parts it from what is secret of it.
@@ -324,36 +312,6 @@ fn headers(
         .collect())
 }
 
-/// A name as messages may repeat it.
-fn short(name: &str) -> String {
-    name.chars().take(40).collect()
-}
-
-/// The name of a header.
-pub(super) fn header_name(at: At<'_>, field: &str, name: &str) -> Result<HeaderName, Error> {
-    HeaderName::from_bytes(name.as_bytes())
-        .ok()
-        .filter(|_| name.len() <= limits::CONNECTION_NAME_BYTES)
-        .ok_or_else(|| {
-            let rule = format!("{:?} is not the name of a header", short(name));
-            at.broken(field, rule)
-        })
-}
-
-/// The value of a header: visible ASCII, spaces and tabs, with neither at its ends.
-pub(super) fn header_value(at: At<'_>, field: impl Display, value: &str) -> Result<(), Error> {
-    let fits = (1..=limits::CREDENTIAL_BYTES).contains(&value.len());
-    let is_value = HeaderValue::from_str(value).is_ok() && value.trim_ascii().len() == value.len();
-    if fits && is_value && value.is_ascii() {
-        return Ok(());
-    }
-    let rule = format!(
-        "must be 1 to {} visible ASCII characters",
-        limits::CREDENTIAL_BYTES
-    );
-    Err(at.broken(field, rule))
-}
-
 /// Methods to allow: at least one, each once, in capitals.
 pub(crate) fn allowed_methods(at: At<'_>, methods: &[String]) -> Result<(), Error> {
     at_least_one(at, "allowed_methods", methods)?;
@@ -384,11 +342,6 @@ pub(crate) fn allowed_tools(at: At<'_>, tools: &[String]) -> Result<(), Error> {
 }
 
 const NAME_RULE: &str = "must be 1 to 128 bytes without control characters";
-
-/// Whether a text may name a tool, a parameter or a variable.
-pub(super) fn is_name(text: &str) -> bool {
-    (1..=limits::CONNECTION_NAME_BYTES).contains(&text.len()) && !text.contains(char::is_control)
-}
 
 fn at_least_one(at: At<'_>, field: &str, items: &[String]) -> Result<(), Error> {
     if items.is_empty() {

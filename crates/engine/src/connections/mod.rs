@@ -8,6 +8,8 @@ mod auth;
 mod authorize;
 mod catalog;
 mod confirm;
+pub(crate) mod fields;
+mod flow;
 pub(crate) mod form;
 mod programs;
 mod resolve;
@@ -15,8 +17,8 @@ pub(crate) mod secrets;
 mod tokens;
 mod upgrade;
 
+pub(crate) use addressed::Unaddressed;
 pub(crate) use resolve::InlineSecrets;
-pub(crate) use upgrade::Unaddressed;
 
 use std::{
     collections::HashMap,
@@ -42,15 +44,22 @@ use zeroize::Zeroizing;
 
 use self::{
     addressed::Address,
-    form::{At, Checked, Rules, Use},
+    fields::At,
+    form::{Checked, Rules, Use},
     programs::Programs,
     secrets::{AuthSecret, Secrets},
 };
 use crate::{
-    Caller, Clock, Error, Options,
-    clock::random,
-    master_keys::SEAL_CHECK,
-    sealing::{Place, SealError, Sealer},
+    credentials::{
+        master_keys::SEAL_CHECK,
+        sealing::{Place, SealError, Sealer},
+    },
+    error::Error,
+    kit::{
+        caller::Caller,
+        clock::{Clock, random},
+        options::Options,
+    },
 };
 
 /// How often a definition is put again where somebody else puts the same one.
@@ -102,7 +111,7 @@ impl Connections {
         let failed =
             |error: sortie_net::Error| Error::Internal(format!("connections cannot be made: {error}"));
         let reach = options.connections_reach;
-        let network = crate::web::network(reach)?;
+        let network = crate::kit::web::network(reach)?;
         let programs = match (options.mode, sandbox) {
             (Mode::Hosted, _) => Err("is for self-hosted engines".to_owned()),
             (Mode::SelfHosted, Err(reason)) => {
@@ -414,7 +423,7 @@ fn credentials_at(row: &str, org: OrgId) -> Place<'_> {
 
 /// A name that a connection can be saved under.
 fn check_name(name: &str) -> Result<(), Error> {
-    crate::intake::name("name", name)?;
+    crate::kit::rules::name("name", name)?;
     if name == "catalog" {
         return Err(Error::Invalid(
             "name: `catalog` is the name of a route".to_owned(),

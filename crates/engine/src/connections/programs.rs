@@ -12,7 +12,7 @@ use sortie_sandbox::{Backend, Egress, Limits, Process, Sandbox, Spec, Workdir};
 use tokio::{runtime::Handle, sync::OnceCell};
 use tokio_util::task::TaskTracker;
 
-use crate::{clock::random, sealing::hex};
+use crate::{credentials::sealing::hex, kit::clock::random};
 
 /// Starts programs in sandboxes.
 pub(super) struct Programs {

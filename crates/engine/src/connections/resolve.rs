@@ -16,12 +16,12 @@ use url::Url;
 
 use super::{
     Connections,
-    addressed::{Address, Inline},
+    addressed::{Address, Inline, inline_at},
     definition_of,
     secrets::{AuthSecret, Secrets},
     tokens::ConnectionTokens,
 };
-use crate::{Error, sealing::Place, worker::until_read};
+use crate::{error::Error, kit::retry::until_read};
 
 /// Where the credentials are that a run brought for its inline connections.
 pub(crate) enum InlineSecrets {
@@ -153,15 +153,6 @@ impl Connections {
 fn unreadable(error: &sortie_store::Error) -> String {
     tracing::error!(%error, "the connections of a run cannot be read");
     "the run's connections cannot be read".to_owned()
-}
-
-pub(super) fn inline_at(run: &str, org: OrgId) -> Place<'_> {
-    Place {
-        table: "run_secret",
-        column: "credentials",
-        row: run,
-        org: Some(org),
-    }
 }
 
 /// An inline connection with the credentials that were parted from it.

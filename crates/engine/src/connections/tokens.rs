@@ -21,7 +21,7 @@ use super::{
     Connections,
     addressed::{Address, Addressed},
 };
-use crate::{Error, clock::random, sealing::Place};
+use crate::{credentials::sealing::Place, error::Error, kit::clock::random};
 
 /// How long a node has to renew tokens before another may try.
 const LEASE: Duration = Duration::from_mins(2);

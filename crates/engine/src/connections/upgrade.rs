@@ -20,18 +20,20 @@ use zeroize::Zeroizing;
 
 use super::{
     Connections,
-    addressed::{Address, Addressed, Inline, inline_addresses},
+    addressed::{Address, Addressed, Inline, Unaddressed, inline_addresses},
     definition_in, sealing_failed,
     secrets::Secrets,
     to_sealed_json,
     tokens::Held,
 };
 use crate::{
-    Error,
-    clock::random,
-    lease::LeaseClock,
-    master_keys::{ADDRESSED, SEAL_CHECK},
-    sealing::Place,
+    cluster::lease_clock::LeaseClock,
+    credentials::{
+        master_keys::{ADDRESSED, SEAL_CHECK},
+        sealing::Place,
+    },
+    error::Error,
+    kit::clock::random,
 };
 
 /// Text of the key check once every credential is sealed with its address.
@@ -48,15 +50,6 @@ const ATTEMPTS: Duration = Duration::from_secs(10);
 
 /// Credentials of one transaction.
 const PAGE: u32 = 500;
-
-/// Treatment of a credential that was sealed without its address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unaddressed {
-    /// The credential opens: a node of the version before may have written it.
-    Opens,
-    /// The credential is refused.
-    Refused,
-}
 
 /// Progress of the upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]

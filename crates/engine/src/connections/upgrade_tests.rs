@@ -11,13 +11,18 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    Caller, Clock, Engine, MasterKey, Options, Serves,
+    Engine,
     connections::{
+        addressed::inline_at,
         credentials_at,
-        resolve::inline_at,
         tokens::{ConnectionTokens, tokens_at},
     },
-    sealing::Sealer,
+    credentials::sealing::{MasterKey, Sealer},
+    kit::{
+        caller::Caller,
+        clock::Clock,
+        options::{Options, Serves},
+    },
 };
 
 const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_630_000_000);
@@ -130,7 +135,9 @@ impl Rig {
 
     /// What `doctor` says of the master key.
     async fn master_key_check(&self, engine: &Engine) -> Check {
-        let found = engine.checks(&self.caller, crate::Providers::Left).await;
+        let found = engine
+            .checks(&self.caller, crate::operations::checks::Providers::Left)
+            .await;
         let mut checks = found.checks.into_iter();
         checks.find(|check| check.name == "master key").unwrap()
     }
@@ -143,7 +150,7 @@ impl Rig {
             .get_connection(org, &format!("c{number}"))
             .await
             .unwrap();
-        let connection = engine.0.connections.saved(org, "c", &row)?;
+        let connection = engine.0.stores.connections.saved(org, "c", &row)?;
         assert!(matches!(connection.target, Target::Http { .. }));
         let Auth::Bearer(token) = connection.auth else {
             panic!("{:?}", connection.auth)
@@ -201,7 +208,7 @@ async fn a_connection_that_is_pointed_elsewhere_in_the_database_does_not_open() 
 async fn tokens_and_authorizations_do_not_open_for_another_connection_or_address() {
     let rig = Rig::new().await;
     let engine = rig.start().await;
-    let connections = &engine.0.connections;
+    let connections = &engine.0.stores.connections;
     let (here, elsewhere) = (Address::of(&put(HERE)), Address::of(&put(ELSEWHERE)));
     let place = tokens_at("conn_1", rig.caller.org);
     let sealed = connections
@@ -232,12 +239,12 @@ async fn what_the_version_before_has_sealed_opens_once_with_its_address_and_neve
     let found = opened(credentials_at(&row, org), &after);
     assert_eq!(found["address"], r#"["http","http://here.example/v1",null]"#);
     assert_eq!(found["auth"]["bearer"]["token"], "hush");
-    let (check, text) = engine.0.connections.key_check().await.unwrap().unwrap();
+    let (check, text) = engine.0.stores.connections.key_check().await.unwrap().unwrap();
     assert_eq!(text, COMPLETE);
     engine.shutdown().await;
 
     // Whoever writes the database puts the old values back, the key check included, and another address beside them.
-    let hex = |bytes: &[u8]| crate::sealing::hex(bytes);
+    let hex = |bytes: &[u8]| crate::credentials::sealing::hex(bytes);
     let old_check = sealed(SEAL_CHECK, INCOMPLETE);
     for statement in [
         format!(
@@ -252,7 +259,7 @@ async fn what_the_version_before_has_sealed_opens_once_with_its_address_and_neve
     let refused = rig.token(&engine, 1).await.unwrap_err();
     assert!(refused.contains("without their address"), "{refused}");
     assert!(refused.contains("`addresses.sealed`"), "{refused}");
-    assert_eq!(engine.0.connections.unaddressed(), Unaddressed::Refused);
+    assert_eq!(engine.0.stores.connections.unaddressed(), Unaddressed::Refused);
     let doctor = rig.master_key_check(&engine).await;
     assert_eq!(doctor.verdict, Verdict::Fault, "{doctor:?}");
     assert!(doctor.hints.concat().contains("addresses.sealed"), "{doctor:?}");
@@ -275,8 +282,8 @@ async fn the_upgrade_waits_for_nodes_of_the_version_before_and_both_read_what_ei
     rig.saved_before().await;
     rig.earlier_node().await;
     let engine = rig.start().await;
-    let connections = &engine.0.connections;
-    let now = engine.0.identity.leases.now();
+    let connections = &engine.0.stores.connections;
+    let now = engine.0.cluster.identity.leases.now();
     assert_eq!(
         connections.complete_upgrade(now).await.unwrap(),
         Upgrade::Waits(vec!["earlier".to_owned()])
@@ -318,7 +325,7 @@ async fn the_upgrade_waits_for_nodes_of_the_version_before_and_both_read_what_ei
 async fn credentials_that_a_run_brings_open_for_the_addresses_of_its_request_alone() {
     let rig = Rig::new().await;
     let engine = rig.start().await;
-    let connections = &engine.0.connections;
+    let connections = &engine.0.stores.connections;
     let request = json!({"prompt": "x", "shell": false, "connections": {
         "crm": {"type": "http", "url": "http://here.example/v1", "auth": {"type": "bearer", "token": "hush"}}}});
     let request = serde_json::from_value(request).unwrap();
@@ -382,8 +389,8 @@ async fn a_database_in_which_nothing_was_sealed_is_upgraded_once_the_nodes_of_th
     let rig = Rig::new().await;
     rig.earlier_node().await;
     let engine = rig.start().await;
-    let connections = &engine.0.connections;
-    let now = engine.0.identity.leases.now();
+    let connections = &engine.0.stores.connections;
+    let now = engine.0.cluster.identity.leases.now();
     let definition =
         put(r#"{"type":"http","url":"http://here.example/v1","auth":{"type":"bearer","token":"new"}}"#);
     connections.put(&rig.caller, "c2", definition).await.unwrap();
@@ -411,8 +418,8 @@ async fn an_upgrade_that_cannot_seal_a_credential_this_time_is_not_complete() {
         "CREATE TRIGGER refuses BEFORE INSERT ON seal_check BEGIN SELECT RAISE(ABORT, 'not now'); END";
     rig.database().execute_batch(refuses).unwrap();
     let engine = rig.start().await;
-    let connections = &engine.0.connections;
-    let now = engine.0.identity.leases.now();
+    let connections = &engine.0.stores.connections;
+    let now = engine.0.cluster.identity.leases.now();
     assert!(connections.complete_upgrade(now).await.is_err());
     assert_eq!(connections.unaddressed(), Unaddressed::Opens);
     rig.database().execute_batch("DROP TRIGGER refuses").unwrap();
@@ -427,7 +434,7 @@ async fn an_upgrade_that_cannot_seal_a_credential_this_time_is_not_complete() {
 async fn tokens_without_an_address_are_authorized_again_once_the_upgrade_is_complete() {
     let rig = Rig::new().await;
     let engine = rig.start().await;
-    let (connections, org) = (&engine.0.connections, rig.caller.org);
+    let (connections, org) = (&engine.0.stores.connections, rig.caller.org);
     let definition = || put(r#"{"type":"mcp","url":"http://here.example/v1","auth":{"type":"oauth"}}"#);
     connections.put(&rig.caller, "c1", definition()).await.unwrap();
     let row = rig.store.get_connection(org, "c1").await.unwrap();
@@ -437,7 +444,8 @@ async fn tokens_without_an_address_are_authorized_again_once_the_upgrade_is_comp
         "issuer": "http://issuer.example", "token_url": "http://issuer.example/token", "resource": null,
         "identity": {"client_id": "c", "client_secret": null, "method": "none"}}});
     let store_tokens = |text: &Value| {
-        let tokens = crate::sealing::hex(&sealed(tokens_at(&id, org), text.to_string().as_bytes()));
+        let tokens =
+            crate::credentials::sealing::hex(&sealed(tokens_at(&id, org), text.to_string().as_bytes()));
         rig.sql(&format!("UPDATE connection SET tokens = x'{tokens}'"));
     };
     let is_kept = async || {

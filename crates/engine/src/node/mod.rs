@@ -3,9 +3,10 @@
 //! [`Watch`] notices what other nodes do to runs that are followed or at work here.
 
 mod heartbeat;
-mod identity;
-mod leases;
+pub(crate) mod parts;
 mod reconciler;
+pub(crate) mod start;
+mod stop;
 mod sweeper;
 #[cfg(test)]
 mod tests;
@@ -14,10 +15,11 @@ mod watch;
 use sortie_api::{OrgId, RunId, RunStatus};
 use sortie_store::{Claim, Store};
 
-pub(crate) use self::{
-    heartbeat::Heartbeat, identity::Identity, reconciler::Reconciler, sweeper::Sweeper, watch::Watch,
+pub(crate) use self::{heartbeat::Heartbeat, reconciler::Reconciler, sweeper::Sweeper, watch::Watch};
+use crate::{
+    cluster::identity::Identity,
+    worker::{Places, Turn},
 };
-use crate::worker::{Places, Turn};
 
 /// Shared by the tasks that take runs over.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use sortie_store::{Held, NodeId};
 use tokio_util::sync::CancellationToken;
 
 use super::Takeover;
-use crate::{Error, worker::StopReason};
+use crate::{error::Error, runs::active::StopReason};
 
 pub(crate) struct Reconciler(pub(crate) Takeover);
 

@@ -5,19 +5,18 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{leases::Leases, reconciler::Suspects, *};
+use super::{reconciler::Suspects, *};
 use crate::{
-    Options,
     callbacks::Hints,
+    cluster::{lease_clock::LeaseClock, leases::Leases, news::Wake},
     connections::Connections,
-    hub::Hub,
-    lease::LeaseClock,
-    models::Models,
-    news::Wake,
-    no_sandbox::NoSandbox,
+    kit::{models::Models, no_sandbox::NoSandbox, options::Options, web::NodeWeb},
+    runs::{
+        active::{Active, StopReason},
+        hub::Hub,
+    },
     testing::{Held, held},
-    web::NodeWeb,
-    worker::{Active, Collecting, Programs, StopReason, Worker},
+    worker::{Collecting, Programs, Worker},
 };
 
 /// A node, without its tasks.
@@ -66,10 +65,10 @@ async fn holding() -> (Rig, OrgId, RunId) {
     let records = crate::testing::records(&store);
     let hub = Hub::new(
         records.clone(),
-        crate::news::News::default(),
+        crate::cluster::news::News::default(),
         CancellationToken::new(),
     );
-    let metrics = Arc::new(crate::metrics::Metrics::default());
+    let metrics = Arc::new(crate::kit::metrics::Metrics::default());
     let models = Models::new(&sortie_models::Settings::default(), &metrics.models).unwrap();
     let worker = Worker {
         records,
@@ -89,7 +88,7 @@ async fn holding() -> (Rig, OrgId, RunId) {
         sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
         programs: Programs::default(),
         web: NodeWeb::new(&options).unwrap(),
-        schedules: crate::news::TimerBell::default(),
+        schedules: crate::cluster::news::TimerBell::default(),
         active: Active::default(),
         callbacks: Hints::default(),
         options: Arc::clone(&options),

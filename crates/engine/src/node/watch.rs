@@ -5,12 +5,14 @@ use std::{sync::Arc, time::Duration};
 use sortie_store::Store;
 use tokio_util::sync::CancellationToken;
 
-use super::Identity;
 use crate::{
-    Error, Options,
-    hub::Hub,
-    news::Wake,
-    worker::{Active, StopReason},
+    cluster::{identity::Identity, news::Wake},
+    error::Error,
+    kit::options::Options,
+    runs::{
+        active::{Active, StopReason},
+        hub::Hub,
+    },
 };
 
 /// Longest pause between two looks of the watch: other nodes tell what is new, so this is for what was not heard. With the

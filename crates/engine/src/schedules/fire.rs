@@ -16,7 +16,11 @@ use super::{
     request_of,
     timer::{AT_ONCE, PAGE},
 };
-use crate::{Caller, Engine, Error, metrics::Trigger};
+use crate::{
+    Engine,
+    error::Error,
+    kit::{caller::Caller, metrics::Trigger},
+};
 
 /// What is to become of an instant that may start a run.
 enum Verdict {
@@ -50,7 +54,7 @@ impl Engine {
     /// Deals with everything that is due of a schedule, as far as no other node does.
     pub(super) async fn deal_with(&self, org: OrgId, id: ScheduleId) -> Result<(), Error> {
         loop {
-            let row = match self.0.store.get_schedule(org, id).await {
+            let row = match self.store().get_schedule(org, id).await {
                 Err(StoreError::NotFound) => return Ok(()),
                 row => row?,
             };
@@ -69,7 +73,7 @@ impl Engine {
 
     /// Records what became of instants, unless somebody else has written to the schedule since it was read.
     async fn record(&self, row: &ScheduleRow, fires: Fires) -> Result<(), Error> {
-        let refused = match self.0.store.record_fires(fires.clone()).await {
+        let refused = match self.store().record_fires(fires.clone()).await {
             Ok(run) => {
                 if run.is_some() {
                     self.0.metrics.accepted(Trigger::Schedule);
@@ -86,8 +90,7 @@ impl Engine {
         };
         let skip = refusal(refused.clone().into())?;
         match self
-            .0
-            .store
+            .store()
             .record_fires(without_run(row, fires, run, skip))
             .await
         {
@@ -106,7 +109,7 @@ impl Engine {
         let Some(instant) = row.state.waiting else {
             return Ok(None);
         };
-        let open = self.0.store.open_runs(row.org, (row.id, row.revision), 1);
+        let open = self.store().open_runs(row.org, (row.id, row.revision), 1);
         if !open.await?.is_empty() {
             return Ok(None);
         }
@@ -150,7 +153,7 @@ impl Engine {
         let seen = (row.id, row.revision);
         let open = match row.spec.overlap {
             Overlap::Allow | Overlap::CancelOther => Vec::new(),
-            Overlap::Skip | Overlap::QueueOne => self.0.store.open_runs(row.org, seen, 1).await?,
+            Overlap::Skip | Overlap::QueueOne => self.store().open_runs(row.org, seen, 1).await?,
         };
         let is_waiting = row.state.waiting.is_some();
         match row.spec.overlap {
@@ -168,7 +171,7 @@ impl Engine {
     pub(super) async fn cancel_replaced(&self) -> Result<(), Error> {
         let (mut outcome, mut after) = (Ok(()), None);
         loop {
-            let replaced = self.0.store.replaced_runs(after, PAGE).await?;
+            let replaced = self.store().replaced_runs(after, PAGE).await?;
             let Some(last) = replaced.last() else {
                 return outcome;
             };
@@ -190,7 +193,7 @@ impl Engine {
                     Err(error) => outcome = Err(error),
                 }
             }
-            self.0.store.forget_replaced(&over).await?;
+            self.store().forget_replaced(&over).await?;
         }
     }
 
@@ -200,7 +203,7 @@ impl Engine {
             return Ok(None);
         };
         let since = (row.state.failures_since, most);
-        let outcomes = self.0.store.recent_outcomes(row.org, row.id, since).await?;
+        let outcomes = self.store().recent_outcomes(row.org, row.id, since).await?;
         let failed = outcomes
             .iter()
             .take_while(|status| **status != RunStatus::Succeeded)

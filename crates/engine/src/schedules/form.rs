@@ -8,7 +8,7 @@ use sortie_api::{
 use sortie_store::{ScheduleRow, ScheduleSpec};
 
 use super::timetable::Timetable;
-use crate::{Error, intake::broken};
+use crate::{error::Error, kit::rules::broken};
 
 /// What a client wants of a schedule, with its defaults.
 pub(super) struct Wanted {

@@ -25,7 +25,12 @@ use self::{
     form::{Wanted, checked, only_stops, runs_differ},
     plan::next_instant,
 };
-use crate::{Caller, Engine, Error, clock::random, metrics::Trigger, sealing::Place};
+use crate::{
+    Engine,
+    credentials::sealing::Place,
+    error::Error,
+    kit::{caller::Caller, clock::random, metrics::Trigger},
+};
 
 pub(crate) use timer::run as run_timer;
 
@@ -61,11 +66,10 @@ impl Engine {
             at: now,
         };
         let audit = caller.audit(clock, "schedule.create", id.to_string())?;
-        self.0
-            .store
+        self.store()
             .create_schedule(new, limits::SCHEDULES, audit)
             .await?;
-        self.0.schedules.ring();
+        self.0.work.timer.ring();
         self.get_schedule(caller.org, id).await
     }
 
@@ -85,7 +89,7 @@ impl Engine {
                 }
                 tracing::warn!(schedule = %id, %error, "a schedule is stopped with instants that could not be dealt with");
             }
-            let old = node.store.get_schedule(caller.org, id).await?;
+            let old = node.stores.database.get_schedule(caller.org, id).await?;
             let revision = old.revision;
             let wanted = checked(Wanted::patched(&old, patch.clone()))?;
             let mut spec = wanted.spec;
@@ -111,8 +115,8 @@ impl Engine {
                 at: now,
             };
             let audit = caller.audit(clock, "schedule.update", id.to_string())?;
-            if node.store.update_schedule(new, revision, audit).await? {
-                node.schedules.ring();
+            if node.stores.database.update_schedule(new, revision, audit).await? {
+                node.work.timer.ring();
                 return self.get_schedule(caller.org, id).await;
             }
         }
@@ -123,7 +127,7 @@ impl Engine {
 
     /// A schedule as it stands.
     pub async fn get_schedule(&self, org: OrgId, id: ScheduleId) -> Result<Schedule, Error> {
-        record(self.0.store.get_schedule(org, id).await?)
+        record(self.store().get_schedule(org, id).await?)
     }
 
     /// The organization's schedules before a position, newest first, at most `limit`.
@@ -133,7 +137,7 @@ impl Engine {
         before: Option<(Timestamp, ScheduleId)>,
         limit: u32,
     ) -> Result<Vec<Schedule>, Error> {
-        let rows = self.0.store.list_schedules(org, before, limit).await?;
+        let rows = self.store().list_schedules(org, before, limit).await?;
         rows.into_iter().map(record).collect()
     }
 
@@ -141,20 +145,24 @@ impl Engine {
     pub async fn delete_schedule(&self, caller: &Caller, id: ScheduleId) -> Result<(), Error> {
         let node = &self.0;
         let audit = caller.audit(&node.options.clock, "schedule.delete", id.to_string())?;
-        Ok(node.store.delete_schedule(caller.org, id, audit).await?)
+        Ok(node
+            .stores
+            .database
+            .delete_schedule(caller.org, id, audit)
+            .await?)
     }
 
     /// Starts a run of a schedule now, whatever its timetable, its pause and its other runs say.
     pub async fn trigger_schedule(&self, caller: &Caller, id: ScheduleId) -> Result<Run, Error> {
-        self.open()?;
-        let row = self.0.store.get_schedule(caller.org, id).await?;
+        self.check_open()?;
+        let row = self.store().get_schedule(caller.org, id).await?;
         let caller = Caller {
             schedule: Some(id),
             ..caller.clone()
         };
         let callback = self.opened_callback(&row)?;
         let (run, _) = self.new_run(&caller, request_of(&row.spec, callback)?).await?;
-        let run = self.0.store.trigger_schedule(id, run).await;
+        let run = self.store().trigger_schedule(id, run).await;
         let run = run.inspect_err(|error| self.0.metrics.refused(error))?;
         self.0.metrics.accepted(Trigger::Schedule);
         self.hand_out(run.id);
@@ -169,13 +177,13 @@ impl Engine {
         before: Option<(Timestamp, String)>,
         limit: u32,
     ) -> Result<Vec<Fire>, Error> {
-        let rows = self.0.store.list_fires(org, id, before, limit).await?;
+        let rows = self.store().list_fires(org, id, before, limit).await?;
         Ok(rows.into_iter().map(fire).collect())
     }
 
     /// The next `count` instants of a schedule's timetable, also while it is paused or switched off.
     pub async fn next_fires(&self, org: OrgId, id: ScheduleId, count: usize) -> Result<Vec<NextFire>, Error> {
-        let row = self.0.store.get_schedule(org, id).await?;
+        let row = self.store().get_schedule(org, id).await?;
         let timetable = form::timetable(&row.spec)?;
         let first = row.state.next.map(|next| next.instant);
         let mut after = self.0.options.clock.now().max(row.state.handled);
@@ -221,7 +229,12 @@ impl Engine {
             return Ok(None);
         };
         let row = id.to_string();
-        let secret = self.0.connections.seal(secret_at(&row, org), &secret).await?;
+        let secret = self
+            .0
+            .stores
+            .connections
+            .seal(secret_at(&row, org), &secret)
+            .await?;
         Ok(Some(SealedCallback { url, secret }))
     }
 
@@ -232,7 +245,7 @@ impl Engine {
         let id = row.id.to_string();
         Ok(Some(Callback {
             url: url.clone(),
-            secret: self.0.connections.open(secret_at(&id, row.org), secret)?,
+            secret: self.0.stores.connections.open(secret_at(&id, row.org), secret)?,
         }))
     }
 }

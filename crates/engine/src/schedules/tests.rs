@@ -17,7 +17,13 @@ use sortie_store::{Actor, Finish, NewEvent, NewNode, NodeId, Store};
 use sortie_testkit::postgres::TestDatabase;
 
 use super::*;
-use crate::{Clock, MasterKey, Options, Serves};
+use crate::{
+    credentials::sealing::MasterKey,
+    kit::{
+        clock::Clock,
+        options::{Options, Serves},
+    },
+};
 
 /// Engines on one database with one clock, and an organization with the workflow `w`.
 struct Rig {
@@ -540,7 +546,7 @@ async fn instants_are_forgotten_when_their_retention_is_over_and_start_nothing_a
     );
     rig.clock.set(at("2026-01-02T00:25:00Z"));
     let day = Duration::from_hours(24);
-    let deleted = crate::retention::delete_expired(rig.engine().store(), &rig.clock, day).await;
+    let deleted = crate::operations::retention::delete_expired(rig.engine().store(), &rig.clock, day).await;
     assert_eq!(deleted.unwrap().fires, 2);
     assert_eq!(rig.told(id).await, ["00:30 overlap"]);
     rig.go("2026-01-01T00:20:00Z").await;

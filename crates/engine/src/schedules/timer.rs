@@ -11,7 +11,7 @@ use sortie_api::Timestamp;
 use sortie_store::Due;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Engine, Error, clock::random};
+use crate::{Engine, error::Error, kit::clock::random};
 
 /// Schedules that are looked up at once.
 pub(super) const PAGE: u32 = 256;
@@ -25,7 +25,7 @@ pub(crate) async fn run(engine: Engine, stop: CancellationToken) {
         let wait = engine.look().await;
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            () = engine.0.schedules.rung() => {}
+            () = engine.0.work.timer.rung() => {}
             () = stop.cancelled() => return,
         }
     }
@@ -38,7 +38,7 @@ impl Engine {
         let now = node.options.clock.now();
         let fired = self.fire_due(now).await;
         // What could not be dealt with now is tried again at the next look, and does not hold up the rest.
-        let next = node.store.next_due(now).await.map_err(Error::from);
+        let next = node.stores.database.next_due(now).await.map_err(Error::from);
         if let Some(error) = fired.err().as_ref().or(next.as_ref().err()) {
             tracing::error!(%error, "schedules could not be looked after");
         }
@@ -51,11 +51,11 @@ impl Engine {
     /// still due.
     pub(super) async fn fire_due(&self, now: Timestamp) -> Result<(), Error> {
         let node = &self.0;
-        let released = node.store.released_schedules(PAGE).await?;
+        let released = node.stores.database.released_schedules(PAGE).await?;
         let mut outcome = self.deal_with_all(released).await;
         let mut after = None;
         loop {
-            let due = node.store.due_schedules(now, after, PAGE).await?;
+            let due = node.stores.database.due_schedules(now, after, PAGE).await?;
             after = due.last().map(|last| (last.since, last.schedule));
             let is_last = due.len() < PAGE as usize;
             outcome = self.deal_with_all(due).await.and(outcome);

@@ -9,7 +9,7 @@ use sortie_store::Created;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::world::World;
-use crate::{Error, Hop};
+use crate::{cluster::peers::Hop, error::Error};
 
 /// Pause of a client after an answer of 503.
 const PAUSE: Duration = Duration::from_millis(400);

@@ -16,7 +16,11 @@ use tokio::time::sleep;
 
 use super::{plan::Plan, witness::Witness};
 use crate::{
-    Caller, Clock, Engine, Options, contents, start::Storage, unretained::MemoryDir, worker::StopReason,
+    Engine,
+    files::contents,
+    kit::{caller::Caller, clock::Clock, options::Options},
+    node::parts::Storage,
+    runs::{active::StopReason, unretained::MemoryDir},
 };
 
 /// The time at the beginning of a schedule.
@@ -173,7 +177,8 @@ impl World {
                 Ok((engine, sweeper)) => {
                     let channel = engine
                         .0
-                        .store
+                        .stores
+                        .database
                         .channel()
                         .expect("a simulated channel can be opened");
                     engine.begin_runs(sweeper, channel);
@@ -199,10 +204,10 @@ impl World {
         if let Some(Process { engine, link, .. }) = died {
             link.cut();
             // Nothing of it reaches the database: its tasks end or wait for ever.
-            engine.0.active.stop_all(StopReason::Lost);
-            engine.0.closing.cancel();
-            engine.0.told.cancel();
-            engine.0.closed.cancel();
+            engine.0.work.active.stop_all(StopReason::Lost);
+            engine.0.tasks.closing.cancel();
+            engine.0.tasks.told.cancel();
+            engine.0.tasks.closed.cancel();
         }
     }
 
@@ -257,7 +262,7 @@ impl World {
             if process.link.had_trouble_within(LEASE) {
                 continue;
             }
-            for run in process.engine.0.active.all() {
+            for run in process.engine.0.work.active.all() {
                 if let Some(other) = at_work.insert(run, process.number) {
                     let number = process.number;
                     self.0.witness.breaks(format_args!(
@@ -270,7 +275,7 @@ impl World {
 
     /// Number of the process that is alive and has the content of a run.
     pub(super) fn holder(&self, run: RunId) -> Option<usize> {
-        let holds = |process: &Process| process.engine.0.records.unretained.holds(run);
+        let holds = |process: &Process| process.engine.0.stores.records.unretained.holds(run);
         self.alive().into_iter().find(holds).map(|process| process.number)
     }
 

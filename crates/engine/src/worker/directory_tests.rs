@@ -7,7 +7,7 @@ use sortie_store::Claim;
 
 use super::Worker;
 use crate::{
-    Clock,
+    kit::clock::Clock,
     testing::{Held, held},
 };
 

@@ -17,10 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::places::Places;
 use crate::{
-    Options,
-    news::{News, Wake},
-    node::Identity,
-    unretained::{Share, Unretained},
+    cluster::{
+        identity::Identity,
+        news::{News, Wake},
+    },
+    kit::options::Options,
+    runs::unretained::{Share, Unretained},
 };
 
 /// The safety net: at least so often, and up to half as long again, so that nodes that started together drift apart.
@@ -244,7 +246,7 @@ mod tests {
     use sortie_store::{Actor, Created};
 
     use super::*;
-    use crate::{Caller, Engine};
+    use crate::{Engine, kit::caller::Caller};
 
     const RUNS: usize = 16;
 
@@ -278,7 +280,7 @@ mod tests {
             schedule: None,
         };
         // The dispatcher waits for its turn meanwhile, so that the hints of all of them are one.
-        let turn = engine.0.places.turn().await;
+        let turn = engine.0.work.places.turn().await;
         for _ in 0..=RUNS {
             let request = serde_json::json!({
                 "prompt": "```wait 600000\n```", "shell": false, "zero_data_retention": true
@@ -289,7 +291,7 @@ mod tests {
         }
         drop(turn);
         let all_at_work = async {
-            while engine.0.active.count() < RUNS {
+            while engine.0.work.active.count() < RUNS {
                 tokio::task::yield_now().await;
             }
         };

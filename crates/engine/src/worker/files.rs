@@ -6,10 +6,10 @@ use sortie_api::{FileId, OrgId, request::RunFile};
 use sortie_sandbox::RelPath;
 
 use super::{
+    Worker,
     resume::{Files, Ground},
-    run_one::Worker,
 };
-use crate::{Error, files::contents_of};
+use crate::{error::Error, files::saved::contents_of};
 
 /// Lays the files, unless an earlier attempt at the run has. Returns the path and the size of each. An error is the
 /// run's, in words for people.

@@ -1,51 +1,133 @@
-//! How a run's end is written down: status, answer, error and last events.
+//! The end of a run: its artifacts, its final write, and what is left of its directory.
 
-use sortie_agent::journal::OpenCall;
+use sortie_agent::{Remains, journal::OpenCall};
 use sortie_api::{Micros, RunStatus, Timestamp, event::EventType, limits};
-use sortie_store::{Brought, Claim, Finish, Journal, NewEvent, Origin, Receiver};
+use sortie_store::{
+    Brought, Claim, Error as StoreError, Fence, Finish, Journal, NewEvent, Origin, Receiver, Retention,
+};
+use tokio::time::Instant;
 
-use super::{active::StopReason, recorder::Rest};
+use super::{
+    attempt::Attempt,
+    ended::Ended,
+    outputs::{Outputs, collect},
+    recorder::{Rest, numbered},
+    resume::{Obstacle, hand_over_mark},
+    writes::{until_settled, until_stored},
+};
+use crate::{kit::traces, runs::active::StopReason};
 
-/// How the work on a run ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// With the final answer.
-    Succeeded(String),
-    /// In failure, for the reason given.
-    Failed(String),
-    /// At the time limit.
-    TimedOut,
-    /// From outside.
-    Stopped(StopReason),
-    /// Its worker was lost, and it cannot go on.
-    Interrupted(Obstacle),
-}
-
-impl Ended {
-    /// The same for a run that nobody can go on with: what would be handed over ends here.
-    pub(crate) fn for_good(self) -> Self {
-        if self == Self::Stopped(StopReason::HandOver) {
-            Self::Stopped(StopReason::Shutdown)
-        } else {
-            self
+impl Attempt<'_> {
+    /// Stores the files under `outputs/` of a run that came to an end of its own. Returns how the run ends, because it may be
+    /// stopped meanwhile.
+    pub(super) async fn collect(&mut self, ended: Ended, remains: &Remains) -> (Ended, Outputs) {
+        if !ended.leaves_artifacts() || self.claim.retention() == Retention::None {
+            return (ended, Outputs::default());
+        }
+        tokio::select! {
+            biased;
+            outputs = collect(self.worker, self.claim.org, remains) => (ended, outputs),
+            reason = self.place.stopped() => (Ended::Stopped(reason), Outputs::default()),
         }
     }
 
-    /// Whether what lies under `outputs/` is kept: where the run came to an end of its own, whatever came of it.
-    pub(crate) fn leaves_artifacts(&self) -> bool {
-        matches!(self, Self::Succeeded(_) | Self::Failed(_) | Self::TimedOut)
+    /// Records the end of the run, or hands the run over.
+    pub(super) async fn finish(
+        &mut self,
+        ended: Ended,
+        outputs: Outputs,
+        fence: Fence,
+    ) -> Result<(), StoreError> {
+        let mut rest = self.recorder.rest();
+        if matches!(ended, Ended::Stopped(StopReason::HandOver)) {
+            rest.new.cost = rest.spent.until(Instant::now(), &self.budget());
+            // One that did not even begin has nothing to add to how the attempt before it ended.
+            if fence != self.claim.fence {
+                let mark =
+                    hand_over_mark(fence.attempt).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+                rest.new.journal.data.push(mark);
+            }
+            return self.recorder.append(fence, rest.new).await.map(drop);
+        }
+        rest.new.events.splice(0..0, self.resumed.take());
+        for event in &outputs.events {
+            rest.new.events.push(self.event(event)?);
+        }
+        // What is charged ends when the run does.
+        let (now, end) = self.worker.clock.moment();
+        let cost = rest.spent.until(end, &self.budget());
+        let finish = Finish {
+            artifacts: outputs.artifacts,
+            ..final_events(ended, self.claim, self.brought, rest, cost, now)
+                .map_err(|error| StoreError::Corrupt(error.to_string()))?
+                .ok_or(StoreError::Fenced)?
+        };
+        traces::ended(finish.status);
+        let rows = numbered(&fence, &finish.events);
+        let finished = until_stored(self.log.store(), fence, (rows.len(), finish.status), || {
+            self.log.finish(fence, finish.clone(), self.claim.timeout_seconds)
+        })
+        .await;
+        if finished.is_ok() {
+            let metrics = &self.worker.metrics;
+            metrics.published(&rows, self.worker.clock.now());
+            metrics.finished(finish.status, self.started.elapsed(), finish.cost);
+            self.log.finished(&rows, finish.error);
+        }
+        match finished {
+            Ok(Some(run)) => {
+                if let Err(error) = self.worker.hub.publish_final(&run, &rows) {
+                    tracing::error!(%error, "the end of a run could not be told to its readers");
+                }
+                if run.schedule_id.is_some() {
+                    self.worker.schedules.ring();
+                }
+            }
+            // The answer to the commit was lost: readers find the end in the store, and the timer whether it concerns a schedule.
+            Ok(None) => {
+                self.worker.hub.ended(fence.run);
+                self.worker.schedules.ring();
+            }
+            Err(error) => return Err(error),
+        }
+        if let Some(host) = &self.claim.callback_host {
+            self.worker.callbacks.due(self.claim.org, host);
+        }
+        Ok(())
     }
-}
 
-/// Why a run whose worker was lost does not go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Obstacle {
-    /// A call was under way that may have had its effect outside of the run.
-    UncertainCall(OpenCall),
-    /// What it needs is gone, in words for people; the last turn it had completed.
-    Gone(&'static str, u32),
-    /// Two workers in a row were lost in this step.
-    LostTwice(u32),
+    /// Reports the cost of a run that was cancelled under its worker. The store refuses the report of a run that was taken over.
+    pub(super) async fn settle(&self) -> Result<(), StoreError> {
+        let Fence { run, attempt, .. } = self.claim.fence;
+        let rest = self.recorder.rest();
+        let cost = rest.spent.until(Instant::now(), &self.budget());
+        until_settled(|| self.log.store().settle_run(run, attempt, cost, rest.new.usage))
+            .await
+            .inspect(|()| {
+                traces::ended(RunStatus::Cancelled);
+                // Who has cancelled it has counted its end.
+                let metrics = &self.worker.metrics;
+                metrics.settled(RunStatus::Cancelled, self.started.elapsed(), cost);
+            })
+    }
+
+    /// Deletes the working directory of a run that this attempt has finished or settled. A fenced attempt does not know
+    /// whether the next one runs on this very node and needs the directory: that one is left to the clean-up of settled
+    /// runs. A run without retention has no next attempt.
+    pub(super) async fn clean_up(&mut self, ended: &Result<(), StoreError>) {
+        let is_settled = match ended {
+            Ok(()) => true,
+            Err(StoreError::Fenced) => self.claim.retention() == Retention::None,
+            // The run stays held and goes on.
+            Err(_) => false,
+        };
+        let Some(remains) = self.remains.take().filter(|_| is_settled) else {
+            return;
+        };
+        if let Err(error) = remains.delete().await {
+            tracing::error!(%error, "a working directory could not be removed");
+        }
+    }
 }
 
 /// The finishing write: what was gathered before, then the answer and the final status. `None` where the run is no
@@ -186,7 +268,13 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::{Clock, hub::Hub, news::News, run_log::RunLog, testing::held, worker::recorder::Recorder};
+    use crate::{
+        cluster::news::News,
+        kit::clock::Clock,
+        runs::{hub::Hub, run_log::RunLog},
+        testing::held,
+        worker::recorder::Recorder,
+    };
 
     proptest! {
         #[test]

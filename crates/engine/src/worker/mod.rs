@@ -1,26 +1,81 @@
 //! The worker: claims waiting runs, takes over those whose worker was lost, and works on each in a task of its own.
 
-mod active;
+mod attempt;
 #[cfg(test)]
 mod directory_tests;
 mod dispatch;
+mod ended;
 mod files;
 mod finish;
+pub(crate) mod leftovers;
 mod outputs;
 mod pictures;
 mod places;
+mod prepare;
 mod programs;
 mod recorder;
 mod resume;
-mod run_one;
 mod spent;
+mod supervise;
 mod web;
 mod writes;
 
-pub(crate) use active::{Active, StopReason};
-pub(crate) use dispatch::{Dispatcher, Own, Source};
-pub(crate) use outputs::Collecting;
-pub(crate) use places::{Places, Turn};
-pub(crate) use programs::Programs;
-pub(crate) use run_one::Worker;
-pub(crate) use writes::until_read;
+use std::sync::Arc;
+
+use sortie_agent::Workspace;
+use sortie_api::RunId;
+use sortie_sandbox::Backend;
+use sortie_store::Retention;
+
+pub(crate) use self::{
+    dispatch::{Dispatcher, Own, Source},
+    outputs::Collecting,
+    places::{Places, Turn},
+    programs::Programs,
+};
+use crate::{
+    callbacks::Hints,
+    cluster::news::TimerBell,
+    connections::Connections,
+    files::contents::Contents,
+    kit::{clock::Clock, metrics::Metrics, models::Models, options::Options, web::NodeWeb},
+    runs::{active::Active, hub::Hub, run_log::Records},
+};
+
+/// Parts of the node that every run needs.
+pub(crate) struct Worker {
+    pub(crate) records: Records,
+    pub(crate) hub: Hub,
+    pub(crate) clock: Clock,
+    pub(crate) models: Arc<Models>,
+    pub(crate) connections: Connections,
+    /// Wakes the callback worker.
+    pub(crate) callbacks: Hints,
+    pub(crate) contents: Contents,
+    /// Turns of the runs that store artifacts.
+    pub(crate) collecting: Collecting,
+    pub(crate) sandbox: Arc<dyn Backend>,
+    pub(crate) programs: Programs,
+    pub(crate) web: NodeWeb,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Wakes the timer of the schedules.
+    pub(crate) schedules: TimerBell,
+    pub(crate) active: Active,
+    pub(crate) options: Arc<Options>,
+}
+
+impl Worker {
+    /// A working directory that is made at its first use. That of a run without retention is in memory.
+    pub(crate) fn workspace(&self, run: RunId, retention: Retention) -> Workspace {
+        let root = match retention {
+            Retention::Full => self.options.work_dir(),
+            Retention::None => self.options.memory_dir(),
+        };
+        Workspace::new(
+            root,
+            run.to_string(),
+            Arc::clone(&self.sandbox),
+            self.options.sandbox_limits,
+        )
+    }
+}

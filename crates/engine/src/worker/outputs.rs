@@ -17,8 +17,11 @@ use tokio::{
     time::Instant,
 };
 
-use super::run_one::Worker;
-use crate::{Error, contents::storage, files::media_type};
+use super::Worker;
+use crate::{
+    error::Error,
+    files::{contents::storage, saved::media_type},
+};
 
 /// Where the agent leaves what is to be kept.
 const FOLDER: &str = "outputs";

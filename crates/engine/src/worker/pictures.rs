@@ -5,8 +5,8 @@ use std::{fs::File, io::Read as _};
 use sortie_agent::{Media, Model, media_of};
 use sortie_api::{FileId, OrgId, request::RunFile};
 
-use super::run_one::Worker;
-use crate::files::contents_of;
+use super::Worker;
+use crate::files::saved::contents_of;
 
 /// Pictures of one first message.
 const PICTURES: usize = 8;

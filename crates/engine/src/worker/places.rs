@@ -8,8 +8,8 @@ use sortie_store::Claim;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Active, Worker};
-use crate::metrics::Metrics;
+use super::Worker;
+use crate::{kit::metrics::Metrics, runs::active::Active};
 
 /// Runs brought in one transaction.
 const BATCH: u32 = 64;

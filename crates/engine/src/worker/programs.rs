@@ -11,7 +11,7 @@ use sortie_store::Claim;
 use tokio::sync::OnceCell;
 
 use super::Worker;
-use crate::Options;
+use crate::kit::options::Options;
 
 /// The beginning of the name of a list's folder, below the working directories.
 const FOLDER: &str = "environment";

@@ -17,7 +17,10 @@ use sortie_store::{Append, Error, EventRow, Fence, Journal, NewEntries, NewEvent
 use tokio::{sync::Notify, time::Instant};
 
 use super::{spent::Spent, writes::until_stored};
-use crate::{Clock, hub::Hub, metrics::Metrics, run_log::RunLog};
+use crate::{
+    kit::{clock::Clock, metrics::Metrics},
+    runs::{hub::Hub, run_log::RunLog},
+};
 
 /// How long the first event of a batch waits for company.
 const GATHER: Duration = Duration::from_millis(15);
@@ -462,7 +465,7 @@ mod tests {
             let held = held().await;
             let hub = Hub::new(
                 held.records(),
-                crate::news::News::default(),
+                crate::cluster::news::News::default(),
                 CancellationToken::new(),
             );
             let run = held.claim.fence.run;

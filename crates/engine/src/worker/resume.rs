@@ -9,11 +9,12 @@ use std::{collections::HashSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 use sortie_agent::{
     Workspace,
-    journal::{Entry, Journal, What},
+    journal::{Entry, Journal, OpenCall, What},
 };
 use sortie_store::{Claim, Error as StoreError};
 
-use super::{finish::Obstacle, run_one::Worker, writes::until_read};
+use super::Worker;
+use crate::kit::retry::until_read;
 
 /// What stands among the entries of a journal where a worker has handed its run over, and told all it has spent.
 #[derive(Serialize, Deserialize)]
@@ -61,7 +62,24 @@ pub(crate) enum Files {
     Laid,
 }
 
-/// What a run goes on from.
+/// Reason why a run whose worker was lost does not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// A call was under way that may have had its effect outside of the run.
+    UncertainCall(OpenCall),
+    /// What it needs is gone, in words for people; the last turn it had completed.
+    Gone(&'static str, u32),
+    /// Two workers in a row were lost in this step.
+    LostTwice(u32),
+}
+
+/// Decision about a run that was taken over.
+pub(crate) enum Decision {
+    Resume(Resumption),
+    End(Obstacle),
+}
+
+/// State that a run goes on from.
 pub(crate) struct Resumption {
     pub(crate) journal: Journal,
     /// How many entries the store has.
@@ -71,10 +89,7 @@ pub(crate) struct Resumption {
 }
 
 /// Finds out whether and from where a run that was taken over goes on.
-pub(crate) async fn pick_up(
-    worker: &Worker,
-    claim: &Claim,
-) -> Result<Result<Resumption, Obstacle>, StoreError> {
+pub(crate) async fn pick_up(worker: &Worker, claim: &Claim) -> Result<Decision, StoreError> {
     let run = claim.fence.run;
     let texts = until_read(|| worker.records.store.journal(run)).await?;
     let entries = texts.iter().filter(|text| marked(text).is_none());
@@ -86,7 +101,7 @@ pub(crate) async fn pick_up(
         .map_err(|error| StoreError::Unavailable(format!("a working directory: {error}")))?;
     let Ok(entries) = entries else {
         discard(left).await;
-        return Ok(Err(Obstacle::Gone("its journal cannot be read", 0)));
+        return Ok(Decision::End(Obstacle::Gone("its journal cannot be read", 0)));
     };
     let mut journal = Journal::new(entries);
     // The mark of an older attempt says nothing about the one that was lost last.
@@ -95,30 +110,32 @@ pub(crate) async fn pick_up(
     }
     if let Some(call) = journal.uncertain_call() {
         discard(left).await;
-        return Ok(Err(Obstacle::UncertainCall(call)));
+        return Ok(Decision::End(Obstacle::UncertainCall(call)));
     }
     // The first attempt was no resume.
     if claim.fence.attempt > 1 + MAX_RESUMES {
         discard(left).await;
         let too_often = "it had been resumed 3 times";
-        return Ok(Err(Obstacle::Gone(too_often, journal.last_step())));
+        return Ok(Decision::End(Obstacle::Gone(too_often, journal.last_step())));
     }
     if has_lost_two_workers_in_one_step(worker, claim, &texts, &journal).await? {
         discard(left).await;
-        return Ok(Err(Obstacle::LostTwice(journal.last_step().saturating_add(1))));
+        return Ok(Decision::End(Obstacle::LostTwice(
+            journal.last_step().saturating_add(1),
+        )));
     }
     let (workspace, files) = match left {
         Some(left) if needs_directory(&journal) => (left, Files::Laid),
         None if needs_directory(&journal) => {
             let gone = "its working directory is gone";
-            return Ok(Err(Obstacle::Gone(gone, journal.last_step())));
+            return Ok(Decision::End(Obstacle::Gone(gone, journal.last_step())));
         }
         left => {
             discard(left).await;
             (worker.workspace(run, claim.retention()), Files::ToLay)
         }
     };
-    Ok(Ok(Resumption {
+    Ok(Decision::Resume(Resumption {
         journal,
         stored: texts.len(),
         workspace,

@@ -11,7 +11,7 @@ use sortie_web::{
     egress::{Event, Limits, serve},
 };
 
-use super::run_one::Worker;
+use super::Worker;
 
 /// What a run gets of the web.
 pub(super) struct RunWeb {

@@ -5,32 +5,10 @@
 //! did not happen or does no harm, and a worker gives a run up only when the store says that the run is no longer its
 //! own.
 
-use std::time::Duration;
-
 use sortie_api::RunStatus;
 use sortie_store::{Error, Fence, Position, Store};
 
-/// Pauses between attempts, doubling from the first to the last.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LAST_PAUSE: Duration = Duration::from_secs(2);
-
-/// Reads with `read`, again for as long as the database is away.
-pub(crate) async fn until_read<T, F>(read: impl Fn() -> F) -> Result<T, Error>
-where
-    F: Future<Output = Result<T, Error>>,
-{
-    let mut pause = FIRST_PAUSE;
-    loop {
-        match read().await {
-            Err(Error::Unavailable(error)) => {
-                tracing::debug!(%error, "a read is tried again");
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LAST_PAUSE);
-            }
-            answer => return answer,
-        }
-    }
-}
+use crate::kit::retry::{FIRST_PAUSE, LAST_PAUSE, until_read};
 
 /// Writes with `write`, which adds `added` events and leaves the run in `status`; any status that is not final stands for
 /// all of them. `None`: the write is stored, but its answer was lost. An error is final: `Fenced`, or something that trying

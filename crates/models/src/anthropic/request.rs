@@ -237,7 +237,7 @@ fn tool<'a>(tool: &ToolDefinition<'a>) -> Tool<'a> {
     }
 }
 
-/// Whether thinking goes back with the conversation.
+/// Treatment of the thinking in a conversation that is sent back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thoughts {
     Kept,
@@ -277,8 +277,8 @@ fn messages<'a>(
     messages
 }
 
-/// Sets two marks for the cache. The last one is written; the one before was written by the call before and is read. The
-/// provider would find it by itself only if no more than twenty blocks came since.
+/// Sets two marks for the cache. The last one is written; the one before was written by the call before and is read.
+/// The provider would find it by itself only if no more than twenty blocks came since.
 fn mark(messages: &mut [Message<'_>]) {
     let ends = messages.iter_mut().rev().filter(|m| m.role == Role::User).take(2);
     for end in ends.filter_map(|message| message.content.last_mut()) {
@@ -288,9 +288,9 @@ fn mark(messages: &mut [Message<'_>]) {
     }
 }
 
-/// Whether a model that thinks within a budget may think in its next answer. An answer with tool calls and the answers to
-/// their results are one turn to the provider, and a turn without thinking at its start must go on without it. It is the
-/// turn of another model, or one whose thinking was dropped.
+/// Whether a model that thinks within a budget may think in its next answer. An answer with tool calls and the answers
+/// to their results are one turn to the provider, and a turn without thinking at its start must go on without it. It is
+/// the turn of another model, or one whose thinking was dropped.
 fn starts_with_thinking(messages: &[Message<'_>]) -> bool {
     let is_result = |block: &Block<'_>| matches!(block, Block::ToolResult { .. });
     let starts_turn = |m: &Message<'_>| m.role == Role::User && !m.content.iter().any(is_result);
@@ -300,8 +300,8 @@ fn starts_with_thinking(messages: &[Message<'_>]) -> bool {
     first.is_none_or(|answer| matches!(answer.content.first(), Some(Block::Opaque(_))))
 }
 
-/// Returns the blocks of an answer without the thinking at its end: the provider refuses a message that ends with it. Such
-/// an answer was cut off while the model thought.
+/// Returns the blocks of an answer without the thinking at its end: the provider refuses a message that ends with it.
+/// Such an answer was cut off while the model thought.
 fn said(pieces: &[Content], thoughts: Thoughts) -> Vec<Block<'_>> {
     let mut blocks: Vec<_> = pieces
         .iter()

@@ -6,8 +6,7 @@ use std::io;
 use serde::Serialize;
 use sortie_agent::model::Usage;
 
-/// Bytes that make one token where nobody has counted: about what tokenizers make of English text and of JSON.
-const BYTES_PER_TOKEN: u64 = 4;
+use crate::estimate::tokens;
 
 /// The provider's figures so far. Those of several chunks belong to the same call: the largest of each counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,10 +71,6 @@ impl Counted {
             cache_write_tokens,
         }
     }
-}
-
-fn tokens(bytes: u64) -> u64 {
-    bytes.div_ceil(BYTES_PER_TOKEN)
 }
 
 /// Size of a body in bytes. Only reckoned where the provider has not counted: it costs a second serialization.

@@ -222,9 +222,9 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    /// Finds the call that a piece continues. The index says it; but some servers leave it out, give every call the same, or
-    /// give every piece another id. So a piece with a name begins a call when its id is another one, or when the call
-    /// in its place is whole already and it brings arguments of its own.
+    /// Finds the call that a piece continues. The index says it; but some servers leave it out, give every call the
+    /// same, or give every piece another id. So a piece with a name begins a call when its id is another one, or when
+    /// the call in its place is whole already and it brings arguments of its own.
     fn continued(&self, piece: &CallPiece<'_>) -> Option<usize> {
         let at = match piece.index {
             Some(index) => self.calls.iter().rposition(|call| call.index == Some(index)),
@@ -317,7 +317,7 @@ struct CallPiece<'a> {
     arguments: &'a str,
 }
 
-/// Why the answer ends, once that is said. A reason nobody knows ends it as well.
+/// Returns the reason why the answer ends, once there is one. An unknown reason ends it as well.
 fn stop_reason(reason: &str) -> Result<Option<StopReason>, Failure> {
     Ok(Some(match reason {
         "" => return Ok(None),

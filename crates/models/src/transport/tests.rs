@@ -286,7 +286,7 @@ async fn a_stream_that_breaks_or_ends_before_its_first_event_costs_its_input() {
         let server = Server::start([answer]).await;
         let transport = transport(&server);
         let heard = Heard::default();
-        let error = answer::call(&transport, &body, Nothing, &heard)
+        let error = crate::answer::call(&transport, &body, Nothing, &heard)
             .await
             .unwrap_err();
         assert_eq!(

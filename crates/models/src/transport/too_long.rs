@@ -1,8 +1,8 @@
 //! The words with which providers and servers refuse a request that is larger than their model's window.
 //!
-//! There is no standard for it: most answer 400, some 413, 422 or 500, and the sentence is each one's own. The table was
-//! gathered on 2026-11-22 from the documentation and the source of the servers themselves and from the lists that pi
-//! (`overflow.ts`), opencode (`provider/error.ts`), `LiteLLM` (`exception_mapping_utils.py`) and cline keep.
+//! There is no standard for it: most answer 400, some 413, 422 or 500, and the sentence is each one's own. The table
+//! was gathered on 2026-11-22 from the documentation and the source of the servers themselves and from the lists that
+//! pi (`overflow.ts`), opencode (`provider/error.ts`), `LiteLLM` (`exception_mapping_utils.py`) and cline keep.
 
 use http::StatusCode;
 
@@ -12,7 +12,7 @@ struct Wording {
     /// A refusal as it comes.
     #[cfg(test)]
     example: &'static str,
-    /// Who says it.
+    /// Provider or server that says it.
     #[cfg(test)]
     source: &'static str,
 }

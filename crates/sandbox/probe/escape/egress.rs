@@ -15,7 +15,7 @@ const ROW: u32 = 73;
 const PROXY: u16 = 3_128;
 /// A host that is not reached is known at once; one that has to be waited for was on its way.
 const AT_ONCE: Duration = Duration::from_secs(1);
-/// How long the proxy may take.
+/// Time for which the proxy is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) fn try_all(host: &Host<'_>) {
@@ -48,7 +48,7 @@ pub(super) fn try_all(host: &Host<'_>) {
     );
 }
 
-/// What the proxy answers to one line.
+/// Returns the proxy's answer to one line.
 pub(super) fn ask() -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, PROXY)), PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -97,8 +97,8 @@ fn elsewhere(host: &Host<'_>) {
     }
 }
 
-/// Whether something ever works, and how long it takes at its quickest: what waits for an answer does so each time, what
-/// a busy machine holds up is not late each time.
+/// Whether something ever works, and how long it takes at its quickest: what waits for an answer does so each time,
+/// what a busy machine holds up is not late each time.
 fn tried(attempt: impl Fn() -> bool) -> (bool, Duration) {
     let (mut worked, mut quickest) = (false, Duration::MAX);
     for _ in 0..3 {

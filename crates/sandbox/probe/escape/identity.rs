@@ -1,4 +1,4 @@
-//! Who the command is, and what it was given.
+//! Identity of the command, and the resources it was given.
 
 use std::{
     fs,

@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, io};
 
 use crate::raw::{Outcome, say};
 
-/// What the caller tells about the host.
+/// Facts about the host from the caller.
 pub(crate) struct Host<'a> {
     facts: BTreeMap<&'a str, &'a str>,
 }

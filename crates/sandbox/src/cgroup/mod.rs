@@ -1,4 +1,4 @@
-//! One control group per run, where the host gives one: memory and process limits that the kernel keeps.
+//! Control group of each run, where the host gives one: memory and process limits that the kernel keeps.
 //!
 //! Version 2 first, then version 1. The launcher joins the group before it confines itself, through descriptors that
 //! the engine opened; everything it starts is in the group by inheritance.
@@ -28,7 +28,7 @@ const PREFIX: &str = "sortie-run-";
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// Where groups for runs can be made.
+/// Hierarchy in which groups for runs can be made.
 #[derive(Debug)]
 pub(crate) struct Hierarchy {
     kind: Kind,
@@ -167,7 +167,7 @@ impl Hierarchy {
 }
 
 impl RunGroup {
-    /// What a process writes "0" to in order to join.
+    /// Opens the files to which a process writes "0" in order to join.
     pub(crate) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
         std::iter::once(&self.memory)
             .chain(&self.pids)
@@ -178,7 +178,7 @@ impl RunGroup {
             .collect()
     }
 
-    /// How often the kernel has killed for the memory limit.
+    /// Returns the number of times that the kernel has killed for the memory limit.
     pub(crate) fn memory_kills(&self) -> u64 {
         let file = if self.is_v2() {
             "memory.events"
@@ -249,8 +249,7 @@ fn counter(text: &str, name: &str) -> u64 {
         .map_or(0, |(_, value)| value.trim().parse().unwrap_or(0))
 }
 
-/// Where a file system is mounted and which part of it, from a line of `mountinfo`, with its options of the
-/// superblock.
+/// Mount from a line of `mountinfo`: its place, the mounted part, and its options of the superblock.
 struct Mount<'a> {
     root: &'a str,
     point: &'a str,

@@ -44,7 +44,8 @@ fn use_memory(bytes: u64) -> i32 {
     0
 }
 
-/// What the confinement should refuse and does not. Each attempt leaves no trace on the host where it succeeds.
+/// Returns the attempts that the confinement should refuse and does not. A successful attempt leaves no trace on the
+/// host.
 fn escapes(outside: &Outside, level: Level) -> Vec<&'static str> {
     let mut gaps = Vec::new();
     let mut expect = |held: bool, name: &'static str| {

@@ -1,4 +1,4 @@
-//! One command: a child of init that limits itself further and becomes the program.
+//! Command of a run: a child of init that limits itself further and becomes the program.
 
 use std::{
     ffi::{CString, OsStr},
@@ -29,7 +29,7 @@ use crate::{
 /// Signals and timers that may wait at once for the processes of a run.
 const PENDING_SIGNALS: u64 = 1_024;
 
-/// What a command does.
+/// Task of a command.
 pub(super) enum Task {
     Program(Vec<String>),
     Check(Check),
@@ -37,7 +37,7 @@ pub(super) enum Task {
 
 /// A command's ties to the outside.
 pub(super) struct Ties<'a> {
-    /// Where it is told that it could not be run.
+    /// Socket for the message that the command could not be run.
     pub(super) engine: BorrowedFd<'a>,
     pub(super) id: u64,
     /// Standard input, output and error.
@@ -112,7 +112,7 @@ fn limit(init: &Init<'_>, file_bytes: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// How many processes of this user the limit counts beside the command's own.
+/// Returns the number of processes of this user that the limit counts beside the command's own.
 fn processes_outside(level: Level, own_user: bool) -> u64 {
     if level == Level::Namespaces || own_user {
         // Init, and outer where it has the same user.

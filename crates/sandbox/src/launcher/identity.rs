@@ -1,4 +1,4 @@
-//! Who a sandbox's processes are: the run's own user, without groups, rights or the way to any.
+//! Identity of a sandbox's processes: the run's own user, without groups, rights or the way to any.
 
 use rustix::{
     process::{DumpableBehavior, Gid, Uid, set_dumpable_behavior},

@@ -38,12 +38,12 @@ use crate::{
     wire::{self, Broken, MemoryKeeper, Open, Reply, Request, Status},
 };
 
-/// How often a command may still have new processes, when they are looked for and killed, before everything is.
+/// Rounds of killing a command's new processes before everything is killed.
 const KILL_ROUNDS: usize = 8;
-/// How long its processes may take to die before everything is killed: longer than a busy host holds them up, and half
-/// of what the engine waits for.
+/// Time for which a command's processes may take to die before everything is killed: longer than a busy host delays
+/// them, and half of the engine's wait.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
-/// How long the end of everything may take without a pid namespace.
+/// Timeout of the end of everything without a pid namespace.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// The sandbox as its first process sees it.
@@ -72,7 +72,7 @@ struct Current {
     peak_bytes: u64,
 }
 
-/// Whether the loop goes on.
+/// Next step of the loop.
 enum Next {
     Go,
     Stop,
@@ -179,7 +179,8 @@ impl Init<'_> {
             return Ok(());
         }
         self.watches = match Watches::limit() {
-            // A container engine that has filters ask itself leaves no room for ours. Such a node is single-tenant anyway.
+            // A container engine that has filters ask itself leaves no room for ours. Such a node is single-tenant
+            // anyway.
             Err(Errno::BUSY) => None,
             limited => Some(limited.step("limit watched descriptors")?),
         };
@@ -530,7 +531,7 @@ impl Init<'_> {
         });
     }
 
-    /// Where the engine is gone, the next message says so.
+    /// Sends a reply. Where the engine is gone, the next message says so.
     fn send(&self, reply: &Reply) {
         let socket: BorrowedFd<'_> = self.socket.as_fd();
         let _engine_may_be_gone = wire::send(socket, reply, &[]);

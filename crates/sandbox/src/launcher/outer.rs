@@ -24,7 +24,7 @@ use crate::{
     wire::{self, Open, Request},
 };
 
-/// What init has of the outer process: most of it came with the first message.
+/// State that init has of the outer process: most of it came with the first message.
 pub(super) struct Inherited {
     /// The outer process itself, for the engine to see it end.
     pub(super) outer: OwnedFd,

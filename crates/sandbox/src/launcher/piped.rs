@@ -2,8 +2,8 @@
 //!
 //! Each has a socket of its own to the engine: its end is told there, and when the engine hangs up it is killed with
 //! everything it started. The end of what a process says on standard error is kept; the streams of a released command
-//! are the engine's. A released command that left processes in its session is remembered after its end, until the engine
-//! hangs up or has them killed.
+//! are the engine's. A released command that left processes in its session is remembered after its end, until the
+//! engine hangs up or has them killed.
 
 use std::{
     collections::VecDeque,
@@ -21,7 +21,7 @@ use rustix::{
 use super::procs;
 use crate::wire::{self, Broken, Reply, Status};
 
-/// How much of standard error is kept, in bytes.
+/// Maximum part of standard error that is kept, in bytes.
 const KEPT: usize = 8 << 10;
 /// The most that a pipe can still hold when its process has ended.
 const LEFT_IN_PIPE: usize = 1 << 20;
@@ -56,7 +56,7 @@ pub(super) enum Origin {
     Released,
 }
 
-/// All of them.
+/// Piped processes of a sandbox.
 #[derive(Default)]
 pub(super) struct PipedProcesses(Vec<PipedProcess>);
 
@@ -84,7 +84,7 @@ impl PipedProcesses {
         });
     }
 
-    /// What is to be polled for them.
+    /// Returns the descriptors to poll for them.
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.0
             .iter()
@@ -96,7 +96,7 @@ impl PipedProcesses {
         self.0.iter().map(|process| process.pid).collect()
     }
 
-    /// Those that have not been seen to end.
+    /// Returns the processes that have not been seen to end.
     pub(super) fn alive(&self) -> Vec<Pid> {
         self.0
             .iter()

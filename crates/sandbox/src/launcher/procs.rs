@@ -16,7 +16,7 @@ use rustix::{
 /// The longest pause between two looks for descendants that have not died yet.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// One process, or what is left of it.
+/// Process, or the rest of one that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Process {
     pub(super) pid: Pid,
@@ -41,12 +41,12 @@ pub(super) fn all() -> io::Result<Vec<Process>> {
     Ok(found)
 }
 
-/// One process, if it is still there and can be seen.
+/// Returns a process, if it is still there and can be seen.
 pub(super) fn one(pid: Pid) -> Option<Process> {
     look_at(pid).ok().flatten()
 }
 
-/// One process, if it is still there.
+/// Returns a process, if it is still there.
 fn look_at(pid: Pid) -> io::Result<Option<Process>> {
     match read_text(format!("/proc/{}/stat", pid.as_raw_nonzero())) {
         Ok(stat) => Ok(parse(pid, &stat)),
@@ -100,7 +100,7 @@ pub(super) fn living() -> io::Result<Vec<Process>> {
     Ok(found)
 }
 
-/// Those that descend from `ancestor`, without itself, ended ones included.
+/// Returns the descendants of `ancestor`, without itself, ended ones included.
 pub(super) fn descendants(all: &[Process], ancestor: Pid) -> Vec<Process> {
     let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
     for process in all {
@@ -117,8 +117,8 @@ pub(super) fn descendants(all: &[Process], ancestor: Pid) -> Vec<Process> {
     found
 }
 
-/// What belongs to a command: every living process of ours but those that were there before it started, and what
-/// those started since, and but those of the processes in `piped`.
+/// Returns the processes of a command: every living process of ours but those that were there before it started, and
+/// what those started since, and but those of the processes in `piped`.
 pub(super) fn of_command(command: &Process, piped: &[Pid]) -> io::Result<Vec<Process>> {
     let all = all()?;
     let ours = descendants(&all, getpid());
@@ -141,9 +141,9 @@ pub(super) fn of_command(command: &Process, piped: &[Pid]) -> io::Result<Vec<Pro
         .collect())
 }
 
-/// What belongs to a process that the engine talks to: every living process of ours in its session, and what those
-/// started. What has left the session and lost its parent is the sandbox's. The process itself comes first: it is not to
-/// see the others end.
+/// Returns the processes of one that the engine talks to: every living process of ours in its session, and what those
+/// started. What has left the session and lost its parent is the sandbox's. The process itself comes first: it is not
+/// to see the others end.
 pub(super) fn of_piped(leader: Pid) -> io::Result<Vec<Process>> {
     let all = all()?;
     let ours = descendants(&all, getpid());

@@ -40,7 +40,7 @@ const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 sandbox\n";
 const NAME_SERVICES: &str =
     "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n";
 
-/// What of `/proc` speaks of the host, not of the sandbox's processes.
+/// Entries of `/proc` that describe the host, not the sandbox's processes.
 const COVERED: &[&str] = &[
     "buddyinfo",
     "cmdline",

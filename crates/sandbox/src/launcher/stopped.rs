@@ -33,15 +33,21 @@ impl Stopped {
         while began.elapsed() < LIMIT {
             let found = find();
             let is_listed = found.is_ok();
-            let found = found.unwrap_or_default().into_iter();
-            let running: Vec<_> = found.filter(|process| runs(process.pid)).collect();
-            if is_listed && running.is_empty() {
+            let mut runs = false;
+            for process in found.unwrap_or_default() {
+                match activity(process.pid) {
+                    Activity::None => {}
+                    Activity::InCall if stopped.ours.contains(&process) => {}
+                    Activity::InCall | Activity::Runs => {
+                        runs = true;
+                        procs::signal(&process, Signal::STOP);
+                        stopped.ours.insert(process);
+                    }
+                }
+            }
+            if is_listed && !runs {
                 stopped.all = true;
                 break;
-            }
-            for process in running {
-                procs::signal(&process, Signal::STOP);
-                stopped.ours.insert(process);
             }
             thread::sleep(ROUND);
         }
@@ -57,20 +63,92 @@ impl Drop for Stopped {
     }
 }
 
-/// True if a thread of the process neither stands still nor has ended. A thread that waits inside of a system call only
-/// finishes that call.
-fn runs(pid: Pid) -> bool {
+/// Activity of a process, by that of its most active thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Activity {
+    /// Every thread stands still or has ended.
+    None,
+    /// A thread waits inside of a system call. With a stop signal before it, it only finishes that call.
+    InCall,
+    Runs,
+}
+
+fn activity(pid: Pid) -> Activity {
     let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) else {
-        return false;
+        return Activity::None;
     };
     tasks
         .flatten()
         .filter_map(|task| procs::read_text(task.path().join("stat")).ok())
         .filter_map(|stat| state(&stat))
-        .any(|state| !matches!(state, 'T' | 't' | 'D' | 'Z' | 'X' | 'x'))
+        .map(|state| match state {
+            'T' | 't' | 'Z' | 'X' | 'x' => Activity::None,
+            'D' => Activity::InCall,
+            _ => Activity::Runs,
+        })
+        .max()
+        .unwrap_or(Activity::None)
 }
 
 /// The state of a task: the letter behind its name, which may hold anything, also parentheses.
 fn state(stat: &str) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead, BufReader, Write},
+        process::{Child, Command, Stdio},
+    };
+
+    use super::*;
+
+    /// Waits inside of `clone` until its child has read a byte and ended. Says a line before that and one after.
+    const WAITS_IN_CALL: &str = "
+import ctypes, os, signal
+clone = {'x86_64': 56, 'aarch64': 220}[os.uname().machine]
+CLONE_VFORK = 0x4000
+print('starts', flush=True)
+if ctypes.CDLL(None).syscall(clone, CLONE_VFORK | signal.SIGCHLD, 0, 0, 0, 0) == 0:
+    os.read(0, 1)
+    os._exit(0)
+print('went on', flush=True)
+";
+
+    fn state_of(child: &Child) -> Option<char> {
+        state(&procs::read_text(format!("/proc/{}/stat", child.id())).ok()?)
+    }
+
+    fn wait_for(child: &Child, wanted: impl Fn(char) -> bool) -> char {
+        loop {
+            if let Some(state) = state_of(child).filter(|state| wanted(*state)) {
+                return state;
+            }
+            thread::sleep(ROUND);
+        }
+    }
+
+    #[test]
+    fn a_process_inside_of_a_call_stands_still_after_that_call() {
+        let mut child = Command::new("python3")
+            .args(["-c", WAITS_IN_CALL])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "starts");
+        wait_for(&child, |state| state == 'D');
+
+        let pid = Pid::from_child(&child);
+        let stopped = Stopped::stop(|| Ok(procs::one(pid).into_iter().collect()));
+        assert!(stopped.all);
+        child.stdin.take().unwrap().write_all(b"x").unwrap();
+        assert_eq!(wait_for(&child, |state| matches!(state, 'T' | 'Z')), 'T');
+
+        drop(stopped);
+        assert_eq!(lines.next().unwrap().unwrap(), "went on");
+        assert!(child.wait().unwrap().success());
+    }
 }

@@ -1,4 +1,4 @@
-//! What 64-bit ARM has beside the calls of every architecture: nothing, it came without the old ones.
+//! System calls of 64-bit ARM beside those of every architecture: none, it came without the old ones.
 
 use libc::c_long;
 

@@ -1,4 +1,4 @@
-//! What x86-64 has beside the calls of every architecture.
+//! System calls of x86-64 beside those of every architecture.
 
 use libc::c_long;
 

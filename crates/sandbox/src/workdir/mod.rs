@@ -83,7 +83,7 @@ impl CommandPaths {
     }
 }
 
-/// What an entry of a listing is.
+/// Kind of an entry of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
@@ -96,18 +96,18 @@ pub enum EntryKind {
     Other,
 }
 
-/// One entry of a listing.
+/// Entry of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Path from the working directory, decoded lossily: a name that is not UTF-8 cannot be opened by it.
     pub path: String,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: EntryKind,
     /// Size of a file, in bytes.
     pub size: u64,
 }
 
-/// Why a file could not be read or written.
+/// Reason why a file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// Nothing there.
@@ -222,8 +222,8 @@ impl Workdir {
         Ok(open::regular(self.dir.as_fd(), path)?.0)
     }
 
-    /// Opens a regular file of the run's own for reading, with its size in bytes. A file of somebody else, which the run
-    /// may have linked here on a host that allows it, is not opened: the engine may read what the run may not.
+    /// Opens a regular file of the run's own for reading, with its size in bytes. A file of somebody else, which the
+    /// run may have linked here on a host that allows it, is not opened: the engine may read what the run may not.
     pub fn open_own(&self, path: &RelPath) -> Result<(File, u64), FileError> {
         let (file, size) = open::regular(self.dir.as_fd(), path)?;
         let own = match &self.owner {
@@ -245,8 +245,8 @@ impl Workdir {
         write::replace(self.dir.as_fd(), path, fill, self.owner.as_deref())
     }
 
-    /// As [`write`](Self::write), with what is left to read of `source`: the kernel copies it, or shares it where the
-    /// file system can, and none of it is held in memory.
+    /// Copies the rest of `source` as [`write`](Self::write) does. The kernel copies it, or shares it where the file
+    /// system can, and none of it is held in memory.
     pub fn copy(&self, path: &RelPath, source: &mut File) -> Result<(), FileError> {
         let fill = |file: &mut File| io::copy(source, file).map(drop);
         write::replace(self.dir.as_fd(), path, fill, self.owner.as_deref())
@@ -269,8 +269,8 @@ impl Workdir {
         list::list(self.dir.as_fd(), path, (max_depth, max_entries), |_| true)
     }
 
-    /// Lists as [`list`](Self::list) does, but only the entries for which `keep` is true. Other folders are not entered.
-    /// `keep` is asked about a folder before what lies in it.
+    /// Lists as [`list`](Self::list) does, but only the entries for which `keep` is true. Other folders are not
+    /// entered. `keep` is asked about a folder before what lies in it.
     pub fn list_kept(
         &self,
         path: Option<&RelPath>,
@@ -280,7 +280,7 @@ impl Workdir {
         list::list(self.dir.as_fd(), path, (max_depth, max_entries), keep)
     }
 
-    /// What the directory holds: bytes on disk, and files and folders.
+    /// Returns the content of the directory: bytes on disk, and the number of files and folders.
     ///
     /// # Errors
     /// When the directory itself cannot be read; what cannot be read below it is made readable.

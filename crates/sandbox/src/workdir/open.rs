@@ -65,7 +65,7 @@ pub(super) fn read_at_most(file: File, size: u64, limit: u64) -> Result<Vec<u8>,
     Ok(content)
 }
 
-/// What a failed look-up means to a caller.
+/// Converts a failed look-up into the error for a caller.
 pub(super) fn file_error(error: Errno) -> FileError {
     match error {
         Errno::NOENT | Errno::NOTDIR => FileError::NotFound,

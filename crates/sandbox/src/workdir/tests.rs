@@ -264,7 +264,7 @@ fn a_directory_that_exists_is_not_taken_for_a_new_run() {
     }
 }
 
-/// Who owns each of these, below `root`.
+/// Returns the owner of each of these, below `root`.
 fn owners<const N: usize>(root: &Path, paths: [&str; N]) -> [u32; N] {
     paths.map(|path| fs::symlink_metadata(root.join(path)).unwrap().uid())
 }

@@ -24,7 +24,7 @@ pub(crate) fn way_out() -> Spec {
     }
 }
 
-/// What the engine serves at the other end: one line for one line.
+/// Proxy that the engine serves at the other end: one line for one line.
 pub(crate) struct Proxy(TcpListener);
 
 impl Proxy {

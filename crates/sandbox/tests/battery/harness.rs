@@ -1,4 +1,4 @@
-//! How a section is run: on which host, as whom, and against what.
+//! Harness of a section: the host, the user and the target of its runs.
 
 use std::{
     fs::{DirBuilder, File},
@@ -20,23 +20,23 @@ use sortie_sandbox::{
 pub(crate) const PROBE: &str = env!("CARGO_BIN_EXE_sandbox-probe");
 const INSIDE: &str = "SORTIE_BATTERY_INSIDE";
 const STRICT: &str = "SORTIE_TEST_STRICT";
-/// How long what comes at once may take on a busy machine; measured it is milliseconds.
+/// Time within which a prompt event comes on a busy machine; measured it is milliseconds.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// An ordinary user without any process or file, also of another test that runs at the same time: where a sandbox shares
-/// its user, their processes would count as its own.
+/// An ordinary user without any process or file, also of another test that runs at the same time: where a sandbox
+/// shares its user, their processes would count as its own.
 pub(crate) fn nobody() -> u32 {
     30_000 + std::process::id() % 10_000
 }
 
-/// As whom the engine runs.
+/// User that the engine runs as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
     AsTheSuite,
     Unprivileged,
 }
 
-/// One of the four ways through the battery.
+/// Way through the battery, of which there are four.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
     pub(crate) level: Level,
@@ -230,7 +230,7 @@ impl Bed {
     }
 }
 
-/// One run: its directory and its sandbox.
+/// Run of the battery: its directory and its sandbox.
 pub(crate) struct Run {
     pub(crate) path: PathBuf,
     pub(crate) workdir: Workdir,
@@ -246,8 +246,8 @@ impl Run {
         self.sandbox.exec(sh(script, timeout)).await.unwrap()
     }
 
-    /// Runs a script that does not end by itself until its time is over; it is dead no later than `killing` after that. One
-    /// of three tries has to be in time: a busy machine is late now and then, what waits for something each time.
+    /// Runs a script that does not end by itself until its time is over; it is dead no later than `killing` after that.
+    /// One of three tries has to be in time: a busy machine is late now and then, what waits for something each time.
     pub(crate) async fn timed_out(&mut self, script: &str, timeout: Duration, killing: Duration) -> Finished {
         let mut times = Vec::new();
         for _ in 0..3 {

@@ -229,7 +229,7 @@ async fn until_dead(pid: Pid) {
     }
 }
 
-/// What forks launchers for this process.
+/// Returns the process that forks launchers for this one.
 fn fork_server() -> Pid {
     only_child(getpid())
 }

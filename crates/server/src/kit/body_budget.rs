@@ -1,8 +1,8 @@
-//! How much memory request bodies may take together.
+//! Memory budget of all request bodies together.
 //!
 //! A body takes what it has sent from one budget, as it comes, and gives it back when its request is answered. What it
-//! announces takes nothing: a client could otherwise use the budget up with headers alone. The first bytes of each body are
-//! free, so that ordinary requests go on while large ones wait.
+//! announces takes nothing: a client could otherwise use the budget up with headers alone. The first bytes of each body
+//! are free, so that ordinary requests go on while large ones wait.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,13 +10,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{ApiError, ApiResult};
 
-/// All bodies together, in bytes.
+/// Budget of all bodies together, in bytes.
 const BYTES: usize = 256 * 1024 * 1024;
 
-/// What each body has for nothing.
+/// Part of each body that does not count against the budget, in bytes.
 const FREE_BYTES: usize = 64 * 1024;
 
-/// How long a body waits for others to be done.
+/// Time for which a body waits for budget.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The memory for the bodies of one server.

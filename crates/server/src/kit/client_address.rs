@@ -1,4 +1,4 @@
-//! Which address a request without a credential is counted against.
+//! Client address that a request without a credential is counted against.
 //!
 //! `X-Forwarded-For` is believed only as far as trusted proxies vouch for it: the first address from the right that
 //! is not one of theirs is the client, so that a client cannot choose its own address.
@@ -39,7 +39,7 @@ fn parse(text: &str) -> Option<IpAddr> {
         .map(|address| address.to_canonical())
 }
 
-/// What is counted as one client: an IPv4 address, or the /64 that one IPv6 subscriber has.
+/// Returns the network that counts as one client: an IPv4 address, or the /64 that one IPv6 subscriber has.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => IpAddr::V4(v4),

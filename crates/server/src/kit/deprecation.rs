@@ -12,9 +12,9 @@ const SUNSET: HeaderName = HeaderName::from_static("sunset");
 /// The end of a version of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deprecation {
-    /// Since when it is deprecated, or will be.
+    /// Time from which the version is deprecated.
     pub since: Timestamp,
-    /// When it stops working; not before `since`.
+    /// Time at which the version stops working; not before `since`.
     pub sunset: Timestamp,
     /// The address of what tells of the version after it: visible ASCII without `<`, `>` and `"`.
     pub successor: Option<String>,

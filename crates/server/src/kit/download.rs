@@ -19,42 +19,42 @@ use sortie_api::{Sha256, Timestamp, file::is_deceptive};
 
 use super::{ApiError, ApiResult};
 
-/// What is told of the content.
+/// Content that is offered for download.
 #[derive(Clone, Debug)]
 pub(crate) struct Offered {
     /// The name it is to be saved under.
     pub(crate) name: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub(crate) size: u64,
-    /// Its SHA-256.
+    /// SHA-256 of the content.
     pub(crate) sha256: Sha256,
-    /// Its media type.
+    /// Media type.
     pub(crate) content_type: String,
-    /// When it was made.
+    /// Time of creation.
     pub(crate) created_at: Timestamp,
 }
 
-/// Which bytes are to be sent.
+/// Bytes of the content that are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// None: the client has them.
     Nothing,
-    /// All of them.
+    /// The whole content.
     Whole,
-    /// Some of them.
+    /// A range of the content.
     Part(Range<u64>),
-    /// Some that are not there.
+    /// A range that the content does not have.
     Beyond,
 }
 
-/// What a `Range` header comes to.
+/// Meaning of a `Range` header.
 enum Asked {
     Nothing,
     Part(Range<u64>),
     Beyond,
 }
 
-/// What may stand in `filename*` as it is.
+/// Characters that stand unescaped in `filename*`.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
 
 impl Offered {
@@ -67,7 +67,7 @@ impl Offered {
         SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds)
     }
 
-    /// Which bytes a request with these headers is to have.
+    /// Returns the bytes that a request with these headers gets.
     pub(crate) fn wanted(&self, method: &Method, headers: &HeaderMap) -> ApiResult<Wanted> {
         let etag = self.etag();
         let modified = self.modified();
@@ -140,7 +140,8 @@ impl Offered {
 }
 
 /// `attachment`, under a name that every client can read: once in ASCII, once in UTF-8 (RFC 6266, RFC 8187). Names of
-/// artifacts, and of files that were saved by older versions, may hold characters that make them look like another name.
+/// artifacts, and of files that were saved by older versions, may hold characters that make them look like another
+/// name.
 fn disposition(name: &str) -> String {
     let name = name.replace(is_deceptive, "_");
     let ascii: String = name
@@ -173,7 +174,7 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
 }
 
-/// One range of bytes of a content of `size`. Other units, several ranges and what is no range ask for nothing.
+/// Reads `Range` as one range of a content of `size`. Other units, several ranges and malformed ones are ignored.
 fn range(headers: &HeaderMap, size: u64) -> Asked {
     let mut values = headers.get_all(RANGE).iter();
     let (Some(value), None) = (values.next(), values.next()) else {

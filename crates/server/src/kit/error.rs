@@ -1,4 +1,4 @@
-//! The one error of the HTTP layer, with a constructor per line of the contract's error table.
+//! The one error of the HTTP layer, with a constructor per line of the table in `docs/API.md#errors`.
 //!
 //! A client reads `{error, code}`. What is wrong inside (the source) never reaches it: `into_response` leaves the
 //! source on the response as a [`Fault`], and the gate logs it once, with the request id that the client is told.
@@ -12,7 +12,7 @@ use axum::{
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use sortie_api::{ErrorBody, ErrorCode};
 
-/// What a handler answers: a value, or an error in the contract's form.
+/// Answer of a handler: a value, or an error in the form of `docs/API.md#errors`.
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 /// A failure as the client sees it, and what lies behind it.
@@ -27,7 +27,7 @@ pub(crate) struct ApiError {
 /// A message about what the client sent is cut here.
 pub(crate) const MESSAGE_CHARS: usize = 500;
 
-/// What the log is told of a 5xx answer.
+/// Cause of a 5xx answer, for the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault(pub(crate) Arc<str>);
 

@@ -1,12 +1,12 @@
-//! What guessing credentials may cost the store.
+//! Limit on the look-ups that guessed credentials cost the store.
 //!
 //! Only the store knows whether a well-formed credential is a key, and asking it is what a guess costs. So a credential
 //! that is nobody's is remembered for the window, and each further one counts against its network. A network that has
 //! sent a quota of them is looked up no more in this window, except for credentials that were valid before: whoever
 //! guesses behind the same address does not lock out keys in use. The time is an argument.
 //!
-//! Each node counts alone, unlike the rate limits: to share this count would cost the store what it is to spare it. The requests
-//! themselves count against the network on all nodes together, whatever is guessed in them.
+//! Each node counts alone, unlike the rate limits: to share this count would cost the store what it is to spare it. The
+//! requests themselves count against the network on all nodes together, whatever is guessed in them.
 
 use std::{
     collections::HashSet,
@@ -34,18 +34,18 @@ impl Token {
     }
 }
 
-/// What to do about a credential.
+/// Advice on a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Advice {
     /// Ask whose it is.
     LookUp,
-    /// It was nobody's a moment ago.
+    /// Refuse the credential: it was unknown a moment ago.
     Nobodys,
     /// Too many from there were nobody's: refuse without asking.
     Refuse,
 }
 
-/// What this node remembers of credentials.
+/// Memory of valid and unknown credentials of this node.
 #[derive(Debug)]
 pub(crate) struct Guesses {
     /// Credentials in one window that are nobody's, by network.
@@ -69,7 +69,7 @@ impl Guesses {
         }
     }
 
-    /// What to do about `token` from `network`.
+    /// Returns the advice on `token` from `network`.
     pub(crate) fn advice(&self, token: Token, network: IpAddr, now_seconds: u64) -> Advice {
         if self.valid().contains(&token) {
             Advice::LookUp
@@ -105,7 +105,8 @@ impl Guesses {
         self.valid.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those of this window: a credential may become somebody's, as when a database is restored.
+    /// Locks the unknown credentials of this window. A later window looks them up again: a restored database may know
+    /// them.
     fn nobodys(&self, now_seconds: u64) -> MutexGuard<'_, Nobodys> {
         let mut nobodys = self.nobodys.lock().unwrap_or_else(PoisonError::into_inner);
         let window = now_seconds / WINDOW_SECONDS;

@@ -22,10 +22,10 @@ use sortie_api::limits::BODY_BYTES;
 
 use super::{ApiError, ApiResult, BodyBudget, body_budget::Room, json_text};
 
-/// How long a client may take to send its body.
+/// Timeout for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long what is too large is read on.
+/// Time for which a body that is too large is read on.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A response's body.

@@ -1,5 +1,5 @@
-//! What a JSON text must not hold whatever its type: U+0000 (the store cannot keep it), half a surrogate pair (no
-//! text has one) and nesting so deep that it could not be parsed again. One pass over the bytes; the place is looked
+//! Checks of a JSON text of any type. It must not hold U+0000 (the store cannot keep it), half a surrogate pair (no
+//! text has one) or nesting so deep that it could not be parsed again. One pass over the bytes; the place is looked
 //! up only when there is something to refuse. Syntax is not checked here.
 
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ pub(crate) const MAX_DEPTH: usize = 127;
 /// A path longer than this is cut in a message.
 const SHOWN_PATH_CHARS: usize = 80;
 
-/// What is refused, and where.
+/// Refused part of a text, and its place.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// `files[0].path`; empty at the top.

@@ -1,4 +1,4 @@
-//! What every handler stands on: extractors that answer in our error format, the roles, and the error itself.
+//! Foundations of every handler: extractors that answer in our error format, the roles, and the error itself.
 //!
 //! Handlers take their input only through these: `axum`'s own `Json`, `Query` and `Path` answer in plain text and
 //! are forbidden by lint. A handler without [`Member`], [`Admin`] or a place among the public routes does not exist.

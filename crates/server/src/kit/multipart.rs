@@ -22,13 +22,13 @@ use tokio::time::{Duration, Instant};
 
 use super::{ApiError, ApiResult};
 
-/// What may come between two parts, heads included, before it is refused. A frame of the connection is taken whole.
+/// Maximum bytes between two parts, heads included. A frame of the connection is read whole.
 const BETWEEN: u64 = 64 * 1024;
-/// How long a client may take before its pace counts.
+/// Time before the pace of a client counts.
 const START: Duration = Duration::from_mins(1);
-/// The least pace, in bytes a second: whoever is slower holds a place that others wait for.
+/// Minimum pace in bytes a second. A slower client would hold a slot that others wait for.
 const PACE: u64 = 32 * 1024;
-/// How long what is not wanted is read on.
+/// Time for which an unwanted rest is read on.
 const DRAIN: Duration = Duration::from_secs(1);
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -40,7 +40,7 @@ pub(crate) struct Form {
     started: Instant,
 }
 
-/// What has come, in bytes.
+/// Bytes that were received.
 #[derive(Debug, Default)]
 struct Counts {
     all: AtomicU64,
@@ -50,7 +50,7 @@ struct Counts {
     in_part: AtomicBool,
 }
 
-/// One part of a form.
+/// Part of a form.
 pub(crate) struct Part<'f> {
     field: multer::Field<'static>,
     counts: &'f Counts,
@@ -134,7 +134,7 @@ impl Part<'_> {
         file_name(text).map_err(|rule| ApiError::invalid_request(format!("file: {rule}")))
     }
 
-    /// Its media type, where it says more than that there are bytes.
+    /// Returns the media type, unless it is the generic one for bytes.
     pub(crate) fn media_type(&self) -> Option<String> {
         let text = self.field.content_type()?.to_string();
         let plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
@@ -148,7 +148,7 @@ impl Part<'_> {
         chunk.map_err(broken)
     }
 
-    /// All of it as text.
+    /// Reads the whole part as text.
     pub(crate) async fn text(mut self, limit: usize) -> ApiResult<String> {
         let name = self.name().to_owned();
         let mut bytes = Vec::new();
@@ -167,9 +167,9 @@ impl Part<'_> {
 /// The longest media type that is kept.
 const MEDIA_TYPE: usize = 200;
 
-/// Name of a file in a `Content-Disposition`. `filename` is as browsers write it (RFC 7578, the HTML standard): a quote and
-/// the characters of a line break are sent as `%22`, `%0D` and `%0A`, and no other character is encoded. Forms are not to
-/// use `filename*`; some clients do.
+/// Name of a file in a `Content-Disposition`. `filename` is as browsers write it (RFC 7578, the HTML standard): a quote
+/// and the characters of a line break are sent as `%22`, `%0D` and `%0A`, and no other character is encoded. Forms are
+/// not to use `filename*`; some clients do.
 fn file_name(disposition: &str) -> Result<Option<String>, &'static str> {
     let (mut plain, mut extended) = (None, None);
     for (name, value) in parameters(disposition) {
@@ -196,8 +196,8 @@ fn file_name(disposition: &str) -> Result<Option<String>, &'static str> {
     Ok((!last.is_empty()).then(|| last.to_owned()))
 }
 
-/// Parameters of a header. Within quotes a `\"` is a quote; other backslashes stand for themselves, as in the paths that
-/// some clients send.
+/// Parameters of a header. Within quotes a `\"` is a quote; other backslashes stand for themselves, as in the paths
+/// that some clients send.
 fn parameters(header: &str) -> Vec<(&str, String)> {
     let mut found = Vec::new();
     let mut rest = header.split_once(';').map_or("", |(_type, rest)| rest);

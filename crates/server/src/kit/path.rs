@@ -1,4 +1,4 @@
-//! The parameters in a path. What cannot be an id is no resource: 404, as the contract says of absent ones.
+//! The parameters in a path. A text that is no id is answered 404, like an absent resource (`docs/API.md#values`).
 
 use std::str::FromStr;
 

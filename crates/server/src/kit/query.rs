@@ -1,7 +1,7 @@
 //! Query parameters in our error format.
 //!
-//! A parameter a route knows may be sent once, as UTF-8 without U+0000. One it does not know is ignored: the contract
-//! refuses unknown fields in bodies only, and a later version may add parameters.
+//! A parameter a route knows may be sent once, as UTF-8 without U+0000. Unknown parameters are ignored,
+//! unlike unknown fields of a body (`docs/API.md#known-quirks`): a later version may add some.
 
 use std::{borrow::Cow, fmt::Display, str::FromStr};
 

@@ -16,12 +16,12 @@ const MAX_LEN: usize = 128;
 pub(crate) struct RequestId(HeaderValue);
 
 impl RequestId {
-    /// As a header value.
+    /// Returns the id as a header value.
     pub(crate) fn into_header(self) -> HeaderValue {
         self.0
     }
 
-    /// As text, for logs and for the body of a 500.
+    /// Returns the id as text, for logs and for the body of a 500.
     pub(crate) fn as_str(&self) -> &str {
         self.0.to_str().unwrap_or_default()
     }

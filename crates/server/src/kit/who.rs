@@ -1,5 +1,6 @@
-//! Who asks. The gate looks the credential up once and leaves a [`Credential`] on the request; the extractors
-//! [`Member`] and [`Admin`] turn it into a role or a refusal, and give the handler the organization to work in.
+//! Caller of a request. The gate looks the credential up once and leaves a [`Credential`] on the request; the
+//! extractors [`Member`] and [`Admin`] turn it into a role or a refusal, and give the handler the organization to work
+//! in.
 
 use std::{convert::Infallible, net::IpAddr, sync::Arc};
 
@@ -11,16 +12,16 @@ use sortie_store::{Actor, KeyRecord};
 
 use super::{ApiError, ApiResult, RequestId};
 
-/// What the request's `Authorization` header is worth.
+/// Result of looking up the request's `Authorization` header.
 #[derive(Clone, Debug)]
 pub(crate) enum Credential {
     /// There is none.
     Missing,
-    /// It is malformed, unknown, expired or revoked.
+    /// Malformed, unknown, expired or revoked.
     Invalid,
-    /// It is a key.
+    /// A valid key.
     Valid(KeyRecord),
-    /// It could not be looked up.
+    /// Not looked up, because of this failure.
     Unchecked(Arc<sortie_engine::Error>),
 }
 
@@ -39,7 +40,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     Some(token.unwrap_or(""))
 }
 
-/// Where a request came from, for the audit log.
+/// Origin of a request, for the audit log.
 #[derive(Clone, Debug)]
 pub(crate) struct Whence {
     /// The client's address.
@@ -50,7 +51,7 @@ pub(crate) struct Whence {
     pub(crate) trace: Option<TraceContext>,
 }
 
-/// Whether a request came from a client or from another node: the gate leaves a mark on those of nodes.
+/// Sender of a request: a client, or another node. The gate marks requests of nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Passed(pub(crate) Hop);
 
@@ -71,9 +72,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Passed {
 pub(crate) struct Member {
     /// The organization the request is about.
     pub(crate) org: OrgId,
-    /// What the credential may do.
+    /// Role of the credential.
     pub(crate) role: Role,
-    /// Who asks, for what is written down.
+    /// Author of changes, for the audit log.
     pub(crate) actor: Actor,
 }
 
@@ -91,7 +92,7 @@ pub(crate) struct Admin {
     pub(crate) org: OrgId,
     /// The key in use.
     pub(crate) key: KeyId,
-    /// Who asks, for what is written down.
+    /// Author of changes, for the audit log.
     pub(crate) actor: Actor,
 }
 
@@ -105,7 +106,7 @@ impl Admin {
 /// Whoever calls a public route that changes something: no key is asked for, and none is written down.
 #[derive(Clone, Debug)]
 pub(crate) struct Anybody {
-    /// Where the request comes from, for what is written down.
+    /// Author of changes, for the audit log.
     pub(crate) actor: Actor,
 }
 

@@ -1,4 +1,4 @@
-//! What the server measures of its requests.
+//! Metrics of requests.
 
 use std::{
     hash::{Hash, Hasher},
@@ -22,7 +22,7 @@ const SECONDS: [f64; 14] = [
     0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0,
 ];
 
-/// What stands for a request that no route took: an unknown path, or one that was refused before.
+/// Route label of a request that no route took: an unknown path, or a request that was refused before.
 const NO_ROUTE: &str = "none";
 
 /// The template of a route.
@@ -68,7 +68,7 @@ struct Answered {
     status: &'static str,
 }
 
-/// Whose quota had no request left.
+/// Quota that had no request left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// A key's.

@@ -1,7 +1,7 @@
 //! `/metrics`: what the engine, its store, this server and its process measure, as `OpenMetrics` text.
 //!
-//! Whoever reaches it reads it, so nothing of an organization is in it: no ids, no keys, no names, no content. Labels are
-//! route templates, models of the catalog and words of lists in the code.
+//! Whoever reaches it reads it, so nothing of an organization is in it: no ids, no keys, no names, no content. Labels
+//! are route templates, models of the catalog and words of lists in the code.
 
 mod http;
 mod process;
@@ -24,13 +24,15 @@ use self::process::Process;
 use crate::{
     connections::Answers,
     kit::{ApiError, ApiResult, Fault},
-    routes,
 };
 
-/// What the text is (`OpenMetrics` 1.0, "Text format"); Prometheus reads it since 2.5.
+/// Path of the metrics.
+pub(crate) const METRICS: &str = "/metrics";
+
+/// Media type of the text (`OpenMetrics` 1.0, "Text format"); Prometheus reads it since 2.5.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// How long a text is shown again, which is how long the engine shows what it has looked up.
+/// Time for which a text is cached, which is also the time for which the engine caches its look-ups.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Everything that is measured, ready to be written.
@@ -40,8 +42,8 @@ pub(crate) struct Exposition {
     shown: Shown,
 }
 
-/// The text that was written last, and when. Whoever asks is not counted, so asking must not cost the node more than one text a
-/// second.
+/// The text that was written last, and when. Whoever asks is not counted, so asking must not cost the node more than
+/// one text a second.
 #[derive(Default)]
 struct Shown {
     /// Held while one is written, so that those who ask together have it written once.
@@ -120,15 +122,15 @@ impl Exposition {
 impl Answers for Exposition {
     async fn answers(&self, _: IpAddr, request: Request<Body>) -> Response {
         use axum::response::IntoResponse as _;
-        if request.uri().path() != routes::METRICS {
-            return ApiError::not_found(format!("only {} is here", routes::METRICS)).into_response();
+        if request.uri().path() != METRICS {
+            return ApiError::not_found(format!("only {} is here", METRICS)).into_response();
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return ApiError::method_not_allowed().into_response();
         }
         let mut answer = self.answer().await.into_response();
         if let Some(Fault(chain)) = answer.extensions_mut().remove::<Fault>() {
-            tracing::error!(error = %chain, "the metrics could not be written");
+            tracing::error!(error = %chain, "cannot write the metrics");
         }
         answer
     }

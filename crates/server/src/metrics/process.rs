@@ -1,4 +1,4 @@
-//! What the kernel tells of this process, under the names that every Prometheus client uses for it.
+//! Figures of the kernel about this process, under the names that every Prometheus client uses.
 
 use procfs::{ProcResult, WithCurrentSystemInfo as _, process::LimitValue};
 use prometheus_client::{
@@ -11,7 +11,7 @@ use prometheus_client::{
 #[derive(Debug)]
 pub(super) struct Process;
 
-/// What is read.
+/// Figures that are read.
 struct Read {
     cpu_seconds: f64,
     /// Since 1970.
@@ -47,7 +47,7 @@ impl Collector for Process {
         let read = match read() {
             Ok(read) => read,
             Err(error) => {
-                tracing::warn!(%error, "the kernel does not tell of this process: its metrics are left out");
+                tracing::warn!(%error, "cannot read the figures of this process: its metrics are left out");
                 return Ok(());
             }
         };

@@ -14,8 +14,8 @@ use crate::{
 
 /// List the artifacts of a run
 ///
-/// The files that the agent left under `outputs/` in its working directory, by path. They are kept before the run becomes
-/// final: there are none before, and none of a run that was cancelled or interrupted.
+/// Lists the files that the agent left under `outputs/` in its working directory, by path. They are stored before the
+/// run becomes final. A run that is not final, was cancelled or was interrupted has none.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/artifacts", tag = "runs",
     params(("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp")),
@@ -35,22 +35,22 @@ pub(crate) async fn list_run_artifacts(
 
 /// Download an artifact of a run
 ///
-/// The content, to be saved and not to be shown. The slashes of `path` may be sent as they are. `ETag` is the SHA-256. Takes
-/// `Range` and conditions as the content of a file does.
+/// Returns the content as a download. The slashes of `path` may be sent as they are. `ETag` is the SHA-256. `Range` and
+/// conditions work as for the content of a file.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/artifacts/{*path}", tag = "runs",
     params(
         ("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp"),
-        ("path" = String, Path, description = "The artifact's path, as the run shows it.", example = "report.md"),
-        ("Range" = Option<String>, Header, nullable = false, description = "The bytes that are wanted.", example = "bytes=0-1023"),
-        ("If-None-Match" = Option<String>, Header, nullable = false, description = "An entity tag that the client has."),
+        ("path" = String, Path, description = "Path of the artifact, as in the run object.", example = "report.md"),
+        ("Range" = Option<String>, Header, nullable = false, description = "Range of bytes to send.", example = "bytes=0-1023"),
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tag of the content that the client has."),
     ),
     responses(
         (status = 200, description = "The content.", content_type = "*/*", body = inline(Content), example = json!("north 12\n")),
-        (status = 206, description = "The bytes that were asked for.", content_type = "*/*", body = inline(Content), example = json!("north")),
+        (status = 206, description = "The requested bytes.", content_type = "*/*", body = inline(Content), example = json!("north")),
         (status = 304, description = "The client has the content already."),
-        (status = 412, description = "The content is another one than `If-Match` names.", body = sortie_api::ErrorBody),
-        (status = 416, description = "The content has none of the bytes that were asked for.", body = sortie_api::ErrorBody),
+        (status = 412, description = "The content does not match `If-Match`.", body = sortie_api::ErrorBody),
+        (status = 416, description = "The content has none of the requested bytes.", body = sortie_api::ErrorBody),
     ),
     security(("api_key" = ["member"])),
 )]

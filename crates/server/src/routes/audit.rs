@@ -41,7 +41,7 @@ impl FromQuery for AuditQuery {
 }
 
 impl AuditQuery {
-    /// What tells its list from all others, for the cursors.
+    /// Returns the parts that identify the list, for the seal of its cursors.
     fn parts(&self, org: OrgId) -> Vec<String> {
         let time = |at: Option<Timestamp>| at.map(|at| at.as_micros().to_string());
         let mut parts = vec!["audit".to_owned(), org.to_string()];
@@ -61,16 +61,16 @@ impl AuditQuery {
 
 /// List the audit log
 ///
-/// Every change of a resource with the key, the address and the request it was made with, newest first. Runs are no
-/// changes: they have their own list. Entries are written in the transaction of the change and are never deleted.
+/// Lists the changes of resources, newest first, each with its key, client address and request. Runs are not listed
+/// here. An entry is written in the transaction of its change and never deleted.
 #[utoipa::path(
     get, path = "/v1/admin/audit", tag = "administration",
     params(
         ("limit" = Option<i32>, Query, minimum = 1, maximum = 100, nullable = false, description = "Entries on a page. Default: 100.", example = 20),
         ("cursor" = Option<String>, Query, nullable = false, min_length = 1, description = "`next_cursor` of the page before; valid only with the same filters."),
         ("action" = Option<String>, Query, nullable = false, description = "Only this action.", example = "key.create"),
-        ("target" = Option<String>, Query, nullable = false, description = "Only what was done to this name or id."),
-        ("key" = Option<KeyId>, Query, nullable = false, description = "Only what was done with this API key."),
+        ("target" = Option<String>, Query, nullable = false, description = "Only changes of the resource with this name or id."),
+        ("key" = Option<KeyId>, Query, nullable = false, description = "Only changes made with this API key."),
         ("since" = Option<Timestamp>, Query, nullable = false, description = "Only from this time on."),
         ("until" = Option<Timestamp>, Query, nullable = false, description = "Only before this time."),
     ),

@@ -13,7 +13,7 @@ use crate::{
 
 /// List budgets
 ///
-/// The organization's budgets by scope, each with its window now.
+/// Lists the organization's budgets by scope, each with its current window.
 #[utoipa::path(
     get, path = "/v1/budgets", tag = "budgets",
     responses((status = 200, description = "The budgets.", body = [Budget], example = json!([{
@@ -29,7 +29,7 @@ pub(crate) async fn list_budgets(State(app): State<Arc<App>>, who: Member) -> Ap
 
 /// Get a budget
 ///
-/// The budget with its window now: what is spent, held and left.
+/// Returns the budget with the amounts spent, held and available in its current window.
 #[utoipa::path(
     get, path = "/v1/budgets/{scope}", tag = "budgets",
     params(("scope" = BudgetScope, Path, description = "The budget's scope.", example = "workflow:nightly-report")),
@@ -50,13 +50,13 @@ pub(crate) async fn get_budget(
 
 /// Set a budget
 ///
-/// Creates the budget or changes it. From then on a run is made only if its `max_cost_micros` fits in what is left of every
-/// budget that applies to it: otherwise 402, and nothing is made. What the scope names need not exist. A changed limit counts
-/// at once and leaves runs alone that are made already; a changed period begins to count anew.
+/// Creates the budget or changes it. From then on a run is created only if its `max_cost_micros` fits in what every
+/// budget that applies has available; otherwise the answer is 402. The resource that the scope names need not exist. A
+/// changed limit counts at once and leaves existing runs alone; a changed period starts a new count.
 #[utoipa::path(
     put, path = "/v1/budgets/{scope}", tag = "budgets",
     params(("scope" = BudgetScope, Path, description = "The budget's scope.", example = "workflow:nightly-report")),
-    request_body(content = PutBudget, description = "The limit and what it is counted by.",
+    request_body(content = PutBudget, description = "Limit and period of the budget.",
         example = json!({"limit_micros": 5_000_000, "period": "day"})),
     responses(
         (status = 201, description = "The new budget.", body = Budget, links(
@@ -67,12 +67,12 @@ pub(crate) async fn get_budget(
             "held_micros": 0, "available_micros": 5_000_000, "resets_at": "2026-11-21T00:00:00.000Z",
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
         })),
-        (status = 200, description = "The budget as it was changed.", body = Budget, example = json!({
+        (status = 200, description = "The changed budget.", body = Budget, example = json!({
             "scope": "workflow:nightly-report", "limit_micros": 8_000_000, "period": "day", "spent_micros": 1_250_000,
             "held_micros": 0, "available_micros": 6_750_000, "resets_at": "2026-11-21T00:00:00.000Z",
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T22:00:00.000Z"
         })),
-        (status = 409, description = "The organization has as many budgets as it may.", body = sortie_api::ErrorBody,
+        (status = 409, description = "The organization has reached its limit of budgets.", body = sortie_api::ErrorBody,
             example = json!({"error": "the organization has as many budgets as it may", "code": "conflict"})),
     ),
     security(("api_key" = ["admin"])),
@@ -98,11 +98,11 @@ pub(crate) async fn put_budget(
 
 /// Delete a budget
 ///
-/// Runs that hold something of it go on. Setting it again begins to count anew.
+/// Deletes the budget. Existing runs go on. A budget that is set again starts a new count.
 #[utoipa::path(
     delete, path = "/v1/budgets/{scope}", tag = "budgets",
     params(("scope" = BudgetScope, Path, description = "The budget's scope.", example = "workflow:nightly-report")),
-    responses((status = 204, description = "The budget is gone.")),
+    responses((status = 204, description = "The budget was deleted.")),
     security(("api_key" = ["admin"])),
 )]
 pub(crate) async fn delete_budget(

@@ -11,7 +11,7 @@ use crate::{
     kit::{Admin, ApiError, ApiResult, FromQuery, Json, Pairs, Query},
 };
 
-/// What is looked at beside the node itself.
+/// Optional checks beside those of the node itself.
 pub(crate) struct Wanted {
     providers: Providers,
 }
@@ -37,13 +37,13 @@ impl FromQuery for Wanted {
 
 /// Check the node
 ///
-/// What the node that answers finds when it looks at itself: its database, storage, keys, sandbox and machine, and whether
-/// anything is stuck. A content is written to the storage and deleted again; nothing else changes. Self-hosted engines only.
+/// Checks the node that answers: its database, storage, keys, sandbox and machine, and whether work is stuck. A test
+/// object is written to the storage and deleted again; nothing else changes. Self-hosted engines only.
 #[utoipa::path(
     get, path = "/v1/admin/checks", tag = "administration",
     params(("providers" = Option<bool>, Query, nullable = false,
-        description = "Whether the providers of models are asked for their models, which takes up to ten seconds. Default: false.")),
-    responses((status = 200, description = "What was found.", body = NodeChecks, example = json!({
+        description = "Also ask the model providers for their models, which takes up to ten seconds. Default: false.")),
+    responses((status = 200, description = "The findings.", body = NodeChecks, example = json!({
         "node": "node-6d0f5b1a8f1c4f0e", "version": "0.1.0", "checks": [{
             "name": "database", "verdict": "ok", "found": "PostgreSQL 15.9, migration 16, 0.6 ms until a write has its turn",
             "hints": []

@@ -20,7 +20,8 @@ use crate::{
 
 /// List saved connections
 ///
-/// The organization's connections, by name. Credentials are never shown: `auth` has its `type` only, `headers` and `env` their names.
+/// Lists the organization's connections by name. Credentials are redacted: `auth` has its `type` only, `headers` and
+/// `env` have names only.
 #[utoipa::path(
     get, path = "/v1/connections", tag = "connections",
     responses((status = 200, description = "The connections.", body = [Connection], example = json!([{
@@ -39,7 +40,7 @@ pub(crate) async fn list_connections(
 
 /// Get a saved connection
 ///
-/// The connection as it stands, without its credentials.
+/// Returns the connection without its credentials.
 #[utoipa::path(
     get, path = "/v1/connections/{name}", tag = "connections",
     params(("name" = String, Path, description = "The connection's name.", example = "crm")),
@@ -60,12 +61,12 @@ pub(crate) async fn get_connection(
 
 /// Save a connection
 ///
-/// Creates the connection or replaces it whole. Credentials are sealed and never shown again: to change anything, send
-/// them again. What OAuth has given stays where `type`, `url` and `auth` are the same as before.
+/// Creates the connection or replaces it whole. Credentials are sealed and never returned: send them again with every
+/// change. OAuth tokens stay where `type`, `url` and `auth` are the same as before.
 #[utoipa::path(
     put, path = "/v1/connections/{name}", tag = "connections",
     params(("name" = String, Path, description = "The connection's name.", pattern = "^[a-z0-9][a-z0-9._-]{0,99}$", example = "crm")),
-    request_body(content = ConnectionDefinition, description = "Where it leads, and how the engine proves itself there.", example = json!({
+    request_body(content = ConnectionDefinition, description = "Server and authentication of the connection.", example = json!({
         "type": "http", "url": "https://api.example.com/v1", "auth": {"type": "bearer", "token": "…"},
         "allowed_methods": ["GET"], "description": "Customers and orders."
     })),
@@ -78,12 +79,12 @@ pub(crate) async fn get_connection(
             "allowed_methods": ["GET"], "description": "Customers and orders.", "status": "ready",
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
         })),
-        (status = 200, description = "The connection that took the place of the one before.", body = Connection, example = json!({
+        (status = 200, description = "The replaced connection.", body = Connection, example = json!({
             "name": "crm", "type": "http", "url": "https://api.example.com/v2", "auth": {"type": "bearer"}, "headers": [],
             "allowed_methods": ["GET"], "description": "Customers and orders.", "status": "ready",
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z"
         })),
-        (status = 409, description = "The organization has as many connections as it may.", body = sortie_api::ErrorBody,
+        (status = 409, description = "The organization has reached its limit of connections.", body = sortie_api::ErrorBody,
             example = json!({"error": "the organization has as many connections as it may", "code": "conflict"})),
     ),
     security(("api_key" = ["admin"])),
@@ -109,11 +110,11 @@ pub(crate) async fn put_connection(
 
 /// Delete a connection
 ///
-/// Forgets it with its credentials. Runs that name it and have not started yet fail when they start.
+/// Deletes the connection with its credentials. Runs that name it and have not started yet fail when they start.
 #[utoipa::path(
     delete, path = "/v1/connections/{name}", tag = "connections",
     params(("name" = String, Path, description = "The connection's name.", example = "crm")),
-    responses((status = 204, description = "The connection is gone.")),
+    responses((status = 204, description = "The connection was deleted.")),
     security(("api_key" = ["admin"])),
 )]
 pub(crate) async fn delete_connection(
@@ -128,12 +129,12 @@ pub(crate) async fn delete_connection(
 
 /// Test a connection
 ///
-/// Calls the other side with the connection's credentials: an HTTP API is sent a `HEAD` of its URL, an MCP server is asked
-/// for its tools. What was found becomes the connection's `status` and `error`.
+/// Calls the server with the connection's credentials: `HEAD` of the URL of an HTTP API, the list of tools of an MCP
+/// server. The result becomes the connection's `status` and `error`.
 #[utoipa::path(
     post, path = "/v1/connections/{name}/test", tag = "connections",
     params(("name" = String, Path, description = "The connection's name.", example = "crm")),
-    responses((status = 200, description = "What was found, good or bad.", body = ConnectionTest, example = json!({
+    responses((status = 200, description = "Result of the test, good or bad.", body = ConnectionTest, example = json!({
         "status": "ready", "detail": "the server offers 2 tools", "protocol_version": "2026-07-28",
         "tools": ["search_issues", "get_issue"], "duration_ms": 412
     }))),
@@ -149,20 +150,20 @@ pub(crate) async fn test_connection(
 
 /// Authorize a connection
 ///
-/// Begins OAuth. A person opens `authorization_url` in a browser, consents, and comes back to a page of this engine with a
-/// confirmation code. The authorization counts once that code is sent to `POST /v1/connections/{name}/oauth/confirm`. Endpoints
-/// that `auth` does not give are discovered by asking the server.
+/// Starts OAuth. A person opens `authorization_url` in a browser, consents, and comes back to a page of this engine
+/// with a confirmation code. The authorization counts once that code is sent to `POST
+/// /v1/connections/{name}/oauth/confirm`. Endpoints that `auth` does not name are discovered from the server.
 #[utoipa::path(
     post, path = "/v1/connections/{name}/oauth", tag = "connections",
     params(("name" = String, Path, description = "The connection's name.", example = "crm")),
     responses(
-        (status = 200, description = "Address for the browser of a person.", body = Authorization, links(
+        (status = 200, description = "Address that a person opens in a browser.", body = Authorization, links(
             ("confirm_authorization" = (operation_id = "confirm_authorization", parameters(("name" = "$request.path.name")))),
         ), example = json!({
             "authorization_url": "https://auth.example.com/authorize?response_type=code&client_id=sortie&state=…",
             "expires_at": "2026-11-20T21:40:00.000Z"
         })),
-        (status = 409, description = "The connection does not use OAuth, or its server not as it should.", body = sortie_api::ErrorBody,
+        (status = 409, description = "The connection does not use OAuth, or its server does not follow the protocol.", body = sortie_api::ErrorBody,
             example = json!({"error": "the connection does not use oauth: its auth has another type", "code": "conflict"})),
     ),
     security(("api_key" = ["admin"])),
@@ -173,18 +174,18 @@ pub(crate) async fn authorize_connection(
     Path(name): Path<String>,
 ) -> ApiResult<Json<Authorization>> {
     let authorization = app.engine.connections().authorize(&who.caller(), &name).await?;
-    tracing::info!(connection = name, by = %who.key, "authorization of a connection begun");
+    tracing::info!(connection = name, by = %who.key, "authorization of a connection started");
     Ok(Json(authorization))
 }
 
 /// Confirm an authorization
 ///
-/// Lets runs use the tokens of a person who has consented. `code` is on the page that the person came back to; it is good
-/// once, for ten minutes, and for five tries. Until then the connection stays as it was.
+/// Lets runs use the tokens of a person who has consented. `code` is on the page that the person came back to. It is
+/// valid once, for ten minutes and five attempts. Until the confirmation the connection stays as it was.
 #[utoipa::path(
     post, path = "/v1/connections/{name}/oauth/confirm", tag = "connections",
     params(("name" = String, Path, description = "The connection's name.", example = "tracker")),
-    request_body(content = ConfirmAuthorization, description = "The code of the page.", example = json!({"code": "BCDF-GHJK"})),
+    request_body(content = ConfirmAuthorization, description = "Code that the page shows.", example = json!({"code": "BCDF-GHJK"})),
     responses(
         (status = 200, description = "The connection is ready.", body = ConfirmedAuthorization, example = json!({
             "connection": "tracker", "status": "ready", "account": "ann@example.com",
@@ -213,7 +214,7 @@ pub(crate) async fn confirm_authorization(
 
 /// List well-known services
 ///
-/// Services that can be connected by name, URL and credential alone. Any other can be saved as well.
+/// Lists services that can be connected by name, URL and credential alone. Other services can be saved as well.
 #[utoipa::path(
     get, path = "/v1/connections/catalog", tag = "connections",
     responses((status = 200, description = "The services, by name.", body = [KnownService], example = json!([{

@@ -38,22 +38,22 @@ const PAGE_HEADERS: [(HeaderName, &str); 6] = [
 
 /// Return from an authorization server
 ///
-/// Receives the browser of the person who has consented, and shows a page with a confirmation code. The tokens serve no run
-/// until an admin key presents that code (`POST /v1/connections/{name}/oauth/confirm`). Needs no key: `state` is
-/// random, good once and for ten minutes. A failure is a page for a browser, which asks for `text/html`, and
-/// JSON for all others.
+/// Receives the browser of the person who has consented, and shows a page with a confirmation code. No run uses the
+/// tokens until an admin key presents that code (`POST /v1/connections/{name}/oauth/confirm`). Needs no key: `state` is
+/// random, valid once and for ten minutes. A failure is a page for browsers, which ask for `text/html`, and JSON for
+/// others.
 #[utoipa::path(
     get, path = "/v1/oauth/callback", tag = "connections",
     params(
         ("state" = String, Query, description = "The state of the authorization.", example = "l2Zkx0"),
         ("code" = Option<String>, Query, nullable = false, description = "The authorization code."),
         ("iss" = Option<String>, Query, nullable = false, description = "The authorization server that answers."),
-        ("error" = Option<String>, Query, nullable = false, description = "Why there is no code."),
+        ("error" = Option<String>, Query, nullable = false, description = "Reason why there is no code."),
     ),
     responses(
         (status = 200, description = "A page with the confirmation code.", body = String, content_type = "text/html",
             example = json!("<!doctype html>…")),
-        (status = 409, description = "The person or the authorization server said no.", body = sortie_api::ErrorBody,
+        (status = 409, description = "The person or the authorization server refused.", body = sortie_api::ErrorBody,
             example = json!({"error": "the authorization was refused: access_denied", "code": "conflict"})),
     ),
     security(()),
@@ -69,8 +69,8 @@ pub(crate) async fn finish_authorization(
 
 /// Return from an authorization server to a connection's own address
 ///
-/// Does what `/v1/oauth/callback` does, for clients that the engine registers itself. Each connection has one such
-/// address for each authorization server, so that the answer of one server is never taken for that of another.
+/// Works like `/v1/oauth/callback`, for clients that the engine registers itself. Each connection has one such address
+/// for each authorization server, so that the answer of one server is never taken for that of another.
 #[utoipa::path(
     get, path = "/v1/oauth/callback/{tag}", tag = "connections",
     params(
@@ -79,12 +79,12 @@ pub(crate) async fn finish_authorization(
         ("state" = String, Query, description = "The state of the authorization.", example = "l2Zkx0"),
         ("code" = Option<String>, Query, nullable = false, description = "The authorization code."),
         ("iss" = Option<String>, Query, nullable = false, description = "The authorization server that answers."),
-        ("error" = Option<String>, Query, nullable = false, description = "Why there is no code."),
+        ("error" = Option<String>, Query, nullable = false, description = "Reason why there is no code."),
     ),
     responses(
         (status = 200, description = "A page with the confirmation code.", body = String, content_type = "text/html",
             example = json!("<!doctype html>…")),
-        (status = 409, description = "The person or the authorization server said no.", body = sortie_api::ErrorBody,
+        (status = 409, description = "The person or the authorization server refused.", body = sortie_api::ErrorBody,
             example = json!({"error": "the authorization was refused: access_denied", "code": "conflict"})),
     ),
     security(()),
@@ -140,8 +140,8 @@ fn wants_page(headers: &HeaderMap) -> bool {
         .any(|value| value.to_str().is_ok_and(|value| value.contains("text/html")))
 }
 
-/// Page for the person who has consented. The warning stands before the code, and every fact that an attacker may have chosen
-/// stands behind a label.
+/// Page for the person who has consented. The warning stands before the code, and every fact that an attacker may have
+/// chosen stands behind a label.
 fn confirmation_page(awaiting: &AwaitingConfirmation) -> Response {
     let account = awaiting.account.as_deref();
     let rows = [
@@ -232,9 +232,9 @@ fn escaped(text: &str) -> Cow<'_, str> {
 
 /// Get the engine's client metadata
 ///
-/// Describes this engine to authorization servers that read such documents (OAuth client ID metadata), with the redirect
-/// URI that all connections share. Earlier authorizations are known by its address. 404 unless the engine's address is
-/// https, as nobody would read it otherwise.
+/// Describes this engine to authorization servers that read client ID metadata documents of OAuth, with the redirect
+/// URI that all connections share. Earlier authorizations use the address of this document as their client ID. 404
+/// unless the engine's address is https.
 #[utoipa::path(
     get, path = "/v1/oauth/client-metadata.json", tag = "connections",
     responses(
@@ -252,8 +252,8 @@ pub(crate) async fn get_client_metadata(State(app): State<Arc<App>>) -> ApiResul
 
 /// Get the client metadata of a connection
 ///
-/// Describes this engine to the authorization server of one connection, with the redirect URI that only this connection has.
-/// The address of the document is the client id. 404 unless the engine's address is https.
+/// Describes this engine to the authorization server of one connection, with the redirect URI that only this connection
+/// has. The address of the document is the client ID. 404 unless the engine's address is https.
 #[utoipa::path(
     get, path = "/v1/oauth/client-metadata/{tag}", tag = "connections",
     params(

@@ -12,15 +12,15 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 
-/// As long as a block of the hash, so that every byte of it is the key.
+/// Key of the seal. It fills a block of the hash, so every byte counts.
 const KEY: [u8; 64] = *b"sortie, engine API: seal of the cursors of run lists, version 1.";
 const SEAL_LEN: usize = 16;
 const TIME_LEN: usize = 8;
 
-/// What a list of runs shows; a cursor is valid for no other.
+/// Filters of a list of runs; a cursor is valid for no other list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct List {
-    /// Whose runs.
+    /// Organization of the runs.
     pub(crate) org: OrgId,
     /// Only this status.
     pub(crate) status: Option<RunStatus>,

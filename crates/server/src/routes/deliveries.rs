@@ -13,9 +13,9 @@ use crate::{
 
 /// List the deliveries of a run's callback
 ///
-/// Every attempt to deliver the completion callback, in order; the newest 200 are kept. The last one tells how it stands:
-/// without `error` the callback was taken, with `next_at` it is tried again then, with neither it was abandoned. Empty while
-/// the run is not finished, and for a run without a callback.
+/// Lists the attempts to deliver the completion callback, in order; the newest 200 are kept. The last attempt has the
+/// state: without `error` the callback was delivered, with `next_at` it is tried again at that time, with `error` alone
+/// it was abandoned. The list is empty while the run is not finished, and for a run without a callback.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/deliveries", tag = "runs",
     params(("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp")),
@@ -36,13 +36,13 @@ pub(crate) async fn list_deliveries(
 
 /// Send a run's callback again
 ///
-/// Sends the completion callback of a finished run once more, at once, and goes on as for the first time if it fails. An
-/// attempt that is under way counts as that. The answer tells the number the attempt will have among the deliveries.
+/// Sends the completion callback of a finished run again, at once, and retries a failure as it did at first. An attempt
+/// that is under way counts as the new one. The answer has the number of the attempt among the deliveries.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/deliveries", tag = "runs",
     params(("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp")),
     responses(
-        (status = 202, description = "It is sent again.", body = Redelivery, example = json!({"attempt": 3})),
+        (status = 202, description = "The callback is sent again.", body = Redelivery, example = json!({"attempt": 3})),
         (status = 409, description = "The run has no callback, or is not finished.", body = sortie_api::ErrorBody,
             example = json!({"error": "the run has no callback", "code": "conflict"})),
     ),

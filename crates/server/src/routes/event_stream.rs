@@ -6,6 +6,7 @@
 
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -14,22 +15,23 @@ use axum::body::HttpBody;
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
 use hyper::body::Frame as Chunk;
-use sortie_engine::{Error, Frame};
+use sortie_engine::{Batch, Error};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use super::event_encoder::encode;
 use crate::metrics::OpenStream;
 
 const OPENING: Bytes = Bytes::from_static(b": connected\nretry: 2000\n");
 const HEARTBEAT: Bytes = Bytes::from_static(b": heartbeat\n");
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(15);
 
-/// Frames are gathered into one chunk up to this size; a larger frame goes out alone.
+/// Largest chunk that several batches are joined into. A larger batch is sent alone.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// A response body.
 pub(super) struct EventStream {
-    frames: BoxStream<'static, Result<Frame, Error>>,
+    batches: BoxStream<'static, Result<Arc<Batch>, Error>>,
     heartbeat: Interval,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
     state: State,
@@ -45,14 +47,14 @@ enum State {
 
 impl EventStream {
     pub(super) fn new(
-        frames: BoxStream<'static, Result<Frame, Error>>,
+        batches: BoxStream<'static, Result<Arc<Batch>, Error>>,
         stop: CancellationToken,
         open: OpenStream,
     ) -> Self {
         let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT_PERIOD, HEARTBEAT_PERIOD);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
-            frames,
+            batches,
             heartbeat,
             stop: Box::pin(stop.cancelled_owned()),
             state: State::Opening,
@@ -69,17 +71,18 @@ impl EventStream {
         }
         let mut more = BytesMut::new();
         while self.state == State::Open && first.len().max(more.len()) < CHUNK_BYTES {
-            let bytes = match self.frames.poll_next_unpin(cx) {
+            let bytes = match self.batches.poll_next_unpin(cx) {
                 Poll::Pending => break,
                 Poll::Ready(None) => {
                     self.state = State::Ended;
                     break;
                 }
                 Poll::Ready(Some(Err(error))) => return Err(error),
-                Poll::Ready(Some(Ok(Frame::Events(bytes)))) => bytes,
-                Poll::Ready(Some(Ok(Frame::Done(bytes)))) => {
-                    self.state = State::Ended;
-                    bytes
+                Poll::Ready(Some(Ok(batch))) => {
+                    if batch.is_last() {
+                        self.state = State::Ended;
+                    }
+                    batch.encoded(encode)
                 }
             };
             if first.is_empty() {
@@ -111,7 +114,7 @@ impl HttpBody for EventStream {
             Ok(chunk) => chunk,
             Err(error) => {
                 // The connection is broken off, so that the client comes back for the rest.
-                tracing::error!(%error, "an event stream broke off");
+                tracing::error!(%error, "event stream aborted");
                 this.state = State::Ended;
                 return Poll::Ready(Some(Err(error)));
             }
@@ -137,17 +140,33 @@ impl HttpBody for EventStream {
 mod tests {
     use futures_util::stream;
     use http_body_util::BodyExt as _;
+    use serde_json::value::RawValue;
+    use sortie_api::Timestamp;
+    use sortie_engine::Message;
+    use sortie_store::EventRow;
 
     use super::*;
     use crate::metrics::HttpMetrics;
 
-    fn frame(text: &'static str) -> Frame {
-        Frame::Events(Bytes::from_static(text.as_bytes()))
+    fn event(seq: i64, data: &str) -> Arc<Batch> {
+        let event = EventRow {
+            seq,
+            kind: "message".to_owned(),
+            data: data.to_owned(),
+            created_at: Timestamp::from_micros(1_700_000_000_000_000),
+        };
+        Arc::new(Batch::new(vec![Message::Event(event)]))
     }
 
-    fn body(frames: impl futures_util::Stream<Item = Result<Frame, Error>> + Send + 'static) -> EventStream {
+    fn text_of(batch: &Batch) -> String {
+        String::from_utf8(batch.encoded(encode).to_vec()).unwrap()
+    }
+
+    fn body(
+        batches: impl futures_util::Stream<Item = Result<Arc<Batch>, Error>> + Send + 'static,
+    ) -> EventStream {
         EventStream::new(
-            frames.boxed(),
+            batches.boxed(),
             CancellationToken::new(),
             HttpMetrics::default().stream(),
         )
@@ -160,12 +179,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_ready_goes_out_in_one_chunk_behind_the_opening() {
-        let done = Frame::Done(Bytes::from_static(b"event: done\ndata: {}\n\n"));
-        let frames = stream::iter([frame("id: 1\ndata: a\n\n"), frame("id: 2\ndata: b\n\n"), done].map(Ok));
-        let mut body = body(frames);
-        let expected =
-            ": connected\nretry: 2000\nid: 1\ndata: a\n\nid: 2\ndata: b\n\nevent: done\ndata: {}\n\n";
-        assert_eq!(chunk(&mut body).await.as_deref(), Some(expected));
+        let run = RawValue::from_string("{}".to_owned()).unwrap();
+        let done = Arc::new(Batch::new(vec![Message::Done(run.into())]));
+        let batches = [event(1, "{}"), event(2, "{}"), done];
+        let sent: String = batches.iter().map(|batch| text_of(batch)).collect();
+        let mut body = body(stream::iter(batches.map(Ok)));
+        let expected = format!(": connected\nretry: 2000\n{sent}");
+        assert_eq!(chunk(&mut body).await, Some(expected));
         assert!(body.is_end_stream());
         assert_eq!(chunk(&mut body).await, None);
     }
@@ -187,18 +207,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_backlog_is_cut_into_chunks() {
-        let large = Bytes::from(vec![b'x'; 40 * 1024]);
-        let frames = (0..10).map(move |_| Ok(Frame::Events(large.clone())));
-        let mut body = body(stream::iter(frames));
+        let large = event(1, &"x".repeat(40 * 1024));
+        let size = text_of(&large).len();
+        let batches = (0..10).map(move |_| Ok(Arc::clone(&large)));
+        let mut body = body(stream::iter(batches));
         let mut sizes = Vec::new();
         while let Some(text) = chunk(&mut body).await {
             sizes.push(text.len());
         }
-        assert!(
-            sizes.iter().all(|size| *size <= CHUNK_BYTES + 40 * 1024),
-            "{sizes:?}"
-        );
-        assert_eq!(sizes.iter().sum::<usize>(), OPENING.len() + 10 * 40 * 1024);
+        assert!(sizes.iter().all(|sent| *sent <= CHUNK_BYTES + size), "{sizes:?}");
+        assert_eq!(sizes.iter().sum::<usize>(), OPENING.len() + 10 * size);
     }
 
     #[tokio::test]
@@ -216,8 +234,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_breaks_the_stream_off_instead_of_ending_it() {
-        let frames = stream::iter([Ok(frame("data: a\n\n")), Err(Error::Internal("disk".into()))]);
-        let mut body = body(frames);
+        let batches = stream::iter([Ok(event(1, "{}")), Err(Error::Internal("disk".into()))]);
+        let mut body = body(batches);
         assert!(body.frame().await.unwrap().is_err());
         assert!(body.frame().await.is_none());
     }

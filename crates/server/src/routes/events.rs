@@ -31,13 +31,13 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 /// Events in one JSON answer, at most.
 const MOST_EVENTS: u32 = 1_000;
 
-/// What the client wants to read.
+/// Form of the answer.
 enum Form {
     Stream,
     Json,
 }
 
-/// One message of the stream, as the document shows it: never built here, as the engine hands over finished bytes.
+/// Message of the stream, for the API document. The engine hands over finished bytes, so it is never built.
 enum StreamMessage {}
 
 impl PartialSchema for StreamMessage {
@@ -74,7 +74,7 @@ impl PartialSchema for StreamMessage {
 
 impl ToSchema for StreamMessage {}
 
-/// How a client wants a run's events, and from where on.
+/// Form of the answer, and the position it starts from.
 pub(crate) struct Reading {
     form: Form,
     /// `Last-Event-ID`, which an interrupted client sends by itself.
@@ -148,13 +148,13 @@ impl FromQuery for EventsQuery {
 
 /// Follow a run's events
 ///
-/// A stream of server-sent events: first every recorded event, then new ones as they happen, and when the run is
-/// final a message `done` whose data is the run; then the stream closes. Comments are heartbeats. Disconnecting does
-/// not cancel the run: come back with `Last-Event-ID`. With `Accept: application/json` the answer is an array of at
-/// most 1,000 recorded events instead, those after `after`.
+/// Streams server-sent events: every recorded event, then new ones as they happen. When the run is final, a message
+/// `done` has the run as its data, and the stream closes. Comments are heartbeats. A disconnected client does not
+/// cancel the run; reconnect with `Last-Event-ID`. With `Accept: application/json` the answer is an array of at most
+/// 1,000 recorded events instead, those after `after`.
 ///
-/// The events of a run with zero data retention are there while it works and for five minutes afterwards, and its `done`
-/// is without the output, which the `result` event has.
+/// The events of a run with zero data retention are held while the run works and for five minutes afterwards. Its
+/// `done` has no output; the `result` event has it.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/events", tag = "runs",
     params(
@@ -168,7 +168,7 @@ impl FromQuery for EventsQuery {
         (Vec<Event> = "application/json", example = json!([
             {"id": 1, "type": "status", "data": {"status": "queued"}, "created_at": "2026-11-20T21:30:00.000Z"}
         ])),
-    )), (status = 410, description = "The run has zero data retention, and its events are not held any more.", body = sortie_api::ErrorBody)),
+    )), (status = 410, description = "The run has zero data retention, and its events are no longer held.", body = sortie_api::ErrorBody)),
     security(("api_key" = ["member"])),
 )]
 pub(crate) async fn follow_run(
@@ -189,8 +189,8 @@ pub(crate) async fn follow_run(
             Ok(Json(events).into_response())
         }
         Form::Stream => {
-            let frames = app.engine.follow(&who.caller(), id, (after, deltas), hop).await?;
-            let stream = EventStream::new(frames, app.stop.clone(), app.http.stream());
+            let batches = app.engine.follow(&who.caller(), id, (after, deltas), hop).await?;
+            let stream = EventStream::new(batches, app.stop.clone(), app.http.stream());
             let mut response = Response::new(Body::new(stream));
             let headers = response.headers_mut();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// What a form may hold besides the file: heads, boundaries, the other fields.
+/// Maximum bytes of a form besides the file: heads, boundaries, the other fields.
 const FORM_BYTES: u64 = 64 * 1024;
 
 // For the document only: the form is read part by part.
@@ -42,7 +42,8 @@ pub(crate) struct FileForm {
     /// The content. Its `filename` is the name, where `name` is not sent.
     #[schema(value_type = String, format = Binary, content_media_type = "application/octet-stream")]
     file: Vec<u8>,
-    /// The name: 1 to 255 bytes, no `/`, no control or invisible character, not `.` or `..`, not in the form of a file's id.
+    /// The name: 1 to 255 bytes, no `/`, no control or invisible character, not `.` or `..`, not in the form of a
+    /// file's id.
     #[schema(min_length = 1, max_length = 255, nullable = false, example = "orders.csv")]
     name: Option<String>,
 }
@@ -65,9 +66,11 @@ impl ToSchema for Content {}
 
 /// Save a file
 ///
-/// A multipart form: field `file`, and optionally field `name`. Without `name` the file is called as its `filename`, without
-/// the folders in it. The content is streamed to the storage and not changed any more; the same content is stored once. Or
-/// as JSON, an artifact of a run: it becomes a file of its own without being copied, and stays when the run is deleted.
+/// Takes a multipart form with the field `file` and optionally the field `name`. Without `name` the file gets its
+/// `filename`, without folders. The content is streamed to the storage and never changes; equal content is stored once.
+///
+/// Takes JSON as well, to keep an artifact of a run as a file. Nothing is copied, and the file stays when the run is
+/// deleted.
 #[utoipa::path(
     post, path = "/v1/files", tag = "files",
     request_body(content(
@@ -193,7 +196,7 @@ async fn stream(mut part: Part<'_>, mut upload: Upload, most: u64) -> ApiResult<
     Ok(upload)
 }
 
-/// Which files a list shows.
+/// Query of a list of files.
 pub(crate) struct ListQuery {
     limit: Option<u32>,
     cursor: Option<String>,
@@ -219,15 +222,15 @@ pub(crate) enum FileList {
     Page(FilePage),
 }
 
-/// What the cursors of this list are sealed for.
+/// Returns the parts that the cursors of this list are sealed with.
 fn list_of(org: OrgId) -> [String; 2] {
     ["files".to_owned(), org.to_string()]
 }
 
 /// List files
 ///
-/// Newest first. Without `limit` and `cursor` the answer is a plain array of the 100 most recent files; with either it is a
-/// page, whose `next_cursor` is empty on the last one.
+/// Lists files, newest first. Without `limit` and `cursor` the answer is an array of the 100 newest files; with either
+/// it is a page, whose `next_cursor` is empty on the last one.
 #[utoipa::path(
     get, path = "/v1/files", tag = "files",
     params(
@@ -275,7 +278,7 @@ pub(crate) async fn list_files(
 
 /// Get a file
 ///
-/// What is known of the file, without its content.
+/// Returns the record of the file, without its content.
 #[utoipa::path(
     get, path = "/v1/files/{file}", tag = "files",
     params(("file" = String, Path, description = "The file's ID or name.", example = "orders.csv")),
@@ -295,21 +298,22 @@ pub(crate) async fn get_file(
 
 /// Download a file
 ///
-/// The content, to be saved and not to be shown. `ETag` is its SHA-256. Takes `Range` (one range; several are answered with
-/// the whole) and the conditions `If-Match`, `If-None-Match`, `If-Modified-Since`, `If-Unmodified-Since` and `If-Range`.
+/// Returns the content as a download. `ETag` is the SHA-256. `Range` works with one range; several are answered with
+/// the whole content. Conditions are `If-Match`, `If-None-Match`, `If-Modified-Since`, `If-Unmodified-Since` and
+/// `If-Range`.
 #[utoipa::path(
     get, path = "/v1/files/{file}/content", tag = "files",
     params(
         ("file" = String, Path, description = "The file's ID or name.", example = "orders.csv"),
-        ("Range" = Option<String>, Header, nullable = false, description = "The bytes that are wanted.", example = "bytes=0-1023"),
-        ("If-None-Match" = Option<String>, Header, nullable = false, description = "An entity tag that the client has."),
+        ("Range" = Option<String>, Header, nullable = false, description = "Range of bytes to send.", example = "bytes=0-1023"),
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tag of the content that the client has."),
     ),
     responses(
         (status = 200, description = "The content.", content_type = "*/*", body = inline(Content), example = json!("order,total\n1,20\n")),
-        (status = 206, description = "The bytes that were asked for.", content_type = "*/*", body = inline(Content), example = json!("order")),
+        (status = 206, description = "The requested bytes.", content_type = "*/*", body = inline(Content), example = json!("order")),
         (status = 304, description = "The client has the content already."),
-        (status = 412, description = "The content is another one than `If-Match` names.", body = sortie_api::ErrorBody),
-        (status = 416, description = "The content has none of the bytes that were asked for.", body = sortie_api::ErrorBody),
+        (status = 412, description = "The content does not match `If-Match`.", body = sortie_api::ErrorBody),
+        (status = 416, description = "The content has none of the requested bytes.", body = sortie_api::ErrorBody),
     ),
     security(("api_key" = ["member"])),
 )]
@@ -355,7 +359,7 @@ pub(super) async fn send(
         Some(range) if method != Method::HEAD => {
             let content = app.engine.read_content(&stored, range).await?;
             Body::from_stream(futures_util::TryStreamExt::inspect_err(content, |error| {
-                tracing::error!(%error, "a download broke off");
+                tracing::error!(%error, "download aborted");
             }))
         }
         Some(_) | None => Body::empty(),
@@ -365,7 +369,7 @@ pub(super) async fn send(
 
 /// Rename a file
 ///
-/// Its id and its content stay the same; runs that were accepted before read it all the same.
+/// Keeps the id and the content. Runs that were accepted before still find the file.
 #[utoipa::path(
     patch, path = "/v1/files/{file}", tag = "files",
     params(("file" = String, Path, description = "The file's ID or name.", example = "orders.csv")),
@@ -395,12 +399,12 @@ pub(crate) async fn rename_file(
 
 /// Delete a file
 ///
-/// Runs that name it and have not started yet fail when they start; those at work have a copy. Its content is deleted some
-/// time later, unless something else has the same.
+/// Deletes the file. Runs that name it and have not started yet fail when they start; runs at work have a copy. The
+/// content is deleted some time later, unless another file or artifact has the same content.
 #[utoipa::path(
     delete, path = "/v1/files/{file}", tag = "files",
     params(("file" = String, Path, description = "The file's ID or name.", example = "orders.csv")),
-    responses((status = 204, description = "The file is gone.")),
+    responses((status = 204, description = "The file was deleted.")),
     security(("api_key" = ["member"])),
 )]
 pub(crate) async fn delete_file(

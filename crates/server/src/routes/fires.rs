@@ -1,4 +1,4 @@
-//! What became of a schedule's instants, and which come next.
+//! History of a schedule's occurrences, and the preview of the next ones.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::{
     kit::{ApiResult, FromQuery, Json, Member, Pairs, Path, Query},
 };
 
-/// List what became of a schedule's instants
+/// List a schedule's history
 ///
-/// A row for each instant, the latest first, a page at a time: the run it started, or why it started none. Many instants in a
-/// row that were missed at once share a row.
+/// Lists the occurrences of the schedule in pages, the latest first: the run that each started, or the reason why it
+/// started none. Many consecutive occurrences that were missed at once share a row.
 #[utoipa::path(
     get, path = "/v1/schedules/{id}/fires", tag = "schedules",
     params(
@@ -58,7 +58,7 @@ pub(crate) async fn list_fires(
     Ok(Json(FirePage { items, next_cursor }))
 }
 
-/// How many instants are previewed.
+/// Number of occurrences in a preview.
 pub(crate) struct Count(usize);
 
 impl FromQuery for Count {
@@ -72,15 +72,15 @@ impl FromQuery for Count {
 
 /// Preview a schedule
 ///
-/// The next instants of its timetable and when their runs start, later by its jitter; also of one that is paused or switched
-/// off. Fewer than asked for only at the end of the calendar.
+/// Lists the next occurrences and the times at which their runs start, jitter included; also for a paused or disabled
+/// schedule. The list is shorter than requested only at the end of the calendar.
 #[utoipa::path(
     get, path = "/v1/schedules/{id}/next", tag = "schedules",
     params(
         ("id" = ScheduleId, Path, description = "The schedule's id.", example = "sched_01kafs6w1cefkstv6qr1ptb0mp"),
-        ("count" = Option<i32>, Query, minimum = 1, maximum = 100, nullable = false, description = "How many. Default 10.", example = 2),
+        ("count" = Option<i32>, Query, minimum = 1, maximum = 100, nullable = false, description = "Number of occurrences. Default 10.", example = 2),
     ),
-    responses((status = 200, description = "The instants, in order.", body = [NextFire], example = json!([
+    responses((status = 200, description = "The occurrences, in order.", body = [NextFire], example = json!([
         {"instant": "2026-11-23T06:30:00.000Z", "run_at": "2026-11-23T06:30:00.000Z"},
         {"instant": "2026-11-24T06:30:00.000Z", "run_at": "2026-11-24T06:30:00.000Z"}
     ]))),

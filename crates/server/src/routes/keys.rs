@@ -35,7 +35,7 @@ fn shown_once(status: StatusCode, key: CreatedKey) -> Response {
 
 /// List API keys
 ///
-/// The organization's keys, oldest first, without their secrets; those that have expired among them. Self-hosted engines
+/// Lists the organization's keys, oldest first, without their secrets; expired keys are included. Self-hosted engines
 /// only.
 #[utoipa::path(
     get, path = "/v1/admin/keys", tag = "administration",
@@ -52,10 +52,10 @@ pub(crate) async fn list_keys(State(app): State<Arc<App>>, who: Admin) -> ApiRes
 
 /// Create an API key
 ///
-/// The answer is the only one that ever shows the secret. Self-hosted engines only.
+/// Creates a key. Only this answer shows the secret. Self-hosted engines only.
 #[utoipa::path(
     post, path = "/v1/admin/keys", tag = "administration",
-    request_body(content = CreateKey, description = "What the key is for, and what it may do.",
+    request_body(content = CreateKey, description = "Name, role and expiry of the key.",
         example = json!({"name": "deploy pipeline", "role": "member", "expires_at": "2999-12-31T00:00:00.000Z"})),
     responses((status = 201, description = "The key with its secret.", body = CreatedKey, links(
         ("rotate_key" = (operation_id = "rotate_key", parameters(("id" = "$response.body#/id")))),
@@ -79,12 +79,12 @@ pub(crate) async fn create_key(
 
 /// Rotate an API key
 ///
-/// Gives the key a new secret, which only this answer shows. The secret before it works on for the grace; one that was
-/// still in its grace from an earlier rotation ends at once. Id, role and expiry stay. Self-hosted engines only.
+/// Gives the key a new secret, which only this answer shows. The previous secret works for `grace_seconds` more; an
+/// older one stops at once. Id, role and expiry stay. Self-hosted engines only.
 #[utoipa::path(
     post, path = "/v1/admin/keys/{id}/rotate", tag = "administration",
     params(("id" = KeyId, Path, description = "The key's id.", example = "key_01kafs6w1cefkstv6qr1ptb0mp")),
-    request_body(content = RotateKey, description = "How long the secret before it works.", example = json!({"grace_seconds": 3600})),
+    request_body(content = RotateKey, description = "Time for which the previous secret still works.", example = json!({"grace_seconds": 3600})),
     responses(
         (status = 200, description = "The key with its new secret.", body = CreatedKey, example = json!({
             "id": "key_01kafs6w1cefkstv6qr1ptb0mp", "name": "deploy pipeline", "role": "member", "key": "sts_…",
@@ -109,14 +109,14 @@ pub(crate) async fn rotate_key(
 
 /// Revoke an API key
 ///
-/// The key is refused from then on. The last admin key that does not expire cannot be revoked, so that nobody locks himself
-/// out. Self-hosted engines only.
+/// Revokes the key: it is refused from then on. The last admin key that does not expire cannot be revoked, so that an
+/// administrator remains. Self-hosted engines only.
 #[utoipa::path(
     delete, path = "/v1/admin/keys/{id}", tag = "administration",
     params(("id" = KeyId, Path, description = "The key's id.", example = "key_01kafs6w1cefkstv6qr1ptb0mp")),
     responses(
         (status = 204, description = "The key is revoked."),
-        (status = 409, description = "It is the last admin key that does not expire.", body = sortie_api::ErrorBody),
+        (status = 409, description = "The key is the last admin key that does not expire.", body = sortie_api::ErrorBody),
     ),
     security(("api_key" = ["admin"])),
 )]

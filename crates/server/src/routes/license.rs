@@ -1,4 +1,5 @@
-//! `GET /v1/admin/license`: the license of a self-hosted engine. Hosted, licenses belong to the organization API: 404 here.
+//! `GET /v1/admin/license`: the license of a self-hosted engine. Hosted, licenses belong to the organization API: 404
+//! here.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::{
 
 /// Get the license
 ///
-/// Whether the engine has a license, what one would be made out to, and how many runs were created in this month, in UTC.
+/// Returns the license, the ID that a license is issued for, and the number of runs created in this month, in UTC.
 /// Self-hosted engines only.
 #[utoipa::path(
     get, path = "/v1/admin/license", tag = "administration",

@@ -1,5 +1,5 @@
-//! The body of a list, stretch by stretch: what one entry holds may be large (a run's output 1 MiB, a schedule's input as
-//! much), so a list of a hundred is never held as a whole, however slowly its reader takes it.
+//! The body of a list, stretch by stretch: what one entry holds may be large (a run's output 1 MiB, a schedule's input
+//! as much), so a list of a hundred is never held as a whole, however slowly its reader takes it.
 
 use std::io::Write as _;
 
@@ -10,14 +10,14 @@ use sortie_engine::Error;
 
 use crate::kit::{ApiResult, json_response};
 
-/// Where a list is read from.
+/// Source of a list.
 pub(super) trait Source: Send + Sync + 'static {
-    /// One entry.
+    /// Type of an entry.
     type Item: Serialize + Send;
-    /// Its place in the order of the list.
+    /// Position of an entry in the order of the list.
     type Position: Clone + Send + Sync;
 
-    /// How many entries are read, and held, at once.
+    /// Number of entries that are read, and held, at once.
     const STRETCH: u32;
 
     /// The entries behind `before`, or from the beginning, at most `limit`.
@@ -27,7 +27,7 @@ pub(super) trait Source: Send + Sync + 'static {
         limit: u32,
     ) -> impl Future<Output = Result<Vec<Self::Item>, Error>> + Send;
 
-    /// Where an entry stands.
+    /// Returns the position of an entry.
     fn position(item: &Self::Item) -> Self::Position;
 
     /// The cursor of the page behind this position. A list that is only ever an array has none.
@@ -36,7 +36,7 @@ pub(super) trait Source: Send + Sync + 'static {
     }
 }
 
-/// How a list is written.
+/// Form of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// A plain array.
@@ -77,7 +77,7 @@ impl<S: Source> Listing<S> {
         let rest = stream::try_unfold(Some(rest), |rest| async move {
             let Some(rest) = rest else { return Ok(None) };
             let stretch = rest.stretch().await.inspect_err(|error| {
-                tracing::error!(%error, "a list broke off");
+                tracing::error!(%error, "list answer aborted");
             })?;
             Ok::<_, Error>(Some(stretch))
         });

@@ -13,7 +13,7 @@ use crate::{
     kit::{Admin, ApiError, ApiResult, FromQuery, Json, Pairs, Query},
 };
 
-/// Where a page begins.
+/// Start of a page.
 pub(crate) struct From {
     cursor: String,
 }
@@ -34,13 +34,13 @@ fn self_hosted(app: &App) -> ApiResult<()> {
 
 /// Get the master keys
 ///
-/// Which keys the nodes have, by id, and how many sealed values (credentials, tokens, receivers of callbacks) need which of
-/// them, page by page over the whole installation. Self-hosted engines only.
+/// Lists the keys of each node by id, and the number of sealed values (credentials, tokens, receivers of callbacks)
+/// that need each key, in pages over the whole installation. Self-hosted engines only.
 #[utoipa::path(
     get, path = "/v1/admin/master-key", tag = "administration",
     params(("cursor" = Option<String>, Query, nullable = false,
         description = "The `next_cursor` of the page before.", example = "6.run_01kafs6w1cefkstv6qr1ptb0mp")),
-    responses((status = 200, description = "A page of what is sealed.", body = MasterKeys, example = json!({
+    responses((status = 200, description = "A page of sealed values.", body = MasterKeys, example = json!({
         "keys": ["9f86d081884c7d65", "60303ae22b998861"],
         "nodes": [{"name": "node-a", "keys": ["9f86d081884c7d65", "60303ae22b998861"]}],
         "sealed": [{"key": "60303ae22b998861", "place": "connection.credentials", "values": 4}], "next_cursor": ""
@@ -58,15 +58,15 @@ pub(crate) async fn get_master_keys(
 
 /// Seal everything again
 ///
-/// Seals the values of one page again with the first key of this node, those that another key has sealed; call it with the
-/// `next_cursor` until that is empty. A value that is written at the same time is left to who writes it. A page may be done
-/// again, and a rotation that broke off begins anew. Self-hosted engines only.
+/// Seals the values of one page with the first key of this node where another key sealed them. Call it with the
+/// `next_cursor` until that is empty. A value that changes at the same time is skipped. A page may be repeated; a
+/// rotation that was interrupted starts from the beginning. Self-hosted engines only.
 #[utoipa::path(
     post, path = "/v1/admin/master-key/reseal", tag = "administration",
     params(("cursor" = Option<String>, Query, nullable = false,
         description = "The `next_cursor` of the page before.", example = "6.run_01kafs6w1cefkstv6qr1ptb0mp")),
     responses(
-        (status = 200, description = "The page is done.", body = Reseal, example = json!({
+        (status = 200, description = "The page was processed.", body = Reseal, example = json!({
             "looked_at": 12, "resealed": 4, "changed_meanwhile": 0, "unreadable": 0, "next_cursor": ""
         })),
         (status = 409, description = "A node does not have the key.", body = sortie_api::ErrorBody, example = json!({

@@ -16,6 +16,7 @@ mod connections;
 mod connections_oauth;
 mod cursor;
 mod deliveries;
+mod event_encoder;
 mod event_stream;
 mod events;
 mod files;
@@ -37,9 +38,6 @@ pub(crate) mod workflows;
 pub(crate) const HEALTHZ: &str = "/healthz";
 /// Readiness: answers 200 while the node takes runs.
 pub(crate) const READYZ: &str = "/readyz";
-
-/// What the node measures.
-pub(crate) const METRICS: &str = "/metrics";
 
 /// The routes with their descriptions.
 pub(crate) fn table() -> OpenApiRouter<Arc<App>> {

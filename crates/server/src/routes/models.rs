@@ -12,7 +12,7 @@ use crate::{
 
 /// List the models runs can use
 ///
-/// The catalog with prices, and the model of a run that names none. Needs no key.
+/// Returns the catalog with prices, and the default model. Needs no key.
 #[utoipa::path(
     get, path = "/v1/models", tag = "models",
     responses((status = 200, description = "The catalog.", body = ModelCatalog, example = json!({

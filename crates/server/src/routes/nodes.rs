@@ -12,8 +12,8 @@ use crate::{
 
 /// List nodes
 ///
-/// The processes of the engine, by name: those at work, and lost ones whose runs nobody has taken over yet. Self-hosted
-/// engines only.
+/// Lists the nodes of the engine by name: live ones, and lost ones whose runs no other node has taken over yet.
+/// Self-hosted engines only.
 #[utoipa::path(
     get, path = "/v1/admin/nodes", tag = "administration",
     responses((status = 200, description = "The nodes.", body = [Node], example = json!([{

@@ -1,4 +1,4 @@
-//! What operators and machines ask: is it alive, is it ready, how is it described.
+//! Operations for operators and machines: liveness, readiness, metrics and the API document.
 
 use std::sync::Arc;
 
@@ -36,9 +36,9 @@ pub(crate) async fn get_health() -> Json<Health> {
 
 /// Readiness
 ///
-/// Answers 200 while the node can take runs, and 503 while its database is away or it is about to stop: then load balancers
-/// send it no new clients, and those it has are served on for `drain_seconds`. Needs no
-/// key and is not counted against the rate limit.
+/// Answers 200 while the node can take runs. Answers 503 while its database is away or the node is about to stop: load
+/// balancers then send no new clients, and connected ones are served for `drain_seconds`. Needs no key and is not
+/// counted against the rate limit.
 #[utoipa::path(
     get, path = "/readyz", tag = "operations",
     responses((status = 200, description = "The node takes runs.", body = Health, example = json!({"status": "ok"}))),
@@ -51,13 +51,13 @@ pub(crate) async fn get_readiness(State(app): State<Arc<App>>) -> ApiResult<Json
 
 /// Metrics
 ///
-/// What the node measures, as `OpenMetrics` text for Prometheus. Nothing in it names an organization or shows anything of its
-/// runs. Needs no key and is not counted against the rate limit. An engine that listens for it elsewhere
-/// (`metrics_listen`) does not have it here.
+/// Returns the metrics of the node as `OpenMetrics` text for Prometheus. They name no organization and show no content
+/// of runs. Needs no key and is not counted against the rate limit. With `metrics_listen` in the configuration the
+/// metrics have an address of their own, and this one answers 404.
 #[utoipa::path(
     get, path = "/metrics", tag = "operations",
     responses(
-        (status = 200, description = "The figures now.", content_type = "application/openmetrics-text", body = String,
+        (status = 200, description = "The current metrics.", content_type = "application/openmetrics-text", body = String,
             example = "# TYPE sortie_queue_depth gauge\nsortie_queue_depth 0\n# EOF\n"),
         (status = 404, description = "The metrics have a listener of their own.", body = sortie_api::ErrorBody,
             example = json!({"error": "the metrics of this engine have a listener of their own", "code": "not_found"})),
@@ -75,7 +75,7 @@ pub(crate) async fn get_metrics(State(app): State<Arc<App>>) -> ApiResult<Respon
 
 /// Get this description
 ///
-/// The `OpenAPI` 3.1 document of the engine API. The role an operation needs stands in its `security`.
+/// Returns the `OpenAPI` 3.1 document of the engine API. `security` of an operation has the role that it needs.
 #[utoipa::path(
     get, path = "/openapi.json", tag = "operations",
     responses((status = 200, description = "The document.", body = serde_json::Value, example = json!({"openapi": "3.1.0"}))),

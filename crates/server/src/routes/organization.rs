@@ -12,7 +12,7 @@ use crate::{
 
 /// Get the organization behind the key
 ///
-/// Tells which organization and role the credential stands for, and the defaults a run of it gets.
+/// Returns the organization and the role of the credential, and the defaults of its runs.
 #[utoipa::path(
     get, path = "/v1/me", tag = "organization",
     responses((status = 200, description = "The organization, and the role of the credential in it.", body = OrganizationInfo, example = json!({

@@ -47,14 +47,14 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
 
 /// Create a run
 ///
-/// Checks the request, records the run and answers at once; the run is worked on as soon as a worker is free.
-/// `prompt` is required unless `workflow` is set. With an `Idempotency-Key` that a run of the organization already
-/// has, that run is answered and nothing is created; only the key is compared, not the body.
+/// Checks the request, records the run and answers at once; the run starts as soon as a worker is free. `prompt` is
+/// required unless `workflow` is set. If a run of the organization already has the `Idempotency-Key`, that run is
+/// returned and nothing is created; only the key is compared, not the body.
 #[utoipa::path(
     post, path = "/v1/runs", tag = "runs",
     params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 200, nullable = false,
-        description = "Names this creation, so that it can be sent again safely.", example = "5f0c1a52-8d3b-4c8e-9a53-6a0d5c1be1f7")),
-    request_body(content = RunRequest, description = "What to run.", example = json!({
+        description = "Key of this creation: the same key again returns the run that it created.", example = "5f0c1a52-8d3b-4c8e-9a53-6a0d5c1be1f7")),
+    request_body(content = RunRequest, description = "The run request.", example = json!({
         "prompt": "Summarise sales.csv by region.", "model": "runbook",
         "files": [{"path": "sales.csv", "content": "region,amount\nnorth,12\n"}],
         "timeout_seconds": 120, "max_cost_micros": 200_000
@@ -134,8 +134,8 @@ pub(crate) enum RunList {
 
 /// List runs
 ///
-/// Newest first. Without `limit` and `cursor` the answer is a plain array of the 100 most recent matching runs;
-/// with either it is a page, whose `next_cursor` is empty on the last one.
+/// Lists runs, newest first. Without `limit` and `cursor` the answer is an array of the 100 newest matching runs; with
+/// either it is a page, whose `next_cursor` is empty on the last one.
 #[utoipa::path(
     get, path = "/v1/runs", tag = "runs",
     params(
@@ -227,16 +227,16 @@ impl FromQuery for Wait {
 
 /// Get a run
 ///
-/// The run as it stands, with its output once there is one. With `wait` the answer comes when the run is final, or after
-/// that many seconds with the run as it stands then.
+/// Returns the run, with its output once there is one. With `wait` the answer comes when the run is final, or after
+/// that many seconds with the current status.
 ///
-/// The output of a run with zero data retention is in the first answer after its end and in none after it, unless the run
-/// has a callback, which then gets it.
+/// The output of a run with zero data retention is only in the first answer after its end. If the run has a callback,
+/// only the callback gets the output.
 #[utoipa::path(
     get, path = "/v1/runs/{id}", tag = "runs",
     params(
         ("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp"),
-        ("wait" = Option<i32>, Query, minimum = 0, maximum = 60, nullable = false, description = "How many seconds to wait for the run to become final.", example = 0),
+        ("wait" = Option<i32>, Query, minimum = 0, maximum = 60, nullable = false, description = "Time to wait for the run to become final, in seconds.", example = 0),
     ),
     responses((status = 200, description = "The run.", body = Run, example = json!({
         "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "succeeded", "output": "north: 12",
@@ -264,8 +264,8 @@ pub(crate) async fn get_run(
 
 /// Cancel a run
 ///
-/// Stops the worker and answers the run, now `cancelled`; one that is finished already is answered unchanged. What
-/// the agent already did through a connection is not undone.
+/// Stops the worker and returns the run, now `cancelled`; a finished run is returned unchanged. Actions that the agent
+/// already took through a connection are not undone.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/cancel", tag = "runs",
     params(("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp")),
@@ -286,8 +286,9 @@ pub(crate) async fn cancel_run(
 
 /// Get the definition a run used
 ///
-/// `request` is the resolved request: file names replaced by ids, the saved workflow filled in, the workflow name
-/// and callback removed. Inline connections are without their credentials; `requires_credentials` names those that had some. Sent to `POST /v1/runs` again, it starts the same run anew.
+/// Returns the request as the run used it: file names replaced by ids, the saved workflow filled in, the workflow name
+/// and the callback removed. Inline connections lose their credentials, and `requires_credentials` names those that had
+/// some. The request can be sent to `POST /v1/runs` again.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/definition", tag = "runs",
     params(("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp")),
@@ -296,7 +297,7 @@ pub(crate) async fn cancel_run(
             "request": {"prompt": "Summarise sales.csv by region.", "model": "runbook", "timeout_seconds": 120},
             "requires_credentials": []
         })),
-        (status = 410, description = "The run has zero data retention: its definition was never kept.", body = sortie_api::ErrorBody),
+        (status = 410, description = "The run has zero data retention: its definition was not stored.", body = sortie_api::ErrorBody),
     ),
     security(("api_key" = ["member"])),
 )]

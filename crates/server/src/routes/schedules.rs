@@ -43,7 +43,7 @@ impl Pages {
         Self(vec![org.to_string(), what.into()])
     }
 
-    /// Where the page that is asked for begins, and how many it has at most.
+    /// Returns the start of the requested page, and its maximum number of entries.
     pub(super) fn asked(&self, query: &PageQuery) -> ApiResult<(Option<(Timestamp, String)>, u32)> {
         let before = query
             .cursor
@@ -79,7 +79,7 @@ impl Pages {
 
 /// List schedules
 ///
-/// The organization's schedules, newest first, a page at a time.
+/// Lists the organization's schedules in pages, newest first.
 #[utoipa::path(
     get, path = "/v1/schedules", tag = "schedules",
     params(
@@ -144,11 +144,12 @@ impl Source for Schedules {
 
 /// Create a schedule
 ///
-/// Starts runs of a saved workflow on a timetable. What a run would be refused for is refused now: the workflow, its input, the
-/// budget, the callback; so is an expression that can never fire. The first instant is the next one.
+/// Creates a schedule, which starts runs of a saved workflow on a timetable. A schedule is refused if its runs would be
+/// refused (for the workflow, the input, the budget or the callback), or if its expression can never fire. The first
+/// occurrence is the next one of the timetable.
 #[utoipa::path(
     post, path = "/v1/schedules", tag = "schedules",
-    request_body(content = CreateSchedule, description = "What is started, and when.", example = json!({
+    request_body(content = CreateSchedule, description = "Workflow, timetable and settings.", example = json!({
         "name": "Daily report", "workflow": "daily-report", "cron": "30 7 * * MON-FRI", "timezone": "Europe/Berlin",
         "input": {"region": "north"}, "overlap": "skip"
     })),
@@ -166,7 +167,7 @@ impl Source for Schedules {
             "catch_up_window_seconds": 3_600, "jitter_seconds": 0, "next_run_at": "2026-11-23T06:30:00.000Z",
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
         })),
-        (status = 409, description = "The organization has as many schedules as it may.", body = sortie_api::ErrorBody,
+        (status = 409, description = "The organization has reached its limit of schedules.", body = sortie_api::ErrorBody,
             example = json!({"error": "the organization has as many schedules as it may", "code": "conflict"})),
     ),
     security(("api_key" = ["member"])),
@@ -182,7 +183,7 @@ pub(crate) async fn create_schedule(
 
 /// Get a schedule
 ///
-/// The schedule as it stands, with its next instant and its last run. The secret of its callback is never shown.
+/// Returns the schedule with its next occurrence and its last run. The secret of its callback is redacted.
 #[utoipa::path(
     get, path = "/v1/schedules/{id}", tag = "schedules",
     params(("id" = ScheduleId, Path, description = "The schedule's id.", example = "sched_01kafs6w1cefkstv6qr1ptb0mp")),
@@ -204,13 +205,13 @@ pub(crate) async fn get_schedule(
 
 /// Change a schedule
 ///
-/// What is absent stays, `null` puts an optional field back to its default. Instants that are due are dealt with first, as they
-/// were. `enabled: false` pauses the schedule until it is switched on again, from then on with the next instant;
-/// `paused_until` skips the instants before a time.
+/// Changes the fields that are sent; `null` puts an optional field back to its default. Occurrences that are already
+/// due are processed first, under the old settings. With `enabled: false` the schedule does not fire until it is
+/// enabled again; `paused_until` skips the occurrences before a time.
 #[utoipa::path(
     patch, path = "/v1/schedules/{id}", tag = "schedules",
     params(("id" = ScheduleId, Path, description = "The schedule's id.", example = "sched_01kafs6w1cefkstv6qr1ptb0mp")),
-    request_body(content = UpdateSchedule, description = "What is to be another.", example = json!({
+    request_body(content = UpdateSchedule, description = "Fields to change.", example = json!({
         "cron": "0 8 * * MON-FRI", "name": null, "paused_until": "2026-12-01T00:00:00.000Z"
     })),
     responses(
@@ -220,7 +221,7 @@ pub(crate) async fn get_schedule(
             "paused_until": "2026-12-01T00:00:00.000Z", "next_run_at": "2026-11-23T07:00:00.000Z",
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z"
         })),
-        (status = 409, description = "Others are changing it at the same time.", body = sortie_api::ErrorBody, example = json!({
+        (status = 409, description = "Other requests are changing the schedule at the same time.", body = sortie_api::ErrorBody, example = json!({
             "error": "the schedule is being changed by others at the same time; try again", "code": "conflict"
         })),
     ),
@@ -238,11 +239,11 @@ pub(crate) async fn update_schedule(
 
 /// Delete a schedule
 ///
-/// The schedule goes with its history. Its runs stay, and go on.
+/// Deletes the schedule with its history. Its runs stay, and go on.
 #[utoipa::path(
     delete, path = "/v1/schedules/{id}", tag = "schedules",
     params(("id" = ScheduleId, Path, description = "The schedule's id.", example = "sched_01kafs6w1cefkstv6qr1ptb0mp")),
-    responses((status = 204, description = "The schedule is gone.")),
+    responses((status = 204, description = "The schedule was deleted.")),
     security(("api_key" = ["member"])),
 )]
 pub(crate) async fn delete_schedule(
@@ -256,8 +257,8 @@ pub(crate) async fn delete_schedule(
 
 /// Start a schedule's run now
 ///
-/// Starts one run as the timetable would, whatever its overlap policy, its pause and its switch say. The start has its place in the
-/// schedule's history.
+/// Starts one run now, as an entry of the schedule's history. A manual trigger ignores `overlap`, `paused_until` and
+/// `enabled`.
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/trigger", tag = "schedules",
     params(("id" = ScheduleId, Path, description = "The schedule's id.", example = "sched_01kafs6w1cefkstv6qr1ptb0mp")),
@@ -270,7 +271,7 @@ pub(crate) async fn delete_schedule(
             "max_cost_micros": 200_000, "billing_pending": true, "schedule_id": "sched_01kafs6w1cefkstv6qr1ptb0mp",
             "workflow": "daily-report", "zero_data_retention": false
         })),
-        (status = 400, description = "The schedule's request breaks a rule now; the message names the field and the rule.",
+        (status = 400, description = "The run request of the schedule breaks a rule; the message names the field and the rule.",
             body = sortie_api::ErrorBody, example = json!({
             "error": "input.region: required", "code": "invalid_request"
         })),

@@ -47,15 +47,15 @@ fn dimensions(names: &str) -> ApiResult<Vec<UsageDimension>> {
 
 /// Get usage
 ///
-/// Sums over the runs that were created on these days, in UTC: how many, what they have cost, and the tokens and calls
-/// they have used. Runs that are deleted by now are counted. One that is still open counts with what it has cost so far.
+/// Sums up the runs that were created on these days, in UTC: their number, cost, tokens and calls. Deleted runs are
+/// counted. An open run counts with its cost so far.
 #[utoipa::path(
     get, path = "/v1/admin/usage", tag = "administration",
     params(
         ("from" = Option<Day>, Query, nullable = false, description = "The first day. Default: 29 days before the last one."),
         ("to" = Option<Day>, Query, nullable = false, description = "The last day, at most 365 days after the first. Default: today."),
         ("by" = Option<String>, Query, nullable = false, pattern = "^(day|workflow|model|key)(,(day|workflow|model|key)){0,3}$",
-            description = "What the rows are told apart by: one or more of `day`, `workflow`, `model`, `key`, separated by commas. Default: `day`.",
+            description = "Dimensions to group by: one or more of `day`, `workflow`, `model`, `key`, separated by commas. Default: `day`.",
             example = "day,model"),
     ),
     responses((status = 200, description = "The sums.", body = Usage, example = json!({

@@ -19,11 +19,11 @@ use crate::{
     kit::{ApiError, ApiResult, FromQuery, Json, JsonBody, Member, Pairs, Path, Query, json_response},
 };
 
-/// How much of each workflow a list shows.
+/// Detail of each workflow in a list.
 pub(crate) enum Detail {
-    /// Its name and nothing else.
+    /// Name alone.
     Name,
-    /// What agents and people choose and call it by.
+    /// Name, description and schemas.
     Summary,
 }
 
@@ -39,8 +39,8 @@ impl FromQuery for Detail {
 
 /// List saved workflows
 ///
-/// The organization's workflows, by name. Without `detail` the names alone; with it also `description`, `input_schema` and
-/// `output_schema` of those that have them.
+/// Lists the organization's workflows by name. Without `detail` only names are returned; with it also `description`,
+/// `input_schema` and `output_schema` where they are set.
 #[utoipa::path(
     get, path = "/v1/workflows", tag = "workflows",
     params(("detail" = Option<bool>, Query, nullable = false, description = "Also show descriptions and schemas. Default `false`.", example = true)),
@@ -75,7 +75,7 @@ pub(crate) async fn list_workflows(
     }
 }
 
-/// What an organization's workflows are chosen by.
+/// List of an organization's workflows.
 struct Summaries {
     store: Store,
     org: OrgId,
@@ -115,8 +115,8 @@ impl Source for Summaries {
 
 /// Get a saved workflow
 ///
-/// Its definition as it was saved, with its name, its revision and its times. What the definition leaves open is filled in
-/// by each run.
+/// Returns the definition as it was saved, with its name, revision and times. Each run fills in the fields that the
+/// definition leaves open.
 #[utoipa::path(
     get, path = "/v1/workflows/{name}", tag = "workflows",
     params(("name" = String, Path, description = "The workflow's name.", example = "daily-report")),
@@ -136,14 +136,14 @@ pub(crate) async fn get_workflow(
 
 /// Save a workflow
 ///
-/// Creates the workflow or replaces it whole. Every rule that the definition can break by itself is checked now; files and
-/// connections are looked for by each run. `input` is what runs get that send none; where there is an `input_schema` it must
-/// match. Credentials are not kept: a connection that needs some is a saved one. The same definition again changes nothing,
-/// any other raises `revision` by one. Runs that were started before keep the definition they were started with.
+/// Creates the workflow or replaces it whole. The definition is checked now, but for the existence of its files and
+/// connections, which each run checks. `input` is the default of runs that send none; it must match `input_schema`.
+/// Credentials are not kept: use a saved connection where one needs them. The same definition again changes nothing;
+/// any other raises `revision` by one. Existing runs keep their definition.
 #[utoipa::path(
     put, path = "/v1/workflows/{name}", tag = "workflows",
     params(("name" = String, Path, description = "The workflow's name.", pattern = "^[a-z0-9][a-z0-9._-]{0,99}$", example = "daily-report")),
-    request_body(content = WorkflowDefinition, description = "What runs of the workflow start from.", example = json!({
+    request_body(content = WorkflowDefinition, description = "Definition that runs of the workflow start from.", example = json!({
         "prompt": "Summarise sales.csv by region.", "description": "Yesterday's sales by region.", "timeout_seconds": 120,
         "input_schema": {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]}
     })),
@@ -159,14 +159,14 @@ pub(crate) async fn get_workflow(
             "input_schema": {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]},
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
         })),
-        (status = 200, description = "The workflow that took the place of the one before.", body = Workflow, links(
+        (status = 200, description = "The replaced workflow.", body = Workflow, links(
             ("get_workflow" = (operation_id = "get_workflow", parameters(("name" = "$response.body#/name")))),
             ("create_run" = (operation_id = "create_run", request_body = json!({"workflow": "$response.body#/name"}))),
         ), example = json!({
             "name": "daily-report", "prompt": "Summarise sales.csv by region and product.", "revision": 2,
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z"
         })),
-        (status = 409, description = "The organization has as many workflows as it may.", body = sortie_api::ErrorBody,
+        (status = 409, description = "The organization has reached its limit of workflows.", body = sortie_api::ErrorBody,
             example = json!({"error": "the organization has as many workflows as it may", "code": "conflict"})),
     ),
     security(("api_key" = ["member"])),
@@ -187,12 +187,12 @@ pub(crate) async fn put_workflow(
 
 /// Delete a workflow
 ///
-/// Forgets it. Runs that were started from it go on, and keep its name.
+/// Deletes the workflow. Runs that were started from it go on, and keep its name.
 #[utoipa::path(
     delete, path = "/v1/workflows/{name}", tag = "workflows",
     params(("name" = String, Path, description = "The workflow's name.", example = "daily-report")),
     responses(
-        (status = 204, description = "The workflow is gone."),
+        (status = 204, description = "The workflow was deleted."),
         (status = 409, description = "A schedule uses the workflow.", body = sortie_api::ErrorBody,
             example = json!({"error": "a schedule uses the workflow", "code": "conflict"})),
     ),

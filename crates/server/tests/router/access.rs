@@ -1,4 +1,4 @@
-//! Who may call what. The table is held against the description document: an operation without a line fails.
+//! Access to each operation. The table is held against the description document: an operation without a line fails.
 
 mod table;
 
@@ -24,7 +24,7 @@ const CONFIRM: (&str, &str, &str) = (
 /// Beside the table because its body is a form, and a file is deleted once: `files` has what a member may do.
 const CREATE_FILE: (&str, &str) = ("create_file", "/v1/files");
 
-/// What anybody may ask, and what is answered where nothing is sent along.
+/// Public operations, and their status for a request without parameters.
 const PUBLIC: [(&str, &str, u16); 9] = [
     ("list_models", "/v1/models", 200),
     ("get_health", "/healthz", 200),

@@ -1,4 +1,4 @@
-//! What is refused, and that every answer carries its headers.
+//! Refused requests, and the headers of every answer.
 
 use serde_json::Value;
 use sortie_api::limits::BODY_BYTES;
@@ -12,7 +12,7 @@ use crate::rig::{Rig, options, plain};
 
 const RUN: &str = "run_01hf7yat31e4ar9bcdefghjkmn";
 
-/// Every header the contract puts on every answer, consistent with each other.
+/// The headers of `docs/API.md#rate-limits` stand on every answer and are consistent with each other.
 fn check_headers(answer: &Answer, what: &str) {
     let text = |name: &str| {
         answer

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// How long a test waits for what must come.
+/// Time for which a test waits for an event that must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);

@@ -13,11 +13,11 @@ use super::{EngineArgs, KeyRole, ListArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Make a key and print it, this once
+    /// Create a key and print it, this once
     Create {
-        /// What it is for
+        /// Name of the key: its purpose
         name: String,
-        /// What it may do
+        /// Role of the key
         #[arg(long, value_enum, default_value_t = KeyRole::Member)]
         role: KeyRole,
         #[command(flatten)]
@@ -29,10 +29,10 @@ pub(crate) enum KeysCommand {
     List(ListArgs),
     /// Give a key a new secret and print it, this once
     ///
-    /// The secret before it works on for the grace. Where the data folder holds the key, its file is replaced.
+    /// The previous secret still works for the grace. Where the data folder holds the key, its file is replaced.
     Rotate {
         key: KeyId,
-        /// How long the secret before it works: 0s to 7d [default: 1h]
+        /// Time for which the previous secret still works: 0s to 7d [default: 1h]
         #[arg(long, value_name = "DURATION")]
         grace: Option<Grace>,
         #[command(flatten)]
@@ -48,18 +48,18 @@ pub(crate) enum KeysCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodesCommand {
-    /// List the nodes, what state each is in and how many runs it has
+    /// List the nodes with their state and their number of runs
     List(ListArgs),
 }
 
-/// When a key stops working.
+/// Expiry of a key.
 #[derive(Clone, Copy, Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct Expiry {
-    /// It stops working after this time, as in 30d or 12h
+    /// Let the key expire after this time, as in 30d or 12h
     #[arg(long, value_name = "DURATION")]
     pub(crate) expires_in: Option<Length>,
-    /// It stops working at this time, as in 2026-11-20T21:30:00Z
+    /// Let the key expire at this time, as in 2026-11-20T21:30:00Z
     #[arg(long, value_name = "TIME")]
     pub(crate) expires_at: Option<Timestamp>,
 }
@@ -75,7 +75,7 @@ impl Expiry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Length(Duration);
 
-/// How long a secret works that is rotated out.
+/// Grace of the previous secret of a rotated key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grace(Duration);
 
@@ -124,16 +124,16 @@ impl FromStr for Grace {
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditArgs {
-    /// How many entries at most
+    /// Maximum number of entries
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
     /// Only this action, as in key.create
     #[arg(long)]
     action: Option<String>,
-    /// Only what was done to this name or id
+    /// Only changes of the resource with this name or id
     #[arg(long)]
     target: Option<String>,
-    /// Only what was done with this key
+    /// Only changes made with this key
     #[arg(long)]
     key: Option<KeyId>,
     /// Only from this time on
@@ -168,7 +168,7 @@ pub(crate) struct UsageArgs {
     /// The last day, in UTC [default: today]
     #[arg(long, value_name = "DAY")]
     to: Option<Day>,
-    /// What to tell it apart by: day, workflow, model, key, or several with commas between them
+    /// Dimensions to group by: day, workflow, model, key, or several with commas between them
     #[arg(long, value_delimiter = ',', default_value = "day")]
     by: Vec<UsageDimension>,
     #[command(flatten)]

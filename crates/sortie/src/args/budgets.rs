@@ -7,7 +7,7 @@ use super::{EngineArgs, ListArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BudgetsCommand {
-    /// List the budgets: what is spent, held and left of each
+    /// List the budgets with the amounts spent, held and available
     List(ListArgs),
     /// Set a budget, or change it
     #[command(after_help = "\
@@ -15,12 +15,12 @@ Examples:
   sortie budgets set organization 50000000 --period month
   sortie budgets set workflow:nightly-report 5000000 --period day")]
     Set {
-        /// Which runs it is about: organization, workflow:NAME, schedule:ID or key:ID
+        /// Runs that the budget covers: organization, workflow:NAME, schedule:ID or key:ID
         scope: BudgetScope,
-        /// What they may cost together in one period, in millionths of a dollar
+        /// Maximum cost of these runs in one period, in millionths of a dollar
         #[arg(value_name = "MICROS")]
         limit: u64,
-        /// Days and months are those of UTC; another period than before begins to count anew
+        /// Days and months are those of UTC; a changed period starts a new count
         #[arg(long, value_enum)]
         period: Period,
         #[command(flatten)]
@@ -34,7 +34,7 @@ Examples:
     },
 }
 
-/// How long a window of a budget is.
+/// Period of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Period {
     /// A day

@@ -25,7 +25,7 @@ pub(crate) enum ConnectionsCommand {
         #[command(flatten)]
         engine: EngineArgs,
     },
-    /// Call the other side, and say what was found
+    /// Call the server and print the result
     Test {
         name: Name,
         #[command(flatten)]
@@ -64,17 +64,17 @@ of the API, as JSON or TOML.
   sortie connections put shop --file shop.toml")]
 pub(crate) struct PutArgs {
     pub(crate) name: Name,
-    /// Where it leads: the base URL of an API, or the endpoint of an MCP server
+    /// Base URL of an HTTP API, or the endpoint of an MCP server
     #[arg(value_name = "URL", required_unless_present = "file", conflicts_with = "file")]
     pub(crate) target: Option<String>,
     /// Read the whole definition from a file in JSON or TOML, or from standard input
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["mcp", "auth", "auth_name", "username", "client_id",
         "issuer", "scopes", "secret_env", "headers", "allow", "description"])]
     pub(crate) file: Option<PathBuf>,
-    /// It is an MCP server
+    /// Connect to an MCP server
     #[arg(long)]
     pub(crate) mcp: bool,
-    /// How the engine proves itself
+    /// Authentication method
     #[arg(long, value_enum, default_value_t = AuthKind::None)]
     pub(crate) auth: AuthKind,
     /// Name of the header or query parameter of --auth header and --auth query
@@ -101,17 +101,17 @@ pub(crate) struct PutArgs {
     /// Allow only this method, or this tool of an MCP server
     #[arg(long, value_name = "METHOD|TOOL")]
     pub(crate) allow: Vec<String>,
-    /// What it is for, for people and agents
+    /// Purpose of the connection, for people and agents
     #[arg(long)]
     pub(crate) description: Option<String>,
     #[command(flatten)]
     pub(crate) list: ListArgs,
 }
 
-/// The ways in which the engine can prove itself.
+/// Authentication methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AuthKind {
-    /// Not at all
+    /// No authentication
     None,
     /// A token in `Authorization: Bearer`
     Bearer,

@@ -11,13 +11,13 @@ use super::{EngineArgs, ListArgs};
 pub(crate) enum FilesCommand {
     /// List the saved files, newest first
     List {
-        /// Show at most so many
+        /// Maximum number of entries
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Show what is known of a file
+    /// Show the record of a file
     Get {
         file: FileRef,
         #[command(flatten)]
@@ -26,7 +26,7 @@ pub(crate) enum FilesCommand {
     /// Save a file of this machine
     Upload {
         path: PathBuf,
-        /// Its name [default: that of the file]
+        /// Name of the saved file [default: that of the file]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
         #[command(flatten)]
@@ -35,7 +35,8 @@ pub(crate) enum FilesCommand {
     /// Fetch the content of a file
     Download {
         file: FileRef,
-        /// Where it goes, `-` being standard output; what is there is replaced [default: its name, in this folder]
+        /// File to write, or `-` for standard output; an existing file is replaced [default: the file's name, in this
+        /// folder]
         #[arg(long, short, value_name = "PATH|-")]
         output: Option<PathBuf>,
         #[command(flatten)]

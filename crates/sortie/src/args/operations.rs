@@ -1,4 +1,4 @@
-//! Arguments of the commands that look after an engine.
+//! Arguments of the commands that run an engine.
 
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,7 @@ pub(crate) struct BackupArgs {
     /// The archive to write, which must not exist yet, or `-` for standard output
     #[arg(value_name = "FILE|-")]
     pub(crate) to: FileOrStream,
-    /// Put the master keys in use, admin.key and operator.key into the archive: who has it then has everything
+    /// Put the master keys in use, admin.key and operator.key into the archive: it then gives access to everything
     #[arg(long)]
     pub(crate) include_keys: bool,
 }
@@ -70,8 +70,8 @@ pub(crate) struct RestoreArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MasterKeyCommand {
-    /// Show which keys the engine has, and what is sealed with each
+    /// Show the engine's keys, and the values that are sealed with each
     Status(ListArgs),
-    /// Seal everything again with the first key, so that the others can go
+    /// Seal everything again with the first key, so that the others can be removed
     Reseal(ListArgs),
 }

@@ -17,7 +17,7 @@ pub(crate) enum SchedulesCommand {
     },
     /// Start a workflow on a timetable
     Create(Box<CreateScheduleArgs>),
-    /// Change a schedule: what is not given stays
+    /// Change a schedule; fields that are not given stay
     Update(Box<UpdateScheduleArgs>),
     /// Delete a schedule with its history; its runs stay
     Delete {
@@ -31,34 +31,34 @@ pub(crate) enum SchedulesCommand {
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Print the instants that come next
+    /// Print the next occurrences
     Next {
         schedule: ScheduleId,
-        /// How many
+        /// Number of occurrences
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
         count: u32,
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Print what became of a schedule's instants, the latest first
+    /// Print the history of a schedule, the latest occurrence first
     Fires {
         schedule: ScheduleId,
-        /// How many at most
+        /// Maximum number of entries
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Switch a schedule off, or skip its instants until a time
+    /// Disable a schedule, or skip its occurrences until a time
     Pause {
         schedule: ScheduleId,
-        /// Skip the instants before this time, as 2026-12-24T18:00:00Z
+        /// Skip the occurrences before this time, as 2026-12-24T18:00:00Z
         #[arg(long, value_name = "TIME", value_parser = time)]
         until: Option<Timestamp>,
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Switch a schedule on again, from its next instant
+    /// Enable a schedule again, from its next occurrence
     Resume {
         schedule: ScheduleId,
         #[command(flatten)]
@@ -76,9 +76,9 @@ one of @hourly, @daily, @weekly, @monthly, @yearly.
 pub(crate) struct CreateScheduleArgs {
     /// The saved workflow that is started
     pub(crate) workflow: Name,
-    /// When
+    /// Cron expression
     pub(crate) cron: String,
-    /// Make it switched off
+    /// Create the schedule disabled
     #[arg(long)]
     pub(crate) disabled: bool,
     #[command(flatten)]
@@ -93,7 +93,7 @@ pub(crate) struct UpdateScheduleArgs {
     /// The saved workflow that is started
     #[arg(long, value_name = "NAME")]
     pub(crate) workflow: Option<Name>,
-    /// When
+    /// Cron expression
     #[arg(long)]
     pub(crate) cron: Option<String>,
     #[command(flatten)]
@@ -105,10 +105,10 @@ pub(crate) struct UpdateScheduleArgs {
     pub(crate) list: ListArgs,
 }
 
-/// What a schedule may have.
+/// Optional fields of a schedule.
 #[derive(Debug, Args)]
 pub(crate) struct ScheduleFields {
-    /// What it is called, for people
+    /// Name of the schedule, for people
     #[arg(long)]
     pub(crate) name: Option<String>,
     /// The IANA time zone of CRON [default: UTC]
@@ -117,25 +117,25 @@ pub(crate) struct ScheduleFields {
     /// Task data of every run: JSON, or @FILE
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) input: Option<Document>,
-    /// What happens while an earlier run is not final: allow, skip, `queue_one` or `cancel_other` [default: allow]
+    /// Rule while an earlier run is not final: allow, skip, `queue_one` or `cancel_other` [default: allow]
     #[arg(long, value_name = "POLICY")]
     pub(crate) overlap: Option<Overlap>,
-    /// How late an instant may still start a run, in seconds; 0 is never [default: 3600]
+    /// Maximum delay of an occurrence that still starts a run, in seconds; 0 is never [default: 3600]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) catch_up: Option<i64>,
-    /// Start every run later by a fixed part of this, in seconds [default: 0]
+    /// Maximum jitter in seconds; each schedule uses a fixed offset within it [default: 0]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) jitter: Option<i64>,
-    /// Skip the instants before this time, as 2026-12-24T18:00:00Z
+    /// Skip the occurrences before this time, as 2026-12-24T18:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) paused_until: Option<Timestamp>,
-    /// Switch it off when so many runs in a row did not succeed
+    /// Disable the schedule after so many consecutive runs without success
     #[arg(long, value_name = "COUNT")]
     pub(crate) max_failures: Option<i64>,
     /// Budget of each run in millionths of a dollar
     #[arg(long, value_name = "MICROS")]
     pub(crate) max_cost: Option<i64>,
-    /// Send a signed request here when a run is final
+    /// URL that gets a signed request when a run is final
     #[arg(long, value_name = "URL", requires = "callback_secret_env")]
     pub(crate) callback: Option<String>,
     /// Read the key of the callbacks' signature from this variable
@@ -143,7 +143,7 @@ pub(crate) struct ScheduleFields {
     pub(crate) callback_secret_env: Option<String>,
 }
 
-/// What can be put back to its default.
+/// Fields that can be put back to their default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Clearable {
     Name,

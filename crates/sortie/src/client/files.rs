@@ -19,7 +19,7 @@ use crate::{
     failure::{Failure, Result},
 };
 
-/// What is read of a file at once.
+/// Bytes of a file that are read at once.
 const PIECE: usize = 256 * 1024;
 
 impl Client {

@@ -34,7 +34,7 @@ impl Client {
     }
 }
 
-/// One message of a run's stream.
+/// Message of a run's stream.
 #[derive(Clone, Debug)]
 pub(crate) enum Followed {
     /// An event.

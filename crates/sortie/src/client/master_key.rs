@@ -1,4 +1,4 @@
-//! Which keys seal what, and the sealing of everything again: walks through all that is sealed, however much it is.
+//! Master keys: pages through everything that is sealed, to count it or to seal it again.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::failure::Result;
 
 const PATH: &str = "v1/admin/master-key";
 
-/// Who is told to stay away for longer than this is told so.
+/// Longest `Retry-After` that is waited for. A longer one ends the command with a message.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 impl Client {
-    /// Which keys seal what: all pages as one.
+    /// Returns the keys and the number of values that each seals: all pages as one.
     pub(crate) async fn master_keys(&self) -> Result<MasterKeys> {
         let mut found: MasterKeys = self.page(Method::GET, PATH).await?;
         while !found.next_cursor.is_empty() {
@@ -33,8 +33,8 @@ impl Client {
         self.page(Method::POST, &path).await
     }
 
-    /// A page of more than the rate limit has requests for: as often as it is refused for that, it is asked for again when the
-    /// engine says (`Retry-After`, RFC 9110 section 10.2.3).
+    /// A page of more than the rate limit has requests for: as often as it is refused for that, it is asked for again
+    /// when the engine says (`Retry-After`, RFC 9110 section 10.2.3).
     async fn page<T: DeserializeOwned>(&self, method: Method, path: &str) -> Result<T> {
         loop {
             let response = self.ask(self.request(method.clone(), path)?).await?;

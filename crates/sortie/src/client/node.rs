@@ -1,4 +1,4 @@
-//! How a node is, seen from outside.
+//! State of a node, seen from outside.
 
 use reqwest::{Method, header};
 use sortie_api::check::NodeChecks;
@@ -15,13 +15,13 @@ impl Client {
         Ok(date.and_then(|date| date.to_str().ok()).map(str::to_owned))
     }
 
-    /// Whether the node takes runs now; else why it does not. Takes no key.
+    /// Checks that the node takes runs now. The error has the reason why it does not. Needs no key.
     pub(crate) async fn ready(&self) -> Result<()> {
         let request = self.request(Method::GET, "readyz")?;
         self.send(request).await.map(drop)
     }
 
-    /// What the node finds when it looks at itself.
+    /// Returns the checks that the node makes of itself.
     pub(crate) async fn checks(&self, query: &[(&'static str, String)]) -> Result<NodeChecks> {
         self.get(&path_of("v1/admin/checks", query)).await
     }

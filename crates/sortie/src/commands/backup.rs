@@ -1,9 +1,9 @@
 //! `sortie backup` and `sortie restore`: an embedded database and the content it refers to, as one archive.
 //!
-//! The database is copied first, in one read transaction beside the engine, and then the contents that the copy refers to.
-//! Content is deleted an hour after its last reference went at the earliest, so whatever an engine deletes meanwhile, the
-//! contents of a copy that is younger than that are there. Where one is missing the backup fails and names what needs it: no
-//! archive is whole without it.
+//! The database is copied first, in one read transaction beside the engine, and then the contents that the copy refers
+//! to. Content is deleted an hour after its last reference went at the earliest, so whatever an engine deletes
+//! meanwhile, the contents of a copy that is younger than that are there. Where one is missing the backup fails and
+//! names what needs it: no archive is whole without it.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -32,7 +32,7 @@ use crate::{
 const PAGE: u32 = 1_000;
 /// The file of the master keys, in a data folder and in an archive.
 const MASTER_KEY: &str = KEYS[0];
-/// What is named of all that refers to a content that is lost.
+/// Maximum number of referrers of a lost content that are named.
 const REFERRERS: u32 = 10;
 
 const POSTGRES: &str = "the records are in PostgreSQL, which has tools of its own for this: pg_dump or pg_basebackup for \
@@ -59,7 +59,7 @@ fn failed(what: &str, path: &Path, error: impl std::fmt::Display) -> Failure {
     Failure::internal(format!("cannot {what} {}: {error}", path.display()))
 }
 
-/// What a backup is made of.
+/// Source of a backup.
 struct Source {
     database: PathBuf,
     /// None: the contents are in a bucket.
@@ -89,8 +89,8 @@ impl Keys {
         })
     }
 
-    /// Every key with a file that has it. The master keys are written into `scratch`, for those of the configuration are in
-    /// no file.
+    /// Every key with a file that has it. The master keys are written into `scratch`, for those of the configuration
+    /// are in no file.
     ///
     /// # Errors
     /// Fails where the copy was sealed with a master key that is not among them: the backup would be worth nothing.
@@ -199,7 +199,7 @@ impl Source {
     }
 }
 
-/// Why an archive could not be finished.
+/// Reason why an archive could not be finished.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
     #[error(transparent)]
@@ -224,8 +224,8 @@ fn address_of(blob: &ReferredBlob) -> Address {
     }
 }
 
-/// Adds all contents. Once one is lost the archive is none, and the others are looked at all the same: who mends them has to know
-/// of all at once.
+/// Adds all contents. Once one is lost the archive is none, and the others are looked at all the same: who mends them
+/// has to know of all at once.
 fn add_contents<W: Write>(
     archive: &mut Writer<W>,
     copy: &mut DatabaseCopy,
@@ -264,7 +264,7 @@ fn add_contents<W: Write>(
     Ok(())
 }
 
-/// Who needs a content, in words.
+/// Returns the referrers of a content, in words.
 fn told_referrers(referrers: &[Referrer]) -> String {
     let one = |referrer: &Referrer| match referrer {
         Referrer::File(name) => format!("the saved file `{}`", terminal::harmless(name)),
@@ -369,10 +369,10 @@ fn refused(reason: &str) -> Failure {
     Failure::usage(format!("the archive is refused, nothing was restored: {reason}"))
 }
 
-/// Where the data folder comes to be, as a path that a neighbour can be named after.
+/// Returns the path of the data folder to be, in a form that a neighbour can be named after.
 ///
 /// # Errors
-/// What is there already and cannot become the data folder by one rename is told before anything is unpacked.
+/// An existing target that cannot become the data folder by one rename is refused before anything is unpacked.
 fn place_of(target: &Path) -> Result<PathBuf> {
     let refused = |why: &str| Failure::usage(format!("{} {why}", target.display()));
     let looked = |error: io::Error| failed("look into", target, error);

@@ -75,7 +75,7 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
     })
 }
 
-/// What this machine gives a node.
+/// Checks of this machine.
 async fn machine(config: &Config) -> (Vec<Check>, Option<Sandbox>) {
     let (sandbox, found) = sandbox(config).await;
     let checks = vec![
@@ -95,7 +95,7 @@ async fn machine(config: &Config) -> (Vec<Check>, Option<Sandbox>) {
 /// The running engine that is asked how it is.
 struct Target {
     url: String,
-    /// Where the address is from, for messages.
+    /// Source of the address, for messages.
     from: &'static str,
     key: Option<String>,
     /// Whether it is on another machine: what this one gives does not matter then.

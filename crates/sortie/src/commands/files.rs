@@ -95,7 +95,7 @@ fn show_all(files: &[File], list: &ListArgs) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Where downloaded bytes go.
+/// Target of downloaded bytes.
 enum Target {
     Output,
     /// A file that takes its place when it is complete.

@@ -87,7 +87,7 @@ fn show(found: &MasterKeys, list: &ListArgs) -> Result<Exit> {
     Ok(exit)
 }
 
-/// What is known of a key.
+/// Key, and the facts known of it.
 #[derive(Debug, Default)]
 struct Key {
     values: i64,

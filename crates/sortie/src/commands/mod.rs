@@ -35,7 +35,7 @@ use crate::{
     terminal::{self, Terminal},
 };
 
-/// What every command is given.
+/// Context of every command.
 pub(crate) struct Context {
     pub(crate) environment: Environment,
     pub(crate) terminal: Terminal,

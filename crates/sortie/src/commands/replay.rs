@@ -59,7 +59,7 @@ fn uses_commands(used: &UsedDefinition) -> bool {
         .is_none_or(|shell| shell.get() != "false")
 }
 
-/// What the flags give, by connection.
+/// Returns the credentials of the flags, by connection.
 fn given(args: &ReplayArgs, environment: &Environment) -> Result<BTreeMap<String, String>> {
     let mut given = BTreeMap::new();
     let mut add = |connection: &String, text: String| {
@@ -132,14 +132,14 @@ fn completed(
     Ok(request)
 }
 
-/// What a connection lacks.
+/// Field that a connection lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Field {
     /// A field of `auth`.
     Auth(&'static str),
     /// The value of a header.
     Header(String),
-    /// What stood behind the `?` of the URL.
+    /// Query of the URL.
     Query,
 }
 
@@ -178,7 +178,8 @@ fn missing(connection: &Map<String, Value>) -> Vec<Field> {
     missing
 }
 
-/// As [`missing`], where it is known that something is: the only thing that leaves no trace is a query.
+/// Returns the [`missing`] fields of a connection that is known to lack one. If none shows, it is the query, which
+/// leaves no trace.
 fn lacking(connection: &Map<String, Value>) -> Vec<Field> {
     let missing = missing(connection);
     if missing.is_empty() {

@@ -38,7 +38,7 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<Exit> {
     done
 }
 
-/// What a command wants of the engine that it starts a run on.
+/// Returns the kind of engine that a command needs to start a run.
 pub(super) fn need(attendance: Attendance) -> Need {
     if attendance.detach { Need::Keep } else { Need::Work }
 }
@@ -120,8 +120,8 @@ pub(super) async fn start(
     Ok(run.status.into())
 }
 
-/// Creates a run. An interruption meanwhile is left to whoever follows it, since only the engine's answer says what is to be
-/// cancelled; a second one leaves at once.
+/// Creates a run. An interruption meanwhile is left to whoever follows it, since only the engine's answer says what is
+/// to be cancelled; a second one leaves at once.
 async fn create(
     client: &Client,
     request: &(impl Serialize + Sync),
@@ -200,7 +200,7 @@ fn prompt(text: &str) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| Failure::usage("the prompt from standard input is not UTF-8 text"))
 }
 
-/// What the run is given. Files without content are to be uploaded.
+/// Returns the files of the run. Those without content are uploaded later.
 fn files(args: &[FileArg]) -> Result<Vec<RunFile>> {
     let mut left = INLINE_FILES_BYTES;
     args.iter()

@@ -183,7 +183,7 @@ fn callback(fields: &ScheduleFields, environment: &Environment) -> Result<Option
     }))
 }
 
-/// What is given is set, what is cleared is `null`, all else stays.
+/// Returns the changes: given fields are set, cleared ones are `null`, all others stay.
 fn patch(args: &UpdateScheduleArgs, environment: &Environment) -> Result<UpdateSchedule> {
     let fields = &args.fields;
     let clears = |field: Clearable| args.clear.contains(&field);
@@ -283,7 +283,7 @@ fn history(fires: &[Fire]) -> String {
         };
         let why = match (&fire.reason, fire.instants, fire.last_instant) {
             (Some(reason), Some(instants), Some(last)) => {
-                format!("{reason} ({instants} instants to {last})")
+                format!("{reason} ({instants} occurrences to {last})")
             }
             (reason, _, _) => reason.clone().unwrap_or_else(|| "-".to_owned()),
         };
@@ -310,7 +310,7 @@ mod tests {
         [("HOOK".to_owned(), "hush".to_owned())].into_iter().collect()
     }
 
-    /// What a command line sends.
+    /// Returns the body that a command line sends.
     fn sent(line: &[&str]) -> Value {
         let whole = ["sortie", "schedules"].iter().chain(line);
         let Command::Schedules(command) = Cli::try_parse_from(whole).unwrap().command else {

@@ -16,7 +16,7 @@ use crate::{
 /// The fields of a record that the engine gives it: a record that was printed can be put again.
 const GIVEN: [&str; 3] = ["revision", "created_at", "updated_at"];
 
-/// What `sortie workflows get` shows of a record.
+/// Record as `sortie workflows get` prints it.
 #[derive(Debug, Deserialize)]
 struct Record {
     name: String,

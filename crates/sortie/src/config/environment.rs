@@ -6,8 +6,8 @@ use sortie_api::Credential;
 use sortie_engine::AwsVariables;
 use zeroize::Zeroizing;
 
-/// The environment variables that Sortie looks at. The only place that reads them, so that everything else can be
-/// given others. The copies here are overwritten when they are dropped. The variables themselves stay in the environment of
+/// The environment variables that Sortie looks at. The only place that reads them, so that everything else can be given
+/// others. The copies here are overwritten when they are dropped. The variables themselves stay in the environment of
 /// the process: nothing can take one out of it safely once there are threads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
@@ -33,7 +33,7 @@ impl Environment {
             .filter(|value| !value.is_empty())
     }
 
-    /// What S3-compatible stores are reached with.
+    /// Returns the variables with credentials and address of S3-compatible stores.
     pub(super) fn aws(&self) -> AwsVariables {
         self.names_with("AWS_")
             .filter_map(|name| Some((name.to_owned(), Credential::new(self.get(name)?))))

@@ -10,7 +10,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{Error, environment::Environment, traces::STANDARD_VARIABLES};
 
-/// How a key's environment variable and flag are read.
+/// Kind of a key: the form of its environment variable and flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -83,7 +83,7 @@ const TABLES: &[&str] = &["providers", "models"];
 /// Variables with our prefix that are not configuration keys.
 const OTHER_VARIABLES: &[&str] = &["SORTIE_URL", "SORTIE_API_KEY", "SORTIE_CONFIG"];
 
-/// Where a value comes from.
+/// Source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The embedded default file.
@@ -106,7 +106,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// One value and where it comes from.
+/// Value and its source.
 #[derive(Clone)]
 pub(super) struct Setting {
     pub(super) value: Value,
@@ -134,7 +134,8 @@ fn file_variable(key: &str) -> String {
     format!("{}_FILE", variable(key))
 }
 
-/// What the environment says of a key, in a variable or in the file that one names, and the variable's name.
+/// Returns the value of a key in the environment, from a variable or from the file that one names, and the variable's
+/// name.
 fn value_of(key: &str, environment: &Environment) -> Result<Option<(String, Zeroizing<String>)>, Error> {
     let (name, file_name) = (variable(key), file_variable(key));
     match (environment.get(&name), environment.get(&file_name)) {
@@ -266,7 +267,7 @@ fn unknown_key(path: &str) -> String {
     }
 }
 
-/// How many characters must be added, removed or changed to make one text the other.
+/// Returns the number of characters to add, remove or change to make one text the other.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -48,26 +48,26 @@ const MAX_FILE_BYTES: i64 = 10_000 * 8 * 1024 * 1024;
 /// The most that a file with a value may hold.
 const MAX_VALUE_BYTES: u64 = 64 * 1024;
 
-/// What is wrong with the configuration: where, what, and the rule.
+/// Mistake in the configuration: its place, its value and the rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Error(pub(crate) String);
 
-/// How log lines are written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object a line.
+    /// A JSON object a line.
     Json,
 }
 
-/// Whether a command's caller looks after the host.
+/// Rule for the confinement of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SandboxPolicy {
     /// A service for others: less than the configured minimum is refused.
     Required,
-    /// One's own machine: `landlock` will do where nobody configured a minimum.
+    /// A machine of one's own: `landlock` is enough where no minimum is configured.
     Strongest,
 }
 
@@ -75,13 +75,13 @@ pub(crate) enum SandboxPolicy {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
-    /// Where `/metrics` is; `None`: beside the API.
+    /// Address of `/metrics`; `None`: beside the API.
     pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) data_dir: PathBuf,
     pub(crate) mode: Mode,
     pub(crate) database_url: DatabaseUrl,
     pub(crate) database_connections: u32,
-    /// Where the content of files lives; `None`: in the data folder.
+    /// Storage for the content of files; `None`: the data folder.
     pub(crate) blob_url: Option<String>,
     /// The `AWS_…` variables, where content lives in such a store.
     pub(crate) aws: AwsVariables,
@@ -90,7 +90,7 @@ pub(crate) struct Config {
     pub(crate) node_name: Option<String>,
     pub(crate) advertise_url: Option<String>,
     pub(crate) node_url: Option<String>,
-    /// What credentials are sealed with, the newest first; none: the key of the data folder.
+    /// Keys that credentials are sealed with, the newest first; none: the key of the data folder.
     pub(crate) master_keys: Option<Vec<MasterKey>>,
     pub(crate) concurrency: u32,
     pub(crate) organization_concurrency: Option<u32>,
@@ -101,31 +101,31 @@ pub(crate) struct Config {
     pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) drain: Duration,
     pub(crate) shutdown_grace: Duration,
-    /// What a run without retention costs more, in percent.
+    /// Surcharge of a run without retention, in percent.
     pub(crate) surcharge_percent: u32,
     pub(crate) memory_bytes: usize,
     pub(crate) memory_dir: Option<PathBuf>,
-    /// How long finished runs are kept; none: for ever.
+    /// Time for which finished runs are kept; none: for ever.
     pub(crate) retention: Option<Duration>,
     pub(crate) models: sortie_models::Settings,
     pub(crate) robots: RobotsTxt,
     pub(crate) search: Option<SearchSettings>,
-    /// When `/v1` ends.
+    /// End of `/v1`.
     pub(crate) deprecation: Option<sortie_server::Deprecation>,
-    /// How far connections reach.
+    /// Networks that connections may reach.
     pub(crate) connections_reach: Reach,
-    /// How far callbacks reach.
+    /// Networks that callbacks may reach.
     pub(crate) callbacks_reach: Reach,
     pub(crate) sandbox_minimum: Level,
     pub(crate) sandbox_limits: Limits,
     pub(crate) log_format: LogFormat,
     pub(crate) log_filter: String,
-    /// How spans are exported; none: not at all.
+    /// Export of spans; none: disabled.
     pub(crate) traces: Option<TraceSettings>,
     layers: Layers,
 }
 
-/// What the command line says: each key with its value and its flag.
+/// Settings of the command line: each key with its value and its flag.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flags {
     /// The file of `--config`.
@@ -291,8 +291,8 @@ fn read_file(path: &Path) -> io::Result<Zeroizing<String>> {
     std::fs::read_to_string(path).map(Zeroizing::new)
 }
 
-/// Reads the value that a file holds, without the ends of lines behind it. Only a regular file has one: a pipe would be waited
-/// for, a device never end.
+/// Reads the value that a file holds, without the ends of lines behind it. Only a regular file has one: a pipe would be
+/// waited for, a device never end.
 fn read_value(path: &Path) -> io::Result<Zeroizing<String>> {
     // Opening a pipe without this waits for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

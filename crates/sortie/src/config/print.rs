@@ -11,7 +11,7 @@ use super::{
     values::redact,
 };
 
-/// What stands in the place of a secret that is set.
+/// Text in the place of a redacted secret.
 const HIDDEN: &str = "***";
 
 /// The providers and the operator's models, in the form of the file.
@@ -71,7 +71,7 @@ fn shown(key: &str, setting: &Setting) -> Value {
     }
 }
 
-/// One line a key, in the form of the file, with its source behind it.
+/// Prints a line for each key, in the form of the file, with its source behind it.
 pub(super) fn as_toml(layers: &Layers) -> String {
     let mut section = "";
     KEYS.iter()

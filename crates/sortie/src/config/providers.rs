@@ -29,7 +29,7 @@ const KNOWN: &[(&str, Api, &str, &str)] = &[
     ("gemini", Api::Gemini, "GEMINI_API_KEY", "GEMINI_BASE_URL"),
 ];
 
-/// What `[providers.NAME]` may hold.
+/// Keys of `[providers.NAME]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Provider {
@@ -39,7 +39,7 @@ struct Provider {
     api_key_file: Option<PathBuf>,
 }
 
-/// What `[models."ID"]` may hold.
+/// Keys of `[models."ID"]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Model {
@@ -205,7 +205,7 @@ fn api(text: &str) -> Option<Api> {
         .find(|api| api_name(*api) == text)
 }
 
-/// What `api` takes.
+/// Returns the value of `api`.
 pub(super) const fn api_name(api: Api) -> &'static str {
     match api {
         Api::Anthropic => "anthropic",
@@ -227,8 +227,8 @@ pub(super) fn base_url(text: &str) -> Option<Url> {
     plain.then_some(url)
 }
 
-/// What writing to the cache costs where nothing is said of it: with Anthropic a quarter more than other input, elsewhere
-/// the same. An amount too large for it is none.
+/// Returns the default price of writing to the cache: with Anthropic a quarter more than other input, elsewhere the
+/// same. None where the amount is too large.
 fn cache_write_price(input: Micros, api: Option<Api>) -> Option<Micros> {
     if api != Some(Api::Anthropic) {
         return Some(input);

@@ -54,7 +54,7 @@ fn without_any_configuration_a_node_is_self_hosted_on_the_loopback_with_sqlite()
     assert_eq!(config.organization_concurrency, None);
 }
 
-/// As service managers and container runtimes hand secrets over.
+/// Service managers and container runtimes pass secrets as files.
 #[test]
 fn a_variable_may_name_a_file_that_holds_the_value() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Where spans are exported, and which: the section `traces`, whose keys also have the standard variables of OpenTelemetry.
+//! Export of spans: the section `traces`, whose keys also have the standard variables of OpenTelemetry.
 
 use percent_encoding::percent_decode_str;
 use reqwest::header::{HeaderName, HeaderValue};
@@ -20,25 +20,25 @@ pub(super) const STANDARD_VARIABLES: &[(&str, &str)] = &[
 /// The one protocol there is.
 const PROTOCOL: &str = "http/protobuf";
 
-/// How spans are exported.
+/// Settings of the export of spans.
 #[derive(Clone, Debug)]
 #[cfg_attr(
     not(feature = "otel"),
     expect(dead_code, reason = "without the feature, asking for traces is refused")
 )]
 pub(crate) struct TraceSettings {
-    /// Where batches are sent: the collector's address with `/v1/traces`.
+    /// Address for batches: that of the collector with `/v1/traces`.
     pub(crate) endpoint: Url,
-    /// What is sent along. The values are marked as sensitive, and so not shown.
+    /// Headers of each request. The values are marked as sensitive, and so redacted.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     /// `service.name`.
     pub(crate) service_name: String,
-    /// What else is said of this process.
+    /// Further attributes of this process.
     pub(crate) resource: Vec<(String, String)>,
     pub(crate) sampler: Sampler,
 }
 
-/// Which traces are exported.
+/// Selection of the traces to export.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sampler {
     /// Whether a trace that comes from a client is as its parent says.
@@ -48,7 +48,7 @@ pub(crate) struct Sampler {
 }
 
 impl Reader<'_> {
-    /// How spans are exported; none: not at all.
+    /// Returns the settings of the export of spans; none: disabled.
     pub(super) fn traces(&self, environment: &Environment) -> Result<Option<TraceSettings>, Error> {
         let off = environment
             .get("OTEL_SDK_DISABLED")
@@ -119,7 +119,8 @@ impl Reader<'_> {
         })
     }
 
-    /// A list of `name=value`, the values percent-encoded where they have to be (W3C Baggage). The rule does not repeat them.
+    /// A list of `name=value`, the values percent-encoded where they have to be (W3C Baggage). The rule does not repeat
+    /// them.
     fn pairs(&self, key: &str) -> Result<Vec<(String, String)>, Error> {
         let wrong = || self.wrong(key, "must be a list of name=value");
         let Some(setting) = self.0.get(key) else {

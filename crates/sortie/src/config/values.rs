@@ -18,7 +18,7 @@ use toml::Value;
 
 use super::{Error, LogFormat, layers::Layers};
 
-/// Where records are kept. Its `Debug` and `Display` leave the password out.
+/// Address of the database. `Debug` and `Display` leave the password out.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct DatabaseUrl(String);
 
@@ -121,7 +121,7 @@ impl Reader<'_> {
         }
     }
 
-    /// How long finished runs are kept; none: for ever.
+    /// Returns the time for which finished runs are kept; none: for ever.
     pub(super) fn retention(&self) -> Result<Option<Duration>, Error> {
         let days: u64 = self.integer("retention_days", 0, 36_500)?;
         Ok((days > 0).then(|| Duration::from_hours(days * 24)))
@@ -176,7 +176,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What `web_search` asks, if anything.
+    /// Returns the search service of `web_search`, if there is one.
     pub(super) fn search(&self) -> Result<Option<SearchSettings>, Error> {
         let Some(backend) = self.optional_text("web.search.backend")? else {
             return Ok(None);
@@ -305,8 +305,8 @@ impl Reader<'_> {
         })
     }
 
-    /// How far `who` (`callbacks` or `connections`) may reach: where nothing is said, everywhere on one's own engine and
-    /// nowhere private on one for others.
+    /// Returns the networks that `who` (`callbacks` or `connections`) may reach. Default: all on a self-hosted engine,
+    /// public ones on a hosted one.
     pub(super) fn reach(&self, who: &str) -> Result<Reach, Error> {
         let key = "private_addresses";
         let private = match self.0.get(key).map(|setting| &setting.value) {
@@ -376,7 +376,8 @@ impl Reader<'_> {
     }
 }
 
-/// A network, or a lone address as one of a single host. IPv4 in the form of IPv6 is none: no client's address is in it.
+/// A network, or a lone address as one of a single host. IPv4 in the form of IPv6 is none: no client's address is in
+/// it.
 fn network(text: &str) -> Option<IpNet> {
     text.parse::<IpNet>()
         .or_else(|_| {

@@ -1,4 +1,4 @@
-//! When a version of the API is deprecated and when it stops working (contract part 9).
+//! Dates at which a version of the API is deprecated and stops working (`docs/API.md#versions`).
 
 use jiff::{Span, civil::Date, tz::TimeZone};
 use sortie_api::Timestamp;
@@ -9,7 +9,7 @@ use super::{Error, values::Reader};
 const RULE: &str = "must be a date such as 2027-03-01";
 
 impl Reader<'_> {
-    /// What answers of `/v1` say of its end; none while it is the current version.
+    /// Returns the dates of the end of `/v1`; none while it is the current version.
     pub(super) fn deprecation(&self) -> Result<Option<Deprecation>, Error> {
         let (since, sunset) = (self.date("api.v1.deprecated")?, self.date("api.v1.sunset")?);
         let successor = self.optional_text("api.v1.successor")?;

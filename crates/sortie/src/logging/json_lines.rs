@@ -1,5 +1,5 @@
-//! A log line as one flat JSON object: when, how grave, where, what; then the fields of the spans around it and its own, by
-//! name. docs/LOGGING.md lists them.
+//! A log line as one flat JSON object: when, how grave, where, what; then the fields of the spans around it and its
+//! own, by name. docs/LOGGING.md lists them.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -21,7 +21,7 @@ pub(super) struct JsonLines;
 
 type Fields = BTreeMap<String, Value>;
 
-/// What stands at the beginning of every line; a field of the same name is left out.
+/// Fields at the beginning of every line; another field of such a name is left out.
 const FIRST: [&str; 3] = ["timestamp", "level", "target"];
 
 impl<S, N> FormatEvent<S, N> for JsonLines

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::TraceSettings;
 
-/// How long a batch may take.
+/// Timeout of a batch.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest answer that is read, in bytes: a few numbers and a sentence.

@@ -1,5 +1,5 @@
-//! Spans on their way: so many wait at most, and what is over is counted and told now and then. Whoever ends a span never
-//! waits for the collector.
+//! Spans on their way: so many wait at most, and what is over is counted and told now and then. Whoever ends a span
+//! never waits for the collector.
 
 use std::{
     sync::{
@@ -22,13 +22,13 @@ const WAITING: usize = 8_192;
 /// Spans in one request.
 const BATCH: usize = 512;
 
-/// How long a span waits for others.
+/// Time for which a span waits for others.
 const DELAY: Duration = Duration::from_secs(1);
 
-/// How often it is told that spans were lost.
+/// Interval of the log lines about lost spans.
 const TELL_EVERY: Duration = Duration::from_mins(1);
 
-/// How long the last spans may take when the process ends.
+/// Timeout of the last spans when the process ends.
 pub(super) const LAST_EXPORT: Duration = Duration::from_secs(5);
 
 /// Takes spans for `exporter`.
@@ -52,7 +52,7 @@ pub(super) fn bounded<E: SpanExporter + 'static>(exporter: E) -> impl SpanProces
     }
 }
 
-/// How many wait, and how many were lost since that was last told.
+/// Number of spans that wait, and that were lost since the last log line.
 #[derive(Debug, Default)]
 struct Count {
     waiting: AtomicUsize,
@@ -74,7 +74,7 @@ impl Count {
         self.waiting.fetch_sub(spans, Ordering::Relaxed);
     }
 
-    /// What is to be told at `now`, if anything.
+    /// Returns the number of lost spans to log at `now`, if any.
     fn to_tell(&self, now: Instant) -> Option<usize> {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = told.is_none_or(|told| now.saturating_duration_since(told) >= TELL_EVERY);
@@ -163,7 +163,7 @@ impl<E: SpanExporter> SpanExporter for Exporter<E> {
     }
 }
 
-/// What a span could not say of itself while it was open: that it began earlier than it was opened, a list, and a name that
+/// Completes a span with facts that it could not hold while it was open: an earlier beginning, a list, and a name that
 /// was found on the way.
 fn by_convention(mut span: SpanData) -> SpanData {
     let (mut began, mut route) = (None, None);

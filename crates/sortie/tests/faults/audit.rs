@@ -1,5 +1,5 @@
-//! The audit after a fault: what must be true of every run, of the ledger, of the callbacks, of the host and of the nodes,
-//! whatever happened. It reads the API as clients do, and the records themselves.
+//! The audit after a fault: what must be true of every run, of the ledger, of the callbacks, of the host and of the
+//! nodes, whatever happened. It reads the API as clients do, and the records themselves.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,12 +24,12 @@ use crate::{
     world::{RATE, World},
 };
 
-/// How long what goes on behind the end of runs may take: settling, callbacks that wait for their next attempt, directories.
+/// Time for the work behind the end of runs: settling, callbacks that wait for their next attempt, directories.
 const SETTLING: Duration = Duration::from_secs(90);
-/// What a node may have more in use than before.
+/// Resources that a node may have in use beyond those before.
 const MORE_MEMORY: u64 = 48 << 20;
 const MORE_DESCRIPTORS: usize = 24;
-/// What may lie between readings of two clocks that belong together, on a machine that is busy, in micros at [`RATE`].
+/// Difference between two readings of clocks that belong together, on a busy machine, in micros at [`RATE`].
 const CLOCKS: u64 = 50;
 
 /// Reasons that a run which lost its worker ends with, each a part of its error.
@@ -39,7 +39,7 @@ const LOST: [&str; 3] = [
     "two workers in a row",
 ];
 
-/// What a fault excuses.
+/// Deviations that a fault excuses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Excuse {
     /// Workers were lost: runs may end as `interrupted`, where their directory is gone, after three
@@ -49,12 +49,12 @@ pub(crate) struct Excuse {
     pub(crate) failures: &'static [&'static str],
     /// Files may be skipped instead of kept.
     pub(crate) skipped_artifacts: bool,
-    /// The clock jumped: times that are shown say nothing of how long a run took. No worker is lost by it, as leases are not
-    /// counted on the clocks of nodes.
+    /// The clock jumped: times that are shown say nothing of how long a run took. No worker is lost by it, as leases
+    /// are not counted on the clocks of nodes.
     pub(crate) moved_clock: bool,
 }
 
-/// What the audit has looked at, for the line that it ends with.
+/// Counts of the audit, for its last line.
 #[derive(Debug, Default)]
 struct Report {
     ends: BTreeMap<&'static str, usize>,
@@ -143,8 +143,8 @@ async fn runs(world: &World, orders: &[Order], excuse: Excuse, report: &mut Repo
     Ok(())
 }
 
-/// One run. That its events are numbered from 1 without a gap, and that each status follows from the one before, the
-/// stream has checked as it came.
+/// Checks a run. The stream has checked as it came that events are numbered from 1 without a gap and that each status
+/// follows from the one before.
 fn look(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
     let finals = events
         .iter()
@@ -227,7 +227,8 @@ fn look(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
     Ok(())
 }
 
-/// What a run cost is what its events tell of its model calls, and its time; exactly, where nothing broke.
+/// Checks that a run's cost is that of its model calls, as its events have them, and its time; exactly, where nothing
+/// broke.
 fn cost(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
     let of_models: u64 = events
         .iter()
@@ -257,8 +258,8 @@ fn cost(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
         bail!("it has no times");
     };
     let micros = u64::try_from(ended.as_micros() - begun.as_micros()).unwrap_or_default();
-    // A millisecond is a micro here. The times that are shown and those that are charged are of two clocks, which are read
-    // together at the start and at the end, again where a machine under load has torn the readings apart.
+    // A millisecond is a micro here. The times that are shown and those that are charged are of two clocks, which are
+    // read together at the start and at the end, again where a machine under load has torn the readings apart.
     let of_time = micros * RATE / 1_000_000;
     ensure!(
         (of_models + of_time).abs_diff(cost) <= CLOCKS,
@@ -456,7 +457,7 @@ async fn host(world: &World) -> Checked {
     Ok(())
 }
 
-/// What is in a folder; nothing where there is none.
+/// Returns the entries of a folder; none where there is no folder.
 fn entries(folder: &Path) -> Result<Vec<String>> {
     match std::fs::read_dir(folder) {
         Ok(entries) => entries
@@ -467,7 +468,7 @@ fn entries(folder: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// What the nodes that lived through it have in use is what they had before, but for a bound.
+/// Checks that the surviving nodes have no more in use than before, but for a bound.
 async fn levels(world: &World) -> Checked {
     let deadline = Instant::now() + Duration::from_secs(40);
     for node in &world.nodes {

@@ -21,7 +21,7 @@ use crate::{
 
 both_databases![clocks_jump];
 
-/// Where the package `faketime` has its library.
+/// Paths of the library of the package `faketime`.
 const LIBRARIES: [&str; 3] = [
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
     "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
@@ -57,7 +57,7 @@ impl Clocks {
         fs::rename(new, self.file(nth)).context("the clock")
     }
 
-    /// What a node is started with; its clock has to be [set](Self::set) before.
+    /// Returns the variables that a node is started with; the clock has to be [set](Self::set) before.
     pub(crate) fn environment(&self, nth: usize) -> Vec<(String, String)> {
         let file = self.file(nth).display().to_string();
         [
@@ -90,8 +90,8 @@ async fn clocks_jump(database: Database) -> Checked {
     tokio::time::sleep(Duration::from_secs(11)).await;
     for _ in 0..4 {
         load.follow();
-        // Beyond a lease in both directions, and within what a receiver of callbacks puts up with. What became due while the
-        // clock was ahead waits for that time: forward it is no more than the audit has patience for.
+        // Beyond a lease in both directions, and within what a receiver of callbacks puts up with. What became due
+        // while the clock was ahead waits for that time: forward it is no more than the audit has patience for.
         let seconds = world.random.i64(-120..30);
         let alone = world.random.bool().then(|| world.some_node());
         println!(

@@ -1,5 +1,5 @@
-//! The load under which faults happen: runs of many kinds, made by careful clients. A client repeats what was not answered
-//! under the same `Idempotency-Key`, so at the end every run in the database is one that was acknowledged.
+//! The load under which faults happen: runs of many kinds, made by careful clients. A client repeats what was not
+//! answered under the same `Idempotency-Key`, so at the end every run in the database is one that was acknowledged.
 
 use std::{
     sync::{
@@ -19,19 +19,19 @@ use crate::world::{Doors, World};
 
 /// Clients at once.
 const CLIENTS: usize = 4;
-/// How long a client waits for an answer before it asks elsewhere.
+/// Time after which a client without an answer asks elsewhere.
 const IMPATIENCE: Duration = Duration::from_secs(4);
-/// How long everything that was not answered under the fault may take to be answered after it.
+/// Time in which everything that the fault left unanswered is answered after it.
 const AFTERWARDS: Duration = Duration::from_mins(1);
 
-/// What a run does.
+/// Kind of a run's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Answers at once.
     Plain,
     /// Writes a file and reads it.
     Files,
-    /// One command.
+    /// A single command.
     Shell,
     /// Several commands in one directory, with pauses.
     Steps,
@@ -64,18 +64,18 @@ const MIX: [Kind; 12] = [
 /// A run as its client knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
-    /// Its `Idempotency-Key`.
+    /// `Idempotency-Key` of the order.
     pub(crate) key: String,
     pub(crate) kind: Kind,
     pub(crate) has_callback: bool,
-    /// Its text in what it says.
+    /// Text of the order in the run's output.
     pub(crate) name: String,
     pub(crate) request: Value,
     /// Once it was acknowledged.
     pub(crate) id: Option<String>,
     /// Once a cancel was answered.
     pub(crate) cancelled: Option<Run>,
-    /// What its follower saw, if it had one that came to the end.
+    /// Events that the follower saw, if there was one that came to the end.
     pub(crate) followed: Option<Vec<Event>>,
     is_followed: bool,
 }
@@ -146,7 +146,7 @@ impl Order {
         }
     }
 
-    /// One try to have it acknowledged.
+    /// Tries once to have the order acknowledged.
     async fn place(&mut self, client: &Client) -> Result<()> {
         let client = client
             .clone()
@@ -162,7 +162,7 @@ impl Order {
         Ok(())
     }
 
-    /// One try to cancel it.
+    /// Tries once to cancel the run.
     async fn cancel(&mut self, client: &Client) -> Result<()> {
         if let (Some(id), None, Kind::Cancel) = (&self.id, &self.cancelled, self.kind) {
             self.cancelled = Some(timeout(IMPATIENCE, client.cancel(id)).await??);
@@ -170,7 +170,7 @@ impl Order {
         Ok(())
     }
 
-    /// One try at all of it that was not answered yet.
+    /// Tries once everything that was not answered yet.
     async fn ask(&mut self, client: &Client) -> Result<()> {
         if self.id.is_none() {
             self.place(client).await?;
@@ -189,7 +189,7 @@ type Orders = Arc<Mutex<Vec<Order>>>;
 #[derive(Debug)]
 pub(crate) struct Load {
     orders: Orders,
-    /// How many of them came before the load, to warm the nodes up.
+    /// Number of the orders that came before the load, to warm the nodes up.
     warm: usize,
     stop: Arc<AtomicBool>,
     doors: Doors,
@@ -260,7 +260,7 @@ impl Load {
         }
     }
 
-    /// How many runs of the load were acknowledged so far.
+    /// Returns the number of the load's runs that were acknowledged so far.
     pub(crate) fn acknowledged(&self) -> usize {
         let orders = lock(&self.orders);
         orders[self.warm..]
@@ -276,8 +276,8 @@ impl Load {
             .any(|order| order.kind != Kind::Cancel && order.id.as_deref() == Some(run))
     }
 
-    /// Ends the load once the fault is over: what was not answered is asked again until it is, and every run is known to
-    /// its client.
+    /// Ends the load once the fault is over: what was not answered is asked again until it is, and every run is known
+    /// to its client.
     pub(crate) async fn end(mut self) -> Result<Vec<Order>> {
         self.follow();
         self.stop.store(true, Ordering::SeqCst);
@@ -311,7 +311,7 @@ fn lock(orders: &Orders) -> std::sync::MutexGuard<'_, Vec<Order>> {
     orders.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One client: places one order after another until it is told to stop.
+/// Runs a client: it places one order after another until it is told to stop.
 async fn order_on(
     mut random: fastrand::Rng,
     client: usize,

@@ -25,22 +25,22 @@ use sortie_testkit::{
     serve::Serving,
 };
 
-/// What each complete answer reports, in tokens, and what that costs at the prices of [`CONFIG`], in micros.
+/// Tokens that each complete answer reports, and their cost at the prices of [`CONFIG`], in micros.
 const TOKENS: (u64, u64) = (1_000, 10);
 pub(crate) const CALL_MICROS: u64 = 3 * TOKENS.0 + 15 * TOKENS.1;
 /// Model calls of a run: two tools and the answer.
 pub(crate) const CALLS: usize = 3;
 
-/// How the server behaves.
+/// Behaviour of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
-    /// It answers.
+    /// The server answers.
     Well,
-    /// It takes requests and says nothing for as long as somebody waits for it.
+    /// The server takes requests and is silent for as long as somebody waits.
     Hangs,
-    /// It never ends: text upon text.
+    /// The answer never ends: text upon text.
     Floods,
-    /// One line without an end.
+    /// The answer is a line without an end.
     OneLine,
     /// Failures, limits, broken streams and answers, in turn.
     Flaps,

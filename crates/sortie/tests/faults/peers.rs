@@ -18,9 +18,9 @@ both_databases![
     the_store_of_files_fails_and_is_slow,
 ];
 
-/// How long a provider may say nothing here, in seconds: less than it hangs for.
+/// Silence after which a provider's call fails here, in seconds: less than it hangs for.
 const SILENCE: &str = "1";
-/// What a flood may take of a node's memory beyond what it had.
+/// Memory that a flood may take of a node beyond its memory before.
 const FLOOD_BYTES: u64 = 512 << 20;
 
 async fn the_provider_of_models_hangs_floods_and_flaps(database: Database) -> Checked {

@@ -24,7 +24,7 @@ both_databases![
     descriptors_run_out,
 ];
 
-/// How often a node is killed.
+/// Number of times that a node is killed.
 const KILLS: usize = 3;
 
 const LOST: Excuse = Excuse {
@@ -53,7 +53,8 @@ async fn nodes_are_killed(database: Database) -> Checked {
     end(world, load, LOST).await
 }
 
-/// One node stays away: others go on with everything it had, as the events of each run say, or it has ended.
+/// Checks the loss of a node that stays away: others resume everything it had, as the events of each run say, or end
+/// it.
 async fn taken_over(world: &mut World, load: &Load) -> Checked {
     // Nobody is declared lost by a node that has not been in touch with the database for the time of a lease.
     tokio::time::sleep(Duration::from_secs(11)).await;
@@ -62,7 +63,8 @@ async fn taken_over(world: &mut World, load: &Load) -> Checked {
     let killed = Instant::now();
     let mut left = held.clone();
     while !left.is_empty() {
-        // Twice what it may take on a machine that does nothing else; how long it takes there, the load program measures.
+        // Twice what it may take on a machine that does nothing else; how long it takes there, the load program
+        // measures.
         ensure!(
             killed.elapsed() < Duration::from_secs(30),
             "neither resumed nor final: {left:?}"
@@ -87,8 +89,8 @@ async fn taken_over(world: &mut World, load: &Load) -> Checked {
     world.restart(nth).await
 }
 
-/// Stops a node that holds runs of which some end by themselves, some node of those that do: says which one, and what it
-/// holds.
+/// Stops a node that holds runs of which some end by themselves, some node of those that do: says which one, and what
+/// it holds.
 async fn stopped_at_work(world: &mut World, load: &Load) -> Result<(usize, BTreeMap<String, i64>)> {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {

@@ -1,5 +1,5 @@
-//! What a fault happens to: one node on SQLite, or three on one PostgreSQL, each the real binary; a model server and a
-//! callback receiver behind proxies; and one seed that everything random is drawn from.
+//! World that a fault happens to: one node on SQLite, or three on one PostgreSQL, each the real binary; a model server
+//! and a callback receiver behind proxies; and one seed that everything random is drawn from.
 
 use std::{
     collections::BTreeSet,
@@ -30,16 +30,16 @@ use crate::{
 
 /// The seed of all of it, in decimal; drawn where it is not there.
 const SEED: &str = "SORTIE_FAULT_SEED";
-/// What a second of a run costs here, in micros.
+/// Price of a second of a run here, in micros.
 pub(crate) const RATE: u64 = 1_000;
-/// What callbacks are signed with.
+/// Secret that callbacks are signed with.
 pub(crate) const SECRET: &str = "hush";
 /// Nodes on the database that can have several.
 pub(crate) const MOST_NODES: usize = 3;
-/// How often it is looked which processes descend from the nodes.
+/// Interval of the looks at the nodes' descendants.
 const LOOK: Duration = Duration::from_millis(60);
 
-/// What a world has beyond the rest.
+/// Settings of a world beyond the defaults.
 #[derive(Debug, Default)]
 pub(crate) struct Setup {
     /// A PostgreSQL server of its own, which can be stopped and replaced.
@@ -48,15 +48,15 @@ pub(crate) struct Setup {
     pub(crate) server_settings: &'static [&'static str],
     /// Further environment of every node.
     pub(crate) environment: Vec<(String, String)>,
-    /// What the nodes take the time of day from.
+    /// Clocks of the nodes.
     pub(crate) clocks: Option<Clocks>,
-    /// Where the content of files is; a folder that all nodes share unless it is named.
+    /// Storage for the content of files; a folder that all nodes share unless it is named.
     pub(crate) blob_url: Option<String>,
     /// The folder that every data folder is made in.
     pub(crate) data_parent: Option<PathBuf>,
 }
 
-/// Where nodes answer at the moment, for clients that go on while nodes come and go.
+/// Addresses of the nodes at the moment, for clients that go on while nodes come and go.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Doors(Arc<Mutex<Vec<(usize, SocketAddr)>>>, Arc<Mutex<String>>);
 
@@ -155,7 +155,7 @@ impl Drop for Watch {
     }
 }
 
-/// What a test draws from: the same for the same three, with whatever version it was built.
+/// Returns the source of randomness: the same for the same three arguments, whatever version it was built with.
 fn random(seed: u64, name: &str, database: Database) -> fastrand::Rng {
     let digest = Sha256::digest(format!("{seed} {name} {}", database.as_str()));
     let folded = digest
@@ -322,23 +322,23 @@ impl World {
         self.reopen(nth)
     }
 
-    /// Some node.
+    /// Returns some node.
     pub(crate) fn some_node(&mut self) -> usize {
         self.random.usize(..self.nodes.len())
     }
 
-    /// So many milliseconds, drawn.
+    /// Returns a random duration, in milliseconds.
     pub(crate) fn moment(&mut self, range: std::ops::Range<u64>) -> Duration {
         Duration::from_millis(self.random.u64(range))
     }
 
-    /// Where nodes put content on its way to the folder that they share.
+    /// Returns the folder in which nodes stage content.
     pub(crate) fn staging(&self) -> PathBuf {
         self.blobs.path().join("staging")
     }
 
-    /// Everything that ever descended from a node and is alive, but for the one process that forks launchers for each node
-    /// that is up.
+    /// Everything that ever descended from a node and is alive, but for the one process that forks launchers for each
+    /// node that is up.
     pub(crate) fn left_alive(&self) -> Vec<Process> {
         let mut nodes: BTreeSet<u32> = self.nodes.iter().filter_map(|node| node.pid().ok()).collect();
         let seen = self

@@ -1,4 +1,5 @@
-//! `/v1/admin` (decisions 4): keys that end and rotate, the audit log, usage and the license, and their commands.
+//! `/v1/admin` (`docs/ADMINISTRATION.md`): keys that end and rotate, the audit log, usage and the license, and their
+//! commands.
 
 use std::{
     fs,
@@ -229,7 +230,7 @@ async fn the_log_usage_and_the_license_are_printed() -> Checked {
     Ok(())
 }
 
-/// What is in the file is a key, but none of this engine.
+/// The file holds a key, but none of this engine.
 #[tokio::test]
 async fn a_file_that_holds_another_key_is_left_alone() -> Checked {
     let node = node(Database::Sqlite).await?;

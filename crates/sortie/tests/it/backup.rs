@@ -35,7 +35,7 @@ fn as_text(path: &Path) -> Result<&str> {
     path.to_str().context("a path of this test is UTF-8")
 }
 
-/// What is in a folder, by name.
+/// Returns the names in a folder.
 fn names(folder: &Path) -> Result<Vec<String>> {
     let mut names: Vec<String> = fs::read_dir(folder)?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
@@ -186,7 +186,8 @@ async fn keys_are_in_a_backup_only_where_they_were_asked_for() -> Checked {
     Ok(())
 }
 
-/// The keys of the configuration are in no file of the data folder, and what the folder holds may be one that is not used.
+/// The keys of the configuration are in no file of the data folder, and what the folder holds may be one that is not
+/// used.
 #[tokio::test]
 async fn the_master_keys_in_use_are_in_a_backup_and_open_what_is_restored() -> Checked {
     let (first, second, unused) = ("1".repeat(64), "2".repeat(64), "3".repeat(64));

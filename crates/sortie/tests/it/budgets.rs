@@ -1,4 +1,4 @@
-//! `/v1/budgets` (decisions 4): what runs may cost in a day or a month, however many come at once.
+//! `/v1/budgets` (`docs/BUDGETS.md`): what runs may cost in a day or a month, however many come at once.
 
 use anyhow::{Context, Result, ensure};
 use futures_util::future::join_all;
@@ -134,7 +134,8 @@ async fn what_is_held_outlives_a_kill_and_is_settled_by_who_goes_on(database: Da
     Ok(())
 }
 
-/// Decisions 2, queueing: the limit of an organization holds over all nodes, and each organization has its own.
+/// `docs/BUDGETS.md#how-many-at-once`: the limit of an organization holds over all nodes, and each organization has its
+/// own.
 #[tokio::test]
 async fn two_nodes_work_on_no_more_runs_of_an_organization_than_it_may_have() -> Checked {
     let options = NodeOptions::default()

@@ -509,7 +509,8 @@ async fn a_second_node_on_the_same_data_folder_is_refused() -> Checked {
     Ok(())
 }
 
-/// Decisions 6: the first key is written for the owner's eyes only, and a restart makes no other.
+/// `docs/DEPLOYMENT.md#settings-and-secrets`: the first key is written for the owner's eyes only, and a restart makes
+/// no other.
 #[tokio::test]
 async fn the_first_key_is_in_a_file_that_only_its_owner_reads() -> Checked {
     use std::os::unix::fs::PermissionsExt as _;

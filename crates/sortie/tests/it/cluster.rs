@@ -15,7 +15,7 @@ use crate::{
     node_with,
 };
 
-/// So many measurements have a median that one late one does not move.
+/// Number of measurements: one late one does not move their median.
 const TIMES: usize = 9;
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -23,7 +23,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// How long ago an event was made.
+/// Returns the age of an event.
 fn age(event: &Event) -> Duration {
     since(event.created_at)
 }
@@ -92,7 +92,7 @@ async fn a_read_that_waits_on_another_node_is_answered_at_the_end() -> Checked {
     Ok(())
 }
 
-/// Contract: through any node, within a second.
+/// `docs/RUNS.md#cancel`: through any node, within a second.
 #[tokio::test]
 async fn a_cancel_through_another_node_stops_the_worker_within_a_second() -> Checked {
     let first = node_with(Database::Postgres, NodeOptions::default()).await?;
@@ -115,8 +115,8 @@ async fn a_cancel_through_another_node_stops_the_worker_within_a_second() -> Che
         let (events, run) = here.finished(&id).await?;
         assert_eq!((run.status, finals(&events)), (RunStatus::Cancelled, 1));
     }
-    // A slower look would be late each time: the next cancel comes right behind the look that told of the last one. A busy
-    // machine may be late twice.
+    // A slower look would be late each time: the next cancel comes right behind the look that told of the last one. A
+    // busy machine may be late twice.
     let late = times.iter().filter(|took| **took >= Duration::from_secs(1));
     ensure!(late.count() <= 2, "{times:?}");
     Ok(())
@@ -149,7 +149,7 @@ async fn what_a_full_node_cannot_take_starts_on_another_at_once() -> Checked {
     Ok(())
 }
 
-/// What a node leaves behind is taken over when it says goodbye, not at the next heartbeat of another.
+/// Runs of a stopping node are taken over when it signs off, not at the next heartbeat of another.
 #[tokio::test]
 async fn runs_of_a_node_that_stops_go_on_at_once_on_another() -> Checked {
     let options = NodeOptions::default().env("SORTIE_SHUTDOWN_GRACE_SECONDS", "0");
@@ -199,7 +199,7 @@ async fn nodes(client: &Client) -> anyhow::Result<Vec<(String, NodeState, i64)>>
         .collect())
 }
 
-/// What administrators see of the nodes: those that are ready, one that is about to stop, and none that has stopped.
+/// Administrators see the nodes that are ready, one that is about to stop, and none that has stopped.
 #[tokio::test]
 async fn the_nodes_are_listed_with_their_state_and_their_runs() -> Checked {
     let options = NodeOptions::default()
@@ -266,7 +266,7 @@ async fn the_nodes_are_listed_with_their_state_and_their_runs() -> Checked {
     }
 }
 
-/// It has been silent for too long, as after a pause of its machine: it begins anew, and nothing is wrong.
+/// The node was silent for too long, as after a pause of its machine: it starts again, and nothing is wrong.
 #[tokio::test]
 async fn a_node_that_was_declared_lost_begins_anew_and_logs_no_error() -> Checked {
     let node = node_with(Database::Postgres, NodeOptions::default()).await?;
@@ -281,7 +281,7 @@ async fn a_node_that_was_declared_lost_begins_anew_and_logs_no_error() -> Checke
     Ok(())
 }
 
-/// What a newer version expands, older nodes live with; but none starts that does not know the tables.
+/// Older nodes live with the additions of a newer version; but none starts that does not know the tables.
 #[tokio::test]
 async fn a_node_goes_on_beside_a_newer_version_and_does_not_start_after_it() -> Checked {
     let mut node = node_with(Database::Postgres, NodeOptions::default()).await?;

@@ -1,4 +1,4 @@
-//! `/v1/connections` (decisions 4), what runs do with connections (contract 2.1, 2.5), and that nobody sees what is
+//! `/v1/connections` (`docs/CONNECTIONS.md`), what runs do with connections, and that nobody sees what is
 //! secret of them.
 
 mod addresses;

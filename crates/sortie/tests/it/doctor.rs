@@ -12,7 +12,7 @@ use crate::{
 
 both_databases![a_running_node_is_looked_at_from_here_and_from_inside];
 
-/// What `doctor` says with these arguments.
+/// Returns the report of `doctor` with these arguments.
 fn report(node: &Node, arguments: &[&str]) -> Result<Value> {
     let output = node
         .sortie(&[&["doctor", "--json"], arguments].concat())

@@ -1,5 +1,5 @@
-//! The documentation does what it says: every block marked `sh` of a page is run, in order, in one shell, against a fresh
-//! node. Blocks that only show something are marked otherwise (`console`, `json`).
+//! The documentation does what it says: every block marked `sh` of a page is run, in order, in one shell, against a
+//! fresh node. Blocks that only show something are marked otherwise (`console`, `json`).
 
 use std::{
     fmt::Write as _,
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::{Checked, node_with};
 
-/// One test for each page; `PAGES` lists them, so that none is forgotten.
+/// Makes a test for each page; `PAGES` lists them, so that none is forgotten.
 macro_rules! pages {
     ($($test:ident = $page:literal),+ $(,)?) => {
         const PAGES: &[&str] = &[$($page),+];

@@ -1,4 +1,4 @@
-//! Every failure in the one form (contract part 7; decisions 1).
+//! Every failure in the one form (`docs/API.md#errors`).
 
 use anyhow::{Context, ensure};
 use sortie_testkit::{
@@ -34,7 +34,7 @@ async fn an_unknown_route_is_not_found_under_any_path() -> Checked {
     Ok(())
 }
 
-/// Contract part 7 and decisions 1: `Allow` lists exactly the methods there are.
+/// `docs/API.md#errors`: `Allow` lists exactly the methods there are.
 #[tokio::test]
 async fn a_wrong_method_is_answered_with_405_and_the_right_ones() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -67,7 +67,7 @@ async fn a_wrong_method_is_answered_with_405_and_the_right_ones() -> Checked {
     Ok(())
 }
 
-/// Contract part 5.
+/// `docs/API.md#authentication`.
 #[tokio::test]
 async fn a_missing_or_wrong_credential_is_unauthorized() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -111,7 +111,7 @@ async fn a_missing_or_wrong_credential_is_unauthorized() -> Checked {
     Ok(())
 }
 
-/// Decisions 1.
+/// `docs/API.md#request-ids`.
 #[tokio::test]
 async fn every_answer_carries_a_request_id_and_a_valid_one_is_kept() -> Checked {
     let node = node(Database::Sqlite).await?;

@@ -1,4 +1,4 @@
-//! `/v1/admin/keys` (decisions 4) and what a key may do (contract part 5).
+//! `/v1/admin/keys` (`docs/ADMINISTRATION.md#keys`) and what a key may do (`docs/API.md#authentication`).
 
 use anyhow::ensure;
 use serde_json::json;
@@ -61,7 +61,7 @@ async fn a_key_is_shown_once_works_and_is_revoked(database: Database) -> Checked
     Ok(())
 }
 
-/// Decisions 4: nobody locks himself out.
+/// `docs/ADMINISTRATION.md#keys`: nobody locks himself out.
 #[tokio::test]
 async fn the_last_admin_key_cannot_be_deleted() -> Checked {
     let node = node(Database::Sqlite).await?;

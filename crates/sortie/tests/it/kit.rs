@@ -72,7 +72,7 @@ pub(crate) fn statuses(events: &[Event]) -> Vec<RunStatus> {
     events.iter().filter_map(status_of).collect()
 }
 
-/// How many of the events tell a final status.
+/// Returns the number of events with a final status.
 pub(crate) fn finals(events: &[Event]) -> usize {
     statuses(events)
         .into_iter()
@@ -100,7 +100,7 @@ pub(crate) fn assert_resumed(events: &[Event], times: usize) {
     assert_eq!((running.count(), finals(events)), (1, 1));
 }
 
-/// What a command wrote.
+/// Returns the output of a command as text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -38,7 +38,7 @@ async fn with_keys(node: &mut Node, keys: &[&str]) -> Checked {
     Ok(())
 }
 
-/// How many values are sealed with a key.
+/// Returns the number of values that are sealed with a key.
 fn values(status: &Value, key: &str) -> Result<i64> {
     let id = id(key)?;
     let sealed = status["sealed"].as_array().context("a list")?;
@@ -181,7 +181,8 @@ async fn a_rotation_that_is_killed_in_the_middle_is_done_by_the_next_one(databas
     Ok(())
 }
 
-/// A key that was used and forgotten: what it has sealed stays sealed with it, and nobody is told that the rotation is done.
+/// A key that was used and forgotten: what it has sealed stays sealed with it, and nobody is told that the rotation is
+/// done.
 #[tokio::test]
 async fn a_rotation_that_leaves_something_behind_is_not_done() -> Checked {
     const FORGOTTEN: &str = "0303030303030303030303030303030303030303030303030303030303030303";
@@ -221,7 +222,8 @@ async fn nothing_is_sealed_with_a_key_that_another_node_lacks() -> Checked {
     let status = json_said(&first, &["master-key", "status", "--json"])?;
     assert_eq!(values(&status, NEW)?, 0);
 
-    // It opens what the new key sealed, and still seals with the old one: nothing is lost, and the old key stays in use.
+    // It opens what the new key sealed, and still seals with the old one: nothing is lost, and the old key stays in
+    // use.
     with_keys(&mut second, &[OLD, NEW]).await?;
     said(&first, &["master-key", "reseal"])?;
     put(&second.client()?, "other", &definition).await?.expect(201)?;

@@ -1,4 +1,4 @@
-//! `GET /v1/me` (contract 2.6).
+//! `GET /v1/me` (`docs/API.md#organizations`).
 
 use sortie_testkit::Database;
 

@@ -1,4 +1,5 @@
-//! `/metrics` (decisions 1): figures that are true, in a form that is right, and nothing of an organization in them.
+//! `/metrics` (`docs/METRICS.md`): figures that are true, in a form that is right, and nothing of an organization in
+//! them.
 
 #![expect(
     clippy::float_cmp,
@@ -32,7 +33,7 @@ both_databases![
     what_waits_and_what_is_at_work_is_read_from_the_database,
 ];
 
-/// One reading: every series with its value, as it is written.
+/// Reading of the metrics: every series with its value, as it is written.
 pub(crate) struct Reading {
     pub(crate) text: String,
     series: BTreeMap<String, f64>,
@@ -96,8 +97,8 @@ impl Reading {
     }
 }
 
-/// Readings until one is as it should be, in all that is asked of it: what has happened comes into them bit by bit. What is in
-/// the database is looked up at most once a second.
+/// Readings until one is as it should be, in all that is asked of it: what has happened comes into them bit by bit.
+/// What is in the database is looked up at most once a second.
 async fn until(client: &Client, wanted: impl Fn(&Reading) -> Result<()>) -> Result<Reading> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -110,7 +111,7 @@ async fn until(client: &Client, wanted: impl Fn(&Reading) -> Result<()>) -> Resu
     }
 }
 
-/// What is said where nobody but the organization is to hear it.
+/// Text that only the organization may read.
 const MARKER: &str = "wolpertinger";
 
 /// Has a node do something of everything. What must not be in its figures.
@@ -163,7 +164,7 @@ async fn live_through(client: &Client) -> Result<Vec<String>> {
     Ok(told)
 }
 
-/// What [`live_through`] amounts to.
+/// Figures that [`live_through`] makes.
 const COUNTED: &[(&str, f64)] = &[
     ("sortie_ready", 1.0),
     ("sortie_store_up", 1.0),
@@ -216,7 +217,7 @@ const COUNTED: &[(&str, f64)] = &[
     ),
 ];
 
-/// What it leaves more than nothing of.
+/// Figures that it leaves above zero.
 const THERE: &[&str] = &[
     "sortie_run_cost_micros_total",
     "sortie_events_recorded_total",
@@ -304,13 +305,13 @@ async fn what_waits_and_what_is_at_work_is_read_from_the_database(database: Data
     Ok(())
 }
 
-/// How often events were read for streams that waited for them, and how old they were in all.
+/// Returns the number of reads of events for waiting streams, and the sum of their ages.
 fn read_lag(reading: &Reading) -> Result<(f64, f64)> {
     let of = |part: &str| reading.get(&format!("sortie_event_read_lag_seconds_{part}"));
     Ok((of("count")?, of("sum")?))
 }
 
-/// What it is behind by shows on the node that the stream is on; what is replayed is not behind.
+/// The lag shows on the node that has the stream; replayed events do not count.
 #[tokio::test]
 async fn how_late_events_come_through_another_node_is_measured_there() -> Checked {
     // Each with an output of its own: a run that only repeats itself is asked for its answer.

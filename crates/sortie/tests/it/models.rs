@@ -1,4 +1,4 @@
-//! `GET /v1/models` (contract 4.2; decisions 4).
+//! `GET /v1/models` (`docs/MODELS.md#which-models-there-are`).
 
 use sortie_testkit::Database;
 

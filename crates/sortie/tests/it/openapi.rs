@@ -1,4 +1,4 @@
-//! `/openapi.json` (contract part 9), held against the node it describes.
+//! `/openapi.json` (`docs/API.md#versions`), held against the node it describes.
 
 use anyhow::{Context, ensure};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Two organizations on one engine see nothing of each other (contract part 1 and 5).
+//! Two organizations on one engine see nothing of each other (`docs/API.md#organizations`).
 
 use anyhow::{Context, ensure};
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::{
     node,
 };
 
-/// Contract part 1: a run of another organization is `not_found`.
+/// `docs/API.md#organizations`: a run of another organization is `not_found`.
 #[tokio::test]
 async fn a_run_of_another_organization_is_not_found() -> Checked {
     let node = node(Database::Postgres).await?;
@@ -90,7 +90,7 @@ fn unhurried(n: u32) -> serde_json::Value {
     plain(&format!("```wait 5\n```\n\n```answer\n{n}\n```\n"))
 }
 
-/// Decisions 2, queueing: fair across organizations. One that floods the queue does not hold up another.
+/// `docs/BUDGETS.md#how-many-at-once`: organizations take turns. One that floods the queue does not hold up another.
 #[tokio::test]
 async fn an_organization_that_floods_the_queue_does_not_hold_up_another() -> Checked {
     let options = sortie_testkit::NodeOptions::default().env("SORTIE_CONCURRENCY", "1");

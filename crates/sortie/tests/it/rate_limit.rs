@@ -1,4 +1,4 @@
-//! Rate limits and their headers (contract part 8).
+//! Rate limits and their headers (`docs/API.md#rate-limits`).
 
 use std::time::{Duration, Instant};
 
@@ -89,7 +89,7 @@ async fn past_the_limit_a_credential_is_told_when_to_come_back() -> Checked {
     Ok(())
 }
 
-/// Contract part 8: 120 per minute per client address, also for those who guess at keys.
+/// `docs/API.md#rate-limits`: 120 per minute per client address, also for those who guess at keys.
 #[tokio::test]
 async fn without_a_credential_an_address_has_120_requests_a_minute() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -111,7 +111,7 @@ async fn without_a_credential_an_address_has_120_requests_a_minute() -> Checked 
     Ok(())
 }
 
-/// Contract part 8: a stream counts once, not per event.
+/// `docs/API.md#rate-limits`: a stream counts once, not per event.
 #[tokio::test]
 async fn an_event_stream_counts_once() -> Checked {
     let node = node_with(
@@ -128,13 +128,13 @@ async fn an_event_stream_counts_once() -> Checked {
     Ok(())
 }
 
-/// What a node tells when its rate limits go on without the database.
+/// Log line of a node whose rate limits go on without the database.
 const FALLEN_BACK: &str = "rate limits fall back to this node's share";
 
-/// How long a node waits for the database before it lets one request through on its own.
+/// Time for which a node waits for the database before it lets a request through on its own.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many requests were let through, and how long one took at most.
+/// Number of requests that were let through, and the longest duration of one.
 #[derive(Default)]
 struct Tally {
     admitted: u64,
@@ -178,8 +178,9 @@ async fn hammer(client: &Client, refusals: usize) -> Result<Tally> {
     Ok(tallies.iter().fold(Tally::default(), Tally::and))
 }
 
-/// What three nodes let through in one minute: with a credential by each of them, and without one by all. None where that does
-/// not tell: the minute was over, or a node may have gone on without the database, as it does when that takes a second.
+/// Returns the requests that three nodes let through in one minute: with a credential by each of them, and without one
+/// by all. None where the result is not conclusive: the minute was over, or a node may have gone on without the
+/// database, as it does when that takes a second.
 async fn let_through() -> Result<Option<(Vec<u64>, u64)>> {
     let options = NodeOptions::default().env("SORTIE_RATE_LIMIT_PER_MINUTE", "600");
     let first = node_with(Database::Postgres, options).await?;
@@ -228,7 +229,8 @@ async fn let_through() -> Result<Option<(Vec<u64>, u64)>> {
     Ok(Some((admitted, anonymous.admitted)))
 }
 
-/// docs/API.md, "Rate limits on several nodes": never more than the quota, and two other nodes hold back at most a twelfth of it each.
+/// docs/API.md, "Rate limits on several nodes": never more than the quota, and two other nodes hold back at most a
+/// twelfth of it each.
 #[tokio::test]
 async fn three_nodes_share_the_quota_of_a_credential_and_of_an_address() -> Checked {
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! What a node that is killed leaves behind, and what becomes of it (decisions 2; contract part 3).
+//! Runs of a node that is killed (`docs/RUNS.md#statuses`).
 
 mod calls;
 mod durability;
@@ -120,7 +120,7 @@ async fn a_run_is_resumed_three_times_and_then_ended(database: Database) -> Chec
     );
     assert_resumed(&events, 3);
     assert_eq!(data(of_kind(&events, "interrupted")[0])["reason"], "worker_lost");
-    // Contract part 3: cancel leaves an interrupted run as it is.
+    // Cancel leaves an interrupted run as it is.
     assert_eq!(client.cancel(&id).await?, run);
     Ok(())
 }
@@ -231,7 +231,7 @@ fn now() -> Timestamp {
     Timestamp::from_micros(i64::try_from(now.as_micros()).unwrap_or_default())
 }
 
-/// Decisions 2 and the lease: another node goes on with the runs of one that is gone within 15 seconds.
+/// `docs/RUNS.md#statuses`: another node goes on with the runs of one that is gone within 15 seconds.
 #[tokio::test]
 async fn another_node_goes_on_with_the_runs_of_a_lost_one_within_15_seconds() -> Checked {
     const RUNS: usize = 4;
@@ -268,7 +268,7 @@ async fn another_node_goes_on_with_the_runs_of_a_lost_one_within_15_seconds() ->
     Ok(())
 }
 
-/// What a completed command has left in the directory of a node that is gone is not on another one.
+/// The files of a completed command are in the directory of the lost node, and not on another one.
 #[tokio::test]
 async fn another_node_ends_a_run_whose_working_directory_it_does_not_have() -> Checked {
     let mut first = node(Database::Postgres).await?;

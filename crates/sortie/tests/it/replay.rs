@@ -1,4 +1,4 @@
-//! `sortie runs replay`: a run again, with the definition that it used (contract 2.5, 4.1).
+//! `sortie runs replay`: a run again, with the definition that it used (`docs/RUNS.md#the-definition-and-once-more`).
 
 use std::{
     fs,
@@ -78,7 +78,7 @@ async fn run_with_a_token(client: &Client, service: &Service) -> Result<String> 
     Ok(run.id.to_string())
 }
 
-/// What came with the calls so far.
+/// Returns the tokens of the calls so far.
 fn tokens(service: &Service) -> Vec<String> {
     let calls = service
         .received()

@@ -1,4 +1,4 @@
-//! A node that is told to stop (decisions 6).
+//! A node that is told to stop (`docs/OPERATIONS.md#updating`).
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The end of a version (contract part 9): `Deprecation`, `Sunset` and what comes after it.
+//! The end of a version (`docs/API.md#versions`): `Deprecation`, `Sunset` and what comes after it.
 
 use std::io::Write as _;
 

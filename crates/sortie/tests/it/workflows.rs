@@ -1,4 +1,4 @@
-//! `/v1/workflows` (contract 2.7, 4.1, decisions 4), runs that start from workflows, and the command line beside them.
+//! `/v1/workflows` (`docs/WORKFLOWS.md`), runs that start from workflows, and the command line beside them.
 
 use std::{fs, process::Stdio};
 

@@ -1,4 +1,4 @@
-//! Zero data retention (contract 2.1, 2.2, part 3 and 4.1): on one node. What is written down is in `nothing_is_stored`,
+//! Zero data retention (`docs/ZERO-DATA-RETENTION.md`): on one node. What is written down is in `nothing_is_stored`,
 //! what other nodes see in `nodes`.
 
 mod callbacks;
@@ -33,7 +33,7 @@ fn unretained(prompt: &str) -> Value {
     json!({"prompt": prompt, "zero_data_retention": true})
 }
 
-/// One that waits until a test ends it.
+/// Returns a request of a run that waits until a test ends it.
 fn waiting() -> Value {
     json!({"prompt": "```wait 600000\n```\n", "timeout_seconds": 900, "zero_data_retention": true})
 }
@@ -45,7 +45,7 @@ async fn at_work(client: &Client) -> anyhow::Result<String> {
     Ok(id)
 }
 
-/// What of a run is told of its output.
+/// Returns the fields of a run that concern its output.
 fn held(run: &Run) -> (Option<&str>, Option<bool>, bool) {
     (
         run.output.as_deref(),
@@ -226,7 +226,7 @@ async fn a_stop_interrupts_those_that_outlive_the_grace(database: Database) -> C
     Ok(())
 }
 
-/// Contract 2.2 and decisions 2: the surcharge is a part of the cost and within the budget.
+/// `docs/ZERO-DATA-RETENTION.md#limits-and-cost`: the surcharge is a part of the cost and within the budget.
 #[tokio::test]
 async fn the_surcharge_is_part_of_the_cost_and_of_such_runs_alone() -> Checked {
     let options = NodeOptions::default()

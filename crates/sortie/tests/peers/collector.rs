@@ -1,4 +1,5 @@
-//! A collector of traces in Python, with OpenTelemetry's own description of the protocol, which `scripts/peers` installs.
+//! A collector of traces in Python, with OpenTelemetry's own description of the protocol, which `scripts/peers`
+//! installs.
 
 use std::{
     io::{BufRead, BufReader},
@@ -14,7 +15,7 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::peer;
 
-/// How long a test waits for spans.
+/// Time for which a test waits for spans.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A collector at work; dropping it ends it.

@@ -50,7 +50,7 @@ fn blocks() -> Result<[String; 3]> {
         .with_context(|| format!("{found} blocks of commands instead of 3"))
 }
 
-/// Who sits before the shell: a folder, the programs, and where everything is.
+/// Operator before the shell: a folder, the programs, and the place of everything.
 struct Operator {
     folder: TempDir,
     path: String,
@@ -136,11 +136,11 @@ fn waits(before: &str) -> Value {
     json!({"prompt": format!("{before}```wait 600000\n```\n"), "timeout_seconds": 900})
 }
 
-/// What is there at the moment of the dump.
+/// State at the moment of the dump.
 struct Before {
     finished: (Vec<Event>, Run),
     definition: Value,
-    /// What is saved, by its path.
+    /// Saved resources, by their path.
     saved: Vec<(String, Value)>,
     member: String,
     /// At work: one that only waits, one that has used its working directory, one in the middle of a call.
@@ -255,7 +255,7 @@ fn url(records: &Records) -> Result<String> {
     }
 }
 
-/// What was finished or saved at the dump is there as it was.
+/// Checks that everything finished or saved at the dump is there as it was.
 async fn there(client: &Client, before: &Before) -> Checked {
     let (events, run) = &before.finished;
     let id = run.id.to_string();
@@ -288,7 +288,7 @@ fn reason(events: &[Event]) -> Value {
         .unwrap_or_default()
 }
 
-/// What was waiting or at work goes on, or ends, as the table says.
+/// Checks that runs that waited or worked go on, or end, as the table says.
 async fn goes_on(client: &Client, before: &Before) -> Checked {
     for (id, why) in [
         (&before.working, "worker_lost"),

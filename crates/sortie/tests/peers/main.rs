@@ -19,7 +19,7 @@ use anyhow::{Context as _, Result, ensure};
 use sortie_testkit::{Database, Node};
 use tempfile::TempDir;
 
-/// What a peer needs, or how to get it.
+/// Returns the path of a peer's file, or fails with the command that installs it.
 fn installed(path: &str) -> Result<PathBuf> {
     #[expect(
         clippy::disallowed_methods,

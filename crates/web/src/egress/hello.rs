@@ -17,7 +17,7 @@ const MAX_LABEL: usize = 63;
 /// The most that one record may carry, in bytes.
 const MAX_RECORD: usize = 1 << 14;
 
-/// What the bytes so far are.
+/// Result of reading the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Hello {
     /// The beginning of a hello.
@@ -26,7 +26,7 @@ pub(super) enum Hello {
     Whole(Option<String>),
 }
 
-/// What the bytes are instead of a hello.
+/// Reason why the bytes are no hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct NoHello(&'static str);
@@ -34,7 +34,8 @@ pub(super) struct NoHello(&'static str);
 const NOT_TLS: NoHello = NoHello("the connection does not begin with a TLS handshake");
 const MALFORMED: NoHello = NoHello("the TLS handshake is malformed");
 
-/// Reads a hello, which may be spread over any number of records. Each byte is looked at once, however the bytes arrive.
+/// Reads a hello, which may be spread over any number of records. Each byte is looked at once, however the bytes
+/// arrive.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     bytes: Vec<u8>,
@@ -45,7 +46,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Takes the next bytes and says what all bytes so far are. There is nothing to push after an error or a whole hello.
+    /// Takes the next bytes and says what all bytes so far are. There is nothing to push after an error or a whole
+    /// hello.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Hello, NoHello> {
         self.bytes.extend_from_slice(bytes);
         loop {
@@ -174,7 +176,7 @@ fn is_host_name(text: &str) -> bool {
     name.len() <= MAX_NAME && name.split('.').all(is_label)
 }
 
-/// What is left to read.
+/// Bytes that are left to read.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -262,7 +264,7 @@ pub(super) mod tests {
         records(&message(&names(&[name])), MAX_RECORD)
     }
 
-    /// The same in records of one byte each.
+    /// Returns a hello for `name` in records of one byte each.
     pub(in crate::egress) fn fragmented_hello_for(name: &str) -> Vec<u8> {
         records(&message(&names(&[name])), 1)
     }

@@ -20,6 +20,7 @@ use http_body_util::{Either, Full};
 use hyper::{
     body::{Body, Frame, Incoming, SizeHint},
     client::conn::http1,
+    upgrade::OnUpgrade,
 };
 use hyper_util::rt::TokioIo;
 use sortie_net::{Policy, Refused, policy::parse_host};
@@ -28,11 +29,10 @@ use url::Host;
 
 use super::{
     Event, HEAD_BYTES, HEAD_FIELDS, Limits, OnEvent,
-    tunnel::Tunnel,
     watched::{Counts, Watched},
 };
 
-/// What an event repeats of a text of the run, in characters.
+/// Maximum part of a text of the run in an event, in characters.
 const TOLD_CHARS: usize = 255;
 /// Fields that concern one connection alone.
 const HOP_BY_HOP: [HeaderName; 9] = [
@@ -55,7 +55,7 @@ pub(super) struct Proxy {
     pub(super) policy: Arc<Policy>,
     pub(super) limits: Limits,
     pub(super) on_event: OnEvent,
-    /// What the run may still transfer, in bytes.
+    /// Bytes that the run may still transfer.
     pub(super) left: Arc<AtomicU64>,
 }
 
@@ -77,7 +77,7 @@ impl From<Refused> for Denied {
     }
 }
 
-/// Where a request goes.
+/// Target of a request.
 pub(super) struct Target {
     pub(super) host: Host<String>,
     pub(super) port: u16,
@@ -94,6 +94,13 @@ pub(super) struct Visit {
     target: Target,
     counts: Arc<Counts>,
     on_event: OnEvent,
+}
+
+/// A tunnel that has been granted and waits for its connection to be given up by HTTP.
+pub(super) struct Tunnel {
+    pub(super) upgrade: OnUpgrade,
+    pub(super) host: Host<String>,
+    pub(super) upstream: Upstream,
 }
 
 impl Drop for Visit {
@@ -264,7 +271,7 @@ fn target(authority: &Authority, default: Option<u16>) -> Result<Target, Denied>
     })
 }
 
-/// Where a request of plain HTTP goes: its URL and its `Host` agree.
+/// Returns the target of a plain HTTP request: its URL and its `Host` agree.
 fn plain_target(uri: &Uri, headers: &HeaderMap) -> Result<Target, Denied> {
     let Some(authority) = uri.authority() else {
         return Err(malformed(

@@ -141,7 +141,7 @@ async fn head(stream: &mut TcpStream) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// All until the other side closes.
+/// Reads until the other side closes.
 async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     // A reset ends it as well as an orderly end does.

@@ -3,7 +3,7 @@
 //! It is the name in the clear that counts. A handshake that hides its name and shows another is refused for the one
 //! it shows; what a server that is allowed does with a hidden name, or with a `Host` inside of TLS, is out of sight.
 
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use sortie_net::policy::parse_host;
 use tokio::{
@@ -14,15 +14,8 @@ use url::Host;
 
 use super::{
     hello::{self, Hello},
-    proxy::{Proxy, Upstream},
+    proxy::{Proxy, Tunnel, Upstream},
 };
-
-/// A tunnel that has been granted and waits for its connection to be given up by HTTP.
-pub(super) struct Tunnel {
-    pub(super) upgrade: OnUpgrade,
-    pub(super) host: Host<String>,
-    pub(super) upstream: Upstream,
-}
 
 impl Proxy {
     /// Serves a tunnel to its end.

@@ -16,14 +16,14 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-/// What one connection has carried, and what all together may.
+/// Traffic of a connection, and the limit of all together.
 #[derive(Debug)]
 pub(super) struct Counts {
     /// To the other side, in bytes.
     pub(super) sent: AtomicU64,
     /// From it, in bytes.
     pub(super) received: AtomicU64,
-    /// What is left for all connections, in bytes.
+    /// Bytes that are left for all connections.
     left: Arc<AtomicU64>,
 }
 

@@ -31,7 +31,7 @@ const DEPTH: usize = 256;
 const NODES: usize = 250_000;
 /// Processor time for parsing. A busy machine takes none of it away.
 const PARSING: Duration = Duration::from_secs(3);
-/// How much is parsed between two looks at the limits, in bytes.
+/// Bytes that are parsed between two checks of the limits.
 const PIECE_BYTES: usize = 2048;
 /// An article of this many characters is taken for what the page is about, however much stands around it.
 const ARTICLE_CHARS: usize = 1500;
@@ -39,7 +39,7 @@ const ARTICLE_CHARS: usize = 1500;
 const ARTICLE_SHARE: usize = 4;
 /// The longest title, in characters.
 pub(crate) const TITLE_CHARS: usize = 200;
-/// What is never shown.
+/// Elements that are left out.
 const SKIPPED: &[&str] = &[
     "head", "script", "style", "meta", "noscript", "template", "svg", "iframe", "object", "button", "select",
     "input", "textarea", "dialog",
@@ -48,23 +48,23 @@ const SKIPPED: &[&str] = &[
 /// A page as it is shown.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// Its title on one line; empty when it has none.
+    /// Title on one line; empty when there is none.
     pub(crate) title: String,
-    /// Its content.
+    /// Content as Markdown.
     pub(crate) markdown: String,
-    /// Whether it could be laid out.
+    /// Layout in which the content was read.
     pub(crate) layout: Layout,
 }
 
-/// How the content of a page was read.
+/// Layout in which the content of a page was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Layout {
     /// The article on it.
     Article,
-    /// All of it.
+    /// The whole page.
     Whole,
-    /// Its bare text: it is beyond what is laid out.
+    /// The bare text: the page is beyond the limits of the layout.
     Bare,
 }
 

@@ -1,14 +1,14 @@
 //! The rules of a robots.txt, as RFC 9309 has them: the groups of our name, else those for everybody; of the rules that
 //! match a path the longest, and of two of the same length the one that allows.
 //!
-//! A rule takes time linear in the path and its pattern. The number of rules and the length of patterns are capped, always
-//! to the side of what is forbidden.
+//! A rule takes time linear in the path and its pattern. The number of rules and the length of patterns are capped,
+//! always to the side of what is forbidden.
 
 use std::fmt::Write as _;
 
 /// The name that groups are looked up by.
 const TOKEN: &str = "sortie";
-/// How much of a file is read, in bytes: what the RFC asks for at least.
+/// Maximum part of a file that is read, in bytes: the minimum of the RFC.
 pub(super) const MAX_BYTES: usize = 500 * 1024;
 /// Most rules for us. A site with more of them is closed to us.
 const RULES: usize = 5_000;
@@ -19,7 +19,7 @@ const STEPS: usize = 16 << 20;
 /// Memory of a rule beside its pattern, in bytes.
 const RULE_BYTES: usize = 64;
 
-/// What a site asks of us.
+/// Rules of a site for this program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Rules(Vec<Rule>);
 
@@ -38,7 +38,7 @@ enum Verdict {
     Allow,
 }
 
-/// Whom a group is for.
+/// Audience of a group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Audience {
     Us,
@@ -193,7 +193,7 @@ impl Rule {
     }
 }
 
-/// One spelling for each path: what need not be percent-encoded is not, what must be is, in upper case.
+/// Returns the one spelling of a path: percent-encoding only where it is needed, in upper case.
 fn normalize(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut bytes = text.as_bytes();
@@ -334,7 +334,7 @@ mod tests {
         assert!(!allows(&file, &(long + "x")));
     }
 
-    /// The same, by trying everything.
+    /// Matches by trying everything.
     fn matches_slowly(pattern: &[u8], to_end: bool, path: &[u8]) -> bool {
         match (pattern.split_first(), path.split_first()) {
             (None, rest) => !to_end || rest.is_none(),

@@ -1,4 +1,4 @@
-//! What each search engine is asked, and what it answers.
+//! Requests to the search engines, and their answers.
 
 use http::{Method, header::AUTHORIZATION};
 use reqwest::RequestBuilder;
@@ -9,9 +9,9 @@ use url::Url;
 
 use super::Hit;
 
-/// One kind of search engine.
+/// Kind of search engine.
 pub(super) trait SearchBackend: Send + Sync {
-    /// What asks it for `count` pages.
+    /// Returns the request for `count` pages.
     fn request(&self, client: &EngineClient, query: &str, count: usize) -> Result<RequestBuilder, Error>;
 
     /// The pages in its answer.
@@ -82,7 +82,7 @@ impl SearchBackend for Brave {
     }
 }
 
-/// What Tavily and `SearXNG` both answer with.
+/// Results in the form of Tavily and `SearXNG`.
 #[derive(Deserialize)]
 struct Results {
     results: Vec<ResultHit>,

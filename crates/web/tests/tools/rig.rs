@@ -30,7 +30,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 /// The page reader of the tests.
 const READER: &str = env!("CARGO_BIN_EXE_page-reader");
 
-/// What is answered to a request: its host, its path, its query and its fields are all the answerer has.
+/// Function that answers a request by its host, path, query and fields.
 pub(crate) type Answerer = fn(&Request) -> Response;
 
 /// Leads `*.example` to one server, `private.example` to a metadata service, and knows no other name.
@@ -66,7 +66,7 @@ impl Sink for Unheard {
     fn spent(&self, _cost: Micros, _at: tokio::time::Instant) {}
 }
 
-/// One request as it arrived, in lines: the first has the method, the host and the path.
+/// Requests as they arrived, in lines: the first has the method, the host and the path.
 pub(crate) type Seen = Arc<Mutex<Vec<String>>>;
 
 pub(crate) struct Rig {
@@ -149,12 +149,12 @@ impl Rig {
         found.unwrap()
     }
 
-    /// What a call returns that may give back 32 KiB.
+    /// Returns the result of a call that may give back 32 KiB.
     pub(crate) async fn call(&self, name: &str, arguments: Value) -> Result<String, String> {
         call(&*self.tool(name, None), arguments, 32 * 1024).await
     }
 
-    /// What a call with this allow-list returns.
+    /// Returns the result of a call with this allow-list.
     pub(crate) async fn call_within(
         &self,
         allow: &[&str],

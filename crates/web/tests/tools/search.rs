@@ -137,7 +137,7 @@ async fn a_failing_engine_is_told_without_its_words_and_the_key() {
     }
 }
 
-/// What an engine has been asked it bills; what it has not been asked costs nothing.
+/// An engine bills what it was asked; a search that was not sent costs nothing.
 #[tokio::test]
 async fn only_a_search_that_was_not_sent_says_so() {
     let outcome = async |rig: &Rig, arguments: Value| {

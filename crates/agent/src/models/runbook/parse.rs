@@ -9,13 +9,13 @@ use crate::fence::{self, Block, End};
 /// A prompt read as a runbook.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Runbook<'a> {
-    /// What is done, in order.
+    /// Steps, in order.
     pub(super) steps: Vec<Step<'a>>,
     /// The text of the last `answer` block.
     pub(super) answer: Option<Vec<Piece>>,
 }
 
-/// One thing to do.
+/// Step of a runbook.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step<'a> {
     /// `sh`: a command line for the shell tool.

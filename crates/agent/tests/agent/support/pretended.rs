@@ -17,11 +17,11 @@ use sortie_sandbox::{
 
 use super::going_on;
 
-/// What a command does in the sandbox that pretends.
+/// Behaviour of a command in the pretended sandbox.
 pub(crate) enum Does {
     /// The command ends.
     End(ExitKind, &'static str, &'static str),
-    /// It writes much to standard output.
+    /// The command writes much to standard output.
     Print(StreamOutput),
     /// The command outlasts its time. Where it may be released it ends like this, if at all.
     Outlast(Option<Result<ExitKind, &'static str>>),

@@ -25,7 +25,7 @@ struct Wish {
     n: u32,
     #[serde(default)]
     fails: bool,
-    /// It fails before anything is sent.
+    /// Whether the call fails before anything is sent.
     #[serde(default)]
     unsent: bool,
     #[serde(default)]

@@ -2,17 +2,17 @@
 
 use sortie_store::GrantedBlock;
 
-/// The first block of a client is one of so many parts of its quota: most clients need no more, and what waits on a node that
-/// hardly hears of a client is of no use to the others.
+/// The first block of a client is one of so many parts of its quota: most clients need no more, and what waits on a
+/// node that hardly hears of a client is of no use to the others.
 const FIRST_BLOCK_PARTS: u32 = 64;
 
-/// How often a client was let through, and how often it may be.
+/// Counter of a client's requests in a window.
 #[derive(Debug)]
 pub(super) struct Counter {
     used: u32,
-    /// What this node may let through.
+    /// Requests that this node may let through.
     granted: u32,
-    /// What is left of the quota for any node, as the store said last.
+    /// Rest of the quota for any node, by the last answer of the store.
     rest: u32,
     /// More is asked for when no more than this is left of what was granted.
     refill_at: u32,
@@ -22,12 +22,12 @@ pub(super) struct Counter {
     asked: bool,
 }
 
-/// What becomes of a request.
+/// Verdict on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     Admitted,
     Refused,
-    /// It is to come again after the next answer of the store.
+    /// The request is counted again after the next answer of the store.
     Waits,
 }
 
@@ -53,7 +53,8 @@ impl Counter {
         }
     }
 
-    /// Counts one more. `share` is what this node may let through of the quota without a lease, where the store is silent.
+    /// Counts one more. `share` is what this node may let through of the quota without a lease, where the store is
+    /// silent.
     pub(super) fn take(&mut self, share: Option<u32>) -> Taken {
         if self.used < self.granted.max(share.unwrap_or(0)) {
             self.used += 1;
@@ -66,7 +67,7 @@ impl Counter {
         }
     }
 
-    /// How many more this node can let through as far as it knows.
+    /// Returns the number of requests that this node can still let through, as far as it knows.
     pub(super) fn remaining(&self, share: Option<u32>) -> u32 {
         let most = match share {
             Some(share) => self.granted.max(share),
@@ -82,14 +83,14 @@ impl Counter {
         asks
     }
 
-    /// How many requests it would like to be good for. A client that is busy here doubles what it has at each lease.
+    /// Returns the number of requests to lease up to. A client that is busy here doubles its block at each lease.
     pub(super) fn target(&self, quota: u32) -> u32 {
         self.used
             .saturating_add(self.waiting)
             .max(quota.div_ceil(FIRST_BLOCK_PARTS))
     }
 
-    /// How many it is good for; below zero after more went through on the share than was granted.
+    /// Returns the unused part of the grant; below zero after more went through on the share than was granted.
     pub(super) fn unused(&self) -> i64 {
         i64::from(self.granted) - i64::from(self.used)
     }
@@ -102,7 +103,7 @@ impl Counter {
         self.failed();
     }
 
-    /// It could not be asked: the next request asks again.
+    /// Records that the store could not be asked: the next request asks again.
     pub(super) fn failed(&mut self) {
         self.waiting = 0;
         self.asked = false;

@@ -1,11 +1,12 @@
 //! Blocks of quotas, leased from the store for all clients that need some at the moment.
 //!
-//! A counter asks while half of its last block is still there, so a request waits only for the first block of a window and for
-//! the last few requests of a quota, when blocks are single ones. One statement is under way at a time; what is asked for meanwhile
-//! goes with the next. Where the store is silent, a node lets through its share of each quota, which is the quota over the
-//! number of nodes it last knew to be alive, which it asks at its start and once a minute: clients are served, and all nodes together let
-//! through at most twice the quota (each its share, which is one request at least, or what it had leased where that is more) unless nodes
-//! have come since they asked. What went through on the share is taken out of the quota once the store answers.
+//! A counter asks while half of its last block is still there, so a request waits only for the first block of a window
+//! and for the last few requests of a quota, when blocks are single ones. One statement is under way at a time; what is
+//! asked for meanwhile goes with the next. Where the store is silent, a node lets through its share of each quota,
+//! which is the quota over the number of nodes it last knew to be alive, which it asks at its start and once a minute:
+//! clients are served, and all nodes together let through at most twice the quota (each its share, which is one request
+//! at least, or what it had leased where that is more) unless nodes have come since they asked. What went through on
+//! the share is taken out of the quota once the store answers.
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ use tokio::sync::Notify;
 
 use super::{RateLimits, WINDOW_SECONDS};
 
-/// How long a request waits for a block, and how long the store may take before it counts as silent.
+/// Time for which a request waits for a block, and after which the store counts as silent.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Pause between two statements, in which needs gather.
@@ -35,16 +36,16 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Blocks in one statement at most, of keys and of networks each.
 pub(super) const AT_ONCE: usize = 500;
 
-/// How many windows are kept in the store once they are over: a node whose clock goes wrong by less takes nothing away that
-/// others still count by.
+/// Number of past windows that the store keeps. A node whose clock is off by less deletes nothing that others still
+/// count by.
 const KEPT_WINDOWS: u64 = 5;
 
-/// What this node knows of the others, and how its requests and its leases meet.
+/// Knowledge of the other nodes, and the signals between requests and leases.
 #[derive(Debug)]
 pub(in crate::kit) struct Cluster {
     /// Nodes that were alive at the last answer.
     nodes: AtomicU32,
-    /// Whether the store did not answer when it was last asked.
+    /// True after the store left the last question unanswered.
     silent: AtomicBool,
     /// A counter asks for a block.
     pub(super) asked: Notify,
@@ -64,12 +65,12 @@ impl Default for Cluster {
 }
 
 impl Cluster {
-    /// What this node may let through of a quota without the store: at least one request.
+    /// Returns this node's part of a quota without the store: at least one request.
     pub(super) fn part(&self, quota: u32) -> u32 {
         (quota / self.nodes.load(Ordering::Relaxed).max(1)).max(quota.min(1))
     }
 
-    /// The same while the store is silent.
+    /// Returns [`part`](Self::part) while the store is silent.
     pub(super) fn share(&self, quota: u32) -> Option<u32> {
         self.silent.load(Ordering::Relaxed).then(|| self.part(quota))
     }
@@ -92,16 +93,16 @@ impl Cluster {
     }
 }
 
-/// Who grants blocks.
+/// Grantor of blocks.
 pub(crate) trait Lessor: Sync {
-    /// As [`Engine::lease_rates`].
+    /// See [`Engine::lease_rates`].
     fn lease(
         &self,
         wanted: Vec<WantedBlock>,
         nodes: u32,
     ) -> impl Future<Output = Result<Leased, StoreError>> + Send;
 
-    /// As [`Store::forget_rates`](sortie_store::Store::forget_rates).
+    /// See [`Store::forget_rates`](sortie_store::Store::forget_rates).
     fn forget(&self, before_minute: i64) -> impl Future<Output = Result<u64, StoreError>> + Send;
 }
 
@@ -116,8 +117,8 @@ impl Lessor for Engine {
 }
 
 impl RateLimits {
-    /// Leases what counters ask for, and has the store forget what is over, until it is dropped. A node that counts alone does
-    /// nothing.
+    /// Leases what counters ask for, and has the store forget what is over, until it is dropped. A node that counts
+    /// alone does nothing.
     pub(crate) async fn keep_leased(&self, lessor: &impl Lessor, clock: &(impl Fn() -> u64 + Sync)) {
         let Some(cluster) = &self.cluster else {
             return std::future::pending().await;
@@ -136,7 +137,7 @@ impl RateLimits {
         );
     }
 
-    /// One statement for all that ask; the pause after it.
+    /// Leases blocks for all askers in one statement, and returns the pause after it.
     pub(super) async fn lease_once(
         &self,
         cluster: &Cluster,
@@ -190,8 +191,8 @@ impl RateLimits {
     }
 }
 
-/// At the start and once in each window, asks how many nodes there are: one that has no requests would not know its share, should the
-/// store fall silent.
+/// At the start and once in each window, asks how many nodes there are: one that has no requests would not know its
+/// share, should the store fall silent.
 async fn count_nodes(cluster: &Cluster, lessor: &impl Lessor) {
     loop {
         let pause = count_once(cluster, lessor).await;
@@ -223,7 +224,7 @@ async fn forget_windows(lessor: &impl Lessor, clock: &(impl Fn() -> u64 + Sync))
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "rate limits of minutes that are over could not be deleted");
+                    tracing::warn!(%error, "cannot delete expired rate limit windows");
                     break;
                 }
             }

@@ -1,10 +1,10 @@
-//! Rate limits (contract part 8): a fixed window of one minute that restarts at the top of each minute.
+//! Rate limits (`docs/API.md#rate-limits`): a fixed window of one minute that restarts at the top of each minute.
 //!
 //! A valid credential is counted by its key, everything else by the client's network. In one window no key and no
-//! network is let through more often than its quota, by all nodes together: where others may work on the same database, a node
-//! leases blocks of the quota from it ([`leasing`]) and counts against them in memory ([`windows`]). Where there is one node,
-//! the whole quota is its block. Memory is bounded: counters live for one window, and networks
-//! beyond [`NETWORKS`] in a window share one counter. The time is an argument, so that tests move it.
+//! network is let through more often than its quota, by all nodes together: where others may work on the same database,
+//! a node leases blocks of the quota from it ([`leasing`]) and counts against them in memory ([`windows`]). Where there
+//! is one node, the whole quota is its block. Memory is bounded: counters live for one window, and networks beyond
+//! [`NETWORKS`] in a window share one counter. The time is an argument, so that tests move it.
 
 mod counter;
 mod leasing;
@@ -34,7 +34,7 @@ const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// How often in a window, and the headers that say so, made once.
+/// Quota of a window, and the headers that name it, made once.
 #[derive(Clone, Debug)]
 pub(crate) struct Quota {
     requests: u32,
@@ -58,7 +58,7 @@ fn header(text: String) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-/// Where a client stands after a request.
+/// Standing of a client after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// Requests left in the window: what this node has of the quota, and what was left for any node when it asked last.
@@ -70,7 +70,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Writes the five headers of contract part 8.
+    /// Writes the five headers of `docs/API.md#rate-limits`.
     pub(crate) fn write(self, quota: &Quota, headers: &mut HeaderMap) {
         headers.insert(POLICY, quota.policy.clone());
         headers.insert(
@@ -83,7 +83,7 @@ impl Standing {
     }
 }
 
-/// Who counts.
+/// Party that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counting {
     /// This node, which is the only one.
@@ -124,18 +124,18 @@ impl RateLimits {
         }
     }
 
-    /// Counts a request with a valid credential. It waits, for a second at most, only where this node has nothing left of
-    /// the quota and has to ask for more.
+    /// Counts a request with a valid credential. It waits, for a second at most, only where this node has nothing left
+    /// of the quota and has to ask for more.
     pub(crate) async fn count_key(&self, key: KeyId, clock: &(impl Fn() -> u64 + Sync)) -> Standing {
         self.keys.count(key, clock).await
     }
 
-    /// The same for a request without one; `network` is [`network`](super::network) of the client's address.
+    /// Counts a request without a credential; `network` is [`network`](super::network) of the client's address.
     pub(crate) async fn count_network(&self, network: IpAddr, clock: &(impl Fn() -> u64 + Sync)) -> Standing {
         self.networks.count(network, clock).await
     }
 
-    /// Where the network stands, without counting.
+    /// Returns the standing of a network without counting.
     pub(crate) fn peek_network(&self, network: IpAddr, now_seconds: u64) -> Standing {
         self.networks.peek(&network, now_seconds)
     }

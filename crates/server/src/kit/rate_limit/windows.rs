@@ -22,7 +22,7 @@ pub(in crate::kit) struct Windows<K> {
     hasher: RandomState,
     capacity: usize,
     quota: u32,
-    /// Whose leases the counters live on; none where the quota is this node's alone.
+    /// Cluster whose leases feed the counters; none where the quota is this node's alone.
     cluster: Option<Arc<Cluster>>,
 }
 
@@ -32,7 +32,7 @@ struct Shard<K> {
     counters: HashMap<K, Counter>,
     /// Of all keys that found no room. It is this node's alone: nobody else has put the same ones together.
     overflow: Counter,
-    /// Whose counters ask for more and were not yet taken to the store.
+    /// Keys whose counters ask for more and were not yet taken to the store.
     asking: Vec<K>,
 }
 
@@ -70,7 +70,7 @@ impl<K: Hash + Eq + Copy + Display + Send + Sync> Windows<K> {
         Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The same in this window or a later one: a clock that is set back does not open a new window.
+    /// Locks the shard of a key for this window, or a later one: a clock that is set back does not open a new window.
     fn shard_in(&self, key: &K, window: u64) -> Option<MutexGuard<'_, Shard<K>>> {
         let mut shard = self.shard_of(key)?;
         shard.enter(window, self.quota);
@@ -137,7 +137,7 @@ impl<K: Hash + Eq + Copy + Display + Send + Sync> Windows<K> {
         }
     }
 
-    /// Where `key` stands, and whether one more would be admitted as far as this node knows.
+    /// Returns the standing of `key` without counting, as far as this node knows.
     pub(in crate::kit) fn peek(&self, key: &K, now_seconds: u64) -> Standing {
         let (window, reset) = window_at(now_seconds);
         let share = self
@@ -185,7 +185,7 @@ impl<K: Hash + Eq + Copy + Display + Send + Sync> Windows<K> {
         found
     }
 
-    /// What came of it: none where the store could not be asked. A block of a window that is over is of no use any more.
+    /// Takes the answer of the store: none where it could not be asked. A block of an expired window is dropped.
     pub(super) fn answered(&self, asking: &Asking<K>, block: Option<GrantedBlock>) {
         let Some(mut shard) = self.shard_of(&asking.key) else {
             return;
@@ -201,7 +201,7 @@ impl<K: Hash + Eq + Copy + Display + Send + Sync> Windows<K> {
         }
     }
 
-    /// How many clients are counted one by one.
+    /// Returns the number of clients that are counted one by one.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         let held = self.shards.iter().map(|shard| {

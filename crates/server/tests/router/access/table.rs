@@ -2,12 +2,12 @@
 
 use sortie_testkit::http::Method;
 
-/// What a key of another organization sees.
+/// Answer to a key of another organization.
 #[derive(Clone, Copy)]
 pub(super) enum Foreign {
     /// The resource does not exist.
     NotFound,
-    /// Its own, which is empty or other than ours.
+    /// Resources of that organization, which are none or others.
     ItsOwn,
 }
 

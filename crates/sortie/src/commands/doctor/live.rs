@@ -1,4 +1,4 @@
-//! How a running node is: what is seen from here, and what it finds itself.
+//! Checks of a running node: from outside, and those that it makes of itself.
 
 use jiff::fmt::rfc2822::DateTimeParser;
 use sortie_api::{
@@ -10,8 +10,8 @@ use url::Url;
 
 use crate::{client::Client, connect::is_this_machine, failure::Exit};
 
-/// How far the clocks may be apart, in seconds. HTTP tells whole seconds. From the second figure on nodes refuse what another
-/// one signs.
+/// Maximum difference of the clocks, in seconds. HTTP has whole seconds. From the second figure on nodes refuse the
+/// signatures of another one.
 const SKEW: i64 = 5;
 const TOO_MUCH_SKEW: i64 = 30;
 
@@ -43,7 +43,7 @@ pub(super) async fn checks(client: &Client, url: &str, providers: bool) -> Vec<C
     checks
 }
 
-/// What the node finds itself, where the key may know.
+/// Returns the checks that the node makes of itself, where the key may read them.
 async fn own(client: &Client, providers: bool) -> Vec<Check> {
     if !client.has_key() {
         return vec![
@@ -99,7 +99,7 @@ fn version(node: &str) -> Check {
     }
 }
 
-/// Whether a key that goes there can be read on the way.
+/// Checks whether a key that goes there can be read on the way.
 fn connection(url: &str) -> Check {
     let name = "connection";
     let Ok(parsed) = url.parse::<Url>() else {

@@ -21,7 +21,7 @@ const NODES: usize = 3;
 /// Clients of each kind, at work all the time.
 const CLIENTS: usize = 3;
 
-/// What one client does with each of its runs.
+/// Kind of work of a client with each of its runs.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// Follows it, and comes back where it was when its stream is closed.
@@ -142,7 +142,8 @@ async fn a_rolling_restart_fails_no_request_and_loses_no_run() -> Checked {
     Ok(())
 }
 
-/// Without the time to find out, a load balancer still sends clients to a node that is about to stop: what the drain is for.
+/// Without the time to find out, a load balancer still sends clients to a node that is about to stop: what the drain is
+/// for.
 #[tokio::test]
 async fn a_node_that_drains_serves_new_clients_until_it_stops() -> Checked {
     let options = NodeOptions::default().env("SORTIE_DRAIN_SECONDS", "10");

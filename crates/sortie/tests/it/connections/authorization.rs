@@ -39,7 +39,7 @@ pub(super) fn path_of(url: &str) -> Result<&str> {
     rest.find('/').and_then(|at| rest.get(at..)).context("no path")
 }
 
-/// What a browser does: it opens the page, and is sent back. The path that it comes back to.
+/// Opens the page as a browser does, and returns the path that it is sent back to.
 pub(super) async fn browse(service: &Service, authorization_url: &str) -> Result<String> {
     let address = service.url().trim_start_matches("http://").parse()?;
     let answer = Client::new(address, None)

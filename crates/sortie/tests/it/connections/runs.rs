@@ -114,7 +114,7 @@ async fn an_inline_connection_is_used_and_its_credentials_are_not_kept(database:
     );
     ensure!(!definition.to_string().contains("hush"), "{definition}");
 
-    // Contract 4.1: to replay it, the credentials are restored first.
+    // To replay it, the credentials are put back first (`docs/RUNS.md#the-definition-and-once-more`).
     let refusal = client
         .post("/v1/runs", &definition["request"])
         .await?
@@ -169,7 +169,7 @@ async fn a_saved_connection_stays_a_reference_and_is_resolved_again() -> Checked
     Ok(())
 }
 
-/// Decisions 4: what the connection forbids is told to the agent; decisions 2: what is gone fails the run.
+/// `docs/CONNECTIONS.md#what-an-agent-cannot-do`: a forbidden call fails for the agent, a missing server fails the run.
 #[tokio::test]
 async fn what_a_run_may_not_or_cannot_do_is_told() -> Checked {
     let service = Service::start().await?;

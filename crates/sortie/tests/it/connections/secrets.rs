@@ -23,7 +23,7 @@ const SECRETS: [&str; 7] = [
     "url-3ee5+!$'()*,d7",
 ];
 
-/// All files below a folder, with their bytes.
+/// Collects the files below a folder, with their bytes.
 fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();

@@ -1,5 +1,5 @@
-//! What operators are given beside the figures: the page with the table, the dashboard and the alerts. None of them speaks of
-//! a series that is not there, and the table has them all.
+//! Documents for operators beside the figures: the page with the table, the dashboard and the alerts. None of them
+//! names a series that does not exist, and the table has them all.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,8 @@ struct Family {
     labels: BTreeSet<String>,
 }
 
-/// What a node shows, by the names that queries use. A request was answered before, so that there are requests.
+/// Returns the metrics of a node, by the names that queries use. A request was answered before, so that there are
+/// requests.
 async fn shown() -> Result<(Reading, BTreeMap<String, Family>)> {
     let node = node(Database::Sqlite).await?;
     let client = node.client()?;

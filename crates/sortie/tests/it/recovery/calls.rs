@@ -1,4 +1,5 @@
-//! kill -9 while runs call models and other people's APIs: no completed call is made again, no call in doubt is made twice.
+//! kill -9 while runs call models and other people's APIs: no completed call is made again, no call in doubt is made
+//! twice.
 
 use std::{
     collections::BTreeMap,
@@ -46,7 +47,7 @@ const RUNS: usize = 24;
 /// Times that the node is killed.
 const KILLS: u32 = 3;
 
-/// How often each path was posted to.
+/// Number of posts to each path.
 type Counts = Arc<Mutex<BTreeMap<String, u32>>>;
 
 /// A service whose every POST counts, after a time in which the caller may die.

@@ -1,5 +1,5 @@
-//! kill -9 under load, counted: every acknowledged run exists afterwards and succeeds, or says why it could not go on; its
-//! events are numbered without a gap, and none is executed again once it has ended.
+//! kill -9 under load, counted: every acknowledged run exists afterwards and succeeds, or says why it could not go on;
+//! its events are numbered without a gap, and none is executed again once it has ended.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use crate::{
 
 both_databases![no_acknowledged_run_is_lost_when_the_node_is_killed_under_load];
 
-/// How many times the node is killed in the ordinary run of the tests.
+/// Number of kills in the ordinary run of the tests.
 const ROUNDS: usize = 3;
 /// Set to a number of rounds by the long form of this test.
 const ROUNDS_VARIABLE: &str = "SORTIE_DURABILITY_ROUNDS";
@@ -82,7 +82,7 @@ async fn create_until_gone(client: Client, first: usize, acknowledged: Acknowled
     }
 }
 
-/// What the events of a run must say whatever happened to it.
+/// Checks what the events of a run must say whatever happened to it.
 fn check(events: &[Event], run: &Run, answer: &str) -> Checked {
     ensure!(run.status.is_final(), "{run:?}");
     ensure!(finals(events) == 1, "{} final statuses", finals(events));

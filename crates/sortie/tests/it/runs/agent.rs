@@ -1,4 +1,4 @@
-//! What a run can do: commands, files, input, time, and an answer of any length.
+//! Abilities of a run: commands, files, input, time, and an answer of any length.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ async fn files_and_input_are_in_the_working_directory() -> Checked {
     Ok(())
 }
 
-/// Decisions 4, the offline model.
+/// `docs/MODELS.md#the-offline-model`.
 #[tokio::test]
 async fn a_command_that_fails_ends_the_run_as_failed_with_its_last_words() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -83,7 +83,7 @@ async fn a_command_that_fails_ends_the_run_as_failed_with_its_last_words() -> Ch
     Ok(())
 }
 
-/// Contract 2.1, `shell`.
+/// `docs/RUNS.md#fields-of-a-request`: `shell`.
 #[tokio::test]
 async fn a_run_without_shell_runs_no_command_and_writes_no_file() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -108,7 +108,7 @@ async fn a_run_without_shell_runs_no_command_and_writes_no_file() -> Checked {
     Ok(())
 }
 
-/// Contract 2.2, `output`, and 6.1, `output_truncated`.
+/// `docs/RUNS.md#fields-of-a-run`: `output`, and the event `output_truncated`.
 async fn an_answer_beyond_one_mebibyte_is_cut_and_said_to_be(database: Database) -> Checked {
     let node = node(database).await?;
     // The first byte moves every two-byte character across the limit.
@@ -148,7 +148,7 @@ async fn an_answer_of_exactly_one_mebibyte_is_whole() -> Checked {
     Ok(())
 }
 
-/// Contract 2.1, `timeout_seconds`: for a run that waits and for one in a command.
+/// `docs/RUNS.md#fields-of-a-request`, `timeout_seconds`: for a run that waits and for one in a command.
 async fn a_run_is_timed_out_when_its_time_is_over(database: Database) -> Checked {
     let node = node(database).await?;
     let client = node.client()?;

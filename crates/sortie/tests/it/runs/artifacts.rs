@@ -230,7 +230,7 @@ async fn a_folder_that_is_a_link_or_a_file_gives_nothing() -> Checked {
     Ok(())
 }
 
-/// Decisions 2: at most 64 files and 100 MiB together.
+/// `docs/FILES.md#artifacts`: at most 64 files and 100 MiB together.
 #[tokio::test]
 async fn what_is_over_the_limits_is_not_kept_and_an_event_says_so() -> Checked {
     let node = node(Database::Sqlite).await?;

@@ -1,4 +1,4 @@
-//! Bodies that are no run request at all (contract part 7; decisions 1).
+//! Bodies that are no run request at all (`docs/API.md#bodies`).
 
 use anyhow::{Context, ensure};
 use sortie_testkit::{
@@ -77,7 +77,7 @@ async fn a_body_that_is_no_json_object_is_refused_and_creates_nothing(database: 
     Ok(())
 }
 
-/// Decisions 1: a wrong content type is 400; parameters of the right one are fine.
+/// `docs/API.md#bodies`: a wrong content type is 400; parameters of the right one are fine.
 #[tokio::test]
 async fn only_json_is_taken() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -116,7 +116,7 @@ async fn only_json_is_taken() -> Checked {
     Ok(())
 }
 
-/// Decisions 1: 413 for a whole body over the cap, whether its length is announced or not.
+/// `docs/API.md#bodies`: 413 for a whole body over the cap, whether its length is announced or not.
 #[tokio::test]
 async fn a_body_over_the_cap_is_too_large() -> Checked {
     let node = node(Database::Sqlite).await?;

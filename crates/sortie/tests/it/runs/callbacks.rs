@@ -1,4 +1,4 @@
-//! Completion callbacks (contract 6.2; decisions 2): what is sent, how often, and where not to.
+//! Completion callbacks (`docs/CALLBACKS.md`): what is sent, how often, and where not to.
 
 mod receivers;
 
@@ -30,14 +30,14 @@ both_databases![
 
 const SECRET: &str = "gehéim \u{1f511}";
 
-/// So many callbacks at once, and no more, go to one host.
+/// Maximum callbacks to one host at once.
 const SHARE: usize = 16;
 
-/// How long each of them has, in seconds.
+/// Timeout of an attempt, in seconds.
 const ATTEMPT_SECONDS: u64 = 15;
 
-/// Checks that none beyond the share went to a host that answers nothing before the first had had its time, whenever the
-/// others came. `signed` has when each was signed, in seconds.
+/// Checks that none beyond the share went to a host that answers nothing before the first had had its time, whenever
+/// the others came. `signed` has when each was signed, in seconds.
 fn ensure_share(mut signed: Vec<u64>) -> Checked {
     signed.sort_unstable();
     if let (Some(first), Some(next)) = (signed.first(), signed.get(SHARE)) {
@@ -50,7 +50,7 @@ fn ensure_share(mut signed: Vec<u64>) -> Checked {
     Ok(())
 }
 
-/// When a callback was signed, in seconds.
+/// Returns the time at which a callback was signed, in seconds.
 fn signed_at(delivery: &Delivery) -> Result<u64> {
     let timestamp = delivery
         .headers
@@ -156,7 +156,7 @@ async fn the_final_run_is_sent_signed_as_the_contract_says(database: Database) -
         ),
         (1, 1, Some(204), None, None)
     );
-    // Contract 2.5: the definition is without it.
+    // The definition is without it (`docs/RUNS.md#the-definition-and-once-more`).
     let definition = client.get(&format!("/v1/runs/{id}/definition")).await?.json()?;
     ensure!(definition["request"].get("callback").is_none(), "{definition}");
     Ok(())
@@ -256,7 +256,7 @@ async fn where_a_callback_goes_is_stored_sealed(database: Database) -> Checked {
     Ok(())
 }
 
-/// Contract 6.2: another answer than 2xx is retried after 10 seconds.
+/// `docs/CALLBACKS.md#when`: another answer than 2xx is retried after 10 seconds.
 #[tokio::test]
 async fn a_failed_delivery_is_tried_again_after_ten_seconds() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -298,7 +298,7 @@ async fn a_failed_delivery_is_tried_again_after_ten_seconds() -> Checked {
     Ok(())
 }
 
-/// What fails can be sent again at once, by the command line too.
+/// A failed callback can be sent again at once, by the command line too.
 #[tokio::test]
 async fn the_command_line_lists_deliveries_and_sends_again() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -343,7 +343,7 @@ async fn the_command_line_lists_deliveries_and_sends_again() -> Checked {
     Ok(())
 }
 
-/// As long as none dies, two nodes send nothing twice.
+/// Two nodes send nothing twice, as long as none dies.
 #[tokio::test]
 async fn two_nodes_share_the_deliveries() -> Checked {
     let options = NodeOptions::default().env("SORTIE_MASTER_KEY", &"5a".repeat(32));
@@ -386,7 +386,7 @@ async fn a_callback_under_way_when_the_node_stops_is_sent_by_the_next() -> Check
     Ok(())
 }
 
-/// Decisions 2: private addresses can be refused to callbacks, in the URL and behind a name.
+/// `docs/CALLBACKS.md#where-it-may-go`: private addresses can be refused to callbacks, in the URL and behind a name.
 #[tokio::test]
 async fn a_node_can_keep_callbacks_from_private_addresses() -> Checked {
     let folder = tempfile::tempdir()?;

@@ -1,4 +1,4 @@
-//! `POST /v1/runs/{id}/cancel` (contract 3 and 4.1).
+//! `POST /v1/runs/{id}/cancel` (`docs/RUNS.md#cancel`).
 
 use std::{
     fs,
@@ -49,7 +49,7 @@ async fn cancel_of_a_running_run_ends_it_within_a_second(database: Database) -> 
     Ok(())
 }
 
-/// Contract part 3: the worker is stopped. So is what it started.
+/// `docs/RUNS.md#cancel`: the processes of the run are killed.
 #[tokio::test]
 async fn cancel_kills_the_command_that_runs() -> Checked {
     let node = node(Database::Sqlite).await?;

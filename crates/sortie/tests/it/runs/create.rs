@@ -1,4 +1,4 @@
-//! `POST /v1/runs` (contract 4.1): what is accepted, and what a run of it looks like.
+//! `POST /v1/runs` (`docs/RUNS.md#create`): what is accepted, and what a run of it looks like.
 
 use serde_json::json;
 use sortie_api::RunStatus;
@@ -16,7 +16,7 @@ both_databases![
     everything_optional_at_its_limit_is_accepted,
 ];
 
-/// Contract 4.1 and 2.2.
+/// `docs/RUNS.md#create`, `docs/RUNS.md#fields-of-a-run`.
 async fn a_new_run_is_answered_with_202_as_queued(database: Database) -> Checked {
     let node = node(database).await?;
     let answer = node
@@ -52,7 +52,7 @@ async fn a_new_run_is_answered_with_202_as_queued(database: Database) -> Checked
     Ok(())
 }
 
-/// Contract 2.2 and part 3: the times follow each other, the cost of a free model is left out.
+/// `docs/RUNS.md#fields-of-a-run`: the times follow each other, the cost of a free model is left out.
 async fn a_prompt_without_blocks_is_answered_with_itself(database: Database) -> Checked {
     let node = node(database).await?;
     let client = node.client()?;
@@ -69,7 +69,7 @@ async fn a_prompt_without_blocks_is_answered_with_itself(database: Database) -> 
     Ok(())
 }
 
-/// Contract part 8: a limit is inclusive.
+/// `docs/API.md#limits`: a limit is inclusive.
 async fn everything_optional_at_its_limit_is_accepted(database: Database) -> Checked {
     let node = node(database).await?;
     let client = node.client()?;
@@ -105,7 +105,7 @@ async fn everything_optional_at_its_limit_is_accepted(database: Database) -> Che
     anyhow::bail!("no run succeeds in a second");
 }
 
-/// Decisions 2: the output is the agent's answer, so a run's commands are seen in it.
+/// The output is the agent's answer, so it shows in which working directory the commands ran.
 #[tokio::test]
 async fn many_runs_at_once_keep_apart() -> Checked {
     let node = node(Database::Sqlite).await?;

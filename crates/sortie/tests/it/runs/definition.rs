@@ -1,4 +1,4 @@
-//! `GET /v1/runs/{id}/definition` (contract 2.5 and 4.1).
+//! `GET /v1/runs/{id}/definition` (`docs/RUNS.md#the-definition-and-once-more`).
 
 use anyhow::ensure;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ async fn the_definition_is_what_the_run_used_and_can_be_sent_again(database: Dat
     Ok(())
 }
 
-/// Contract 2.5: `request` is the definition the run actually used, defaults filled in.
+/// `docs/RUNS.md#the-definition-and-once-more`: `request` is the definition the run actually used, defaults filled in.
 #[tokio::test]
 async fn defaults_are_filled_in() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -64,7 +64,8 @@ async fn defaults_are_filled_in() -> Checked {
     Ok(())
 }
 
-/// Contract 2.5: the input is kept as sent, also where a number is larger than a machine's.
+/// `docs/RUNS.md#the-definition-and-once-more`: the input is kept as sent, also where a number is larger than a
+/// machine's.
 #[tokio::test]
 async fn the_input_is_kept_as_sent() -> Checked {
     let node = node(Database::Sqlite).await?;

@@ -1,4 +1,4 @@
-//! `GET /v1/runs/{id}/events` (contract 4.1 and 6.1; decisions 3).
+//! `GET /v1/runs/{id}/events` (`docs/API.md#event-streams`).
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ both_databases![
     new_events_come_as_they_happen_to_every_follower,
 ];
 
-/// Contract 6.1.
+/// `docs/RUNS.md#events`.
 async fn the_events_of_a_run_tell_its_whole_way(database: Database) -> Checked {
     let node = node(database).await?;
     let (events, run) = node.client()?.complete(&plain("hello")).await?;
@@ -80,7 +80,7 @@ async fn the_events_of_a_run_tell_its_whole_way(database: Database) -> Checked {
     Ok(())
 }
 
-/// Contract 4.1: the bytes of the stream.
+/// `docs/API.md#event-streams`: the bytes of the stream.
 #[tokio::test]
 async fn the_stream_is_framed_as_the_document_says() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -134,7 +134,7 @@ async fn the_stream_is_framed_as_the_document_says() -> Checked {
     Ok(())
 }
 
-/// Contract 4.1: `done` carries the run object, and closes the stream also for one who comes late.
+/// `docs/API.md#event-streams`: `done` carries the run object, and closes the stream also for one who comes late.
 #[tokio::test]
 async fn a_final_run_is_replayed_and_done_at_once() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -153,7 +153,7 @@ async fn a_final_run_is_replayed_and_done_at_once() -> Checked {
     Ok(())
 }
 
-/// Contract 4.1: `Last-Event-ID`.
+/// `docs/API.md#event-streams`: `Last-Event-ID`.
 async fn a_stream_resumes_after_last_event_id(database: Database) -> Checked {
     let node = node(database).await?;
     let client = node.client()?;
@@ -221,7 +221,7 @@ async fn new_events_come_as_they_happen_to_every_follower(database: Database) ->
     Ok(())
 }
 
-/// Contract 4.1.
+/// `docs/API.md#event-streams`.
 #[tokio::test]
 async fn disconnecting_does_not_cancel_the_run() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -237,7 +237,7 @@ async fn disconnecting_does_not_cancel_the_run() -> Checked {
     Ok(())
 }
 
-/// Contract 4.1: a heartbeat every 15 seconds. Decisions 3: one comment line without a blank line after it.
+/// `docs/API.md#event-streams`: a heartbeat every 15 seconds, one comment line without a blank line after it.
 #[tokio::test]
 async fn a_silent_stream_carries_a_heartbeat_every_15_seconds() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -303,7 +303,7 @@ async fn a_follower_of_a_waiting_run_sees_its_cancellation_and_done() -> Checked
     Ok(())
 }
 
-/// Decisions 3 (additive): the record as JSON, from an event on.
+/// `docs/API.md#event-streams`: the record as JSON, from an event on.
 #[tokio::test]
 async fn the_record_is_also_to_be_had_as_json() -> Checked {
     let node = node(Database::Sqlite).await?;

@@ -1,4 +1,4 @@
-//! `GET /v1/runs/{id}` (contract 4.1).
+//! `GET /v1/runs/{id}` (`docs/RUNS.md#wait-and-read`).
 
 use sortie_testkit::{Bytes, Database, http::Method};
 
@@ -6,7 +6,7 @@ use crate::{Checked, both_databases, node};
 
 both_databases![an_unknown_or_malformed_id_is_not_found];
 
-/// Contract 4.1; decisions 1: a malformed id in a path is 404 as well.
+/// `docs/API.md#values`: a malformed id in a path is 404 as well.
 async fn an_unknown_or_malformed_id_is_not_found(database: Database) -> Checked {
     let node = node(database).await?;
     let client = node.client()?;

@@ -1,4 +1,4 @@
-//! `Idempotency-Key` of `POST /v1/runs` (contract 2.1 and 4.1; decisions 2).
+//! `Idempotency-Key` of `POST /v1/runs` (`docs/API.md#idempotency`).
 
 use futures_util::future::try_join_all;
 use sortie_testkit::{Client, Database, http::HeaderValue};

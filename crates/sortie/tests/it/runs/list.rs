@@ -1,4 +1,4 @@
-//! `GET /v1/runs` (contract 4.1 and 2.3).
+//! `GET /v1/runs` (`docs/API.md#lists`).
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
@@ -136,7 +136,7 @@ async fn a_status_filter_lists_only_runs_of_that_status(database: Database) -> C
     Ok(())
 }
 
-/// Contract 4.1: 400 for an invalid `status`, `schedule`, `limit` or `cursor`, and the message says which.
+/// `docs/API.md#lists`: 400 for an invalid `status`, `schedule`, `limit` or `cursor`, and the message says which.
 #[tokio::test]
 async fn an_invalid_query_is_refused_by_name() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -171,7 +171,7 @@ async fn an_invalid_query_is_refused_by_name() -> Checked {
     Ok(())
 }
 
-/// Contract 4.1: a cursor is valid only with the filters it was made for. Decisions 2: and only as it was made.
+/// `docs/API.md#lists`: a cursor is valid only as it was made, with the filters it was made for.
 #[tokio::test]
 async fn a_cursor_cannot_be_changed_nor_used_with_other_filters() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -209,7 +209,7 @@ async fn a_cursor_cannot_be_changed_nor_used_with_other_filters() -> Checked {
     Ok(())
 }
 
-/// Contract 2.3.
+/// `docs/API.md#lists`.
 #[tokio::test]
 async fn a_page_has_items_and_next_cursor_and_nothing_else() -> Checked {
     let node = node(Database::Sqlite).await?;

@@ -1,4 +1,5 @@
-//! Runs whose model is behind HTTP: what is sent to it, what its answers cost, what its failures do (decisions 2 and 4).
+//! Runs whose model is behind HTTP: what is sent to it, what its answers cost, what its failures do
+//! (`docs/MODELS.md#how-a-call-goes`).
 
 use std::{io::Write as _, time::Duration};
 
@@ -43,7 +44,7 @@ impl Scripted {
         Self::start_with(database, script, NodeOptions::default()).await
     }
 
-    /// The same, with a node that is started in its own way.
+    /// Starts a node with options behind a scripted model.
     pub(crate) async fn start_with(
         database: Database,
         script: impl IntoIterator<Item = Turn>,
@@ -64,7 +65,7 @@ pub(crate) async fn node_of(database: Database, base_url: &str) -> Result<(Node,
     node_of_with(database, ("openai-chat", base_url), NodeOptions::default()).await
 }
 
-/// The same, with the protocol and the address of the provider, and a node that is started in its own way.
+/// Starts a node with options, with the protocol and the address of the provider.
 pub(crate) async fn node_of_with(
     database: Database,
     (api, base_url): (&str, &str),
@@ -262,7 +263,8 @@ async fn the_cost_grows_while_the_run_runs(database: Database) -> Checked {
     Ok(())
 }
 
-/// The stream of a run with what its model writes. The model answers once the stream is open: a piece goes to whoever is there.
+/// The stream of a run with what its model writes. The model answers once the stream is open: a piece goes to whoever
+/// is there.
 async fn with_deltas(rig: &Scripted, run: &str) -> Result<String> {
     let mut socket = TcpStream::connect(rig.node.address()?).await?;
     // A client of HTTP/1.0 gets the body as it is, not in chunks.
@@ -290,7 +292,7 @@ async fn with_deltas(rig: &Scripted, run: &str) -> Result<String> {
     Ok(body.to_owned())
 }
 
-/// Decisions 3: `?deltas=true`.
+/// `docs/RUNS.md#follow`: `?deltas=true`.
 #[tokio::test]
 async fn the_text_comes_live_as_message_deltas_without_an_id() -> Checked {
     let pieces = ["The ", "answer ", "is \u{2028}42."];

@@ -1,4 +1,4 @@
-//! `output_schema` (contract 2.1 and part 3; decisions 2).
+//! `output_schema` (`docs/RUNS.md#schemas`).
 
 use anyhow::ensure;
 use serde_json::{Value, json};

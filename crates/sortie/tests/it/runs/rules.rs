@@ -1,5 +1,5 @@
-//! Every rule of the run request (contract 2.1; decisions 2) as a table: a request that breaks one is answered with
-//! 400 `invalid_request`, the message names the field, and nothing is created.
+//! Every rule of the run request (`docs/RUNS.md#fields-of-a-request`) as a table: a request that breaks one is answered
+//! with 400 `invalid_request`, the message names the field, and nothing is created.
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
@@ -157,7 +157,7 @@ fn schemas() -> Vec<Case> {
     input.chain(output).collect()
 }
 
-/// Contract 2.1: `input` must match `input_schema`, and the message is of path and reason.
+/// `docs/RUNS.md#schemas`: `input` must match `input_schema`, and the message is of path and reason.
 fn inputs() -> Vec<Case> {
     let schema = json!({
         "type": "object",
@@ -181,7 +181,7 @@ fn inputs() -> Vec<Case> {
     ]
 }
 
-/// Fields of the contract that this version does not offer yet, and their own rules of form.
+/// References to what does not exist in the organization, and fields of the wrong form.
 fn not_yet() -> Vec<Case> {
     let callback = |url: &str| json!({"callback": {"url": url, "secret": "s"}});
     vec![
@@ -291,7 +291,7 @@ async fn a_request_that_breaks_a_rule_is_refused_by_name_and_creates_nothing(dat
     Ok(())
 }
 
-/// Decisions 2: several mismatches are joined by `; `, at most ten of them.
+/// `docs/RUNS.md#schemas`: several mismatches are joined by `; `, at most ten of them.
 #[tokio::test]
 async fn several_mismatches_are_told_together_but_not_endlessly() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -307,7 +307,7 @@ async fn several_mismatches_are_told_together_but_not_endlessly() -> Checked {
     Ok(())
 }
 
-/// Decisions 2: the drafts a schema may name, and references within it.
+/// `docs/RUNS.md#schemas`: the drafts a schema may name, and references within it.
 #[tokio::test]
 async fn local_references_and_the_known_drafts_are_accepted() -> Checked {
     let node = node(Database::Sqlite).await?;

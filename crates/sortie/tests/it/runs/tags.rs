@@ -1,4 +1,4 @@
-//! Tags (decisions 2): set at creation, shown, and filtered by.
+//! Tags (`docs/API.md#tags`): set at creation, shown, and filtered by.
 
 use serde_json::json;
 use sortie_testkit::Database;

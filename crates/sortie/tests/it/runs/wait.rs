@@ -1,4 +1,4 @@
-//! `GET /v1/runs/{id}?wait=SECONDS` (decisions 2): long polling.
+//! `GET /v1/runs/{id}?wait=SECONDS` (`docs/API.md#waiting`): long polling.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! `web`: the tools it gives, and the way out of a run's commands (contract 2.1; decisions 2).
+//! `web`: the tools it gives, and the way out of a run's commands (`docs/WEB.md`).
 
 use anyhow::ensure;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Contract part 3 and 6.2: with a callback, the output goes to its receiver and to nobody else.
+//! `docs/ZERO-DATA-RETENTION.md#reading-it`: with a callback, the output goes to its receiver and to nobody else.
 
 use std::time::{Duration, Instant};
 

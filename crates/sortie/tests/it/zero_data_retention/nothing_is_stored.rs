@@ -99,13 +99,13 @@ impl Planted {
         Ok(())
     }
 
-    /// Where the node's runs work in memory.
+    /// Returns the folder in which the node's runs work in memory.
     fn memory(&self) -> Result<PathBuf> {
         self.node.memory_dir().context("the node has a name")
     }
 }
 
-/// What was read; none of what is gone by then.
+/// Returns the value that was read; nothing for a file that is gone by then.
 fn unless_gone<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
@@ -114,7 +114,7 @@ fn unless_gone<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// All files below a folder, with their bytes. The node makes and deletes some meanwhile.
+/// Collects the files below a folder, with their bytes. The node makes and deletes some meanwhile.
 fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
     for entry in unless_gone(std::fs::read_dir(folder))?.into_iter().flatten() {
         let path = entry?.path();

@@ -290,7 +290,7 @@ async fn windows_that_are_over_are_forgotten_once_a_minute_with_room_for_clocks_
     assert_eq!(*lessor.forgotten.lock().unwrap(), [95, 96]);
 }
 
-/// What becomes of one arrival: the node and the client.
+/// Step of the simulation.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Arrives {
@@ -320,12 +320,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 100..700)
 }
 
-/// What one window has seen of one client.
+/// Record of one window about one client.
 #[derive(Default)]
 struct Seen {
     admitted: u32,
     refused: bool,
-    /// Some of its requests came while the store was silent.
+    /// True once a request came while the store was silent.
     in_silence: bool,
 }
 

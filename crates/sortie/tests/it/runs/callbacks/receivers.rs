@@ -14,7 +14,7 @@ use tokio::{
 use super::{SECRET, SHARE, attempts, attempts_made, ensure_share, to};
 use crate::{Checked, kit::plain, node};
 
-/// What a receiver does with a request that it has read.
+/// Manner of a receiver with a request that it has read.
 #[derive(Clone, Debug)]
 enum Manner {
     /// Nothing, for ever.
@@ -35,7 +35,7 @@ const TAKEN: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n";
 /// A receiver on a free port.
 struct Receiver {
     address: SocketAddr,
-    /// When each callback that has come was signed, in seconds.
+    /// Times at which the received callbacks were signed, in seconds.
     asked: watch::Receiver<Vec<u64>>,
     /// Bytes of an answer that could be sent.
     sent: Arc<std::sync::atomic::AtomicU64>,
@@ -72,7 +72,7 @@ impl Receiver {
     }
 }
 
-/// When a callback was signed, in seconds, by the head of its request.
+/// Returns the time at which a callback was signed, in seconds, from the head of its request.
 fn signed_at(request: &[u8]) -> Option<u64> {
     String::from_utf8_lossy(request)
         .lines()
@@ -118,7 +118,7 @@ async fn behave(
     }
 }
 
-/// One receiver takes connections and never answers: those of the others come at once, and its own fail at their time.
+/// A receiver takes connections and never answers: callbacks of the others come at once, and its own time out.
 #[tokio::test]
 async fn a_receiver_that_never_answers_holds_up_nobody_else() -> Checked {
     let node = node(Database::Sqlite).await?;

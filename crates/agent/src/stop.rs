@@ -1,0 +1,43 @@
+//! Reasons to end a run without an answer, and the messages that ask a model for one.
+
+use std::time::Duration;
+
+use crate::Stopped;
+
+/// What the model is told that has said nothing and called nothing.
+pub(crate) const NOTHING_SAID: &str =
+    "Your last message was empty. Give the answer as text, or call a tool if there is something left to do.";
+
+/// The request for the final answer, behind its reason.
+pub(crate) const ANSWER_NOW: &str = "Answer now with what you have: give the final answer in the form that the task asks \
+                                     for, and say what is missing. No tool is called any more.";
+
+/// The request to go on with an answer that was cut off.
+pub(crate) const CUT_OFF: &str = "Your answer was cut off at its limit of length. Go on exactly where it ended: repeat nothing, and \
+                       add no words about the interruption.";
+
+/// The correction of a model whose thinking has used up the length of its answer.
+pub(crate) const NO_ROOM_LEFT: &str = "Your last message reached its limit of length before you said anything. Think less this time, and be brief.";
+
+/// Why the loop ended without an answer.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Compute has used the budget up.
+    Exhausted,
+    /// Too little is left for another model call, or the answer was cut because of it.
+    NoRoom(&'static str),
+    /// Nobody takes events any more.
+    Stopped,
+    /// The run cannot go on.
+    Failed(String),
+}
+
+impl From<Stopped> for Stop {
+    fn from(Stopped: Stopped) -> Self {
+        Self::Stopped
+    }
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,110 @@
+//! The identity of a node: new after each start, and after the node was declared lost.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicI64, Ordering},
+};
+
+use sortie_api::Timestamp;
+use sortie_store::{Error as StoreError, NewNode, NodeId, Store};
+use tokio::time::Instant;
+
+use super::leases::Leases;
+use crate::{
+    cluster::lease_clock::LeaseClock,
+    credentials::{
+        master_keys::{ADDRESSED, check_master_keys},
+        sealing::MasterKey,
+    },
+    error::Error,
+    kit::{clock::random, options::Options},
+    runs::unretained::Unretained,
+};
+
+/// Identity of this node, with its own lease and those of the others.
+#[derive(Clone)]
+pub(crate) struct Identity {
+    id: Arc<AtomicI64>,
+    /// Clock that leases are counted on.
+    pub(crate) leases: LeaseClock,
+    /// Leases as the heartbeat has last seen them.
+    pub(crate) seen: Leases,
+    /// The time at which the node began to stop, under whatever identity.
+    draining_since: Arc<OnceLock<Timestamp>>,
+}
+
+impl Identity {
+    /// Makes the node known under its first identity. Runs that an earlier start of it still holds are lost from then on. A
+    /// node that cannot open sealed credentials is not made known: it takes no runs from nodes that can.
+    pub(crate) async fn begin(store: &Store, options: &Options) -> Result<Self, Error> {
+        check_master_keys(store, &options.master_keys).await?;
+        let leases = LeaseClock::begin(store, options.clock.clone()).await?;
+        let sent_at = Instant::now();
+        let node = new_node(options, &leases, None)?;
+        let id = node.id;
+        store.register_node(node).await?;
+        Ok(Self::of(id, leases, Leases::new(options.lease, sent_at)))
+    }
+
+    /// An identity that is known to the store.
+    pub(crate) fn of(id: NodeId, leases: LeaseClock, seen: Leases) -> Self {
+        Self {
+            id: Arc::new(AtomicI64::new(id.0)),
+            leases,
+            seen,
+            draining_since: Arc::default(),
+        }
+    }
+
+    /// Makes the node known under a new identity, after it was declared lost. A node that is about to stop remains so.
+    /// Content without retention that is still in memory belongs to the node again.
+    pub(crate) async fn renew(
+        &self,
+        store: &Store,
+        options: &Options,
+        unretained: &Unretained,
+    ) -> Result<(), Error> {
+        self.leases.set(store.clock().await?);
+        let sent_at = Instant::now();
+        let node = new_node(options, &self.leases, self.draining_since.get().copied())?;
+        let id = node.id;
+        store.register_again(node, unretained.all()).await?;
+        self.id.store(id.0, Ordering::SeqCst);
+        self.seen.renewed(sent_at, &[]);
+        Ok(())
+    }
+
+    pub(crate) fn get(&self) -> NodeId {
+        NodeId(self.id.load(Ordering::SeqCst))
+    }
+
+    /// Records that the node is about to stop.
+    pub(crate) async fn drain(&self, store: &Store, at: Timestamp) -> Result<(), StoreError> {
+        let since = *self.draining_since.get_or_init(|| at);
+        store.drain_node(self.get(), since).await
+    }
+}
+
+/// The ids of the keys, and that this version seals credentials with their addresses.
+fn announced(keys: &[MasterKey]) -> Vec<String> {
+    let ids = keys.iter().map(MasterKey::id);
+    ids.chain([ADDRESSED.to_owned()]).collect()
+}
+
+/// The node under a new identity. Its earlier ones are lost once this one is known.
+fn new_node(
+    options: &Options,
+    leases: &LeaseClock,
+    draining_since: Option<Timestamp>,
+) -> Result<NewNode, Error> {
+    Ok(NewNode {
+        id: NodeId(i64::from_be_bytes(random()?) & i64::MAX),
+        name: options.node_name.clone(),
+        started_at: options.clock.now(),
+        lease_until: leases.now() + options.lease,
+        address: options.node_address.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        master_keys: Some(announced(&options.master_keys)),
+        draining_since,
+    })
+}

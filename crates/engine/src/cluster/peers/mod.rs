@@ -1,0 +1,331 @@
+//! Other nodes: what only the memory of one node has is asked of that node, on behalf of a client that came to another.
+//!
+//! A request is passed on once: a node that gets one and does not have the content says so. It is signed with a key that
+//! the nodes derive from the master key they share, and answered within the time of one request: a node that does not
+//! answer is an error at once, until it is declared lost and the store says what became of the run.
+
+mod signature;
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
+use reqwest::{Method, RequestBuilder, Response, header};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sortie_api::{ErrorBody, ErrorCode, Event, Run, RunId, Timestamp};
+use sortie_net::{
+    EngineClient, Timeouts, read_body,
+    sse::{self, Parser},
+};
+use sortie_store::{ContentHolder, EventRow};
+use url::Url;
+
+pub(crate) use signature::Signer;
+pub use signature::{PEER_HEADER, Peer};
+
+use crate::{
+    error::Error,
+    kit::{caller::Caller, clock::Clock, traces::with_trace},
+    runs::hub::{Batch, Deltas, Message, TextDelta},
+};
+
+/// Whether a request came from a client, or from a node that has it from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hop {
+    /// From a client: it may be passed on.
+    First,
+    /// From another node: it is answered here or not at all.
+    Second,
+}
+
+/// Largest run that is taken: its output of 1 MiB may be escaped sixfold.
+const RUN_BYTES: usize = 8 << 20;
+
+/// Largest array of events that is taken.
+const EVENTS_BYTES: usize = 256 << 20;
+
+/// Largest single event that is taken.
+const EVENT_BYTES: usize = 8 << 20;
+
+/// Silence after which another node counts as gone. A stream sends a heartbeat every 15 seconds.
+const SILENCE: Duration = Duration::from_secs(45);
+
+/// What a short answer may take beyond what was asked to wait for.
+const ANSWER: Duration = Duration::from_secs(10);
+
+const X_REQUEST_ID: &str = "x-request-id";
+
+/// Asks other nodes.
+#[derive(Clone)]
+pub(crate) struct Peers(Arc<Inner>);
+
+struct Inner {
+    http: EngineClient,
+    signer: Option<Signer>,
+    clock: Clock,
+}
+
+impl Peers {
+    /// `signer` is none where the node was given no master key: then it asks nobody and answers nobody.
+    pub(crate) fn new(signer: Option<Signer>, clock: Clock) -> Result<Self, Error> {
+        let timeouts = Timeouts {
+            connect: Duration::from_secs(2),
+            read: SILENCE,
+            total: None,
+        };
+        let http = EngineClient::new(timeouts).map_err(|error| {
+            Error::Internal(format!("the client for other nodes cannot be made: {error}"))
+        })?;
+        Ok(Self(Arc::new(Inner { http, signer, clock })))
+    }
+
+    /// The client behind a request that another node has signed. `None` for a request that no node has signed, and for every
+    /// request that nodes do not make: a signature opens two routes, to read, and no other.
+    pub(crate) fn verify(&self, method: &str, target: &str, header: &str) -> Option<Peer> {
+        let signer = self
+            .0
+            .signer
+            .as_ref()
+            .filter(|_| is_asked_by_nodes(method, target))?;
+        signer.verify((method, target), header, self.0.clock.now())
+    }
+
+    /// A run, from the node that has its content.
+    pub(crate) async fn run(
+        &self,
+        holder: &ContentHolder,
+        caller: &Caller,
+        id: RunId,
+        wait: Duration,
+    ) -> Result<Run, Error> {
+        let target = format!("/v1/runs/{id}?wait={}", wait.as_secs());
+        let request = self.request(holder, caller, &target)?.timeout(wait + ANSWER);
+        read(answer(request).await?, RUN_BYTES).await
+    }
+
+    /// Recorded events of a run, likewise.
+    pub(crate) async fn events(
+        &self,
+        holder: &ContentHolder,
+        caller: &Caller,
+        id: RunId,
+        after: i64,
+    ) -> Result<Vec<Event>, Error> {
+        let target = format!("/v1/runs/{id}/events?after={after}");
+        let request = self
+            .request(holder, caller, &target)?
+            .header(header::ACCEPT, "application/json")
+            .timeout(ANSWER);
+        read(answer(request).await?, EVENTS_BYTES).await
+    }
+
+    /// The stream of a run, likewise.
+    pub(crate) async fn follow(
+        &self,
+        holder: &ContentHolder,
+        caller: &Caller,
+        id: RunId,
+        (after, deltas): (i64, Deltas),
+    ) -> Result<BoxStream<'static, Result<Arc<Batch>, Error>>, Error> {
+        let deltas = deltas == Deltas::Live;
+        let target = format!("/v1/runs/{id}/events?after={after}&deltas={deltas}");
+        let request = self
+            .request(holder, caller, &target)?
+            .header(header::ACCEPT, "text/event-stream");
+        let response = answer(request).await?;
+        let reading = Some((response, Parser::new(EVENT_BYTES)));
+        Ok(stream::try_unfold(reading, |reading| async move {
+            let Some((mut response, mut parser)) = reading else {
+                return Ok(None);
+            };
+            let Some(bytes) = response.chunk().await.map_err(|error| silent(&error.into()))? else {
+                return Ok::<_, Error>(None);
+            };
+            let mut messages = Vec::new();
+            let parsed = parser.push(&bytes, &mut messages);
+            let reading = parsed.is_ok().then_some((response, parser));
+            let mut batches: Vec<_> = messages.iter().map(batch).collect();
+            // Behind the events that were whole; nothing is read after it.
+            batches.extend(
+                parsed
+                    .err()
+                    .map(|error| Err(Error::Internal(format!("another node sends a stream: {error}")))),
+            );
+            Ok(Some((stream::iter(batches), reading)))
+        })
+        .try_flatten()
+        .boxed())
+    }
+
+    fn request(
+        &self,
+        holder: &ContentHolder,
+        caller: &Caller,
+        target: &str,
+    ) -> Result<RequestBuilder, Error> {
+        let unreachable = || {
+            Error::Unavailable(
+                "the node that has the content of this run cannot be asked from here, retry later".to_owned(),
+            )
+        };
+        let address = holder.address.as_deref().ok_or_else(unreachable)?;
+        let signer = self.0.signer.as_ref().ok_or_else(unreachable)?;
+        let url: Url = format!("{}{target}", address.trim_end_matches('/'))
+            .parse()
+            .map_err(|_| unreachable())?;
+        let peer = Peer {
+            org: caller.org,
+            key: caller.actor.key.ok_or_else(unreachable)?,
+        };
+        let request = self
+            .0
+            .http
+            .request(Method::GET, &url)
+            .map_err(|_| unreachable())?
+            .header(
+                PEER_HEADER,
+                signer.sign(("GET", target), peer, self.0.clock.now())?,
+            );
+        let request = match &caller.actor.request_id {
+            Some(id) => request.header(X_REQUEST_ID, id),
+            None => request,
+        };
+        Ok(with_trace(request, caller.actor.trace.as_ref()))
+    }
+}
+
+/// Whether nodes make such requests: those of [`Peers::run`], [`Peers::events`] and [`Peers::follow`].
+fn is_asked_by_nodes(method: &str, target: &str) -> bool {
+    let path = target.split_once('?').map_or(target, |(path, _)| path);
+    let run = path.strip_prefix("/v1/runs/").unwrap_or_default();
+    let run = run.strip_suffix("/events").unwrap_or(run);
+    method == "GET" && run.parse::<RunId>().is_ok()
+}
+
+/// A recorded event in the form of the API. Fields of a later version are part of its data.
+#[derive(Deserialize)]
+struct Recorded<'a> {
+    id: i64,
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(borrow)]
+    data: &'a RawValue,
+    created_at: Timestamp,
+}
+
+/// Reads a message of another node's stream.
+fn batch(message: &sse::Message) -> Result<Arc<Batch>, Error> {
+    let sse::Message { event, data, .. } = message;
+    let message = match event.as_str() {
+        "done" => RawValue::from_string(data.clone()).map(|run| Message::Done(run.into())),
+        "message_delta" => serde_json::from_str::<TextDelta>(data).map(Message::Delta),
+        _ => serde_json::from_str::<Recorded<'_>>(data).map(|event| {
+            Message::Event(EventRow {
+                seq: event.id,
+                kind: event.kind,
+                data: event.data.get().to_owned(),
+                created_at: event.created_at,
+            })
+        }),
+    };
+    let message = message
+        .map_err(|error| Error::Internal(format!("cannot read the stream of another node: {error}")))?;
+    Ok(Arc::new(Batch::new(vec![message])))
+}
+
+async fn answer(request: RequestBuilder) -> Result<Response, Error> {
+    let response = request.send().await.map_err(|error| silent(&error.into()))?;
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let status = response.status();
+    let body = read_body(response, 64 << 10).await.unwrap_or_default();
+    Err(match serde_json::from_slice::<ErrorBody>(&body) {
+        Ok(ErrorBody { error, code }) => match code {
+            ErrorCode::Gone => Error::Gone(error),
+            ErrorCode::NotFound => Error::NotFound,
+            ErrorCode::InvalidRequest => Error::Invalid(error),
+            ErrorCode::Unauthorized
+            | ErrorCode::PaymentRequired
+            | ErrorCode::Forbidden
+            | ErrorCode::MethodNotAllowed
+            | ErrorCode::Conflict
+            | ErrorCode::PreconditionFailed
+            | ErrorCode::RangeNotSatisfiable
+            | ErrorCode::PayloadTooLarge
+            | ErrorCode::RateLimited
+            | ErrorCode::Internal
+            | ErrorCode::Unavailable => Error::Unavailable(error),
+        },
+        Err(_) => Error::Unavailable(format!(
+            "the node that has the content of this run answers {status}"
+        )),
+    })
+}
+
+async fn read<T: serde::de::DeserializeOwned>(response: Response, limit: usize) -> Result<T, Error> {
+    let body = read_body(response, limit).await.map_err(|error| silent(&error))?;
+    serde_json::from_slice(&body)
+        .map_err(|_| Error::Internal("another node answers what this one cannot read".to_owned()))
+}
+
+fn silent(error: &sortie_net::Error) -> Error {
+    tracing::warn!(%error, "another node does not answer");
+    Error::Unavailable("the node that has the content of this run does not answer, retry later".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::{KeyId, OrgId};
+
+    use super::*;
+    use crate::credentials::sealing::MasterKey;
+
+    #[test]
+    fn a_signature_of_a_node_opens_the_two_routes_that_nodes_ask_and_no_other() {
+        let at = Timestamp::from_micros(1_700_000_000_000_000);
+        let signer = Signer::new(&[MasterKey::new([1; 32])]).unwrap();
+        let peers = Peers::new(Some(signer.clone()), Clock::manual(at)).unwrap();
+        let peer = Peer {
+            org: OrgId::new(at, [1; 10]),
+            key: KeyId::new(at, [2; 10]),
+        };
+        let run = RunId::new(at, [3; 10]);
+        let opens = |method: &str, target: &str| {
+            let header = signer.sign((method, target), peer, at).unwrap();
+            peers.verify(method, target, &header).is_some()
+        };
+        for target in [
+            format!("/v1/runs/{run}"),
+            format!("/v1/runs/{run}?wait=20"),
+            format!("/v1/runs/{run}/events?after=0&deltas=true"),
+        ] {
+            assert!(opens("GET", &target), "{target}");
+            for method in ["POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "get"] {
+                assert!(!opens(method, &target), "{method} {target}");
+            }
+        }
+        for target in [
+            "/v1/runs".to_owned(),
+            "/v1/runs/".to_owned(),
+            "/v1/runs?limit=100".to_owned(),
+            "/v1/runs/x".to_owned(),
+            "/v1/runs//events".to_owned(),
+            "/v1/runs/events".to_owned(),
+            format!("/v1/runs/{run}/"),
+            format!("/v1/runs/{run}/events/"),
+            format!("/v1/runs/{run}/events/events"),
+            format!("/v1/runs/{run}/definition"),
+            format!("/v1/runs/{run}/artifacts"),
+            format!("/v1/runs/{run}%2Fevents"),
+            format!("//v1/runs/{run}"),
+            format!("/v1/files?x=/v1/runs/{run}"),
+            "/v1/connections".to_owned(),
+            "/v1/me".to_owned(),
+            "/v1/usage".to_owned(),
+            "/v1/admin/nodes".to_owned(),
+        ] {
+            assert!(!opens("GET", &target), "{target}");
+        }
+    }
+}

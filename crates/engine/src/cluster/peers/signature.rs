@@ -1,0 +1,162 @@
+//! What a request between nodes is signed with: an HMAC-SHA256 over its method, its path and query, its time, and on whose
+//! behalf it is made. It is good for half a minute and for no other request; who reads it on its way may repeat it for as
+//! long.
+
+use std::time::Duration;
+
+use hmac::{Hmac, Mac as _};
+use sha2::Sha256;
+use sortie_api::{KeyId, OrgId, Timestamp};
+
+use crate::{
+    credentials::sealing::{MasterKey, from_hex, hex},
+    error::Error,
+};
+
+/// The header that carries the signature.
+pub const PEER_HEADER: &str = "x-sortie-peer";
+
+/// How far apart the clocks of two nodes may be, the time on the way included.
+const WINDOW: Duration = Duration::from_secs(30);
+
+const VERSION: &str = "1";
+
+/// On whose behalf another node asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The organization.
+    pub org: OrgId,
+    /// The key that the client used.
+    pub key: KeyId,
+}
+
+/// Signs and verifies: the first key signs, every key verifies.
+#[derive(Clone)]
+pub(crate) struct Signer(Vec<Hmac<Sha256>>);
+
+impl Signer {
+    /// With keys derived from these; none where there are none.
+    pub(crate) fn new(keys: &[MasterKey]) -> Option<Self> {
+        let keys: Vec<_> = keys.iter().map(MasterKey::peer_key).collect();
+        (!keys.is_empty()).then_some(Self(keys))
+    }
+
+    /// The header of a request to `target`, its path and query.
+    pub(crate) fn sign(&self, request: (&str, &str), peer: Peer, at: Timestamp) -> Result<String, Error> {
+        let key = self
+            .0
+            .first()
+            .ok_or_else(|| Error::Internal("no key to sign with".to_owned()))?;
+        let signed = signed(request, peer, at.as_micros());
+        let mac = key.clone().chain_update(signed).finalize().into_bytes();
+        let (org, key) = (peer.org, peer.key);
+        Ok(format!("{VERSION} {} {org} {key} {}", at.as_micros(), hex(&mac)))
+    }
+
+    /// On whose behalf a request was signed, where it was signed with one of the keys, for this target and just now.
+    pub(crate) fn verify(&self, request: (&str, &str), header: &str, now: Timestamp) -> Option<Peer> {
+        let mut parts = header.split(' ');
+        let mut next = || parts.next();
+        if next()? != VERSION {
+            return None;
+        }
+        let at: i64 = next()?.parse().ok()?;
+        let peer = Peer {
+            org: next()?.parse().ok()?,
+            key: next()?.parse().ok()?,
+        };
+        let mac = from_hex(next()?)?;
+        if next().is_some() {
+            return None;
+        }
+        let apart = now.as_micros().checked_sub(at)?.unsigned_abs();
+        let signed = signed(request, peer, at);
+        let vouched = self
+            .0
+            .iter()
+            .any(|key| key.clone().chain_update(&signed).verify_slice(&mac).is_ok());
+        (vouched && u128::from(apart) <= WINDOW.as_micros()).then_some(peer)
+    }
+}
+
+fn signed((method, target): (&str, &str), peer: Peer, at: i64) -> Vec<u8> {
+    format!("{VERSION}\n{method}\n{target}\n{at}\n{}\n{}", peer.org, peer.key).into_bytes()
+}
+
+impl MasterKey {
+    /// The key that requests between nodes are signed with.
+    fn peer_key(&self) -> Hmac<Sha256> {
+        // An HMAC takes a key of any length; its own output is one.
+        self.derived(b"sortie requests between nodes")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn signer(keys: &[u8]) -> Signer {
+        let keys: Vec<_> = keys.iter().map(|byte| MasterKey::new([*byte; 32])).collect();
+        Signer::new(&keys).unwrap()
+    }
+
+    fn peer() -> Peer {
+        let at = Timestamp::from_micros(0);
+        Peer {
+            org: OrgId::new(at, [1; 10]),
+            key: KeyId::new(at, [2; 10]),
+        }
+    }
+
+    const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+    const REQUEST: (&str, &str) = ("GET", "/v1/runs/run_x?wait=0");
+
+    #[test]
+    fn what_one_node_signs_another_with_the_same_key_takes_for_half_a_minute() {
+        let header = signer(&[1]).sign(REQUEST, peer(), NOW).unwrap();
+        for (seconds, taken) in [(0, true), (30, true), (31, false)] {
+            let apart = Duration::from_secs(seconds);
+            let verified = signer(&[2, 1]).verify(REQUEST, &header, NOW + apart);
+            assert_eq!(verified, taken.then(peer), "{seconds}");
+        }
+        let early = Timestamp::from_micros(NOW.as_micros() - 31_000_000);
+        assert_eq!(signer(&[1]).verify(REQUEST, &header, early), None);
+        assert_eq!(signer(&[2]).verify(REQUEST, &header, NOW), None);
+        assert!(Signer::new(&[]).is_none());
+    }
+
+    #[test]
+    fn it_is_good_for_this_request_and_this_client_alone() {
+        let header = signer(&[1]).sign(REQUEST, peer(), NOW).unwrap();
+        for other in [
+            ("POST", REQUEST.1),
+            ("GET", "/v1/runs/run_y?wait=0"),
+            ("GET", "/v1/runs/run_x"),
+        ] {
+            assert_eq!(signer(&[1]).verify(other, &header, NOW), None, "{other:?}");
+        }
+        let another = OrgId::new(NOW, [9; 10]).to_string();
+        let forged = header.replace(&peer().org.to_string(), &another);
+        assert_ne!(forged, header);
+        assert_eq!(signer(&[1]).verify(REQUEST, &forged, NOW), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic_or_pass(header in "\\PC{0,200}") {
+            prop_assert_eq!(signer(&[1]).verify(REQUEST, &header, NOW), None);
+        }
+
+        #[test]
+        fn one_changed_character_is_noticed(at: prop::sample::Index, to in "[0-9a-z ]") {
+            let header = signer(&[1]).sign(REQUEST, peer(), NOW).unwrap();
+            let at = at.index(header.len());
+            let mut changed = header.clone();
+            changed.replace_range(at..=at, &to);
+            prop_assume!(changed != header);
+            prop_assert_eq!(signer(&[1]).verify(REQUEST, &changed, NOW), None);
+        }
+    }
+}

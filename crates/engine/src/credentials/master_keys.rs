@@ -1,0 +1,323 @@
+//! Which master keys seal what, and the rotation of one: everything is sealed again with the first key of the node, a page
+//! at a time, beside all else that goes on.
+//!
+//! A page is one transaction for each column and may be done again; nothing remembers how far a rotation is but who asks for
+//! it. No value is sealed with a key that another node lacks: the nodes say which they have, and one that has not the first
+//! key of this node keeps everything as it is.
+
+use std::{collections::BTreeMap, str::FromStr};
+
+use sortie_api::master_key::{MasterKeys, NodeKeys, Reseal, SealedValues};
+use sortie_store::{Resealed, RowKey, SealedColumn, SealedRow, Store};
+
+use crate::{
+    Engine,
+    credentials::sealing::{MasterKey, Place, SealError, Sealer, from_hex, hex, key_of},
+    error::Error,
+    kit::{caller::Caller, clock::random},
+};
+
+/// The text by which a node finds out whether it has the keys of a database.
+pub(crate) const SEAL_CHECK: Place<'static> = Place {
+    table: "seal_check",
+    column: "sealed",
+    row: "1",
+    org: None,
+};
+
+/// Mark beside the ids of a node's keys: the node seals credentials with their addresses. The mark is no id of a key.
+pub(crate) const ADDRESSED: &str = "addressed";
+
+/// Values of one page: of each column that it touches they are one transaction.
+const PAGE: u32 = 500;
+
+/// How far a walk through everything that is sealed is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Position {
+    /// The column, by its place in [`SealedColumn::ALL`].
+    column: usize,
+    after: RowKey,
+}
+
+/// A text that is no position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cursor: must be the `next_cursor` of a page")]
+struct InvalidPosition;
+
+impl Position {
+    const START: Self = Self {
+        column: 0,
+        after: RowKey::Text(String::new()),
+    };
+
+    fn cursor(&self) -> String {
+        format!("{}.{}", self.column, row_name(&self.after))
+    }
+}
+
+impl FromStr for Position {
+    type Err = InvalidPosition;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPosition> {
+        if text.is_empty() {
+            return Ok(Self::START);
+        }
+        let (column, row) = text.split_once('.').ok_or(InvalidPosition)?;
+        let column: usize = column.parse().map_err(|_| InvalidPosition)?;
+        let kind = SealedColumn::ALL.get(column).ok_or(InvalidPosition)?;
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let after = if *kind == SealedColumn::OauthFlow {
+            RowKey::Hash(from_hex(row).ok_or(InvalidPosition)?.to_vec())
+        } else if row.len() <= 64 && row.bytes().all(is_name) {
+            RowKey::Text(row.to_owned())
+        } else {
+            return Err(InvalidPosition);
+        };
+        Ok(Self { column, after })
+    }
+}
+
+/// The name that a row has in its [`Place`].
+fn row_name(row: &RowKey) -> String {
+    match row {
+        RowKey::Text(text) => text.clone(),
+        RowKey::Hash(hash) => hex(hash),
+    }
+}
+
+/// A page of what is sealed, by column, and the cursor of the next one.
+type Page = (Vec<(SealedColumn, Vec<SealedRow>)>, String);
+
+impl Engine {
+    /// Which keys seal what, a page at a time from `cursor` on (an empty one is the beginning), and which nodes have them.
+    ///
+    /// # Errors
+    /// `Invalid` for a cursor of something else.
+    pub async fn master_keys(&self, cursor: &str) -> Result<MasterKeys, Error> {
+        let (page, next_cursor) = self.sealed_page(cursor).await?;
+        let mut counts: BTreeMap<(String, String), i64> = BTreeMap::new();
+        for (column, rows) in &page {
+            for row in rows {
+                let key = key_of(&row.sealed).unwrap_or_else(|| "unknown".to_owned());
+                *counts.entry((key, place_name(*column))).or_default() += 1;
+            }
+        }
+        let sealed = counts
+            .into_iter()
+            .map(|((key, place), values)| SealedValues { key, place, values })
+            .collect();
+        Ok(MasterKeys {
+            keys: self.0.stores.connections.sealer().ids(),
+            nodes: self.nodes_keys().await?,
+            sealed,
+            next_cursor,
+        })
+    }
+
+    /// Seals the values of a page from `cursor` on again, those that are not sealed with the first key of this node. The
+    /// first page is written to the audit log.
+    ///
+    /// # Errors
+    /// `Conflict` while a node lacks the key, or does not say whether it has it; `Unavailable` where this node has none;
+    /// `Invalid` for a cursor of something else.
+    pub async fn reseal(&self, caller: &Caller, cursor: &str) -> Result<Reseal, Error> {
+        let node = &self.0;
+        let newest = node
+            .stores
+            .connections
+            .sealer()
+            .ids()
+            .into_iter()
+            .next()
+            .ok_or_else(|| {
+                Error::Unavailable("this node has no master key: give it one as SORTIE_MASTER_KEY".to_owned())
+            })?;
+        for other in self.nodes_keys().await? {
+            let Some(keys) = other.keys else {
+                return Err(Error::Conflict(format!(
+                    "node {} does not say which master keys it has: bring it to this version first",
+                    other.name
+                )));
+            };
+            if !keys.contains(&newest) {
+                return Err(Error::Conflict(format!(
+                    "node {} does not have the master key {newest} and could not read what is sealed with it: give every \
+                     node both keys first",
+                    other.name
+                )));
+            }
+        }
+        let mut audit = match cursor {
+            "" => Some(caller.audit(&node.options.clock, "master_key.reseal", newest)?),
+            _ => None,
+        };
+        let (page, next_cursor) = self.sealed_page(cursor).await?;
+        let mut done = Reseal {
+            looked_at: 0,
+            resealed: 0,
+            changed_meanwhile: 0,
+            unreadable: 0,
+            next_cursor,
+        };
+        for (column, rows) in page {
+            done.looked_at += count(rows.len());
+            let (values, unreadable) = self.sealed_again(column, rows)?;
+            done.unreadable += unreadable;
+            if values.is_empty() && audit.is_none() {
+                continue;
+            }
+            let wanted = count(values.len());
+            let changed = node.stores.database.reseal(column, values, audit.take()).await?;
+            let changed = i64::try_from(changed).unwrap_or(i64::MAX);
+            done.resealed += changed;
+            done.changed_meanwhile += wanted - changed;
+        }
+        Ok(done)
+    }
+
+    /// What of the rows is to be replaced, and how many of them do not open.
+    fn sealed_again(
+        &self,
+        column: SealedColumn,
+        rows: Vec<SealedRow>,
+    ) -> Result<(Vec<Resealed>, i64), Error> {
+        let (mut values, mut unreadable) = (Vec::new(), 0);
+        for row in rows {
+            let name = row_name(&row.row);
+            let place = Place::in_column(column, &name, row.org);
+            let sealer = self.0.stores.connections.sealer();
+            match sealer.seal_again(place, &row.sealed, random()?) {
+                Ok(Some(new)) => values.push(Resealed {
+                    row: row.row,
+                    old: row.sealed,
+                    new,
+                }),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::error!(%error, row = name, "{} does not open", place_name(column));
+                    unreadable += 1;
+                }
+            }
+        }
+        Ok((values, unreadable))
+    }
+
+    async fn sealed_page(&self, cursor: &str) -> Result<Page, Error> {
+        let mut position: Position = cursor
+            .parse()
+            .map_err(|rule: InvalidPosition| Error::Invalid(rule.to_string()))?;
+        let (mut page, mut left) = (Vec::new(), PAGE);
+        while let Some(column) = SealedColumn::ALL.get(position.column).copied() {
+            let rows = self
+                .store()
+                .sealed_rows(column, position.after.clone(), left)
+                .await?;
+            left -= u32::try_from(rows.len()).unwrap_or(left);
+            let last = rows.last().map(|row| row.row.clone());
+            page.push((column, rows));
+            if let (0, Some(after)) = (left, last) {
+                return Ok((page, Position { after, ..position }.cursor()));
+            }
+            position = Position {
+                column: position.column + 1,
+                ..Position::START
+            };
+        }
+        Ok((page, String::new()))
+    }
+
+    async fn nodes_keys(&self) -> Result<Vec<NodeKeys>, Error> {
+        let now = self.0.cluster.identity.leases.now();
+        let nodes = self.store().node_master_keys(now).await?;
+        Ok(nodes
+            .into_iter()
+            .map(|node| NodeKeys {
+                name: node.name,
+                keys: node.ids.map(|mut ids| {
+                    ids.retain(|id| id != ADDRESSED);
+                    ids
+                }),
+            })
+            .collect())
+    }
+}
+
+/// That one of `keys` opens what is sealed in a database; where nothing is sealed yet, any do, and none.
+///
+/// # Errors
+/// `Unavailable` where none of them does, with the key that is missing and what to do; `Internal` where the text by which it is found
+/// out is damaged.
+pub async fn check_master_keys(store: &Store, keys: &[MasterKey]) -> Result<(), Error> {
+    let rows = store
+        .sealed_rows(SealedColumn::SealCheck, RowKey::Text(String::new()), 1)
+        .await?;
+    rows.first()
+        .map_or(Ok(()), |first| check_key_text(&first.sealed, keys))
+}
+
+/// That one of `keys` opens `sealed`, the text of a database by which its master key is told.
+///
+/// # Errors
+/// The errors of [`check_master_keys`].
+pub fn check_key_text(sealed: &[u8], keys: &[MasterKey]) -> Result<(), Error> {
+    match Sealer::new(keys.to_vec()).open(SEAL_CHECK, sealed) {
+        Ok(_) => Ok(()),
+        Err(SealError::NoKey | SealError::UnknownKey) => {
+            let needed = key_of(sealed).unwrap_or_else(|| "unknown".to_owned());
+            let held: Vec<String> = keys.iter().map(MasterKey::id).collect();
+            let held = if held.is_empty() {
+                "no master key".to_owned()
+            } else {
+                format!("only {}", held.join(", "))
+            };
+            Err(Error::Unavailable(format!(
+                "this database is sealed with master key {needed}, and this node has {held}: put the master.key that belongs \
+                 to it into the data folder, or set SORTIE_MASTER_KEY to it"
+            )))
+        }
+        Err(SealError::Broken) => Err(Error::Internal(
+            "the sealed text of this database by which its master key is told is damaged: restore the database".to_owned(),
+        )),
+    }
+}
+
+fn place_name(column: SealedColumn) -> String {
+    format!("{}.{}", column.table(), column.column())
+}
+
+fn count(values: usize) -> i64 {
+    i64::try_from(values).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_where_it_was_and_nothing_else_is_one() {
+        let run = Position {
+            column: 6,
+            after: RowKey::Text("run_01kafs6w1cefkstv6qr1ptb0mp".to_owned()),
+        };
+        let flow = Position {
+            column: 3,
+            after: RowKey::Hash(vec![9; 32]),
+        };
+        for position in [Position::START, run, flow] {
+            assert_eq!(position.cursor().parse(), Ok(position));
+        }
+        assert_eq!("".parse(), Ok(Position::START));
+        for wrong in ["8.x", "x", "0", "3.abc", "1.a b", "-1.x", "6.run'"] {
+            assert_eq!(wrong.parse::<Position>(), Err(InvalidPosition), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_a_cursor_panic(text in "\\PC{0,90}") {
+            let _read = text.parse::<Position>();
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Content and its rows together: what keeps and reads the content of files and of artifacts.
+//!
+//! Content is written after its row in `blob` and before whatever refers to it. Whoever refers to it does so within
+//! [`GRACE`]; content that nothing refers to for that long is swept, at the start of a node and now and again, by whichever
+//! node comes to it. The storage gives up a write after a third of that time. A writer whose row is gone all the same
+//! deletes what it wrote.
+
+use std::{fs::File, ops::Range, path::PathBuf, sync::Arc, time::Duration};
+
+use sortie_api::{BlobId, OrgId, Sha256, Timestamp};
+use sortie_blobs::{Address, Blobs, Content, Settings, Staged, Staging};
+use sortie_store::{DoomedBlob, NewBlob, Store};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, MissedTickBehavior},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    error::Error,
+    kit::{
+        clock::{Clock, random},
+        options::Options,
+    },
+};
+
+/// How long content is kept for those who are about to refer to it, and for those who still read it.
+pub(crate) const GRACE: Duration = Duration::from_hours(1);
+
+/// How often the sweep comes.
+const SWEEP: Duration = Duration::from_mins(5);
+/// Blobs that one step of the sweep deals with.
+const BATCH: u32 = 200;
+/// How long an answer of the storage counts as readiness: probes are not limited, so they must not reach it each.
+const READY: Duration = Duration::from_secs(2);
+/// How long the storage may take to say that it is there.
+const CHECK: Duration = Duration::from_secs(5);
+
+/// The content of a node's files and artifacts. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Contents {
+    store: Store,
+    blobs: Blobs,
+    clock: Clock,
+    /// When the storage last answered well.
+    ready: Arc<Mutex<Option<Instant>>>,
+}
+
+/// Opens the storage that the options name.
+pub(crate) async fn open(options: &Options) -> Result<Blobs, Error> {
+    Blobs::open(&options.blob_settings())
+        .await
+        .map_err(|error| Error::Invalid(format!("blob_url: {error}")))
+}
+
+impl Contents {
+    /// The content in a storage, and its rows.
+    pub(crate) fn over(blobs: Blobs, store: Store, clock: Clock) -> Self {
+        Self {
+            store,
+            blobs,
+            clock,
+            ready: Arc::default(),
+        }
+    }
+
+    /// Begins to take content in.
+    pub(crate) async fn stage(&self) -> Result<Staging, Error> {
+        self.blobs.stage().await.map_err(storage)
+    }
+
+    /// Keeps content: the blob to refer to.
+    pub(crate) async fn keep(&self, org: OrgId, staged: Staged) -> Result<BlobId, Error> {
+        let blob = self.reserve(org, &staged).await?;
+        self.put((org, blob), staged).await?;
+        Ok(blob)
+    }
+
+    /// The first half of [`Self::keep`], in the database: the blob to put the content into. Where it failed it may be asked for again.
+    pub(crate) async fn reserve(&self, org: OrgId, staged: &Staged) -> Result<BlobId, Error> {
+        let at = self.clock.now();
+        let new = NewBlob {
+            id: BlobId::new(at, random()?),
+            org,
+            sha256: staged.sha256(),
+            size: i64::try_from(staged.size()).map_err(|error| Error::Internal(error.to_string()))?,
+            at,
+            check_at: at + GRACE,
+        };
+        Ok(self.store.reserve_blob(new).await?)
+    }
+
+    /// The second half, in the storage. Where the row was doomed meanwhile, the sweep may have come before the content:
+    /// then the content is deleted here, and has to be reserved anew.
+    pub(crate) async fn put(&self, (org, blob): (OrgId, BlobId), staged: Staged) -> Result<(), Error> {
+        let sha256 = staged.sha256();
+        let address = Address { org, sha256, blob };
+        let kept = self.blobs.keep(address, staged).await.map_err(storage);
+        if self.store.has_blob(blob).await? {
+            return kept;
+        }
+        tracing::warn!(%address, "content was given up before it was kept");
+        self.blobs.delete(address).await.map_err(storage)?;
+        Err(away())
+    }
+
+    /// Returns once no content is on its way to the storage any more.
+    pub(crate) async fn settled(&self) {
+        self.blobs.settled().await;
+    }
+
+    /// Until when content stays that is referred to, or no longer referred to, now.
+    pub(crate) fn check_at(&self) -> Timestamp {
+        self.clock.now() + GRACE
+    }
+
+    /// The bytes of `range`, piece by piece.
+    pub(crate) async fn read(
+        &self,
+        org: OrgId,
+        (sha256, blob): (Sha256, BlobId),
+        range: Range<u64>,
+    ) -> Result<Content, Error> {
+        let address = Address { org, sha256, blob };
+        self.blobs.read(address, range).await.map_err(storage)
+    }
+
+    /// The whole content as a file to read from.
+    pub(crate) async fn open_file(
+        &self,
+        org: OrgId,
+        (sha256, blob): (Sha256, BlobId),
+    ) -> Result<File, Error> {
+        let address = Address { org, sha256, blob };
+        self.blobs.open_file(address).await.map_err(storage)
+    }
+
+    /// Whether the storage answers.
+    pub(crate) async fn check(&self) -> Result<(), Error> {
+        let mut ready = self.ready.lock().await;
+        if ready.is_some_and(|since| since.elapsed() < READY) {
+            return Ok(());
+        }
+        *ready = None;
+        tokio::time::timeout(CHECK, self.blobs.check())
+            .await
+            .map_err(|_| away())?
+            .map_err(storage)?;
+        *ready = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Sweeps at the start and then now and again, until the node stops.
+    pub(crate) async fn sweep_until(self, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(SWEEP);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {}
+                () = stop.cancelled() => return,
+            }
+            let swept = tokio::select! {
+                swept = self.sweep() => swept,
+                () = stop.cancelled() => return,
+            };
+            match swept {
+                Ok(0) => {}
+                Ok(removed) => tracing::info!(removed, "content that nothing refers to was deleted"),
+                Err(error) => tracing::error!(%error, "content that nothing refers to could not be deleted"),
+            }
+        }
+    }
+
+    /// Deletes what nothing refers to, and what an earlier sweep has left: how many contents went.
+    pub(crate) async fn sweep(&self) -> Result<u64, Error> {
+        while self.store.doom_blobs(self.clock.now(), BATCH).await? == BATCH {}
+        let (mut removed, mut after) = (0, None);
+        loop {
+            let doomed = self.store.doomed_blobs(after, BATCH).await?;
+            let Some(last) = doomed.last() else {
+                return Ok(removed);
+            };
+            after = Some(*last);
+            removed += self.delete(&doomed).await?;
+        }
+    }
+
+    /// Deletes contents and forgets those that are gone. One that cannot be deleted is left to the next sweep.
+    async fn delete(&self, doomed: &[DoomedBlob]) -> Result<u64, Error> {
+        let mut gone = Vec::new();
+        for blob in doomed {
+            let address = Address {
+                org: blob.org,
+                sha256: blob.sha256,
+                blob: blob.id,
+            };
+            match self.blobs.delete(address).await {
+                Ok(()) => gone.push(blob.id),
+                Err(error) => tracing::warn!(%address, %error, "content could not be deleted"),
+            }
+        }
+        self.store.forget_blobs(&gone).await?;
+        Ok(gone.len() as u64)
+    }
+}
+
+/// What the client is told of a failure of the storage; the log is told the rest.
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
+pub(crate) fn storage(error: sortie_blobs::Error) -> Error {
+    match error {
+        sortie_blobs::Error::Unavailable(_) => {
+            tracing::error!(%error, "the storage failed");
+            away()
+        }
+        sortie_blobs::Error::Settings(_)
+        | sortie_blobs::Error::NotFound
+        | sortie_blobs::Error::Damaged(_) => Error::Internal(error.to_string()),
+    }
+}
+
+fn away() -> Error {
+    Error::Unavailable("file storage is unavailable, retry later".to_owned())
+}
+
+impl Options {
+    /// Where content lives: `blob_url`, or a folder below the data directory.
+    fn blob_settings(&self) -> Settings {
+        let default = || format!("file:{}", self.data_dir.join("blobs").display());
+        Settings {
+            url: self.blob_url.clone().unwrap_or_else(default),
+            staging: self.data_dir.join("staging"),
+            aws: self.aws.clone(),
+        }
+    }
+
+    /// The folder of this machine where content lives; none where it lives in a bucket.
+    pub fn content_folder(&self) -> Option<PathBuf> {
+        sortie_blobs::folder_of(&self.blob_settings().url)
+    }
+
+    /// Writes, reads and deletes a content where `blob_url` says: for an operator who asks.
+    ///
+    /// # Errors
+    /// A sentence for people.
+    pub async fn prove_storage(&self) -> Result<String, String> {
+        let settings = self.blob_settings();
+        let prove = async {
+            let (at, random) = (
+                self.clock.now(),
+                random().map_err(|error| sortie_blobs::Error::Unavailable(error.to_string()))?,
+            );
+            let blobs = Blobs::open(&settings).await?;
+            blobs.prove(OrgId::new(at, random), BlobId::new(at, random)).await
+        };
+        match tokio::time::timeout(2 * CHECK, prove).await {
+            Ok(Ok(())) => Ok(settings.url),
+            Ok(Err(error)) => Err(format!("{}: {error}", settings.url)),
+            Err(_) => Err(format!("{}: no answer in time", settings.url)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Held, held};
+
+    /// Contents in a folder, and some content that is on its way there.
+    async fn staged(held: &Held) -> (Contents, Staged) {
+        let options = Options {
+            data_dir: held.dir.path().to_owned(),
+            ..Options::default()
+        };
+        let contents = crate::testing::contents(&options, &held.store).await;
+        let mut staging = contents.stage().await.unwrap();
+        staging.write(b"some content").await.unwrap();
+        (contents, staging.finish().await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn content_that_comes_after_its_row_was_swept_is_deleted_by_who_wrote_it() {
+        let held = held().await;
+        let org = held.claim.org;
+        let (contents, late) = staged(&held).await;
+        let (sha256, blob) = (late.sha256(), contents.reserve(org, &late).await.unwrap());
+        let over = contents.clock.now() + 2 * GRACE;
+        assert_eq!(held.store.doom_blobs(over, BATCH).await, Ok(1));
+        assert_eq!(contents.sweep().await.unwrap(), 1);
+        let put = contents.put((org, blob), late).await;
+        assert!(matches!(put, Err(Error::Unavailable(_))), "{put:?}");
+        assert!(contents.open_file(org, (sha256, blob)).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn content_whose_row_is_doomed_and_not_swept_yet_is_not_kept() {
+        let held = held().await;
+        let org = held.claim.org;
+        let (contents, late) = staged(&held).await;
+        let (sha256, blob) = (late.sha256(), contents.reserve(org, &late).await.unwrap());
+        held.store
+            .doom_blobs(contents.clock.now() + 2 * GRACE, BATCH)
+            .await
+            .unwrap();
+        assert!(contents.put((org, blob), late).await.is_err());
+        assert!(contents.open_file(org, (sha256, blob)).await.is_err());
+        // The same content that comes later has a row of its own.
+        let again = staged(&held).await.1;
+        let anew = contents.keep(org, again).await.unwrap();
+        assert_ne!(anew, blob);
+        assert!(contents.open_file(org, (sha256, anew)).await.is_ok());
+    }
+}

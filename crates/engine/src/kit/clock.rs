@@ -1,0 +1,168 @@
+//! Time and randomness, injected, so that tests can move the one and fix the other.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use sortie_api::Timestamp;
+use tokio::time::Instant;
+
+use crate::error::Error;
+
+/// So far apart are two readings at most that pass for one moment.
+const ONE_MOMENT: Duration = Duration::from_micros(100);
+/// How often clocks are read until two readings are as close as that.
+const READINGS: usize = 5;
+
+/// Where the node reads the time.
+#[derive(Clone)]
+pub struct Clock(Source);
+
+#[derive(Clone)]
+enum Source {
+    System,
+    Manual(Arc<AtomicI64>),
+    /// A clock that goes with the time of the runtime.
+    #[cfg(test)]
+    Going(Arc<AtomicI64>, Instant),
+}
+
+impl Clock {
+    /// The machine's clock.
+    pub const fn system() -> Self {
+        Self(Source::System)
+    }
+
+    /// A clock that stands at `at` until [`set`](Self::set) moves it.
+    pub fn manual(at: Timestamp) -> Self {
+        Self(Source::Manual(Arc::new(AtomicI64::new(at.as_micros()))))
+    }
+
+    /// A clock that stands at `at` now, and goes on evenly with the time of the runtime.
+    #[cfg(test)]
+    pub(crate) fn going(at: Timestamp) -> Self {
+        Self(Source::Going(
+            Arc::new(AtomicI64::new(at.as_micros())),
+            Instant::now(),
+        ))
+    }
+
+    /// Moves a clock that goes on by itself, forward or back.
+    #[cfg(test)]
+    pub(crate) fn step(&self, by: i64) {
+        if let Source::Going(micros, _) = &self.0 {
+            micros.fetch_add(by, Ordering::SeqCst);
+        }
+    }
+
+    /// Moves a manual clock; the machine's clock cannot be moved.
+    pub fn set(&self, at: Timestamp) {
+        if let Source::Manual(micros) = &self.0 {
+            micros.store(at.as_micros(), Ordering::SeqCst);
+        }
+    }
+
+    /// The time now.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place where the machine's clock is read"
+    )]
+    pub fn now(&self) -> Timestamp {
+        match &self.0 {
+            Source::System => {
+                let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                Timestamp::from_micros(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
+            }
+            Source::Manual(micros) => Timestamp::from_micros(micros.load(Ordering::SeqCst)),
+            #[cfg(test)]
+            Source::Going(micros, began) => {
+                Timestamp::from_micros(micros.load(Ordering::SeqCst)) + began.elapsed()
+            }
+        }
+    }
+
+    /// The time now, and the same moment to measure from. What is charged and what is shown meet in it: a thread that
+    /// loses its core between the two readings must not set them apart.
+    pub(crate) fn moment(&self) -> (Timestamp, Instant) {
+        closest(|| {
+            let at = Instant::now();
+            let now = self.now();
+            (at.elapsed(), (now, at))
+        })
+    }
+}
+
+/// What is read closest together, of a few readings that each say how far apart they are.
+fn closest<T>(mut read: impl FnMut() -> (Duration, T)) -> T {
+    let mut best = read();
+    for _ in 1..READINGS {
+        if best.0 <= ONE_MOMENT {
+            break;
+        }
+        let next = read();
+        if next.0 < best.0 {
+            best = next;
+        }
+    }
+    best.1
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Source::System => "Clock(system)",
+            Source::Manual(_) => "Clock(manual)",
+            #[cfg(test)]
+            Source::Going(..) => "Clock(going)",
+        })
+    }
+}
+
+/// `N` bytes that nobody can guess, from the kernel.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    #[cfg(test)]
+    if crate::simulation::fill(&mut bytes) {
+        return Ok(bytes);
+    }
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::Internal(format!("the kernel gives no random bytes: {error}")))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn closest_of(micros: &[u64]) -> (usize, usize) {
+        let mut reads = 0;
+        let nth = closest(|| {
+            reads += 1;
+            (Duration::from_micros(micros[reads - 1]), reads)
+        });
+        (nth, reads)
+    }
+
+    #[test]
+    fn readings_that_were_torn_apart_are_made_again() {
+        assert_eq!(closest_of(&[1]), (1, 1));
+        assert_eq!(closest_of(&[100]), (1, 1));
+        assert_eq!(closest_of(&[55_000, 2]), (2, 2));
+        // Where the machine gives no closer ones, the closest count.
+        assert_eq!(closest_of(&[900, 500, 101, 700, 800]), (3, 5));
+    }
+
+    #[test]
+    fn a_moment_is_the_clocks_time() {
+        let clock = Clock::manual(Timestamp::from_micros(7));
+        let before = Instant::now();
+        let (now, at) = clock.moment();
+        assert_eq!(now.as_micros(), 7);
+        assert!(before <= at && at <= Instant::now());
+    }
+}

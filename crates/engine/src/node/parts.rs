@@ -1,0 +1,214 @@
+//! The parts of a node. Each is made from those before it: see [`Setup`].
+
+use std::sync::Arc;
+
+use sortie_blobs::Blobs;
+use sortie_sandbox::{Backend, Level};
+use sortie_store::Store;
+use tokio::sync::Notify;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    callbacks::{Callbacks, Hints},
+    cluster::{
+        Cluster,
+        identity::Identity,
+        news::{News, TimerBell, Wake},
+        peers::{Peers, Signer},
+    },
+    connections::Connections,
+    credentials::keys::Keys,
+    error::Error,
+    files::{
+        contents::{self, Contents},
+        saved::Uploads,
+    },
+    kit::{
+        metrics::{MeasuredSandbox, Metrics},
+        models::Models,
+        options::Options,
+        web::NodeWeb,
+    },
+    runs::{
+        active::Active,
+        hub::Hub,
+        run_log::Records,
+        unretained::{MemoryDir, Unretained},
+    },
+    worker::{Collecting, Own, Places, Programs, Worker},
+};
+
+/// The tasks of a node, and the signals that end them.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    /// Every task that no other tracker has.
+    pub(crate) tracker: TaskTracker,
+    /// The callback worker. It ends before the content goes that it delivers.
+    pub(crate) couriers: TaskTracker,
+    /// The exchange with other nodes. It ends last.
+    pub(crate) exchanges: TaskTracker,
+    /// The node is about to stop.
+    pub(crate) draining: CancellationToken,
+    /// The node takes no more runs.
+    pub(crate) closing: CancellationToken,
+    /// The node delivers no more callbacks.
+    pub(crate) delivered: CancellationToken,
+    /// Every task ends.
+    pub(crate) closed: CancellationToken,
+    /// The last hints to other nodes were sent.
+    pub(crate) told: CancellationToken,
+}
+
+/// Storage of content.
+#[derive(Clone)]
+pub(crate) struct Storage {
+    /// Content of files and artifacts.
+    pub(crate) blobs: Blobs,
+    /// Working directories of runs without retention.
+    pub(crate) memory_dir: MemoryDir,
+}
+
+impl Storage {
+    pub(super) async fn open(options: &Options) -> Result<Self, Error> {
+        Ok(Self {
+            blobs: contents::open(options).await?,
+            memory_dir: MemoryDir::cleared(options.memory_dir()).await,
+        })
+    }
+}
+
+/// The data of a node: its database, its files and its secrets.
+pub(crate) struct Stores {
+    pub(crate) database: Store,
+    /// Records of runs, in the database or in memory.
+    pub(crate) records: Records,
+    /// Working directories of runs without retention.
+    pub(crate) memory_dir: MemoryDir,
+    pub(crate) contents: Contents,
+    pub(crate) uploads: Uploads,
+    pub(crate) keys: Keys,
+    pub(crate) connections: Connections,
+}
+
+/// The runs of a node, and what wakes those who work on them.
+pub(crate) struct Work {
+    pub(crate) active: Active,
+    pub(crate) places: Places,
+    /// Runs to claim, on an engine that serves its own alone.
+    pub(crate) own: Own,
+    pub(crate) hub: Hub,
+    pub(crate) models: Arc<Models>,
+    pub(crate) web: NodeWeb,
+    /// Confinement of commands, or the reason for people why there is none.
+    pub(crate) commands: Result<Level, String>,
+    pub(crate) callbacks: Callbacks,
+    /// Wakes the callback worker.
+    pub(crate) due: Hints,
+    /// Wakes the dispatcher.
+    pub(crate) waiting: Arc<Notify>,
+    /// Wakes the timer of the schedules.
+    pub(crate) timer: TimerBell,
+}
+
+/// The basis of all parts.
+pub(super) struct Setup {
+    pub(super) options: Arc<Options>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) tasks: Tasks,
+    news: News,
+    active: Active,
+    waiting: Arc<Notify>,
+    sandbox: Result<Arc<dyn Backend>, String>,
+}
+
+impl Setup {
+    pub(super) fn new(options: Options, sandbox: Result<Arc<dyn Backend>, String>) -> Self {
+        Self {
+            news: News::of(options.serves),
+            options: Arc::new(options),
+            metrics: Arc::default(),
+            tasks: Tasks::default(),
+            active: Active::default(),
+            waiting: Arc::default(),
+            sandbox,
+        }
+    }
+
+    pub(super) fn stores(&self, database: Store, storage: Storage) -> Result<Stores, Error> {
+        let (options, clock) = (&self.options, &self.options.clock);
+        let unretained = Unretained::new(
+            options.memory_bytes,
+            clock.clone(),
+            self.active.clone(),
+            Arc::clone(&self.waiting),
+        );
+        let tracker = self.tasks.tracker.clone();
+        Ok(Stores {
+            records: Records {
+                store: database.clone(),
+                unretained,
+            },
+            memory_dir: storage.memory_dir,
+            contents: Contents::over(storage.blobs, database.clone(), clock.clone()),
+            uploads: Uploads::default(),
+            keys: Keys::new(database.clone(), clock.clone(), options.mode),
+            connections: Connections::new(options, database.clone(), tracker, &self.sandbox)?,
+            database,
+        })
+    }
+
+    pub(super) fn work(&self, stores: &Stores) -> Result<Work, Error> {
+        let (options, metrics, tasks) = (&self.options, &self.metrics, &self.tasks);
+        let (due, timer) = (Hints::new(self.news.clone()), TimerBell::new(self.news.clone()));
+        let measured = (metrics, &options.clock);
+        let worker = Arc::new(Worker {
+            records: stores.records.clone(),
+            hub: Hub::measured(&stores.records, &self.news, &tasks.closed, measured),
+            clock: options.clock.clone(),
+            models: Arc::new(Models::new(&options.models, &metrics.models)?),
+            connections: stores.connections.clone(),
+            callbacks: due.clone(),
+            contents: stores.contents.clone(),
+            schedules: timer.clone(),
+            collecting: Collecting::default(),
+            active: self.active.clone(),
+            options: Arc::clone(options),
+            sandbox: MeasuredSandbox::over(self.sandbox.clone(), metrics),
+            programs: Programs::default(),
+            web: NodeWeb::new(options)?,
+            metrics: Arc::clone(metrics),
+        });
+        Ok(Work {
+            active: self.active.clone(),
+            own: Own::default(),
+            hub: worker.hub.clone(),
+            models: Arc::clone(&worker.models),
+            web: worker.web.clone(),
+            commands: commands(&self.sandbox),
+            callbacks: Callbacks::new(options, stores.connections.clone(), due.clone())?,
+            due,
+            waiting: Arc::clone(&self.waiting),
+            timer,
+            places: Places::new(worker, tasks.tracker.clone(), tasks.closing.clone()),
+        })
+    }
+
+    /// Makes the node known to the others.
+    pub(super) async fn cluster(&self, stores: &Stores) -> Result<Cluster, Error> {
+        let signer = Signer::new(&self.options.master_keys);
+        Ok(Cluster {
+            peers: Peers::new(signer, self.options.clock.clone())?,
+            news: self.news.clone(),
+            wake: Wake::default(),
+            identity: Identity::begin(&stores.database, &self.options).await?,
+        })
+    }
+}
+
+/// Confinement of the commands of runs, or the reason why there can be none.
+fn commands(sandbox: &Result<Arc<dyn Backend>, String>) -> Result<Level, String> {
+    sandbox
+        .as_ref()
+        .map(|backend| backend.capabilities().level)
+        .map_err(Clone::clone)
+}

@@ -1,0 +1,218 @@
+//! The start of a node: its parts, then its tasks.
+
+use std::sync::Arc;
+
+use sortie_api::Mode;
+use sortie_sandbox::{Backend, Tenancy};
+use sortie_store::Store;
+
+use super::{
+    Heartbeat, Reconciler, Sweeper, Takeover, Watch,
+    parts::{Setup, Storage},
+};
+use crate::{
+    Engine, Inner,
+    callbacks::Courier,
+    cluster::news::{self, Channel},
+    connections::Unaddressed,
+    error::Error,
+    kit::options::{Options, Serves},
+    operations::{retention, usage, watched::Watched},
+    runs::unretained::Keeper,
+    schedules,
+    worker::{Dispatcher, Source, leftovers},
+};
+
+/// The sandbox, or the reason why this kind of engine has no use for it: runs of a hosted engine are strangers to each
+/// other.
+fn fit_for(mode: Mode, sandbox: Result<Arc<dyn Backend>, String>) -> Result<Arc<dyn Backend>, String> {
+    let backend = sandbox?;
+    match (mode, backend.capabilities().tenancy) {
+        (Mode::Hosted, Tenancy::Single) => Err(format!(
+            "a hosted engine runs commands of strangers, and this host keeps them apart too little: {}. Start the engine \
+             as root on a host with user namespaces and a control group for memory (docs/SANDBOX.md), or send runs with \
+             shell = false.",
+            backend.capabilities().missing.join("; ")
+        )),
+        (Mode::Hosted, Tenancy::Multi) | (Mode::SelfHosted, Tenancy::Single | Tenancy::Multi) => Ok(backend),
+    }
+}
+
+impl Engine {
+    /// Starts a node: registers it, takes over what an earlier start of it left behind, and begins to take runs. A node
+    /// without the master key of its database does not start, because it would fail every run that needs a credential.
+    /// `sandbox` is the reason, for people, where the host cannot confine commands: runs with `shell` are then refused, as
+    /// they are by a hosted engine on a single-tenant host.
+    pub async fn start(
+        options: Options,
+        store: Store,
+        sandbox: Result<Arc<dyn Backend>, String>,
+    ) -> Result<Self, Error> {
+        let sandbox = fit_for(options.mode, sandbox);
+        let storage = Storage::open(&options).await?;
+        let (engine, sweeper) = Self::assemble(options, store, sandbox, storage).await?;
+        let channel = engine.store().channel()?;
+        engine.begin_housekeeping();
+        engine.begin_runs(sweeper, channel);
+        Ok(engine)
+    }
+
+    /// Makes the parts of a node and registers it.
+    pub(crate) async fn assemble(
+        options: Options,
+        store: Store,
+        sandbox: Result<Arc<dyn Backend>, String>,
+        storage: Storage,
+    ) -> Result<(Self, Sweeper), Error> {
+        let setup = Setup::new(options, sandbox);
+        let stores = setup.stores(store, storage)?;
+        let work = setup.work(&stores)?;
+        let cluster = setup.cluster(&stores).await?;
+        let sweeper = Sweeper {
+            node: Takeover {
+                store: stores.database.clone(),
+                places: work.places.clone(),
+                identity: cluster.identity.clone(),
+            },
+            wake: cluster.wake.clone(),
+        };
+        stores.connections.begin_upgrade(&cluster.identity.leases).await?;
+        sweeper.sweep().await?;
+        let inner = Inner {
+            options: setup.options,
+            metrics: setup.metrics,
+            watched: Watched::default(),
+            stores,
+            work,
+            cluster,
+            tasks: setup.tasks,
+        };
+        Ok((Self(Arc::new(inner)), sweeper))
+    }
+
+    /// Starts the tasks that take runs, and those of the node's own life.
+    pub(crate) fn begin_runs(&self, sweeper: Sweeper, channel: Option<Channel>) {
+        let node = &self.0;
+        let source = match node.options.serves {
+            Serves::Everyone => Source::Queue,
+            Serves::OwnRuns | Serves::Nothing => Source::Named(node.work.own.clone()),
+        };
+        let dispatcher = Dispatcher {
+            store: node.stores.database.clone(),
+            options: Arc::clone(&node.options),
+            places: node.work.places.clone(),
+            source,
+            unretained: node.stores.records.unretained.clone(),
+            identity: node.cluster.identity.clone(),
+            work: Arc::clone(&node.work.waiting),
+            wake: node.cluster.wake.clone(),
+            news: node.cluster.news.clone(),
+            stop: node.tasks.closing.clone(),
+        };
+        node.tasks.tracker.spawn(dispatcher.run());
+        node.tasks
+            .tracker
+            .spawn(Keeper::new(self.clone()).run(node.tasks.closed.clone()));
+        self.begin_node(sweeper);
+        if let Some(channel) = channel {
+            node.tasks
+                .exchanges
+                .spawn(news::exchange(self.clone(), channel, node.tasks.told.clone()));
+        }
+    }
+
+    /// Starts the tasks that clean up, count, deliver callbacks and fire schedules.
+    fn begin_housekeeping(&self) {
+        let node = &self.0;
+        let (clock, closed) = (&node.options.clock, &node.tasks.closed);
+        let (store, tracker) = (&node.stores.database, &node.tasks.tracker);
+        let (work_dir, active) = (node.options.work_dir(), node.work.active.clone());
+        tracker.spawn(leftovers::clean_up(
+            store.clone(),
+            work_dir,
+            active,
+            closed.clone(),
+        ));
+        tracker.spawn(node.stores.contents.clone().sweep_until(closed.clone()));
+        let connections = &node.stores.connections;
+        tracker.spawn(connections.clone().keep_forgetting(closed.clone()));
+        if connections.unaddressed() == Unaddressed::Opens {
+            let leases = node.cluster.identity.leases.clone();
+            tracker.spawn(connections.clone().keep_upgrading(leases, closed.clone()));
+        }
+        match node.options.serves {
+            Serves::Everyone => {
+                self.begin_callbacks();
+                tracker.spawn(schedules::run_timer(self.clone(), node.tasks.closing.clone()));
+                tracker.spawn(usage::keep_counting(store.clone(), clock.clone(), closed.clone()));
+                self.begin_retention();
+            }
+            Serves::OwnRuns => self.begin_retention(),
+            Serves::Nothing => {}
+        }
+    }
+
+    /// Starts the callback worker.
+    fn begin_callbacks(&self) {
+        let node = &self.0;
+        let courier = Courier::new(
+            &node.options,
+            (node.stores.records.clone(), node.cluster.identity.clone()),
+            node.work.callbacks.clone(),
+            Arc::clone(&node.metrics),
+            node.tasks.delivered.clone(),
+        );
+        node.tasks.couriers.spawn(courier.run());
+    }
+
+    /// Starts the deletion of expired runs.
+    fn begin_retention(&self) {
+        let node = &self.0;
+        if let Some(retention) = node.options.retention {
+            let (store, clock) = (node.stores.database.clone(), node.options.clock.clone());
+            let job = retention::run(store, clock, retention, node.tasks.closed.clone());
+            node.tasks.tracker.spawn(job);
+        }
+    }
+
+    /// Starts the tasks of the node's own life.
+    fn begin_node(&self, sweeper: Sweeper) {
+        let node = &self.0;
+        let heartbeat = Heartbeat {
+            node: sweeper.node.clone(),
+            wake: node.cluster.wake.clone(),
+        };
+        node.tasks.tracker.spawn(heartbeat.run(node.tasks.closed.clone()));
+        let reconciler = Reconciler(sweeper.node.clone());
+        node.tasks
+            .tracker
+            .spawn(reconciler.run(node.tasks.closed.clone()));
+        node.tasks.tracker.spawn(sweeper.run(node.tasks.closed.clone()));
+        let watch = Watch {
+            store: node.stores.database.clone(),
+            options: Arc::clone(&node.options),
+            hub: node.work.hub.clone(),
+            active: node.work.active.clone(),
+            identity: node.cluster.identity.clone(),
+            wake: node.cluster.wake.clone(),
+        };
+        node.tasks.tracker.spawn(watch.run(node.tasks.closed.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::no_sandbox::NoSandbox;
+
+    #[test]
+    fn a_hosted_engine_has_no_shell_on_a_single_tenant_host() {
+        let single: Arc<dyn Backend> = Arc::new(NoSandbox::new("runs have the engine's own user".to_owned()));
+        assert!(fit_for(Mode::SelfHosted, Ok(Arc::clone(&single))).is_ok());
+        let reason = fit_for(Mode::Hosted, Ok(single)).err().unwrap();
+        assert!(reason.contains("runs have the engine's own user"), "{reason}");
+        assert!(reason.contains("Start the engine as root"), "{reason}");
+        let none = fit_for(Mode::Hosted, Err("no sandbox.".to_owned()));
+        assert_eq!(none.err().unwrap(), "no sandbox.");
+    }
+}

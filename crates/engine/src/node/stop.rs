@@ -1,0 +1,174 @@
+//! Readiness of a node, and its orderly stop.
+
+use std::time::Duration;
+
+use crate::{Engine, error::Error, kit::options::Serves, runs::active::StopReason};
+
+/// How long a node that is about to stop waits for the database to take that it is.
+const DRAIN_WRITE: Duration = Duration::from_secs(2);
+
+/// How long a stopping node waits for its last words to other nodes.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// How long a stopping node waits for the database to take its last writes.
+const LAST_WRITES: Duration = Duration::from_secs(10);
+
+fn stopping() -> Error {
+    Error::Unavailable("this node is stopping, retry on another or later".to_owned())
+}
+
+impl Engine {
+    /// Whether the node can take runs: database and storage answer and the node is not about to stop.
+    pub async fn ready(&self) -> Result<(), Error> {
+        if self.is_draining() {
+            return Err(stopping());
+        }
+        self.store().ping().await?;
+        self.0.stores.contents.check().await
+    }
+
+    /// Refuses new work on a node that is stopping.
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if self.0.tasks.closing.is_cancelled() {
+            return Err(stopping());
+        }
+        Ok(())
+    }
+
+    /// Whether the node is about to stop, or stopping.
+    pub fn is_draining(&self) -> bool {
+        self.0.tasks.draining.is_cancelled() || self.0.tasks.closing.is_cancelled()
+    }
+
+    /// Says that the node is about to stop: it is not ready any more, for load balancers to send new clients elsewhere, and
+    /// does all else as before.
+    pub async fn drain(&self) {
+        let node = &self.0;
+        node.tasks.draining.cancel();
+        let told = node
+            .cluster
+            .identity
+            .drain(&node.stores.database, node.options.clock.now());
+        match tokio::time::timeout(DRAIN_WRITE, told).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the list of nodes does not show that this one is draining");
+            }
+            Err(_elapsed) => tracing::warn!("the database did not take in time that this node is draining"),
+        }
+    }
+
+    /// Stops in good order: takes no more runs, lets those at work finish within the grace, hands the rest over (an engine
+    /// of its own runs ends them as `interrupted`), then ends every stream. Returns when all of it is written down.
+    pub async fn shutdown(&self) {
+        let node = &self.0;
+        node.cluster.news.leave_jobs();
+        node.work.places.close();
+        // Whoever was just bringing runs is done with it.
+        drop(node.work.places.turn().await);
+        let grace = node.options.shutdown_grace;
+        if tokio::time::timeout(grace, node.work.active.drained())
+            .await
+            .is_err()
+        {
+            let left = node.work.active.count();
+            let reason = match node.options.serves {
+                Serves::Everyone => {
+                    tracing::warn!(left, "the grace is over: runs still at work are handed over");
+                    StopReason::HandOver
+                }
+                Serves::OwnRuns | Serves::Nothing => {
+                    tracing::warn!(
+                        left,
+                        "the grace is over: runs still at work are ended as interrupted"
+                    );
+                    StopReason::Shutdown
+                }
+            };
+            node.work.active.stop_all(reason);
+            if tokio::time::timeout(LAST_WRITES, node.work.active.drained())
+                .await
+                .is_err()
+            {
+                tracing::error!("the database does not answer: what is left goes on from what it has stored");
+            }
+        }
+        self.stop_delivering().await;
+        self.give_up_content().await;
+        node.tasks.closed.cancel();
+        node.tasks.tracker.close();
+        if tokio::time::timeout(LAST_WRITES, node.tasks.tracker.wait())
+            .await
+            .is_err()
+        {
+            tracing::error!("the node's tasks did not end in time and are left behind");
+        }
+        self.say_goodbye().await;
+    }
+
+    /// Lets uploads to the storage end whose clients or runs are gone, once [`Self::shutdown`] is done and no request is
+    /// answered any more. Parts of an upload that is not aborted stay in the storage.
+    pub async fn settle_storage(&self) {
+        if tokio::time::timeout(LAST_WRITES, self.0.stores.contents.settled())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "uploads to the storage did not end in time: their parts stay until the bucket's rule removes them"
+            );
+        }
+    }
+
+    /// Tells other nodes that this one is gone, so that what it has left goes on at once.
+    async fn say_goodbye(&self) {
+        let node = &self.0;
+        node.cluster.news.nodes();
+        node.tasks.told.cancel();
+        node.tasks.exchanges.close();
+        if tokio::time::timeout(GOODBYE, node.tasks.exchanges.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "other nodes could not be told that this one is gone; they find out by themselves"
+            );
+        }
+    }
+
+    /// Lets callbacks under way end. As long as the store says that this node has the content of a run, no other delivers its
+    /// callback without the output.
+    async fn stop_delivering(&self) {
+        let node = &self.0;
+        node.tasks.delivered.cancel();
+        node.tasks.couriers.close();
+        if tokio::time::timeout(LAST_WRITES, node.tasks.couriers.wait())
+            .await
+            .is_err()
+        {
+            tracing::error!("callbacks under way did not end in time and are left behind");
+        }
+    }
+
+    /// Gives up, at the node's end, what only this node has: such runs that are not final end, answers that nobody has read
+    /// are gone.
+    pub(crate) async fn give_up_content(&self) {
+        let node = &self.0;
+        let (at, price) = (node.options.clock.now(), node.options.compute_micros_per_second);
+        let given_up = node
+            .stores
+            .database
+            .give_up_content(node.cluster.identity.get(), at, price);
+        match tokio::time::timeout(LAST_WRITES, given_up).await {
+            Ok(Ok(ended)) => self.tell_given_up(&ended),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "runs with zero data retention end with the next sweep");
+            }
+            Err(_elapsed) => tracing::error!("runs with zero data retention end with the next sweep"),
+        }
+        // Not before: what this node kept to itself is for any node only now.
+        node.cluster.news.callbacks();
+        if let Err(error) = node.stores.memory_dir.remove().await {
+            tracing::warn!(%error, "the folder for working directories in memory stays");
+        }
+    }
+}

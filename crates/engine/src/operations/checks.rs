@@ -1,0 +1,390 @@
+//! What a node finds when an operator asks it how it is: each check is a sentence, a verdict and what to do.
+//!
+//! Every check ends in bounded time and none changes anything: the storage is written to under an address of its own, which is
+//! deleted again. Providers are asked only where the operator wants it.
+
+use std::time::{Duration, Instant};
+
+use rustix::{
+    fs::statvfs,
+    process::{Resource, getrlimit},
+};
+use sortie_api::{
+    OrgId,
+    check::{Check, NodeChecks, Verdict},
+};
+use sortie_sandbox::Level;
+
+use crate::{
+    Engine, connections::Unaddressed, credentials::master_keys::check_master_keys, error::Error,
+    kit::caller::Caller,
+};
+
+/// How long one check may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Above this a database holds every request up.
+const SLOW: Duration = Duration::from_millis(50);
+/// What has waited for longer than this is late: a queue, an instant of a schedule, a callback that is due.
+const LATE: Duration = Duration::from_mins(1);
+/// Runs that wait are counted up to here, and whatever else is many up to [`SOME`].
+const COUNTED: u32 = 10_000;
+const SOME: u32 = 100;
+/// Free space in bytes: below the one it is time to act, below the other nothing can be relied on.
+const LITTLE_SPACE: u64 = 2 << 30;
+const NO_SPACE: u64 = 200 << 20;
+/// Fewer open files than this are too few for a busy node.
+const ENOUGH_FILES: u64 = 4_096;
+
+/// Whether the providers of models are asked as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Providers {
+    /// They are not.
+    Left,
+    /// Each is asked for the list of its models, with the key that runs use.
+    Asked,
+}
+
+impl Engine {
+    /// Looks at everything that this node stands on.
+    pub async fn checks(&self, caller: &Caller, providers: Providers) -> NodeChecks {
+        let (readiness, database, storage, master_key, backlog, callbacks, schedules) = tokio::join!(
+            limited("readiness", self.check_readiness()),
+            limited("database", self.check_database()),
+            limited("storage", self.check_storage()),
+            limited("master key", self.check_master_key()),
+            limited("queue", self.check_backlog()),
+            limited("callbacks", self.check_callbacks()),
+            limited("schedules", self.check_schedules(caller.org)),
+        );
+        let mut checks = vec![readiness, database, storage, master_key, self.check_sandbox()];
+        checks.extend(self.check_machine());
+        checks.extend([
+            backlog,
+            callbacks,
+            schedules,
+            self.check_memory(),
+            self.check_addresses(),
+        ]);
+        if providers == Providers::Asked {
+            checks.extend(self.check_providers().await);
+        }
+        NodeChecks {
+            node: self.0.options.node_name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            checks,
+        }
+    }
+
+    async fn check_readiness(&self) -> Result<Check, Error> {
+        self.ready().await?;
+        let active = self.0.work.active.count();
+        let places = self.0.options.concurrency;
+        Ok(Check::new(
+            "readiness",
+            Verdict::Ok,
+            format!("takes runs; {active} of {places} at work"),
+        ))
+    }
+
+    async fn check_database(&self) -> Result<Check, Error> {
+        let info = self.store().database_info().await?;
+        let begun = Instant::now();
+        self.store().ping().await?;
+        let took = begun.elapsed();
+        let millis = took.as_secs_f64() * 1_000.0;
+        let found = format!(
+            "{} {}, migration {}, {millis:.1} ms until a write has its turn",
+            info.kind, info.version, info.migration
+        );
+        Ok(if info.migration > info.known_migration {
+            Check::new("database", Verdict::Warning, found)
+                .hint("a newer version has migrated it: bring this node to that version")
+        } else if took > SLOW {
+            Check::new("database", Verdict::Warning, found)
+                .hint("every request waits for it: look at its disk, its load and the way to it")
+        } else {
+            Check::new("database", Verdict::Ok, found)
+        })
+    }
+
+    async fn check_storage(&self) -> Result<Check, Error> {
+        Ok(match self.0.options.prove_storage().await {
+            Ok(url) => Check::new(
+                "storage",
+                Verdict::Ok,
+                format!("{url}: written, read and deleted"),
+            ),
+            Err(reason) => Check::new("storage", Verdict::Fault, reason)
+                .hint("files cannot be saved or given to runs until this works"),
+        })
+    }
+
+    async fn check_master_key(&self) -> Result<Check, Error> {
+        let name = "master key";
+        let ids = self.0.stores.connections.sealer().ids();
+        let Some((first, others)) = ids.split_first() else {
+            return Ok(Check::new(name, Verdict::Fault, "none")
+                .hint("credentials cannot be kept: give every node the same SORTIE_MASTER_KEY"));
+        };
+        // Asked each time: the database may have been put back under a node at work.
+        check_master_keys(self.store(), &self.0.options.master_keys).await?;
+        let check = Check::new(name, Verdict::Ok, format!("{first} fits the database"));
+        if self.0.stores.connections.unaddressed() == Unaddressed::Opens {
+            return Ok(Check {
+                verdict: Verdict::Warning,
+                found: format!(
+                    "{first} fits the database, credentials are not sealed with their addresses yet"
+                ),
+                ..check
+            }
+            .hint("a node of an earlier version is at work: bring every node to this version"));
+        }
+        if let Some(file) = self.0.stores.connections.contradicted().await? {
+            return Ok(Check {
+                verdict: Verdict::Fault,
+                found: format!(
+                    "{first} fits the database; the database says that credentials are not sealed with their addresses yet, \
+                     and this node refuses such credentials"
+                ),
+                ..check
+            }
+            .hint(format!(
+                "if a backup from before the upgrade was restored, or a node of an earlier version was started since, remove \
+                 {} and start the node again; if not, somebody has changed the database",
+                file.display()
+            )));
+        }
+        Ok(if others.is_empty() {
+            check
+        } else {
+            Check {
+                found: format!("{first} seals, {} only open", others.join(", ")),
+                ..check
+            }
+            .hint("`sortie master-key status` says which of them are still needed")
+        })
+    }
+
+    fn check_sandbox(&self) -> Check {
+        let name = "sandbox";
+        match &self.0.work.commands {
+            Ok(Level::Namespaces) => Check::new(name, Verdict::Ok, "level namespaces"),
+            Ok(level) => Check::new(name, Verdict::Warning, format!("level {}", level.as_str()))
+                .hint("commands of runs are confined less than they could be: docs/SANDBOX.md has the steps"),
+            Err(reason) => Check::new(name, Verdict::Fault, format!("none: {reason}"))
+                .hint("runs with shell are refused"),
+        }
+    }
+
+    /// Space and open files.
+    fn check_machine(&self) -> [Check; 2] {
+        [free_space(&self.0.options.data_dir), open_files()]
+    }
+
+    async fn check_backlog(&self) -> Result<Check, Error> {
+        let now = self.0.options.clock.now();
+        let backlog = self
+            .store()
+            .backlog(self.0.cluster.identity.leases.now(), COUNTED)
+            .await?;
+        let more = if backlog.waiting == i64::from(COUNTED) {
+            " or more"
+        } else {
+            ""
+        };
+        let age = backlog.waiting_since.map_or(0, |since| {
+            (now.as_micros() - since.as_micros()).max(0) / 1_000_000
+        });
+        let found = format!("{}{more} runs wait, the longest for {age} s", backlog.waiting);
+        let mut check = Check::new("queue", Verdict::Ok, found);
+        if age > i64::try_from(LATE.as_secs()).unwrap_or(i64::MAX) {
+            check.verdict = Verdict::Warning;
+            check = check.hint(
+                "more nodes, or a larger `concurrency`; `organization_concurrency` may hold them back too",
+            );
+        }
+        let gone = backlog.silent_nodes + backlog.lost_nodes;
+        if gone > 0 {
+            check.verdict = Verdict::Warning;
+            check = check.hint(format!(
+                "{gone} nodes are gone without signing off: their runs are taken over within half a minute by a node with \
+                 free places; where this stays, there is none"
+            ));
+        }
+        Ok(check)
+    }
+
+    async fn check_callbacks(&self) -> Result<Check, Error> {
+        let name = "callbacks";
+        let now = self.0.options.clock.now();
+        let hosts = self.store().due_hosts(String::new(), now, SOME).await?;
+        let late: Vec<&str> = hosts
+            .iter()
+            .filter(|host| host.due_at + LATE < now)
+            .map(|host| host.host.as_str())
+            .collect();
+        Ok(if late.is_empty() {
+            Check::new(name, Verdict::Ok, "none is overdue")
+        } else {
+            Check::new(
+                name,
+                Verdict::Warning,
+                format!("overdue for more than a minute: {}", late.join(", ")),
+            )
+            .hint("a receiver that answers slowly holds up its own; `sortie runs deliveries ID` shows the attempts")
+        })
+    }
+
+    async fn check_schedules(&self, org: OrgId) -> Result<Check, Error> {
+        let name = "schedules";
+        let now = self.0.options.clock.now();
+        let store = self.store();
+        let (overdue, rows) = tokio::try_join!(
+            store.due_schedules(now, None, SOME),
+            store.list_schedules(org, None, SOME)
+        )?;
+        let overdue = overdue.iter().filter(|due| due.since + LATE < now).count();
+        let failing: Vec<String> = rows
+            .iter()
+            .filter(|row| row.state.enabled)
+            .filter(|row| row.state.last_error.is_some() || row.last_run_error.is_some())
+            .map(|row| row.id.to_string())
+            .collect();
+        let found = format!("{overdue} instants are overdue, {} schedules fail", failing.len());
+        let mut check = Check::new(name, Verdict::Ok, found);
+        if overdue > 0 {
+            check.verdict = Verdict::Warning;
+            check = check.hint("no node deals with instants: is there one that serves everyone?");
+        }
+        if !failing.is_empty() {
+            check.verdict = Verdict::Warning;
+            check = check.hint(format!(
+                "their last instant or run failed: sortie schedules fires {}",
+                failing.join(", ")
+            ));
+        }
+        Ok(check)
+    }
+
+    /// The memory that runs with zero data retention share.
+    fn check_memory(&self) -> Check {
+        let name = "memory";
+        let (held, limit) = self.0.stores.records.unretained.held();
+        let found = format!("{held} of {limit} bytes held for runs with zero data retention");
+        if held > limit / 10 * 9 {
+            Check::new(name, Verdict::Warning, found)
+                .hint("new ones are refused soon: read the answers, or raise `memory_bytes`")
+        } else {
+            Check::new(name, Verdict::Ok, found)
+        }
+    }
+
+    /// What browsers, authorization servers and other nodes are told to call.
+    fn check_addresses(&self) -> Check {
+        let name = "addresses";
+        let options = &self.0.options;
+        let base = options.base_url.as_deref().unwrap_or("none");
+        let node = options.node_address.as_deref().unwrap_or("none");
+        let check = Check::new(name, Verdict::Ok, format!("for clients {base}, for nodes {node}"));
+        let is_open = base.starts_with("http://") && !is_loopback(base);
+        match (is_open, options.node_address.is_none()) {
+            (true, _) => Check {
+                verdict: Verdict::Warning,
+                ..check
+            }
+            .hint("advertise_url is without TLS: put a proxy with a certificate in front and name its https:// address"),
+            (false, true) => Check {
+                verdict: Verdict::Warning,
+                ..check
+            }
+            .hint("other nodes cannot reach this one for runs with zero data retention: set node_url"),
+            (false, false) => check,
+        }
+    }
+
+    async fn check_providers(&self) -> Vec<Check> {
+        let name = |provider: &str| format!("provider {provider}");
+        match sortie_models::probe(&self.0.options.models).await {
+            Err(error) => vec![Check::new("providers", Verdict::Fault, error.to_string())],
+            Ok(found) if found.is_empty() => vec![
+                Check::new("providers", Verdict::Warning, "none")
+                    .hint("only the offline model works: set the key of a provider"),
+            ],
+            Ok(found) => found
+                .into_iter()
+                .map(|(provider, answered)| match answered {
+                    Ok(()) => Check::new(name(&provider), Verdict::Ok, "answers, and takes the key"),
+                    Err(reason) => Check::new(name(&provider), Verdict::Fault, reason)
+                        .hint("runs with its models fail: look at the key, its address and the way there"),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// A check that ends in time, whatever it waits for.
+async fn limited(name: &str, check: impl Future<Output = Result<Check, Error>>) -> Check {
+    match tokio::time::timeout(PATIENCE, check).await {
+        Ok(Ok(check)) => check,
+        Ok(Err(error)) => {
+            Check::new(name, Verdict::Fault, error.to_string()).hint("the log of the node has the cause")
+        }
+        Err(_) => Check::new(
+            name,
+            Verdict::Fault,
+            format!("no answer within {} seconds", PATIENCE.as_secs()),
+        ),
+    }
+}
+
+fn is_loopback(url: &str) -> bool {
+    ["http://127.", "http://localhost", "http://[::1]"]
+        .iter()
+        .any(|here| url.starts_with(here))
+}
+
+fn free_space(folder: &std::path::Path) -> Check {
+    let name = "disk";
+    match statvfs(folder) {
+        Err(error) => Check::new(name, Verdict::Fault, format!("{}: {error}", folder.display())),
+        Ok(found) => {
+            let free = found.f_bavail.saturating_mul(found.f_frsize);
+            let said = format!("{} MiB free at {}", free >> 20, folder.display());
+            space_verdict(Check::new(name, Verdict::Ok, said), free)
+        }
+    }
+}
+
+fn space_verdict(check: Check, free: u64) -> Check {
+    let verdict = match free {
+        0..NO_SPACE => Verdict::Fault,
+        NO_SPACE..LITTLE_SPACE => Verdict::Warning,
+        LITTLE_SPACE.. => return check,
+    };
+    Check { verdict, ..check }
+        .hint("make room, or shorten `retention_days`: with a full disk nothing is accepted")
+}
+
+fn open_files() -> Check {
+    let name = "open files";
+    let limit = getrlimit(Resource::Nofile).current;
+    // The list of them is one itself.
+    let open = std::fs::read_dir("/proc/self/fd").map(|entries| entries.count().saturating_sub(1));
+    let open = open.map_or(0, |open| open as u64);
+    let said = limit.map_or_else(|| "no limit".to_owned(), |limit| format!("of {limit}"));
+    let check = Check::new(name, Verdict::Ok, format!("{open} {said}"));
+    let is_short = limit.is_some_and(|limit| limit < ENOUGH_FILES || open > limit / 10 * 8);
+    if is_short {
+        Check {
+            verdict: Verdict::Warning,
+            ..check
+        }
+        .hint("each connection is one, and each run with commands a few: raise the hard limit (LimitNOFILE= of systemd)")
+    } else {
+        check
+    }
+}
+
+#[cfg(test)]
+#[path = "checks_tests.rs"]
+mod tests;

@@ -1,0 +1,160 @@
+use serde_json::{Value, json};
+use sortie_api::{
+    RunId, Timestamp,
+    secret::{SELF_HOSTED_KEY, Secret},
+};
+use sortie_store::{Actor, Created, Store};
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    credentials::{
+        master_keys::SEAL_CHECK,
+        sealing::{MasterKey, Sealer},
+    },
+    kit::{
+        clock::Clock,
+        options::{Options, Serves},
+    },
+};
+
+const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_630_000_000);
+
+/// An engine that works on nothing, and a clock that a test moves.
+struct Rig {
+    engine: Engine,
+    caller: Caller,
+    clock: Clock,
+    _dir: TempDir,
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let (dir, clock) = (tempfile::tempdir().unwrap(), Clock::manual(BEGIN));
+        let url = format!("sqlite:{}", dir.path().join("test.db").display());
+        let options = Options {
+            clock: clock.clone(),
+            data_dir: dir.path().to_owned(),
+            serves: Serves::Nothing,
+            master_keys: vec![MasterKey::new([1; 32])],
+            heartbeat: Duration::from_hours(1),
+            ..Options::default()
+        };
+        let sandbox = Err("this test has none.".to_owned());
+        let store = Store::open(&url).await.unwrap();
+        let engine = Engine::start(options, store, sandbox).await.unwrap();
+        let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
+        assert!(engine.bootstrap(&key).await.unwrap());
+        let caller = Caller {
+            org: engine.authenticate(key.expose()).await.unwrap().unwrap().org,
+            actor: Actor::default(),
+            schedule: None,
+        };
+        Self {
+            engine,
+            caller,
+            clock,
+            _dir: dir,
+        }
+    }
+
+    async fn run(&self, request: Value) -> RunId {
+        let request = serde_json::from_value(request).unwrap();
+        match self.engine.create_run(&self.caller, request, None).await.unwrap() {
+            Created::New(run) | Created::Existing(run) => run.id,
+        }
+    }
+
+    /// What the check of this name says.
+    async fn check(&self, name: &str) -> Check {
+        let found = self.engine.checks(&self.caller, Providers::Left).await;
+        found.checks.into_iter().find(|check| check.name == name).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn what_is_stuck_is_told() {
+    let rig = Rig::start().await;
+    let engine = &rig.engine;
+    rig.run(json!({"prompt": "x", "shell": false})).await;
+    let told = json!({"prompt": "x", "shell": false,
+        "callback": {"url": "http://receiver.example/", "secret": "s"}});
+    let told = rig.run(told).await;
+    engine.cancel_run(rig.caller.org, told).await.unwrap();
+    let workflow = serde_json::from_value(json!({"prompt": "x", "shell": false})).unwrap();
+    engine.put_workflow(&rig.caller, "w", workflow).await.unwrap();
+    let schedule = serde_json::from_value(json!({"workflow": "w", "cron": "*/10 * * * *"})).unwrap();
+    engine.create_schedule(&rig.caller, schedule).await.unwrap();
+    for name in ["queue", "callbacks", "schedules"] {
+        assert_eq!(rig.check(name).await.verdict, Verdict::Ok, "{name}");
+    }
+
+    rig.clock.set(BEGIN + Duration::from_mins(15));
+    let queue = rig.check("queue").await;
+    assert_eq!(queue.verdict, Verdict::Warning);
+    assert!(
+        queue.found.starts_with("1 runs wait, the longest for 900 s"),
+        "{}",
+        queue.found
+    );
+    // The node's own lease is over by this clock.
+    assert!(
+        queue
+            .hints
+            .iter()
+            .any(|hint| hint.starts_with("1 nodes are gone")),
+        "{:?}",
+        queue.hints
+    );
+    let callbacks = rig.check("callbacks").await;
+    assert!(
+        callbacks.found.contains("receiver.example:80"),
+        "{}",
+        callbacks.found
+    );
+    let schedules = rig.check("schedules").await;
+    assert_eq!(schedules.verdict, Verdict::Warning);
+    assert!(
+        schedules.found.starts_with("1 instants are overdue"),
+        "{}",
+        schedules.found
+    );
+}
+
+/// A database that is put back under a node at work may be that of another key.
+#[tokio::test]
+async fn a_master_key_that_fits_no_more_is_told() {
+    let rig = Rig::start().await;
+    assert_eq!(rig.check("master key").await.verdict, Verdict::Ok);
+    let other = MasterKey::new([2; 32]);
+    let sealed = Sealer::new(vec![other.clone()])
+        .seal(SEAL_CHECK, b"sortie", [9; 24])
+        .unwrap();
+    rig.engine.store().seal_check(sealed).await.unwrap();
+    let told = rig.check("master key").await;
+    assert_eq!(told.verdict, Verdict::Fault);
+    assert!(told.found.contains(&other.id()), "{}", told.found);
+}
+
+#[tokio::test]
+async fn a_node_without_a_sandbox_says_why() {
+    let rig = Rig::start().await;
+    let sandbox = rig.check("sandbox").await;
+    assert_eq!(sandbox.verdict, Verdict::Fault);
+    assert!(sandbox.found.contains("this test has none"), "{}", sandbox.found);
+}
+
+#[test]
+fn little_space_is_told_before_there_is_none() {
+    let verdict = |free| space_verdict(Check::new("disk", Verdict::Ok, ""), free).verdict;
+    assert_eq!(verdict(LITTLE_SPACE), Verdict::Ok);
+    assert_eq!(verdict(LITTLE_SPACE - 1), Verdict::Warning);
+    assert_eq!(verdict(NO_SPACE - 1), Verdict::Fault);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_does_not_answer_is_a_fault() {
+    let check = limited("database", std::future::pending()).await;
+    assert_eq!((check.name.as_str(), check.verdict), ("database", Verdict::Fault));
+    assert!(check.found.contains("10 seconds"));
+}

@@ -1,0 +1,182 @@
+//! The retention job: deletes finished runs with all that belongs to them, and what schedules remember of their instants, once
+//! their time is over.
+//!
+//! What they have used is counted before. Every node does it, at its start and then each hour, in small transactions with other writes in between. It says
+//! nothing of what it did to other nodes: two at once share the work and do no harm, and one that is cut off is
+//! continued by the next.
+
+use std::time::Duration;
+
+use sortie_api::{OrgId, ScheduleId, Timestamp};
+use sortie_store::{Batch, Expiry, Store};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use crate::{error::Error, files::contents::GRACE, kit::clock::Clock, operations::usage};
+
+/// How often the job looks.
+const INTERVAL: Duration = Duration::from_hours(1);
+
+/// What one transaction deletes at most.
+const BATCH: Batch = Batch {
+    runs: 200,
+    events: 2_000,
+};
+
+/// Instants of a schedule that one transaction forgets.
+const FIRES: u32 = 1_000;
+
+/// Organizations, or schedules, read at once.
+const PAGE: u32 = 100;
+
+/// Deletes what finished longer than `retention` ago, now and again, until the node stops.
+pub(crate) async fn run(store: Store, clock: Clock, retention: Duration, stop: CancellationToken) {
+    let mut tick = tokio::time::interval(INTERVAL);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {}
+            () = stop.cancelled() => return,
+        }
+        tokio::select! {
+            deleted = delete_expired(&store, &clock, retention) => match deleted {
+                Ok(Expired { runs: 0, fires: 0 }) => {}
+                Ok(Expired { runs, fires }) => {
+                    tracing::info!(runs, fires, "runs, and instants of schedules, whose retention is over were deleted");
+                }
+                Err(error) => tracing::error!(%error, "what is kept for longer than its retention could not be deleted"),
+            },
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+/// What was deleted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Expired {
+    pub(crate) runs: u64,
+    /// Instants of schedules.
+    pub(crate) fires: u64,
+}
+
+/// Deletes what is over for longer than `retention`.
+pub(crate) async fn delete_expired(
+    store: &Store,
+    clock: &Clock,
+    retention: Duration,
+) -> Result<Expired, Error> {
+    let retained = i64::try_from(retention.as_micros()).unwrap_or(i64::MAX);
+    let before = Timestamp::from_micros(clock.now().as_micros().saturating_sub(retained));
+    Ok(Expired {
+        runs: delete_runs(store, clock, before).await?,
+        fires: delete_fires(store, before).await?,
+    })
+}
+
+/// Goes through all schedules; how many instants were forgotten.
+async fn delete_fires(store: &Store, before: Timestamp) -> Result<u64, Error> {
+    let (mut fires, mut after): (u64, Option<ScheduleId>) = (0, None);
+    loop {
+        let schedules = store.schedules_with_fires(after, before, PAGE).await?;
+        for schedule in &schedules {
+            loop {
+                let deleted = store.delete_expired_fires(*schedule, before, FIRES).await?;
+                fires = fires.saturating_add(deleted);
+                if deleted == 0 {
+                    break;
+                }
+            }
+        }
+        if schedules.len() < PAGE as usize {
+            return Ok(fires);
+        }
+        after = schedules.last().copied();
+    }
+}
+
+/// Goes through all organizations; how many runs that finished before were deleted.
+async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -> Result<u64, Error> {
+    // What they have used outlives them.
+    usage::count(store, clock.now()).await?;
+    let (mut runs, mut after): (u64, Option<OrgId>) = (0, None);
+    loop {
+        let organizations = store.organizations(after, PAGE).await?;
+        for (org, counted_until) in &organizations {
+            let expiry = Expiry {
+                org: *org,
+                finished_before,
+                created_before: finished_before.min(*counted_until),
+                check_at: clock.now() + GRACE,
+            };
+            loop {
+                let deleted = store.delete_expired_runs(expiry, BATCH).await?;
+                runs = runs.saturating_add(deleted.runs);
+                if !deleted.more {
+                    break;
+                }
+            }
+        }
+        if organizations.len() < PAGE as usize {
+            return Ok(runs);
+        }
+        after = organizations.last().map(|(org, _)| *org);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::{Micros, RunId, RunStatus};
+    use sortie_store::{Brought, Error, Finish, Journal, NewEvent};
+
+    use super::*;
+    use crate::testing::{Held, held};
+
+    const DAY: Duration = Duration::from_hours(24);
+
+    /// A run that is finished, and when.
+    async fn finished() -> (Held, RunId, Timestamp) {
+        let held = held().await;
+        let (fence, at) = (held.claim.fence, Clock::system().now());
+        let status = sortie_api::event::EventType::status(RunStatus::Failed);
+        let finish = Finish {
+            status: RunStatus::Failed,
+            output: None,
+            error: None,
+            cost: Micros::ZERO,
+            usage: sortie_api::RunUsage::default(),
+            events: vec![NewEvent::new(&status, at).unwrap()],
+            journal: Journal::Empty,
+            brought: Brought::Nothing,
+            receiver: sortie_store::Receiver::Nobody,
+            artifacts: None,
+            at,
+        };
+        held.store.finish_run(fence, finish).await.unwrap();
+        (held, fence.run, at)
+    }
+
+    #[tokio::test]
+    async fn a_run_goes_when_its_retention_is_over_and_not_before() {
+        let (held, run, end) = finished().await;
+        let clock = Clock::manual(end + DAY);
+        assert_eq!(delete_expired(&held.store, &clock, DAY).await.unwrap().runs, 0);
+        held.store.get_run(held.claim.org, run).await.unwrap();
+        clock.set(end + DAY + Duration::from_millis(1));
+        assert_eq!(delete_expired(&held.store, &clock, DAY).await.unwrap().runs, 1);
+        let gone = held.store.get_run(held.claim.org, run).await;
+        assert_eq!(gone.unwrap_err(), Error::NotFound);
+    }
+
+    #[tokio::test]
+    async fn the_job_looks_at_its_start_and_ends_with_the_node() {
+        let (held, found, end) = finished().await;
+        let (clock, stop) = (Clock::manual(end + DAY * 2), CancellationToken::new());
+        let stops_it = async {
+            while held.store.get_run(held.claim.org, found).await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+            stop.cancel();
+        };
+        futures_util::join!(run(held.store.clone(), clock, DAY, stop.clone()), stops_it);
+    }
+}

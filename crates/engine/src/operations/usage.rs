@@ -1,0 +1,210 @@
+//! What an organization has used, and the job that counts it: hours that are over become sums by day, so that the runs
+//! behind them may be deleted.
+
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use sortie_api::{
+    License, OrgId, Timestamp, limits,
+    usage::{Day, Usage, UsageDimension, UsageFigures},
+};
+use sortie_store::{Store, UsageQuery};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Engine, credentials::sealing::hex, error::Error, kit::clock::Clock};
+
+/// How often what is over is looked for.
+const COUNT: Duration = Duration::from_mins(10);
+
+/// How long an hour has been over when it is counted: a run gets its time from the clock of the node that takes it, and is
+/// recorded a moment later. Clocks that differ by less than this lose nothing.
+const MARGIN: Duration = Duration::from_hours(1);
+
+/// Organizations looked at in one query.
+const ORGANIZATIONS: u32 = 500;
+
+impl Engine {
+    /// What an organization has used on these days, the last `USAGE_DAYS_DEFAULT` where none are named. `Invalid` names the
+    /// parameter and the rule.
+    pub async fn usage(
+        &self,
+        org: OrgId,
+        (from, to): (Option<Day>, Option<Day>),
+        by: Vec<UsageDimension>,
+    ) -> Result<Usage, Error> {
+        let to = to.unwrap_or_else(|| Day::of(self.0.options.clock.now()));
+        let from = from.unwrap_or_else(|| to.plus(1 - limits::USAGE_DAYS_DEFAULT));
+        if from > to {
+            return Err(Error::Invalid("from: must not be after to".to_owned()));
+        }
+        if to.number() - from.number() >= limits::USAGE_DAYS {
+            return Err(Error::Invalid(format!(
+                "from: must be at most {} days before to",
+                limits::USAGE_DAYS - 1
+            )));
+        }
+        let query = UsageQuery {
+            from,
+            to,
+            by: by.clone(),
+            limit: limits::USAGE_ROWS + 1,
+        };
+        let mut rows = self.store().usage(org, query).await?;
+        if rows.len() > limits::USAGE_ROWS as usize {
+            return Err(Error::Invalid(format!(
+                "by: makes more than {} rows, ask for fewer days or dimensions",
+                limits::USAGE_ROWS
+            )));
+        }
+        rows.sort_by(|a, b| {
+            (a.day, &a.workflow, &a.model, a.key_id).cmp(&(b.day, &b.workflow, &b.model, b.key_id))
+        });
+        let mut totals = UsageFigures::default();
+        for row in &rows {
+            totals.add(&row.figures());
+        }
+        Ok(Usage {
+            from,
+            to,
+            by,
+            rows,
+            totals,
+        })
+    }
+
+    /// The state of the license. None can be given to an engine yet, so there is no allowance to use up.
+    pub async fn license(&self, org: OrgId) -> Result<License, Error> {
+        let today = Day::of(self.0.options.clock.now());
+        let days = (Some(today.month()), Some(today));
+        let used = self.usage(org, days, Vec::new()).await?;
+        Ok(License {
+            licensed: false,
+            machine_id: machine_id(org),
+            runs_used: used.totals.runs,
+            resets_at: today.next_month().start(),
+        })
+    }
+}
+
+/// Names an installation: the same on every node, as it follows from the organization that was made with the database.
+fn machine_id(org: OrgId) -> String {
+    let digest = Sha256::digest(format!("sortie installation {org}"));
+    hex(digest.get(..16).unwrap_or_default())
+}
+
+/// Counts what is over, at the start and then now and again, until the node has stopped. Every node does: who comes
+/// second to an hour counts nothing.
+pub(crate) async fn keep_counting(store: Store, clock: Clock, stop: CancellationToken) {
+    let mut tick = tokio::time::interval(COUNT);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {}
+            () = stop.cancelled() => return,
+        }
+        tokio::select! {
+            counted = count(&store, clock.now()) => match counted {
+                Ok(0) => {}
+                Ok(hours) => tracing::debug!(hours, "usage is counted"),
+                Err(error) => tracing::error!(%error, "usage could not be counted"),
+            },
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+/// Counts every hour of every organization that is over; how many there were. An hour with runs that are not settled
+/// waits, and so do those behind it.
+pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<u64, Error> {
+    let before = Timestamp::from_micros(
+        now.as_micros()
+            .saturating_sub(i64::try_from(MARGIN.as_micros()).unwrap_or(i64::MAX)),
+    );
+    let mut hours = 0;
+    let mut after = None;
+    loop {
+        let found = store.usage_due(before, after, ORGANIZATIONS).await?;
+        let Some((last, _)) = found.last() else {
+            return Ok(hours);
+        };
+        let mut behind = after;
+        after = Some(*last);
+        for (org, mut due) in found {
+            while let Some(next) = due.filter(|due| due.hour_end() <= before)
+                && store.count_usage(next).await?
+            {
+                hours += 1;
+                let again = store.usage_due(before, behind, 1).await?;
+                due = again
+                    .first()
+                    .filter(|(of, _)| *of == org)
+                    .and_then(|(_, due)| *due);
+            }
+            behind = Some(org);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::Micros;
+    use sortie_store::{Brought, Finish, Journal, NewEvent};
+
+    use super::*;
+    use crate::testing::{Held, held};
+
+    const HOUR: Duration = Duration::from_hours(1);
+
+    #[tokio::test]
+    async fn an_hour_is_counted_once_it_has_been_over_for_an_hour_and_its_runs_are_settled() {
+        let Held {
+            store,
+            claim,
+            dir: _dir,
+            ..
+        } = held().await;
+        let org = claim.org;
+        let made = store.get_run(org, claim.fence.run).await.unwrap().created_at;
+        let hour = made.as_micros() - made.as_micros().rem_euclid(3_600_000_000);
+        let over = Timestamp::from_micros(hour) + HOUR;
+        assert_eq!(
+            count(&store, over + MARGIN).await.unwrap(),
+            0,
+            "it is still at work"
+        );
+
+        let ended = sortie_api::RunStatus::Failed;
+        let finish = Finish {
+            receiver: sortie_store::Receiver::Nobody,
+            artifacts: None,
+            status: ended,
+            output: None,
+            error: None,
+            cost: Micros::ZERO,
+            usage: sortie_api::RunUsage::default(),
+            events: vec![NewEvent::new(&sortie_api::EventType::status(ended), made).unwrap()],
+            journal: Journal::Empty,
+            brought: Brought::Nothing,
+            at: made,
+        };
+        store.finish_run(claim.fence, finish).await.unwrap();
+        let just_before = Timestamp::from_micros((over + MARGIN).as_micros() - 1);
+        assert_eq!(count(&store, just_before).await.unwrap(), 0, "others may be late");
+        assert_eq!(count(&store, over + MARGIN).await.unwrap(), 1);
+        assert_eq!(count(&store, over + MARGIN + HOUR).await.unwrap(), 0, "once");
+        let due = store.usage_due(over + MARGIN, None, 10).await.unwrap();
+        assert_eq!(due, [(org, None)]);
+    }
+
+    #[test]
+    fn an_installation_has_a_name_that_stays() {
+        let org: OrgId = "org_01kafs6w1cefkstv6qr1ptb0mp".parse().unwrap();
+        assert_eq!(machine_id(org).len(), 32);
+        assert_eq!(machine_id(org), machine_id(org));
+        assert_ne!(
+            machine_id(org),
+            machine_id(OrgId::new(Timestamp::from_micros(0), [1; 10]))
+        );
+    }
+}

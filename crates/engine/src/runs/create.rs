@@ -1,0 +1,272 @@
+//! Runs from a client's request to the queue, and their cancellation.
+
+use std::collections::BTreeMap;
+
+use sortie_api::{OrgId, Run, RunId, RunRequest, Timestamp, TraceContext};
+use sortie_store::{Cancelled, Created, Definition, InlineCredentials, Labels, NewRun, Retention};
+use tracing::Instrument as _;
+
+use crate::{
+    Engine,
+    connections::secrets::Secrets,
+    error::Error,
+    kit::{caller::Caller, clock::random, metrics::Trigger, options::Serves, rules::idempotency_key},
+    runs::{
+        active::StopReason,
+        intake::Intake,
+        unretained::{Admission, Output, Reader, Request},
+    },
+};
+
+impl Engine {
+    /// Checks a request against every rule, records the run and wakes a worker.
+    pub async fn create_run(
+        &self,
+        caller: &Caller,
+        request: RunRequest,
+        idempotency: Option<String>,
+    ) -> Result<Created, Error> {
+        let node = &self.0;
+        self.check_open()?;
+        if let Some(key) = &idempotency {
+            idempotency_key(key)?;
+        }
+        let (run, admission) = match (self.new_run(caller, request).await, &idempotency) {
+            (Err(Error::Invalid(rule)), Some(key)) => {
+                // Only the key is compared: a run that has it answers whatever the body says now.
+                return match node.stores.database.find_idempotent(caller.org, key).await? {
+                    Some(run) => Ok(Created::Existing(run)),
+                    None => Err(Error::Invalid(rule)),
+                };
+            }
+            (admitted, _) => {
+                let (run, admission) = admitted?;
+                let run = NewRun {
+                    idempotency_key: idempotency,
+                    ..run
+                };
+                (run, admission)
+            }
+        };
+        let Some(admission) = admission else {
+            let created = self.record_run(run).await?;
+            if let Created::New(run) = &created {
+                self.hand_out(run.id);
+            }
+            return Ok(created);
+        };
+        // In a task of the node: the answer of the store decides what becomes of the content, whether or not the client waits
+        // for it.
+        let engine = self.clone();
+        let recording = async move { recorded(admission, engine.record_run(run).await) };
+        let recording = node.tasks.tracker.spawn(recording.in_current_span());
+        recording
+            .await
+            .map_err(|error| Error::Internal(format!("cannot record a run: {error}")))?
+    }
+
+    /// Records a run and counts it.
+    async fn record_run(&self, run: NewRun) -> Result<Created, sortie_store::Error> {
+        let node = &self.0;
+        let created = node.stores.database.create_run(run).await;
+        match &created {
+            Ok(Created::New(_)) => node.metrics.accepted(Trigger::Api),
+            Ok(Created::Existing(_)) => {}
+            Err(error) => node.metrics.refused(error),
+        }
+        created
+    }
+
+    /// Tells the dispatcher of a run that was recorded.
+    pub(crate) fn hand_out(&self, run: RunId) {
+        let node = &self.0;
+        if node.options.serves == Serves::OwnRuns {
+            node.work.own.add(run);
+            node.work.waiting.notify_one();
+        } else {
+            self.wake_dispatchers();
+        }
+    }
+
+    /// Tells the dispatcher of a run that any node may work on; those of other nodes where this one serves no such runs.
+    pub(crate) fn wake_dispatchers(&self) {
+        let node = &self.0;
+        node.work.waiting.notify_one();
+        if node.options.serves != Serves::Everyone {
+            node.cluster.news.work();
+        }
+    }
+
+    /// Checks a request against every rule: the run that it makes, not recorded yet. The content of one without retention
+    /// is in memory already: it goes where the admission is refused.
+    pub(crate) async fn new_run(
+        &self,
+        caller: &Caller,
+        request: RunRequest,
+    ) -> Result<(NewRun, Option<Admission>), Error> {
+        let node = &self.0;
+        let org = caller.org;
+        let reader = match request.callback {
+            Some(_) => Reader::Callback,
+            None => Reader::Get,
+        };
+        let accepted = self.intake(org).accept(request).await?;
+        let now = node.options.clock.now();
+        let id = RunId::new(now, random()?);
+        let callback = match accepted.callback {
+            Some(callback) => Some(node.work.callbacks.seal((org, id), callback).await?),
+            None => None,
+        };
+        let (definition, inline, admission) = match accepted.retention {
+            Retention::Full => {
+                let inline = self
+                    .sealed((org, id), &accepted.inline, &accepted.definition)
+                    .await?;
+                (accepted.definition.into(), inline, None)
+            }
+            Retention::None => {
+                let request = Request {
+                    definition: accepted.definition,
+                    inline: accepted.inline,
+                };
+                let admission = self.admit((org, id), request, reader, now)?;
+                (Definition::Unretained(self.unretained()), None, Some(admission))
+            }
+        };
+        let run = NewRun {
+            id,
+            org,
+            idempotency_key: None,
+            definition,
+            inline,
+            callback,
+            max_cost: accepted.max_cost,
+            timeout_seconds: accepted.timeout_seconds,
+            labels: Labels {
+                key: caller.actor.key,
+                workflow: accepted.workflow,
+                schedule: caller.schedule,
+                model: Some(accepted.model),
+                tags: accepted.tags,
+            },
+            created_at: now,
+            // Its state is text of the client's own, which is kept of no run without retention.
+            trace: match accepted.retention {
+                Retention::Full => caller.actor.trace.clone(),
+                Retention::None => caller.actor.trace.clone().map(TraceContext::without_state),
+            },
+        };
+        Ok((run, admission))
+    }
+
+    /// Takes the content of a run without retention into memory, where this node can work on such runs.
+    fn admit(
+        &self,
+        run: (OrgId, RunId),
+        request: Request,
+        reader: Reader,
+        now: Timestamp,
+    ) -> Result<Admission, Error> {
+        let node = &self.0;
+        if node.options.serves == Serves::Nothing {
+            return Err(Error::Unavailable("this engine works on no runs".to_owned()));
+        }
+        node.stores.memory_dir.prepare().map_err(|reason| {
+            Error::Invalid(format!(
+                "zero_data_retention: not available on this engine: {reason}"
+            ))
+        })?;
+        node.stores
+            .records
+            .unretained
+            .admit(run, request, Output::of(reader), now)
+    }
+
+    /// What the store is told of a run whose content is here.
+    pub(crate) fn unretained(&self) -> sortie_store::Unretained {
+        sortie_store::Unretained {
+            node: self.0.cluster.identity.get(),
+            surcharge_percent: self.0.options.surcharge_percent,
+        }
+    }
+
+    /// What requests of an organization are checked against.
+    pub(crate) fn intake(&self, org: OrgId) -> Intake<'_> {
+        let node = &self.0;
+        Intake {
+            options: &node.options,
+            models: &node.work.models,
+            web: &node.work.web,
+            commands: node
+                .work
+                .commands
+                .as_ref()
+                .map(|level| *level)
+                .map_err(String::as_str),
+            connections: &node.stores.connections,
+            callbacks: &node.work.callbacks,
+            store: &node.stores.database,
+            org,
+        }
+    }
+
+    /// The credentials that a run brings, as they are stored.
+    async fn sealed(
+        &self,
+        run: (OrgId, RunId),
+        inline: &BTreeMap<String, Secrets>,
+        definition: &str,
+    ) -> Result<Option<InlineCredentials>, Error> {
+        if inline.is_empty() {
+            return Ok(None);
+        }
+        let names: Vec<&String> = inline.keys().collect();
+        let names = serde_json::to_string(&names).map_err(|error| Error::Internal(error.to_string()))?;
+        let sealed = self
+            .0
+            .stores
+            .connections
+            .seal_inline(run, inline, definition)
+            .await?;
+        Ok(Some(InlineCredentials { sealed, names }))
+    }
+
+    /// Cancels a run and stops its worker; a final run is returned unchanged.
+    pub async fn cancel_run(&self, org: OrgId, id: RunId) -> Result<Run, Error> {
+        match self
+            .store()
+            .cancel_run(org, id, self.0.options.clock.now())
+            .await?
+        {
+            Cancelled::Now(run) => {
+                self.0.metrics.ended(run.status);
+                self.0.work.active.stop(id, StopReason::NotOurs);
+                if run.zero_data_retention && !self.0.work.active.contains(id) {
+                    // A worker that has it closes it itself, behind its last words.
+                    self.0.stores.records.unretained.close(id, run.status)?;
+                }
+                self.0.work.hub.ended(id);
+                self.0.work.due.look();
+                if run.zero_data_retention {
+                    // Its callback is for the node that has its content.
+                    self.0.cluster.news.callbacks();
+                }
+                if run.schedule_id.is_some() {
+                    self.0.work.timer.ring();
+                }
+                Ok(run)
+            }
+            Cancelled::AlreadyFinal(run) => Ok(run),
+        }
+    }
+}
+
+/// Decides about the content of a run without retention by the answer of the store to its creation.
+fn recorded(admission: Admission, created: Result<Created, sortie_store::Error>) -> Result<Created, Error> {
+    match &created {
+        Ok(Created::New(_)) => drop(admission),
+        Err(sortie_store::Error::Unavailable(_)) => admission.leave_in_doubt(),
+        Ok(Created::Existing(_)) | Err(_) => admission.refuse(),
+    }
+    Ok(created?)
+}

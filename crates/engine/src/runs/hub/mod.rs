@@ -1,0 +1,324 @@
+//! The hub: live events of runs, shared by every reader on this node.
+//!
+//! The store is the truth. A worker hands over what it has just committed; a reader that is in step takes it from
+//! here, any other reads the store at its own pace, one at a time at the head of a run, and hands over what it read.
+//! What a run keeps here is bounded in bytes, so a slow reader costs queries, never memory, and holds up nobody.
+
+mod batch;
+mod reader;
+mod tail;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use futures_util::stream::{self, BoxStream, StreamExt};
+use sortie_api::{OrgId, Run, RunId};
+use sortie_store::EventRow;
+use tokio::sync::{broadcast, watch};
+use tokio_util::sync::CancellationToken;
+
+pub use self::batch::{Batch, Message, TextDelta};
+use self::{
+    reader::Reader,
+    tail::{Chunk, Tail},
+};
+use crate::{
+    cluster::news::News,
+    error::Error,
+    kit::{clock::Clock, metrics::Metrics},
+    runs::run_log::Records,
+};
+
+/// Whether a reader wants the text that the model is writing, beside the recorded events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deltas {
+    /// As `message_delta` messages without an id, from the node that works on the run.
+    Live,
+    /// Recorded events alone.
+    Off,
+}
+
+#[derive(Clone)]
+pub(crate) struct Hub {
+    records: Records,
+    news: News,
+    live: Arc<Mutex<BTreeMap<RunId, Weak<Live>>>>,
+    stop: CancellationToken,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+}
+
+/// A run that somebody follows on this node.
+struct Live {
+    tail: Mutex<Tail>,
+    changed: watch::Sender<()>,
+    /// Held by the one reader that reads the head of the run from the store.
+    reading: tokio::sync::Mutex<()>,
+    /// Text that a model is writing, for the readers who want it.
+    deltas: broadcast::Sender<Arc<Batch>>,
+}
+
+/// Pieces of text that a reader may be behind; it misses what is older.
+const DELTAS: usize = 256;
+
+impl Live {
+    fn tail(&self) -> MutexGuard<'_, Tail> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds committed events to the tail and wakes the readers, unless all of it was there.
+    fn add(&self, chunk: Chunk) {
+        if self.tail().push(chunk) {
+            self.changed.send_replace(());
+        }
+    }
+}
+
+impl Hub {
+    /// A hub whose readers add to these figures, by this clock.
+    pub(crate) fn measured(
+        records: &Records,
+        news: &News,
+        stop: &CancellationToken,
+        (metrics, clock): (&Arc<Metrics>, &Clock),
+    ) -> Self {
+        Self {
+            records: records.clone(),
+            news: news.clone(),
+            live: Arc::default(),
+            stop: stop.clone(),
+            metrics: Arc::clone(metrics),
+            clock: clock.clone(),
+        }
+    }
+
+    /// A hub whose figures nobody looks at.
+    #[cfg(test)]
+    pub(crate) fn new(records: Records, news: News, stop: CancellationToken) -> Self {
+        Self {
+            records,
+            news,
+            live: Arc::default(),
+            stop,
+            metrics: Arc::default(),
+            clock: Clock::system(),
+        }
+    }
+
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, Weak<Live>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn followed(&self, run: RunId) -> Option<Arc<Live>> {
+        self.runs().get(&run).and_then(Weak::upgrade)
+    }
+
+    /// Hands over events that have just been committed, and tells other nodes of them. Costs nothing when nobody follows the
+    /// run and there is no other node.
+    pub(crate) fn publish(&self, run: RunId, events: &[EventRow]) {
+        self.tell(run, events);
+        if let Some(live) = self.followed(run)
+            && let Some(chunk) = Chunk::of(events)
+        {
+            live.add(chunk);
+        }
+    }
+
+    /// Hands over the end of a run: its last events and the final run.
+    pub(crate) fn publish_final(&self, run: &Run, events: &[EventRow]) -> Result<(), Error> {
+        self.tell(run.id, events);
+        let Some(live) = self.followed(run.id) else {
+            return Ok(());
+        };
+        let Some(chunk) = Chunk::of(events) else {
+            return Ok(());
+        };
+        let done = Arc::new(Batch::of_final(run)?);
+        let (last, chunk) = (chunk.last, chunk.with_done(&done));
+        live.tail().finish(last, done);
+        live.add(chunk);
+        Ok(())
+    }
+
+    /// Hands over a piece of the text that a run's model is writing. Costs nothing when nobody wants it.
+    pub(crate) fn delta(&self, run: RunId, step: u32, text: &str) {
+        if let Some(live) = self.followed(run)
+            && live.deltas.receiver_count() > 0
+        {
+            let delta = Message::Delta(TextDelta {
+                text: text.to_owned(),
+                step,
+            });
+            // An error means that the last reader has just gone.
+            let _nobody = live.deltas.send(Arc::new(Batch::new(vec![delta])));
+        }
+    }
+
+    /// Tells readers that the store has events of a run up to `last`, written by another node.
+    pub(crate) fn hint(&self, run: RunId, last: i64) {
+        if let Some(live) = self.followed(run)
+            && live.tail().learn(last)
+        {
+            live.changed.send_replace(());
+        }
+    }
+
+    fn tell(&self, run: RunId, events: &[EventRow]) {
+        if let Some(last) = events.last() {
+            self.news.events(run, last.seq);
+        }
+    }
+
+    /// Tells readers on all nodes that a run was ended here by somebody else than its worker.
+    pub(crate) fn ended(&self, run: RunId) {
+        self.news.ended(run);
+        self.ended_elsewhere(run);
+    }
+
+    /// Tells readers here that a run was ended by somebody else than its worker: what comes after the tail is in the store.
+    pub(crate) fn ended_elsewhere(&self, run: RunId) {
+        if let Some(live) = self.followed(run) {
+            live.tail().end_elsewhere();
+            live.changed.send_replace(());
+        }
+    }
+
+    /// The runs that somebody follows here.
+    pub(crate) fn watched(&self) -> Vec<RunId> {
+        let mut runs = self.runs();
+        runs.retain(|_, live| live.strong_count() > 0);
+        runs.keys().copied().collect()
+    }
+
+    fn subscribe(&self, run: RunId) -> Arc<Live> {
+        let mut runs = self.runs();
+        if let Some(live) = runs.get(&run).and_then(Weak::upgrade) {
+            return live;
+        }
+        let live = Arc::new(Live {
+            tail: Mutex::default(),
+            changed: watch::Sender::new(()),
+            reading: tokio::sync::Mutex::default(),
+            deltas: broadcast::Sender::new(DELTAS),
+        });
+        runs.insert(run, Arc::downgrade(&live));
+        live
+    }
+
+    /// Returns when the run is final, after `limit`, or when the node stops.
+    pub(crate) async fn until_final(&self, org: OrgId, run: RunId, limit: Duration) -> Result<(), Error> {
+        // Registered before the first query, so that no change after it goes unseen.
+        let live = self.subscribe(run);
+        let mut changed = live.changed.subscribe();
+        let over = tokio::time::sleep(limit);
+        tokio::pin!(over);
+        loop {
+            if self.records.progress(org, run).await?.status.is_final() {
+                return Ok(());
+            }
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Ok(()),
+                () = &mut over => return Ok(()),
+                // The sender lives as long as `live`.
+                _ = changed.changed() => {}
+            }
+        }
+    }
+
+    /// The run's events after `after`, then new ones, then `done`. A position beyond the last event counts as the last.
+    pub(crate) async fn follow(
+        &self,
+        org: OrgId,
+        run: RunId,
+        after: i64,
+        deltas: Deltas,
+    ) -> Result<BoxStream<'static, Result<Arc<Batch>, Error>>, Error> {
+        // Registered before the first query, so that nothing committed after the query goes unseen.
+        let live = self.subscribe(run);
+        let reader = Reader::begin(self.clone(), live, (org, run), after, deltas).await?;
+        Ok(stream::unfold(reader, Reader::next).boxed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::{Micros, RunId, Timestamp};
+    use sortie_store::{Created, NewRun, Store};
+
+    use super::*;
+
+    /// A hub over a fresh store with one queued run.
+    async fn with_run(dir: &tempfile::TempDir) -> (Hub, OrgId, RunId) {
+        let url = format!("sqlite:{}", dir.path().join("test.db").display());
+        let store = Store::open(&url).await.unwrap();
+        let now = Timestamp::from_micros(1_700_000_000_000_000);
+        let org = OrgId::new(now, [1; 10]);
+        crate::testing::organization(&store, org, now).await;
+        let run = NewRun {
+            id: RunId::new(now, [2; 10]),
+            org,
+            idempotency_key: None,
+            definition: r#"{"prompt":"x"}"#.into(),
+            inline: None,
+            callback: None,
+            max_cost: Micros::new(1).unwrap(),
+            timeout_seconds: 60,
+            labels: sortie_store::Labels::default(),
+            created_at: now,
+            trace: None,
+        };
+        let Created::New(run) = store.create_run(run).await.unwrap() else {
+            panic!("the run is new")
+        };
+        (
+            Hub::new(
+                crate::testing::records(&store),
+                News::default(),
+                CancellationToken::new(),
+            ),
+            org,
+            run.id,
+        )
+    }
+
+    /// The first message of a batch: the kind of an event, or the text and the step of a piece of text.
+    fn seen(batch: Option<Result<Arc<Batch>, Error>>) -> String {
+        match batch.unwrap().unwrap().messages().first() {
+            Some(Message::Event(event)) => event.kind.clone(),
+            Some(Message::Delta(delta)) => format!("{:?} in step {}", delta.text, delta.step),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn pieces_of_text_come_live_to_who_wants_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let (hub, org, run) = with_run(&dir).await;
+        hub.delta(run, 1, "nobody reads this");
+        let mut wanting = hub.follow(org, run, 0, Deltas::Live).await.unwrap();
+        let mut plain = hub.follow(org, run, 0, Deltas::Off).await.unwrap();
+        for stream in [&mut wanting, &mut plain] {
+            assert_eq!(seen(stream.next().await), "status");
+        }
+        hub.delta(run, 2, "line\nfeed");
+        assert_eq!(seen(wanting.next().await), r#""line\nfeed" in step 2"#);
+        assert!(futures_util::poll!(plain.next()).is_pending());
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_is_too_slow_misses_pieces_and_holds_up_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let (hub, org, run) = with_run(&dir).await;
+        let mut slow = hub.follow(org, run, 1, Deltas::Live).await.unwrap();
+        for at in 0..DELTAS + 10 {
+            hub.delta(run, 1, &at.to_string());
+        }
+        // The first look only learns that it was too slow.
+        let _missed = futures_util::poll!(slow.next());
+        assert!(seen(slow.next().await).ends_with("in step 1"));
+    }
+}

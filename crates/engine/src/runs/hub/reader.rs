@@ -1,0 +1,253 @@
+//! One reader of one run: from the tail while it is in step, from the store while it is not.
+
+use std::sync::Arc;
+
+use sortie_api::{OrgId, RunId};
+use sortie_store::Followed;
+use tokio::sync::{broadcast, watch};
+
+use super::{
+    Batch, Deltas, Hub, Live,
+    tail::{Chunk, End, Next},
+};
+use crate::error::Error;
+
+/// Events read from the store at once.
+const PAGE: u32 = 64;
+
+pub(super) struct Reader {
+    hub: Hub,
+    live: Arc<Live>,
+    changed: watch::Receiver<()>,
+    deltas: Option<broadcast::Receiver<Arc<Batch>>>,
+    org: OrgId,
+    run: RunId,
+    /// The last event that was handed out.
+    position: i64,
+    /// What was read before anything was asked for.
+    first: Option<Arc<Batch>>,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Following,
+    /// The last event was handed out; `done` is due.
+    Final,
+    Ended,
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // The reader's own handle is the last one: nobody else can find the entry any more.
+        let mut runs = self.hub.runs();
+        if Arc::strong_count(&self.live) == 1 {
+            runs.remove(&self.run);
+        }
+    }
+}
+
+impl Reader {
+    pub(super) async fn begin(
+        hub: Hub,
+        live: Arc<Live>,
+        (org, run): (OrgId, RunId),
+        after: i64,
+        deltas: Deltas,
+    ) -> Result<Self, Error> {
+        let deltas = (deltas == Deltas::Live).then(|| live.deltas.subscribe());
+        let changed = live.changed.subscribe();
+        let mut reader = Self {
+            hub,
+            live,
+            changed,
+            deltas,
+            org,
+            run,
+            position: after,
+            first: None,
+            state: State::Following,
+        };
+        // Events that are here already, or that another reader is about to bring, need not come from the store.
+        let live = Arc::clone(&reader.live);
+        let alone = live.reading.try_lock();
+        let limit = match live.tail().after(after) {
+            Next::InStep | Next::Behind if alone.is_ok() => PAGE,
+            Next::InStep | Next::Behind | Next::Events { .. } => 0,
+        };
+        let followed = reader.hub.records.follow(org, run, after, limit).await?;
+        reader.position = after.min(followed.progress.last_event);
+        let is_head = reader.live.tail().is_head(reader.position);
+        reader.first = reader.go_on(followed, is_head)?;
+        Ok(reader)
+    }
+
+    /// The next message; `None` at the end. As [`futures_util::stream::unfold`] wants it.
+    pub(super) async fn next(mut self) -> Option<(Result<Arc<Batch>, Error>, Self)> {
+        match self.advance().await {
+            Ok(Some(batch)) => Some((Ok(batch), self)),
+            Ok(None) => None,
+            Err(error) => {
+                self.state = State::Ended;
+                Some((Err(error), self))
+            }
+        }
+    }
+
+    async fn advance(&mut self) -> Result<Option<Arc<Batch>>, Error> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        // Who was in step and waits is behind by what it takes for events to get here. Who was sent much, or is slow, is
+        // behind for other reasons.
+        let mut was_in_step = false;
+        loop {
+            match self.state {
+                State::Ended => return Ok(None),
+                State::Final => {
+                    self.state = State::Ended;
+                    return self.done().await.map(Some);
+                }
+                State::Following => {}
+            }
+            let next = self.live.tail().after(self.position);
+            match next {
+                Next::Events { .. } => return Ok(self.take(next)),
+                Next::InStep => {
+                    if let Some(delta) = self.wait().await {
+                        return Ok(Some(delta));
+                    }
+                    was_in_step = true;
+                }
+                Next::Behind => {
+                    let read = self.read(was_in_step).await?;
+                    if read.is_some() {
+                        return Ok(read);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands out events and goes on behind them.
+    fn take(&mut self, next: Next) -> Option<Arc<Batch>> {
+        let Next::Events { last, batch, end } = next else {
+            return None;
+        };
+        self.position = last;
+        self.state = match end {
+            End::GoesOn => self.state,
+            End::Final => State::Final,
+            End::Done => State::Ended,
+        };
+        Some(batch)
+    }
+
+    /// Reads on in the store. At the head of the run one reader does it for all; what is older each reads alone.
+    async fn read(&mut self, was_in_step: bool) -> Result<Option<Arc<Batch>>, Error> {
+        let live = Arc::clone(&self.live);
+        let alone = if live.tail().is_head(self.position) {
+            let alone = live.reading.lock().await;
+            let next = live.tail().after(self.position);
+            if matches!(next, Next::Events { .. }) {
+                return Ok(self.take(next));
+            }
+            Some(alone)
+        } else {
+            None
+        };
+        let followed = self
+            .hub
+            .records
+            .follow(self.org, self.run, self.position, PAGE)
+            .await?;
+        let is_more = followed.progress.last_event > self.position;
+        let oldest = followed.events.first().map(|event| event.created_at);
+        let read = self.go_on(followed, alone.is_some())?;
+        if let Some(oldest) = oldest
+            && was_in_step
+            && alone.is_some()
+        {
+            self.hub.metrics.read_on(oldest, self.hub.clock.now());
+        }
+        drop(alone);
+        // Where more was known than the store shows, the end was handed out already, or nothing is there yet.
+        if read.is_none() && !is_more && self.state == State::Following {
+            self.hint().await;
+        }
+        Ok(read)
+    }
+
+    /// Hands out what was read behind the position, and keeps it for others where it is the head of the run.
+    fn go_on(&mut self, followed: Followed, is_head: bool) -> Result<Option<Arc<Batch>>, Error> {
+        let Followed {
+            progress,
+            events,
+            run,
+        } = followed;
+        let mut chunk = Chunk::of(&events);
+        let last = chunk.as_ref().map_or(self.position, |chunk| chunk.last);
+        {
+            let mut tail = self.live.tail();
+            tail.learn(progress.last_event);
+            if let Some(run) = run.filter(|_| last == progress.last_event) {
+                let done = match tail.done_after(last) {
+                    Some(done) => done,
+                    None => Arc::new(Batch::of_final(&run)?),
+                };
+                chunk = chunk.map(|chunk| chunk.with_done(&done));
+                tail.finish(last, done);
+            }
+        }
+        let Some(chunk) = chunk else {
+            if progress.status.is_final() && last == progress.last_event {
+                self.state = State::Final;
+            }
+            return Ok(None);
+        };
+        if is_head {
+            self.live.add(chunk.clone());
+            // What this reader has just told the others is no news to itself.
+            self.changed.mark_unchanged();
+        }
+        Ok(self.take(chunk.into_next()))
+    }
+
+    /// The `done` message, made once for all readers.
+    async fn done(&self) -> Result<Arc<Batch>, Error> {
+        let _alone = self.live.reading.lock().await;
+        let made = self.live.tail().done_after(self.position);
+        if let Some(done) = made {
+            return Ok(done);
+        }
+        let run = self.hub.records.run(self.org, self.run).await?;
+        let done = Arc::new(Batch::of_final(&run)?);
+        self.live.tail().finish(self.position, Arc::clone(&done));
+        Ok(done)
+    }
+
+    /// Waits for a hint or for a piece of text.
+    async fn wait(&mut self) -> Option<Arc<Batch>> {
+        let Some(mut deltas) = self.deltas.take() else {
+            self.hint().await;
+            return None;
+        };
+        let piece = tokio::select! {
+            biased;
+            () = self.hint() => None,
+            // What a slow reader has missed follows whole as a `message`.
+            piece = deltas.recv() => piece.ok(),
+        };
+        self.deltas = Some(deltas);
+        piece
+    }
+
+    /// Waits for a hint; at the node's stop the reader ends.
+    async fn hint(&mut self) {
+        tokio::select! {
+            biased;
+            hint = self.changed.changed() => if hint.is_err() { self.state = State::Ended },
+            () = self.hub.stop.cancelled() => self.state = State::Ended,
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The newest events of a followed run, and the last event that is known to exist.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use sortie_store::EventRow;
+
+use super::batch::{Batch, is_final};
+
+/// Memory for the newest events of a followed run, in bytes.
+const TAIL_BYTES: usize = 256 * 1024;
+
+/// The last events and `done` are joined up to this size, in bytes.
+const JOINED_BYTES: usize = 64 * 1024;
+
+/// Events that were committed together.
+#[derive(Clone, Debug)]
+pub(super) struct Chunk {
+    pub(super) first: i64,
+    pub(super) last: i64,
+    batch: Arc<Batch>,
+    end: End,
+}
+
+/// Whether a run goes on after an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    GoesOn,
+    /// `done` is due.
+    Final,
+    /// `done` is behind the events.
+    Done,
+}
+
+/// What the tail has for a reader.
+#[derive(Debug)]
+pub(super) enum Next {
+    Events {
+        last: i64,
+        batch: Arc<Batch>,
+        end: End,
+    },
+    /// The reader has everything that is known here.
+    InStep,
+    /// There is more, and only the store has it.
+    Behind,
+}
+
+#[derive(Default)]
+pub(super) struct Tail {
+    chunks: VecDeque<Chunk>,
+    bytes: usize,
+    done: Option<(i64, Arc<Batch>)>,
+    /// The last event that is known to exist, from whatever source.
+    known: i64,
+    /// Somebody else than the worker has ended the run: there is an event that nobody will publish.
+    ended_elsewhere: bool,
+}
+
+impl Chunk {
+    /// The chunk of these events; `None` of none.
+    pub(super) fn of(events: &[EventRow]) -> Option<Self> {
+        let (first, last) = (events.first()?, events.last()?);
+        Some(Self {
+            first: first.seq,
+            last: last.seq,
+            batch: Arc::new(Batch::of_events(events)),
+            end: if is_final(last) { End::Final } else { End::GoesOn },
+        })
+    }
+
+    /// With the `done` message behind the last event of the run, so that a reader takes both at once; not where they are
+    /// large, as each holds the output.
+    pub(super) fn with_done(mut self, done: &Batch) -> Self {
+        let joined = self.batch.encoded_bytes() + done.encoded_bytes();
+        if self.end == End::Final
+            && joined <= JOINED_BYTES
+            && let Some(batch) = Arc::get_mut(&mut self.batch)
+        {
+            batch.extend(done);
+            self.end = End::Done;
+        }
+        self
+    }
+
+    pub(super) fn into_next(self) -> Next {
+        Next::Events {
+            last: self.last,
+            batch: self.batch,
+            end: self.end,
+        }
+    }
+}
+
+impl Tail {
+    /// Adds committed events; false when all of them were here.
+    pub(super) fn push(&mut self, chunk: Chunk) -> bool {
+        self.known = self.known.max(chunk.last);
+        if let Some(newest) = self.chunks.back() {
+            if chunk.last <= newest.last {
+                return false;
+            }
+            // After a gap or an overlap what is older is of no use to a reader in step.
+            if chunk.first != newest.last + 1 {
+                self.chunks.clear();
+                self.bytes = 0;
+            }
+        }
+        self.bytes += chunk.batch.memory_bytes();
+        self.chunks.push_back(chunk);
+        while self.bytes > TAIL_BYTES {
+            let Some(oldest) = self.chunks.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.batch.memory_bytes();
+        }
+        true
+    }
+
+    /// Keeps the `done` message of a run whose last event is `last`.
+    pub(super) fn finish(&mut self, last: i64, done: Arc<Batch>) {
+        self.done = Some((last, done));
+    }
+
+    /// The `done` message for a reader that has the event `position`, the last one.
+    pub(super) fn done_after(&self, position: i64) -> Option<Arc<Batch>> {
+        self.done
+            .as_ref()
+            .filter(|(last, _)| *last == position)
+            .map(|(_, done)| Arc::clone(done))
+    }
+
+    /// Learns that there are events up to `last`; false when that was known.
+    pub(super) fn learn(&mut self, last: i64) -> bool {
+        let news = last > self.known;
+        self.known = self.known.max(last);
+        news
+    }
+
+    pub(super) fn end_elsewhere(&mut self) {
+        self.ended_elsewhere = true;
+    }
+
+    /// True for a reader that has nothing to catch up on before the newest events.
+    pub(super) fn is_head(&self, position: i64) -> bool {
+        self.chunks.back().is_none_or(|newest| newest.last <= position)
+    }
+
+    /// The next batch for a reader that has everything up to `position`.
+    pub(super) fn after(&self, position: i64) -> Next {
+        let start = self.chunks.partition_point(|chunk| chunk.first <= position);
+        match self.chunks.get(start) {
+            Some(chunk) if chunk.first == position + 1 => chunk.clone().into_next(),
+            Some(_) => Next::Behind,
+            None if self.known > position || self.ended_elsewhere => Next::Behind,
+            None => Next::InStep,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sortie_api::Timestamp;
+
+    use super::*;
+    use crate::runs::hub::Message;
+
+    fn chunk(first: i64, last: i64) -> Chunk {
+        let events: Vec<EventRow> = (first..=last).map(|seq| event(seq, "{}".to_owned())).collect();
+        Chunk::of(&events).unwrap()
+    }
+
+    fn event(seq: i64, data: String) -> EventRow {
+        EventRow {
+            seq,
+            kind: "message".to_owned(),
+            data,
+            created_at: Timestamp::from_micros(seq),
+        }
+    }
+
+    /// The positions of the next batch.
+    fn seen(tail: &Tail, position: i64) -> Option<Vec<i64>> {
+        let Next::Events { last, batch, .. } = tail.after(position) else {
+            return None;
+        };
+        let seen: Vec<i64> = batch.messages().iter().map(position_of).collect();
+        assert_eq!(seen.last(), Some(&last));
+        Some(seen)
+    }
+
+    fn position_of(message: &Message) -> i64 {
+        match message {
+            Message::Event(event) => event.seq,
+            Message::Delta(_) | Message::Done(_) => panic!("{message:?}"),
+        }
+    }
+
+    #[test]
+    fn a_reader_in_step_takes_batch_after_batch() {
+        let mut tail = Tail::default();
+        tail.push(chunk(1, 2));
+        tail.push(chunk(3, 3));
+        assert_eq!(seen(&tail, 0), Some(vec![1, 2]));
+        assert_eq!(seen(&tail, 2), Some(vec![3]));
+        assert!(matches!(tail.after(3), Next::InStep));
+    }
+
+    #[test]
+    fn a_reader_inside_a_chunk_or_behind_the_tail_reads_the_store() {
+        let mut tail = Tail::default();
+        tail.push(chunk(5, 8));
+        assert!(matches!(tail.after(6), Next::Behind));
+        assert!(matches!(tail.after(2), Next::Behind));
+    }
+
+    #[test]
+    fn what_was_here_already_is_not_added_again() {
+        let mut tail = Tail::default();
+        assert!(tail.push(chunk(1, 4)));
+        assert!(!tail.push(chunk(1, 2)));
+        assert!(!tail.push(chunk(3, 4)));
+        assert_eq!(seen(&tail, 0), Some(vec![1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn a_gap_forgets_what_came_before_it() {
+        let mut tail = Tail::default();
+        tail.push(chunk(1, 2));
+        tail.push(chunk(4, 4));
+        assert!(matches!(tail.after(0), Next::Behind));
+        assert_eq!(seen(&tail, 3), Some(vec![4]));
+    }
+
+    #[test]
+    fn a_late_publish_does_not_hide_that_the_run_was_ended_elsewhere() {
+        let mut tail = Tail::default();
+        tail.end_elsewhere();
+        tail.push(chunk(5, 6));
+        assert_eq!(seen(&tail, 4), Some(vec![5, 6]));
+        assert!(matches!(tail.after(6), Next::Behind));
+    }
+
+    proptest! {
+        #[test]
+        fn the_tail_stays_within_its_bytes(sizes in prop::collection::vec(1_usize..90_000, 1..40)) {
+            let mut tail = Tail::default();
+            for (at, size) in (1_i64..).zip(&sizes) {
+                tail.push(Chunk::of(&[event(at, "x".repeat(*size))]).unwrap());
+                prop_assert!(tail.bytes <= TAIL_BYTES);
+                prop_assert_eq!(tail.bytes, tail.chunks.iter().map(|chunk| chunk.batch.memory_bytes()).sum::<usize>());
+            }
+        }
+
+        /// However publishes, hints and readers' own additions are ordered: a reader is in step only with all that
+        /// is known, and what it is given follows its position without gap or repetition.
+        #[test]
+        fn no_order_of_news_makes_a_reader_miss_an_event(
+            news in prop::collection::vec((1_i64..20, 0_i64..5, 0_u8..3), 0..30), position in 0_i64..20,
+        ) {
+            let mut tail = Tail::default();
+            let mut newest = 0;
+            for (first, more, kind) in news {
+                newest = newest.max(first + more);
+                match kind {
+                    0 => { tail.learn(first + more); }
+                    _ => { tail.push(chunk(first, first + more)); }
+                }
+            }
+            match tail.after(position) {
+                Next::Events { last, batch, .. } => {
+                    let given: Vec<i64> = batch.messages().iter().map(position_of).collect();
+                    prop_assert_eq!(given, (position + 1..=last).collect::<Vec<i64>>());
+                    prop_assert!(last > position && last <= newest);
+                }
+                Next::InStep => prop_assert!(position >= newest),
+                Next::Behind => prop_assert!(position < newest),
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Intake: from a client's request to a definition that can be stored and run, or to the rule it breaks.
+//!
+//! Nothing is written here. The first rule that is broken is told with the name of its field; the order is that of the
+//! table in `docs/RUNS.md#fields-of-a-request`.
+
+mod connections;
+mod files;
+mod schemas;
+mod text;
+mod web;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use sortie_api::{Micros, OrgId, RunRequest, limits, request::Callback, workflow::NOT_SAVED};
+use sortie_sandbox::Level;
+use sortie_store::{Retention, Store};
+
+use crate::{
+    callbacks::Callbacks,
+    connections::{Connections, secrets::Secrets},
+    error::Error,
+    kit::{models::Models, options::Options, rules::broken, web::NodeWeb},
+    runs::workflows::effective,
+};
+use schemas::NoInput;
+
+/// A request that has passed every rule.
+pub(crate) struct Accepted {
+    /// The definition the run will use, defaults filled in, as JSON.
+    pub(crate) definition: Arc<str>,
+    pub(crate) max_cost: Micros,
+    pub(crate) timeout_seconds: u32,
+    /// Whether anything of it is stored.
+    pub(crate) retention: Retention,
+    /// The saved workflow it comes from.
+    pub(crate) workflow: Option<String>,
+    pub(crate) model: String,
+    pub(crate) tags: Vec<String>,
+    /// The credentials of inline connections, by name; they are not in the definition.
+    pub(crate) inline: BTreeMap<String, Secrets>,
+    /// Where its completion callback goes; it is not in the definition either.
+    pub(crate) callback: Option<Callback>,
+}
+
+/// What intake checks a request against.
+pub(crate) struct Intake<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) models: &'a Models,
+    /// What runs get of the web.
+    pub(crate) web: &'a NodeWeb,
+    /// Whether this node can run commands; the sentence says why not.
+    pub(crate) commands: Result<Level, &'a str>,
+    pub(crate) connections: &'a Connections,
+    /// Where saved workflows are.
+    pub(crate) store: &'a Store,
+    pub(crate) callbacks: &'a Callbacks,
+    /// Whose request it is.
+    pub(crate) org: OrgId,
+}
+
+impl Intake<'_> {
+    /// Checks every rule and resolves the definition.
+    pub(crate) async fn accept(&self, request: RunRequest) -> Result<Accepted, Error> {
+        let mut request = effective(self.store, self.org, request).await?;
+        let workflow = request.workflow.take();
+        let model = self.check_task(&mut request)?;
+        let files = request.files.as_deref_mut().unwrap_or_default();
+        files::form(files)?;
+        files::resolve(
+            self.store,
+            self.org,
+            files,
+            self.options.sandbox_limits.disk_bytes,
+        )
+        .await?;
+        let inline = connections::check(self.connections, self.org, &mut request).await?;
+        let (timeout_seconds, max_cost) = self.check_conditions(&mut request)?;
+        let callback = request.callback.take();
+        if let Some(callback) = &callback {
+            self.callbacks.check(callback)?;
+        }
+        schemas::check(&request, NoInput::IsMissing).await?;
+        let definition = serde_json::to_string(&request)
+            .map_err(|error| Error::Internal(format!("a definition cannot be serialized: {error}")))?;
+        Ok(Accepted {
+            definition: definition.into(),
+            max_cost,
+            timeout_seconds,
+            retention: retention(&request),
+            workflow,
+            model,
+            tags: request.tags.unwrap_or_default(),
+            inline,
+            callback,
+        })
+    }
+
+    /// Checks every rule that a definition can break before a run is made of it. What it leaves open stays open; whether
+    /// the files and connections exist that it names is seen by the run.
+    pub(crate) async fn accept_saved(&self, definition: &mut RunRequest) -> Result<(), Error> {
+        let sent = [
+            definition.workflow.is_some(),
+            definition.zero_data_retention.is_some(),
+            definition.callback.is_some(),
+        ];
+        if let Some((field, _)) = NOT_SAVED.iter().zip(sent).find(|(_, is_there)| *is_there) {
+            return Err(broken(
+                field,
+                "belongs to a single run and cannot be saved in a workflow",
+            ));
+        }
+        if definition.prompt.is_none() {
+            return Err(broken("prompt", "required"));
+        }
+        files::form(definition.files.as_deref().unwrap_or_default())?;
+        if let Some(name) = connections::form(self.connections, definition)?.keys().next() {
+            return Err(broken(
+                format_args!("connections.{name}"),
+                "brings credentials, which a workflow does not keep: use a saved connection",
+            ));
+        }
+        let mut run = RunRequest {
+            files: None,
+            // Whether commands can be run here is asked only where the definition says that it needs them.
+            shell: Some(definition.shell == Some(true)),
+            ..definition.clone()
+        };
+        self.check_task(&mut run)?;
+        self.check_conditions(&mut run)?;
+        schemas::check(&run, NoInput::MayCome).await
+    }
+
+    /// Checks `prompt`, `input`, `model` and `fallback_model`. Returns the model that is to be used.
+    fn check_task(&self, request: &mut RunRequest) -> Result<String, Error> {
+        let prompt = request
+            .prompt
+            .as_deref()
+            .ok_or_else(|| broken("prompt", "required unless workflow is set"))?;
+        text::prompt(prompt)?;
+        if let Some(input) = &request.input
+            && input.get().len() > limits::INPUT_BYTES
+        {
+            return Err(broken(
+                "input",
+                format!("must be at most {} bytes of JSON", limits::INPUT_BYTES),
+            ));
+        }
+        self.resolve_model(request)
+    }
+
+    /// The rules of what a run is told by, may do and may cost; its time limit in seconds and its budget.
+    fn check_conditions(&self, request: &mut RunRequest) -> Result<(u32, Micros), Error> {
+        if let Some(description) = &request.description {
+            text::description(description)?;
+        }
+        let timeout_seconds = timeout(request)?;
+        self.check_shell(request)?;
+        web::check(request.web.as_ref(), self.web)?;
+        let retention = retention(request);
+        let max_cost = self.budget(request, timeout_seconds, retention)?;
+        text::tags(request.tags.as_deref().unwrap_or_default())?;
+        Ok((timeout_seconds, max_cost))
+    }
+
+    fn resolve_model(&self, request: &mut RunRequest) -> Result<String, Error> {
+        let id = request
+            .model
+            .get_or_insert_with(|| self.models.catalog().default_model.clone());
+        self.check_model("model", id)?;
+        if let Some(fallback) = &request.fallback_model {
+            self.check_model("fallback_model", fallback)?;
+            if fallback == id {
+                return Err(broken("fallback_model", "must be another model than model"));
+            }
+        }
+        Ok(id.clone())
+    }
+
+    fn check_model(&self, field: &str, id: &str) -> Result<(), Error> {
+        match self.models.get(id) {
+            Some(_) => Ok(()),
+            None => Err(broken(
+                field,
+                format!("no model {id:?}; GET /v1/models lists those there are"),
+            )),
+        }
+    }
+
+    fn check_shell(&self, request: &mut RunRequest) -> Result<(), Error> {
+        let shell = *request.shell.get_or_insert(true);
+        match self.commands {
+            Err(reason) if shell => Err(broken(
+                "shell",
+                format!(
+                    "commands are unavailable on this engine: {reason} Set shell to false to run without them"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The budget: within its limits and, where time is money, enough for the whole time limit.
+    fn budget(
+        &self,
+        request: &mut RunRequest,
+        timeout_seconds: u32,
+        retention: Retention,
+    ) -> Result<Micros, Error> {
+        let micros = *request
+            .max_cost_micros
+            .get_or_insert(self.options.default_max_cost.get());
+        if !(1..=limits::MAX_COST_MICROS).contains(&micros) {
+            return Err(broken(
+                "max_cost_micros",
+                format!("must be from 1 to {}", limits::MAX_COST_MICROS),
+            ));
+        }
+        let compute = self
+            .options
+            .compute_micros_per_second
+            .get()
+            .saturating_mul(i64::from(timeout_seconds));
+        let percent = match retention {
+            Retention::Full => 0,
+            Retention::None => i64::from(self.options.surcharge_percent),
+        };
+        let compute = compute.saturating_add(compute.saturating_mul(percent).saturating_add(99) / 100);
+        if self.options.mode == sortie_api::Mode::Hosted && micros < compute {
+            return Err(broken(
+                "max_cost_micros",
+                format!("must cover the compute cost of the full timeout, {compute} micros"),
+            ));
+        }
+        Micros::try_from(micros).map_err(|error| broken("max_cost_micros", error))
+    }
+}
+
+fn retention(request: &RunRequest) -> Retention {
+    match request.zero_data_retention {
+        Some(true) => Retention::None,
+        Some(false) | None => Retention::Full,
+    }
+}
+
+fn timeout(request: &mut RunRequest) -> Result<u32, Error> {
+    let seconds = *request
+        .timeout_seconds
+        .get_or_insert(i64::from(limits::TIMEOUT_SECONDS_DEFAULT));
+    u32::try_from(seconds)
+        .ok()
+        .filter(|seconds| (limits::TIMEOUT_SECONDS_MIN..=limits::TIMEOUT_SECONDS_MAX).contains(seconds))
+        .ok_or_else(|| {
+            broken(
+                "timeout_seconds",
+                format!(
+                    "must be from {} to {}",
+                    limits::TIMEOUT_SECONDS_MIN,
+                    limits::TIMEOUT_SECONDS_MAX
+                ),
+            )
+        })
+}

@@ -1,0 +1,59 @@
+//! Rules of `input_schema`, `output_schema`, and of `input` against its schema.
+
+use std::sync::LazyLock;
+
+use serde_json::value::RawValue;
+use sortie_agent::schema::Schema;
+use sortie_api::RunRequest;
+use tokio::sync::Semaphore;
+
+use crate::{error::Error, kit::rules::broken};
+
+/// Schemas are checked on the blocking threads, a few at a time: they are strangers' programs, if small ones.
+static CHECKS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(4));
+
+/// What an `input_schema` says of an `input` that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoInput {
+    /// That it is missing: the run starts now.
+    IsMissing,
+    /// Nothing yet: each run may send its own.
+    MayCome,
+}
+
+/// Checks both schemas, and `input` against its own.
+pub(super) async fn check(request: &RunRequest, no_input: NoInput) -> Result<(), Error> {
+    if request.input_schema.is_none() && request.output_schema.is_none() {
+        return Ok(());
+    }
+    let permit = CHECKS.acquire().await;
+    let input_schema = request.input_schema.clone();
+    let output_schema = request.output_schema.clone();
+    let input = request.input.clone();
+    let checked = tokio::task::spawn_blocking(move || {
+        if let Some(schema) = &output_schema {
+            compile("output_schema", schema)?;
+        }
+        input_schema.map_or(Ok(()), |schema| match_input(&schema, input.as_deref(), no_input))
+    })
+    .await;
+    drop(permit);
+    checked.map_err(|error| Error::Internal(format!("a schema check did not end: {error}")))?
+}
+
+fn compile(field: &str, schema: &RawValue) -> Result<Schema, Error> {
+    Schema::compile(schema.get()).map_err(|error| broken(field, error))
+}
+
+fn match_input(schema: &RawValue, input: Option<&RawValue>, no_input: NoInput) -> Result<(), Error> {
+    let schema = compile("input_schema", schema)?;
+    let Some(input) = input else {
+        return match no_input {
+            NoInput::IsMissing => Err(broken("input", "required by input_schema")),
+            NoInput::MayCome => Ok(()),
+        };
+    };
+    schema
+        .check("input", input.get())
+        .map_err(|errors| Error::Invalid(errors.join("; ")))
+}

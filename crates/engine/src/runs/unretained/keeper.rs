@@ -1,0 +1,227 @@
+//! The care of content: answers and events go at their time, runs that were ended elsewhere are closed here, and what the
+//! store says this node has is compared with what it has.
+//!
+//! Idempotent and timed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use sortie_api::{OrgId, RunId, RunStatus};
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use super::{EVENTS_FOR, Stage, Unretained};
+use crate::{Engine, error::Error};
+
+/// Pause between two looks.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Time for which the content of a run is kept that the store does not know. The answer to its creation was lost, and the commit
+/// may still take place: one that waits for a standby is seen only when the standby has it.
+const LATE_COMMIT: Duration = Duration::from_mins(1);
+
+/// Looks from one comparison with the store to the next.
+const COMPARE_EVERY: u32 = 10;
+
+/// The job.
+pub(crate) struct Keeper {
+    engine: Engine,
+    /// Answers that are gone here, and still held as far as the store knows.
+    untold_outputs: Vec<RunId>,
+    /// The same of whole contents.
+    untold_contents: Vec<RunId>,
+    /// Runs that the store does not know, and since when.
+    unknown: BTreeMap<RunId, Instant>,
+    /// Looks until the next comparison.
+    until_compare: u32,
+}
+
+impl Keeper {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self {
+            engine,
+            untold_outputs: Vec::new(),
+            untold_contents: Vec::new(),
+            unknown: BTreeMap::new(),
+            until_compare: COMPARE_EVERY,
+        }
+    }
+
+    /// Looks now and again until the node stops.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(LOOK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                _ = tick.tick() => {}
+            }
+            if let Err(error) = self.look().await {
+                tracing::warn!(%error, "cannot process zero-data-retention runs");
+            }
+        }
+    }
+
+    fn unretained(&self) -> &Unretained {
+        &self.engine.0.stores.records.unretained
+    }
+
+    /// One look.
+    async fn look(&mut self) -> Result<(), Error> {
+        let node = &self.engine.0;
+        let (store, unretained) = (&node.stores.database, &node.stores.records.unretained);
+        // From memory first: a database that is away keeps nothing alive.
+        self.untold_outputs.extend(unretained.delete_expired_outputs());
+        self.untold_outputs.extend(unretained.take_delivered());
+        self.untold_contents.extend(unretained.delete_forgotten());
+        if !self.untold_outputs.is_empty() {
+            store.forget_outputs(self.untold_outputs.clone()).await?;
+            self.untold_outputs.clear();
+        }
+        if !self.untold_contents.is_empty() {
+            store.forget_content(self.untold_contents.clone()).await?;
+            self.untold_contents.clear();
+        }
+        self.close_ended().await?;
+        self.until_compare = self.until_compare.saturating_sub(1);
+        if self.until_compare == 0 {
+            self.compare().await?;
+            self.until_compare = COMPARE_EVERY;
+        }
+        Ok(())
+    }
+
+    /// Closes those that were ended by somebody else and have no worker here, and forgets those that were never recorded. A
+    /// run that is being recorded is not among them.
+    async fn close_ended(&mut self) -> Result<(), Error> {
+        let idle = self.unretained().idle();
+        if idle.is_empty() {
+            self.unknown.clear();
+            return Ok(());
+        }
+        let statuses = self.engine.store().statuses(idle.clone()).await?;
+        let known: BTreeSet<RunId> = statuses.iter().map(|(run, _)| *run).collect();
+        for (run, status) in statuses {
+            if status.is_final() && self.unretained().is_idle(run) {
+                self.unretained().close(run, status)?;
+                self.engine.0.work.hub.ended(run);
+            } else {
+                self.unretained().is_recorded(run);
+            }
+        }
+        let now = Instant::now();
+        let before = std::mem::take(&mut self.unknown);
+        for run in idle.into_iter().filter(|run| !known.contains(run)) {
+            let since = before.get(&run).copied().unwrap_or(now);
+            if now.saturating_duration_since(since) >= LATE_COMMIT {
+                self.unretained().runs().remove(run);
+            } else {
+                self.unknown.insert(run, since);
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the contents that the store says this node has with those that are here. A content whose row names an earlier
+    /// identity of the node, because its run was recorded or ended while the node was made known again, is adopted. A run
+    /// without content is given up: its commit took place long after its answer was lost, and the content was forgotten.
+    async fn compare(&self) -> Result<(), Error> {
+        let node = &self.engine.0;
+        let holder = node.cluster.identity.get();
+        // Content is here before its run is in the store: what is not here now is gone.
+        let recorded: BTreeSet<RunId> = node
+            .stores
+            .database
+            .content_of(holder)
+            .await?
+            .into_iter()
+            .collect();
+        let strays = self.unretained().recorded();
+        let strays: Vec<RunId> = strays.into_iter().filter(|run| !recorded.contains(run)).collect();
+        if !strays.is_empty() {
+            node.stores.database.adopt_contents(holder, strays).await?;
+        }
+        let missing: Vec<RunId> = recorded
+            .into_iter()
+            .filter(|run| !self.unretained().holds(*run))
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let (at, price) = (node.options.clock.now(), node.options.compute_micros_per_second);
+        let ended = node
+            .stores
+            .database
+            .give_up_missing(holder, missing, at, price)
+            .await?;
+        self.engine.tell_given_up(&ended);
+        node.work.due.look();
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Tells readers and figures of runs that ended with their content.
+    pub(crate) fn tell_given_up(&self, ended: &[(OrgId, RunId)]) {
+        let node = &self.0;
+        for (_, run) in ended {
+            tracing::warn!(run.id = %run, "a run with zero data retention is ended as interrupted");
+            if let Err(error) = node.stores.records.unretained.close(*run, RunStatus::Interrupted) {
+                tracing::error!(run.id = %run, %error, "the end of a run could not be told to its readers");
+            }
+            node.metrics.ended(RunStatus::Interrupted);
+            node.work.hub.ended(*run);
+        }
+    }
+}
+
+impl Unretained {
+    /// Runs that are not final and that no worker has.
+    fn idle(&self) -> Vec<RunId> {
+        let runs = self.runs();
+        let open = runs
+            .by_id
+            .iter()
+            .filter(|(_, content)| matches!(content.stage, Stage::InDoubt | Stage::Open));
+        let open: Vec<RunId> = open.map(|(run, _)| *run).collect();
+        drop(runs);
+        open.into_iter()
+            .filter(|run| !self.0.active.contains(*run))
+            .collect()
+    }
+
+    fn is_idle(&self, run: RunId) -> bool {
+        !self.0.active.contains(run)
+    }
+
+    /// Contents of which nothing is left to be asked for; they are deleted here. Events alone go at their time.
+    fn delete_forgotten(&self) -> Vec<RunId> {
+        let now = self.0.clock.now();
+        let mut runs = self.runs();
+        let is_over = |stage| matches!(stage, Stage::Final(at) if now >= at + EVENTS_FOR);
+        let over: Vec<RunId> = runs
+            .by_id
+            .iter()
+            .filter(|(_, content)| is_over(content.stage))
+            .map(|(run, _)| *run)
+            .collect();
+        let mut forgotten = Vec::new();
+        for run in over {
+            let has_output = runs.change(run, |content| {
+                content.events = Vec::new();
+                content.error = None;
+                let held = content.output.as_ref().and_then(|output| output.text());
+                content.bytes = held.map_or(0, str::len);
+                held.is_some()
+            });
+            if has_output == Some(false) {
+                runs.remove(run);
+                forgotten.push(run);
+            }
+        }
+        forgotten
+    }
+}

@@ -1,0 +1,114 @@
+//! Saved workflows: kept, shown, and laid under the requests that name one.
+//!
+//! A definition is checked when it is saved, as far as it goes by itself, and again by each run as what that run will use.
+//! Its row is read once for each run, so what was saved on any node counts from then on.
+
+use sortie_api::{
+    OrgId, RunRequest, limits,
+    workflow::{Workflow, WorkflowDefinition, WorkflowSummary},
+};
+use sortie_store::{PutWorkflow, SavedWorkflow, Store, WorkflowRow};
+
+use crate::{
+    Engine,
+    connections::Put,
+    error::Error,
+    kit::{
+        caller::Caller,
+        rules::{broken, name as check_name},
+    },
+};
+
+impl Engine {
+    /// Saves a workflow under `name`, or replaces the one that has it; the same definition again changes nothing. `Invalid`
+    /// names the field and the rule.
+    pub async fn put_workflow(
+        &self,
+        caller: &Caller,
+        name: &str,
+        definition: WorkflowDefinition,
+    ) -> Result<(Workflow, Put), Error> {
+        check_name("name", name)?;
+        let WorkflowDefinition(mut definition) = definition;
+        self.intake(caller.org).accept_saved(&mut definition).await?;
+        let node = &self.0;
+        let new = to_save(name, &definition)?;
+        let audit = caller.audit(&node.options.clock, "workflow.put", name)?;
+        let saved = node
+            .stores
+            .database
+            .put_workflow(caller.org, new, limits::SAVED_WORKFLOWS, audit)
+            .await?;
+        let (row, put) = match saved {
+            SavedWorkflow::Created(row) => (row, Put::Created),
+            SavedWorkflow::Replaced(row) => (row, Put::Replaced),
+        };
+        Ok((record(row, definition), put))
+    }
+
+    /// A workflow by its name.
+    pub async fn get_workflow(&self, org: OrgId, name: &str) -> Result<Workflow, Error> {
+        // What cannot be a name is the name of nothing.
+        check_name("name", name).map_err(|_| Error::NotFound)?;
+        let row = self.store().get_workflow(org, name).await?;
+        let definition = definition_of(&row)?;
+        Ok(record(row, definition))
+    }
+
+    /// Deletes a workflow. Runs that were started from it have a definition of their own and go on.
+    pub async fn delete_workflow(&self, caller: &Caller, name: &str) -> Result<(), Error> {
+        check_name("name", name).map_err(|_| Error::NotFound)?;
+        let node = &self.0;
+        let audit = caller.audit(&node.options.clock, "workflow.delete", name)?;
+        Ok(node
+            .stores
+            .database
+            .delete_workflow(caller.org, name, audit)
+            .await?)
+    }
+}
+
+/// What a request runs: with `workflow`, each field as sent, else as saved. The name stays in it, for who accounts for the
+/// run.
+pub(crate) async fn effective(store: &Store, org: OrgId, request: RunRequest) -> Result<RunRequest, Error> {
+    let Some(name) = &request.workflow else {
+        return Ok(request);
+    };
+    check_name("workflow", name)?;
+    match store.get_workflow(org, name).await {
+        Ok(row) => Ok(request.over(definition_of(&row)?)),
+        Err(sortie_store::Error::NotFound) => Err(broken("workflow", format!("no workflow {name:?}"))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn to_save(name: &str, definition: &RunRequest) -> Result<PutWorkflow, Error> {
+    let summary = WorkflowSummary {
+        name: name.to_owned(),
+        description: definition.description.clone(),
+        input_schema: definition.input_schema.clone(),
+        output_schema: definition.output_schema.clone(),
+    };
+    let unwritable = |error| Error::Internal(format!("a workflow cannot be serialized: {error}"));
+    Ok(PutWorkflow {
+        name: name.to_owned(),
+        summary: serde_json::to_string(&summary).map_err(unwritable)?,
+        definition: serde_json::to_string(definition).map_err(unwritable)?,
+    })
+}
+
+/// The stored definition.
+fn definition_of(row: &WorkflowRow) -> Result<RunRequest, Error> {
+    serde_json::from_str(&row.definition)
+        .map_err(|error| Error::Internal(format!("a stored workflow cannot be read: {error}")))
+}
+
+fn record(row: WorkflowRow, definition: RunRequest) -> Workflow {
+    Workflow {
+        name: row.name,
+        definition,
+        revision: row.revision,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+    }
+}

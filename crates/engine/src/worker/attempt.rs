@@ -1,0 +1,228 @@
+//! An attempt at a run, from its claim to its end. The store and the agent meet here: [`prepare`] reads what the run asks
+//! for, [`Attempt::supervise`] runs the agent beside the recorder, and [`Attempt::finish`] records the end.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+use sortie_agent::{BudgetSpec, Remains};
+use sortie_api::{Micros, RunUsage, event::EventType};
+use sortie_store::{Brought, Claim, Error as StoreError, NewEvent, Origin, Retention};
+use tokio::time::Instant;
+
+use super::{
+    Worker,
+    ended::{Ended, Supervised},
+    outputs::Outputs,
+    prepare::prepare,
+    recorder::Recorder,
+    resume::{Decision, Files, Ground, Resumption, pick_up},
+    spent::Spent,
+};
+use crate::runs::{
+    active::{Place, StopReason},
+    run_log::RunLog,
+};
+
+/// An attempt at a claimed run.
+pub(super) struct Attempt<'a> {
+    pub(super) worker: &'a Worker,
+    pub(super) claim: &'a Claim,
+    pub(super) log: RunLog,
+    pub(super) recorder: Recorder,
+    pub(super) place: Place,
+    pub(super) started: Instant,
+    pub(super) deadline: Instant,
+    /// Cost of models and priced tools before this attempt.
+    pub(super) spent: Micros,
+    /// Whether the run brought credentials, as far as its definition was read.
+    pub(super) brought: Brought,
+    /// The event `resumed`, until it is written.
+    pub(super) resumed: Option<NewEvent>,
+    /// The stopped workspace. It is deleted once the run is settled in the store.
+    pub(super) remains: Option<Remains>,
+}
+
+/// The beginning of the work on a run.
+enum Begun {
+    /// The agent starts on this ground.
+    At(Ground),
+    /// The run ends without an agent.
+    Ended(Ended),
+}
+
+impl Worker {
+    /// Works on a claimed run until it is final or no longer this worker's.
+    pub(crate) async fn run(self: Arc<Self>, claim: Claim, place: Place) {
+        let run = claim.fence.run;
+        let (now, claimed) = self.clock.moment();
+        // This node has just made a first claim, by its own clock: the commit of the claim is part of the run's time, as it is of
+        // the time that is shown.
+        let elapsed = match claim.origin {
+            Origin::Queue(_) => now.since(claim.started_at),
+            Origin::Lost { .. } => claim.elapsed,
+        };
+        let started = claimed.checked_sub(elapsed).unwrap_or(claimed);
+        place.alone().await;
+        let log = RunLog::new(self.records.clone(), run, claim.retention());
+        if let Origin::Queue(event) = &claim.origin {
+            self.metrics.dispatched(claim.created_at, self.clock.now());
+            log.written(std::slice::from_ref(event));
+            self.hub.publish(run, std::slice::from_ref(event));
+        }
+        let mut attempt = Attempt {
+            worker: &self,
+            claim: &claim,
+            recorder: Recorder::new(
+                run,
+                log.clone(),
+                self.hub.clone(),
+                self.clock.clone(),
+                Arc::clone(&self.metrics),
+            ),
+            log: log.clone(),
+            place,
+            started,
+            deadline: started + Duration::from_secs(u64::from(claim.timeout_seconds)),
+            spent: Micros::ZERO,
+            brought: Brought::Credentials,
+            resumed: None,
+            remains: None,
+        };
+        let worked = AssertUnwindSafe(attempt.work()).catch_unwind().await;
+        let ended = match worked {
+            Ok(Err(StoreError::Fenced)) => attempt.settle().await,
+            Ok(ended) => ended,
+            Err(_panic) => Err(StoreError::Corrupt("the run's task panicked".to_owned())),
+        };
+        attempt.clean_up(&ended).await;
+        match log.close().await {
+            Ok(true) => self.hub.ended(run),
+            Ok(false) => {}
+            // The keeper of such runs finds it at its next look.
+            Err(error) => tracing::warn!(%error, "the end of a run could not be looked up"),
+        }
+        match ended {
+            Ok(()) => {}
+            Err(StoreError::Fenced) => tracing::debug!("the run was taken from this worker"),
+            // It stays held in the store until the node's next looks find that it has no task.
+            Err(error) => tracing::error!(%error, "the run could not be recorded to its end"),
+        }
+    }
+}
+
+impl Attempt<'_> {
+    /// Works on the run until its end is recorded.
+    async fn work(&mut self) -> Result<(), StoreError> {
+        let run = self.claim.fence.run;
+        let begun = match self.claim.origin {
+            Origin::Queue(_) => Begun::At(Ground {
+                workspace: self.worker.workspace(run, self.claim.retention()),
+                files: Files::ToLay,
+                journal: None,
+            }),
+            Origin::Lost { cost, usage, .. } => self.pick_up(cost, usage).await?,
+        };
+        let mut ground = match begun {
+            Begun::At(ground) => ground,
+            Begun::Ended(ended) => return self.finish(ended, Outputs::default(), self.claim.fence).await,
+        };
+        let budget = self.budget();
+        let prepared = tokio::select! {
+            biased;
+            prepared = prepare(self.worker, self.claim, (budget, self.deadline), &mut ground) => prepared.map_err(Ended::Failed),
+            reason = self.place.stopped() => Err(Ended::Stopped(reason)),
+            () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
+        };
+        let Supervised {
+            mut ended,
+            kept,
+            remains,
+        } = match prepared {
+            Ok(start) => {
+                self.brought = start.brought;
+                self.supervise(start, ground.workspace).await?
+            }
+            Err(ended) => Supervised {
+                ended,
+                kept: Ok(self.claim.fence),
+                remains: self.stop(ground.workspace).await,
+            },
+        };
+        if self.claim.retention() == Retention::None {
+            ended = ended.for_good();
+        }
+        let (ended, outputs) = self.collect(ended, &remains).await;
+        let goes_on = matches!(ended, Ended::Stopped(StopReason::HandOver));
+        let finished = match kept {
+            Ok(fence) => self.finish(ended, outputs, fence).await,
+            Err(error) => Err(error),
+        };
+        // A run that is handed over may need its directory again.
+        if !(goes_on && finished.is_ok()) {
+            self.remains = Some(remains);
+        }
+        finished
+    }
+
+    /// Resumes the run where its lost worker has left it. `recorded` and `used` are the cost and the usage that the lost worker
+    /// has reported.
+    async fn pick_up(&mut self, recorded: Micros, used: RunUsage) -> Result<Begun, StoreError> {
+        self.charge(recorded, Micros::ZERO);
+        self.recorder.used(used);
+        let decision = tokio::select! {
+            biased;
+            decision = pick_up(self.worker, self.claim) => decision?,
+            reason = self.place.stopped() => return Ok(Begun::Ended(Ended::Stopped(reason))),
+            () = tokio::time::sleep_until(self.deadline) => return Ok(Begun::Ended(Ended::TimedOut)),
+        };
+        let Resumption {
+            journal,
+            stored,
+            workspace,
+            files,
+        } = match decision {
+            Decision::Resume(resumption) => resumption,
+            Decision::End(obstacle) => return Ok(Begun::Ended(Ended::Interrupted(obstacle))),
+        };
+        self.spent = self.charge(recorded, journal.spent());
+        let resumed = EventType::Resumed {
+            step: journal.last_step(),
+            attempt: u32::try_from(self.claim.fence.attempt).unwrap_or(u32::MAX),
+        };
+        self.resumed = Some(self.event(&resumed)?);
+        self.worker.metrics.happened(&resumed);
+        self.recorder.go_on(stored);
+        Ok(Begun::At(Ground {
+            workspace,
+            files,
+            journal: Some(journal),
+        }))
+    }
+
+    /// Reports to the recorder the cost before this attempt: the larger of the journaled and the recorded cost, and the time.
+    /// Returns the part that is not time.
+    fn charge(&self, recorded: Micros, journaled: Micros) -> Micros {
+        let (now, budget) = (Instant::now(), self.budget());
+        let compute = budget.compute(now);
+        let spent = journaled.max(recorded.saturating_sub(compute));
+        let cost = spent
+            .checked_add(compute)
+            .unwrap_or(budget.max_cost)
+            .min(budget.max_cost);
+        self.recorder.charge(Spent::told(cost, now));
+        spent
+    }
+
+    pub(super) fn event(&self, event: &EventType) -> Result<NewEvent, StoreError> {
+        NewEvent::new(event, self.worker.clock.now()).map_err(|error| StoreError::Corrupt(error.to_string()))
+    }
+
+    pub(super) fn budget(&self) -> BudgetSpec {
+        BudgetSpec {
+            max_cost: self.claim.max_cost,
+            compute_micros_per_second: self.worker.options.compute_micros_per_second,
+            started: self.started,
+            spent: self.spent,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Preparation of a run: its definition, files, connections and tools.
+
+use std::{sync::Arc, time::Duration};
+
+use sortie_agent::{BudgetSpec, Model, Redactor, RunSpec, Shell, Whose, schema::Schema};
+use sortie_api::RunRequest;
+use sortie_connect::Opened;
+use sortie_store::{Brought, Claim};
+use tokio::time::Instant;
+
+use super::{
+    Worker, files,
+    pictures::pictures,
+    resume::Ground,
+    web::{self, RunWeb},
+};
+use crate::{connections::InlineSecrets, kit::traces, runs::run_log::RunLog};
+
+/// The agent's start.
+pub(super) struct Start {
+    pub(super) spec: RunSpec,
+    pub(super) model: Arc<dyn Model>,
+    pub(super) brought: Brought,
+    /// Open connections of the run. Their sessions live as long as this.
+    pub(super) opened: Option<Opened>,
+}
+
+/// Reads the definition and stages the files that the run brings. An error is the reason, for people, why the run fails.
+pub(super) async fn prepare(
+    worker: &Worker,
+    claim: &Claim,
+    (budget, deadline): (BudgetSpec, Instant),
+    ground: &mut Ground,
+) -> Result<Start, String> {
+    let (request, secrets) = request(worker, claim)?;
+    let brought = brought(&request);
+    let id = request
+        .model
+        .unwrap_or_else(|| worker.models.catalog().default_model.clone());
+    let model = model_of(worker, &id)?;
+    let fallback = request
+        .fallback_model
+        .map(|id| model_of(worker, &id))
+        .transpose()?;
+    traces::uses_model(model.info());
+    let output_schema = match &request.output_schema {
+        Some(schema) => {
+            Some(Schema::compile(schema.get()).map_err(|error| format!("output_schema: {error}"))?)
+        }
+        None => None,
+    };
+    let files = request.files.unwrap_or_default();
+    let media = pictures(worker, claim.org, &files, &*model).await?;
+    let files = files::lay(worker, claim.org, files, ground).await?;
+    let redactor = Arc::new(Redactor::default());
+    let opened = match &request.connections {
+        Some(wanted) if !wanted.is_empty() => {
+            let run = (claim.org, claim.fence.run);
+            let opened = worker
+                .connections
+                .open_for_run(run, wanted, secrets, &redactor)
+                .await?;
+            for note in &opened.notes {
+                tracing::warn!(note, "a tool of a connection was left out");
+            }
+            Some(opened)
+        }
+        Some(_) | None => None,
+    };
+    let shell = if request.shell.unwrap_or(true) {
+        Shell::Allowed
+    } else {
+        Shell::Denied
+    };
+    let RunWeb { mut tools, egress } = web::set_up(
+        worker,
+        claim.fence.run,
+        request.web.as_ref(),
+        shell,
+        &mut ground.workspace,
+    )?;
+    tools.extend(opened.iter().flat_map(|opened| opened.tools.iter().cloned()));
+    #[cfg(test)]
+    tools.extend(crate::simulation::tools(claim.fence));
+    let spec = RunSpec {
+        whose: Whose {
+            run: claim.fence.run,
+            org: claim.org,
+        },
+        prompt: request.prompt.unwrap_or_default(),
+        input: request.input,
+        output_schema: output_schema.map(Arc::new),
+        shell,
+        egress,
+        budget,
+        deadline: Some(deadline),
+        effort: request.effort,
+        fallback,
+        files,
+        environment: worker.programs.environment(worker, claim, &*model, shell).await,
+        media,
+        command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
+        tools,
+        redactor,
+        resume: ground.journal.take(),
+    };
+    Ok(Start {
+        spec,
+        model,
+        brought,
+        opened,
+    })
+}
+
+fn model_of(worker: &Worker, id: &str) -> Result<Arc<dyn Model>, String> {
+    let model = worker.models.get(id);
+    model
+        .cloned()
+        .ok_or_else(|| format!("model {id:?} is no longer available"))
+}
+
+/// Reads the request of the run, and the place of the credentials that it brought.
+fn request(worker: &Worker, claim: &Claim) -> Result<(RunRequest, InlineSecrets), String> {
+    let log = RunLog::new(worker.records.clone(), claim.fence.run, claim.retention());
+    let (definition, secrets) = log
+        .request(claim.definition.as_deref())
+        .ok_or("what it is to do is gone")?;
+    let request = serde_json::from_str(&definition)
+        .map_err(|error| format!("the stored definition cannot be read: {error}"))?;
+    Ok((request, secrets))
+}
+
+fn brought(request: &RunRequest) -> Brought {
+    let mut connections = request.connections.iter().flatten();
+    if connections.any(|(_, wants)| wants.reference.is_none()) {
+        Brought::Credentials
+    } else {
+        Brought::Nothing
+    }
+}

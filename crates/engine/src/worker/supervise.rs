@@ -1,0 +1,93 @@
+//! The agent at work, beside the recorder of the run.
+
+use futures_util::FutureExt;
+use sortie_agent::{Outcome, Remains, Shell, Workspace};
+use sortie_api::{RunStatus, event::EventType};
+use sortie_store::{Error as StoreError, NewEvent, Origin};
+
+use super::{
+    attempt::Attempt,
+    ended::{Ended, Supervised},
+    prepare::Start,
+    recorder::Opening,
+};
+use crate::runs::active::StopReason;
+
+impl Attempt<'_> {
+    /// Runs the agent beside the recorder, until the first of: its outcome, a stop, the time limit, the loss of the run.
+    pub(super) async fn supervise(
+        &mut self,
+        start: Start,
+        mut workspace: Workspace,
+    ) -> Result<Supervised, StoreError> {
+        let Start {
+            spec,
+            model,
+            opened,
+            brought: _,
+        } = start;
+        let is_resumed = self.resumed.is_some();
+        let opening = self.opening(spec.shell)?;
+        let mut keep = self.recorder.keep(self.claim.fence, opening).boxed();
+        let (ended, kept) = {
+            let mut agent = async {
+                if is_resumed {
+                    // The next worker has to know that this one put its process at risk.
+                    self.recorder.opened().await;
+                }
+                sortie_agent::run(spec, &*model, &mut workspace, &self.recorder).await
+            }
+            .boxed();
+            tokio::select! {
+                biased;
+                // First, so that the start of the run is on its way to the store while the agent begins.
+                kept = &mut keep => (Ended::Stopped(StopReason::NotOurs), Some(kept)),
+                outcome = &mut agent => match outcome {
+                    Outcome::Succeeded(output) => (Ended::Succeeded(output), None),
+                    Outcome::Failed(reason) => (Ended::Failed(reason), None),
+                },
+                reason = self.place.stopped() => (Ended::Stopped(reason), None),
+                () = tokio::time::sleep_until(self.deadline) => (Ended::TimedOut, None),
+            }
+        };
+        self.recorder.end();
+        // Servers are told in the background: a slow one does not hold up the end of the run.
+        drop(opened);
+        if let Some(kept) = kept {
+            // Taken over by this very node, it may need its directory again.
+            let ended = self.place.told().map_or(ended, Ended::Stopped);
+            let remains = self.stop(workspace).await;
+            return Ok(Supervised { ended, kept, remains });
+        }
+        // Side by side: a database that is away does not keep the run's processes alive.
+        let (kept, remains) = futures_util::join!(keep, self.stop(workspace));
+        Ok(Supervised { ended, kept, remains })
+    }
+
+    /// The first write of the attempt.
+    fn opening(&mut self, shell: Shell) -> Result<Opening, StoreError> {
+        let status = match self.claim.origin {
+            Origin::Queue(_) => RunStatus::Starting,
+            Origin::Lost { status, .. } => status,
+        };
+        let mut events: Vec<NewEvent> = self.resumed.take().into_iter().collect();
+        if status == RunStatus::Starting {
+            events.push(self.event(&EventType::status(RunStatus::Running))?);
+        }
+        events.push(self.event(&EventType::WorkerStarted {
+            runtime: self.worker.sandbox.capabilities().level.as_str(),
+            mode: self.worker.options.mode,
+            shell: shell == Shell::Allowed,
+        })?);
+        Ok(Opening { status, events })
+    }
+
+    /// Stops every process of the run. A run becomes final after that.
+    pub(super) async fn stop(&self, workspace: Workspace) -> Remains {
+        let (remains, stopped) = workspace.stop().await;
+        if let Err(error) = stopped {
+            tracing::error!(%error, "a run's processes did not end in order");
+        }
+        remains
+    }
+}
