@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Stopped;
 
-/// What the model is told that has said nothing and called nothing.
+/// Message to a model that has said nothing and called nothing.
 pub(crate) const NOTHING_SAID: &str =
     "Your last message was empty. Give the answer as text, or call a tool if there is something left to do.";
 
@@ -19,7 +19,7 @@ pub(crate) const CUT_OFF: &str = "Your answer was cut off at its limit of length
 /// The correction of a model whose thinking has used up the length of its answer.
 pub(crate) const NO_ROOM_LEFT: &str = "Your last message reached its limit of length before you said anything. Think less this time, and be brief.";
 
-/// Why the loop ended without an answer.
+/// Reason why the loop ended without an answer.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// Compute has used the budget up.

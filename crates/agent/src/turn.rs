@@ -32,7 +32,7 @@ use crate::{
     tool_call::{Share, ToolRunner},
 };
 
-/// How long the reason of a failed run is, in bytes: a provider may send a whole page.
+/// Maximum length of the reason of a failed run, in bytes: a provider may send a whole page.
 const REASON_BYTES: usize = 4 * 1024;
 /// Turns in a row of which no call could be made; one more ends the run.
 const BROKEN_TURNS: u32 = 3;
@@ -108,7 +108,7 @@ struct Agent<'a> {
     began: Option<What>,
 }
 
-/// Whether the run has its output.
+/// Progress of the run towards its output.
 enum Progress {
     GoOn,
     Done(String),

@@ -130,6 +130,7 @@ print('went on', flush=True)
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "stands for a process of a run")]
     fn a_process_inside_of_a_call_stands_still_after_that_call() {
         let mut child = Command::new("python3")
             .args(["-c", WAITS_IN_CALL])

@@ -123,7 +123,7 @@ impl Answers for Exposition {
     async fn answers(&self, _: IpAddr, request: Request<Body>) -> Response {
         use axum::response::IntoResponse as _;
         if request.uri().path() != METRICS {
-            return ApiError::not_found(format!("only {} is here", METRICS)).into_response();
+            return ApiError::not_found(format!("only {METRICS} is here")).into_response();
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return ApiError::method_not_allowed().into_response();
