@@ -202,7 +202,7 @@ fn is_asked_by_nodes(method: &str, target: &str) -> bool {
     method == "GET" && run.parse::<RunId>().is_ok()
 }
 
-/// A recorded event in the form of the API. Fields of a later version are part of its data.
+/// A recorded event in the form of the API. The data passes through as it is, also that of a later version.
 #[derive(Deserialize)]
 struct Recorded<'a> {
     id: i64,
