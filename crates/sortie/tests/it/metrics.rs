@@ -466,7 +466,7 @@ fn own_listener(node: &Node) -> Result<Client> {
     let log = node.log();
     let address = log
         .lines()
-        .filter(|line| line.contains("/metrics has a listener"))
+        .filter(|line| line.contains("listening for /metrics"))
         .find_map(|line| Some(line.split_once("address=")?.1.trim()))
         .with_context(|| format!("no listener in\n{log}"))?;
     Ok(Client::new(address.parse()?, None))

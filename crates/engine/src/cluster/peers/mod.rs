@@ -328,4 +328,38 @@ mod tests {
             assert!(!opens("GET", &target), "{target}");
         }
     }
+
+    #[test]
+    fn data_of_a_later_version_passes_through_from_another_node() {
+        let read = |event: &str, data: &str| {
+            batch(&sse::Message {
+                event: event.to_owned(),
+                data: data.to_owned(),
+                last_id: "7".into(),
+            })
+        };
+        let data = r#"{"unknown":[1.50,"\u003c"],"status":"running"}"#;
+        let event = format!(
+            r#"{{"id":7,"type":"of_tomorrow","data":{data},"created_at":"2026-01-02T03:04:05.000006Z"}}"#
+        );
+        let found = read("of_tomorrow", &event).unwrap();
+        let [Message::Event(row)] = found.messages() else {
+            panic!("{found:?}");
+        };
+        assert_eq!(
+            (row.seq, row.kind.as_str(), row.data.as_str()),
+            (7, "of_tomorrow", data)
+        );
+        assert_eq!(row.created_at.to_string(), "2026-01-02T03:04:05.000006Z");
+
+        let run = r#"{"id":"run_1","field_of_tomorrow":1e2}"#;
+        let found = read("done", run).unwrap();
+        let [Message::Done(done)] = found.messages() else {
+            panic!("{found:?}");
+        };
+        assert_eq!(done.get(), run);
+        assert!(found.is_last());
+
+        assert!(matches!(read("status", "{}"), Err(Error::Internal(_))));
+    }
 }
