@@ -340,7 +340,7 @@ mod tests {
         };
         let data = r#"{"unknown":[1.50,"\u003c"],"status":"running"}"#;
         let event = format!(
-            r#"{{"id":7,"type":"of_tomorrow","data":{data},"created_at":"2026-01-02T03:04:05.000006Z"}}"#
+            r#"{{"id":7,"type":"of_tomorrow","data":{data},"created_at":"2026-01-02T03:04:05.006Z"}}"#
         );
         let found = read("of_tomorrow", &event).unwrap();
         let [Message::Event(row)] = found.messages() else {
@@ -350,7 +350,7 @@ mod tests {
             (row.seq, row.kind.as_str(), row.data.as_str()),
             (7, "of_tomorrow", data)
         );
-        assert_eq!(row.created_at.to_string(), "2026-01-02T03:04:05.000006Z");
+        assert_eq!(row.created_at.to_string(), "2026-01-02T03:04:05.006Z");
 
         let run = r#"{"id":"run_1","field_of_tomorrow":1e2}"#;
         let found = read("done", run).unwrap();
