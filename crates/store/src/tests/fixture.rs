@@ -6,7 +6,8 @@ use std::{
 };
 
 use sortie_api::{
-    AuditId, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, Timestamp, event::EventType, id::KeyId,
+    AuditId, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, SessionId, Timestamp, UserId,
+    event::EventType, id::KeyId,
 };
 use sortie_testkit::postgres::TestDatabase;
 use tokio::sync::OnceCell;
@@ -14,8 +15,8 @@ use tokio::sync::OnceCell;
 use super::commits::Behind;
 use crate::{
     Actor, Append, Audit, Claim, Counted, Created, Definition, EventRow, Fence, Finish, Heartbeat, Journal,
-    NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Result, SeenLease, Store, Sweep, Swept,
-    Unretained, UnretainedFinish,
+    NewEntries, NewEvent, NewKey, NewNode, NewOrganization, NewPerson, NewRun, NewSession, NodeId, Result,
+    SeenLease, SessionKind, Store, Sweep, Swept, Unretained, UnretainedFinish,
     db::{Dialect, vals},
 };
 
@@ -138,6 +139,79 @@ impl Fixture {
             .await
             .expect("a key");
         key
+    }
+
+    /// A session to begin for a person.
+    pub(super) fn new_session(&self, user: UserId) -> NewSession {
+        let at = self.now();
+        let mut hash = [7; 32];
+        hash[..8].copy_from_slice(&self.number().to_be_bytes());
+        NewSession {
+            id: SessionId::new(at, self.random()),
+            hash,
+            user,
+            kind: SessionKind::Api,
+            created_at: at,
+            expires_at: at + Duration::from_hours(720),
+            address: Some("192.0.2.7".parse().expect("an address")),
+            agent: Some("curl/8".to_owned()),
+        }
+    }
+
+    /// A person to sign up whose address begins with `name`.
+    pub(super) fn new_person(&self, name: &str) -> NewPerson {
+        let at = self.now();
+        NewPerson {
+            id: UserId::new(at, self.random()),
+            email: format!("{name}@Example.com"),
+            email_key: format!("{name}@example.com"),
+            name: name.to_owned(),
+            password: format!("hash of {name}"),
+            created_at: at,
+        }
+    }
+
+    /// Signs a person up.
+    pub(super) async fn person(&self, name: &str) -> UserId {
+        let person = self.new_person(name);
+        let session = self.new_session(person.id);
+        self.store
+            .sign_up(person.clone(), session)
+            .await
+            .expect("a person");
+        person.id
+    }
+
+    /// Creates an organization of a person.
+    pub(super) async fn org_of(&self, owner: UserId) -> OrgId {
+        let new = self.new_organization(owner);
+        let id = new.id;
+        self.store
+            .create_organization(new, self.audit(id))
+            .await
+            .expect("an organization");
+        id
+    }
+
+    pub(super) fn new_organization(&self, owner: UserId) -> NewOrganization {
+        let at = self.now();
+        NewOrganization {
+            id: OrgId::new(at, self.random()),
+            name: "ours".to_owned(),
+            owner,
+            created_at: at,
+        }
+    }
+
+    /// Makes a person a member, past the commands: invitations do it in the product.
+    pub(super) async fn member(&self, org: OrgId, user: UserId, role: Role) {
+        let insert = move |tx: &mut dyn crate::db::Tx| {
+            tx.exec(
+                "INSERT INTO membership (org_id, user_id, role, created_at) VALUES ($1, $2, $3, 1)",
+                vals![org, user, role],
+            )
+        };
+        self.store.db.write(insert).await.expect("a member");
     }
 
     /// An entry of the audit log.
