@@ -21,12 +21,12 @@ pub enum Heard {
 }
 
 /// A text on its way out, and who waits for it to be said.
-pub(crate) struct Said {
+pub(crate) struct OutgoingHint {
     pub(crate) text: String,
     pub(crate) done: oneshot::Sender<Result<()>>,
 }
 
-impl Said {
+impl OutgoingHint {
     pub(crate) fn answer(self, outcome: Result<()>) {
         // Who does not wait any more needs no answer.
         let _nobody = self.done.send(outcome);
@@ -36,7 +36,7 @@ impl Said {
 /// Says something to the other nodes of the database.
 pub struct Speaker {
     // Dropped before the database, whose thread for the channel ends with it.
-    say: mpsc::Sender<Said>,
+    say: mpsc::Sender<OutgoingHint>,
     _db: Db,
 }
 
@@ -46,7 +46,10 @@ impl Speaker {
     pub async fn say(&self, text: String) -> Result<()> {
         let (done, answer) = oneshot::channel();
         let closed = || Error::Unavailable("the channel between nodes is closed".to_owned());
-        self.say.send(Said { text, done }).await.map_err(|_| closed())?;
+        self.say
+            .send(OutgoingHint { text, done })
+            .await
+            .map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
 }

@@ -107,9 +107,9 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// What is looked up when it is asked for.
+/// What is figures up when it is asked for.
 #[derive(Debug)]
-pub(crate) struct Looked {
+pub(crate) struct LiveFigures {
     /// The queues of commands, each once.
     pub(crate) queues: Vec<Arc<Queue>>,
     /// Threads with a connection.
@@ -118,7 +118,7 @@ pub(crate) struct Looked {
     pub(crate) wal: Option<PathBuf>,
 }
 
-impl Collector for Looked {
+impl Collector for LiveFigures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
         let mut gauge = |name: &str, help: &str, value: u64| {
             let gauge = ConstGauge::new(value);
@@ -149,7 +149,7 @@ impl Collector for Looked {
 
 impl Metrics {
     /// Registers every figure.
-    pub(crate) fn register(&self, looked: Looked, registry: &mut Registry) {
+    pub(crate) fn register(&self, figures: LiveFigures, registry: &mut Registry) {
         registry.register(
             "store_queue_wait_seconds",
             "How long a command on the database waited for a thread",
@@ -180,6 +180,6 @@ impl Metrics {
             "Commands that were refused because too many were waiting",
             self.refusals.clone(),
         );
-        registry.register_collector(Box::new(looked));
+        registry.register_collector(Box::new(figures));
     }
 }

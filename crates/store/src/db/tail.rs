@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use sortie_api::{OrgId, Timestamp};
 
-/// An amount for one shared row. A further kind of row is a further variant, and locked after those before it.
+/// Amount to add to one shared row. A further kind of row becomes a further variant, and is locked after
+/// those listed before it.
 #[derive(Clone, Debug)]
 pub(crate) enum Tail {
     /// A window of a budget.
@@ -28,13 +29,13 @@ pub(crate) struct WindowKey {
 /// Change of a window. The amounts of several commands add up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WindowChange {
-    /// Micros to hold; negative where more is given back.
+    /// Micros to hold; negative if more is given back.
     pub(crate) held: i64,
     /// Micros that were spent.
     pub(crate) spent: i64,
-    /// Limit of the window, where something is to be held.
+    /// Limit of the window, if an amount is to be held.
     pub(crate) room: Option<Room>,
-    /// Whether something is given back, so that the window must exist.
+    /// Whether an amount is given back, so that the window must exist.
     pub(crate) gives_back: bool,
 }
 
