@@ -89,7 +89,7 @@ both! {
         let finish = fixture.with_artifacts(org, &[("a", 1)]).await;
         fixture.sweep_blobs(fixture.now() + HOUR * 5).await;
         let refused = fixture.store.finish_run(fence, finish).await.unwrap_err();
-        assert_eq!(refused, Error::Conflict("the content of an artifact was given up"));
+        assert_eq!(refused, Error::Conflict("the content of an artifact is pending deletion"));
         assert_eq!(fixture.get(org, fence.run).await.status, RunStatus::Running);
     }
 
