@@ -90,8 +90,8 @@ pub(crate) fn settle<'a>(
     Ok(answers)
 }
 
-/// As [`settle`] for one run. `has_holds` tells from the answers whether the run has any: a run without is settled in one batch
-/// that does not look for them.
+/// Runs the statements that settle one run, and releases its holds. `has_holds` tells from the answers
+/// whether the run has any. A run without holds is settled in one batch that does not look for them.
 pub(crate) fn settle_one(
     tx: &mut dyn Tx,
     run: RunId,

@@ -11,8 +11,8 @@ use crate::{
     types::{Error, OverBudget, Result},
 };
 
-/// Writes the sums of a transaction's tails, in the order of locks. Returns the windows where a limit is reached or the row
-/// is missing: the transaction must be rolled back then.
+/// Writes the sums of a transaction's tails, in the order of locks. Returns the windows where a limit is
+/// reached or the row is missing: the transaction must then be rolled back.
 pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Vec<WindowKey>> {
     let changes = sums.windows();
     let statements: Vec<Stmt<'_>> = changes
@@ -37,8 +37,8 @@ pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Vec<WindowKey>> {
     Ok(missed)
 }
 
-/// Writes the tails of one command, whose transaction ends with them. [`Error::OverBudget`] with figures where a limit is
-/// reached.
+/// Writes the tails of one command, whose transaction ends with them. [`Error::OverBudget`] with figures if a
+/// limit is reached.
 pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<()> {
     let sums = Sums::of(tails);
     match write(tx, &sums)?.first() {
@@ -83,7 +83,7 @@ fn statement<'a>(key: &'a WindowKey, change: &WindowChange) -> Stmt<'a> {
     Stmt::new(sql, params)
 }
 
-/// Whether a window holds nothing but this change: it has just begun.
+/// Whether a window holds nothing but this change, so it has just begun.
 fn is_first(row: &Row, change: &WindowChange) -> Result<bool> {
     Ok(!change.gives_back && row.int(0)? == change.held && row.int(1)? == 0)
 }
@@ -112,7 +112,7 @@ fn refusal(tx: &mut dyn Tx, key: &WindowKey, sums: &Sums) -> Result<Error> {
     over_budget(key, change.held, used, room)
 }
 
-/// The refusal of a run that does not fit in a window of which so much is used.
+/// Refusal of a run that does not fit in a window of which `used` micros are used.
 pub(super) fn over_budget(key: &WindowKey, wanted: i64, used: i64, room: Room) -> Result<Error> {
     let micros = |amount: i64| {
         u64::try_from(amount.max(0))
