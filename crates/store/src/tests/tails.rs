@@ -32,7 +32,7 @@ fn costing(fixture: &Fixture, org: OrgId, max_cost: u64) -> NewRun {
     }
 }
 
-/// Creates these runs. All of them come while no thread is free.
+/// Creates these runs. All commands arrive while no thread is free.
 async fn create_at_once(store: &Store, runs: Vec<NewRun>) -> Vec<Result<Created>> {
     let (release, held_up) = hold_up(store, THREADS).await;
     let commands = join_all(runs.into_iter().map(|run| store.create_run(run)));
@@ -100,7 +100,7 @@ async fn creates_with_an_idempotency_key_share_a_transaction() {
     let fixture = Fixture::postgres().await;
     let org = fixture.org().await;
     let run = |number: u32| NewRun {
-        // Each key comes twice.
+        // Each key is used twice.
         idempotency_key: Some(format!("key {}", number / 2)),
         ..fixture.new_run(org)
     };
@@ -158,7 +158,7 @@ async fn a_fault_anywhere_in_a_group_and_in_its_tail_loses_nothing_and_keeps_the
     fixture.budget(org, &ORG, 1_000_000).await;
     fixture.budget(org, &workflow(), 1_000_000).await;
     let (mut made, mut failed) = (0, 0);
-    // Eight creates have five statements each, and two more in the tails.
+    // Eight creates have five statements each, and their tails two more.
     for statement in 1..=44 {
         fixture.store.db.faults().fail_statement(statement);
         let run = || NewRun {
@@ -196,7 +196,7 @@ both! {
         let first = store.create_run(named.clone()).await.unwrap();
         let Created::New(first) = first else { panic!("{first:?}") };
         let refused = store.create_run(run(7, 0)).await.unwrap_err();
-        // The second statement of a create fails: one that is refused by a read has only one.
+        // The second statement of a create fails. A create that is refused by a read has only one statement.
         let second_fails = async |run| {
             store.db.faults().fail_statement(2);
             let created = store.create_run(run).await;
@@ -206,7 +206,7 @@ both! {
         assert_eq!(second_fails(run(7, 4_999)).await, refused);
         assert_eq!(second_fails(run(7, 9_998)).await, refused, "a refusal by a read counts");
         assert!(matches!(second_fails(run(7, 14_999)).await, Error::Unavailable(_)));
-        // What fits is created, and a key that has its run is answered with it.
+        // A run that fits is created. A key that has a run is answered with it.
         assert_eq!(store.create_run(run(7, 15_000)).await.unwrap_err(), refused);
         let again = NewRun { id: fixture.run_id(), max_cost: micros(7), created_at: run(0, 15_001).created_at, ..named };
         let again = store.create_run(again).await.unwrap();
@@ -232,7 +232,7 @@ both! {
     }
 }
 
-/// Notes the scopes that are written, in order. No statement hits a row.
+/// Records the scopes that are written, in order. No statement affects a row.
 #[derive(Default)]
 struct Noted(Vec<String>);
 
