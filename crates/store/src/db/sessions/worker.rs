@@ -64,7 +64,7 @@ struct LoneJob {
     tries: u32,
 }
 
-/// OpenSession session, counted in its pool.
+/// Open session, counted in its pool.
 struct OpenSession<S> {
     session: S,
     generation: u64,
