@@ -8,7 +8,7 @@ pub(crate) enum Dialect {
 }
 
 /// Token, its `SQLite` text, its `PostgreSQL` text.
-const TOKENS: [(&str, &str, &str); 13] = [
+const TOKENS: [(&str, &str, &str); 15] = [
     // Compared byte by byte on both: identifiers sort by their creation time, whatever the locale.
     ("{TEXT}", "TEXT", "TEXT COLLATE \"C\""),
     ("{BLOB}", "BLOB", "BYTEA"),
@@ -18,6 +18,8 @@ const TOKENS: [(&str, &str, &str); 13] = [
     ("{IN}", "IN (", "= ANY (ARRAY("),
     ("{END}", ")", "))"),
     ("{JSON_EACH}", "json_each", "json_array_elements_text"),
+    ("{JSON_ROW}", "json_array", "json_build_array"),
+    ("{JSON_ROWS}", "json_group_array", "json_agg"),
     ("{LEAST}", "MIN", "LEAST"),
     ("{GREATEST}", "MAX", "GREATEST"),
     // Time by the database's own clock, in microseconds since 1970. NULL on SQLite, which has no clock that

@@ -9,7 +9,7 @@ use std::{
     collections::BTreeSet,
     sync::{
         Mutex,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
         mpsc,
     },
 };
@@ -34,6 +34,7 @@ pub(crate) struct Faults {
     seen: Mutex<BTreeSet<&'static str>>,
     pause: Mutex<Option<Pause>>,
     contended: AtomicBool,
+    batches: AtomicUsize,
 }
 
 /// Pause within a batch.
@@ -88,6 +89,11 @@ impl Faults {
     /// Whether a command has called [`Tx::contend`] since the last call of this function.
     pub(crate) fn contended(&self) -> bool {
         self.contended.swap(false, Ordering::SeqCst)
+    }
+
+    /// Number of batches that commands have run since the last call of this function.
+    pub(crate) fn batches(&self) -> usize {
+        self.batches.swap(0, Ordering::SeqCst)
     }
 
     /// Returns every statement that was run so far.
@@ -152,6 +158,7 @@ impl Tx for FaultyTx<'_> {
     }
 
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {
+        self.faults.batches.fetch_add(1, Ordering::SeqCst);
         self.faults
             .seen
             .lock()

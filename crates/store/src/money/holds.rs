@@ -72,6 +72,14 @@ pub(crate) fn forget(run: RunId) -> Stmt<'static> {
     Stmt::new("DELETE FROM budget_hold WHERE run_id = $1", vals![run])
 }
 
+/// Deletes the holds of the runs `ids`, a JSON array. Their amounts are given back by the same transaction.
+pub(super) fn delete(ids: &str) -> Stmt<'_> {
+    Stmt::new(
+        "DELETE FROM budget_hold WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+        vals![ids],
+    )
+}
+
 /// Refuses a run that does not fit in its budgets, by reading their current windows. A run whose idempotency
 /// key exists is not refused.
 pub(crate) fn look(tx: &mut dyn Tx, run: &NewRun) -> Result<()> {

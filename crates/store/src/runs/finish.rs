@@ -11,13 +11,16 @@ use crate::{
     Store,
     db::{Answer, Row, Stmt, Tx, vals},
     deliveries::delivery_is_due,
-    money::settle::{settle_one, settled},
+    money::settle::{Held, holds_column, settle_one, settled},
     sealed::delete_run_secrets,
     types::{Brought, Error, Fence, Finish, Journal, Receiver, Result},
 };
 
-/// Column of `budgeted` in the answer of the update: behind the columns of the run.
-const BUDGETED: usize = OUTPUT;
+/// Column of the cost in [`run_columns`].
+const COST: usize = 7;
+
+/// Column of the holds in the answer of the update: behind the columns of the run.
+const HOLDS: usize = OUTPUT;
 
 impl Store {
     /// Worker: ends a run with its final status, output, artifacts, cost and last events. The run leaves the
@@ -87,7 +90,8 @@ impl<'a> End<'a> {
                  WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($9, $10, $11, $12) \
                  RETURNING ",
                 run_columns!(),
-                ", budgeted"
+                ", ",
+                holds_column!()
             ),
             params,
         );
@@ -142,7 +146,7 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
     if finish.receiver == Receiver::Waits {
         statements.push(delivery_is_due(fence.run, finish.at));
     }
-    let answers = settle_one(tx, fence.run, &statements, has_holds)?;
+    let answers = settle_one(tx, fence.run, &statements, held)?;
     let row = ended(&answers)?;
     Ok(Run {
         artifacts: kept.iter().map(|kept| kept.artifact.clone()).collect(),
@@ -158,7 +162,11 @@ pub(super) fn ended(answers: &[Answer]) -> Result<&Row> {
         .ok_or(Error::Fenced)
 }
 
-/// Whether the run that has ended holds money in budgets, from a batch as for [`ended`].
-pub(super) fn has_holds(answers: &[Answer]) -> Result<bool> {
-    Ok(ended(answers)?.int(BUDGETED)? != 0)
+/// Cost and holds of the run that has ended, from a batch as for [`ended`].
+pub(super) fn held(answers: &[Answer]) -> Result<Held<'_>> {
+    let row = ended(answers)?;
+    Ok(Held {
+        cost: row.int(COST)?,
+        holds: row.opt_text(HOLDS)?,
+    })
 }

@@ -8,7 +8,7 @@ use sortie_api::{Micros, OrgId, Run, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
     OF_ITS_NODE,
-    finish::{End, ended, has_holds, leave_queue},
+    finish::{End, ended, held, leave_queue},
     json_ids, run_from,
     sweep::{Answers, Ending, give_up},
     work::{progressed, running},
@@ -316,6 +316,6 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &UnretainedFinish) -> Result<Run> 
     if finish.receiver == Receiver::Waits {
         statements.push(delivery_is_due(fence.run, finish.at));
     }
-    let answers = settle_one(tx, fence.run, &statements, has_holds)?;
+    let answers = settle_one(tx, fence.run, &statements, held)?;
     run_from(ended(&answers)?, None)
 }
