@@ -277,7 +277,6 @@ mod tests {
         let caller = Caller {
             org: key.org,
             actor: Actor::default(),
-            schedule: None,
         };
         // The dispatcher waits for its turn meanwhile, so that the hints of all of them are one.
         let turn = engine.0.work.places.turn().await;
