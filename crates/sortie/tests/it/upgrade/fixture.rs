@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use super::options;
 
-/// What stands beside the records.
+/// Part of a fixture beside the records.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct Beside {
     /// Secrets of keys, and ids, by the names that the maker gave them.
