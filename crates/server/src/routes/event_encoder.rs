@@ -42,7 +42,7 @@ pub(super) fn encode(messages: &[Message]) -> Bytes {
 mod tests {
     use std::{sync::Arc, time::Duration};
 
-    use futures_util::{StreamExt as _, stream};
+    use futures_util::{FutureExt as _, StreamExt as _, stream};
     use http_body_util::BodyExt as _;
     use serde::Deserialize;
     use serde_json::value::RawValue;
@@ -109,8 +109,8 @@ mod tests {
             })
         };
         let (a, b) = (delta("a"), delta("b"));
-        let alone = [&a, &b, &a].map(|message| encoded(message.clone()));
-        assert_eq!(encode(&[a.clone(), b, a]), alone.concat());
+        let alone = [&a, &b, &b].map(|message| encoded(message.clone()));
+        assert_eq!(encode(&[a, b.clone(), b]), alone.concat());
         assert_eq!(encode(&[]), "");
     }
 
@@ -160,6 +160,28 @@ mod tests {
         });
         let sent = body(Box::pin(batches)).collect().await.unwrap().to_bytes();
         assert_eq!(String::from_utf8(sent.to_vec()).unwrap(), RECORDED);
+    }
+
+    #[tokio::test]
+    async fn a_stream_ends_behind_done_whatever_may_follow() {
+        let run = RawValue::from_string("{}".to_owned()).unwrap();
+        let done = Arc::new(Batch::new(vec![Message::Done(run.into())]));
+        let sent = body(stream::iter([Ok(done)]).chain(stream::pending()));
+        // Another poll would wait for what never comes.
+        let sent = sent.collect().now_or_never().unwrap().unwrap().to_bytes();
+        assert!(sent.ends_with(b"event: done\ndata: {}\n\n"));
+    }
+
+    #[tokio::test]
+    async fn nothing_follows_a_failure() {
+        let delta = Message::Delta(TextDelta {
+            text: "late".to_owned(),
+            step: 1,
+        });
+        let late = Arc::new(Batch::new(vec![delta]));
+        let mut body = body(stream::iter([Err(Error::Internal("disk".into())), Ok(late)]));
+        assert!(body.frame().await.unwrap().is_err());
+        assert!(body.frame().await.is_none());
     }
 
     #[tokio::test]
