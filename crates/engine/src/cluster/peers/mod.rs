@@ -4,6 +4,8 @@
 //! the nodes derive from the master key they share, and answered within the time of one request: a node that does not
 //! answer is an error at once, until it is declared lost and the store says what became of the run.
 
+#[cfg(test)]
+mod recorded_tests;
 mod signature;
 
 use std::{sync::Arc, time::Duration};
