@@ -44,7 +44,7 @@ pub(crate) struct Tasks {
     /// Every task that no other tracker has.
     pub(crate) tracker: TaskTracker,
     /// The callback worker. It ends before the content goes that it delivers.
-    pub(crate) couriers: TaskTracker,
+    pub(crate) callback_workers: TaskTracker,
     /// The exchange with other nodes. It ends last.
     pub(crate) exchanges: TaskTracker,
     /// The node is about to stop.

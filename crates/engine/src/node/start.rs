@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Engine, Inner,
-    callbacks::Courier,
+    callbacks::CallbackWorker,
     cluster::news::{self, Channel},
     connections::Unaddressed,
     error::Error,
@@ -155,14 +155,14 @@ impl Engine {
     /// Starts the callback worker.
     fn begin_callbacks(&self) {
         let node = &self.0;
-        let courier = Courier::new(
+        let worker = CallbackWorker::new(
             &node.options,
             (node.stores.records.clone(), node.cluster.identity.clone()),
             node.work.callbacks.clone(),
             Arc::clone(&node.metrics),
             node.tasks.delivered.clone(),
         );
-        node.tasks.couriers.spawn(courier.run());
+        node.tasks.callback_workers.spawn(worker.run());
     }
 
     /// Starts the deletion of expired runs.

@@ -140,8 +140,8 @@ impl Engine {
     async fn stop_delivering(&self) {
         let node = &self.0;
         node.tasks.delivered.cancel();
-        node.tasks.couriers.close();
-        if tokio::time::timeout(LAST_WRITES, node.tasks.couriers.wait())
+        node.tasks.callback_workers.close();
+        if tokio::time::timeout(LAST_WRITES, node.tasks.callback_workers.wait())
             .await
             .is_err()
         {

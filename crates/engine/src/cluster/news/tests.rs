@@ -169,7 +169,7 @@ fn other_nodes_are_told_of_a_callback_that_only_they_may_have() {
     news.met();
     let hints = crate::callbacks::Hints::new(news.clone());
     hints.due(org, "a:1");
-    assert!(news.take().is_none(), "its own courier does it");
+    assert!(news.take().is_none(), "its own callback worker does it");
     hints.due_anywhere(org, "a:1");
     assert_eq!(sent(&news).topics, BTreeSet::from([Topic::Callbacks]));
 }
