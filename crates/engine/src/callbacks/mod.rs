@@ -30,7 +30,7 @@ use url::Url;
 
 pub(crate) use self::worker::CallbackWorker;
 use crate::{
-    Engine, cluster::news::News, connections::Connections, credentials::sealing::Place, error::Error,
+    Engine, cluster::news::News, connections::Connections, credentials::sealing::SealContext, error::Error,
     kit::options::Options,
 };
 
@@ -71,7 +71,8 @@ impl Callbacks {
         })
     }
 
-    /// Checks every rule of a request's `callback`. An address in the URL is judged now, a name whenever it is resolved.
+    /// Checks every rule of a request's `callback`. An address in the URL is judged now, a name whenever it is
+    /// resolved.
     pub(crate) fn check(&self, callback: &Callback) -> Result<(), Error> {
         let broken = |field: &str, rule: String| Err(Error::Invalid(format!("callback.{field}: {rule}")));
         let longest = limits::CALLBACK_URL_CHARS;
@@ -131,8 +132,8 @@ fn host_of(url: &Url) -> Option<String> {
     Some(format!("{host}:{}", url.port_or_known_default()?))
 }
 
-fn target_at(row: &str, org: OrgId) -> Place<'_> {
-    Place {
+fn target_at(row: &str, org: OrgId) -> SealContext<'_> {
+    SealContext {
         table: "delivery",
         column: "target",
         row,

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use crate::{Engine, error::Error, kit::options::Serves, runs::active::StopReason};
 
-/// How long a node that is about to stop waits for the database to take that it is.
+/// Timeout for storing that this node is draining.
 const DRAIN_WRITE: Duration = Duration::from_secs(2);
 
-/// How long a stopping node waits for its last words to other nodes.
+/// Time that a stopping node waits for its last hints to other nodes to be sent.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// How long a stopping node waits for the database to take its last writes.
+/// Time that a stopping node waits for its last writes to the database.
 const LAST_WRITES: Duration = Duration::from_secs(10);
 
 fn stopping() -> Error {
@@ -18,7 +18,7 @@ fn stopping() -> Error {
 }
 
 impl Engine {
-    /// Whether the node can take runs: database and storage answer and the node is not about to stop.
+    /// Checks that the node accepts runs: database and storage answer, and the node is not stopping.
     pub async fn ready(&self) -> Result<(), Error> {
         if self.is_draining() {
             return Err(stopping());
@@ -40,8 +40,8 @@ impl Engine {
         self.0.tasks.draining.is_cancelled() || self.0.tasks.closing.is_cancelled()
     }
 
-    /// Says that the node is about to stop: it is not ready any more, for load balancers to send new clients elsewhere, and
-    /// does all else as before.
+    /// Says that the node is about to stop: it is not ready any more, for load balancers to send new clients elsewhere,
+    /// and does all else as before.
     pub async fn drain(&self) {
         let node = &self.0;
         node.tasks.draining.cancel();
@@ -58,8 +58,9 @@ impl Engine {
         }
     }
 
-    /// Stops in good order: takes no more runs, lets those at work finish within the grace, hands the rest over (an engine
-    /// of its own runs ends them as `interrupted`), then ends every stream. Returns when all of it is written down.
+    /// Stops in good order: takes no more runs, lets those at work finish within the grace, hands the rest over (an
+    /// engine of its own runs ends them as `interrupted`), then ends every stream. Returns when all of it is written
+    /// down.
     pub async fn shutdown(&self) {
         let node = &self.0;
         node.cluster.news.leave_jobs();
@@ -106,8 +107,8 @@ impl Engine {
         self.say_goodbye().await;
     }
 
-    /// Lets uploads to the storage end whose clients or runs are gone, once [`Self::shutdown`] is done and no request is
-    /// answered any more. Parts of an upload that is not aborted stay in the storage.
+    /// Lets uploads to the storage end whose clients or runs are gone, once [`Self::shutdown`] is done and no request
+    /// is answered any more. Parts of an upload that is not aborted stay in the storage.
     pub async fn settle_storage(&self) {
         if tokio::time::timeout(LAST_WRITES, self.0.stores.contents.settled())
             .await
@@ -135,8 +136,8 @@ impl Engine {
         }
     }
 
-    /// Lets callbacks under way end. As long as the store says that this node has the content of a run, no other delivers its
-    /// callback without the output.
+    /// Lets callbacks under way end. As long as the store says that this node has the content of a run, no other
+    /// delivers its callback without the output.
     async fn stop_delivering(&self) {
         let node = &self.0;
         node.tasks.delivered.cancel();
@@ -149,8 +150,8 @@ impl Engine {
         }
     }
 
-    /// Gives up, at the node's end, what only this node has: such runs that are not final end, answers that nobody has read
-    /// are gone.
+    /// Gives up, at the node's end, what only this node has: such runs that are not final end, answers that nobody has
+    /// read are gone.
     pub(crate) async fn give_up_content(&self) {
         let node = &self.0;
         let (at, price) = (node.options.clock.now(), node.options.compute_micros_per_second);

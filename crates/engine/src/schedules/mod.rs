@@ -1,7 +1,7 @@
 //! Schedules: saved workflows started on a timetable.
 //!
-//! What is saved is what a run would be refused for: its request is checked when the schedule is saved and again at each
-//! instant. Whatever becomes of an instant is recorded with its run in one transaction that moves the schedule on
+//! What is saved is what a run would be refused for: its request is checked when the schedule is saved and again at
+//! each instant. Whatever becomes of an instant is recorded with its run in one transaction that moves the schedule on
 //! ([`sortie_store::Fires`]), so that of any number of nodes one deals with it, once.
 
 mod fire;
@@ -27,7 +27,7 @@ use self::{
 };
 use crate::{
     Engine,
-    credentials::sealing::Place,
+    credentials::sealing::SealContext,
     error::Error,
     kit::{caller::Caller, clock::random, metrics::Trigger},
 };
@@ -38,7 +38,8 @@ pub(crate) use timer::run as run_timer;
 const UPDATE_TRIES: u32 = 10;
 
 impl Engine {
-    /// Makes a schedule. `Invalid` names the field and the rule; `Conflict` where the organization has as many as it may.
+    /// Makes a schedule. `Invalid` names the field and the rule; `Conflict` where the organization has as many as it
+    /// may.
     pub async fn create_schedule(&self, caller: &Caller, request: CreateSchedule) -> Result<Schedule, Error> {
         let clock = &self.0.options.clock;
         let wanted = checked(Wanted::from(request))?;
@@ -73,8 +74,8 @@ impl Engine {
         self.get_schedule(caller.org, id).await
     }
 
-    /// Changes a schedule: what is absent stays. What is due of it is dealt with first, as it was. Its run is checked where it
-    /// becomes another one, or the schedule is switched on; nothing keeps anybody from stopping a schedule.
+    /// Changes a schedule: what is absent stays. What is due of it is dealt with first, as it was. Its run is checked
+    /// where it becomes another one, or the schedule is switched on; nothing keeps anybody from stopping a schedule.
     pub async fn update_schedule(
         &self,
         caller: &Caller,
@@ -250,8 +251,8 @@ impl Engine {
     }
 }
 
-fn secret_at(row: &str, org: OrgId) -> Place<'_> {
-    Place {
+fn secret_at(row: &str, org: OrgId) -> SealContext<'_> {
+    SealContext {
         table: "schedule",
         column: "callback_secret",
         row,
