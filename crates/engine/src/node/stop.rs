@@ -160,7 +160,7 @@ impl Engine {
             .database
             .give_up_content(node.cluster.identity.get(), at, price);
         match tokio::time::timeout(LAST_WRITES, given_up).await {
-            Ok(Ok(ended)) => self.tell_given_up(&ended),
+            Ok(Ok(ended)) => self.announce_abandoned(&ended),
             Ok(Err(error)) => {
                 tracing::error!(%error, "runs with zero data retention end with the next sweep");
             }

@@ -187,7 +187,7 @@ async fn a_closing_node_takes_nothing_up_again() {
 #[tokio::test]
 async fn a_run_with_a_task_is_left_alone_until_it_is_cancelled_elsewhere() {
     let (rig, org, run) = holding().await;
-    let mut place = rig.active().enter(run);
+    let mut active_run = rig.active().enter(run);
     let mut suspects = Suspects::default();
     for _ in 0..3 {
         rig.reconciler().compare(&mut suspects).await.unwrap();
@@ -199,5 +199,5 @@ async fn a_run_with_a_task_is_left_alone_until_it_is_cancelled_elsewhere() {
         .await
         .unwrap();
     rig.reconciler().compare(&mut suspects).await.unwrap();
-    assert_eq!(place.stopped().await, StopReason::NotOurs);
+    assert_eq!(active_run.stopped().await, StopReason::NotOurs);
 }

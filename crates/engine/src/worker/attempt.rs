@@ -1,5 +1,5 @@
-//! An attempt at a run, from its claim to its end. The store and the agent meet here: [`prepare`] reads what the run asks
-//! for, [`Attempt::supervise`] runs the agent beside the recorder, and [`Attempt::finish`] records the end.
+//! An attempt at a run, from its claim to its end. The store and the agent meet here: [`prepare`] reads what the run
+//! asks for, [`Attempt::supervise`] runs the agent beside the recorder, and [`Attempt::finish`] records the end.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use super::{
     spent::Spent,
 };
 use crate::runs::{
-    active::{Place, StopReason},
+    active::{ActiveRun, StopReason},
     run_log::RunLog,
 };
 
@@ -29,7 +29,7 @@ pub(super) struct Attempt<'a> {
     pub(super) claim: &'a Claim,
     pub(super) log: RunLog,
     pub(super) recorder: Recorder,
-    pub(super) place: Place,
+    pub(super) active_run: ActiveRun,
     pub(super) started: Instant,
     pub(super) deadline: Instant,
     /// Cost of models and priced tools before this attempt.
@@ -52,17 +52,17 @@ enum Begun {
 
 impl Worker {
     /// Works on a claimed run until it is final or no longer this worker's.
-    pub(crate) async fn run(self: Arc<Self>, claim: Claim, place: Place) {
+    pub(crate) async fn run(self: Arc<Self>, claim: Claim, active_run: ActiveRun) {
         let run = claim.fence.run;
         let (now, claimed) = self.clock.moment();
-        // This node has just made a first claim, by its own clock: the commit of the claim is part of the run's time, as it is of
-        // the time that is shown.
+        // This node has just made a first claim, by its own clock: the commit of the claim is part of the run's time,
+        // as it is of the time that is shown.
         let elapsed = match claim.origin {
             Origin::Queue(_) => now.since(claim.started_at),
             Origin::Lost { .. } => claim.elapsed,
         };
         let started = claimed.checked_sub(elapsed).unwrap_or(claimed);
-        place.alone().await;
+        active_run.alone().await;
         let log = RunLog::new(self.records.clone(), run, claim.retention());
         if let Origin::Queue(event) = &claim.origin {
             self.metrics.dispatched(claim.created_at, self.clock.now());
@@ -80,7 +80,7 @@ impl Worker {
                 Arc::clone(&self.metrics),
             ),
             log: log.clone(),
-            place,
+            active_run,
             started,
             deadline: started + Duration::from_secs(u64::from(claim.timeout_seconds)),
             spent: Micros::ZERO,
@@ -130,7 +130,7 @@ impl Attempt<'_> {
         let prepared = tokio::select! {
             biased;
             prepared = prepare(self.worker, self.claim, (budget, self.deadline), &mut ground) => prepared.map_err(Ended::Failed),
-            reason = self.place.stopped() => Err(Ended::Stopped(reason)),
+            reason = self.active_run.stopped() => Err(Ended::Stopped(reason)),
             () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
         };
         let Supervised {
@@ -164,15 +164,15 @@ impl Attempt<'_> {
         finished
     }
 
-    /// Resumes the run where its lost worker has left it. `recorded` and `used` are the cost and the usage that the lost worker
-    /// has reported.
+    /// Resumes the run where its lost worker has left it. `recorded` and `used` are the cost and the usage that the
+    /// lost worker has reported.
     async fn pick_up(&mut self, recorded: Micros, used: RunUsage) -> Result<Begun, StoreError> {
         self.charge(recorded, Micros::ZERO);
         self.recorder.used(used);
         let decision = tokio::select! {
             biased;
             decision = pick_up(self.worker, self.claim) => decision?,
-            reason = self.place.stopped() => return Ok(Begun::Ended(Ended::Stopped(reason))),
+            reason = self.active_run.stopped() => return Ok(Begun::Ended(Ended::Stopped(reason))),
             () = tokio::time::sleep_until(self.deadline) => return Ok(Begun::Ended(Ended::TimedOut)),
         };
         let Resumption {
@@ -199,8 +199,8 @@ impl Attempt<'_> {
         }))
     }
 
-    /// Reports to the recorder the cost before this attempt: the larger of the journaled and the recorded cost, and the time.
-    /// Returns the part that is not time.
+    /// Reports to the recorder the cost before this attempt: the larger of the journaled and the recorded cost, and the
+    /// time. Returns the part that is not time.
     fn charge(&self, recorded: Micros, journaled: Micros) -> Micros {
         let (now, budget) = (Instant::now(), self.budget());
         let compute = budget.compute(now);

@@ -18,8 +18,8 @@ use super::{
 use crate::{kit::traces, runs::active::StopReason};
 
 impl Attempt<'_> {
-    /// Stores the files under `outputs/` of a run that came to an end of its own. Returns how the run ends, because it may be
-    /// stopped meanwhile.
+    /// Stores the files under `outputs/` of a run that came to an end of its own. Returns how the run ends, because it
+    /// may be stopped meanwhile.
     pub(super) async fn collect(&mut self, ended: Ended, remains: &Remains) -> (Ended, Outputs) {
         if !ended.leaves_artifacts() || self.claim.retention() == Retention::None {
             return (ended, Outputs::default());
@@ -27,7 +27,7 @@ impl Attempt<'_> {
         tokio::select! {
             biased;
             outputs = collect(self.worker, self.claim.org, remains) => (ended, outputs),
-            reason = self.place.stopped() => (Ended::Stopped(reason), Outputs::default()),
+            reason = self.active_run.stopped() => (Ended::Stopped(reason), Outputs::default()),
         }
     }
 
@@ -83,7 +83,8 @@ impl Attempt<'_> {
                     self.worker.schedules.ring();
                 }
             }
-            // The answer to the commit was lost: readers find the end in the store, and the timer whether it concerns a schedule.
+            // The answer to the commit was lost: readers find the end in the store, and the timer whether it concerns a
+            // schedule.
             Ok(None) => {
                 self.worker.hub.ended(fence.run);
                 self.worker.schedules.ring();
@@ -96,7 +97,8 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Reports the cost of a run that was cancelled under its worker. The store refuses the report of a run that was taken over.
+    /// Reports the cost of a run that was cancelled under its worker. The store refuses the report of a run that was
+    /// taken over.
     pub(super) async fn settle(&self) -> Result<(), StoreError> {
         let Fence { run, attempt, .. } = self.claim.fence;
         let rest = self.recorder.rest();

@@ -127,7 +127,7 @@ mod tests {
         let (work_dir, active, now) = (dir.path().join("work"), Active::default(), Clock::system().now());
         let held = claim.fence.run;
         let (at_work, over) = (RunId::new(now, [3; 10]), RunId::new(now, [4; 10]));
-        let place = active.enter(at_work);
+        let active_run = active.enter(at_work);
         for name in [
             held.to_string(),
             at_work.to_string(),
@@ -149,7 +149,7 @@ mod tests {
             .unwrap();
         assert_eq!(removes(Others::Remove).await, 1);
         assert!(work_dir.join(at_work.to_string()).exists());
-        drop(place);
+        drop(active_run);
         assert_eq!(removes(Others::Remove).await, 1);
     }
 }

@@ -14,7 +14,8 @@ use super::{
 use crate::runs::active::StopReason;
 
 impl Attempt<'_> {
-    /// Runs the agent beside the recorder, until the first of: its outcome, a stop, the time limit, the loss of the run.
+    /// Runs the agent beside the recorder, until the first of: its outcome, a stop, the time limit, the loss of the
+    /// run.
     pub(super) async fn supervise(
         &mut self,
         start: Start,
@@ -46,7 +47,7 @@ impl Attempt<'_> {
                     Outcome::Succeeded(output) => (Ended::Succeeded(output), None),
                     Outcome::Failed(reason) => (Ended::Failed(reason), None),
                 },
-                reason = self.place.stopped() => (Ended::Stopped(reason), None),
+                reason = self.active_run.stopped() => (Ended::Stopped(reason), None),
                 () = tokio::time::sleep_until(self.deadline) => (Ended::TimedOut, None),
             }
         };
@@ -55,7 +56,7 @@ impl Attempt<'_> {
         drop(opened);
         if let Some(kept) = kept {
             // Taken over by this very node, it may need its directory again.
-            let ended = self.place.told().map_or(ended, Ended::Stopped);
+            let ended = self.active_run.stop_reason().map_or(ended, Ended::Stopped);
             let remains = self.stop(workspace).await;
             return Ok(Supervised { ended, kept, remains });
         }
