@@ -35,7 +35,7 @@ use crate::{
         run_log::Records,
         unretained::{MemoryDir, Unretained},
     },
-    worker::{Collecting, Own, Places, Programs, Worker},
+    worker::{Collecting, OwnRuns, Programs, Slots, Worker},
 };
 
 /// The tasks of a node, and the signals that end them.
@@ -93,9 +93,9 @@ pub(crate) struct Stores {
 /// The runs of a node, and what wakes those who work on them.
 pub(crate) struct Work {
     pub(crate) active: Active,
-    pub(crate) places: Places,
+    pub(crate) slots: Slots,
     /// Runs to claim, on an engine that serves its own alone.
-    pub(crate) own: Own,
+    pub(crate) own: OwnRuns,
     pub(crate) hub: Hub,
     pub(crate) models: Arc<Models>,
     pub(crate) web: NodeWeb,
@@ -180,7 +180,7 @@ impl Setup {
         });
         Ok(Work {
             active: self.active.clone(),
-            own: Own::default(),
+            own: OwnRuns::default(),
             hub: worker.hub.clone(),
             models: Arc::clone(&worker.models),
             web: worker.web.clone(),
@@ -189,7 +189,7 @@ impl Setup {
             due,
             waiting: Arc::clone(&self.waiting),
             timer,
-            places: Places::new(worker, tasks.tracker.clone(), tasks.closing.clone()),
+            slots: Slots::new(worker, tasks.tracker.clone(), tasks.closing.clone()),
         })
     }
 

@@ -41,8 +41,8 @@ fn fit_for(mode: Mode, sandbox: Result<Arc<dyn Backend>, String>) -> Result<Arc<
 impl Engine {
     /// Starts a node: registers it, takes over what an earlier start of it left behind, and begins to take runs. A node
     /// without the master key of its database does not start, because it would fail every run that needs a credential.
-    /// `sandbox` is the reason, for people, where the host cannot confine commands: runs with `shell` are then refused, as
-    /// they are by a hosted engine on a single-tenant host.
+    /// `sandbox` is the reason, for people, where the host cannot confine commands: runs with `shell` are then refused,
+    /// as they are by a hosted engine on a single-tenant host.
     pub async fn start(
         options: Options,
         store: Store,
@@ -71,7 +71,7 @@ impl Engine {
         let sweeper = Sweeper {
             node: Takeover {
                 store: stores.database.clone(),
-                places: work.places.clone(),
+                slots: work.slots.clone(),
                 identity: cluster.identity.clone(),
             },
             wake: cluster.wake.clone(),
@@ -100,7 +100,7 @@ impl Engine {
         let dispatcher = Dispatcher {
             store: node.stores.database.clone(),
             options: Arc::clone(&node.options),
-            places: node.work.places.clone(),
+            slots: node.work.slots.clone(),
             source,
             unretained: node.stores.records.unretained.clone(),
             identity: node.cluster.identity.clone(),

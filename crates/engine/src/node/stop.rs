@@ -64,9 +64,9 @@ impl Engine {
     pub async fn shutdown(&self) {
         let node = &self.0;
         node.cluster.news.leave_jobs();
-        node.work.places.close();
+        node.work.slots.close();
         // Whoever was just bringing runs is done with it.
-        drop(node.work.places.turn().await);
+        drop(node.work.slots.permit().await);
         let grace = node.options.shutdown_grace;
         if tokio::time::timeout(grace, node.work.active.drained())
             .await

@@ -78,11 +78,11 @@ impl Engine {
     async fn check_readiness(&self) -> Result<Check, Error> {
         self.ready().await?;
         let active = self.0.work.active.count();
-        let places = self.0.options.concurrency;
+        let slots = self.0.options.concurrency;
         Ok(Check::new(
             "readiness",
             Verdict::Ok,
-            format!("takes runs; {active} of {places} at work"),
+            format!("takes runs; {active} of {slots} at work"),
         ))
     }
 
@@ -208,7 +208,7 @@ impl Engine {
             check.verdict = Verdict::Warning;
             check = check.hint(format!(
                 "{gone} nodes are gone without signing off: their runs are taken over within half a minute by a node with \
-                 free places; where this stays, there is none"
+                 free slots; where this stays, there is none"
             ));
         }
         Ok(check)

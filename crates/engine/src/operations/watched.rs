@@ -62,7 +62,7 @@ impl LastSample {
 /// Figures of this node itself.
 struct Node {
     active: Active,
-    places: u32,
+    slots: u32,
     sandbox: Capabilities,
 }
 
@@ -73,8 +73,8 @@ impl Engine {
         node.metrics.register(registry);
         let own = Node {
             active: node.work.active.clone(),
-            places: node.options.concurrency,
-            sandbox: node.work.places.sandbox().clone(),
+            slots: node.options.concurrency,
+            sandbox: node.work.slots.sandbox().clone(),
         };
         node.watched.register(own, registry);
         node.stores.database.register_metrics(registry);
@@ -133,7 +133,7 @@ impl Watched {
         registry.register_collector(Box::new(SampleCollector {
             last: Arc::clone(&self.last),
             active: node.active,
-            places: node.places,
+            slots: node.slots,
         }));
     }
 }
@@ -141,7 +141,7 @@ impl Watched {
 struct SampleCollector {
     last: Arc<LastSample>,
     active: Active,
-    places: u32,
+    slots: u32,
 }
 
 impl std::fmt::Debug for SampleCollector {
@@ -175,7 +175,7 @@ impl Collector for SampleCollector {
             &mut encoder,
             "run_places",
             "Runs that this node works on at once at most.",
-            i64::from(self.places),
+            i64::from(self.slots),
         )?;
         match database {
             Some(sample) => encode_database(&mut encoder, &sample),

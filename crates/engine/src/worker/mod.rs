@@ -1,4 +1,4 @@
-//! The worker: claims waiting runs, takes over those whose worker was lost, and works on each in a task of its own.
+//! The worker: claims waiting runs, takes over runs of lost workers, and works on each in a task of its own.
 
 mod attempt;
 #[cfg(test)]
@@ -10,11 +10,11 @@ mod finish;
 pub(crate) mod leftovers;
 mod outputs;
 mod pictures;
-mod places;
 mod prepare;
 mod programs;
 mod recorder;
 mod resume;
+mod slots;
 mod spent;
 mod supervise;
 mod web;
@@ -28,10 +28,10 @@ use sortie_sandbox::Backend;
 use sortie_store::Retention;
 
 pub(crate) use self::{
-    dispatch::{Dispatcher, Own, Source},
+    dispatch::{Dispatcher, OwnRuns, Source},
     outputs::Collecting,
-    places::{Places, Turn},
     programs::Programs,
+    slots::{Slots, StartPermit},
 };
 use crate::{
     callbacks::Hints,
@@ -52,7 +52,7 @@ pub(crate) struct Worker {
     /// Wakes the callback worker.
     pub(crate) callbacks: Hints,
     pub(crate) contents: Contents,
-    /// Turns of the runs that store artifacts.
+    /// Permits of the runs that store artifacts.
     pub(crate) collecting: Collecting,
     pub(crate) sandbox: Arc<dyn Backend>,
     pub(crate) programs: Programs,
@@ -65,7 +65,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// A working directory that is made at its first use. That of a run without retention is in memory.
+    /// Returns a working directory that is created at its first use. The directory of a run without retention is in
+    /// memory.
     pub(crate) fn workspace(&self, run: RunId, retention: Retention) -> Workspace {
         let root = match retention {
             Retention::Full => self.options.work_dir(),

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sortie_agent::{BudgetSpec, Model, Redactor, RunSpec, Shell, Whose, schema::Schema};
+use sortie_agent::{BudgetSpec, Model, Owner, Redactor, RunSpec, Shell, schema::Schema};
 use sortie_api::RunRequest;
 use sortie_connect::Opened;
 use sortie_store::{Brought, Claim};
@@ -11,26 +11,26 @@ use tokio::time::Instant;
 use super::{
     Worker, files,
     pictures::pictures,
-    resume::Ground,
+    resume::AttemptState,
     web::{self, RunWeb},
 };
 use crate::{connections::InlineSecrets, kit::traces, runs::run_log::RunLog};
 
-/// The agent's start.
+/// Input of the agent.
 pub(super) struct Start {
     pub(super) spec: RunSpec,
     pub(super) model: Arc<dyn Model>,
     pub(super) brought: Brought,
-    /// Open connections of the run. Their sessions live as long as this.
+    /// Open connections of the run. Their sessions end when this is dropped.
     pub(super) opened: Option<Opened>,
 }
 
-/// Reads the definition and stages the files that the run brings. An error is the reason, for people, why the run fails.
+/// Reads the definition and stages the run's own files. The error is the reason, for people, why the run fails.
 pub(super) async fn prepare(
     worker: &Worker,
     claim: &Claim,
     (budget, deadline): (BudgetSpec, Instant),
-    ground: &mut Ground,
+    state: &mut AttemptState,
 ) -> Result<Start, String> {
     let (request, secrets) = request(worker, claim)?;
     let brought = brought(&request);
@@ -51,7 +51,7 @@ pub(super) async fn prepare(
     };
     let files = request.files.unwrap_or_default();
     let media = pictures(worker, claim.org, &files, &*model).await?;
-    let files = files::lay(worker, claim.org, files, ground).await?;
+    let files = files::stage(worker, claim.org, files, state).await?;
     let redactor = Arc::new(Redactor::default());
     let opened = match &request.connections {
         Some(wanted) if !wanted.is_empty() => {
@@ -61,7 +61,7 @@ pub(super) async fn prepare(
                 .open_for_run(run, wanted, secrets, &redactor)
                 .await?;
             for note in &opened.notes {
-                tracing::warn!(note, "a tool of a connection was left out");
+                tracing::warn!(note, "left out a tool of a connection");
             }
             Some(opened)
         }
@@ -77,13 +77,13 @@ pub(super) async fn prepare(
         claim.fence.run,
         request.web.as_ref(),
         shell,
-        &mut ground.workspace,
+        &mut state.workspace,
     )?;
     tools.extend(opened.iter().flat_map(|opened| opened.tools.iter().cloned()));
     #[cfg(test)]
     tools.extend(crate::simulation::tools(claim.fence));
     let spec = RunSpec {
-        whose: Whose {
+        owner: Owner {
             run: claim.fence.run,
             org: claim.org,
         },
@@ -102,7 +102,7 @@ pub(super) async fn prepare(
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
         tools,
         redactor,
-        resume: ground.journal.take(),
+        resume: state.journal.take(),
     };
     Ok(Start {
         spec,
@@ -119,12 +119,12 @@ fn model_of(worker: &Worker, id: &str) -> Result<Arc<dyn Model>, String> {
         .ok_or_else(|| format!("model {id:?} is no longer available"))
 }
 
-/// Reads the request of the run, and the place of the credentials that it brought.
+/// Reads the request of the run, and the location of its inline credentials.
 fn request(worker: &Worker, claim: &Claim) -> Result<(RunRequest, InlineSecrets), String> {
     let log = RunLog::new(worker.records.clone(), claim.fence.run, claim.retention());
     let (definition, secrets) = log
         .request(claim.definition.as_deref())
-        .ok_or("what it is to do is gone")?;
+        .ok_or("the run's definition is no longer available")?;
     let request = serde_json::from_str(&definition)
         .map_err(|error| format!("the stored definition cannot be read: {error}"))?;
     Ok((request, secrets))
