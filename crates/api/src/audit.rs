@@ -1,6 +1,6 @@
 //! The audit log as administrators read it.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -23,6 +23,14 @@ pub struct AuditEntry {
     /// Name or id of the changed resource.
     #[schema(example = "key_01kafs6w1cefkstv6qr1ptb0mp")]
     pub target: String,
+    /// Kind of the author; absent for a change by the engine itself and for a request without a credential.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub actor_kind: Option<ActorKind>,
+    /// ID of the author: of the key, the grant, the session or the schedule; absent for an operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "key_01kafs6w1cefkstv6qr1ptb0mn")]
+    pub actor_id: Option<String>,
     /// ID of the key that made the change; absent where no key was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -35,6 +43,57 @@ pub struct AuditEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub request_id: Option<String>,
+}
+
+/// Kind of the author of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ActorKind {
+    /// API key.
+    Key,
+    /// Person's permission for an OAuth client.
+    Grant,
+    /// Sign-in of a person.
+    Session,
+    /// Schedule.
+    Schedule,
+    /// Operator of the installation.
+    Operator,
+}
+
+/// A text that is no kind of author.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be one of key, grant, session, schedule, operator")]
+pub struct UnknownActorKind;
+
+impl ActorKind {
+    /// The name on the wire and in the store.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Grant => "grant",
+            Self::Session => "session",
+            Self::Schedule => "schedule",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+impl FromStr for ActorKind {
+    type Err = UnknownActorKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownActorKind> {
+        [
+            Self::Key,
+            Self::Grant,
+            Self::Session,
+            Self::Schedule,
+            Self::Operator,
+        ]
+        .into_iter()
+        .find(|kind| kind.as_str() == text)
+        .ok_or(UnknownActorKind)
+    }
 }
 
 /// Page of the audit log, newest first.

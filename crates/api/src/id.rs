@@ -140,6 +140,10 @@ ids! {
     ConnectionId = "conn";
     /// An entry of the audit log.
     AuditId = "aud";
+    /// A person's permission for an OAuth client to act in an organization.
+    GrantId = "grant";
+    /// A sign-in of a person.
+    SessionId = "sess";
     /// Content as it is stored: no client ever sees one.
     BlobId = "blob";
 }

@@ -35,7 +35,7 @@ mod trace_context;
 pub mod usage;
 pub mod workflow;
 
-pub use audit::{AuditEntry, AuditPage};
+pub use audit::{ActorKind, AuditEntry, AuditPage};
 pub use budget::{Budget, BudgetPeriod, BudgetScope, PutBudget};
 pub use connection::{Connection, ConnectionStatus};
 pub use credential::Credential;
@@ -45,7 +45,7 @@ pub use effort::Effort;
 pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
 pub use file::{File, FilePage};
-pub use id::{AuditId, BlobId, ConnectionId, FileId, KeyId, OrgId, RunId, ScheduleId};
+pub use id::{AuditId, BlobId, ConnectionId, FileId, GrantId, KeyId, OrgId, RunId, ScheduleId, SessionId};
 pub use license::License;
 pub use money::Micros;
 pub use organization::{Mode, OrganizationInfo, Role};

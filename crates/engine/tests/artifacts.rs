@@ -45,7 +45,6 @@ fn caller(org: OrgId) -> Caller {
     Caller {
         org,
         actor: Actor::default(),
-        schedule: None,
     }
 }
 

@@ -62,7 +62,6 @@ impl Rig {
         let caller = Caller {
             org: key.org,
             actor: Actor::default(),
-            schedule: None,
         };
         Self {
             engine,

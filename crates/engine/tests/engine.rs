@@ -31,7 +31,6 @@ fn caller(org: OrgId) -> Caller {
     Caller {
         org,
         actor: Actor::default(),
-        schedule: None,
     }
 }
 
@@ -410,7 +409,7 @@ async fn a_revoked_key_is_refused_at_once() {
     assert!(rig.engine.authenticate(&second.key).await.unwrap().is_none());
     let first = rig.engine.authenticate(rig.key.expose()).await.unwrap().unwrap();
     assert!(matches!(
-        rig.engine.delete_key(&caller, first.id).await,
+        rig.engine.delete_key(&caller, first.by.key().unwrap()).await,
         Err(Error::Conflict(_))
     ));
     assert!(rig.dir.path().exists());
@@ -447,7 +446,7 @@ async fn a_secret_that_is_rotated_out_works_for_its_grace_and_no_longer() {
             .authenticate(key)
             .await
             .unwrap()
-            .map(|record| record.id)
+            .and_then(|principal| principal.by.key())
     };
     let rotate = async |grace_seconds| {
         let request = RotateKey { grace_seconds };

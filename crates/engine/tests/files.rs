@@ -43,7 +43,6 @@ impl Rig {
         let caller = Caller {
             org,
             actor: Actor::default(),
-            schedule: None,
         };
         Self {
             engine,

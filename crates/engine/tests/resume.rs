@@ -182,7 +182,6 @@ impl Left {
         let caller = sortie_engine::Caller {
             org: self.org,
             actor: sortie_store::Actor::default(),
-            schedule: None,
         };
         let mut stream = engine
             .follow(

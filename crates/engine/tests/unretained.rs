@@ -62,7 +62,6 @@ impl Rig {
         Caller {
             org: self.org,
             actor: Actor::default(),
-            schedule: None,
         }
     }
 

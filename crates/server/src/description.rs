@@ -9,7 +9,7 @@
 )]
 
 use serde_json::{Map, Value, json};
-use sortie_api::{ErrorCode, limits};
+use sortie_api::{ErrorCode, Mode, limits};
 
 use crate::{kit::WINDOW_SECONDS, metrics::METRICS, routes};
 
@@ -78,7 +78,8 @@ const FAILURES: [(ErrorCode, &str, &str, &str); 8] = [
 /// The whole document; `base_url` is the address clients use.
 pub(crate) fn document(base_url: Option<&str>) -> Value {
     // The document is made of our own types: one that does not serialize would fail every test of it.
-    let mut document = serde_json::to_value(routes::table().into_openapi()).unwrap_or_default();
+    let mut document =
+        serde_json::to_value(routes::table(Mode::SelfHosted).into_openapi()).unwrap_or_default();
     document["info"] = info();
     document["servers"] = json!([{"url": base_url.unwrap_or("/")}]);
     document["tags"] = json!([
@@ -136,10 +137,11 @@ fn info() -> Value {
 
 /// Adds what follows from how the operation is built.
 fn complete(path: &str, operation: &mut Value) {
-    let public = operation["security"] == json!([{}]);
-    if public {
-        operation["security"] = json!([]);
-    }
+    let access = routes::ACCESS
+        .iter()
+        .find(|access| operation["operationId"] == access.operation);
+    operation["security"] = access.map_or(Value::Null, |access| access.security());
+    let public = operation["security"] == json!([]);
     let has_body = operation.get("requestBody").is_some();
     let has_input = has_body
         || operation["parameters"]
@@ -150,7 +152,7 @@ fn complete(path: &str, operation: &mut Value) {
         let possible = match code {
             ErrorCode::InvalidRequest => has_input,
             ErrorCode::Unauthorized | ErrorCode::Forbidden => !public,
-            // Hosted engines do not have the administration routes.
+            // A hosted engine does not have every administration route.
             ErrorCode::NotFound => path.contains('{') || path.starts_with("/v1/admin/"),
             ErrorCode::PayloadTooLarge => has_body,
             ErrorCode::RateLimited => !probe,

@@ -1,9 +1,9 @@
 //! The way of every request: id, credential, rate limit, router, headers. One function, so that nothing leaves the
 //! server without its `X-Request-Id` and rate-limit headers, errors and panics included.
 //!
-//! A request with a valid credential is counted against its key, any other against the client's network, whose guesses
-//! at credentials are looked up only as far as its quota goes. The health
-//! routes and the metrics are not counted: a probe must not be told that a node is ill because it asked too often.
+//! A request with a valid credential is counted against the subject of the credential, every other request against the
+//! client's network. Guesses at credentials are looked up as far as the quota of their network goes. The health routes
+//! and the metrics are not counted: a probe must not be told that a node is ill because it asked too often.
 
 use std::{
     any::Any,
@@ -26,7 +26,7 @@ use http::{
 use ipnet::IpNet;
 use sortie_api::{ErrorBody, ErrorCode, Role};
 use sortie_engine::{Engine, Hop, PEER_HEADER};
-use sortie_store::KeyRecord;
+use sortie_store::Principal;
 use tower::ServiceExt as _;
 use tracing::Instrument;
 
@@ -60,14 +60,14 @@ pub(crate) struct Gate {
 /// Quota that a request is counted against.
 #[derive(Clone, Copy)]
 enum Counted {
-    Key(Standing),
+    Subject(Standing),
     Network(Standing),
 }
 
 impl From<Counted> for Refused {
     fn from(counted: Counted) -> Self {
         match counted {
-            Counted::Key(_) => Self::Key,
+            Counted::Subject(_) => Self::Key,
             Counted::Network(_) => Self::Network,
         }
     }
@@ -153,7 +153,7 @@ impl Gate {
             }
         }
         let (quota, standing) = match counted {
-            Some(Counted::Key(standing)) => (&self.limits.with_credential, standing),
+            Some(Counted::Subject(standing)) => (&self.limits.with_credential, standing),
             Some(Counted::Network(standing)) => (&self.limits.anonymous, standing),
             None => (
                 &self.limits.anonymous,
@@ -187,15 +187,15 @@ impl Gate {
         } else if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ | METRICS) {
             let credential = self.look_up(request.headers(), network).await;
             let by = match &credential {
-                Some(Credential::Valid(key)) => {
-                    Counted::Key(self.limits.count_key(key.id, &self.clock).await)
+                Some(Credential::Valid(principal)) => {
+                    Counted::Subject(self.limits.count_subject(principal.by, &self.clock).await)
                 }
                 Some(Credential::Missing | Credential::Invalid | Credential::Unchecked(_)) | None => {
                     Counted::Network(self.limits.count_network(network, &self.clock).await)
                 }
             };
             *counted = Some(by);
-            let (Counted::Key(standing) | Counted::Network(standing)) = by;
+            let (Counted::Subject(standing) | Counted::Network(standing)) = by;
             let Some(credential) = credential.filter(|_| standing.admitted) else {
                 self.metrics.refused(by.into());
                 return ApiError::rate_limited(standing.reset).into_response();
@@ -211,13 +211,13 @@ impl Gate {
     }
 
     /// The client on whose behalf another node of this engine asks. `None` for a request of a client's own, and for any
-    /// that nodes do not make: such a request needs an API key like any other.
-    fn peer(&self, request: &Request<Body>) -> Option<KeyRecord> {
+    /// that nodes do not make: such a request needs a credential like any other.
+    fn peer(&self, request: &Request<Body>) -> Option<Principal> {
         let header = request.headers().get(PEER_HEADER)?.to_str().ok()?;
         let target = request.uri().path_and_query()?.as_str();
         let peer = self.engine.peer(request.method().as_str(), target, header)?;
-        Some(KeyRecord {
-            id: peer.key,
+        Some(Principal {
+            by: peer.by,
             org: peer.org,
             role: Role::Member,
             until: None,
@@ -239,9 +239,9 @@ impl Gate {
             Advice::Refuse => return None,
         }
         Some(match self.engine.authenticate(credential).await {
-            Ok(Some(key)) => {
+            Ok(Some(principal)) => {
                 self.guesses.found(token);
-                Credential::Valid(key)
+                Credential::Valid(principal)
             }
             Ok(None) => {
                 self.guesses.not_found(token, network, (self.clock)());
@@ -418,7 +418,6 @@ mod tests {
         let caller = sortie_engine::Caller {
             org,
             actor: sortie_store::Actor::default(),
-            schedule: None,
         };
         let new = gate.engine.create_key(&caller, request).await.unwrap().key;
         let gate = &gate;

@@ -3,6 +3,7 @@
 //! A request passes the gate (id, credential, rate limit), the router, one handler with role extractors, one call
 //! into engine or store, and the gate again (headers). [`serve`] runs it, [`openapi`] describes it.
 
+mod access;
 mod app;
 mod connections;
 mod description;
@@ -19,6 +20,7 @@ use sortie_engine::Engine;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use access::{Access, Api, Modes, RequiredRole};
 pub use kit::Deprecation;
 
 use crate::{
@@ -90,6 +92,11 @@ pub async fn serve(
         () = gate.share_limits() => {}
     }
     Ok(())
+}
+
+/// Access to each operation of the engine API.
+pub fn access() -> &'static [Access] {
+    routes::ACCESS
 }
 
 /// The `OpenAPI` 3.1 document of the engine API, as JSON.

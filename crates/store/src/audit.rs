@@ -1,10 +1,11 @@
 //! The audit log: who did what, when, from where. An entry is one more statement of the change it tells of.
 
-use sortie_api::{AuditEntry, AuditId, OrgId, Timestamp};
+use sortie_api::{ActorKind, AuditEntry, AuditId, KeyId, OrgId, Timestamp};
 
 use crate::{
     Store,
     db::{Row, Stmt, Tx, vals},
+    principal::By,
     types::{Actor, AuditFilter, Result},
 };
 
@@ -28,17 +29,19 @@ pub struct Audit {
 /// The statement that writes an entry.
 pub(crate) fn record(audit: &Audit) -> Stmt<'_> {
     Stmt::new(
-        "INSERT INTO audit (org_id, at, id, action, target, key_id, address, request_id) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        "INSERT INTO audit (org_id, at, id, action, target, key_id, address, request_id, actor_kind, actor_id) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
         vals![
             audit.org,
             audit.at,
             audit.id,
             audit.action,
             audit.target.as_str(),
-            audit.actor.key,
+            audit.actor.key(),
             audit.actor.address.map(|address| address.to_string()),
-            audit.actor.request_id.as_deref()
+            audit.actor.request_id.as_deref(),
+            audit.actor.by.map(|by| by.kind().as_str()),
+            audit.actor.by.and_then(By::id)
         ],
     )
 }
@@ -48,7 +51,7 @@ pub(crate) fn record(audit: &Audit) -> Stmt<'_> {
 macro_rules! list {
     ($way:literal) => {
         concat!(
-            "SELECT id, at, action, target, key_id, address, request_id FROM audit WHERE org_id = $1",
+            "SELECT id, at, action, target, key_id, address, request_id, actor_kind, actor_id FROM audit WHERE org_id = $1",
             $way,
             " AND at >= $2 AND (at, id) < ($3, $4) AND action = COALESCE($6, action) AND target = COALESCE($7, target) \
              AND COALESCE(key_id, '') = COALESCE($8, key_id, '') ORDER BY at DESC, id DESC LIMIT $5"
@@ -92,12 +95,18 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &AuditFilter) -> Result<Vec<AuditEn
 }
 
 fn entry_from(row: &Row) -> Result<AuditEntry> {
+    let key_id = row.opt_parse::<KeyId>(4)?;
+    // Nodes of earlier versions write a key alone.
+    let by_key = || key_id.map(|_| ActorKind::Key);
+    let id_of_key = || key_id.map(|id| id.to_string());
     Ok(AuditEntry {
         id: row.parse(0)?,
         at: row.time(1)?,
         action: row.text(2)?.to_owned(),
         target: row.text(3)?.to_owned(),
-        key_id: row.opt_parse(4)?,
+        actor_kind: row.opt_parse(7)?.or_else(by_key),
+        actor_id: row.opt_text(8)?.map(str::to_owned).or_else(id_of_key),
+        key_id,
         address: row.opt_parse(5)?,
         request_id: row.opt_text(6)?.map(str::to_owned),
     })

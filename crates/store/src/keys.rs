@@ -9,7 +9,7 @@ use crate::{
     Audit, Store,
     audit::record,
     db::{Row, Stmt, Tx, vals},
-    types::{Error, KeyRecord, NewKey, Result, Rotation, unless},
+    types::{Error, NewKey, Result, Rotation, unless},
 };
 
 /// Why the first organization is not made.
@@ -73,23 +73,6 @@ impl Store {
     /// expired.
     pub async fn rotate_key(&self, org: OrgId, rotation: Rotation, audit: Audit) -> Result<ApiKey> {
         self.db.write(move |tx| rotate(tx, org, &rotation, &audit)).await
-    }
-
-    /// System: whose secret has this SHA-256, and until when it works. It may have ended.
-    pub async fn find_key(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>> {
-        self.db
-            .read(move |tx| {
-                tx.query_opt(
-                    "SELECT id, org_id, role, expires_at, NULL FROM api_key WHERE hash = $1 \
-                     UNION ALL \
-                     SELECT id, org_id, role, expires_at, previous_until FROM api_key WHERE previous_hash = $1",
-                    vals![hash.as_slice()],
-                )?
-                .as_ref()
-                .map(record_from)
-                .transpose()
-            })
-            .await
     }
 }
 
@@ -192,15 +175,5 @@ fn key_from(row: &Row) -> Result<ApiKey> {
         created_at: row.time(3)?,
         expires_at: row.opt_time(4)?,
         previous_until: row.opt_time(5)?,
-    })
-}
-
-fn record_from(row: &Row) -> Result<KeyRecord> {
-    let ends = [row.opt_time(3)?, row.opt_time(4)?];
-    Ok(KeyRecord {
-        id: row.parse(0)?,
-        org: row.parse(1)?,
-        role: row.parse(2)?,
-        until: ends.into_iter().flatten().min(),
     })
 }

@@ -20,6 +20,7 @@ mod metrics;
 mod money;
 mod nodes;
 mod observe;
+mod principal;
 mod rates;
 mod reseal;
 mod runs;
@@ -41,6 +42,7 @@ pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order,
 pub use files::{FileRow, NewFile};
 pub use money::usage::{UsageDue, UsageQuery};
 pub use observe::{MOST_COUNTED, Observed};
+pub use principal::{By, Principal, UnknownSubject};
 pub use rates::{GrantedBlock, Leased, WantedBlock};
 pub use reseal::{CredentialRow, NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
 pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
@@ -52,9 +54,9 @@ pub use schedules::{
 };
 pub use types::{
     Actor, Append, AuditFilter, Brought, Cancelled, Claim, Created, Definition, Error, EventRow, Fence,
-    Finish, Followed, Heartbeat, Held, InlineCredentials, Journal, KeyRecord, Labels, NewCallback,
-    NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver,
-    Result, Retention, Rotation, RunFilter, SeenLease, StoredDefinition, Sweep, Swept, Unretained, Watched,
+    Finish, Followed, Heartbeat, Held, InlineCredentials, Journal, Labels, NewCallback, NewEntries, NewEvent,
+    NewKey, NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result, Retention,
+    Rotation, RunFilter, SeenLease, StoredDefinition, Sweep, Swept, Unretained, Watched,
 };
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use crate::runs::artifacts::NewArtifacts;
+use crate::{principal::By, runs::artifacts::NewArtifacts};
 use sortie_api::{
     AuditId, BudgetScope, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp,
     TraceContext, event::EventType, id::KeyId,
@@ -199,19 +199,6 @@ pub struct Rotation {
     pub previous_until: Timestamp,
 }
 
-/// Who stands behind a credential.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyRecord {
-    /// The key.
-    pub id: KeyId,
-    /// Its organization.
-    pub org: OrgId,
-    /// Its role.
-    pub role: Role,
-    /// When this credential stops working; never where there is none.
-    pub until: Option<Timestamp>,
-}
-
 /// A run to record.
 #[derive(Clone, Debug)]
 pub struct NewRun {
@@ -287,17 +274,24 @@ pub struct Labels {
     pub tags: Vec<String>,
 }
 
-/// Who makes a change.
+/// Author of a change, and the request that asked for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actor {
-    /// The key in use; none where the engine does it by itself.
-    pub key: Option<KeyId>,
-    /// Where the request came from.
+    /// Subject of the request's credential. None where the engine makes the change by itself, and for a public route.
+    pub by: Option<By>,
+    /// Client address of the request.
     pub address: Option<IpAddr>,
-    /// The request's id.
+    /// ID of the request.
     pub request_id: Option<String>,
-    /// The trace that the request belongs to.
+    /// Trace of the request.
     pub trace: Option<TraceContext>,
+}
+
+impl Actor {
+    /// The API key that was used.
+    pub fn key(&self) -> Option<KeyId> {
+        self.by.and_then(By::key)
+    }
 }
 
 /// Which entries of the audit log to list.

@@ -165,11 +165,7 @@ impl Connections {
                     .to_owned(),
             )
         })?;
-        let browser = Caller {
-            org: flow.org,
-            actor,
-            schedule: None,
-        };
+        let browser = Caller { org: flow.org, actor };
         let row = match self.0.store.connection_by_id(flow.org, flow.connection).await {
             Err(sortie_store::Error::NotFound) => return Err(changed()),
             row => row?,

@@ -48,7 +48,6 @@ impl Rig {
         let caller = Caller {
             org: OrgId::new(BEGIN, [1; 10]),
             actor: Actor::default(),
-            schedule: None,
         };
         let rig = Self {
             store,

@@ -1,26 +1,18 @@
-//! API keys: made, rotated, revoked, and looked up for every request.
-//!
-//! A look-up is kept for five seconds, so that a busy client costs one query in that time; a secret that is revoked or
-//! rotated out on this node stops at once, on another node within those five seconds. One that expires, or whose grace
-//! ends, stops on every node at that moment: a kept look-up knows it.
+//! API keys of an organization: made, rotated and revoked.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use sortie_api::{
     KeyId, OrgId, Role, Timestamp,
     key::{ApiKey, CreateKey, CreatedKey, RotateKey},
     limits,
-    secret::{HOSTED_KEY, SELF_HOSTED_KEY, Secret},
+    secret::Secret,
 };
-use sortie_store::{Actor, KeyRecord, NewKey, Rotation, Store};
-use tokio::time::Instant;
+use sortie_store::{Actor, By, NewKey, Rotation, Store};
 
 use crate::{
     Engine,
+    credentials::principals::Principals,
     error::Error,
     kit::{
         caller::Caller,
@@ -28,46 +20,27 @@ use crate::{
     },
 };
 
-/// How long a look-up is believed.
-const FRESH: Duration = Duration::from_secs(5);
-
-/// Look-ups kept at most; beyond it the kept ones are forgotten all at once.
-const KEPT: usize = 10_000;
-
-#[derive(Default)]
-struct Looked {
-    /// A credential's SHA-256, who stood behind it, and when that was looked up.
-    by_hash: HashMap<[u8; 32], (KeyRecord, Instant)>,
-    /// Raised by each revocation and rotation: a look-up that began before one is not kept.
-    revocations: u64,
-}
-
+/// Commands on the API keys of this node's store.
 #[derive(Clone)]
 pub(crate) struct Keys {
     store: Store,
     clock: Clock,
-    prefix: &'static str,
-    looked: Arc<Mutex<Looked>>,
+    principals: Principals,
 }
 
 impl Engine {
-    /// Makes the first organization, with `secret` as its first admin key, where the store is empty. False when it was
-    /// not. The caller makes the secret and puts it where it cannot be lost before it becomes valid.
+    /// Makes the first organization with `secret` as its first admin key. False where there is an organization already.
+    ///
+    /// The caller makes the secret and keeps it in a safe place before the key becomes valid.
     pub async fn bootstrap(&self, secret: &Secret) -> Result<bool, Error> {
         let org = OrgId::new(self.0.options.clock.now(), random()?);
         let key = self.0.stores.keys.new_key(org, CheckedKey::first(), secret)?;
         let nobody = Caller {
             org,
             actor: Actor::default(),
-            schedule: None,
         };
         let audit = nobody.audit(&self.0.options.clock, "key.create", key.id)?;
         Ok(self.store().bootstrap("default", key, audit).await?)
-    }
-
-    /// Who stands behind a bearer credential; `None` when it is invalid, unknown, expired or revoked.
-    pub async fn authenticate(&self, credential: &str) -> Result<Option<KeyRecord>, Error> {
-        self.0.stores.keys.authenticate(credential).await
     }
 
     /// Makes an API key.
@@ -75,7 +48,7 @@ impl Engine {
         self.0.stores.keys.create(caller, request).await
     }
 
-    /// Gives an API key a new secret; the one before it works for the grace. `Conflict` where the key has expired.
+    /// Gives an API key a new secret. The previous secret works for the grace. `Conflict` where the key has expired.
     pub async fn rotate_key(
         &self,
         caller: &Caller,
@@ -92,54 +65,15 @@ impl Engine {
 }
 
 impl Keys {
-    pub(crate) fn new(store: Store, clock: Clock, mode: sortie_api::Mode) -> Self {
-        let prefix = match mode {
-            sortie_api::Mode::Hosted => HOSTED_KEY,
-            sortie_api::Mode::SelfHosted => SELF_HOSTED_KEY,
-        };
+    pub(crate) fn new(store: Store, clock: Clock, principals: Principals) -> Self {
         Self {
             store,
             clock,
-            prefix,
-            looked: Arc::default(),
+            principals,
         }
     }
 
-    pub(crate) async fn authenticate(&self, credential: &str) -> Result<Option<KeyRecord>, Error> {
-        let Ok(secret) = Secret::parse(self.prefix, credential) else {
-            return Ok(None);
-        };
-        let hash = secret.hash();
-        let works = |record: &KeyRecord| record.until.is_none_or(|until| self.clock.now() < until);
-        let revocations = match self.fresh(&hash) {
-            Ok(record) => return Ok(Some(record).filter(works)),
-            Err(revocations) => revocations,
-        };
-        let found = self.store.find_key(hash).await?.filter(works);
-        if let Some(record) = found {
-            let mut looked = self.looked();
-            if looked.by_hash.len() >= KEPT {
-                looked.by_hash.clear();
-            }
-            if looked.revocations == revocations {
-                looked.by_hash.insert(hash, (record, Instant::now()));
-            }
-        }
-        Ok(found)
-    }
-
-    fn looked(&self) -> MutexGuard<'_, Looked> {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Who was found lately behind a credential; else how many revocations there were until now.
-    fn fresh(&self, hash: &[u8; 32]) -> Result<KeyRecord, u64> {
-        let looked = self.looked();
-        let found = looked.by_hash.get(hash).filter(|(_, at)| at.elapsed() < FRESH);
-        found.map(|(record, _)| *record).ok_or(looked.revocations)
-    }
-
-    /// A key to add, which has this secret.
+    /// Returns a key to add, which has this secret.
     pub(crate) fn new_key(&self, org: OrgId, request: CheckedKey, secret: &Secret) -> Result<NewKey, Error> {
         let now = self.clock.now();
         Ok(NewKey {
@@ -155,7 +89,7 @@ impl Keys {
 
     pub(crate) async fn create(&self, caller: &Caller, request: CreateKey) -> Result<CreatedKey, Error> {
         let request = CheckedKey::of(&request, self.clock.now())?;
-        let secret = Secret::new(self.prefix, random()?);
+        let secret = self.principals.new_key()?;
         let key = self.new_key(caller.org, request, &secret)?;
         let created = CreatedKey {
             id: key.id,
@@ -185,7 +119,7 @@ impl Keys {
                 let most = limits::GRACE_SECONDS_MAX;
                 Error::Invalid(format!("grace_seconds: must be from 0 to {most}"))
             })?;
-        let secret = Secret::new(self.prefix, random()?);
+        let secret = self.principals.new_key()?;
         let at = self.clock.now();
         let rotation = Rotation {
             id,
@@ -195,8 +129,8 @@ impl Keys {
         };
         let audit = caller.audit(&self.clock, "key.rotate", id)?;
         let rotated = self.store.rotate_key(caller.org, rotation, audit).await;
-        // Also after an error: nobody knows then whether it was done.
-        self.forget(id);
+        // After an error nobody knows whether the key was rotated.
+        self.principals.forget(By::Key(id));
         let ApiKey {
             name,
             role,
@@ -217,19 +151,12 @@ impl Keys {
     pub(crate) async fn delete(&self, caller: &Caller, id: KeyId) -> Result<(), Error> {
         let audit = caller.audit(&self.clock, "key.delete", id)?;
         let deleted = self.store.delete_key(caller.org, id, audit).await;
-        self.forget(id);
+        self.principals.forget(By::Key(id));
         Ok(deleted?)
-    }
-
-    /// Looks a key up again at its next use.
-    fn forget(&self, id: KeyId) {
-        let mut looked = self.looked();
-        looked.revocations += 1;
-        looked.by_hash.retain(|_, (record, _)| record.id != id);
     }
 }
 
-/// What a key is asked for to be, within the rules.
+/// Checked request for a key.
 pub(crate) struct CheckedKey {
     name: String,
     role: Role,
@@ -237,7 +164,7 @@ pub(crate) struct CheckedKey {
 }
 
 impl CheckedKey {
-    /// The first key of an organization.
+    /// Returns the request for the first key of an organization.
     pub(crate) fn first() -> Self {
         Self {
             name: "first admin key".to_owned(),
@@ -246,7 +173,7 @@ impl CheckedKey {
         }
     }
 
-    /// `Invalid` names the field and the rule.
+    /// Checks a request; `Invalid` names the field and the rule.
     fn of(request: &CreateKey, now: Timestamp) -> Result<Self, Error> {
         let name = request.name.trim();
         let length = name.chars().count();

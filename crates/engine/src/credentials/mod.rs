@@ -2,4 +2,5 @@
 
 pub(crate) mod keys;
 pub(crate) mod master_keys;
+pub(crate) mod principals;
 pub(crate) mod sealing;

@@ -1,6 +1,6 @@
-//! On whose behalf something is done.
+//! Caller of a command of the engine.
 
-use sortie_api::{AuditId, OrgId, ScheduleId};
+use sortie_api::{AuditId, OrgId};
 use sortie_store::{Actor, Audit};
 
 use crate::{
@@ -8,19 +8,18 @@ use crate::{
     kit::clock::{Clock, random},
 };
 
-/// Who asks: the organization, and what stands in the audit log and on the runs that are started.
+/// Organization and author of a command.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The organization.
     pub org: OrgId,
-    /// The key, the address and the request.
+    /// Author, for the audit log and for the runs that are started.
     pub actor: Actor,
-    /// The schedule that acts for itself.
-    pub schedule: Option<ScheduleId>,
 }
 
 impl Caller {
-    /// The entry of the audit log for what is done now: `action` as `resource.verb`, `target` a name or an id.
+    /// Makes the entry of the audit log for a change that happens now: `action` as `resource.verb`, `target` a name or an
+    /// id.
     pub(crate) fn audit(
         &self,
         clock: &Clock,

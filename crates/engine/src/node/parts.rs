@@ -17,7 +17,7 @@ use crate::{
         peers::{Peers, Signer},
     },
     connections::Connections,
-    credentials::keys::Keys,
+    credentials::{keys::Keys, principals::Principals},
     error::Error,
     files::{
         contents::{self, Contents},
@@ -87,6 +87,7 @@ pub(crate) struct Stores {
     pub(crate) contents: Contents,
     pub(crate) uploads: Uploads,
     pub(crate) keys: Keys,
+    pub(crate) principals: Principals,
     pub(crate) connections: Connections,
 }
 
@@ -143,6 +144,7 @@ impl Setup {
             Arc::clone(&self.waiting),
         );
         let tracker = self.tasks.tracker.clone();
+        let principals = Principals::new(database.clone(), clock.clone(), options.mode);
         Ok(Stores {
             records: Records {
                 store: database.clone(),
@@ -151,7 +153,8 @@ impl Setup {
             memory_dir: storage.memory_dir,
             contents: Contents::over(storage.blobs, database.clone(), clock.clone()),
             uploads: Uploads::default(),
-            keys: Keys::new(database.clone(), clock.clone(), options.mode),
+            keys: Keys::new(database.clone(), clock.clone(), principals.clone()),
+            principals,
             connections: Connections::new(options, database.clone(), tracker, &self.sandbox)?,
             database,
         })

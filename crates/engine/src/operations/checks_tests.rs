@@ -48,7 +48,6 @@ impl Rig {
         let caller = Caller {
             org: engine.authenticate(key.expose()).await.unwrap().unwrap().org,
             actor: Actor::default(),
-            schedule: None,
         };
         Self {
             engine,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sortie_api::{OrgId, Run, RunId, RunRequest, Timestamp, TraceContext};
+use sortie_api::{OrgId, Run, RunId, RunRequest, ScheduleId, Timestamp, TraceContext};
 use sortie_store::{Cancelled, Created, Definition, InlineCredentials, Labels, NewRun, Retention};
 use tracing::Instrument as _;
 
@@ -31,7 +31,7 @@ impl Engine {
         if let Some(key) = &idempotency {
             idempotency_key(key)?;
         }
-        let (run, admission) = match (self.new_run(caller, request).await, &idempotency) {
+        let (run, admission) = match (self.new_run(caller, None, request).await, &idempotency) {
             (Err(Error::Invalid(rule)), Some(key)) => {
                 // Only the key is compared: a run that has it answers whatever the body says now.
                 return match node.stores.database.find_idempotent(caller.org, key).await? {
@@ -97,11 +97,12 @@ impl Engine {
         }
     }
 
-    /// Checks a request against every rule: the run that it makes, not recorded yet. The content of one without retention
-    /// is in memory already: it goes where the admission is refused.
+    /// Checks a request against every rule, and makes its run without storing it. `schedule` is the one that starts the
+    /// run. The content of a run without retention is in memory from here on, until its admission is dropped.
     pub(crate) async fn new_run(
         &self,
         caller: &Caller,
+        schedule: Option<ScheduleId>,
         request: RunRequest,
     ) -> Result<(NewRun, Option<Admission>), Error> {
         let node = &self.0;
@@ -143,9 +144,9 @@ impl Engine {
             max_cost: accepted.max_cost,
             timeout_seconds: accepted.timeout_seconds,
             labels: Labels {
-                key: caller.actor.key,
+                key: caller.actor.key(),
                 workflow: accepted.workflow,
-                schedule: caller.schedule,
+                schedule,
                 model: Some(accepted.model),
                 tags: accepted.tags,
             },

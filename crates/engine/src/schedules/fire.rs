@@ -8,7 +8,7 @@ use sortie_api::{
     OrgId, RunId, RunStatus, ScheduleId, Timestamp,
     schedule::{FireOutcome, Overlap},
 };
-use sortie_store::{Actor, Error as StoreError, FireRow, Fires, NewRun, ScheduleRow};
+use sortie_store::{Actor, By, Error as StoreError, FireRow, Fires, NewRun, ScheduleRow};
 
 use super::{
     form,
@@ -222,13 +222,16 @@ impl Engine {
         let caller = Caller {
             org: row.org,
             actor: Actor {
+                by: Some(By::Schedule(row.id)),
                 trace: self.0.options.traces.fire(row.id, row.org),
                 ..Actor::default()
             },
-            schedule: Some(row.id),
         };
         let run = match self.opened_callback(row) {
-            Ok(callback) => self.new_run(&caller, request_of(&row.spec, callback)?).await,
+            Ok(callback) => {
+                let request = request_of(&row.spec, callback)?;
+                self.new_run(&caller, Some(row.id), request).await
+            }
             Err(error) => Err(error),
         };
         match run {
@@ -271,13 +274,15 @@ impl Engine {
                 if skip.switches_off {
                     fires.state.enabled = false;
                     fires.state.next = None;
-                    let engine = Caller {
+                    let schedule = Caller {
                         org: fires.org,
-                        actor: Actor::default(),
-                        schedule: Some(fires.schedule),
+                        actor: Actor {
+                            by: Some(By::Schedule(fires.schedule)),
+                            ..Actor::default()
+                        },
                     };
                     let target = fires.schedule.to_string();
-                    fires.audit = Some(engine.audit(&self.0.options.clock, "schedule.pause", target)?);
+                    fires.audit = Some(schedule.audit(&self.0.options.clock, "schedule.pause", target)?);
                 }
                 fires.state.last_error = skip.error.or(fires.state.last_error.take());
                 fires.rows.push(FireRow {

@@ -157,12 +157,9 @@ impl Engine {
     pub async fn trigger_schedule(&self, caller: &Caller, id: ScheduleId) -> Result<Run, Error> {
         self.check_open()?;
         let row = self.store().get_schedule(caller.org, id).await?;
-        let caller = Caller {
-            schedule: Some(id),
-            ..caller.clone()
-        };
         let callback = self.opened_callback(&row)?;
-        let (run, _) = self.new_run(&caller, request_of(&row.spec, callback)?).await?;
+        let request = request_of(&row.spec, callback)?;
+        let (run, _) = self.new_run(caller, Some(id), request).await?;
         let run = self.store().trigger_schedule(id, run).await;
         let run = run.inspect_err(|error| self.0.metrics.refused(error))?;
         self.0.metrics.accepted(Trigger::Schedule);
@@ -212,13 +209,8 @@ impl Engine {
         (id, spec): (ScheduleId, &ScheduleSpec),
         callback: Option<&Callback>,
     ) -> Result<(), Error> {
-        let caller = Caller {
-            schedule: Some(id),
-            ..caller.clone()
-        };
-        self.new_run(&caller, request_of(spec, callback.cloned())?)
-            .await
-            .map(drop)
+        let request = request_of(spec, callback.cloned())?;
+        self.new_run(caller, Some(id), request).await.map(drop)
     }
 
     async fn sealed_callback(

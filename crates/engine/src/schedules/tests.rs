@@ -75,7 +75,6 @@ impl Rig {
         let caller = Caller {
             org,
             actor: Actor::default(),
-            schedule: None,
         };
         let rig = Self {
             engines,

@@ -141,7 +141,6 @@ impl World {
                 .org
                 .expect("the organization is made before the clients come"),
             actor: Actor::default(),
-            schedule: None,
         }
     }
 

@@ -277,7 +277,6 @@ mod tests {
         let caller = Caller {
             org: key.org,
             actor: Actor::default(),
-            schedule: None,
         };
         // The dispatcher waits for the permit meanwhile, so that the hints of every run become one.
         let permit = engine.0.work.slots.permit().await;

@@ -6,9 +6,9 @@ use std::{convert::Infallible, net::IpAddr, sync::Arc};
 
 use axum::extract::FromRequestParts;
 use http::{HeaderMap, header::AUTHORIZATION, request::Parts};
-use sortie_api::{KeyId, OrgId, Role, TraceContext};
+use sortie_api::{OrgId, Role, TraceContext};
 use sortie_engine::{Caller, Hop};
-use sortie_store::{Actor, KeyRecord};
+use sortie_store::{Actor, By, Principal};
 
 use super::{ApiError, ApiResult, RequestId};
 
@@ -19,8 +19,8 @@ pub(crate) enum Credential {
     Missing,
     /// Malformed, unknown, expired or revoked.
     Invalid,
-    /// A valid key.
-    Valid(KeyRecord),
+    /// Valid, and whose it is.
+    Valid(Principal),
     /// Not looked up, because of this failure.
     Unchecked(Arc<sortie_engine::Error>),
 }
@@ -90,8 +90,8 @@ impl Member {
 pub(crate) struct Admin {
     /// The organization the request is about.
     pub(crate) org: OrgId,
-    /// The key in use.
-    pub(crate) key: KeyId,
+    /// Subject of the credential.
+    pub(crate) by: By,
     /// Author of changes, for the audit log.
     pub(crate) actor: Actor,
 }
@@ -114,23 +114,22 @@ fn caller(org: OrgId, actor: &Actor) -> Caller {
     Caller {
         org,
         actor: actor.clone(),
-        schedule: None,
     }
 }
 
-fn actor(parts: &Parts, key: Option<KeyId>) -> Actor {
+fn actor(parts: &Parts, by: Option<By>) -> Actor {
     let whence = parts.extensions.get::<Whence>();
     Actor {
-        key,
+        by,
         address: whence.map(|whence| whence.address),
         request_id: whence.map(|whence| whence.request_id.as_str().to_owned()),
         trace: whence.and_then(|whence| whence.trace.clone()),
     }
 }
 
-fn record(parts: &Parts) -> ApiResult<KeyRecord> {
+fn principal(parts: &Parts) -> ApiResult<Principal> {
     match parts.extensions.get::<Credential>() {
-        Some(Credential::Valid(record)) => Ok(*record),
+        Some(Credential::Valid(principal)) => Ok(*principal),
         Some(Credential::Invalid) => Err(ApiError::unauthorized(
             "the credential is invalid, expired or revoked",
         )),
@@ -153,11 +152,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Member {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> ApiResult<Self> {
-        let record = record(parts)?;
+        let principal = principal(parts)?;
         Ok(Self {
-            org: record.org,
-            role: record.role,
-            actor: actor(parts, Some(record.id)),
+            org: principal.org,
+            role: principal.role,
+            actor: actor(parts, Some(principal.by)),
         })
     }
 }
@@ -166,14 +165,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Admin {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> ApiResult<Self> {
-        let record = record(parts)?;
-        if record.role < Role::Admin {
+        let principal = principal(parts)?;
+        if principal.role < Role::Admin {
             return Err(ApiError::forbidden("this needs the role admin"));
         }
         Ok(Self {
-            org: record.org,
-            key: record.id,
-            actor: actor(parts, Some(record.id)),
+            org: principal.org,
+            by: principal.by,
+            actor: actor(parts, Some(principal.by)),
         })
     }
 }
@@ -192,7 +191,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Anybody {
 mod tests {
     use axum::response::IntoResponse as _;
     use http::{HeaderValue, Request};
-    use sortie_api::Timestamp;
+    use sortie_api::{KeyId, Timestamp};
 
     use super::*;
 
@@ -229,8 +228,8 @@ mod tests {
 
     fn key(role: Role) -> Credential {
         let at = Timestamp::from_micros(0);
-        Credential::Valid(KeyRecord {
-            id: KeyId::new(at, [1; 10]),
+        Credential::Valid(Principal {
+            by: By::Key(KeyId::new(at, [1; 10])),
             org: OrgId::new(at, [2; 10]),
             role,
             until: None,

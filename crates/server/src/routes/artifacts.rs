@@ -23,7 +23,6 @@ use crate::{
         "path": "charts/north.svg", "size": 18_204, "content_type": "image/svg+xml",
         "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     }]))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn list_run_artifacts(
     State(app): State<Arc<App>>,
@@ -52,7 +51,6 @@ pub(crate) async fn list_run_artifacts(
         (status = 412, description = "The content does not match `If-Match`.", body = sortie_api::ErrorBody),
         (status = 416, description = "The content has none of the requested bytes.", body = sortie_api::ErrorBody),
     ),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn get_run_artifact(
     State(app): State<Arc<App>>,

@@ -82,7 +82,6 @@ impl AuditQuery {
         }],
         "next_cursor": ""
     }))),
-    security(("api_key" = ["admin"])),
 )]
 pub(crate) async fn list_audit(
     State(app): State<Arc<App>>,

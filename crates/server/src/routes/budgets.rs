@@ -21,7 +21,6 @@ use crate::{
         "held_micros": 2_000_000, "available_micros": 35_500_000, "resets_at": "2026-12-01T00:00:00.000Z",
         "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
     }]))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn list_budgets(State(app): State<Arc<App>>, who: Member) -> ApiResult<Json<Vec<Budget>>> {
     Ok(Json(app.engine.list_budgets(who.org).await?))
@@ -38,7 +37,6 @@ pub(crate) async fn list_budgets(State(app): State<Arc<App>>, who: Member) -> Ap
         "held_micros": 0, "available_micros": 3_750_000, "resets_at": "2026-11-21T00:00:00.000Z",
         "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
     }))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn get_budget(
     State(app): State<Arc<App>>,
@@ -75,7 +73,6 @@ pub(crate) async fn get_budget(
         (status = 409, description = "The organization has reached its limit of budgets.", body = sortie_api::ErrorBody,
             example = json!({"error": "the organization has as many budgets as it may", "code": "conflict"})),
     ),
-    security(("api_key" = ["admin"])),
 )]
 pub(crate) async fn put_budget(
     State(app): State<Arc<App>>,
@@ -87,7 +84,7 @@ pub(crate) async fn put_budget(
         .parse()
         .map_err(|rule| ApiError::invalid_request(format!("scope: {rule}")))?;
     let (budget, is_new) = app.engine.put_budget(&who.caller(), scope, put).await?;
-    tracing::info!(budget = %budget.scope, by = %who.key, "budget set");
+    tracing::info!(budget = %budget.scope, by = %who.by, "budget set");
     let status = if is_new {
         StatusCode::CREATED
     } else {
@@ -103,7 +100,6 @@ pub(crate) async fn put_budget(
     delete, path = "/v1/budgets/{scope}", tag = "budgets",
     params(("scope" = BudgetScope, Path, description = "The budget's scope.", example = "workflow:nightly-report")),
     responses((status = 204, description = "The budget was deleted.")),
-    security(("api_key" = ["admin"])),
 )]
 pub(crate) async fn delete_budget(
     State(app): State<Arc<App>>,
@@ -111,6 +107,6 @@ pub(crate) async fn delete_budget(
     Path(scope): Path<BudgetScope>,
 ) -> ApiResult<StatusCode> {
     app.engine.delete_budget(&who.caller(), scope.clone()).await?;
-    tracing::info!(budget = %scope, by = %who.key, "budget deleted");
+    tracing::info!(budget = %scope, by = %who.by, "budget deleted");
     Ok(StatusCode::NO_CONTENT)
 }

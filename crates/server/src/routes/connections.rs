@@ -29,7 +29,6 @@ use crate::{
         "allowed_methods": ["GET"], "status": "ready", "created_at": "2026-11-20T21:30:00.000Z",
         "updated_at": "2026-11-20T21:30:00.000Z"
     }]))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn list_connections(
     State(app): State<Arc<App>>,
@@ -49,7 +48,6 @@ pub(crate) async fn list_connections(
         "allowed_tools": ["search_issues"], "status": "needs_authorization", "created_at": "2026-11-20T21:30:00.000Z",
         "updated_at": "2026-11-20T21:30:00.000Z"
     }))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn get_connection(
     State(app): State<Arc<App>>,
@@ -87,7 +85,6 @@ pub(crate) async fn get_connection(
         (status = 409, description = "The organization has reached its limit of connections.", body = sortie_api::ErrorBody,
             example = json!({"error": "the organization has as many connections as it may", "code": "conflict"})),
     ),
-    security(("api_key" = ["admin"])),
 )]
 pub(crate) async fn put_connection(
     State(app): State<Arc<App>>,
@@ -100,7 +97,7 @@ pub(crate) async fn put_connection(
         .connections()
         .put(&who.caller(), &name, definition)
         .await?;
-    tracing::info!(connection = name, by = %who.key, "connection saved");
+    tracing::info!(connection = name, by = %who.by, "connection saved");
     let status = match put {
         Put::Created => StatusCode::CREATED,
         Put::Replaced => StatusCode::OK,
@@ -115,7 +112,6 @@ pub(crate) async fn put_connection(
     delete, path = "/v1/connections/{name}", tag = "connections",
     params(("name" = String, Path, description = "The connection's name.", example = "crm")),
     responses((status = 204, description = "The connection was deleted.")),
-    security(("api_key" = ["admin"])),
 )]
 pub(crate) async fn delete_connection(
     State(app): State<Arc<App>>,
@@ -123,7 +119,7 @@ pub(crate) async fn delete_connection(
     Path(name): Path<String>,
 ) -> ApiResult<StatusCode> {
     app.engine.connections().delete(&who.caller(), &name).await?;
-    tracing::info!(connection = name, by = %who.key, "connection deleted");
+    tracing::info!(connection = name, by = %who.by, "connection deleted");
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -138,7 +134,6 @@ pub(crate) async fn delete_connection(
         "status": "ready", "detail": "the server offers 2 tools", "protocol_version": "2026-07-28",
         "tools": ["search_issues", "get_issue"], "duration_ms": 412
     }))),
-    security(("api_key" = ["admin"])),
 )]
 pub(crate) async fn test_connection(
     State(app): State<Arc<App>>,
@@ -166,7 +161,6 @@ pub(crate) async fn test_connection(
         (status = 409, description = "The connection does not use OAuth, or its server does not follow the protocol.", body = sortie_api::ErrorBody,
             example = json!({"error": "the connection does not use oauth: its auth has another type", "code": "conflict"})),
     ),
-    security(("api_key" = ["admin"])),
 )]
 pub(crate) async fn authorize_connection(
     State(app): State<Arc<App>>,
@@ -174,7 +168,7 @@ pub(crate) async fn authorize_connection(
     Path(name): Path<String>,
 ) -> ApiResult<Json<Authorization>> {
     let authorization = app.engine.connections().authorize(&who.caller(), &name).await?;
-    tracing::info!(connection = name, by = %who.key, "authorization of a connection started");
+    tracing::info!(connection = name, by = %who.by, "authorization of a connection started");
     Ok(Json(authorization))
 }
 
@@ -195,7 +189,6 @@ pub(crate) async fn authorize_connection(
             example = json!({"error": "code: is not the one that the page shows; after five tries the authorization has to be started again",
                 "code": "conflict"})),
     ),
-    security(("api_key" = ["admin"])),
 )]
 pub(crate) async fn confirm_authorization(
     State(app): State<Arc<App>>,
@@ -208,7 +201,7 @@ pub(crate) async fn confirm_authorization(
         .connections()
         .confirm_authorization(&who.caller(), &name, &confirm.code)
         .await?;
-    tracing::info!(connection = name, by = %who.key, "connection authorized");
+    tracing::info!(connection = name, by = %who.by, "connection authorized");
     Ok(Json(confirmed))
 }
 
@@ -220,7 +213,6 @@ pub(crate) async fn confirm_authorization(
     responses((status = 200, description = "The services, by name.", body = [KnownService], example = json!([{
         "name": "linear", "type": "mcp", "url": "https://mcp.linear.app/mcp", "auth": {"type": "oauth"}
     }]))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn list_known_services(
     State(app): State<Arc<App>>,

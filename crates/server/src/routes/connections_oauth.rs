@@ -56,7 +56,6 @@ const PAGE_HEADERS: [(HeaderName, &str); 6] = [
         (status = 409, description = "The person or the authorization server refused.", body = sortie_api::ErrorBody,
             example = json!({"error": "the authorization was refused: access_denied", "code": "conflict"})),
     ),
-    security(()),
 )]
 pub(crate) async fn finish_authorization(
     State(app): State<Arc<App>>,
@@ -87,7 +86,6 @@ pub(crate) async fn finish_authorization(
         (status = 409, description = "The person or the authorization server refused.", body = sortie_api::ErrorBody,
             example = json!({"error": "the authorization was refused: access_denied", "code": "conflict"})),
     ),
-    security(()),
 )]
 pub(crate) async fn finish_own_authorization(
     State(app): State<Arc<App>>,
@@ -244,7 +242,6 @@ fn escaped(text: &str) -> Cow<'_, str> {
         })),
         (status = 404, description = "The engine's address is not https.", body = sortie_api::ErrorBody),
     ),
-    security(()),
 )]
 pub(crate) async fn get_client_metadata(State(app): State<Arc<App>>) -> ApiResult<Json<serde_json::Value>> {
     metadata(&app, None)
@@ -269,7 +266,6 @@ pub(crate) async fn get_client_metadata(State(app): State<Arc<App>>) -> ApiResul
         })),
         (status = 404, description = "The engine's address is not https, or the tag is none.", body = sortie_api::ErrorBody),
     ),
-    security(()),
 )]
 pub(crate) async fn get_own_client_metadata(
     State(app): State<Arc<App>>,

@@ -24,7 +24,6 @@ use crate::{
          "next_at": "2026-11-20T21:30:12.871Z"},
         {"attempt": 2, "at": "2026-11-20T21:30:12.874Z", "status": 204, "duration_ms": 31}
     ]))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn list_deliveries(
     State(app): State<Arc<App>>,
@@ -46,7 +45,6 @@ pub(crate) async fn list_deliveries(
         (status = 409, description = "The run has no callback, or is not finished.", body = sortie_api::ErrorBody,
             example = json!({"error": "the run has no callback", "code": "conflict"})),
     ),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn redeliver_run(
     State(app): State<Arc<App>>,

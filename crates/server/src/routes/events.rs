@@ -169,7 +169,6 @@ impl FromQuery for EventsQuery {
             {"id": 1, "type": "status", "data": {"status": "queued"}, "created_at": "2026-11-20T21:30:00.000Z"}
         ])),
     )), (status = 410, description = "The run has zero data retention, and its events are no longer held.", body = sortie_api::ErrorBody)),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn follow_run(
     State(app): State<Arc<App>>,

@@ -91,7 +91,6 @@ impl ToSchema for Content {}
         (status = 409, description = "The name is taken.", body = sortie_api::ErrorBody,
             example = json!({"error": "name: a file has it already", "code": "conflict"})),
     ),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn create_file(
     State(app): State<Arc<App>>,
@@ -244,7 +243,6 @@ fn list_of(org: OrgId) -> [String; 2] {
         }],
         "next_cursor": ""
     }))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn list_files(
     State(app): State<Arc<App>>,
@@ -286,7 +284,6 @@ pub(crate) async fn list_files(
         "id": "file_01kafs6w1cefkstv6qr1ptb0mp", "name": "orders.csv", "size": 18_204, "content_type": "text/csv",
         "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "created_at": "2026-11-20T21:30:00.000Z"
     }))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn get_file(
     State(app): State<Arc<App>>,
@@ -315,7 +312,6 @@ pub(crate) async fn get_file(
         (status = 412, description = "The content does not match `If-Match`.", body = sortie_api::ErrorBody),
         (status = 416, description = "The content has none of the requested bytes.", body = sortie_api::ErrorBody),
     ),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn get_file_content(
     State(app): State<Arc<App>>,
@@ -382,7 +378,6 @@ pub(super) async fn send(
         (status = 409, description = "The name is taken.", body = sortie_api::ErrorBody,
             example = json!({"error": "name: a file has it already", "code": "conflict"})),
     ),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn rename_file(
     State(app): State<Arc<App>>,
@@ -405,7 +400,6 @@ pub(crate) async fn rename_file(
     delete, path = "/v1/files/{file}", tag = "files",
     params(("file" = String, Path, description = "The file's ID or name.", example = "orders.csv")),
     responses((status = 204, description = "The file was deleted.")),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn delete_file(
     State(app): State<Arc<App>>,

@@ -36,7 +36,6 @@ use crate::{
         ],
         "next_cursor": ""
     }))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn list_fires(
     State(app): State<Arc<App>>,
@@ -84,7 +83,6 @@ impl FromQuery for Count {
         {"instant": "2026-11-23T06:30:00.000Z", "run_at": "2026-11-23T06:30:00.000Z"},
         {"instant": "2026-11-24T06:30:00.000Z", "run_at": "2026-11-24T06:30:00.000Z"}
     ]))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn preview_schedule(
     State(app): State<Arc<App>>,

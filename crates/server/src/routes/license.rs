@@ -1,14 +1,14 @@
-//! `GET /v1/admin/license`: the license of a self-hosted engine. Hosted, licenses belong to the organization API: 404
-//! here.
+//! `GET /v1/admin/license`: the license of a self-hosted engine. Licenses of a hosted organization belong to the
+//! organization API.
 
 use std::sync::Arc;
 
 use axum::extract::State;
-use sortie_api::{License, Mode};
+use sortie_api::License;
 
 use crate::{
     app::App,
-    kit::{Admin, ApiError, ApiResult, Json},
+    kit::{Admin, ApiResult, Json},
 };
 
 /// Get the license
@@ -21,13 +21,7 @@ use crate::{
         "licensed": false, "machine_id": "6d0f5b1a8f1c4f0e9b7a3c2d1e0f9a8b", "runs_used": 412,
         "resets_at": "2026-12-01T00:00:00.000Z"
     }))),
-    security(("api_key" = ["admin"])),
 )]
 pub(crate) async fn get_license(State(app): State<Arc<App>>, who: Admin) -> ApiResult<Json<License>> {
-    match app.engine.mode() {
-        Mode::SelfHosted => Ok(Json(app.engine.license(who.org).await?)),
-        Mode::Hosted => Err(ApiError::not_found(
-            "licenses are managed in the organization API",
-        )),
-    }
+    Ok(Json(app.engine.license(who.org).await?))
 }

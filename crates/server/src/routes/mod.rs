@@ -1,12 +1,25 @@
-//! Every route, once: the router and the description document are made from the same list.
+//! Every operation, once: the router, the description document and the access table are made from the same list.
 
 use std::sync::Arc;
 
-use axum::{Router, middleware};
+use axum::{
+    Router,
+    extract::Request,
+    middleware::{self, Next},
+};
 use http::{Method, Uri};
-use utoipa_axum::{router::OpenApiRouter, routes};
+use sortie_api::Mode;
+use utoipa_axum::{
+    router::{OpenApiRouter, UtoipaMethodRouter},
+    routes,
+};
 
-use crate::{app::App, kit::ApiError, metrics::tell_route};
+use crate::{
+    access::{Access, Api, Modes, RequiredRole},
+    app::App,
+    kit::ApiError,
+    metrics::tell_route,
+};
 
 mod artifacts;
 mod audit;
@@ -39,76 +52,109 @@ pub(crate) const HEALTHZ: &str = "/healthz";
 /// Readiness: answers 200 while the node takes runs.
 pub(crate) const READYZ: &str = "/readyz";
 
-/// The routes with their descriptions.
-pub(crate) fn table() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::default()
-        .routes(routes!(organization::get_me))
-        .routes(routes!(runs::create_run, runs::list_runs))
-        .routes(routes!(runs::get_run))
-        .routes(routes!(runs::cancel_run))
-        .routes(routes!(events::follow_run))
-        .routes(routes!(runs::get_run_definition))
-        .routes(routes!(workflows::list_workflows))
-        .routes(routes!(
-            workflows::get_workflow,
-            workflows::put_workflow,
-            workflows::delete_workflow
-        ))
-        .routes(routes!(deliveries::list_deliveries, deliveries::redeliver_run))
-        .routes(routes!(artifacts::list_run_artifacts))
-        .routes(routes!(artifacts::get_run_artifact))
-        .routes(routes!(files::create_file, files::list_files))
-        .routes(routes!(files::get_file, files::rename_file, files::delete_file))
-        .routes(routes!(files::get_file_content))
-        .routes(routes!(schedules::list_schedules, schedules::create_schedule))
-        .routes(routes!(
-            schedules::get_schedule,
-            schedules::update_schedule,
-            schedules::delete_schedule
-        ))
-        .routes(routes!(schedules::trigger_schedule))
-        .routes(routes!(fires::list_fires))
-        .routes(routes!(fires::preview_schedule))
-        .routes(routes!(connections::list_connections))
-        .routes(routes!(
-            connections::get_connection,
-            connections::put_connection,
-            connections::delete_connection
-        ))
-        .routes(routes!(connections::test_connection))
-        .routes(routes!(connections::authorize_connection))
-        .routes(routes!(connections::confirm_authorization))
-        .routes(routes!(connections::list_known_services))
-        .routes(routes!(connections_oauth::finish_authorization))
-        .routes(routes!(connections_oauth::finish_own_authorization))
-        .routes(routes!(connections_oauth::get_client_metadata))
-        .routes(routes!(connections_oauth::get_own_client_metadata))
-        .routes(routes!(budgets::list_budgets))
-        .routes(routes!(
-            budgets::get_budget,
-            budgets::put_budget,
-            budgets::delete_budget
-        ))
-        .routes(routes!(models::list_models))
-        .routes(routes!(keys::create_key, keys::list_keys))
-        .routes(routes!(keys::delete_key))
-        .routes(routes!(keys::rotate_key))
-        .routes(routes!(audit::list_audit))
-        .routes(routes!(usage::get_usage))
-        .routes(routes!(license::get_license))
-        .routes(routes!(nodes::list_nodes))
-        .routes(routes!(checks::get_checks))
-        .routes(routes!(master_key::get_master_keys))
-        .routes(routes!(master_key::reseal))
-        .routes(routes!(operations::get_health))
-        .routes(routes!(operations::get_readiness))
-        .routes(routes!(operations::get_metrics))
-        .routes(routes!(operations::get_description))
+/// Makes the table of all operations with their access, and the router over the same list.
+macro_rules! operations {
+    ($api:ident: $($role:ident $module:ident::$handler:ident $(, self_hosted $elsewhere:literal)?;)+) => {
+        /// Access to each operation.
+        pub(crate) const ACCESS: &[Access] = &[$(Access {
+            operation: stringify!($handler),
+            api: Api::$api,
+            role: RequiredRole::$role,
+            modes: operations!(@modes $($elsewhere)?),
+        }),+];
+
+        /// Routes with their descriptions, for a deployment of this mode.
+        pub(crate) fn table(mode: Mode) -> OpenApiRouter<Arc<App>> {
+            OpenApiRouter::default()
+                $(.routes(in_mode(mode, operations!(@modes $($elsewhere)?), routes!($module::$handler))))+
+        }
+    };
+    (@modes) => { Modes::All };
+    (@modes $elsewhere:literal) => { Modes::SelfHosted($elsewhere) };
+}
+
+operations! {
+    Engine:
+    Member organization::get_me;
+    Member runs::create_run;
+    Member runs::list_runs;
+    Member runs::get_run;
+    Member runs::cancel_run;
+    Member events::follow_run;
+    Member runs::get_run_definition;
+    Member workflows::list_workflows;
+    Member workflows::get_workflow;
+    Member workflows::put_workflow;
+    Member workflows::delete_workflow;
+    Member deliveries::list_deliveries;
+    Member deliveries::redeliver_run;
+    Member artifacts::list_run_artifacts;
+    Member artifacts::get_run_artifact;
+    Member files::create_file;
+    Member files::list_files;
+    Member files::get_file;
+    Member files::rename_file;
+    Member files::delete_file;
+    Member files::get_file_content;
+    Member schedules::list_schedules;
+    Member schedules::create_schedule;
+    Member schedules::get_schedule;
+    Member schedules::update_schedule;
+    Member schedules::delete_schedule;
+    Member schedules::trigger_schedule;
+    Member fires::list_fires;
+    Member fires::preview_schedule;
+    Member connections::list_connections;
+    Member connections::get_connection;
+    Admin connections::put_connection;
+    Admin connections::delete_connection;
+    Admin connections::test_connection;
+    Admin connections::authorize_connection;
+    Admin connections::confirm_authorization;
+    Member connections::list_known_services;
+    Public connections_oauth::finish_authorization;
+    Public connections_oauth::finish_own_authorization;
+    Public connections_oauth::get_client_metadata;
+    Public connections_oauth::get_own_client_metadata;
+    Member budgets::list_budgets;
+    Member budgets::get_budget;
+    Admin budgets::put_budget;
+    Admin budgets::delete_budget;
+    Public models::list_models;
+    Admin keys::create_key, self_hosted "keys are managed in the organization API";
+    Admin keys::list_keys, self_hosted "keys are managed in the organization API";
+    Admin keys::delete_key, self_hosted "keys are managed in the organization API";
+    Admin keys::rotate_key, self_hosted "keys are managed in the organization API";
+    Admin audit::list_audit;
+    Admin usage::get_usage;
+    Admin license::get_license, self_hosted "licenses are managed in the organization API";
+    Admin nodes::list_nodes, self_hosted "nodes are the operator's";
+    Admin checks::get_checks, self_hosted "nodes are the operator's";
+    Admin master_key::get_master_keys, self_hosted "master keys are the operator's";
+    Admin master_key::reseal, self_hosted "master keys are the operator's";
+    Public operations::get_health;
+    Public operations::get_readiness;
+    Public operations::get_metrics;
+    Public operations::get_description;
+}
+
+/// Replaces the handler of an operation that a deployment of this mode does not have.
+fn in_mode(mode: Mode, modes: Modes, route: UtoipaMethodRouter<Arc<App>>) -> UtoipaMethodRouter<Arc<App>> {
+    match (mode, modes) {
+        (Mode::SelfHosted, _) | (Mode::Hosted, Modes::All) => route,
+        (Mode::Hosted, Modes::SelfHosted(elsewhere)) => {
+            let (schemas, paths, handler) = route;
+            let absent = middleware::from_fn(move |_request: Request, _next: Next| {
+                std::future::ready(ApiError::not_found(elsewhere))
+            });
+            (schemas, paths, handler.route_layer(absent))
+        }
+    }
 }
 
 /// The router: every route, and JSON answers for unknown routes and wrong methods.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let (router, _document) = table().split_for_parts();
+    let (router, _document) = table(app.engine.mode()).split_for_parts();
     router
         .route_layer(middleware::from_fn(tell_route))
         .fallback(unknown_route)

@@ -26,7 +26,6 @@ use crate::{
             }
         }]
     }))),
-    security(()),
 )]
 pub(crate) async fn list_models(State(app): State<Arc<App>>) -> ApiResult<Response> {
     let body = serde_json::to_vec(app.engine.models()).map_err(ApiError::internal)?;

@@ -28,7 +28,6 @@ const OK: Health = Health { status: "ok" };
 #[utoipa::path(
     get, path = "/healthz", tag = "operations",
     responses((status = 200, description = "The process is alive.", body = Health, example = json!({"status": "ok"}))),
-    security(()),
 )]
 pub(crate) async fn get_health() -> Json<Health> {
     Json(OK)
@@ -42,7 +41,6 @@ pub(crate) async fn get_health() -> Json<Health> {
 #[utoipa::path(
     get, path = "/readyz", tag = "operations",
     responses((status = 200, description = "The node takes runs.", body = Health, example = json!({"status": "ok"}))),
-    security(()),
 )]
 pub(crate) async fn get_readiness(State(app): State<Arc<App>>) -> ApiResult<Json<Health>> {
     app.engine.ready().await?;
@@ -62,7 +60,6 @@ pub(crate) async fn get_readiness(State(app): State<Arc<App>>) -> ApiResult<Json
         (status = 404, description = "The metrics have a listener of their own.", body = sortie_api::ErrorBody,
             example = json!({"error": "the metrics of this engine have a listener of their own", "code": "not_found"})),
     ),
-    security(()),
 )]
 pub(crate) async fn get_metrics(State(app): State<Arc<App>>) -> ApiResult<Response> {
     match &app.exposition {
@@ -79,7 +76,6 @@ pub(crate) async fn get_metrics(State(app): State<Arc<App>>) -> ApiResult<Respon
 #[utoipa::path(
     get, path = "/openapi.json", tag = "operations",
     responses((status = 200, description = "The document.", body = serde_json::Value, example = json!({"openapi": "3.1.0"}))),
-    security(()),
 )]
 pub(crate) async fn get_description(State(app): State<Arc<App>>) -> Response {
     json_response(app.document.clone())

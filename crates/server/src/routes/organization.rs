@@ -19,8 +19,7 @@ use crate::{
         "organization_id": "org_01kafs6w1cefkstv6qr1ptb0mp", "role": "admin", "key_id": "key_01kafs6w1cefkstv6qr1ptb0mp", "mode": "self-hosted",
         "compute_micros_per_second": 0, "default_max_cost_micros": 1_000_000
     }))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn get_me(State(app): State<Arc<App>>, who: Member) -> Json<OrganizationInfo> {
-    Json(app.engine.organization_info(who.org, who.role, who.actor.key))
+    Json(app.engine.organization_info(who.org, who.role, who.actor.key()))
 }

@@ -76,7 +76,6 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
         })),
         (status = 402, description = "A budget, credits or the monthly run allowance do not cover the run. Nothing was created.", body = sortie_api::ErrorBody),
     ),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn create_run(
     State(app): State<Arc<App>>,
@@ -154,7 +153,6 @@ pub(crate) enum RunList {
         }],
         "next_cursor": ""
     }))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn list_runs(
     State(app): State<Arc<App>>,
@@ -244,7 +242,6 @@ impl FromQuery for Wait {
         "finished_at": "2026-11-20T21:30:02.310Z", "max_cost_micros": 200_000, "cost_micros": 1_250,
         "billing_pending": false, "zero_data_retention": false
     }))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn get_run(
     State(app): State<Arc<App>>,
@@ -274,7 +271,6 @@ pub(crate) async fn get_run(
         "started_at": "2026-11-20T21:30:00.004Z", "finished_at": "2026-11-20T21:30:01.730Z",
         "max_cost_micros": 200_000, "billing_pending": false, "zero_data_retention": false
     }))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn cancel_run(
     State(app): State<Arc<App>>,
@@ -299,7 +295,6 @@ pub(crate) async fn cancel_run(
         })),
         (status = 410, description = "The run has zero data retention: its definition was not stored.", body = sortie_api::ErrorBody),
     ),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn get_run_definition(
     State(app): State<Arc<App>>,

@@ -95,7 +95,6 @@ impl Pages {
         }],
         "next_cursor": ""
     }))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn list_schedules(
     State(app): State<Arc<App>>,
@@ -170,7 +169,6 @@ impl Source for Schedules {
         (status = 409, description = "The organization has reached its limit of schedules.", body = sortie_api::ErrorBody,
             example = json!({"error": "the organization has as many schedules as it may", "code": "conflict"})),
     ),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn create_schedule(
     State(app): State<Arc<App>>,
@@ -193,7 +191,6 @@ pub(crate) async fn create_schedule(
         "last_run_at": "2026-11-22T00:00:41.121Z", "last_run_id": "run_01kafs6w1cefkstv6qr1ptb0mp",
         "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
     }))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn get_schedule(
     State(app): State<Arc<App>>,
@@ -225,7 +222,6 @@ pub(crate) async fn get_schedule(
             "error": "the schedule is being changed by others at the same time; try again", "code": "conflict"
         })),
     ),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn update_schedule(
     State(app): State<Arc<App>>,
@@ -244,7 +240,6 @@ pub(crate) async fn update_schedule(
     delete, path = "/v1/schedules/{id}", tag = "schedules",
     params(("id" = ScheduleId, Path, description = "The schedule's id.", example = "sched_01kafs6w1cefkstv6qr1ptb0mp")),
     responses((status = 204, description = "The schedule was deleted.")),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn delete_schedule(
     State(app): State<Arc<App>>,
@@ -277,7 +272,6 @@ pub(crate) async fn delete_schedule(
         })),
         (status = 402, description = "Credits or the monthly run allowance do not cover the run.", body = sortie_api::ErrorBody),
     ),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn trigger_schedule(
     State(app): State<Arc<App>>,

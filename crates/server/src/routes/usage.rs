@@ -71,7 +71,6 @@ fn dimensions(names: &str) -> ApiResult<Vec<UsageDimension>> {
             "model_calls": 4, "tool_calls": 7
         }}
     }))),
-    security(("api_key" = ["admin"])),
 )]
 pub(crate) async fn get_usage(
     State(app): State<Arc<App>>,

@@ -50,7 +50,6 @@ impl FromQuery for Detail {
         "name": "daily-report", "description": "Yesterday's sales by region.",
         "input_schema": {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]}
     }]))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn list_workflows(
     State(app): State<Arc<App>>,
@@ -124,7 +123,6 @@ impl Source for Summaries {
         "name": "daily-report", "prompt": "Summarise sales.csv by region.", "timeout_seconds": 120, "revision": 2,
         "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z"
     }))),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn get_workflow(
     State(app): State<Arc<App>>,
@@ -169,7 +167,6 @@ pub(crate) async fn get_workflow(
         (status = 409, description = "The organization has reached its limit of workflows.", body = sortie_api::ErrorBody,
             example = json!({"error": "the organization has as many workflows as it may", "code": "conflict"})),
     ),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn put_workflow(
     State(app): State<Arc<App>>,
@@ -196,7 +193,6 @@ pub(crate) async fn put_workflow(
         (status = 409, description = "A schedule uses the workflow.", body = sortie_api::ErrorBody,
             example = json!({"error": "a schedule uses the workflow", "code": "conflict"})),
     ),
-    security(("api_key" = ["member"])),
 )]
 pub(crate) async fn delete_workflow(
     State(app): State<Arc<App>>,

@@ -1,61 +1,141 @@
-//! Access to each operation. The table is held against the description document: an operation without a line fails.
+//! Access to each operation, for every kind of caller and both deployment modes. The calls are held against the access
+//! table of the server and the description document: an operation without a call fails.
 
 mod table;
 
 use std::collections::BTreeSet;
 
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
-use sortie_api::{KeyId, Mode, Timestamp};
-use sortie_testkit::{Answer, Bytes, Client, http::Method};
+use sha2::Sha256;
+use sortie_api::{
+    Mode, OrgId, Role,
+    key::{CreateKey, RotateKey},
+};
+use sortie_engine::{Caller, Clock};
+use sortie_server::{Access, Api, Modes, RequiredRole};
+use sortie_store::Actor;
+use sortie_testkit::{
+    Answer, Bytes, Client,
+    http::{HeaderValue, Method},
+};
 
-use self::table::{Foreign, TABLE};
-use crate::rig::{Rig, options, plain, waiting};
+use self::table::{CALLS, Call, Foreign};
+use crate::rig::{MASTER_KEY, Rig, options, plain, waiting};
 
-/// Beside the table because its answer is made once.
-const CREATE_KEY: (&str, &str, &str) = ("create_key", "/v1/admin/keys", r#"{"name":"x"}"#);
+/// Operations that another node calls, on behalf of a client that it has let in.
+const OF_NODES: [&str; 2] = ["get_run", "follow_run"];
 
-/// Beside the table because it needs the code of a page that a person has seen.
-const CONFIRM: (&str, &str, &str) = (
-    "confirm_authorization",
-    "/v1/connections/ours/oauth/confirm",
-    r#"{"code":"BCDF-GHJK"}"#,
-);
+/// Kinds of callers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Nobody,
+    Malformed,
+    Unknown,
+    Expired,
+    Revoked,
+    RotatedOut,
+    Member,
+    Admin,
+    AdminOfAnother,
+    Node,
+}
 
-/// Beside the table because its body is a form, and a file is deleted once: `files` has what a member may do.
-const CREATE_FILE: (&str, &str) = ("create_file", "/v1/files");
+/// Answer that a caller has to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    Success,
+    /// Refusal for another reason than the caller.
+    Status(u16),
+    Unauthorized,
+    Forbidden,
+    NotFound,
+}
 
-/// Public operations, and their status for a request without parameters.
-const PUBLIC: [(&str, &str, u16); 9] = [
-    ("list_models", "/v1/models", 200),
-    ("get_health", "/healthz", 200),
-    ("get_readiness", "/readyz", 200),
-    ("get_metrics", "/metrics", 200),
-    ("get_description", "/openapi.json", 200),
-    ("finish_authorization", "/v1/oauth/callback", 400),
-    ("finish_own_authorization", "/v1/oauth/callback/0", 400),
-    ("get_client_metadata", "/v1/oauth/client-metadata.json", 404),
-    ("get_own_client_metadata", "/v1/oauth/client-metadata/0", 404),
-];
+fn access(call: &Call) -> &'static Access {
+    let found = sortie_server::access()
+        .iter()
+        .find(|access| access.operation == call.operation);
+    found.unwrap_or_else(|| panic!("no operation {}", call.operation))
+}
+
+/// Computes the answer to a caller from the access of the operation.
+fn expected(call: &Call, kind: Kind, mode: Mode) -> Expected {
+    let Access { role, modes, .. } = access(call);
+    let allowed = call.refused.map_or(Expected::Success, Expected::Status);
+    if mode == Mode::Hosted && *modes != Modes::All {
+        return Expected::NotFound;
+    }
+    let theirs = match call.foreign {
+        Foreign::NotFound => Expected::NotFound,
+        Foreign::ItsOwn => allowed,
+    };
+    match (role, kind) {
+        (RequiredRole::Public, _)
+        | (RequiredRole::Member, Kind::Member)
+        | (RequiredRole::Member | RequiredRole::Admin, Kind::Admin) => allowed,
+        (RequiredRole::Admin, Kind::Member) => Expected::Forbidden,
+        (RequiredRole::Member | RequiredRole::Admin, Kind::AdminOfAnother) => theirs,
+        (RequiredRole::Member, Kind::Node) if OF_NODES.contains(&call.operation) => allowed,
+        (
+            RequiredRole::Member | RequiredRole::Admin,
+            Kind::Nobody
+            | Kind::Malformed
+            | Kind::Unknown
+            | Kind::Expired
+            | Kind::Revoked
+            | Kind::RotatedOut
+            | Kind::Node,
+        ) => Expected::Unauthorized,
+        (
+            RequiredRole::SignedIn | RequiredRole::Owner | RequiredRole::Operator | RequiredRole::Signature,
+            _,
+        ) => panic!("{}: no caller of this kind exists", call.operation),
+    }
+}
 
 #[test]
-fn every_documented_operation_has_a_line_in_the_access_table() {
+fn every_operation_has_an_access_a_description_and_a_call() {
     let document = sortie_server::openapi();
-    let documented: BTreeSet<&str> = document["paths"]
+    let documented: Vec<&Value> = document["paths"]
         .as_object()
         .unwrap()
         .values()
         .flat_map(|item| item.as_object().unwrap().values())
+        .collect();
+    let names: BTreeSet<&str> = documented
+        .iter()
         .map(|operation| operation["operationId"].as_str().unwrap())
         .collect();
-    let mut lines: BTreeSet<&str> = TABLE.iter().map(|line| line.0).collect();
-    lines.extend(PUBLIC.iter().map(|line| line.0));
-    lines.insert(CREATE_KEY.0);
-    lines.insert(CREATE_FILE.0);
-    lines.insert(CONFIRM.0);
-    assert_eq!(documented, lines);
+    let accesses = sortie_server::access();
+    assert_eq!(names, accesses.iter().map(|access| access.operation).collect());
+    assert_eq!(names, CALLS.iter().map(|call| call.operation).collect());
+    assert_eq!(
+        (names.len(), names.len()),
+        (accesses.len(), CALLS.len()),
+        "each stands there once"
+    );
+    assert!(accesses.iter().all(|access| access.api == Api::Engine));
+    for operation in documented {
+        let access = accesses
+            .iter()
+            .find(|access| operation["operationId"] == access.operation);
+        let security = match access.unwrap().role {
+            RequiredRole::Public => json!([]),
+            RequiredRole::Member => json!([{"api_key": ["member"]}]),
+            RequiredRole::Admin => json!([{"api_key": ["admin"]}]),
+            role @ (RequiredRole::SignedIn
+            | RequiredRole::Owner
+            | RequiredRole::Operator
+            | RequiredRole::Signature) => panic!("no operation needs {role:?} yet"),
+        };
+        assert_eq!(operation["security"], security, "{}", operation["operationId"]);
+    }
 }
 
+/// Resources of the first organization, and a server that has them.
 struct Resources {
+    rig: Rig,
     run: String,
     schedule: String,
     /// A run that left an artifact.
@@ -64,20 +144,15 @@ struct Resources {
 }
 
 impl Resources {
-    async fn of(rig: &Rig) -> Self {
+    async fn of(mode: Mode) -> Self {
+        let rig = Rig::start_with(mode, options()).await;
         let mut request = waiting();
         request["callback"] = json!({"url": "http://127.0.0.1:9/", "secret": "s"});
         let run = rig.admin.create(&request).await.unwrap().id.to_string();
         let left =
             json!({"prompt": "x", "shell": false, "files": [{"path": "outputs/a/b.txt", "content": "b"}]});
         let (_, left) = rig.admin.complete(&left).await.unwrap();
-        let left = left.id.to_string();
-        let key = rig
-            .admin
-            .post("/v1/admin/keys", &json!({"name": "mine"}))
-            .await
-            .unwrap();
-        let key = key.json().unwrap()["id"].as_str().unwrap().to_owned();
+        let key = new_key(&rig, "mine").await.id.to_string();
         let ours = json!({"type": "http", "url": "http://127.0.0.1:9/", "auth": {
             "type": "oauth", "client_id": "c", "authorization_url": "http://127.0.0.1:9/a", "token_url": "http://127.0.0.1:9/t",
         }});
@@ -105,171 +180,206 @@ impl Resources {
             put.expect(201).unwrap();
         }
         rig.admin.upload("ours.txt", "ours").await.unwrap();
-        let schedule = json!({"workflow": "timed", "cron": "@yearly"});
-        let made = rig.admin.post("/v1/schedules", &schedule).await.unwrap();
-        let made = made.expect(201).unwrap().json().unwrap();
-        let schedule = made["id"].as_str().unwrap().to_owned();
+        let yearly = json!({"workflow": "timed", "cron": "@yearly"});
+        let created = rig.admin.post("/v1/schedules", &yearly).await.unwrap();
+        let created = created.expect(201).unwrap().json().unwrap();
+        let schedule = created["id"].as_str().unwrap().to_owned();
         Self {
+            rig,
             run,
             schedule,
-            left,
+            left: left.id.to_string(),
             key,
         }
     }
 
-    async fn call(&self, client: &Client, method: &Method, path: &str, body: &'static str) -> Answer {
-        let path = path
+    /// Makes the client of a kind of caller; another node has a signature for each request instead.
+    async fn client(&self, kind: Kind) -> Client {
+        let rig = &self.rig;
+        let key = new_key(rig, "short").await;
+        let caller = caller(rig.org);
+        match kind {
+            Kind::Nobody | Kind::Node => rig.admin.anonymous(),
+            Kind::Malformed => rig.admin.with_key("guess"),
+            Kind::Unknown => rig
+                .admin
+                .with_key(&key.key.replace(|c: char| c.is_ascii_digit(), "z")),
+            Kind::Expired => rig.admin.with_key(rig.expired_key().await.expose()),
+            Kind::Revoked => {
+                rig.engine.delete_key(&caller, key.id).await.unwrap();
+                rig.admin.with_key(&key.key)
+            }
+            Kind::RotatedOut => {
+                let request = RotateKey {
+                    grace_seconds: Some(0),
+                };
+                rig.engine.rotate_key(&caller, key.id, &request).await.unwrap();
+                rig.admin.with_key(&key.key)
+            }
+            Kind::Member => rig.member.clone(),
+            Kind::Admin => rig.admin.clone(),
+            Kind::AdminOfAnother => rig.stranger.clone(),
+        }
+    }
+
+    async fn call(&self, client: &Client, kind: Kind, call: &Call) -> Answer {
+        if call.operation == "create_file" {
+            let name = format!("form-data; name=\"file\"; filename=\"{kind:?}.txt\"");
+            return client.send_form(&[(&name, b"theirs")]).await.unwrap();
+        }
+        let path = call
+            .path
             .replace("{run}", &self.run)
             .replace("{schedule}", &self.schedule)
             .replace("{left}", &self.left)
             .replace("{key}", &self.key);
-        client
+        let client = client
             .clone()
-            .with_header(
-                "accept",
-                sortie_testkit::http::HeaderValue::from_static("application/json"),
-            )
-            .send(method.clone(), &path, Bytes::from_static(body.as_bytes()))
+            .with_header("accept", HeaderValue::from_static("application/json"));
+        let client = if kind == Kind::Node {
+            let signature = signature(call.method, &path, self.rig.org, &self.key);
+            client.with_header("x-sortie-peer", signature)
+        } else {
+            client
+        };
+        let method = Method::from_bytes(call.method.as_bytes()).unwrap();
+        client
+            .send(method, &path, Bytes::from_static(call.body.as_bytes()))
             .await
             .unwrap()
     }
+
+    /// Calls every operation once and compares the answers.
+    async fn compare(&self, kind: Kind, mode: Mode) {
+        let client = self.client(kind).await;
+        for call in CALLS {
+            let answer = self.call(&client, kind, call).await;
+            let told = format!("{} as {kind:?}, {mode:?}: {}", call.operation, answer.text());
+            let challenge = if matches!(kind, Kind::Nobody | Kind::Node) {
+                "Bearer"
+            } else {
+                r#"Bearer error="invalid_token""#
+            };
+            match expected(call, kind, mode) {
+                Expected::Success => assert!(answer.status < 300, "{told}"),
+                Expected::Status(status) => assert_eq!(answer.status, status, "{told}"),
+                Expected::Unauthorized => {
+                    answer.failure(401, "unauthorized").expect(&told);
+                    assert_eq!(answer.header("www-authenticate").unwrap(), challenge, "{told}");
+                }
+                Expected::Forbidden => drop(answer.failure(403, "forbidden").expect(&told)),
+                Expected::NotFound => drop(answer.failure(404, "not_found").expect(&told)),
+            }
+            if kind == Kind::AdminOfAnother {
+                assert!(!answer.text().contains(&self.run), "{told}");
+                assert!(!answer.text().contains(&self.key), "{told}");
+            }
+        }
+    }
+
+    /// Checks that no refused call has changed anything.
+    async fn stand(&self) {
+        let rig = &self.rig;
+        let run = rig.admin.run(&self.run).await.unwrap();
+        assert!(!run.status.is_final(), "the run goes on");
+        for path in [
+            "/v1/workflows/ours",
+            "/v1/files/ours.txt",
+            "/v1/connections/ours",
+            "/v1/budgets/workflow:ours",
+            &format!("/v1/schedules/{}", self.schedule),
+        ] {
+            rig.admin.get(path).await.unwrap().expect(200).unwrap();
+        }
+        let keys = rig.engine.store().list_keys(rig.org).await.unwrap();
+        assert!(keys.iter().any(|key| key.id.to_string() == self.key));
+    }
+}
+
+fn caller(org: OrgId) -> Caller {
+    Caller {
+        org,
+        actor: Actor::default(),
+    }
+}
+
+async fn new_key(rig: &Rig, name: &str) -> sortie_api::key::CreatedKey {
+    let request = CreateKey {
+        name: name.to_owned(),
+        role: Some(Role::Admin),
+        expires_at: None,
+    };
+    rig.engine.create_key(&caller(rig.org), request).await.unwrap()
+}
+
+/// Signs a request as another node with the same master key does.
+fn signature(method: &str, target: &str, org: OrgId, key: &str) -> HeaderValue {
+    let mac = |key: &[u8], text: &[u8]| {
+        let mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
+        mac.chain_update(text).finalize().into_bytes()
+    };
+    let at = Clock::system().now().as_micros();
+    let derived = mac(&MASTER_KEY, b"sortie requests between nodes");
+    let mac = mac(
+        &derived,
+        format!("1\n{method}\n{target}\n{at}\n{org}\n{key}").as_bytes(),
+    );
+    let mac = mac
+        .iter()
+        .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+    HeaderValue::try_from(format!("1 {at} {org} {key} {mac}")).unwrap()
+}
+
+/// Callers without a credential that works.
+async fn refused_callers(mode: Mode) {
+    let resources = Resources::of(mode).await;
+    for kind in [
+        Kind::Nobody,
+        Kind::Malformed,
+        Kind::Unknown,
+        Kind::Expired,
+        Kind::Revoked,
+        Kind::RotatedOut,
+        Kind::Node,
+    ] {
+        resources.compare(kind, mode).await;
+    }
+    resources.stand().await;
 }
 
 #[tokio::test]
 async fn without_a_valid_key_nothing_but_the_public_routes_answers() {
-    let rig = Rig::start().await;
-    let resources = Resources::of(&rig).await;
-    let revoked = rig.new_key("revoked").await;
-    let path = format!("/v1/admin/keys/{}", revoked.id);
-    rig.admin
-        .send(Method::DELETE, &path, Bytes::new())
-        .await
-        .unwrap()
-        .expect(204)
-        .unwrap();
-    let rotated = rig.new_key("rotated").await;
-    rig.admin
-        .post(
-            &format!("/v1/admin/keys/{}/rotate", rotated.id),
-            &json!({"grace_seconds": 0}),
-        )
-        .await
-        .unwrap()
-        .expect(200)
-        .unwrap();
-    let expired = rig.expired_key().await;
-    let never = [
-        rig.admin.with_key("sts_guess"),
-        revoked.client,
-        rotated.client,
-        rig.admin.with_key(expired.expose()),
-    ];
+    refused_callers(Mode::SelfHosted).await;
+}
 
-    let mut lines: Vec<_> = TABLE
-        .iter()
-        .map(|line| (line.0, line.1.clone(), line.2, line.3))
-        .collect();
-    lines.push((CREATE_KEY.0, Method::POST, CREATE_KEY.1, CREATE_KEY.2));
-    lines.push((CREATE_FILE.0, Method::POST, CREATE_FILE.1, ""));
-    lines.push((CONFIRM.0, Method::POST, CONFIRM.1, CONFIRM.2));
-    for (name, method, path, body) in lines {
-        let none = rig.admin.anonymous();
-        let invalid = never
-            .iter()
-            .map(|client| (client, r#"Bearer error="invalid_token""#));
-        for (client, challenge) in [(&none, "Bearer")].into_iter().chain(invalid) {
-            let answer = resources.call(client, &method, path, body).await;
-            answer
-                .failure(401, "unauthorized")
-                .unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert_eq!(answer.header("www-authenticate").unwrap(), challenge, "{name}");
-        }
-    }
-    for (name, path, status) in PUBLIC {
-        for client in [&rig.admin.anonymous(), &never[3], &rig.admin] {
-            let answer = client.get(path).await.unwrap();
-            assert_eq!(answer.status, status, "{name}: {}", answer.text());
-        }
+#[tokio::test]
+async fn without_a_valid_key_nothing_but_the_public_routes_of_a_hosted_engine_answers() {
+    refused_callers(Mode::Hosted).await;
+}
+
+#[tokio::test]
+async fn a_member_may_do_what_needs_no_admin() {
+    for mode in [Mode::SelfHosted, Mode::Hosted] {
+        let resources = Resources::of(mode).await;
+        resources.compare(Kind::Member, mode).await;
     }
 }
 
 #[tokio::test]
-async fn a_role_that_is_too_small_is_forbidden() {
-    let rig = Rig::start().await;
-    let resources = Resources::of(&rig).await;
-    for (name, method, path, body, role, _) in TABLE
-        .iter()
-        .filter(|line| !matches!(line.0, "delete_key" | "delete_file"))
-    {
-        let answer = resources.call(&rig.member, method, path, body).await;
-        if *role == "admin" {
-            answer
-                .failure(403, "forbidden")
-                .unwrap_or_else(|error| panic!("{name}: {error}"));
-        } else {
-            assert!(answer.status < 300, "{name}: {}", answer.text());
-            if *method == Method::DELETE {
-                continue;
-            }
-        }
-        let answer = resources.call(&rig.admin, method, path, body).await;
-        assert!(answer.status < 300, "{name}: {}", answer.text());
+async fn an_admin_may_do_everything() {
+    for mode in [Mode::SelfHosted, Mode::Hosted] {
+        let resources = Resources::of(mode).await;
+        resources.compare(Kind::Admin, mode).await;
     }
-    let refused = [
-        (Method::POST, CREATE_KEY.1, CREATE_KEY.2),
-        (Method::POST, CONFIRM.1, CONFIRM.2),
-        (Method::DELETE, "/v1/admin/keys/{key}", ""),
-    ];
-    for (method, path, body) in refused {
-        let answer = resources.call(&rig.member, &method, path, body).await;
-        answer.failure(403, "forbidden").unwrap();
-    }
-    assert!(
-        listed_keys(&rig.admin).await.contains(&resources.key),
-        "a refused call changes nothing"
-    );
-}
-
-async fn listed_keys(client: &Client) -> Vec<String> {
-    let keys = client
-        .get("/v1/admin/keys")
-        .await
-        .unwrap()
-        .expect(200)
-        .unwrap()
-        .json()
-        .unwrap();
-    keys.as_array()
-        .unwrap()
-        .iter()
-        .map(|key| key["id"].as_str().unwrap().to_owned())
-        .collect()
 }
 
 #[tokio::test]
 async fn another_organization_sees_and_changes_nothing_of_ours() {
-    let rig = Rig::start().await;
-    let resources = Resources::of(&rig).await;
-    for (name, method, path, body, _, foreign) in TABLE {
-        let answer = resources.call(&rig.stranger, method, path, body).await;
-        match foreign {
-            Foreign::NotFound => {
-                answer
-                    .failure(404, "not_found")
-                    .unwrap_or_else(|error| panic!("{name}: {error}"));
-            }
-            Foreign::ItsOwn => assert!(answer.status < 300, "{name}: {}", answer.text()),
-        }
-        assert!(!answer.text().contains(&resources.run), "{name}");
-        assert!(!answer.text().contains(&resources.key), "{name}");
+    for mode in [Mode::SelfHosted, Mode::Hosted] {
+        let resources = Resources::of(mode).await;
+        resources.compare(Kind::AdminOfAnother, mode).await;
+        resources.stand().await;
     }
-    let run = rig.admin.run(&resources.run).await.unwrap();
-    assert!(!run.status.is_final(), "a stranger's cancel does nothing");
-    assert!(
-        listed_keys(&rig.admin).await.contains(&resources.key),
-        "nor does its revocation"
-    );
-    assert!(!listed_keys(&rig.stranger).await.contains(&resources.key));
 }
 
 #[tokio::test]
@@ -306,24 +416,4 @@ async fn an_idempotency_key_and_a_cursor_are_of_one_organization() {
         .unwrap()
         .failure(400, "invalid_request")
         .unwrap();
-}
-
-#[tokio::test]
-async fn a_hosted_engine_has_no_administration_of_keys_licenses_and_nodes() {
-    let rig = Rig::start_with(Mode::Hosted, options()).await;
-    let id = KeyId::new(Timestamp::from_micros(0), [1; 10]);
-    for (method, path, body) in [
-        (Method::GET, "/v1/admin/keys".to_owned(), ""),
-        (Method::POST, "/v1/admin/keys".to_owned(), r#"{"name":"x"}"#),
-        (Method::DELETE, format!("/v1/admin/keys/{id}"), ""),
-        (Method::POST, format!("/v1/admin/keys/{id}/rotate"), "{}"),
-        (Method::GET, "/v1/admin/license".to_owned(), ""),
-        (Method::GET, "/v1/admin/nodes".to_owned(), ""),
-        (Method::GET, "/v1/admin/checks".to_owned(), ""),
-        (Method::GET, "/v1/admin/master-key".to_owned(), ""),
-        (Method::POST, "/v1/admin/master-key/reseal".to_owned(), ""),
-    ] {
-        let answer = rig.admin.send(method, &path, Bytes::from(body)).await.unwrap();
-        answer.failure(404, "not_found").unwrap();
-    }
 }

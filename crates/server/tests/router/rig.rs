@@ -18,6 +18,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// Time for which a test waits for an event that must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Master key of the engine.
+pub(crate) const MASTER_KEY: [u8; 32] = [7; 32];
+
 const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
 
 pub(crate) struct Rig {
@@ -83,16 +86,13 @@ impl Rig {
             mode,
             data_dir: dir.path().to_owned(),
             shutdown_grace: Duration::from_millis(50),
-            master_keys: vec![MasterKey::new([7; 32])],
+            master_keys: vec![MasterKey::new(MASTER_KEY)],
             base_url: Some("http://127.0.0.1:9".to_owned()),
             ..engine
         };
         let no_sandbox = Err("this test has no sandbox.".to_owned());
         let engine = Engine::start(engine, store, no_sandbox).await.unwrap();
-        let prefix = match mode {
-            Mode::SelfHosted => SELF_HOSTED_KEY,
-            Mode::Hosted => HOSTED_KEY,
-        };
+        let prefix = prefix(mode);
         let first = Secret::new(prefix, [0; 32]);
         assert!(engine.bootstrap(&first).await.unwrap(), "a new store");
         let org = engine.authenticate(first.expose()).await.unwrap().unwrap().org;
@@ -140,7 +140,7 @@ impl Rig {
 
     /// An admin key of the first organization that has expired long ago.
     pub(crate) async fn expired_key(&self) -> Secret {
-        let secret = Secret::new(SELF_HOSTED_KEY, [3; 32]);
+        let secret = Secret::new(prefix(self.engine.mode()), [3; 32]);
         let key = NewKey {
             id: KeyId::new(AT, [3; 10]),
             org: self.org,
@@ -159,6 +159,14 @@ impl Rig {
         tokio::time::timeout(PATIENCE, self.serving.wait())
             .await
             .expect("serve returns after the stop");
+    }
+}
+
+/// Prefix of the keys of a deployment mode.
+fn prefix(mode: Mode) -> &'static str {
+    match mode {
+        Mode::SelfHosted => SELF_HOSTED_KEY,
+        Mode::Hosted => HOSTED_KEY,
     }
 }
 

@@ -115,6 +115,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "confirmed_authorizations",
         text: include_str!("../../../../migrations/0018_confirmed_authorizations.sql"),
     },
+    Migration {
+        version: 19,
+        name: "audit_actors",
+        text: include_str!("../../../../migrations/0019_audit_actors.sql"),
+    },
 ];
 
 /// Where it is recorded what was applied.

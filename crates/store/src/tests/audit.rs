@@ -1,9 +1,12 @@
 use std::time::Duration;
 
-use sortie_api::{AuditEntry, Role};
+use sortie_api::{ActorKind, AuditEntry, GrantId, Role, ScheduleId, SessionId};
 
 use super::both;
-use crate::{Actor, Audit, AuditFilter, Error, OldTokens, Rotation};
+use crate::{
+    Actor, Audit, AuditFilter, By, Error, OldTokens, Rotation,
+    db::{Tx, vals},
+};
 
 fn page(limit: u32) -> AuditFilter {
     AuditFilter {
@@ -17,7 +20,7 @@ both! {
         let org = fixture.org().await;
         let key = fixture.new_key(org, Role::Admin);
         let actor = Actor {
-            key: Some(key.id),
+            by: Some(By::Key(key.id)),
             address: Some("2001:db8::7".parse().unwrap()),
             request_id: Some("req-1".to_owned()),
             trace: None,
@@ -30,6 +33,8 @@ both! {
             at: audit.at,
             action: "key.create".to_owned(),
             target: key.id.to_string(),
+            actor_kind: Some(ActorKind::Key),
+            actor_id: Some(key.id.to_string()),
             key_id: Some(key.id),
             address: audit.actor.address,
             request_id: Some("req-1".to_owned()),
@@ -37,6 +42,43 @@ both! {
         assert_eq!(entries, [expected]);
         let other = fixture.org().await;
         assert_eq!(fixture.store.list_audit(other, page(10)).await.unwrap(), []);
+    }
+
+    async fn every_kind_of_author_is_written_down(fixture: &Fixture) {
+        let (org, at) = (fixture.org().await, fixture.now());
+        let subjects = [
+            None,
+            Some(By::Key(fixture.key(org, Role::Admin).await.id)),
+            Some(By::Grant(GrantId::new(at, [1; 10]))),
+            Some(By::Session(SessionId::new(at, [1; 10]))),
+            Some(By::Schedule(ScheduleId::new(at, [1; 10]))),
+            Some(By::Operator),
+        ];
+        for by in subjects {
+            let actor = Actor { by, ..Actor::default() };
+            let audit = Audit { actor, ..fixture.audit(org) };
+            fixture.store.create_key(fixture.new_key(org, Role::Member), audit).await.unwrap();
+            let entries = fixture.store.list_audit(org, page(1)).await.unwrap();
+            let [entry] = entries.as_slice() else { panic!("{entries:?}") };
+            assert_eq!(entry.actor_kind, by.map(By::kind));
+            assert_eq!(entry.actor_id, by.and_then(By::id));
+            assert_eq!(entry.key_id, by.and_then(By::key));
+        }
+    }
+
+    async fn an_entry_of_a_node_of_an_earlier_version_names_its_key(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let key = fixture.key(org, Role::Admin).await;
+        let actor = Actor { by: Some(By::Key(key.id)), ..Actor::default() };
+        let audit = Audit { actor, ..fixture.audit(org) };
+        fixture.store.create_key(fixture.new_key(org, Role::Member), audit).await.unwrap();
+        let written = fixture.store.list_audit(org, page(1)).await.unwrap();
+        // That version knows neither column.
+        let forget = |tx: &mut dyn Tx| {
+            tx.exec("UPDATE audit SET actor_kind = NULL, actor_id = NULL", vals![])
+        };
+        fixture.store.db.write(move |tx| forget(tx).map(drop)).await.unwrap();
+        assert_eq!(fixture.store.list_audit(org, page(1)).await.unwrap(), written);
     }
 
     async fn a_refused_change_writes_nothing_down(fixture: &Fixture) {
@@ -76,7 +118,7 @@ both! {
         let mut written = Vec::new();
         for number in 0..12_usize {
             let audit = Audit {
-                actor: Actor { key: keys.get(number % 3).map(|key| key.id), ..Actor::default() },
+                actor: Actor { by: keys.get(number % 3).map(|key| By::Key(key.id)), ..Actor::default() },
                 action: ["a.put", "a.delete"][number % 2],
                 target: format!("t{}", number % 4),
                 ..fixture.audit(org)
@@ -122,7 +164,7 @@ both! {
             let matches = |audit: &&Audit| {
                 action.is_none_or(|action| audit.action == action)
                     && target.is_none_or(|target| audit.target == target)
-                    && (key.is_none() || audit.actor.key == key)
+                    && (key.is_none() || audit.actor.key() == key)
                     && since.is_none_or(|since| audit.at >= since)
                     && until.is_none_or(|until| audit.at < until)
             };

@@ -1,7 +1,7 @@
 use sortie_api::Role;
 
 use super::both;
-use crate::{Error, KeyRecord, NewKey, Rotation};
+use crate::{By, Error, NewKey, Principal, Rotation};
 
 const HOUR: std::time::Duration = std::time::Duration::from_hours(1);
 
@@ -12,8 +12,8 @@ both! {
         assert!(fixture.store.bootstrap("home", key.clone(), fixture.audit(org)).await.unwrap());
         let other = sortie_api::OrgId::new(fixture.now(), [2; 10]);
         assert!(!fixture.store.bootstrap("home", fixture.new_key(other, Role::Admin), fixture.audit(org)).await.unwrap());
-        let found = fixture.store.find_key(key.hash).await.unwrap();
-        assert_eq!(found, Some(KeyRecord { id: key.id, org, role: Role::Admin, until: None }));
+        let found = fixture.store.find_principal(key.hash).await.unwrap();
+        assert_eq!(found, Some(Principal { by: By::Key(key.id), org, role: Role::Admin, until: None }));
         assert_eq!(fixture.count("SELECT COUNT(*) FROM organization").await, 1);
         assert_eq!(fixture.count("SELECT COUNT(*) FROM api_key").await, 1);
     }
@@ -48,7 +48,7 @@ both! {
         fixture.store.create_key(key.clone(), fixture.audit(key.org)).await.unwrap();
         assert_eq!(fixture.store.delete_key(other, key.id, fixture.audit(other)).await.unwrap_err(), Error::NotFound);
         fixture.store.delete_key(org, key.id, fixture.audit(org)).await.unwrap();
-        assert_eq!(fixture.store.find_key(key.hash).await.unwrap(), None);
+        assert_eq!(fixture.store.find_principal(key.hash).await.unwrap(), None);
         assert_eq!(fixture.store.delete_key(org, key.id, fixture.audit(org)).await.unwrap_err(), Error::NotFound);
     }
 
@@ -61,7 +61,7 @@ both! {
         fixture.store.delete_key(org, owner.id, fixture.audit(org)).await.unwrap();
         let refused = fixture.store.delete_key(org, admin.id, fixture.audit(org)).await.unwrap_err();
         assert_eq!(refused, Error::Conflict("the last admin key that does not expire cannot be deleted"));
-        assert!(fixture.store.find_key(admin.hash).await.unwrap().is_some());
+        assert!(fixture.store.find_principal(admin.hash).await.unwrap().is_some());
     }
 
     async fn a_key_says_when_it_ends(fixture: &Fixture) {
@@ -69,7 +69,7 @@ both! {
         let ends = fixture.now();
         let key = NewKey { expires_at: Some(ends), ..fixture.new_key(org, Role::Member) };
         fixture.store.create_key(key.clone(), fixture.audit(org)).await.unwrap();
-        assert_eq!(fixture.store.find_key(key.hash).await.unwrap().unwrap().until, Some(ends));
+        assert_eq!(fixture.store.find_principal(key.hash).await.unwrap().unwrap().until, Some(ends));
         assert_eq!(fixture.store.list_keys(org).await.unwrap()[0].expires_at, Some(ends));
     }
 
@@ -80,13 +80,13 @@ both! {
         let rotation = |hash| Rotation { id: key.id, hash, at: fixture.now(), previous_until: until };
         let shown = fixture.store.rotate_key(org, rotation([1; 32]), fixture.audit(org)).await.unwrap();
         assert_eq!((shown.id, shown.created_at, shown.previous_until), (key.id, key.created_at, Some(until)));
-        let found = async |hash| fixture.store.find_key(hash).await.unwrap();
-        let record = KeyRecord { id: key.id, org, role: Role::Member, until: None };
-        assert_eq!(found([1; 32]).await, Some(record));
-        assert_eq!(found(key.hash).await, Some(KeyRecord { until: Some(until), ..record }));
+        let found = async |hash| fixture.store.find_principal(hash).await.unwrap();
+        let principal = Principal { by: By::Key(key.id), org, role: Role::Member, until: None };
+        assert_eq!(found([1; 32]).await, Some(principal));
+        assert_eq!(found(key.hash).await, Some(Principal { until: Some(until), ..principal }));
         fixture.store.rotate_key(org, rotation([2; 32]), fixture.audit(org)).await.unwrap();
-        assert_eq!(found([2; 32]).await, Some(record));
-        assert_eq!(found([1; 32]).await, Some(KeyRecord { until: Some(until), ..record }));
+        assert_eq!(found([2; 32]).await, Some(principal));
+        assert_eq!(found([1; 32]).await, Some(Principal { until: Some(until), ..principal }));
         assert_eq!(found(key.hash).await, None);
         fixture.store.create_key(fixture.new_key(org, Role::Admin), fixture.audit(org)).await.unwrap();
         fixture.store.delete_key(org, key.id, fixture.audit(org)).await.unwrap();
@@ -102,7 +102,7 @@ both! {
         let rotation = Rotation { id: key.id, hash: [1; 32], at, previous_until: ends + HOUR };
         fixture.store.rotate_key(org, rotation, fixture.audit(org)).await.unwrap();
         for hash in [key.hash, [1; 32]] {
-            assert_eq!(fixture.store.find_key(hash).await.unwrap().unwrap().until, Some(ends));
+            assert_eq!(fixture.store.find_principal(hash).await.unwrap().unwrap().until, Some(ends));
         }
         let late = Rotation { hash: [2; 32], at: ends, ..rotation };
         let refused = fixture.store.rotate_key(org, late, fixture.audit(org)).await.unwrap_err();

@@ -193,7 +193,7 @@ async fn administer(fixture: &Fixture, org: OrgId) {
         .create_key(key.clone(), fixture.audit(key.org))
         .await
         .unwrap();
-    store.find_key(key.hash).await.unwrap();
+    store.find_principal(key.hash).await.unwrap();
     store.list_keys(org).await.unwrap();
     let at = fixture.now();
     let rotation = Rotation {

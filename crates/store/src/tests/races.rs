@@ -489,7 +489,7 @@ both! {
             rotated.unwrap();
         }
         let hashes = (1..=12_u8).map(|number| [number; 32]).chain([key.hash]);
-        let found = join_all(hashes.map(|hash| fixture.store.find_key(hash))).await;
+        let found = join_all(hashes.map(|hash| fixture.store.find_principal(hash))).await;
         let ends: Vec<_> = found.into_iter().filter_map(Result::unwrap).map(|record| record.until).collect();
         assert_eq!(ends.len(), 2, "{ends:?}");
         assert!(ends.contains(&None));

@@ -175,7 +175,7 @@ impl Peers {
             .map_err(|_| unreachable())?;
         let peer = Peer {
             org: caller.org,
-            key: caller.actor.key.ok_or_else(unreachable)?,
+            by: caller.actor.by.ok_or_else(unreachable)?,
         };
         let request = self
             .0
@@ -277,6 +277,7 @@ fn silent(error: &sortie_net::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use sortie_api::{KeyId, OrgId};
+    use sortie_store::By;
 
     use super::*;
     use crate::credentials::sealing::MasterKey;
@@ -288,7 +289,7 @@ mod tests {
         let peers = Peers::new(Some(signer.clone()), Clock::manual(at)).unwrap();
         let peer = Peer {
             org: OrgId::new(at, [1; 10]),
-            key: KeyId::new(at, [2; 10]),
+            by: By::Key(KeyId::new(at, [2; 10])),
         };
         let run = RunId::new(at, [3; 10]);
         let opens = |method: &str, target: &str| {

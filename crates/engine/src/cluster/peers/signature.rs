@@ -1,12 +1,15 @@
-//! What a request between nodes is signed with: an HMAC-SHA256 over its method, its path and query, its time, and on whose
-//! behalf it is made. It is good for half a minute and for no other request; who reads it on its way may repeat it for as
-//! long.
+//! Signature of a request between nodes: an HMAC-SHA256 over its method, its path and query, its time, and the client on
+//! whose behalf it is made.
+//!
+//! A signature is valid for 30 seconds and for one request. Somebody who reads the request on its way may repeat it in
+//! that time.
 
 use std::time::Duration;
 
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
-use sortie_api::{KeyId, OrgId, Timestamp};
+use sortie_api::{OrgId, Timestamp};
+use sortie_store::By;
 
 use crate::{
     credentials::sealing::{MasterKey, from_hex, hex},
@@ -16,18 +19,18 @@ use crate::{
 /// The header that carries the signature.
 pub const PEER_HEADER: &str = "x-sortie-peer";
 
-/// How far apart the clocks of two nodes may be, the time on the way included.
+/// Largest difference between the clocks of two nodes, with the time of the request on its way.
 const WINDOW: Duration = Duration::from_secs(30);
 
 const VERSION: &str = "1";
 
-/// On whose behalf another node asks.
+/// Client on whose behalf another node asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The organization.
     pub org: OrgId,
-    /// The key that the client used.
-    pub key: KeyId,
+    /// Subject of the client's credential. A node of an earlier version accepts a key alone.
+    pub by: By,
 }
 
 /// Signs and verifies: the first key signs, every key verifies.
@@ -35,13 +38,13 @@ pub struct Peer {
 pub(crate) struct Signer(Vec<Hmac<Sha256>>);
 
 impl Signer {
-    /// With keys derived from these; none where there are none.
+    /// Derives the keys of the signatures from the master keys; none where there are no master keys.
     pub(crate) fn new(keys: &[MasterKey]) -> Option<Self> {
         let keys: Vec<_> = keys.iter().map(MasterKey::peer_key).collect();
         (!keys.is_empty()).then_some(Self(keys))
     }
 
-    /// The header of a request to `target`, its path and query.
+    /// Signs a request, given as its method and its target (path and query). Returns the value of [`PEER_HEADER`].
     pub(crate) fn sign(&self, request: (&str, &str), peer: Peer, at: Timestamp) -> Result<String, Error> {
         let key = self
             .0
@@ -49,11 +52,12 @@ impl Signer {
             .ok_or_else(|| Error::Internal("no key to sign with".to_owned()))?;
         let signed = signed(request, peer, at.as_micros());
         let mac = key.clone().chain_update(signed).finalize().into_bytes();
-        let (org, key) = (peer.org, peer.key);
-        Ok(format!("{VERSION} {} {org} {key} {}", at.as_micros(), hex(&mac)))
+        let Peer { org, by } = peer;
+        Ok(format!("{VERSION} {} {org} {by} {}", at.as_micros(), hex(&mac)))
     }
 
-    /// On whose behalf a request was signed, where it was signed with one of the keys, for this target and just now.
+    /// Returns the client that a header names. None unless one of the keys signed the header for this request in the last
+    /// 30 seconds.
     pub(crate) fn verify(&self, request: (&str, &str), header: &str, now: Timestamp) -> Option<Peer> {
         let mut parts = header.split(' ');
         let mut next = || parts.next();
@@ -63,7 +67,7 @@ impl Signer {
         let at: i64 = next()?.parse().ok()?;
         let peer = Peer {
             org: next()?.parse().ok()?,
-            key: next()?.parse().ok()?,
+            by: next()?.parse().ok()?,
         };
         let mac = from_hex(next()?)?;
         if next().is_some() {
@@ -80,11 +84,11 @@ impl Signer {
 }
 
 fn signed((method, target): (&str, &str), peer: Peer, at: i64) -> Vec<u8> {
-    format!("{VERSION}\n{method}\n{target}\n{at}\n{}\n{}", peer.org, peer.key).into_bytes()
+    format!("{VERSION}\n{method}\n{target}\n{at}\n{}\n{}", peer.org, peer.by).into_bytes()
 }
 
 impl MasterKey {
-    /// The key that requests between nodes are signed with.
+    /// Derives the key that requests between nodes are signed with.
     fn peer_key(&self) -> Hmac<Sha256> {
         // An HMAC takes a key of any length; its own output is one.
         self.derived(b"sortie requests between nodes")
@@ -94,6 +98,7 @@ impl MasterKey {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use sortie_api::{GrantId, KeyId, ScheduleId, SessionId};
 
     use super::*;
 
@@ -106,7 +111,7 @@ mod tests {
         let at = Timestamp::from_micros(0);
         Peer {
             org: OrgId::new(at, [1; 10]),
-            key: KeyId::new(at, [2; 10]),
+            by: By::Key(KeyId::new(at, [2; 10])),
         }
     }
 
@@ -141,6 +146,22 @@ mod tests {
         let forged = header.replace(&peer().org.to_string(), &another);
         assert_ne!(forged, header);
         assert_eq!(signer(&[1]).verify(REQUEST, &forged, NOW), None);
+    }
+
+    #[test]
+    fn it_names_every_kind_of_client() {
+        for by in [
+            By::Grant(GrantId::new(NOW, [3; 10])),
+            By::Session(SessionId::new(NOW, [3; 10])),
+            By::Schedule(ScheduleId::new(NOW, [3; 10])),
+            By::Operator,
+        ] {
+            let peer = Peer { by, ..peer() };
+            let header = signer(&[1]).sign(REQUEST, peer, NOW).unwrap();
+            assert_eq!(signer(&[1]).verify(REQUEST, &header, NOW), Some(peer), "{by}");
+            let forged = header.replace(&by.to_string(), &self::peer().by.to_string());
+            assert_eq!(signer(&[1]).verify(REQUEST, &forged, NOW), None, "{by}");
+        }
     }
 
     proptest! {

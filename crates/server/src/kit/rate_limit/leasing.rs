@@ -33,7 +33,7 @@ const GATHER: Duration = Duration::from_millis(2);
 /// Pause after a statement that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Blocks in one statement at most, of keys and of networks each.
+/// Blocks in one statement at most, of subjects and of networks each.
 pub(super) const AT_ONCE: usize = 500;
 
 /// Number of past windows that the store keeps. A node whose clock is off by less deletes nothing that others still
@@ -144,12 +144,12 @@ impl RateLimits {
         lessor: &impl Lessor,
         now_seconds: u64,
     ) -> Duration {
-        let keys = self.keys.asking(now_seconds, AT_ONCE);
+        let subjects = self.subjects.asking(now_seconds, AT_ONCE);
         let networks = self.networks.asking(now_seconds, AT_ONCE);
-        if keys.len() == AT_ONCE || networks.len() == AT_ONCE {
+        if subjects.len() == AT_ONCE || networks.len() == AT_ONCE {
             cluster.asked.notify_one();
         }
-        let wanted: Vec<WantedBlock> = keys
+        let wanted: Vec<WantedBlock> = subjects
             .iter()
             .map(|asking| asking.wanted.clone())
             .chain(networks.iter().map(|asking| asking.wanted.clone()))
@@ -180,8 +180,8 @@ impl RateLimits {
             }
         };
         let mut blocks = blocks.into_iter();
-        for asking in &keys {
-            self.keys.answered(asking, blocks.next());
+        for asking in &subjects {
+            self.subjects.answered(asking, blocks.next());
         }
         for asking in &networks {
             self.networks.answered(asking, blocks.next());

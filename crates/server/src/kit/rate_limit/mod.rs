@@ -1,7 +1,7 @@
 //! Rate limits (`docs/API.md#rate-limits`): a fixed window of one minute that restarts at the top of each minute.
 //!
-//! A valid credential is counted by its key, everything else by the client's network. In one window no key and no
-//! network is let through more often than its quota, by all nodes together: where others may work on the same database,
+//! A request with a valid credential is counted by its subject, such as its API key, every other request by the client's
+//! network. In one window no subject and no network is let through more often than its quota, by all nodes together: where others may work on the same database,
 //! a node leases blocks of the quota from it ([`leasing`]) and counts against them in memory ([`windows`]). Where there
 //! is one node, the whole quota is its block. Memory is bounded: counters live for one window, and networks beyond
 //! [`NETWORKS`] in a window share one counter. The time is an argument, so that tests move it.
@@ -15,7 +15,7 @@ mod windows;
 use std::{net::IpAddr, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sortie_api::KeyId;
+use sortie_store::By;
 
 use self::leasing::Cluster;
 pub(super) use self::windows::Windows;
@@ -99,7 +99,7 @@ pub(crate) struct RateLimits {
     pub(crate) with_credential: Quota,
     /// Of all others.
     pub(crate) anonymous: Quota,
-    keys: Windows<KeyId>,
+    subjects: Windows<By>,
     networks: Windows<IpAddr>,
     /// None for a node that counts alone.
     cluster: Option<Arc<Cluster>>,
@@ -112,13 +112,13 @@ impl RateLimits {
             Counting::Alone => None,
             Counting::Together => Some(Arc::new(Cluster::default())),
         };
-        // Only keys that exist are counted: their number is the bound.
-        let keys = Windows::new(usize::MAX, with_credential.requests, cluster.clone());
+        // Only subjects that exist are counted: their number is the bound.
+        let subjects = Windows::new(usize::MAX, with_credential.requests, cluster.clone());
         let networks = Windows::new(NETWORKS / SHARDS, anonymous.requests, cluster.clone());
         Self {
             with_credential,
             anonymous,
-            keys,
+            subjects,
             networks,
             cluster,
         }
@@ -126,8 +126,8 @@ impl RateLimits {
 
     /// Counts a request with a valid credential. It waits, for a second at most, only where this node has nothing left
     /// of the quota and has to ask for more.
-    pub(crate) async fn count_key(&self, key: KeyId, clock: &(impl Fn() -> u64 + Sync)) -> Standing {
-        self.keys.count(key, clock).await
+    pub(crate) async fn count_subject(&self, by: By, clock: &(impl Fn() -> u64 + Sync)) -> Standing {
+        self.subjects.count(by, clock).await
     }
 
     /// Counts a request without a credential; `network` is [`network`](super::network) of the client's address.

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use sortie_api::Timestamp;
+use sortie_api::{KeyId, Timestamp};
 
 use super::*;
 
@@ -13,15 +13,15 @@ fn limits(quota: u32) -> RateLimits {
     )
 }
 
-pub(super) fn key(number: u8) -> KeyId {
-    KeyId::new(Timestamp::from_micros(0), [number; 10])
+pub(super) fn key(number: u8) -> By {
+    By::Key(KeyId::new(Timestamp::from_micros(0), [number; 10]))
 }
 
 /// Counts a request that has nothing to wait for.
-fn count_key(limits: &RateLimits, key: KeyId, now: u64) -> Standing {
+fn count_subject(limits: &RateLimits, by: By, now: u64) -> Standing {
     limits
-        .keys
-        .take(key, now, None)
+        .subjects
+        .take(by, now, None)
         .expect("the quota is this node's")
 }
 
@@ -68,7 +68,7 @@ fn the_window_restarts_at_the_top_of_the_minute() {
     let limits = limits(2);
     let seen: Vec<_> = [119, 119, 119, 120]
         .into_iter()
-        .map(|now| count_key(&limits, key(1), now))
+        .map(|now| count_subject(&limits, key(1), now))
         .map(|standing| (standing.admitted, standing.remaining, standing.reset))
         .collect();
     assert_eq!(seen, [(true, 1, 1), (true, 0, 1), (false, 0, 1), (true, 1, 60)]);
@@ -78,8 +78,8 @@ fn the_window_restarts_at_the_top_of_the_minute() {
 fn keys_and_networks_are_counted_apart() {
     let limits = limits(1);
     let network = IpAddr::from([192, 0, 2, 1]);
-    assert!(count_key(&limits, key(1), 0).admitted);
-    assert!(count_key(&limits, key(2), 0).admitted);
+    assert!(count_subject(&limits, key(1), 0).admitted);
+    assert!(count_subject(&limits, key(2), 0).admitted);
     assert!(count_network(&limits, network, 0).admitted);
     assert!(!count_network(&limits, network, 0).admitted);
 }
@@ -123,7 +123,7 @@ proptest! {
         let limits = limits(quota);
         let mut seen: HashMap<(u64, u8), Vec<Standing>> = HashMap::new();
         for (now, client) in times {
-            let standing = count_key(&limits, key(client), now);
+            let standing = count_subject(&limits, key(client), now);
             prop_assert!((1..=60).contains(&standing.reset));
             prop_assert_eq!((now + standing.reset) % 60, 0);
             seen.entry((now / 60, client)).or_default().push(standing);
@@ -140,7 +140,7 @@ proptest! {
     #[test]
     fn a_clock_set_back_gives_nothing_away(times in prop::collection::vec(0_u64..180, 1..200)) {
         let limits = limits(3);
-        let admitted = times.iter().filter(|now| count_key(&limits, key(1), **now).admitted).count();
+        let admitted = times.iter().filter(|now| count_subject(&limits, key(1), **now).admitted).count();
         prop_assert!(admitted <= 9, "three windows of three");
     }
 }

@@ -1,9 +1,7 @@
-//! The operations of the API: what a call of each looks like, and who may make it.
+//! One call of each operation, for the test of access.
 
-use sortie_testkit::http::Method;
-
-/// Answer to a key of another organization.
-#[derive(Clone, Copy)]
+/// Answer to an admin of another organization.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Foreign {
     /// The resource does not exist.
     NotFound,
@@ -11,391 +9,321 @@ pub(super) enum Foreign {
     ItsOwn,
 }
 
-/// Operations that need a key: name, method, path, body, role, what a stranger sees.
-pub(super) const TABLE: &[(&str, Method, &str, &str, &str, Foreign)] = &[
-    ("get_me", Method::GET, "/v1/me", "", "member", Foreign::ItsOwn),
-    (
+/// Call of an operation.
+pub(super) struct Call {
+    /// Name of the operation.
+    pub(super) operation: &'static str,
+    pub(super) method: &'static str,
+    /// Path with placeholders for the resources of the test.
+    pub(super) path: &'static str,
+    /// JSON body; empty for none.
+    pub(super) body: &'static str,
+    /// Answer to an admin of another organization.
+    pub(super) foreign: Foreign,
+    /// Status for a caller who has the role, where it is not a success.
+    pub(super) refused: Option<u16>,
+}
+
+const fn call(
+    operation: &'static str,
+    (method, path): (&'static str, &'static str),
+    body: &'static str,
+    foreign: Foreign,
+) -> Call {
+    Call {
+        operation,
+        method,
+        path,
+        body,
+        foreign,
+        refused: None,
+    }
+}
+
+/// Call that is refused for another reason than the caller.
+const fn refused(
+    operation: &'static str,
+    route: (&'static str, &'static str),
+    body: &'static str,
+    status: u16,
+) -> Call {
+    Call {
+        refused: Some(status),
+        ..call(operation, route, body, Foreign::ItsOwn)
+    }
+}
+
+/// Calls of all operations, in an order in which each finds its resources.
+pub(super) const CALLS: &[Call] = &[
+    call("list_models", ("GET", "/v1/models"), "", Foreign::ItsOwn),
+    call("get_health", ("GET", "/healthz"), "", Foreign::ItsOwn),
+    call("get_readiness", ("GET", "/readyz"), "", Foreign::ItsOwn),
+    call("get_metrics", ("GET", "/metrics"), "", Foreign::ItsOwn),
+    call("get_description", ("GET", "/openapi.json"), "", Foreign::ItsOwn),
+    refused("finish_authorization", ("GET", "/v1/oauth/callback"), "", 400),
+    refused(
+        "finish_own_authorization",
+        ("GET", "/v1/oauth/callback/0"),
+        "",
+        400,
+    ),
+    refused(
+        "get_client_metadata",
+        ("GET", "/v1/oauth/client-metadata.json"),
+        "",
+        404,
+    ),
+    refused(
+        "get_own_client_metadata",
+        ("GET", "/v1/oauth/client-metadata/0"),
+        "",
+        404,
+    ),
+    call("get_me", ("GET", "/v1/me"), "", Foreign::ItsOwn),
+    call(
         "create_run",
-        Method::POST,
-        "/v1/runs",
+        ("POST", "/v1/runs"),
         r#"{"prompt":"x","shell":false}"#,
-        "member",
         Foreign::ItsOwn,
     ),
-    (
-        "list_runs",
-        Method::GET,
-        "/v1/runs",
-        "",
-        "member",
-        Foreign::ItsOwn,
-    ),
-    (
-        "get_run",
-        Method::GET,
-        "/v1/runs/{run}",
-        "",
-        "member",
-        Foreign::NotFound,
-    ),
-    (
+    call("list_runs", ("GET", "/v1/runs"), "", Foreign::ItsOwn),
+    call("get_run", ("GET", "/v1/runs/{run}"), "", Foreign::NotFound),
+    call(
         "cancel_run",
-        Method::POST,
-        "/v1/runs/{run}/cancel",
+        ("POST", "/v1/runs/{run}/cancel"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "follow_run",
-        Method::GET,
-        "/v1/runs/{run}/events",
+        ("GET", "/v1/runs/{run}/events"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "get_run_definition",
-        Method::GET,
-        "/v1/runs/{run}/definition",
+        ("GET", "/v1/runs/{run}/definition"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
-        "list_workflows",
-        Method::GET,
-        "/v1/workflows",
-        "",
-        "member",
-        Foreign::ItsOwn,
-    ),
-    (
-        "list_files",
-        Method::GET,
-        "/v1/files",
-        "",
-        "member",
-        Foreign::ItsOwn,
-    ),
-    (
+    call("list_workflows", ("GET", "/v1/workflows"), "", Foreign::ItsOwn),
+    // The body is a form; see `Resources::call`.
+    call("create_file", ("POST", "/v1/files"), "", Foreign::ItsOwn),
+    call("list_files", ("GET", "/v1/files"), "", Foreign::ItsOwn),
+    call(
         "get_workflow",
-        Method::GET,
-        "/v1/workflows/ours",
+        ("GET", "/v1/workflows/ours"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
-        "get_file",
-        Method::GET,
-        "/v1/files/ours.txt",
-        "",
-        "member",
-        Foreign::NotFound,
-    ),
-    (
+    call("get_file", ("GET", "/v1/files/ours.txt"), "", Foreign::NotFound),
+    call(
         "list_deliveries",
-        Method::GET,
-        "/v1/runs/{run}/deliveries",
+        ("GET", "/v1/runs/{run}/deliveries"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "get_file_content",
-        Method::GET,
-        "/v1/files/ours.txt/content",
+        ("GET", "/v1/files/ours.txt/content"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "put_workflow",
-        Method::PUT,
-        "/v1/workflows/theirs",
+        ("PUT", "/v1/workflows/theirs"),
         r#"{"prompt":"x"}"#,
-        "member",
         Foreign::ItsOwn,
     ),
-    (
+    call(
         "delete_workflow",
-        Method::DELETE,
-        "/v1/workflows/ours",
+        ("DELETE", "/v1/workflows/ours"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "redeliver_run",
-        Method::POST,
-        "/v1/runs/{run}/deliveries",
+        ("POST", "/v1/runs/{run}/deliveries"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
-        "list_schedules",
-        Method::GET,
-        "/v1/schedules",
-        "",
-        "member",
-        Foreign::ItsOwn,
-    ),
-    (
+    call("list_schedules", ("GET", "/v1/schedules"), "", Foreign::ItsOwn),
+    call(
         "create_schedule",
-        Method::POST,
-        "/v1/schedules",
+        ("POST", "/v1/schedules"),
         r#"{"workflow":"timed","cron":"@daily"}"#,
-        "member",
         Foreign::ItsOwn,
     ),
-    (
+    call(
         "get_schedule",
-        Method::GET,
-        "/v1/schedules/{schedule}",
+        ("GET", "/v1/schedules/{schedule}"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "rename_file",
-        Method::PATCH,
-        "/v1/files/ours.txt",
+        ("PATCH", "/v1/files/ours.txt"),
         r#"{"name":"ours.txt"}"#,
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "update_schedule",
-        Method::PATCH,
-        "/v1/schedules/{schedule}",
+        ("PATCH", "/v1/schedules/{schedule}"),
         r#"{"name":"x"}"#,
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "delete_file",
-        Method::DELETE,
-        "/v1/files/ours.txt",
+        ("DELETE", "/v1/files/ours.txt"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "trigger_schedule",
-        Method::POST,
-        "/v1/schedules/{schedule}/trigger",
+        ("POST", "/v1/schedules/{schedule}/trigger"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "list_fires",
-        Method::GET,
-        "/v1/schedules/{schedule}/fires",
+        ("GET", "/v1/schedules/{schedule}/fires"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "list_run_artifacts",
-        Method::GET,
-        "/v1/runs/{left}/artifacts",
+        ("GET", "/v1/runs/{left}/artifacts"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "preview_schedule",
-        Method::GET,
-        "/v1/schedules/{schedule}/next",
+        ("GET", "/v1/schedules/{schedule}/next"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "delete_schedule",
-        Method::DELETE,
-        "/v1/schedules/{schedule}",
+        ("DELETE", "/v1/schedules/{schedule}"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "get_run_artifact",
-        Method::GET,
-        "/v1/runs/{left}/artifacts/a/b.txt",
+        ("GET", "/v1/runs/{left}/artifacts/a/b.txt"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "list_connections",
-        Method::GET,
-        "/v1/connections",
+        ("GET", "/v1/connections"),
         "",
-        "member",
         Foreign::ItsOwn,
     ),
-    (
+    call(
         "get_connection",
-        Method::GET,
-        "/v1/connections/ours",
+        ("GET", "/v1/connections/ours"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "put_connection",
-        Method::PUT,
-        "/v1/connections/theirs",
+        ("PUT", "/v1/connections/theirs"),
         r#"{"type":"http","url":"https://example.com"}"#,
-        "admin",
         Foreign::ItsOwn,
     ),
-    (
+    call(
         "test_connection",
-        Method::POST,
-        "/v1/connections/ours/test",
+        ("POST", "/v1/connections/ours/test"),
         "",
-        "admin",
         Foreign::NotFound,
     ),
-    (
+    call(
         "authorize_connection",
-        Method::POST,
-        "/v1/connections/ours/oauth",
+        ("POST", "/v1/connections/ours/oauth"),
         "",
-        "admin",
         Foreign::NotFound,
     ),
-    (
+    // The code is on a page that only a person sees.
+    Call {
+        foreign: Foreign::NotFound,
+        ..refused(
+            "confirm_authorization",
+            ("POST", "/v1/connections/ours/oauth/confirm"),
+            r#"{"code":"BCDF-GHJK"}"#,
+            409,
+        )
+    },
+    call(
         "delete_connection",
-        Method::DELETE,
-        "/v1/connections/ours",
+        ("DELETE", "/v1/connections/ours"),
         "",
-        "admin",
         Foreign::NotFound,
     ),
-    (
+    call(
         "list_known_services",
-        Method::GET,
-        "/v1/connections/catalog",
+        ("GET", "/v1/connections/catalog"),
         "",
-        "member",
         Foreign::ItsOwn,
     ),
-    (
-        "list_budgets",
-        Method::GET,
-        "/v1/budgets",
-        "",
-        "member",
-        Foreign::ItsOwn,
-    ),
-    (
+    call("list_budgets", ("GET", "/v1/budgets"), "", Foreign::ItsOwn),
+    call(
         "get_budget",
-        Method::GET,
-        "/v1/budgets/workflow:ours",
+        ("GET", "/v1/budgets/workflow:ours"),
         "",
-        "member",
         Foreign::NotFound,
     ),
-    (
+    call(
         "put_budget",
-        Method::PUT,
-        "/v1/budgets/workflow:theirs",
+        ("PUT", "/v1/budgets/workflow:theirs"),
         r#"{"limit_micros":1,"period":"day"}"#,
-        "admin",
         Foreign::ItsOwn,
     ),
-    (
+    call(
         "delete_budget",
-        Method::DELETE,
-        "/v1/budgets/workflow:ours",
+        ("DELETE", "/v1/budgets/workflow:ours"),
         "",
-        "admin",
         Foreign::NotFound,
     ),
-    (
-        "list_keys",
-        Method::GET,
-        "/v1/admin/keys",
-        "",
-        "admin",
+    call(
+        "create_key",
+        ("POST", "/v1/admin/keys"),
+        r#"{"name":"x"}"#,
         Foreign::ItsOwn,
     ),
-    (
+    call("list_keys", ("GET", "/v1/admin/keys"), "", Foreign::ItsOwn),
+    call(
         "rotate_key",
-        Method::POST,
-        "/v1/admin/keys/{key}/rotate",
+        ("POST", "/v1/admin/keys/{key}/rotate"),
         "{}",
-        "admin",
         Foreign::NotFound,
     ),
-    (
-        "list_audit",
-        Method::GET,
-        "/v1/admin/audit",
-        "",
-        "admin",
-        Foreign::ItsOwn,
-    ),
-    (
+    call("list_audit", ("GET", "/v1/admin/audit"), "", Foreign::ItsOwn),
+    call(
         "get_usage",
-        Method::GET,
-        "/v1/admin/usage?by=key",
+        ("GET", "/v1/admin/usage?by=key"),
         "",
-        "admin",
         Foreign::ItsOwn,
     ),
-    (
-        "get_license",
-        Method::GET,
-        "/v1/admin/license",
-        "",
-        "admin",
-        Foreign::ItsOwn,
-    ),
-    (
-        "list_nodes",
-        Method::GET,
-        "/v1/admin/nodes",
-        "",
-        "admin",
-        Foreign::ItsOwn,
-    ),
-    (
-        "get_checks",
-        Method::GET,
-        "/v1/admin/checks",
-        "",
-        "admin",
-        Foreign::ItsOwn,
-    ),
-    (
+    call("get_license", ("GET", "/v1/admin/license"), "", Foreign::ItsOwn),
+    call("list_nodes", ("GET", "/v1/admin/nodes"), "", Foreign::ItsOwn),
+    call("get_checks", ("GET", "/v1/admin/checks"), "", Foreign::ItsOwn),
+    call(
         "get_master_keys",
-        Method::GET,
-        "/v1/admin/master-key",
+        ("GET", "/v1/admin/master-key"),
         "",
-        "admin",
         Foreign::ItsOwn,
     ),
-    (
+    call(
         "reseal",
-        Method::POST,
-        "/v1/admin/master-key/reseal",
+        ("POST", "/v1/admin/master-key/reseal"),
         "",
-        "admin",
         Foreign::ItsOwn,
     ),
-    (
+    call(
         "delete_key",
-        Method::DELETE,
-        "/v1/admin/keys/{key}",
+        ("DELETE", "/v1/admin/keys/{key}"),
         "",
-        "admin",
         Foreign::NotFound,
     ),
 ];

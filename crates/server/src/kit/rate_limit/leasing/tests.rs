@@ -114,7 +114,7 @@ async fn beside(limits: &RateLimits, lessor: &Scripted, clock: &Seconds, test: i
 async fn a_request_waits_for_the_first_block_and_for_no_other_while_the_store_keeps_up() {
     let (limits, lessor, clock) = (limits(640), Scripted::new(640, 1, 1), Seconds::default());
     let now = || clock.read();
-    let count = || limits.count_key(key(1), &now);
+    let count = || limits.count_subject(key(1), &now);
     let test = async {
         assert!(count().now_or_never().is_none(), "it has nothing yet");
         assert_eq!(count().await.remaining, 639);
@@ -153,7 +153,7 @@ async fn what_many_clients_need_at_once_is_one_statement() {
     let (limits, lessor, clock) = (limits(600), Scripted::new(600, 1, 9), Seconds::default());
     let now = || clock.read();
     let test = async {
-        let clients = (0..200).map(|number| limits.count_key(key(number), &now));
+        let clients = (0..200).map(|number| limits.count_subject(key(number), &now));
         let networks = (0..=255).map(|last| limits.count_network([192, 0, 2, last].into(), &now));
         let (clients, networks) = tokio::join!(join_all(clients), join_all(networks));
         assert!(
@@ -186,7 +186,7 @@ async fn more_clients_than_fit_one_statement_are_served_by_the_next() {
 async fn while_the_store_is_silent_a_node_lets_its_share_through_and_takes_it_off_the_quota_afterwards() {
     let (limits, lessor, clock) = (limits(600), Scripted::new(600, 3, 1), Seconds::default());
     let now = || clock.read();
-    let count = |client| limits.count_key(key(client), &now);
+    let count = |client| limits.count_subject(key(client), &now);
     let test = async {
         // The first answer says that there are three nodes; the second one does not come.
         assert!(count(1).await.admitted);
@@ -221,7 +221,7 @@ async fn a_node_that_has_leased_nothing_yet_knows_its_share() {
     let (limits, lessor, clock) = (limits(600), Scripted::new(600, 3, 0), Seconds::default());
     let now = || clock.read();
     let test = async {
-        let standing = limits.count_key(key(1), &now).await;
+        let standing = limits.count_subject(key(1), &now).await;
         assert_eq!(
             (standing.admitted, standing.remaining),
             (true, 199),
@@ -235,7 +235,7 @@ async fn a_node_that_has_leased_nothing_yet_knows_its_share() {
 async fn a_statement_that_fails_keeps_nobody_waiting_and_is_tried_again() {
     let (limits, lessor, clock) = (limits(600), Scripted::new(600, 2, 1_000), Seconds::default());
     let now = || clock.read();
-    let count = || limits.count_key(key(1), &now);
+    let count = || limits.count_subject(key(1), &now);
     lessor.fails.store(true, Ordering::Relaxed);
     let test = async {
         let began = tokio::time::Instant::now();
@@ -263,10 +263,10 @@ async fn a_request_that_waits_over_the_end_of_the_window_is_counted_in_the_next(
     let now = || clock.read();
     clock.set(59);
     let test = async {
-        let (counted, ()) = tokio::join!(limits.count_key(key(1), &now), async {
+        let (counted, ()) = tokio::join!(limits.count_subject(key(1), &now), async {
             tokio::time::sleep(PATIENCE / 2).await;
             clock.set(60);
-            assert!(limits.keys.take(key(2), 60, None).is_none());
+            assert!(limits.subjects.take(key(2), 60, None).is_none());
             lessor.permits.add_permits(9);
         });
         assert_eq!(
@@ -369,7 +369,7 @@ async fn turn(limits: &RateLimits, store: &Store, now: u64) {
 /// Counts one request to its end, with as many statements as it takes; what it was told last.
 async fn arrive(limits: &RateLimits, store: &Store, client: u8, now: u64) -> Standing {
     loop {
-        if let Some(standing) = limits.keys.take(key(client), now, None) {
+        if let Some(standing) = limits.subjects.take(key(client), now, None) {
             return standing;
         }
         turn(limits, store, now).await;
@@ -394,7 +394,7 @@ async fn check(quota: u32, nodes: u32, skew: &[u64], steps: &[Step]) {
                 let at = now + skew[node];
                 let share = all[node].cluster.as_ref().unwrap().share(quota);
                 let standing = match share {
-                    Some(_) => all[node].keys.take(key(client), at, share).unwrap(),
+                    Some(_) => all[node].subjects.take(key(client), at, share).unwrap(),
                     None => arrive(&all[node], &store, client, at).await,
                 };
                 let seen = seen.entry((at / 60, client)).or_default();

@@ -1,0 +1,118 @@
+//! Principals: the look-up of the credential that each request brings.
+//!
+//! A node keeps a look-up for five seconds, so that a busy client costs one query in that time. A credential that is
+//! revoked or rotated on this node stops at once; other nodes accept it for five seconds at most. The end of a credential
+//! is part of its look-up and holds on every node at that moment.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use sortie_api::{
+    Mode,
+    secret::{HOSTED_KEY, SELF_HOSTED_KEY, Secret},
+};
+use sortie_store::{By, Principal, Store};
+use tokio::time::Instant;
+
+use crate::{
+    Engine,
+    error::Error,
+    kit::clock::{Clock, random},
+};
+
+/// Time for which a look-up is used again.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// Number of look-ups kept; when it is reached, all of them are dropped at once.
+const KEPT: usize = 10_000;
+
+/// Look-ups of the principals behind credentials.
+#[derive(Clone)]
+pub(crate) struct Principals {
+    store: Store,
+    clock: Clock,
+    /// Prefix of the API keys of this deployment mode.
+    prefix: &'static str,
+    kept: Arc<Mutex<Kept>>,
+}
+
+/// Look-ups of the last seconds.
+#[derive(Default)]
+struct Kept {
+    /// Principals and times of the look-ups, by the SHA-256 of the credential.
+    by_hash: HashMap<[u8; 32], (Principal, Instant)>,
+    /// Number of calls of [`Principals::forget`]. A look-up that began before the last of them is not kept.
+    forgotten: u64,
+}
+
+impl Engine {
+    /// Finds the principal behind a bearer credential; none where it is malformed, unknown, expired or revoked.
+    pub async fn authenticate(&self, credential: &str) -> Result<Option<Principal>, Error> {
+        self.0.stores.principals.authenticate(credential).await
+    }
+}
+
+impl Principals {
+    pub(crate) fn new(store: Store, clock: Clock, mode: Mode) -> Self {
+        let prefix = match mode {
+            Mode::Hosted => HOSTED_KEY,
+            Mode::SelfHosted => SELF_HOSTED_KEY,
+        };
+        Self {
+            store,
+            clock,
+            prefix,
+            kept: Arc::default(),
+        }
+    }
+
+    /// Makes the secret of a new API key.
+    pub(crate) fn new_key(&self) -> Result<Secret, Error> {
+        Ok(Secret::new(self.prefix, random()?))
+    }
+
+    /// Finds the principal behind a credential; see [`Engine::authenticate`].
+    pub(crate) async fn authenticate(&self, credential: &str) -> Result<Option<Principal>, Error> {
+        let Ok(secret) = Secret::parse(self.prefix, credential) else {
+            return Ok(None);
+        };
+        let hash = secret.hash();
+        let works = |principal: &Principal| principal.until.is_none_or(|until| self.clock.now() < until);
+        let forgotten = match self.fresh(&hash) {
+            Ok(principal) => return Ok(Some(principal).filter(works)),
+            Err(forgotten) => forgotten,
+        };
+        let found = self.store.find_principal(hash).await?.filter(works);
+        if let Some(principal) = found {
+            let mut kept = self.kept();
+            if kept.by_hash.len() >= KEPT {
+                kept.by_hash.clear();
+            }
+            if kept.forgotten == forgotten {
+                kept.by_hash.insert(hash, (principal, Instant::now()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Drops the look-ups of a subject: its credentials are looked up again at their next use.
+    pub(crate) fn forget(&self, by: By) {
+        let mut kept = self.kept();
+        kept.forgotten += 1;
+        kept.by_hash.retain(|_, (principal, _)| principal.by != by);
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the kept principal of a credential, or else [`Kept::forgotten`] of this moment.
+    fn fresh(&self, hash: &[u8; 32]) -> Result<Principal, u64> {
+        let kept = self.kept();
+        let found = kept.by_hash.get(hash).filter(|(_, at)| at.elapsed() < FRESH);
+        found.map(|(principal, _)| *principal).ok_or(kept.forgotten)
+    }
+}

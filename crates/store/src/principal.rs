@@ -1,0 +1,169 @@
+//! Principal behind a credential, and the look-up that finds it.
+
+use std::{fmt, str::FromStr};
+
+use sortie_api::{ActorKind, GrantId, KeyId, OrgId, Role, ScheduleId, SessionId, Timestamp};
+
+use crate::{
+    Store,
+    db::{Row, vals},
+    types::Result,
+};
+
+/// Owner of a valid credential, with the organization and the role that the credential gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// Organization of the credential.
+    pub org: OrgId,
+    /// Role in that organization.
+    pub role: Role,
+    /// Subject of the credential.
+    pub by: By,
+    /// End of the credential; none where it does not expire.
+    pub until: Option<Timestamp>,
+}
+
+/// Subject that acts: rate limits count by it, the audit log and the signatures between nodes name it.
+///
+/// Several credentials may have one subject. A key has two secrets during its rotation, and a grant gets a new access
+/// token every hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum By {
+    /// An API key.
+    Key(KeyId),
+    /// A person's permission for an OAuth client.
+    Grant(GrantId),
+    /// A sign-in of a person.
+    Session(SessionId),
+    /// A schedule that starts a run or is paused after failures.
+    Schedule(ScheduleId),
+    /// The operator of the installation.
+    Operator,
+}
+
+/// A text that names no subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be the id of a key, a grant, a session or a schedule, or operator")]
+pub struct UnknownSubject;
+
+/// Text of [`By::Operator`], of which there is one.
+const OPERATOR: &str = "operator";
+
+impl By {
+    /// Kind of the subject, as the audit log names it.
+    pub const fn kind(self) -> ActorKind {
+        match self {
+            Self::Key(_) => ActorKind::Key,
+            Self::Grant(_) => ActorKind::Grant,
+            Self::Session(_) => ActorKind::Session,
+            Self::Schedule(_) => ActorKind::Schedule,
+            Self::Operator => ActorKind::Operator,
+        }
+    }
+
+    /// ID of the subject; none for the operator.
+    pub fn id(self) -> Option<String> {
+        match self {
+            Self::Key(id) => Some(id.to_string()),
+            Self::Grant(id) => Some(id.to_string()),
+            Self::Session(id) => Some(id.to_string()),
+            Self::Schedule(id) => Some(id.to_string()),
+            Self::Operator => None,
+        }
+    }
+
+    /// The API key; none for every other subject.
+    pub const fn key(self) -> Option<KeyId> {
+        match self {
+            Self::Key(id) => Some(id),
+            Self::Grant(_) | Self::Session(_) | Self::Schedule(_) | Self::Operator => None,
+        }
+    }
+}
+
+/// The id, or `operator`. Nodes of earlier versions write the id of a key in the same places.
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(id) => id.fmt(f),
+            Self::Grant(id) => id.fmt(f),
+            Self::Session(id) => id.fmt(f),
+            Self::Schedule(id) => id.fmt(f),
+            Self::Operator => f.write_str(OPERATOR),
+        }
+    }
+}
+
+impl FromStr for By {
+    type Err = UnknownSubject;
+
+    fn from_str(text: &str) -> std::result::Result<Self, UnknownSubject> {
+        if text == OPERATOR {
+            return Ok(Self::Operator);
+        }
+        // Each kind of id has a prefix of its own, so that at most one of them reads the text.
+        None.or_else(|| text.parse().ok().map(Self::Key))
+            .or_else(|| text.parse().ok().map(Self::Grant))
+            .or_else(|| text.parse().ok().map(Self::Session))
+            .or_else(|| text.parse().ok().map(Self::Schedule))
+            .ok_or(UnknownSubject)
+    }
+}
+
+impl Store {
+    /// System: finds the principal of the credential with this SHA-256. The credential may have ended: the caller compares
+    /// [`Principal::until`] with its clock.
+    pub async fn find_principal(&self, hash: [u8; 32]) -> Result<Option<Principal>> {
+        self.db
+            .read(move |tx| {
+                tx.query_opt(
+                    "SELECT id, org_id, role, expires_at, NULL FROM api_key WHERE hash = $1 \
+                     UNION ALL \
+                     SELECT id, org_id, role, expires_at, previous_until FROM api_key WHERE previous_hash = $1",
+                    vals![hash.as_slice()],
+                )?
+                .as_ref()
+                .map(of_key)
+                .transpose()
+            })
+            .await
+    }
+}
+
+fn of_key(row: &Row) -> Result<Principal> {
+    let ends = [row.opt_time(3)?, row.opt_time(4)?];
+    Ok(Principal {
+        by: By::Key(row.parse(0)?),
+        org: row.parse(1)?,
+        role: row.parse(2)?,
+        until: ends.into_iter().flatten().min(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_is_read_from_its_text() {
+        let at = Timestamp::from_micros(1_700_000_000_000_000);
+        let subjects = [
+            By::Key(KeyId::new(at, [1; 10])),
+            By::Grant(GrantId::new(at, [1; 10])),
+            By::Session(SessionId::new(at, [1; 10])),
+            By::Schedule(ScheduleId::new(at, [1; 10])),
+            By::Operator,
+        ];
+        for by in subjects {
+            assert_eq!(by.to_string().parse(), Ok(by));
+            assert_eq!(by.id(), (by != By::Operator).then(|| by.to_string()));
+            let same = subjects.iter().filter(|other| other.kind() == by.kind());
+            assert_eq!(same.count(), 1, "{by}");
+        }
+        let key = KeyId::new(at, [1; 10]);
+        assert_eq!(By::Key(key).to_string(), key.to_string());
+        for other in ["", "Operator", "run_01kafs6w1cefkstv6qr1ptb0mp", "key_", "org_x"] {
+            assert_eq!(other.parse::<By>(), Err(UnknownSubject), "{other}");
+        }
+    }
+}
