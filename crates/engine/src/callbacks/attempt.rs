@@ -393,7 +393,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        callbacks::Hints,
+        callbacks::DeliveryHints,
         connections::Connections,
         kit::options::Options,
         testing::{Held, held, queued_with},
@@ -442,7 +442,7 @@ mod tests {
         let no_sandbox = Err("a test".to_owned());
         let connections =
             Connections::new(&options, held.store.clone(), TaskTracker::new(), &no_sandbox).unwrap();
-        let callbacks = Callbacks::new(&options, connections, Hints::default()).unwrap();
+        let callbacks = Callbacks::new(&options, connections, DeliveryHints::default()).unwrap();
         let clock = Clock::system();
         let leases = LeaseClock::begin(&held.store, clock.clone()).await.unwrap();
         Arc::new(Sender::new(

@@ -1,9 +1,9 @@
 //! Completion callbacks (`docs/CALLBACKS.md`): the signed request that notifies a receiver of the end of its run.
 //!
 //! The store makes a delivery due in the transaction that ends its run. [`CallbackWorker`] claims due deliveries and
-//! sends each at least once, until a receiver has accepted it or 72 hours have passed. [`Hints`] wake the worker, which
-//! reads the state from the store. [`Callbacks`] checks, seals and opens the target of a callback: URL and secret are
-//! sealed together, because a URL may hold a credential as well, and are never logged.
+//! sends each at least once, until a receiver has accepted it or 72 hours have passed. [`DeliveryHints`] wake the
+//! worker, which reads the state from the store. [`Callbacks`] checks, seals and opens the target of a callback: URL
+//! and secret are sealed together, because a URL may hold a credential as well, and are never logged.
 //!
 //! Request bodies are built in [`attempt`] alone ([`attempt::Sender::body`]), from the run as
 //! [`Records`](crate::runs::run_log::Records) returns it. The output of a run without retention is in the memory of one
@@ -30,8 +30,8 @@ use url::Url;
 
 pub(crate) use self::worker::CallbackWorker;
 use crate::{
-    Engine, cluster::news::News, connections::Connections, credentials::sealing::SealContext, error::Error,
-    kit::options::Options,
+    Engine, cluster::hints::HintSender, connections::Connections, credentials::sealing::SealContext,
+    error::Error, kit::options::Options,
 };
 
 /// Timeout of one attempt, from the resolution of the name to the response.
@@ -52,11 +52,15 @@ struct Target {
 pub(crate) struct Callbacks {
     client: Client,
     connections: Connections,
-    hints: Hints,
+    hints: DeliveryHints,
 }
 
 impl Callbacks {
-    pub(crate) fn new(options: &Options, connections: Connections, hints: Hints) -> Result<Self, Error> {
+    pub(crate) fn new(
+        options: &Options,
+        connections: Connections,
+        hints: DeliveryHints,
+    ) -> Result<Self, Error> {
         let timeouts = Timeouts {
             connect: CONNECT,
             read: ATTEMPT,
@@ -141,11 +145,12 @@ fn target_at(row: &str, org: OrgId) -> SealContext<'_> {
     }
 }
 
-/// Hints that wake the callback worker of this node, or of other nodes if this one delivers nothing. Cheap to clone.
+/// DeliveryHints that wake the callback worker of this node, or of other nodes if this one delivers nothing. Cheap to
+/// clone.
 #[derive(Clone, Default)]
-pub(crate) struct Hints {
+pub(crate) struct DeliveryHints {
     waiting: Arc<Waiting>,
-    news: News,
+    hints: HintSender,
 }
 
 #[derive(Default)]
@@ -160,11 +165,11 @@ struct Hinted {
     poll: bool,
 }
 
-impl Hints {
-    pub(crate) fn new(news: News) -> Self {
+impl DeliveryHints {
+    pub(crate) fn new(hints: HintSender) -> Self {
         Self {
             waiting: Arc::default(),
-            news,
+            hints,
         }
     }
 
@@ -182,7 +187,7 @@ impl Hints {
     /// A delivery is due that perhaps only another node can claim: the run's content may be in that node's memory.
     pub(crate) fn due_anywhere(&self, org: OrgId, host: &str) {
         self.due(org, host);
-        self.news.callbacks();
+        self.hints.callbacks();
     }
 
     /// A delivery may be due.
@@ -199,8 +204,8 @@ impl Hints {
 
     /// Sends a hint to other nodes if this node delivers nothing.
     fn leave_to_others(&self) {
-        if self.news.leaves_jobs() {
-            self.news.callbacks();
+        if self.hints.leaves_jobs() {
+            self.hints.callbacks();
         }
     }
 
@@ -256,7 +261,7 @@ mod tests {
         let no_sandbox = Err("a test".to_owned());
         let connections = Connections::new(&options, store, TaskTracker::new(), &no_sandbox).unwrap();
         (
-            Callbacks::new(&options, connections, Hints::default()).unwrap(),
+            Callbacks::new(&options, connections, DeliveryHints::default()).unwrap(),
             dir,
         )
     }
@@ -339,7 +344,7 @@ mod tests {
 
     #[test]
     fn hints_are_gathered_until_they_are_taken() {
-        let hints = Hints::default();
+        let hints = DeliveryHints::default();
         let org = |number| OrgId::new(Timestamp::from_micros(1), [number; 10]);
         hints.due(org(1), "b:1");
         hints.due(org(2), "a:1");

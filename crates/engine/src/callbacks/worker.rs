@@ -12,7 +12,7 @@ use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Callbacks, Hinted, Hints,
+    Callbacks, DeliveryHints, Hinted,
     attempt::Sender,
     lanes::{Health, Lanes, Slot},
 };
@@ -48,7 +48,7 @@ pub(crate) struct CallbackWorker {
     identity: Identity,
     /// Name of the node, under which deliveries are claimed. It stays the same when the node restarts.
     node: String,
-    hints: Hints,
+    hints: DeliveryHints,
     sender: Arc<Sender>,
     stop: CancellationToken,
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Takeover;
-use crate::{cluster::news::Wake, error::Error, kit::metrics::Renewal, runs::active::StopReason};
+use crate::{cluster::hints::Wake, error::Error, kit::metrics::Renewal, runs::active::StopReason};
 
 /// Pause after a renewal that failed.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);

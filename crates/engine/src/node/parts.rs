@@ -9,11 +9,11 @@ use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    callbacks::{Callbacks, Hints},
+    callbacks::{Callbacks, DeliveryHints},
     cluster::{
         Cluster,
+        hints::{HintSender, TimerBell, Wake},
         identity::Identity,
-        news::{News, TimerBell, Wake},
         peers::{Peers, Signer},
     },
     connections::Connections,
@@ -56,7 +56,7 @@ pub(crate) struct Tasks {
     /// Every task ends.
     pub(crate) closed: CancellationToken,
     /// The last hints to other nodes were sent.
-    pub(crate) told: CancellationToken,
+    pub(crate) hints_done: CancellationToken,
 }
 
 /// Storage of content.
@@ -104,7 +104,7 @@ pub(crate) struct Work {
     pub(crate) commands: Result<Level, String>,
     pub(crate) callbacks: Callbacks,
     /// Wakes the callback worker.
-    pub(crate) due: Hints,
+    pub(crate) due: DeliveryHints,
     /// Wakes the dispatcher.
     pub(crate) waiting: Arc<Notify>,
     /// Wakes the timer of the schedules.
@@ -116,7 +116,7 @@ pub(super) struct Setup {
     pub(super) options: Arc<Options>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) tasks: Tasks,
-    news: News,
+    hints: HintSender,
     active: Active,
     waiting: Arc<Notify>,
     sandbox: Result<Arc<dyn Backend>, String>,
@@ -125,7 +125,7 @@ pub(super) struct Setup {
 impl Setup {
     pub(super) fn new(options: Options, sandbox: Result<Arc<dyn Backend>, String>) -> Self {
         Self {
-            news: News::of(options.serves),
+            hints: HintSender::of(options.serves),
             options: Arc::new(options),
             metrics: Arc::default(),
             tasks: Tasks::default(),
@@ -162,11 +162,14 @@ impl Setup {
 
     pub(super) fn work(&self, stores: &Stores) -> Result<Work, Error> {
         let (options, metrics, tasks) = (&self.options, &self.metrics, &self.tasks);
-        let (due, timer) = (Hints::new(self.news.clone()), TimerBell::new(self.news.clone()));
+        let (due, timer) = (
+            DeliveryHints::new(self.hints.clone()),
+            TimerBell::new(self.hints.clone()),
+        );
         let measured = (metrics, &options.clock);
         let worker = Arc::new(Worker {
             records: stores.records.clone(),
-            hub: Hub::measured(&stores.records, &self.news, &tasks.closed, measured),
+            hub: Hub::measured(&stores.records, &self.hints, &tasks.closed, measured),
             clock: options.clock.clone(),
             models: Arc::new(Models::new(&options.models, &metrics.models)?),
             connections: stores.connections.clone(),
@@ -201,7 +204,7 @@ impl Setup {
         let signer = Signer::new(&self.options.master_keys);
         Ok(Cluster {
             peers: Peers::new(signer, self.options.clock.clone())?,
-            news: self.news.clone(),
+            hints: self.hints.clone(),
             wake: Wake::default(),
             identity: Identity::begin(&stores.database, &self.options).await?,
         })

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Engine, Inner,
     callbacks::CallbackWorker,
-    cluster::news::{self, Channel},
+    cluster::hints::{self, Channel},
     connections::Unaddressed,
     error::Error,
     kit::options::{Options, Serves},
@@ -106,7 +106,7 @@ impl Engine {
             identity: node.cluster.identity.clone(),
             work: Arc::clone(&node.work.waiting),
             wake: node.cluster.wake.clone(),
-            news: node.cluster.news.clone(),
+            hints: node.cluster.hints.clone(),
             stop: node.tasks.closing.clone(),
         };
         node.tasks.tracker.spawn(dispatcher.run());
@@ -115,9 +115,11 @@ impl Engine {
             .spawn(Keeper::new(self.clone()).run(node.tasks.closed.clone()));
         self.begin_node(sweeper);
         if let Some(channel) = channel {
-            node.tasks
-                .exchanges
-                .spawn(news::exchange(self.clone(), channel, node.tasks.told.clone()));
+            node.tasks.exchanges.spawn(hints::exchange(
+                self.clone(),
+                channel,
+                node.tasks.hints_done.clone(),
+            ));
         }
     }
 

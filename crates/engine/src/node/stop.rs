@@ -58,14 +58,14 @@ impl Engine {
         }
     }
 
-    /// Stops in good order: takes no more runs, lets those at work finish within the grace, hands the rest over (an
-    /// engine of its own runs ends them as `interrupted`), then ends every stream. Returns when all of it is written
-    /// down.
+    /// Stops the node in order: accepts no more runs, lets runs at work finish within the grace period, hands the
+    /// others over (an engine of its own runs alone ends them as `interrupted`), then ends every stream. Returns when
+    /// everything is stored.
     pub async fn shutdown(&self) {
         let node = &self.0;
-        node.cluster.news.leave_jobs();
+        node.cluster.hints.leave_jobs();
         node.work.slots.close();
-        // Whoever was just bringing runs is done with it.
+        // Waits for the task that is just starting runs.
         drop(node.work.slots.permit().await);
         let grace = node.options.shutdown_grace;
         if tokio::time::timeout(grace, node.work.active.drained())
@@ -75,13 +75,13 @@ impl Engine {
             let left = node.work.active.count();
             let reason = match node.options.serves {
                 Serves::Everyone => {
-                    tracing::warn!(left, "the grace is over: runs still at work are handed over");
+                    tracing::warn!(left, "the grace period has passed: handing over the runs at work");
                     StopReason::HandOver
                 }
                 Serves::OwnRuns | Serves::Nothing => {
                     tracing::warn!(
                         left,
-                        "the grace is over: runs still at work are ended as interrupted"
+                        "the grace period has passed: ending the runs at work as interrupted"
                     );
                     StopReason::Shutdown
                 }
@@ -91,7 +91,9 @@ impl Engine {
                 .await
                 .is_err()
             {
-                tracing::error!("the database does not answer: what is left goes on from what it has stored");
+                tracing::error!(
+                    "the database does not answer: the runs left are resumed from their last stored state"
+                );
             }
         }
         self.stop_delivering().await;
@@ -104,7 +106,7 @@ impl Engine {
         {
             tracing::error!("the node's tasks did not end in time and are left behind");
         }
-        self.say_goodbye().await;
+        self.send_last_hints().await;
     }
 
     /// Lets uploads to the storage end whose clients or runs are gone, once [`Self::shutdown`] is done and no request
@@ -120,18 +122,18 @@ impl Engine {
         }
     }
 
-    /// Tells other nodes that this one is gone, so that what it has left goes on at once.
-    async fn say_goodbye(&self) {
+    /// Sends the last hints to other nodes, so that they take over the runs of this node at once.
+    async fn send_last_hints(&self) {
         let node = &self.0;
-        node.cluster.news.nodes();
-        node.tasks.told.cancel();
+        node.cluster.hints.nodes();
+        node.tasks.hints_done.cancel();
         node.tasks.exchanges.close();
         if tokio::time::timeout(GOODBYE, node.tasks.exchanges.wait())
             .await
             .is_err()
         {
             tracing::warn!(
-                "other nodes could not be told that this one is gone; they find out by themselves"
+                "sending the last hints to other nodes failed; they find out when the lease expires"
             );
         }
     }
@@ -167,7 +169,7 @@ impl Engine {
             Err(_elapsed) => tracing::error!("runs with zero data retention end with the next sweep"),
         }
         // Not before: what this node kept to itself is for any node only now.
-        node.cluster.news.callbacks();
+        node.cluster.hints.callbacks();
         if let Err(error) = node.stores.memory_dir.remove().await {
             tracing::warn!(%error, "the folder for working directories in memory stays");
         }

@@ -5,7 +5,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::Takeover;
-use crate::{cluster::news::Wake, error::Error, kit::options::Serves};
+use crate::{cluster::hints::Wake, error::Error, kit::options::Serves};
 
 /// Lost runs ended in one transaction.
 const LIMIT: u32 = 100;

@@ -7,8 +7,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{reconciler::Suspects, *};
 use crate::{
-    callbacks::Hints,
-    cluster::{lease_clock::LeaseClock, leases::Leases, news::Wake},
+    callbacks::DeliveryHints,
+    cluster::{hints::Wake, lease_clock::LeaseClock, leases::Leases},
     connections::Connections,
     kit::{models::Models, no_sandbox::NoSandbox, options::Options, web::NodeWeb},
     runs::{
@@ -65,7 +65,7 @@ async fn holding() -> (Rig, OrgId, RunId) {
     let records = crate::testing::records(&store);
     let hub = Hub::new(
         records.clone(),
-        crate::cluster::news::News::default(),
+        crate::cluster::hints::HintSender::default(),
         CancellationToken::new(),
     );
     let metrics = Arc::new(crate::kit::metrics::Metrics::default());
@@ -88,9 +88,9 @@ async fn holding() -> (Rig, OrgId, RunId) {
         sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
         programs: Programs::default(),
         web: NodeWeb::new(&options).unwrap(),
-        schedules: crate::cluster::news::TimerBell::default(),
+        schedules: crate::cluster::hints::TimerBell::default(),
         active: Active::default(),
-        callbacks: Hints::default(),
+        callbacks: DeliveryHints::default(),
         options: Arc::clone(&options),
     };
     let slots = Slots::new(Arc::new(worker), TaskTracker::new(), CancellationToken::new());

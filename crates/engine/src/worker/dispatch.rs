@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use super::slots::Slots;
 use crate::{
     cluster::{
+        hints::{HintSender, Wake},
         identity::Identity,
-        news::{News, Wake},
     },
     kit::options::Options,
     runs::unretained::{Share, Unretained},
@@ -66,7 +66,7 @@ pub(crate) struct Dispatcher {
     pub(crate) identity: Identity,
     pub(crate) work: Arc<Notify>,
     pub(crate) wake: Wake,
-    pub(crate) news: News,
+    pub(crate) hints: HintSender,
     pub(crate) stop: CancellationToken,
 }
 
@@ -117,7 +117,7 @@ impl Dispatcher {
     /// Sends other nodes a hint about waiting runs that any node may work on.
     fn leave_to_others(&self) {
         if matches!(self.source, Source::Queue) {
-            self.news.work();
+            self.hints.work();
         }
     }
 

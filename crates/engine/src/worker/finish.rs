@@ -271,7 +271,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        cluster::news::News,
+        cluster::hints::HintSender,
         kit::clock::Clock,
         runs::{hub::Hub, run_log::RunLog},
         testing::held,
@@ -297,7 +297,7 @@ mod tests {
             held.claim.fence.run,
             RunLog::new(held.records(), held.claim.fence.run, held.claim.retention()),
         );
-        let hub = Hub::new(held.records(), News::default(), CancellationToken::new());
+        let hub = Hub::new(held.records(), HintSender::default(), CancellationToken::new());
         let recorder = Recorder::new(run, log, hub, Clock::system(), Arc::default());
         let micros = |amount: u32| Micros::new(u64::from(amount)).unwrap();
         let started = Instant::now();

@@ -34,8 +34,8 @@ pub(crate) use self::{
     slots::{Slots, StartPermit},
 };
 use crate::{
-    callbacks::Hints,
-    cluster::news::TimerBell,
+    callbacks::DeliveryHints,
+    cluster::hints::TimerBell,
     connections::Connections,
     files::contents::Contents,
     kit::{clock::Clock, metrics::Metrics, models::Models, options::Options, web::NodeWeb},
@@ -50,7 +50,7 @@ pub(crate) struct Worker {
     pub(crate) models: Arc<Models>,
     pub(crate) connections: Connections,
     /// Wakes the callback worker.
-    pub(crate) callbacks: Hints,
+    pub(crate) callbacks: DeliveryHints,
     pub(crate) contents: Contents,
     /// Permits of the runs that store artifacts.
     pub(crate) collecting: Collecting,

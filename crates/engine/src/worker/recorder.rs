@@ -464,7 +464,7 @@ mod tests {
             let held = held().await;
             let hub = Hub::new(
                 held.records(),
-                crate::cluster::news::News::default(),
+                crate::cluster::hints::HintSender::default(),
                 CancellationToken::new(),
             );
             let run = held.claim.fence.run;

@@ -27,7 +27,7 @@ use self::{
     tail::{Chunk, Tail},
 };
 use crate::{
-    cluster::news::News,
+    cluster::hints::HintSender,
     error::Error,
     kit::{clock::Clock, metrics::Metrics},
     runs::run_log::Records,
@@ -45,7 +45,7 @@ pub enum Deltas {
 #[derive(Clone)]
 pub(crate) struct Hub {
     records: Records,
-    news: News,
+    hints: HintSender,
     live: Arc<Mutex<BTreeMap<RunId, Weak<Live>>>>,
     stop: CancellationToken,
     metrics: Arc<Metrics>,
@@ -82,13 +82,13 @@ impl Hub {
     /// Creates a hub whose readers add to `metrics`, by `clock`.
     pub(crate) fn measured(
         records: &Records,
-        news: &News,
+        hints: &HintSender,
         stop: &CancellationToken,
         (metrics, clock): (&Arc<Metrics>, &Clock),
     ) -> Self {
         Self {
             records: records.clone(),
-            news: news.clone(),
+            hints: hints.clone(),
             live: Arc::default(),
             stop: stop.clone(),
             metrics: Arc::clone(metrics),
@@ -98,10 +98,10 @@ impl Hub {
 
     /// Creates a hub with unused metrics.
     #[cfg(test)]
-    pub(crate) fn new(records: Records, news: News, stop: CancellationToken) -> Self {
+    pub(crate) fn new(records: Records, hints: HintSender, stop: CancellationToken) -> Self {
         Self {
             records,
-            news,
+            hints,
             live: Arc::default(),
             stop,
             metrics: Arc::default(),
@@ -169,13 +169,13 @@ impl Hub {
 
     fn tell(&self, run: RunId, events: &[EventRow]) {
         if let Some(last) = events.last() {
-            self.news.events(run, last.seq);
+            self.hints.events(run, last.seq);
         }
     }
 
     /// Tells readers on all nodes that a run was ended here by somebody else than its worker.
     pub(crate) fn ended(&self, run: RunId) {
-        self.news.ended(run);
+        self.hints.ended(run);
         self.ended_elsewhere(run);
     }
 
@@ -279,7 +279,7 @@ mod tests {
         (
             Hub::new(
                 crate::testing::records(&store),
-                News::default(),
+                HintSender::default(),
                 CancellationToken::new(),
             ),
             org,
