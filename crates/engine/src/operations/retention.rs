@@ -125,7 +125,7 @@ async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -
 #[cfg(test)]
 mod tests {
     use sortie_api::{Micros, RunId, RunStatus};
-    use sortie_store::{Brought, Error, Finish, Journal, NewEvent};
+    use sortie_store::{Error, Finish, Journal, NewEvent, StoredCredentials};
 
     use super::*;
     use crate::testing::{Held, held};
@@ -145,7 +145,7 @@ mod tests {
             usage: sortie_api::RunUsage::default(),
             events: vec![NewEvent::new(&status, at).unwrap()],
             journal: Journal::Empty,
-            brought: Brought::Nothing,
+            stored_credentials: StoredCredentials::Absent,
             receiver: sortie_store::Receiver::Nobody,
             artifacts: None,
             at,

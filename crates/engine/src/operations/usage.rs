@@ -149,7 +149,7 @@ pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<u64, Error> {
 #[cfg(test)]
 mod tests {
     use sortie_api::Micros;
-    use sortie_store::{Brought, Finish, Journal, NewEvent};
+    use sortie_store::{Finish, Journal, NewEvent, StoredCredentials};
 
     use super::*;
     use crate::testing::{Held, held};
@@ -185,7 +185,7 @@ mod tests {
             usage: sortie_api::RunUsage::default(),
             events: vec![NewEvent::new(&sortie_api::EventType::status(ended), made).unwrap()],
             journal: Journal::Empty,
-            brought: Brought::Nothing,
+            stored_credentials: StoredCredentials::Absent,
             at: made,
         };
         store.finish_run(claim.fence, finish).await.unwrap();

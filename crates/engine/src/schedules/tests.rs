@@ -191,7 +191,7 @@ impl Rig {
             usage: sortie_api::RunUsage::default(),
             events: vec![event(status)],
             journal: sortie_store::Journal::Empty,
-            brought: sortie_store::Brought::Nothing,
+            stored_credentials: sortie_store::StoredCredentials::Absent,
             receiver: sortie_store::Receiver::Nobody,
             artifacts: None,
             at: now,

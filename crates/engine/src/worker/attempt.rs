@@ -6,7 +6,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures_util::FutureExt;
 use sortie_agent::{BudgetSpec, StoppedWorkspace};
 use sortie_api::{Micros, RunUsage, event::EventType};
-use sortie_store::{Brought, Claim, Error as StoreError, NewEvent, Origin, Retention};
+use sortie_store::{Claim, Error as StoreError, NewEvent, Origin, Retention, StoredCredentials};
 use tokio::time::Instant;
 
 use super::{
@@ -35,7 +35,7 @@ pub(super) struct Attempt<'a> {
     /// Cost of models and priced tools before this attempt.
     pub(super) spent: Micros,
     /// Presence of inline credentials. Assumed until the definition was read.
-    pub(super) brought: Brought,
+    pub(super) stored_credentials: StoredCredentials,
     /// The event `resumed`, until it is stored.
     pub(super) resumed: Option<NewEvent>,
     /// The stopped workspace. It is deleted once the run is settled in the store.
@@ -84,7 +84,7 @@ impl Worker {
             started,
             deadline: started + Duration::from_secs(u64::from(claim.timeout_seconds)),
             spent: Micros::ZERO,
-            brought: Brought::Credentials,
+            stored_credentials: StoredCredentials::Possible,
             resumed: None,
             workspace: None,
         };
@@ -139,7 +139,7 @@ impl Attempt<'_> {
             workspace,
         } = match prepared {
             Ok(start) => {
-                self.brought = start.brought;
+                self.stored_credentials = start.stored_credentials;
                 self.supervise(start, state.workspace).await?
             }
             Err(ended) => Supervised {

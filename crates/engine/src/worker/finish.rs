@@ -3,7 +3,8 @@
 use sortie_agent::{StoppedWorkspace, journal::OpenCall};
 use sortie_api::{Micros, RunStatus, Timestamp, event::EventType, limits};
 use sortie_store::{
-    Brought, Claim, Error as StoreError, Fence, Finish, Journal, NewEvent, Origin, Receiver, Retention,
+    Claim, Error as StoreError, Fence, Finish, Journal, NewEvent, Origin, Receiver, Retention,
+    StoredCredentials,
 };
 use tokio::time::Instant;
 
@@ -58,7 +59,7 @@ impl Attempt<'_> {
         let cost = rest.spent.until(end, &self.budget());
         let finish = Finish {
             artifacts: outputs.artifacts,
-            ..final_events(ended, self.claim, self.brought, rest, cost, now)
+            ..final_events(ended, self.claim, self.stored_credentials, rest, cost, now)
                 .map_err(|error| StoreError::Corrupt(error.to_string()))?
                 .ok_or(StoreError::Fenced)?
         };
@@ -137,7 +138,7 @@ impl Attempt<'_> {
 pub(crate) fn final_events(
     ended: Ended,
     claim: &Claim,
-    brought: Brought,
+    stored_credentials: StoredCredentials,
     rest: Rest,
     cost: Micros,
     at: Timestamp,
@@ -153,7 +154,7 @@ pub(crate) fn final_events(
             Origin::Queue(_) => rest.journal,
             Origin::Lost { .. } => Journal::Written,
         },
-        brought,
+        stored_credentials,
         receiver: match claim.callback_host {
             Some(_) => Receiver::Waits,
             None => Receiver::Nobody,

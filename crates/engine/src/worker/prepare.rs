@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use sortie_agent::{BudgetSpec, Model, Owner, Redactor, RunSpec, Shell, schema::Schema};
 use sortie_api::RunRequest;
 use sortie_connect::Opened;
-use sortie_store::{Brought, Claim};
+use sortie_store::{Claim, StoredCredentials};
 use tokio::time::Instant;
 
 use super::{
@@ -20,7 +20,8 @@ use crate::{connections::InlineSecrets, kit::traces, runs::run_log::RunLog};
 pub(super) struct Start {
     pub(super) spec: RunSpec,
     pub(super) model: Arc<dyn Model>,
-    pub(super) brought: Brought,
+    /// Presence of inline credentials in the store.
+    pub(super) stored_credentials: StoredCredentials,
     /// Open connections of the run. Their sessions end when this is dropped.
     pub(super) opened: Option<Opened>,
 }
@@ -33,7 +34,7 @@ pub(super) async fn prepare(
     state: &mut AttemptState,
 ) -> Result<Start, String> {
     let (request, secrets) = request(worker, claim)?;
-    let brought = brought(&request);
+    let stored_credentials = stored_credentials(&request);
     let id = request
         .model
         .unwrap_or_else(|| worker.models.catalog().default_model.clone());
@@ -107,7 +108,7 @@ pub(super) async fn prepare(
     Ok(Start {
         spec,
         model,
-        brought,
+        stored_credentials,
         opened,
     })
 }
@@ -130,11 +131,11 @@ fn request(worker: &Worker, claim: &Claim) -> Result<(RunRequest, InlineSecrets)
     Ok((request, secrets))
 }
 
-fn brought(request: &RunRequest) -> Brought {
+fn stored_credentials(request: &RunRequest) -> StoredCredentials {
     let mut connections = request.connections.iter().flatten();
     if connections.any(|(_, wants)| wants.reference.is_none()) {
-        Brought::Credentials
+        StoredCredentials::Possible
     } else {
-        Brought::Nothing
+        StoredCredentials::Absent
     }
 }

@@ -25,7 +25,7 @@ impl Attempt<'_> {
             spec,
             model,
             opened,
-            brought: _,
+            stored_credentials: _,
         } = start;
         let is_resumed = self.resumed.is_some();
         let opening = self.opening(spec.shell)?;

@@ -132,7 +132,7 @@ mod tests {
     use std::cell::Cell;
 
     use sortie_api::{Micros, RunId, RunUsage, Timestamp};
-    use sortie_store::{Brought, Finish, Journal, NewEvent, Receiver};
+    use sortie_store::{Finish, Journal, NewEvent, Receiver, StoredCredentials};
 
     use super::*;
     use crate::testing::{Held, held};
@@ -149,7 +149,7 @@ mod tests {
             usage: RunUsage::default(),
             events: vec![NewEvent::new(&ended, at).unwrap()],
             journal: Journal::Empty,
-            brought: Brought::Nothing,
+            stored_credentials: StoredCredentials::Absent,
             receiver: Receiver::Nobody,
             artifacts: None,
             at,

@@ -148,7 +148,7 @@ impl Intake<'_> {
         self.resolve_model(request)
     }
 
-    /// The rules of what a run is told by, may do and may cost; its time limit in seconds and its budget.
+    /// Checks description, time limit, shell, web, budget and tags. Returns the time limit in seconds and the budget.
     fn check_conditions(&self, request: &mut RunRequest) -> Result<(u32, Micros), Error> {
         if let Some(description) = &request.description {
             text::description(description)?;
@@ -199,7 +199,7 @@ impl Intake<'_> {
         }
     }
 
-    /// The budget: within its limits and, where time is money, enough for the whole time limit.
+    /// Checks the budget: within its limits and, on a hosted engine, enough for the compute of the whole time limit.
     fn budget(
         &self,
         request: &mut RunRequest,
