@@ -23,8 +23,8 @@ use sortie_api::{
     event::EventType, id::KeyId,
 };
 use sortie_store::{
-    Actor, Audit, Brought, Claim, Fence, Finish, Journal, NewEvent, NewKey, NewNode, NewRun, NodeId,
-    Receiver, Store,
+    Actor, Audit, Claim, Fence, Finish, Journal, NewEvent, NewKey, NewNode, NewRun, NodeId, Receiver, Store,
+    StoredCredentials,
 };
 use tokio::{sync::Notify, task::JoinSet};
 
@@ -127,7 +127,7 @@ impl Bench {
         };
         let finish = Finish {
             journal: Journal::Empty,
-            brought: Brought::Nothing,
+            stored_credentials: StoredCredentials::Absent,
             receiver: Receiver::Nobody,
             artifacts: None,
             status: RunStatus::Succeeded,

@@ -531,8 +531,8 @@ pub struct Finish {
     pub events: Vec<NewEvent>,
     /// Whether a journal was written, which goes now.
     pub journal: Journal,
-    /// Whether it brought credentials, which go now.
-    pub brought: Brought,
+    /// Presence of inline credentials, which are deleted with this write.
+    pub stored_credentials: StoredCredentials,
     /// Whether it has a callback, which is due now.
     pub receiver: Receiver,
     /// What it left under `outputs/`, if anything.
@@ -541,13 +541,13 @@ pub struct Finish {
     pub at: Timestamp,
 }
 
-/// Whether a run brought credentials of its own.
+/// Presence of credentials of a run's inline connections in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Brought {
-    /// None.
-    Nothing,
-    /// It did, or nobody has looked.
-    Credentials,
+pub enum StoredCredentials {
+    /// The store has none.
+    Absent,
+    /// The store may have some.
+    Possible,
 }
 
 /// Whether a run has a completion callback.

@@ -93,7 +93,7 @@ impl Engine {
         let node = &self.0;
         node.work.waiting.notify_one();
         if node.options.serves != Serves::Everyone {
-            node.cluster.news.work();
+            node.cluster.hints.work();
         }
     }
 
@@ -250,7 +250,7 @@ impl Engine {
                 self.0.work.due.look();
                 if run.zero_data_retention {
                     // Its callback is for the node that has its content.
-                    self.0.cluster.news.callbacks();
+                    self.0.cluster.hints.callbacks();
                 }
                 if run.schedule_id.is_some() {
                     self.0.work.timer.ring();

@@ -13,7 +13,7 @@ use crate::{
     deliveries::delivery_is_due,
     money::settle::{Held, holds_column, settle_one, settled},
     sealed::delete_run_secrets,
-    types::{Brought, Error, Fence, Finish, Journal, Receiver, Result},
+    types::{Error, Fence, Finish, Journal, Receiver, Result, StoredCredentials},
 };
 
 /// Column of the cost in [`run_columns`].
@@ -140,7 +140,7 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
     if finish.journal == Journal::Written {
         statements.push(delete_journal(fence.run));
     }
-    if finish.brought == Brought::Credentials {
+    if finish.stored_credentials == StoredCredentials::Possible {
         statements.push(delete_run_secrets(fence.run));
     }
     if finish.receiver == Receiver::Waits {
