@@ -54,10 +54,10 @@ pub use schedules::{
     SealedCallback,
 };
 pub use types::{
-    Actor, Append, AuditFilter, Brought, Cancelled, Claim, Created, Definition, Error, EventRow, Fence,
-    Finish, Followed, Heartbeat, Held, InlineCredentials, Journal, Labels, NewCallback, NewEntries, NewEvent,
-    NewKey, NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result, Retention,
-    Rotation, RunFilter, SeenLease, StoredDefinition, Sweep, Swept, Unretained, Watched,
+    Actor, Append, AuditFilter, Cancelled, Claim, Created, Definition, Error, EventRow, Fence, Finish,
+    Followed, Heartbeat, Held, InlineCredentials, Journal, Labels, NewCallback, NewEntries, NewEvent, NewKey,
+    NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result, Retention, Rotation,
+    RunFilter, SeenLease, StoredCredentials, StoredDefinition, Sweep, Swept, Unretained, Watched,
 };
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 

@@ -535,8 +535,8 @@ pub struct Finish {
     pub events: Vec<NewEvent>,
     /// State of the journal. The command deletes a written journal.
     pub journal: Journal,
-    /// Inline credentials of the run. The command deletes them.
-    pub brought: Brought,
+    /// Presence of stored inline credentials. The command deletes them.
+    pub stored_credentials: StoredCredentials,
     /// Receiver of the callback. The command makes its delivery due.
     pub receiver: Receiver,
     /// Files that the run left under `outputs/`; none where there are none.
@@ -545,13 +545,13 @@ pub struct Finish {
     pub at: Timestamp,
 }
 
-/// Inline credentials that came with a run's request.
+/// Presence of credentials of a run's inline connections in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Brought {
-    /// The run has no inline credentials.
-    Nothing,
-    /// The run may have inline credentials.
-    Credentials,
+pub enum StoredCredentials {
+    /// The store has none.
+    Absent,
+    /// The store may have some.
+    Possible,
 }
 
 /// Receiver of a run's completion callback.

@@ -95,7 +95,7 @@ impl Engine {
         let node = &self.0;
         node.work.waiting.notify_one();
         if node.options.serves != Serves::Everyone {
-            node.cluster.news.work();
+            node.cluster.hints.work();
         }
     }
 
@@ -257,7 +257,7 @@ impl Engine {
                 self.0.work.due.look();
                 if run.zero_data_retention {
                     // The node that has the content sends the callback.
-                    self.0.cluster.news.callbacks();
+                    self.0.cluster.hints.callbacks();
                 }
                 if run.schedule_id.is_some() {
                     self.0.work.timer.ring();

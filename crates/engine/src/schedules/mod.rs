@@ -1,8 +1,8 @@
 //! Schedules: saved workflows started on a timetable.
 //!
-//! The request of a schedule's runs is checked when the schedule is saved, and again at each occurrence. The outcome of an
-//! occurrence, its run and the next state of the schedule are recorded in one transaction ([`sortie_store::Fires`]). So each
-//! occurrence is processed once, by one node.
+//! The request of a run is checked when the schedule is saved and again at each occurrence. The outcome of an
+//! occurrence is stored with its run, in one transaction that also advances the schedule ([`sortie_store::Fires`]).
+//! Exactly one node therefore processes an occurrence, once.
 
 mod fire;
 mod form;
@@ -27,19 +27,19 @@ use self::{
 };
 use crate::{
     Engine,
-    credentials::sealing::Place,
+    credentials::sealing::SealContext,
     error::Error,
     kit::{caller::Caller, clock::random, metrics::Trigger},
 };
 
 pub(crate) use timer::run as run_timer;
 
-/// Maximum number of tries of a change while others write to the same schedule.
+/// Maximum number of attempts to change a schedule that others change at the same time.
 const UPDATE_TRIES: u32 = 10;
 
 impl Engine {
-    /// Creates a schedule. `Invalid` names the field and the rule. `Conflict` where the organization has reached its limit of
-    /// schedules.
+    /// Creates a schedule. `Invalid` names the field and the rule. `Conflict` if the organization has reached its limit
+    /// of schedules.
     pub async fn create_schedule(&self, caller: &Caller, request: CreateSchedule) -> Result<Schedule, Error> {
         let clock = &self.0.options.clock;
         let wanted = checked(Wanted::from(request))?;
@@ -74,9 +74,9 @@ impl Engine {
         self.get_schedule(caller.org, id).await
     }
 
-    /// Changes a schedule. An absent field keeps its value. Due occurrences are processed first, with the old settings. The
-    /// run of the schedule is checked where the change concerns it or enables the schedule. A change that only disables or
-    /// pauses a schedule succeeds even if its due occurrences cannot be processed.
+    /// Changes a schedule. Absent fields stay. Due occurrences are processed first, with the old fields. The run is
+    /// checked if it changes or if the schedule becomes enabled. A change that only disables or pauses a schedule takes
+    /// place even if its due occurrences cannot be processed.
     pub async fn update_schedule(
         &self,
         caller: &Caller,
@@ -132,7 +132,7 @@ impl Engine {
         record(self.store().get_schedule(org, id).await?)
     }
 
-    /// Returns at most `limit` schedules of an organization behind a position, newest first.
+    /// Returns the organization's schedules before a position, newest first, at most `limit`.
     pub async fn list_schedules(
         &self,
         org: OrgId,
@@ -143,7 +143,7 @@ impl Engine {
         rows.into_iter().map(record).collect()
     }
 
-    /// Deletes a schedule with its history. Runs of the schedule continue.
+    /// Deletes a schedule with its history. Its runs stay, and continue.
     pub async fn delete_schedule(&self, caller: &Caller, id: ScheduleId) -> Result<(), Error> {
         let node = &self.0;
         let audit = caller.audit(&node.options.clock, "schedule.delete", id.to_string())?;
@@ -154,7 +154,7 @@ impl Engine {
             .await?)
     }
 
-    /// Starts a run of a schedule now. The timetable, the pause, `enabled` and other runs of the schedule do not matter.
+    /// Starts a run of a schedule now, regardless of its timetable, its pause and its other runs.
     pub async fn trigger_schedule(&self, caller: &Caller, id: ScheduleId) -> Result<Run, Error> {
         self.check_open()?;
         let row = self.store().get_schedule(caller.org, id).await?;
@@ -168,7 +168,7 @@ impl Engine {
         Ok(run)
     }
 
-    /// Returns at most `limit` outcomes of a schedule's occurrences behind a position, latest occurrence first.
+    /// Returns the outcomes of a schedule's occurrences before a position, the latest first, at most `limit`.
     pub async fn list_fires(
         &self,
         org: OrgId,
@@ -180,14 +180,14 @@ impl Engine {
         Ok(rows.into_iter().map(fire).collect())
     }
 
-    /// Returns the next `count` occurrences of a schedule, also while the schedule is paused or disabled.
+    /// Returns the next `count` occurrences of a schedule's timetable, even while it is paused or disabled.
     pub async fn next_fires(&self, org: OrgId, id: ScheduleId, count: usize) -> Result<Vec<NextFire>, Error> {
         let row = self.store().get_schedule(org, id).await?;
         let timetable = form::timetable(&row.spec)?;
         let first = row.state.next.map(|next| next.instant);
         let mut after = self.0.options.clock.now().max(row.state.handled);
         if let Some(first) = first.filter(|first| *first <= after) {
-            // The first occurrence is due and not processed yet: the list begins with it.
+            // The first occurrence may be due and not processed yet.
             after = Timestamp::from_micros(first.as_micros().saturating_sub(1));
         }
         let mut next = Vec::with_capacity(count);
@@ -203,7 +203,7 @@ impl Engine {
         Ok(next)
     }
 
-    /// Checks that a run of the schedule would be accepted now. Records nothing.
+    /// Checks that a run of the schedule would be accepted now. Nothing is stored.
     async fn check_run(
         &self,
         caller: &Caller,
@@ -244,8 +244,8 @@ impl Engine {
     }
 }
 
-fn secret_at(row: &str, org: OrgId) -> Place<'_> {
-    Place {
+fn secret_at(row: &str, org: OrgId) -> SealContext<'_> {
+    SealContext {
         table: "schedule",
         column: "callback_secret",
         row,
@@ -253,8 +253,8 @@ fn secret_at(row: &str, org: OrgId) -> Place<'_> {
     }
 }
 
-/// State of a schedule after a change. The schedule keeps its next occurrence unless the change concerns its timetable or
-/// enables it.
+/// Returns the state of a changed schedule. An enabled schedule keeps its next occurrence unless its timetable or jitter
+/// has changed.
 fn changed_state(
     old: &ScheduleRow,
     (spec, enabled): (&ScheduleSpec, bool),
@@ -273,7 +273,7 @@ fn changed_state(
     state
 }
 
-/// Makes the request of a schedule's run.
+/// Returns the request of a run of a schedule.
 fn request_of(spec: &ScheduleSpec, callback: Option<Callback>) -> Result<RunRequest, Error> {
     let input = spec
         .input
@@ -290,7 +290,7 @@ fn request_of(spec: &ScheduleSpec, callback: Option<Callback>) -> Result<RunRequ
     })
 }
 
-/// Converts a stored schedule into its form in the API.
+/// Converts a row into the schedule that clients receive.
 fn record(row: ScheduleRow) -> Result<Schedule, Error> {
     let ScheduleRow { spec, state, .. } = row;
     let input = spec

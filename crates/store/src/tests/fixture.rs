@@ -397,7 +397,7 @@ impl Fixture {
             usage: usage(1),
             events: vec![self.message("bye"), self.status(status)],
             journal: Journal::Written,
-            brought: crate::Brought::Credentials,
+            stored_credentials: crate::StoredCredentials::Possible,
             receiver: crate::Receiver::Nobody,
             artifacts: None,
             at: self.now(),

@@ -1,8 +1,8 @@
-//! The source: every statement that settles a run goes through one function.
+//! Check of the source: every statement that settles a run goes through one function.
 
 use std::{fs, path::Path};
 
-/// Sources of the crate, without tests, by their path below `src`.
+/// Collects the sources of the crate, without tests, by their path below `src`.
 fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for entry in fs::read_dir(folder).unwrap() {
@@ -79,7 +79,7 @@ fn only_the_settlement_clears_billing_pending_and_whoever_uses_it_goes_through_i
             assert!(function.contains("settle("), "{name}: {function}");
         }
     }
-    // The end of a run is written by two commands.
+    // Two commands write the end of a run.
     let ends = named(&|text| text.contains("end.statement(fence)"));
     assert_eq!(ends, ["runs/finish.rs", "runs/unretained.rs"]);
     for (name, text) in found.iter().filter(|(name, _)| ends.contains(&name.as_str())) {

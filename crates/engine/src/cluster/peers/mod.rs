@@ -5,6 +5,8 @@
 //! the node with the content does not answer, the client gets an error. Once that node is declared lost, the store has the
 //! outcome of the run.
 
+#[cfg(test)]
+mod recorded_tests;
 mod signature;
 
 use std::{sync::Arc, time::Duration};

@@ -14,7 +14,7 @@ use crate::{
     types::Error,
 };
 
-/// Servers behind one address, and what clients have done there.
+/// Fake servers behind one address, and a record of what clients have done there.
 #[derive(Default)]
 struct World {
     /// Number of the server that new connections reach.
@@ -25,7 +25,7 @@ struct World {
     connects: u32,
     /// Failures of the next statements that end a transaction.
     ends: Vec<FailureKind>,
-    /// The number of the server for each commit.
+    /// Number of the server of each commit.
     commits: Vec<u32>,
     reads: Vec<u32>,
 }
@@ -38,7 +38,7 @@ impl Fake {
         self.0.lock().unwrap()
     }
 
-    /// From now on another server takes writes, and the one before is a standby.
+    /// Makes another server the primary. The one before becomes a standby.
     fn fail_over(&self) {
         let mut world = self.world();
         world.server += 1;
@@ -109,7 +109,7 @@ impl Session for FakeSession {
     }
 }
 
-/// A job of one statement, and where its answer arrives.
+/// Creates a job of one statement. Returns the job and the receiver of its answer.
 fn command(access: Access) -> (Box<dyn Job>, oneshot::Receiver<Result<()>>) {
     let (reply, answer) = oneshot::channel();
     let task = job::Task {
@@ -123,7 +123,7 @@ fn command(access: Access) -> (Box<dyn Job>, oneshot::Receiver<Result<()>>) {
     (Box::new(task), answer)
 }
 
-/// Has a worker run a command.
+/// Runs a command on a worker.
 fn run(worker: &mut Worker<Fake>, access: Access) -> Result<()> {
     let (job, mut answer) = command(access);
     worker.serve(vec![job], &Queue::default());
@@ -138,7 +138,7 @@ fn after_a_fail_over_no_session_with_the_old_server_is_used_again() {
         run(worker, Access::Write).unwrap();
     }
     fake.fail_over();
-    // The first write finds out, and is run again on a new session. A read alone would not find out.
+    // The first write finds out and is run again on a new session. A read alone would not find out.
     run(&mut workers[0], Access::Write).unwrap();
     run(&mut workers[1], Access::Read).unwrap();
     let world = fake.world();
