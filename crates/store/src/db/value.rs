@@ -132,7 +132,7 @@ pub(crate) use vals;
 
 /// Row of an answer, read by column position.
 #[derive(Clone, Debug)]
-pub(crate) struct Row(pub(super) Vec<Val<'static>>);
+pub(crate) struct Row(pub(in crate::db) Vec<Val<'static>>);
 
 impl Row {
     fn get(&self, column: usize) -> Result<&Val<'static>> {

@@ -41,6 +41,12 @@ pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Vec<WindowKey>> {
     Ok(missed)
 }
 
+/// The window that the statement after `answered` statements of [`write`] is about. None for every other statement.
+pub(crate) fn window_after(answered: usize, sums: &Sums) -> Option<&WindowKey> {
+    let deletes = usize::from(!sums.released().is_empty());
+    sums.windows().keys().nth(answered.checked_sub(deletes)?)
+}
+
 /// Writes the tails of one command, whose transaction ends with them. [`Error::OverBudget`] with figures if a
 /// limit is reached.
 pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<()> {

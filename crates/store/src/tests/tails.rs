@@ -159,7 +159,7 @@ async fn a_fault_anywhere_in_a_group_and_in_its_tail_loses_nothing_and_keeps_the
     fixture.budget(org, &ORG, 1_000_000).await;
     fixture.budget(org, &workflow(), 1_000_000).await;
     let (mut made, mut failed) = (0, 0);
-    // Eight creates have five statements each, and their tails two more.
+    // Eight creates have five statements each, and their tails two more. A fault in a tail costs another try.
     for statement in 1..=44 {
         fixture.store.db.faults().fail_statement(statement);
         let run = || NewRun {
@@ -180,7 +180,7 @@ async fn a_fault_anywhere_in_a_group_and_in_its_tail_loses_nothing_and_keeps_the
         assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_hold").await, 2 * made);
         assert_eq!(fixture.count(HELD).await, 2 * 7 * made);
     }
-    assert!(failed >= 42, "{failed}");
+    assert!((38..=42).contains(&failed), "{failed}");
     assert_eq!(made + failed, 44 * 8);
 }
 
@@ -191,7 +191,7 @@ async fn a_fault_anywhere_in_ends_that_share_a_transaction_settles_each_run_once
     fixture.budget(org, &ORG, 1_000_000).await;
     fixture.budget(org, &workflow(), 1_000_000).await;
     let (mut ended, mut failed) = (0, 0);
-    // Eight ends have six statements each, and their tails three more.
+    // Eight ends have six statements each, and their tails three more. A fault in a tail costs another try.
     for statement in 1..=51 {
         let runs = (0..8).map(|_| NewRun {
             labels: labels(),
@@ -234,7 +234,7 @@ async fn a_fault_anywhere_in_ends_that_share_a_transaction_settles_each_run_once
         assert_eq!(fixture.count(SPENT).await, 2 * 7 * ended);
         fixture.check().await;
     }
-    assert!(failed >= 49, "{failed}");
+    assert!((46..=50).contains(&failed), "{failed}");
     assert_eq!(ended, 51 * 8);
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct Pipeline<'a, S> {
     pub(super) tails: Vec<Tail>,
     /// First failure reported by the database, as opposed to a refusal by the command itself.
     pub(super) failure: Option<Failure>,
+    /// Number of statements answered since the tails began.
+    answered: usize,
 }
 
 impl<'a, S: Session> Pipeline<'a, S> {
@@ -61,14 +63,21 @@ impl<'a, S: Session> Pipeline<'a, S> {
             contends: false,
             tails: Vec::new(),
             failure: None,
+            answered: 0,
         }
     }
 
     /// Prepares for the tails of several jobs, if their statements have begun the transaction.
     pub(super) fn begin_tails(&mut self) {
+        self.answered = 0;
         if self.open {
             self.begin = Some(BEGIN_TAILS);
         }
+    }
+
+    /// Number of the tails' statements that were answered before one failed.
+    pub(super) fn answered(&self) -> usize {
+        self.answered
     }
 
     fn failed(&mut self, failure: Failure) -> Error {
@@ -100,6 +109,7 @@ impl<S: Session> Tx for Pipeline<'_, S> {
         let mut checked = Vec::with_capacity(answers.len());
         for (statement, answer) in statements.iter().zip(answers) {
             let answer = answer.map_err(|failure| self.failed(failure))?;
+            self.answered += 1;
             statement.check(&answer)?;
             checked.push(answer);
         }

@@ -47,8 +47,10 @@ enum GroupOutcome {
     Done,
     /// Rolled back: the last job refused with this error.
     Refused(Error),
-    /// Rolled back: a shared row has no room for the amounts of these jobs together.
+    /// Rolled back: these jobs cannot write a shared row together.
     Crowded(Vec<usize>),
+    /// Rolled back: the database failed the write of a shared row of these jobs, after the wait of a lone command.
+    Blocked(Vec<usize>, Error),
     /// Rolled back: the database failed the last job.
     Failed(Failure),
     /// No session could be opened.
@@ -159,6 +161,12 @@ impl<S: Server> Worker<S> {
                 }
                 return;
             }
+            GroupOutcome::Blocked(blocked, error) => {
+                for at in blocked.into_iter().rev() {
+                    jobs.remove(at).answer(Err(error.clone()));
+                }
+                return;
+            }
             GroupOutcome::Refused(error) | GroupOutcome::Failed(Failure { error, .. }) => {
                 jobs.remove(count - 1).answer(Err(error));
                 return;
@@ -190,6 +198,7 @@ impl<S: Server> Worker<S> {
                     return Err(Error::Database("a lone command is crowded".to_owned()));
                 }
                 GroupOutcome::Refused(error)
+                | GroupOutcome::Blocked(_, error)
                 | GroupOutcome::InDoubt(error)
                 | GroupOutcome::Failed(Failure { error, .. }) => {
                     return Err(error);
@@ -226,7 +235,7 @@ impl<S: Server> Worker<S> {
                 break;
             }
         }
-        let mut crowd = Vec::new();
+        let (mut crowd, mut blamed) = (Vec::new(), None);
         if outcome.is_ok() && pipeline.failure.is_none() {
             let tails = std::mem::take(&mut pipeline.tails);
             #[cfg(test)]
@@ -235,7 +244,10 @@ impl<S: Server> Worker<S> {
             let written = write_tails(&mut pipeline, &tails, is_group);
             match written {
                 Ok(missed) => crowd = jobs_of(&missed, &tails, &ends),
-                Err(error) => outcome = Err(error),
+                Err(error) => {
+                    blamed = is_group.then(|| blame(pipeline.answered(), &tails, &ends));
+                    outcome = Err(error);
+                }
             }
         }
         let (is_begun, failure) = (pipeline.open, pipeline.failure.take());
@@ -259,7 +271,7 @@ impl<S: Server> Worker<S> {
                 GroupOutcome::Refused(error)
             }
         };
-        (ends.len(), ran)
+        (ends.len(), of_blamed(blamed, ran))
     }
 
     /// Returns the current session, or opens a new one.
@@ -361,13 +373,52 @@ fn write_tails<S: Session>(
     }
 }
 
+/// Jobs of a group whose tails could not be written.
+struct Blamed {
+    jobs: Vec<usize>,
+    /// Whether the row that failed is theirs. Otherwise they are all the jobs with tails.
+    by_row: bool,
+}
+
+/// Finds the jobs of the row whose write failed, after so many statements of the tails were answered.
+fn blame(answered: usize, tails: &[Tail], ends: &[usize]) -> Blamed {
+    let sums = Sums::of(tails);
+    if let Some(row) = windows::window_after(answered, &sums) {
+        return Blamed {
+            jobs: jobs_of(slice::from_ref(row), tails, ends),
+            by_row: true,
+        };
+    }
+    let mut jobs: Vec<usize> = (0..tails.len()).map(|at| job_of(at, ends)).collect();
+    jobs.dedup();
+    Blamed { jobs, by_row: false }
+}
+
+/// The outcome of a group where the failure of a tail concerns the jobs with that tail, and no others.
+fn of_blamed(blamed: Option<Blamed>, ran: GroupOutcome) -> GroupOutcome {
+    match (blamed, ran) {
+        (Some(Blamed { jobs, by_row: true }), GroupOutcome::Failed(failure)) if !failure.may_pass() => {
+            GroupOutcome::Blocked(jobs, failure.error)
+        }
+        (Some(Blamed { jobs, .. }), GroupOutcome::Failed(_) | GroupOutcome::Refused(_)) => {
+            GroupOutcome::Crowded(jobs)
+        }
+        (_, ran) => ran,
+    }
+}
+
+/// Index of the job that handed over the tail at this place.
+fn job_of(at: usize, ends: &[usize]) -> usize {
+    ends.partition_point(|end| *end <= at)
+}
+
 /// Returns the indexes of the jobs that have a tail for one of these windows. `ends` has the end of each
 /// job's tails.
 fn jobs_of(missed: &[WindowKey], tails: &[Tail], ends: &[usize]) -> Vec<usize> {
     let mut crowd: Vec<usize> = (0..)
         .zip(tails)
         .filter(|(_, tail)| tail.is_for(missed))
-        .map(|(at, _)| ends.partition_point(|end| *end <= at))
+        .map(|(at, _)| job_of(at, ends))
         .collect();
     crowd.dedup();
     crowd
