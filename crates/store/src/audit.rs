@@ -104,7 +104,11 @@ fn entry_from(row: &Row) -> Result<AuditEntry> {
         at: row.time(1)?,
         action: row.text(2)?.to_owned(),
         target: row.text(3)?.to_owned(),
-        actor_kind: row.opt_parse(7)?.or_else(by_key),
+        // A kind that only a later version knows is left out.
+        actor_kind: row
+            .opt_text(7)?
+            .and_then(|kind| kind.parse().ok())
+            .or_else(by_key),
         actor_id: row.opt_text(8)?.map(str::to_owned).or_else(id_of_key),
         key_id,
         address: row.opt_parse(5)?,

@@ -145,7 +145,7 @@ fn target_at(row: &str, org: OrgId) -> SealContext<'_> {
     }
 }
 
-/// DeliveryHints that wake the callback worker of this node, or of other nodes if this one delivers nothing. Cheap to
+/// Hints that wake the callback worker of this node, or of other nodes if this one delivers nothing. Cheap to
 /// clone.
 #[derive(Clone, Default)]
 pub(crate) struct DeliveryHints {

@@ -18,7 +18,7 @@ pub(crate) struct Cluster {
     pub(crate) identity: Identity,
     /// Requests to other nodes.
     pub(crate) peers: Peers,
-    /// DeliveryHints to other nodes.
+    /// Hints to other nodes.
     pub(crate) hints: HintSender,
     /// Wakes the tasks that hints of other nodes concern.
     pub(crate) wake: Wake,

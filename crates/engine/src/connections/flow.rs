@@ -1,4 +1,4 @@
-//! Rows of an authorization that is under way.
+//! Rows of a pending authorization.
 
 use sha2::{Digest as _, Sha256};
 use sortie_api::OrgId;

@@ -73,7 +73,7 @@ pub(crate) struct Rules<'a> {
 
 /// A definition that has passed every rule.
 pub(crate) struct Checked {
-    /// Without anything secret.
+    /// Definition without secrets.
     pub(crate) definition: ConnectionDefinition,
     pub(crate) secrets: Secrets,
 }
@@ -168,7 +168,7 @@ fn check_target(
     }
 }
 
-/// The URL without its user info and its query, which become secrets.
+/// Returns the URL without its user info and its query, which become secrets.
 fn target_url(at: At<'_>, rules: Rules<'_>, text: &str, secrets: &mut Secrets) -> Result<String, Error> {
     let mut url = web_url(at, "url", rules.reach, text)?;
     if !url.username().is_empty() || url.password().is_some() {
@@ -203,14 +203,13 @@ fn user_info(at: At<'_>, url: &Url) -> Result<AuthSecret, Error> {
     }
 }
 
-/// An http or https URL that `reach` does not forbid as it stands. What its name resolves to is judged when it is
-/// called.
+/// Reads an http or https URL that `reach` allows. The addresses of its host name are checked when it is called.
 pub(crate) fn web_url(at: At<'_>, field: &str, reach: Reach, text: &str) -> Result<Url, Error> {
     if text.chars().count() > limits::CONNECTION_URL_CHARS {
         let rule = format!("must be at most {} characters", limits::CONNECTION_URL_CHARS);
         return Err(at.broken(field, rule));
     }
-    // The parser would leave them out in silence.
+    // The parser would drop them silently.
     if text.contains(|character: char| character.is_control() || character.is_whitespace()) {
         return Err(at.broken(field, "must not contain spaces or control characters"));
     }
@@ -313,7 +312,7 @@ fn headers(
         .collect())
 }
 
-/// Methods to allow: at least one, each once, in capitals.
+/// Checks the allowed methods: at least one, each once, in capitals.
 pub(crate) fn allowed_methods(at: At<'_>, methods: &[String]) -> Result<(), Error> {
     at_least_one(at, "allowed_methods", methods)?;
     for (number, method) in methods.iter().enumerate() {
@@ -325,7 +324,7 @@ pub(crate) fn allowed_methods(at: At<'_>, methods: &[String]) -> Result<(), Erro
     each_once(at, "allowed_methods", methods)
 }
 
-/// Tools to allow: at least one, each once.
+/// Checks the allowed tools: at least one, each once.
 pub(crate) fn allowed_tools(at: At<'_>, tools: &[String]) -> Result<(), Error> {
     at_least_one(at, "allowed_tools", tools)?;
     if tools.len() > limits::ALLOWED_TOOLS {

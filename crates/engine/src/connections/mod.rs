@@ -73,7 +73,7 @@ struct Inner {
     store: Store,
     clock: Clock,
     sealer: Sealer,
-    /// Filled once this node is known to have the keys that this database was first sealed with.
+    /// Set once this node was found to have the keys of the database.
     sealer_fits: OnceCell<()>,
     /// Whether credentials that were sealed without their address can be opened. True only during an upgrade.
     opens_unaddressed: AtomicBool,
@@ -151,8 +151,8 @@ impl Connections {
         }
     }
 
-    /// Saves a connection under `name`, or replaces the one that has it. Tokens stay where the new definition is for
-    /// the same place and the same client. `Invalid` names the field and the rule.
+    /// Saves a connection under `name`, or replaces the one that has the name. Tokens stay if the new definition has
+    /// the same address and the same client. `Invalid` names the field and the rule.
     pub async fn put(
         &self,
         caller: &Caller,
@@ -206,7 +206,7 @@ impl Connections {
             .await?)
     }
 
-    /// Whether tokens of the old definition are tokens of the new one. Tokens that do not open are not kept.
+    /// Whether tokens of the old definition are valid for the new one. Tokens that do not open are dropped.
     fn is_same_client(&self, org: OrgId, old: &ConnectionRow, new: &Checked) -> bool {
         let (Ok(definition), Ok(secrets)) = (definition_of(old), self.secrets_of(org, old)) else {
             return false;
@@ -269,7 +269,7 @@ impl Connections {
             .collect()
     }
 
-    /// Deletes a connection and forgets its credentials. Runs that name it fail when they start.
+    /// Deletes a connection and its credentials. Runs that name it fail when they start.
     pub async fn delete(&self, caller: &Caller, name: &str) -> Result<(), Error> {
         check_name(name).map_err(|_| Error::NotFound)?;
         let audit = caller.audit(&self.0.clock, "connection.delete", name)?;
@@ -360,13 +360,13 @@ impl Connections {
             .copied()
     }
 
-    /// Two nodes with different keys on one database could not read what the other has sealed.
+    /// Checks the keys of this node. Two nodes with different keys could not read each other's sealed values.
     async fn check_keys(&self) -> Result<(), Error> {
         if !self.0.sealer.has_key() {
             return Err(sealing_failed(SealError::NoKey));
         }
         let text = match self.unaddressed() {
-            // Nodes of the version before are at work on a database in which nothing is sealed yet.
+            // Nothing is sealed yet, and nodes of the version before are live.
             Unaddressed::Opens => upgrade::INCOMPLETE,
             Unaddressed::Refused => upgrade::COMPLETE,
         };

@@ -28,7 +28,7 @@ pub(crate) const SEAL_CHECK: SealContext<'static> = SealContext {
 /// Mark beside the ids of a node's keys: the node seals credentials with their addresses. The mark is no id of a key.
 pub(crate) const ADDRESSED: &str = "addressed";
 
-/// Values of one page: of each column that it touches they are one transaction.
+/// Values in one page. Those of each column are one transaction.
 const PAGE: u32 = 500;
 
 /// Position of a walk through every sealed value.
@@ -39,7 +39,7 @@ struct Position {
     after: RowKey,
 }
 
-/// A text that is no position.
+/// A text that is not a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cursor: must be the `next_cursor` of a page")]
 struct InvalidPosition;
@@ -243,7 +243,7 @@ impl Engine {
     }
 }
 
-/// That one of `keys` opens what is sealed in a database; where nothing is sealed yet, any do, and none.
+/// Checks that one of `keys` opens the sealed values of a database. If nothing is sealed yet, any keys pass, or none.
 ///
 /// # Errors
 /// `Unavailable` where none of them does, with the key that is missing and what to do; `Internal` where the text by which it is found
@@ -256,7 +256,7 @@ pub async fn check_master_keys(store: &Store, keys: &[MasterKey]) -> Result<(), 
         .map_or(Ok(()), |first| check_key_text(&first.sealed, keys))
 }
 
-/// That one of `keys` opens `sealed`, the text of a database by which its master key is told.
+/// Checks that one of `keys` opens `sealed`, the text of the key check of a database.
 ///
 /// # Errors
 /// The errors of [`check_master_keys`].

@@ -102,6 +102,8 @@ impl Principals {
             Ok(principal) => return Ok(Some(principal).filter(works)),
             Err(forgotten) => forgotten,
         };
+        // Before the read: a revocation on another node holds five seconds after the read, however slow that is.
+        let began = Instant::now();
         let found = self.store.find_principal(hash).await?.filter(works);
         if let Some(principal) = found {
             let mut kept = self.kept();
@@ -109,7 +111,7 @@ impl Principals {
                 kept.by_hash.clear();
             }
             if kept.forgotten == forgotten {
-                kept.by_hash.insert(hash, (principal, Instant::now()));
+                kept.by_hash.insert(hash, (principal, began));
             }
         }
         Ok(found)

@@ -42,7 +42,7 @@ impl Heartbeat {
         }
     }
 
-    /// Renews the lease. A node that was declared lost gives its runs up and starts under a new identity.
+    /// Renews the lease. A node that was declared lost abandons its runs and starts under a new identity.
     pub(super) async fn beat(&self) -> Result<(), Error> {
         let Takeover {
             store,
@@ -74,7 +74,7 @@ impl Heartbeat {
                 slots.active().stop_all(StopReason::Lost);
                 let unretained = &slots.worker().records.unretained;
                 identity.renew(store, options, unretained).await?;
-                // Runs that nobody has taken over come back to this node.
+                // The node takes back the runs that no other node has taken over.
                 self.wake.nodes.notify_one();
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! A node and its parts. Each part is made from those before it: see [`Setup`].
+//! A node and its parts. [`Setup`] makes the parts in order, each from the ones before.
 
 use std::sync::Arc;
 
@@ -56,19 +56,19 @@ pub(crate) struct Node {
 pub(crate) struct Tasks {
     /// Every task that no other tracker has.
     pub(crate) tracker: TaskTracker,
-    /// The callback worker. It ends before the content goes that it delivers.
+    /// The callback worker. It ends before the content that it delivers is deleted.
     pub(crate) callback_workers: TaskTracker,
     /// The exchange with other nodes. It ends last.
     pub(crate) exchanges: TaskTracker,
-    /// The node is about to stop.
+    /// Cancelled when the node begins to drain.
     pub(crate) draining: CancellationToken,
-    /// The node takes no more runs.
+    /// Cancelled when the node accepts no more runs.
     pub(crate) closing: CancellationToken,
-    /// The node delivers no more callbacks.
+    /// Cancelled when the node delivers no more callbacks.
     pub(crate) delivered: CancellationToken,
-    /// Every task ends.
+    /// Cancelled when every other task is to end.
     pub(crate) closed: CancellationToken,
-    /// The last hints to other nodes were sent.
+    /// Cancelled when the exchange is to send its last hints and end.
     pub(crate) hints_done: CancellationToken,
 }
 
@@ -104,16 +104,16 @@ pub(crate) struct Stores {
     pub(crate) connections: Connections,
 }
 
-/// The runs of a node, and what wakes those who work on them.
+/// The runs of a node, and the notifications of the tasks that work on them.
 pub(crate) struct Work {
     pub(crate) active: Active,
     pub(crate) slots: Slots,
-    /// Runs to claim, on an engine that serves its own alone.
+    /// Runs to claim, on an engine that works on its own runs alone.
     pub(crate) own: OwnRuns,
     pub(crate) hub: Hub,
     pub(crate) models: Arc<Models>,
     pub(crate) web: NodeWeb,
-    /// Confinement of commands, or the reason for people why there is none.
+    /// Isolation level of commands, or the reason for people why there are none.
     pub(crate) commands: Result<Level, String>,
     pub(crate) callbacks: Callbacks,
     /// Wakes the callback worker.
@@ -124,7 +124,7 @@ pub(crate) struct Work {
     pub(crate) timer: TimerBell,
 }
 
-/// The basis of all parts.
+/// Inputs that every part is made from.
 pub(super) struct Setup {
     pub(super) options: Arc<Options>,
     pub(super) metrics: Arc<Metrics>,
@@ -212,7 +212,7 @@ impl Setup {
         })
     }
 
-    /// Makes the node known to the others.
+    /// Registers the node in the database.
     pub(super) async fn cluster(&self, stores: &Stores) -> Result<Cluster, Error> {
         let signer = Signer::new(&self.options.master_keys);
         Ok(Cluster {
@@ -224,7 +224,7 @@ impl Setup {
     }
 }
 
-/// Confinement of the commands of runs, or the reason why there can be none.
+/// Returns the isolation level of commands, or the reason why runs can have none.
 fn commands(sandbox: &Result<Arc<dyn Backend>, String>) -> Result<Level, String> {
     sandbox
         .as_ref()

@@ -23,8 +23,8 @@ use crate::{
     worker::{Dispatcher, Source, leftovers},
 };
 
-/// The sandbox, or the reason why this kind of engine has no use for it: runs of a hosted engine are strangers to each
-/// other.
+/// Returns the sandbox, or the reason why this kind of engine cannot use it. Runs of a hosted engine must be isolated
+/// from each other.
 fn fit_for(mode: Mode, sandbox: Result<Arc<dyn Backend>, String>) -> Result<Arc<dyn Backend>, String> {
     let backend = sandbox?;
     match (mode, backend.capabilities().tenancy) {
@@ -39,10 +39,10 @@ fn fit_for(mode: Mode, sandbox: Result<Arc<dyn Backend>, String>) -> Result<Arc<
 }
 
 impl Engine {
-    /// Starts a node: registers it, takes over what an earlier start of it left behind, and begins to take runs. A node
+    /// Starts a node: registers it, takes over the runs of its earlier process, and begins to accept runs. A node
     /// without the master key of its database does not start, because it would fail every run that needs a credential.
-    /// `sandbox` is the reason, for people, where the host cannot confine commands: runs with `shell` are then refused,
-    /// as they are by a hosted engine on a single-tenant host.
+    /// If the host cannot confine commands, `sandbox` is the reason, for people: runs with `shell` are then refused. A
+    /// hosted engine on a single-tenant host refuses them as well.
     pub async fn start(
         options: Options,
         store: Store,
@@ -90,7 +90,7 @@ impl Engine {
         Ok((Self(Arc::new(node)), sweeper))
     }
 
-    /// Starts the tasks that take runs, and those of the node's own life.
+    /// Starts the tasks that claim runs, and those that maintain the node.
     pub(crate) fn begin_runs(&self, sweeper: Sweeper, channel: Option<Channel>) {
         let node = &self.0;
         let source = match node.options.serves {
@@ -177,7 +177,7 @@ impl Engine {
         }
     }
 
-    /// Starts the tasks of the node's own life.
+    /// Starts the tasks that maintain the node.
     fn begin_node(&self, sweeper: Sweeper) {
         let node = &self.0;
         let heartbeat = Heartbeat {

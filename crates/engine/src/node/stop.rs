@@ -35,13 +35,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the node is about to stop, or stopping.
+    /// Whether the node is draining or stopping.
     pub fn is_draining(&self) -> bool {
         self.0.tasks.draining.is_cancelled() || self.0.tasks.closing.is_cancelled()
     }
 
-    /// Says that the node is about to stop: it is not ready any more, for load balancers to send new clients elsewhere,
-    /// and does all else as before.
+    /// Begins to drain: the node is no longer ready, so that load balancers send new clients elsewhere. Everything else
+    /// goes on as before.
     pub async fn drain(&self) {
         let node = &self.0;
         node.tasks.draining.cancel();
@@ -52,9 +52,9 @@ impl Engine {
         match tokio::time::timeout(DRAIN_WRITE, told).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the list of nodes does not show that this one is draining");
+                tracing::warn!(%error, "storing that this node is draining failed");
             }
-            Err(_elapsed) => tracing::warn!("the database did not take in time that this node is draining"),
+            Err(_elapsed) => tracing::warn!("storing that this node is draining timed out"),
         }
     }
 
@@ -104,13 +104,13 @@ impl Engine {
             .await
             .is_err()
         {
-            tracing::error!("the node's tasks did not end in time and are left behind");
+            tracing::error!("the node's tasks did not end in time; leaving them behind");
         }
         self.send_last_hints().await;
     }
 
-    /// Lets uploads to the storage end whose clients or runs are gone, once [`Self::shutdown`] is done and no request
-    /// is answered any more. Parts of an upload that is not aborted stay in the storage.
+    /// Waits for uploads to the storage whose clients or runs are gone. To be called after [`Self::shutdown`], when no
+    /// request is processed any more. Parts of an upload that is not aborted stay in the storage.
     pub async fn settle_storage(&self) {
         if tokio::time::timeout(LAST_WRITES, self.0.stores.contents.settled())
             .await
@@ -138,8 +138,8 @@ impl Engine {
         }
     }
 
-    /// Lets callbacks under way end. As long as the store says that this node has the content of a run, no other
-    /// delivers its callback without the output.
+    /// Waits for callbacks under way. No other node delivers the callback of a run without its output while the store
+    /// has this node as the holder of the content.
     async fn stop_delivering(&self) {
         let node = &self.0;
         node.tasks.delivered.cancel();
@@ -148,12 +148,12 @@ impl Engine {
             .await
             .is_err()
         {
-            tracing::error!("callbacks under way did not end in time and are left behind");
+            tracing::error!("callbacks under way did not end in time; leaving them behind");
         }
     }
 
-    /// Gives up, at the node's end, what only this node has: such runs that are not final end, answers that nobody has
-    /// read are gone.
+    /// Abandons the content of runs without retention when the node stops. Runs without a terminal status end, and
+    /// unread outputs are lost.
     pub(crate) async fn give_up_content(&self) {
         let node = &self.0;
         let (at, price) = (node.options.clock.now(), node.options.compute_micros_per_second);
@@ -164,14 +164,16 @@ impl Engine {
         match tokio::time::timeout(LAST_WRITES, given_up).await {
             Ok(Ok(ended)) => self.announce_abandoned(&ended),
             Ok(Err(error)) => {
-                tracing::error!(%error, "runs with zero data retention end with the next sweep");
+                tracing::error!(%error, "ending runs with zero data retention failed; the next sweep ends them");
             }
-            Err(_elapsed) => tracing::error!("runs with zero data retention end with the next sweep"),
+            Err(_elapsed) => {
+                tracing::error!("ending runs with zero data retention timed out; the next sweep ends them");
+            }
         }
-        // Not before: what this node kept to itself is for any node only now.
+        // Only now may any node deliver the callbacks that were reserved for this one.
         node.cluster.hints.callbacks();
         if let Err(error) = node.stores.memory_dir.remove().await {
-            tracing::warn!(%error, "the folder for working directories in memory stays");
+            tracing::warn!(%error, "removing the folder of working directories in memory failed");
         }
     }
 }

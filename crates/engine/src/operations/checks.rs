@@ -126,7 +126,7 @@ impl Engine {
             return Ok(Check::new(name, Verdict::Fault, "none")
                 .hint("credentials cannot be kept: give every node the same SORTIE_MASTER_KEY"));
         };
-        // Asked each time: the database may have been put back under a node at work.
+        // Checked each time: the database may have been restored under a running node.
         check_master_keys(self.store(), &self.0.options.master_keys).await?;
         let check = Check::new(name, Verdict::Ok, format!("{first} fits the database"));
         if self.0.stores.connections.unaddressed() == Unaddressed::Opens {
@@ -176,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// Space and open files.
+    /// Checks disk space and open files.
     fn check_machine(&self) -> [Check; 2] {
         [free_space(&self.0.options.data_dir), open_files()]
     }
@@ -266,7 +266,7 @@ impl Engine {
         Ok(check)
     }
 
-    /// The memory that runs with zero data retention share.
+    /// Checks the memory that runs with zero data retention share.
     fn check_memory(&self) -> Check {
         let name = "memory";
         let (held, limit) = self.0.stores.records.unretained.held();
@@ -322,7 +322,7 @@ impl Engine {
     }
 }
 
-/// A check that ends in time, whatever it waits for.
+/// Runs a check with a timeout.
 async fn limited(name: &str, check: impl Future<Output = Result<Check, Error>>) -> Check {
     match tokio::time::timeout(PATIENCE, check).await {
         Ok(Ok(check)) => check,

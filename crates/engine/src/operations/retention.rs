@@ -93,7 +93,7 @@ async fn delete_fires(store: &Store, before: Timestamp) -> Result<u64, Error> {
     }
 }
 
-/// Goes through all organizations; how many runs that finished before were deleted.
+/// Deletes expired runs of every organization. Returns their number.
 async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -> Result<u64, Error> {
     // What they have used outlives them.
     usage::count(store, clock.now()).await?;

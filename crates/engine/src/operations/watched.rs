@@ -268,7 +268,7 @@ fn encode_database(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample)
     let Some(until) = observed.first_lease_until else {
         return Ok(());
     };
-    // `since` is zero where the other is later: one of the two is.
+    // `since` is zero if the other time is later, so one of the two is zero.
     let at = sample.leases_at;
     let left = until.since(at).as_secs_f64() - at.since(until).as_secs_f64();
     seconds(

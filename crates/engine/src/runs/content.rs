@@ -55,13 +55,13 @@ impl Engine {
             return Ok(());
         }
         match self.0.work.hub.until_final(org, id, wait).await {
-            // It is waited for where it is.
+            // The node that has the content waits for the end.
             Ok(()) | Err(Error::Unretained) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// A run's events after `after`, then new ones as they happen, then `done`. Ends early when the node stops.
+    /// Streams a run's events after `after`, then new ones as they happen, then `done`. Ends early when the node stops.
     pub async fn follow(
         &self,
         caller: &Caller,
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// Recorded events of a run after `after`, in order, at most `limit`.
+    /// Returns recorded events of a run after `after`, in order, at most `limit`.
     pub async fn events_after(
         &self,
         caller: &Caller,
@@ -105,7 +105,7 @@ impl Engine {
         }
     }
 
-    /// The definition that a run used. [`Error::Gone`] where it was never kept.
+    /// Returns the definition of a run. [`Error::Gone`] for a run without retention.
     pub async fn run_definition(&self, org: OrgId, id: RunId) -> Result<StoredDefinition, Error> {
         match self.store().run_definition(org, id).await {
             Err(sortie_store::Error::Unretained) => Err(Error::Gone(
@@ -115,7 +115,7 @@ impl Engine {
         }
     }
 
-    /// On whose behalf another node asks; none where the request is not signed by one.
+    /// Returns the caller for whom another node sends a request, or `None` if no node has signed the request.
     pub fn peer(&self, method: &str, target: &str, header: &str) -> Option<Peer> {
         self.0.cluster.peers.verify(method, target, header)
     }
@@ -134,20 +134,20 @@ impl Engine {
         self.holder(org, id, hop).await?.ok_or_else(forgotten)
     }
 
-    /// The other node that has the content of a run; none where nobody has it.
+    /// Returns the other node that has the content of a run, or `None` if no node has it.
     async fn holder(&self, org: OrgId, id: RunId, hop: Hop) -> Result<Option<ContentHolder>, Error> {
         let holder = self.store().content_holder(org, id).await?;
         let is_elsewhere = |holder: &ContentHolder| holder.node != self.0.cluster.identity.get();
         match (holder.filter(is_elsewhere), hop) {
-            // Its process may be alive and come back with the answer.
+            // The process of a lost node may be alive and come back with the output.
             (Some(holder), _) if holder.is_lost && holder.has_answer => Err(Error::Unavailable(
                 "the node that holds the output of this run cannot be reached: the output is available once it comes \
                  back, and is deleted at output_expires_at"
                     .to_owned(),
             )),
-            // The sweep is about to give it up, or the answer is for the receiver of the callback.
+            // The sweep is about to abandon the content, or the output is for the receiver of the callback.
             (Some(holder), _) if holder.is_lost => Ok(None),
-            // Never passed on twice: what this node was asked for, it was thought to have.
+            // A request is passed on once: the node that asked took this one for the holder.
             (Some(_), Hop::Second) => Err(Error::Unavailable(
                 "the content of this run is on another node, retry later".to_owned(),
             )),

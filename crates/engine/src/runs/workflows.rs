@@ -46,16 +46,16 @@ impl Engine {
         Ok((record(row, definition), put))
     }
 
-    /// A workflow by its name.
+    /// Returns a workflow by its name.
     pub async fn get_workflow(&self, org: OrgId, name: &str) -> Result<Workflow, Error> {
-        // What cannot be a name is the name of nothing.
+        // No workflow can have an invalid name.
         check_name("name", name).map_err(|_| Error::NotFound)?;
         let row = self.store().get_workflow(org, name).await?;
         let definition = definition_of(&row)?;
         Ok(record(row, definition))
     }
 
-    /// Deletes a workflow. Runs that were started from it have a definition of their own and go on.
+    /// Deletes a workflow. Its runs have a definition of their own and continue.
     pub async fn delete_workflow(&self, caller: &Caller, name: &str) -> Result<(), Error> {
         check_name("name", name).map_err(|_| Error::NotFound)?;
         let node = &self.0;
@@ -97,7 +97,7 @@ fn to_save(name: &str, definition: &RunRequest) -> Result<PutWorkflow, Error> {
     })
 }
 
-/// The stored definition.
+/// Reads the stored definition.
 fn definition_of(row: &WorkflowRow) -> Result<RunRequest, Error> {
     serde_json::from_str(&row.definition)
         .map_err(|error| Error::Internal(format!("a stored workflow cannot be read: {error}")))

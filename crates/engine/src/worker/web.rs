@@ -77,7 +77,7 @@ impl Gateway for RunGateway {
             match tokio::net::TcpListener::from_std(listener) {
                 Ok(listener) => match serve(listener, policy, Limits::default(), on_event).await {},
                 Err(error) => {
-                    tracing::error!(run.id = %run, %error, "starting the egress proxy of a run failed")
+                    tracing::error!(run.id = %run, %error, "starting the egress proxy of a run failed");
                 }
             }
         })

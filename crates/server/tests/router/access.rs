@@ -201,9 +201,7 @@ impl Resources {
         match kind {
             Kind::Nobody | Kind::Node => rig.admin.anonymous(),
             Kind::Malformed => rig.admin.with_key("guess"),
-            Kind::Unknown => rig
-                .admin
-                .with_key(&key.key.replace(|c: char| c.is_ascii_digit(), "z")),
+            Kind::Unknown => rig.admin.with_key(rig.unknown_key().expose()),
             Kind::Expired => rig.admin.with_key(rig.expired_key().await.expose()),
             Kind::Revoked => {
                 rig.engine.delete_key(&caller, key.id).await.unwrap();

@@ -81,6 +81,17 @@ both! {
         assert_eq!(fixture.store.list_audit(org, page(1)).await.unwrap(), written);
     }
 
+    async fn an_entry_of_a_later_version_is_read_without_its_kind(fixture: &Fixture) {
+        let org = fixture.org().await;
+        fixture.store.create_key(fixture.new_key(org, Role::Member), fixture.audit(org)).await.unwrap();
+        let rename = |tx: &mut dyn Tx| {
+            tx.exec("UPDATE audit SET actor_kind = 'robot', actor_id = 'robot_1'", vals![])
+        };
+        fixture.store.db.write(move |tx| rename(tx).map(drop)).await.unwrap();
+        let entries = fixture.store.list_audit(org, page(1)).await.unwrap();
+        assert_eq!((entries[0].actor_kind, entries[0].actor_id.as_deref()), (None, Some("robot_1")));
+    }
+
     async fn a_refused_change_writes_nothing_down(fixture: &Fixture) {
         let (org, store) = (fixture.org().await, &fixture.store);
         let admin = fixture.key(org, Role::Admin).await;

@@ -15,7 +15,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// Both directions of the channel to other nodes.
 pub(crate) type Channel = (Speaker, mpsc::Receiver<Heard>);
 
-/// Sends and receives hints until `stop`. DeliveryHints that were gathered by then are still sent.
+/// Sends and receives hints until `stop`. Hints that were gathered by then are still sent.
 pub(crate) async fn exchange(engine: Engine, (speaker, heard): Channel, stop: CancellationToken) {
     tokio::join!(send(&engine, &speaker, &stop), receive(&engine, heard, &stop));
 }

@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
 use reqwest::{Method, RequestBuilder, Response, header};
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 use sortie_api::{ErrorBody, ErrorCode, Event, Run, RunId, Timestamp};
 use sortie_net::{
@@ -148,7 +148,10 @@ impl Peers {
             let mut messages = Vec::new();
             let parsed = parser.push(&bytes, &mut messages);
             let reading = parsed.is_ok().then_some((response, parser));
-            let mut batches: Vec<_> = messages.iter().map(batch).collect();
+            let mut batches: Vec<_> = messages
+                .iter()
+                .filter_map(|message| batch(message).transpose())
+                .collect();
             // The error comes after the complete events, and ends the stream.
             batches.extend(
                 parsed
@@ -217,8 +220,8 @@ struct Recorded<'a> {
     created_at: Timestamp,
 }
 
-/// Reads a message of another node's stream.
-fn batch(message: &sse::Message) -> Result<Arc<Batch>, Error> {
+/// Reads a message of another node's stream. None for a message that is not recorded and that only a later version knows.
+fn batch(message: &sse::Message) -> Result<Option<Arc<Batch>>, Error> {
     let sse::Message { event, data, .. } = message;
     let message = match event.as_str() {
         "done" => RawValue::from_string(data.clone()).map(|run| Message::Done(run.into())),
@@ -232,9 +235,22 @@ fn batch(message: &sse::Message) -> Result<Arc<Batch>, Error> {
             })
         }),
     };
-    let message = message
-        .map_err(|error| Error::Internal(format!("cannot read the stream of another node: {error}")))?;
-    Ok(Arc::new(Batch::new(vec![message])))
+    match message {
+        Ok(message) => Ok(Some(Arc::new(Batch::new(vec![message])))),
+        Err(_) if is_without_id(data) => Ok(None),
+        Err(error) => Err(Error::Internal(format!(
+            "cannot read the stream of another node: {error}"
+        ))),
+    }
+}
+
+/// Whether the data of a message is a JSON object without `id`. Every recorded event has one.
+fn is_without_id(data: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Position {
+        id: Option<IgnoredAny>,
+    }
+    serde_json::from_str::<Position>(data).is_ok_and(|position| position.id.is_none())
 }
 
 async fn answer(request: RequestBuilder) -> Result<Response, Error> {
@@ -349,7 +365,7 @@ mod tests {
         let event = format!(
             r#"{{"id":7,"type":"of_tomorrow","data":{data},"created_at":"2026-01-02T03:04:05.006Z"}}"#
         );
-        let found = read("of_tomorrow", &event).unwrap();
+        let found = read("of_tomorrow", &event).unwrap().unwrap();
         let [Message::Event(row)] = found.messages() else {
             panic!("{found:?}");
         };
@@ -360,13 +376,24 @@ mod tests {
         assert_eq!(row.created_at.to_string(), "2026-01-02T03:04:05.006Z");
 
         let run = r#"{"id":"run_1","field_of_tomorrow":1e2}"#;
-        let found = read("done", run).unwrap();
+        let found = read("done", run).unwrap().unwrap();
         let [Message::Done(done)] = found.messages() else {
             panic!("{found:?}");
         };
         assert_eq!(done.get(), run);
         assert!(found.is_last());
 
-        assert!(matches!(read("status", "{}"), Err(Error::Internal(_))));
+        // A message that is not recorded has no position, so followers of this node miss nothing that they could ask for.
+        assert!(
+            read("progress_of_tomorrow", r#"{"percent":40}"#)
+                .unwrap()
+                .is_none()
+        );
+        for broken in [r#"{"id":7}"#, "{", r#"{"id":"x","type":"status"}"#] {
+            assert!(
+                matches!(read("status", broken), Err(Error::Internal(_))),
+                "{broken}"
+            );
+        }
     }
 }

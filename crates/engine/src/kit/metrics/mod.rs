@@ -409,7 +409,7 @@ impl Metrics {
         );
         registry.register(
             "runs_taken_over",
-            "Runs that this node has taken over from lost nodes, or taken up again",
+            "Runs that this node has taken over from lost nodes, or resumed itself",
             self.taken_over.clone(),
         );
         registry.register(

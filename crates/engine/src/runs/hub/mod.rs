@@ -120,7 +120,7 @@ impl Hub {
     /// Publishes events that have just been committed, and sends a hint to other nodes. Costs nothing if the run has no
     /// reader and there is no other node.
     pub(crate) fn publish(&self, run: RunId, events: &[EventRow]) {
-        self.tell(run, events);
+        self.send_hint(run, events);
         if let Some(live) = self.followed(run)
             && let Some(chunk) = Chunk::of(events)
         {
@@ -130,7 +130,7 @@ impl Hub {
 
     /// Publishes the end of a run: its last events and the run in its terminal status.
     pub(crate) fn publish_final(&self, run: &Run, events: &[EventRow]) -> Result<(), Error> {
-        self.tell(run.id, events);
+        self.send_hint(run.id, events);
         let Some(live) = self.followed(run.id) else {
             return Ok(());
         };
@@ -158,7 +158,7 @@ impl Hub {
         }
     }
 
-    /// Tells readers that the store has events of a run up to `last`, written by another node.
+    /// Notifies readers that the store has events of a run up to `last`, written by another node.
     pub(crate) fn hint(&self, run: RunId, last: i64) {
         if let Some(live) = self.followed(run)
             && live.tail().learn(last)
@@ -167,20 +167,20 @@ impl Hub {
         }
     }
 
-    fn tell(&self, run: RunId, events: &[EventRow]) {
+    fn send_hint(&self, run: RunId, events: &[EventRow]) {
         if let Some(last) = events.last() {
             self.hints.events(run, last.seq);
         }
     }
 
-    /// Tells readers on all nodes that a run was ended here by somebody else than its worker.
+    /// Notifies readers on every node that a run was ended here by another than its worker.
     pub(crate) fn ended(&self, run: RunId) {
         self.hints.ended(run);
         self.ended_elsewhere(run);
     }
 
-    /// Tells readers here that a run was ended by somebody else than its worker: what comes after the tail is in the
-    /// store.
+    /// Notifies readers on this node that a run was ended by another than its worker. The events after the tail are in
+    /// the store.
     pub(crate) fn ended_elsewhere(&self, run: RunId) {
         if let Some(live) = self.followed(run) {
             live.tail().end_elsewhere();
@@ -188,7 +188,7 @@ impl Hub {
         }
     }
 
-    /// The runs that somebody follows here.
+    /// Returns the runs with a reader on this node.
     pub(crate) fn watched(&self) -> Vec<RunId> {
         let mut runs = self.runs();
         runs.retain(|_, live| live.strong_count() > 0);
@@ -210,9 +210,9 @@ impl Hub {
         live
     }
 
-    /// Returns when the run is final, after `limit`, or when the node stops.
+    /// Waits until the run has a terminal status, but at most for `limit` or until the node stops.
     pub(crate) async fn until_final(&self, org: OrgId, run: RunId, limit: Duration) -> Result<(), Error> {
-        // Registered before the first query, so that no change after it goes unseen.
+        // Registered before the first query, so that no later change is missed.
         let live = self.subscribe(run);
         let mut changed = live.changed.subscribe();
         let over = tokio::time::sleep(limit);
@@ -231,7 +231,8 @@ impl Hub {
         }
     }
 
-    /// The run's events after `after`, then new ones, then `done`. A position beyond the last event counts as the last.
+    /// Streams the run's events after `after`, then new ones, then `done`. A position beyond the last event counts as
+    /// the last.
     pub(crate) async fn follow(
         &self,
         org: OrgId,
@@ -239,7 +240,7 @@ impl Hub {
         after: i64,
         deltas: Deltas,
     ) -> Result<BoxStream<'static, Result<Arc<Batch>, Error>>, Error> {
-        // Registered before the first query, so that nothing committed after the query goes unseen.
+        // Registered before the first query, so that no event committed after the query is missed.
         let live = self.subscribe(run);
         let reader = Reader::begin(self.clone(), live, (org, run), after, deltas).await?;
         Ok(stream::unfold(reader, Reader::next).boxed())
@@ -319,7 +320,7 @@ mod tests {
         for at in 0..DELTAS + 10 {
             hub.delta(run, 1, &at.to_string());
         }
-        // The first look only learns that it was too slow.
+        // The first receive only reports that this reader was too slow.
         let _missed = futures_util::poll!(slow.next());
         assert!(seen(slow.next().await).ends_with("in step 1"));
     }

@@ -1,6 +1,7 @@
-//! Rules of `connections`: how many, under which names, and that each is a saved one there is or a definition that holds.
+//! Rules of `connections`: their number, their names, and that each is an existing saved connection or a valid
+//! definition.
 //!
-//! What passes is stored without credentials; those that inline definitions bring come out beside it, to be sealed.
+//! The checked request holds no credentials: those of inline definitions are returned separately, for sealing.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +81,7 @@ fn shown(field: &str) -> String {
         .collect()
 }
 
-/// The form of `{ref, allowed_methods?, allowed_tools?}`.
+/// Checks the form of `{ref, allowed_methods?, allowed_tools?}`.
 fn reference(at: At<'_>, connection: &RunConnection) -> Result<(), Error> {
     let others = [
         ("url", connection.url.is_some()),
@@ -131,7 +132,7 @@ fn inline(connections: &Connections, at: At<'_>, connection: &mut RunConnection)
     Ok(checked.secrets)
 }
 
-/// That each saved connection exists and takes the lists that narrow it.
+/// Checks that each saved connection exists and is of the type that its lists are for.
 async fn references_there_are(
     connections: &Connections,
     org: OrgId,
