@@ -1,4 +1,4 @@
-//! The parts of a node. [`Setup`] makes them in order, each from the ones before.
+//! A node and its parts. [`Setup`] makes the parts in order, each from those before it.
 
 use std::sync::Arc;
 
@@ -29,6 +29,7 @@ use crate::{
         options::Options,
         web::NodeWeb,
     },
+    operations::watched::Watched,
     runs::{
         active::Active,
         hub::Hub,
@@ -37,6 +38,18 @@ use crate::{
     },
     worker::{Collecting, OwnRuns, Programs, Slots, Worker},
 };
+
+/// Everything that the clones of an [`Engine`](crate::Engine) share.
+pub(crate) struct Node {
+    pub(crate) options: Arc<Options>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Figures of the whole database, as this node last read them.
+    pub(crate) watched: Watched,
+    pub(crate) stores: Stores,
+    pub(crate) work: Work,
+    pub(crate) cluster: Cluster,
+    pub(crate) tasks: Tasks,
+}
 
 /// The tasks of a node, and the signals that end them.
 #[derive(Default)]

@@ -8,10 +8,10 @@ use sortie_store::Store;
 
 use super::{
     Heartbeat, Reconciler, Sweeper, Takeover, Watch,
-    parts::{Setup, Storage},
+    parts::{Node, Setup, Storage},
 };
 use crate::{
-    Engine, Inner,
+    Engine,
     callbacks::CallbackWorker,
     cluster::hints::{self, Channel},
     connections::Unaddressed,
@@ -78,7 +78,7 @@ impl Engine {
         };
         stores.connections.begin_upgrade(&cluster.identity.leases).await?;
         sweeper.sweep().await?;
-        let inner = Inner {
+        let node = Node {
             options: setup.options,
             metrics: setup.metrics,
             watched: Watched::default(),
@@ -87,7 +87,7 @@ impl Engine {
             cluster,
             tasks: setup.tasks,
         };
-        Ok((Self(Arc::new(inner)), sweeper))
+        Ok((Self(Arc::new(node)), sweeper))
     }
 
     /// Starts the tasks that claim runs, and those that maintain the node.

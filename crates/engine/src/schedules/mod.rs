@@ -75,7 +75,8 @@ impl Engine {
     }
 
     /// Changes a schedule. Absent fields stay. Due occurrences are processed first, with the old fields. The run is
-    /// checked if it changes or if the schedule becomes enabled. Disabling or pausing a schedule always succeeds.
+    /// checked if it changes or if the schedule becomes enabled. A change that only disables or pauses a schedule takes
+    /// place even if its due occurrences cannot be processed.
     pub async fn update_schedule(
         &self,
         caller: &Caller,
@@ -88,7 +89,7 @@ impl Engine {
                 if !only_stops(&patch) {
                     return Err(error);
                 }
-                tracing::warn!(schedule = %id, %error, "stopping a schedule with due occurrences that could not be processed");
+                tracing::warn!(schedule = %id, %error, "cannot process the due occurrences of a schedule that is stopped");
             }
             let old = node.stores.database.get_schedule(caller.org, id).await?;
             let revision = old.revision;
@@ -163,7 +164,7 @@ impl Engine {
         let run = self.store().trigger_schedule(id, run).await;
         let run = run.inspect_err(|error| self.0.metrics.refused(error))?;
         self.0.metrics.accepted(Trigger::Schedule);
-        self.hand_out(run.id);
+        self.notify_dispatcher(run.id);
         Ok(run)
     }
 

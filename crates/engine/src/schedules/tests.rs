@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
 use sortie_api::{
-    RunId, RunStatus,
+    ActorKind, RunId, RunStatus,
     schedule::FireOutcome,
     secret::{SELF_HOSTED_KEY, Secret},
 };
@@ -381,6 +381,21 @@ async fn too_many_failures_in_a_row_switch_a_schedule_off_until_somebody_switche
     assert!(rig.get(id).await.enabled);
     rig.go("2026-01-01T00:50:00Z").await;
     assert_eq!(rig.told(id).await[4], "00:50 failures");
+    let filter = sortie_store::AuditFilter {
+        action: Some("schedule.pause".to_owned()),
+        limit: 10,
+        ..sortie_store::AuditFilter::default()
+    };
+    let paused = rig
+        .engine()
+        .store()
+        .list_audit(rig.caller.org, filter)
+        .await
+        .unwrap();
+    assert_eq!(paused.len(), 1);
+    assert_eq!(paused[0].target, id.to_string());
+    assert_eq!(paused[0].actor_kind, Some(ActorKind::Schedule));
+    assert_eq!(paused[0].actor_id, Some(id.to_string()));
     let off = rig.get(id).await;
     assert_eq!((off.enabled, off.next_run_at), (false, None));
     assert!(

@@ -25,17 +25,25 @@ pub(super) async fn audit(context: &Context, args: &AuditArgs) -> Result<Exit> {
 }
 
 fn entry_rows(entries: &[AuditEntry]) -> String {
-    let mut rows = table::new(["AT", "ACTION", "TARGET", "KEY", "ADDRESS"]);
+    let mut rows = table::new(["AT", "ACTION", "TARGET", "AUTHOR", "ADDRESS"]);
     for entry in entries {
         rows.add_row([
             entry.at.to_string(),
             entry.action.clone(),
             terminal::harmless(&entry.target).into_owned(),
-            shown(entry.key_id.as_ref()),
+            author(entry),
             shown(entry.address.as_ref()),
         ]);
     }
     table::text(&rows)
+}
+
+/// Shows the id of an author, or its kind where it has no id. An engine of an earlier version tells keys alone.
+fn author(entry: &AuditEntry) -> String {
+    let id = entry.actor_id.clone();
+    let kind = || entry.actor_kind.map(|kind| kind.as_str().to_owned());
+    let key = || entry.key_id.map(|key| key.to_string());
+    shown(id.or_else(kind).or_else(key).as_ref())
 }
 
 pub(super) async fn usage(context: &Context, args: &UsageArgs) -> Result<Exit> {
