@@ -86,6 +86,20 @@ async fn everything_that_the_version_before_has_answered_is_read(database: Datab
     );
     let unretained = format!("/v1/runs/{}/events", before.name("unretained")?);
     client.get(&unretained).await?.failure(410, "gone")?;
+    // Entries of the audit log have keys as their authors, and the filter finds them.
+    let log = before
+        .answers
+        .iter()
+        .find(|answer| answer.path.contains("/audit?limit=100&key="));
+    let log = get(&client, &log.context("no log of a key")?.path)
+        .await?
+        .json()?;
+    let entries = log["items"].as_array().context("no entries")?;
+    ensure!(entries.len() > 5, "{log}");
+    for entry in entries {
+        let author = (&entry["actor_kind"], &entry["actor_id"]);
+        assert_eq!(author, (&json!("key"), &entry["key_id"]));
+    }
     // The key of the request is known: nothing is created.
     let once = client.with_key(before.name("member")?);
     let once = once.with_header("idempotency-key", HeaderValue::from_static("once"));

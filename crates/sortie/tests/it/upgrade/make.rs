@@ -233,9 +233,11 @@ impl Maker {
             self.record(path, false).await?;
         }
         let schedule = self.beside.name("schedule")?.to_owned();
+        let me = get(&self.admin, "/v1/me").await?.json()?;
+        let admin = text(&me, "key_id")?;
         for path in [
             "/v1/admin/audit?limit=100",
-            &format!("/v1/admin/audit?limit=100&key={key}"),
+            &format!("/v1/admin/audit?limit=100&key={admin}"),
             &format!("/v1/schedules/{schedule}/fires"),
         ] {
             self.record(path, true).await?;
