@@ -1,12 +1,12 @@
 //! Credentials that open only for the address they were saved with.
 //!
-//! The address of a connection is stored in clear, its credentials are sealed. The sealed text therefore names the address
-//! as well, and a credential whose connection leads elsewhere now does not open: whoever can write the database, and has no
-//! master key, cannot send it to a server of their own.
+//! The address of a connection is stored in clear, its credentials are sealed. The sealed text therefore names the
+//! address as well, and a credential whose connection leads elsewhere now does not open: whoever can write the
+//! database, and has no master key, cannot send it to a server of their own.
 //!
-//! The address is within the sealed text and not beside it, for nodes of the version before read such a text too: they pass
-//! over a field that they do not know. Texts of that version name no address. They open until the upgrade is complete
-//! ([`super::upgrade`]), and never again.
+//! The address is within the sealed text and not beside it, for nodes of the version before read such a text too: they
+//! pass over a field that they do not know. Texts of that version name no address. They open until the upgrade is
+//! complete ([`super::upgrade`]), and never again.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use sortie_api::{
 use sortie_store::ConnectionRow;
 
 use super::{Connections, definition_of, secrets::Secrets};
-use crate::{credentials::sealing::Place, error::Error};
+use crate::{credentials::sealing::SealContext, error::Error};
 
 /// A sealed value with the address that it is for.
 #[derive(Serialize, Deserialize)]
@@ -59,8 +59,8 @@ impl Address {
         Some(Self::new(connection.kind?, connection.url.as_deref(), None))
     }
 
-    /// The address that an authorization is under way for: that of the connection, and the connection itself. The row of
-    /// the authorization names the connection in clear.
+    /// The address that an authorization is under way for: that of the connection, and the connection itself. The row
+    /// of the authorization names the connection in clear.
     pub(super) fn of_authorization(connection: ConnectionId, address: &Self) -> Self {
         Self(serde_json::json!([connection.to_string(), address.0]).to_string())
     }
@@ -88,9 +88,9 @@ pub(crate) enum Unaddressed {
     Refused,
 }
 
-/// The place of the credentials that a run brings.
-pub(super) fn inline_at(run: &str, org: OrgId) -> Place<'_> {
-    Place {
+/// Seal context of the credentials of a run's inline connections.
+pub(super) fn inline_at(run: &str, org: OrgId) -> SealContext<'_> {
+    SealContext {
         table: "run_secret",
         column: "credentials",
         row: run,
@@ -99,28 +99,29 @@ pub(super) fn inline_at(run: &str, org: OrgId) -> Place<'_> {
 }
 
 impl Connections {
-    /// Seals a value for its place and for an address.
+    /// Seals a value for its context and for an address.
     pub(super) async fn seal_for<T: Serialize + Sync>(
         &self,
-        place: Place<'_>,
+        context: SealContext<'_>,
         address: &Address,
         value: &T,
     ) -> Result<Vec<u8>, Error> {
         let address = Some(address.clone());
-        self.seal(place, &Addressed { value, address }).await
+        self.seal(context, &Addressed { value, address }).await
     }
 
-    /// Opens what was sealed for a place and for this address. `Conflict` where it was sealed for another one.
+    /// Opens a value that was sealed for a context and for this address. `Conflict` if it was sealed for another
+    /// address.
     pub(super) fn open_for<T: DeserializeOwned>(
         &self,
-        place: Place<'_>,
+        context: SealContext<'_>,
         address: &Address,
         sealed: &[u8],
     ) -> Result<T, Error> {
-        self.accept(self.open(place, sealed)?, address)
+        self.accept(self.open(context, sealed)?, address)
     }
 
-    /// The value, where it is for this address.
+    /// Returns the value if it was sealed for this address.
     pub(super) fn accept<T>(&self, found: Addressed<T>, address: &Address) -> Result<T, Error> {
         match (found.address, self.unaddressed()) {
             (Some(sealed), _) if sealed == *address => Ok(found.value),

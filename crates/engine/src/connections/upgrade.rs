@@ -1,11 +1,11 @@
 //! Upgrade of a database whose credentials were sealed without their addresses, by a version before this one.
 //!
-//! Such credentials open until every node is of this version. Then one node seals them again with the address that their
-//! connection has at that moment, and says in the sealed text by which keys are checked that the upgrade is complete. From
-//! then on no node opens a credential without an address. Nobody without a master key can write that text. Somebody who can
-//! write the database can put back the text of before, with credentials of before, from a copy: a node that has seen the
-//! upgrade complete therefore remembers it in its data folder, and does not believe the database then. Copies of before are
-//! worth nothing at all once the master key was rotated.
+//! Such credentials open until every node is of this version. Then one node seals them again with the address that
+//! their connection has at that moment, and says in the sealed text by which keys are checked that the upgrade is
+//! complete. From then on no node opens a credential without an address. Nobody without a master key can write that
+//! text. Somebody who can write the database can put back the text of before, with credentials of before, from a copy:
+//! a node that has seen the upgrade complete therefore remembers it in its data folder, and does not believe the
+//! database then. Copies of before are worth nothing at all once the master key was rotated.
 //!
 //! Nodes of this version say so beside the ids of their master keys, where the version before passes over it.
 
@@ -30,7 +30,7 @@ use crate::{
     cluster::lease_clock::LeaseClock,
     credentials::{
         master_keys::{ADDRESSED, SEAL_CHECK},
-        sealing::Place,
+        sealing::SealContext,
     },
     error::Error,
     kit::clock::random,
@@ -61,7 +61,7 @@ pub(crate) enum Upgrade {
 }
 
 impl Connections {
-    /// Whether credentials without an address open.
+    /// Returns the treatment of credentials that were sealed without an address.
     pub(crate) fn unaddressed(&self) -> Unaddressed {
         if self.0.opens_unaddressed.load(Ordering::SeqCst) {
             Unaddressed::Opens
@@ -70,8 +70,8 @@ impl Connections {
         }
     }
 
-    /// Finds out at the start whether the upgrade is complete, and completes it where no node of the version before is at
-    /// work. To be called once this node is known to the store, and before it works on runs.
+    /// Finds out at the start whether the upgrade is complete, and completes it where no node of the version before is
+    /// at work. To be called once this node is known to the store, and before it works on runs.
     pub(crate) async fn begin_upgrade(&self, leases: &LeaseClock) -> Result<(), Error> {
         let Some((_, text)) = self.key_check().await? else {
             // Nothing is sealed yet. A node of the version before may be the first to seal.
@@ -204,8 +204,8 @@ impl Connections {
         Ok(nodes.into_iter().map(|node| node.name).collect())
     }
 
-    /// Seals the credentials that name no address with the one that stands beside them. Authorizations under way are left
-    /// out: they last ten minutes, and can be started again.
+    /// Seals the credentials that name no address with the one that stands beside them. Authorizations under way are
+    /// left out: they last ten minutes, and can be started again.
     async fn seal_addresses(&self) -> Result<u64, Error> {
         let mut done = 0;
         for column in [
@@ -225,10 +225,10 @@ impl Connections {
                     let RowKey::Text(name) = &row.sealed.row else {
                         continue;
                     };
-                    let place = Place::in_column(column, name, row.sealed.org);
-                    match self.with_address(column, place, &row) {
+                    let context = SealContext::in_column(column, name, row.sealed.org);
+                    match self.with_address(column, context, &row) {
                         Ok(Some(text)) => values.push(Resealed {
-                            new: self.seal_text(place, &text).await?,
+                            new: self.seal_text(context, &text).await?,
                             row: row.sealed.row,
                             old: row.sealed.sealed,
                         }),
@@ -248,21 +248,21 @@ impl Connections {
         Ok(done)
     }
 
-    /// The text of a credential with its address, to be sealed; `None` where it names one already. Fails only for a value that
-    /// no other attempt could read.
+    /// The text of a credential with its address, to be sealed; `None` where it names one already. Fails only for a
+    /// value that no other attempt could read.
     fn with_address(
         &self,
         column: SealedColumn,
-        place: Place<'_>,
+        context: SealContext<'_>,
         found: &CredentialRow,
     ) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
         let sealed = &found.sealed.sealed;
         let address = || Ok::<_, Error>(Address::of(&definition_in(&found.definition)?));
         match column {
-            SealedColumn::ConnectionCredentials => self.addressed::<Secrets>(place, sealed, address()?),
-            SealedColumn::ConnectionTokens => self.addressed::<Held>(place, sealed, address()?),
+            SealedColumn::ConnectionCredentials => self.addressed::<Secrets>(context, sealed, address()?),
+            SealedColumn::ConnectionTokens => self.addressed::<Held>(context, sealed, address()?),
             SealedColumn::RunSecret => {
-                let mut all: Inline = self.open(place, sealed)?;
+                let mut all: Inline = self.open(context, sealed)?;
                 if all.values().all(|one| one.address.is_some()) {
                     return Ok(None);
                 }
@@ -282,11 +282,11 @@ impl Connections {
 
     fn addressed<T: Serialize + DeserializeOwned>(
         &self,
-        place: Place<'_>,
+        context: SealContext<'_>,
         sealed: &[u8],
         address: Address,
     ) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
-        let mut found: Addressed<T> = self.open(place, sealed)?;
+        let mut found: Addressed<T> = self.open(context, sealed)?;
         if found.address.is_some() {
             return Ok(None);
         }
@@ -294,8 +294,8 @@ impl Connections {
         to_sealed_json(&found).map(Some)
     }
 
-    /// The file by which this node remembers that the upgrade is complete, where the database says that it is not and this
-    /// node refuses credentials without an address nevertheless.
+    /// The file by which this node remembers that the upgrade is complete, where the database says that it is not and
+    /// this node refuses credentials without an address nevertheless.
     pub(crate) async fn contradicted(&self) -> Result<Option<PathBuf>, Error> {
         if self.unaddressed() == Unaddressed::Opens {
             return Ok(None);

@@ -8,12 +8,12 @@ use sortie_store::Store;
 
 use super::{
     Heartbeat, Reconciler, Sweeper, Takeover, Watch,
-    parts::{Setup, Storage},
+    parts::{Node, Setup, Storage},
 };
 use crate::{
-    Engine, Inner,
-    callbacks::Courier,
-    cluster::news::{self, Channel},
+    Engine,
+    callbacks::CallbackWorker,
+    cluster::hints::{self, Channel},
     connections::Unaddressed,
     error::Error,
     kit::options::{Options, Serves},
@@ -41,8 +41,8 @@ fn fit_for(mode: Mode, sandbox: Result<Arc<dyn Backend>, String>) -> Result<Arc<
 impl Engine {
     /// Starts a node: registers it, takes over what an earlier start of it left behind, and begins to take runs. A node
     /// without the master key of its database does not start, because it would fail every run that needs a credential.
-    /// `sandbox` is the reason, for people, where the host cannot confine commands: runs with `shell` are then refused, as
-    /// they are by a hosted engine on a single-tenant host.
+    /// `sandbox` is the reason, for people, where the host cannot confine commands: runs with `shell` are then refused,
+    /// as they are by a hosted engine on a single-tenant host.
     pub async fn start(
         options: Options,
         store: Store,
@@ -71,14 +71,14 @@ impl Engine {
         let sweeper = Sweeper {
             node: Takeover {
                 store: stores.database.clone(),
-                places: work.places.clone(),
+                slots: work.slots.clone(),
                 identity: cluster.identity.clone(),
             },
             wake: cluster.wake.clone(),
         };
         stores.connections.begin_upgrade(&cluster.identity.leases).await?;
         sweeper.sweep().await?;
-        let inner = Inner {
+        let node = Node {
             options: setup.options,
             metrics: setup.metrics,
             watched: Watched::default(),
@@ -87,7 +87,7 @@ impl Engine {
             cluster,
             tasks: setup.tasks,
         };
-        Ok((Self(Arc::new(inner)), sweeper))
+        Ok((Self(Arc::new(node)), sweeper))
     }
 
     /// Starts the tasks that take runs, and those of the node's own life.
@@ -100,13 +100,13 @@ impl Engine {
         let dispatcher = Dispatcher {
             store: node.stores.database.clone(),
             options: Arc::clone(&node.options),
-            places: node.work.places.clone(),
+            slots: node.work.slots.clone(),
             source,
             unretained: node.stores.records.unretained.clone(),
             identity: node.cluster.identity.clone(),
             work: Arc::clone(&node.work.waiting),
             wake: node.cluster.wake.clone(),
-            news: node.cluster.news.clone(),
+            hints: node.cluster.hints.clone(),
             stop: node.tasks.closing.clone(),
         };
         node.tasks.tracker.spawn(dispatcher.run());
@@ -115,9 +115,11 @@ impl Engine {
             .spawn(Keeper::new(self.clone()).run(node.tasks.closed.clone()));
         self.begin_node(sweeper);
         if let Some(channel) = channel {
-            node.tasks
-                .exchanges
-                .spawn(news::exchange(self.clone(), channel, node.tasks.told.clone()));
+            node.tasks.exchanges.spawn(hints::exchange(
+                self.clone(),
+                channel,
+                node.tasks.hints_done.clone(),
+            ));
         }
     }
 
@@ -155,14 +157,14 @@ impl Engine {
     /// Starts the callback worker.
     fn begin_callbacks(&self) {
         let node = &self.0;
-        let courier = Courier::new(
+        let worker = CallbackWorker::new(
             &node.options,
             (node.stores.records.clone(), node.cluster.identity.clone()),
             node.work.callbacks.clone(),
             Arc::clone(&node.metrics),
             node.tasks.delivered.clone(),
         );
-        node.tasks.couriers.spawn(courier.run());
+        node.tasks.callback_workers.spawn(worker.run());
     }
 
     /// Starts the deletion of expired runs.

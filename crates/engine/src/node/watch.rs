@@ -6,7 +6,7 @@ use sortie_store::Store;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cluster::{identity::Identity, news::Wake},
+    cluster::{hints::Wake, identity::Identity},
     error::Error,
     kit::options::Options,
     runs::{
@@ -15,9 +15,9 @@ use crate::{
     },
 };
 
-/// Longest pause between two looks of the watch: other nodes tell what is new, so this is for what was not heard. With the
-/// jitter, with which nodes that started together drift apart, it is short enough for a run that was cancelled through
-/// another node to stop within a second all the same.
+/// Longest pause between two looks of the watch: other nodes tell what is new, so this is for what was not heard. With
+/// the jitter, with which nodes that started together drift apart, it is short enough for a run that was cancelled
+/// through another node to stop within a second all the same.
 const WATCH: Duration = Duration::from_millis(500);
 const WATCH_JITTER_MS: i64 = 250;
 

@@ -1,7 +1,8 @@
-//! What clients ask of the content of a run, wherever it is: the run itself, its events, its definition.
+//! Content of runs for clients: the run itself, its events, its definition.
 //!
-//! A run that is stored is answered from the store. One without retention is answered from memory where this node has it,
-//! and by the node that has it otherwise; where nobody has it any more, the store says what is left.
+//! The store has the content of ordinary runs. The content of a run without retention is in the memory of one node:
+//! this node answers from its memory or asks the node that has the content. Once no node has it, the store returns the
+//! rest.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,8 +20,8 @@ use crate::{
 };
 
 impl Engine {
-    /// A run: as soon as it is final, and at the latest after `wait`. The first who asks for one with zero data retention
-    /// that is final, and has no callback, gets its output, and nobody after.
+    /// Returns a run as soon as its status is terminal, and at the latest after `wait`. The output of a run with zero
+    /// data retention and without a callback is returned to the first caller alone.
     pub async fn get_run(&self, caller: &Caller, id: RunId, wait: Duration, hop: Hop) -> Result<Run, Error> {
         let (node, org) = (&self.0, caller.org);
         self.until_final(org, id, wait).await?;
@@ -29,7 +30,7 @@ impl Engine {
                 .stores
                 .records
                 .unretained
-                .hand_out(&node.stores.database, org, id)
+                .read_once(&node.stores.database, org, id)
                 .await;
         }
         let run = node.stores.database.get_run(org, id).await?;
@@ -42,8 +43,8 @@ impl Engine {
         }
     }
 
-    /// A run as [`get_run`](Self::get_run) shows it, and nothing changes by it: an output that is handed out once is not in it
-    /// and stays where it is. No other node is asked, so that one whose content is elsewhere is not waited for.
+    /// Returns a run as [`get_run`](Self::get_run) does, without side effects: an output that can be read once is left
+    /// out and stays readable. No other node is asked, so a run whose content is on another node is not waited for.
     pub async fn look_at_run(&self, org: OrgId, id: RunId, wait: Duration) -> Result<Run, Error> {
         self.until_final(org, id, wait).await?;
         self.0.stores.records.run(org, id).await

@@ -1,7 +1,7 @@
-//! Saved workflows: kept, shown, and laid under the requests that name one.
+//! Saved workflows: stored, listed, and used as the defaults of requests that name one.
 //!
-//! A definition is checked when it is saved, as far as it goes by itself, and again by each run as what that run will use.
-//! Its row is read once for each run, so what was saved on any node counts from then on.
+//! A definition is checked when it is saved, as far as that is possible without a request, and again for each run. Each
+//! run reads the row once, so a change on any node applies to the next run.
 
 use sortie_api::{
     OrgId, RunRequest, limits,
@@ -20,8 +20,8 @@ use crate::{
 };
 
 impl Engine {
-    /// Saves a workflow under `name`, or replaces the one that has it; the same definition again changes nothing. `Invalid`
-    /// names the field and the rule.
+    /// Saves a workflow under `name`, or replaces the one that has the name. Saving the same definition again changes
+    /// nothing. `Invalid` names the field and the rule.
     pub async fn put_workflow(
         &self,
         caller: &Caller,
@@ -68,8 +68,8 @@ impl Engine {
     }
 }
 
-/// What a request runs: with `workflow`, each field as sent, else as saved. The name stays in it, for who accounts for the
-/// run.
+/// Returns the effective request. With `workflow`, fields that were not sent come from the saved definition. The name
+/// of the workflow stays in the request, for accounting.
 pub(crate) async fn effective(store: &Store, org: OrgId, request: RunRequest) -> Result<RunRequest, Error> {
     let Some(name) = &request.workflow else {
         return Ok(request);

@@ -83,7 +83,7 @@ pub(crate) async fn get_connection(
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z"
         })),
         (status = 409, description = "The organization has reached its limit of connections.", body = sortie_api::ErrorBody,
-            example = json!({"error": "the organization has as many connections as it may", "code": "conflict"})),
+            example = json!({"error": "the organization has reached its limit of connections", "code": "conflict"})),
     ),
 )]
 pub(crate) async fn put_connection(

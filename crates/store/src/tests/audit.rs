@@ -73,7 +73,7 @@ both! {
         let audit = Audit { actor, ..fixture.audit(org) };
         fixture.store.create_key(fixture.new_key(org, Role::Member), audit).await.unwrap();
         let written = fixture.store.list_audit(org, page(1)).await.unwrap();
-        // That version knows neither column.
+        // An earlier version knows neither column.
         let forget = |tx: &mut dyn Tx| {
             tx.exec("UPDATE audit SET actor_kind = NULL, actor_id = NULL", vals![])
         };
@@ -126,7 +126,7 @@ both! {
             written.push(audit.clone());
             fixture.store.create_key(fixture.new_key(org, Role::Member), audit).await.unwrap();
         }
-        // Two at the same time: the id decides.
+        // Entries of the same time are in the order of their ids.
         let twin = Audit { at: written[5].at, ..fixture.audit(org) };
         fixture.store.create_key(fixture.new_key(org, Role::Member), twin.clone()).await.unwrap();
         written.push(twin);

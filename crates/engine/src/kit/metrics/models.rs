@@ -1,4 +1,5 @@
-//! Calls of models: how often, how long, what for and what came of them. Handles are made once for each model of the catalog.
+//! Calls of models: how often, how long, what for and what came of them. Handles are made once for each model of the
+//! catalog.
 
 use std::{
     collections::BTreeMap,
@@ -163,7 +164,7 @@ impl ModelFigures {
     }
 }
 
-/// The same models, measured.
+/// Wraps each model so that its calls are measured.
 pub(crate) fn measured(models: Vec<Arc<dyn Model>>, all: &ModelFigures) -> Vec<Arc<dyn Model>> {
     let known = all.by_id.get_or_init(|| {
         let figures = |model: &Arc<dyn Model>| (model.info().id.clone(), Arc::new(all.of(model.info())));

@@ -1,8 +1,9 @@
 //! The hub: live events of runs, shared by every reader on this node.
 //!
-//! The store is the truth. A worker hands over what it has just committed; a reader that is in step takes it from
-//! here, any other reads the store at its own pace, one at a time at the head of a run, and hands over what it read.
-//! What a run keeps here is bounded in bytes, so a slow reader costs queries, never memory, and holds up nobody.
+//! The store is the truth. A worker publishes the events that it has just committed. A reader that is up to date takes
+//! them from the hub. Any other reader reads the store at its own pace; at the newest events of a run, one reader at a
+//! time does so and publishes them for the others. The events of a run in memory are bounded in bytes, so a slow reader
+//! costs queries, never memory, and delays nobody.
 
 mod batch;
 mod reader;
@@ -26,42 +27,42 @@ use self::{
     tail::{Chunk, Tail},
 };
 use crate::{
-    cluster::news::News,
+    cluster::hints::HintSender,
     error::Error,
     kit::{clock::Clock, metrics::Metrics},
     runs::run_log::Records,
 };
 
-/// Whether a reader wants the text that the model is writing, beside the recorded events.
+/// Live text of the model in a reader's stream, besides the recorded events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deltas {
-    /// As `message_delta` messages without an id, from the node that works on the run.
+    /// The text comes as `message_delta` messages without an id, from the node that works on the run.
     Live,
-    /// Recorded events alone.
+    /// The stream has recorded events alone.
     Off,
 }
 
 #[derive(Clone)]
 pub(crate) struct Hub {
     records: Records,
-    news: News,
+    hints: HintSender,
     live: Arc<Mutex<BTreeMap<RunId, Weak<Live>>>>,
     stop: CancellationToken,
     metrics: Arc<Metrics>,
     clock: Clock,
 }
 
-/// A run that somebody follows on this node.
+/// A run with a reader on this node.
 struct Live {
     tail: Mutex<Tail>,
     changed: watch::Sender<()>,
-    /// Held by the one reader that reads the head of the run from the store.
+    /// Locked by the reader that reads the newest events from the store.
     reading: tokio::sync::Mutex<()>,
-    /// Text that a model is writing, for the readers who want it.
+    /// Live text of the model, for readers with [`Deltas::Live`].
     deltas: broadcast::Sender<Arc<Batch>>,
 }
 
-/// Pieces of text that a reader may be behind; it misses what is older.
+/// Number of pieces of live text that a reader may be behind. It misses older ones.
 const DELTAS: usize = 256;
 
 impl Live {
@@ -69,7 +70,7 @@ impl Live {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds committed events to the tail and wakes the readers, unless all of it was there.
+    /// Adds committed events to the tail and wakes the readers, unless the tail had them already.
     fn add(&self, chunk: Chunk) {
         if self.tail().push(chunk) {
             self.changed.send_replace(());
@@ -78,16 +79,16 @@ impl Live {
 }
 
 impl Hub {
-    /// A hub whose readers add to these figures, by this clock.
+    /// Creates a hub whose readers add to `metrics`, by `clock`.
     pub(crate) fn measured(
         records: &Records,
-        news: &News,
+        hints: &HintSender,
         stop: &CancellationToken,
         (metrics, clock): (&Arc<Metrics>, &Clock),
     ) -> Self {
         Self {
             records: records.clone(),
-            news: news.clone(),
+            hints: hints.clone(),
             live: Arc::default(),
             stop: stop.clone(),
             metrics: Arc::clone(metrics),
@@ -95,12 +96,12 @@ impl Hub {
         }
     }
 
-    /// A hub whose figures nobody looks at.
+    /// Creates a hub with unused metrics.
     #[cfg(test)]
-    pub(crate) fn new(records: Records, news: News, stop: CancellationToken) -> Self {
+    pub(crate) fn new(records: Records, hints: HintSender, stop: CancellationToken) -> Self {
         Self {
             records,
-            news,
+            hints,
             live: Arc::default(),
             stop,
             metrics: Arc::default(),
@@ -116,8 +117,8 @@ impl Hub {
         self.runs().get(&run).and_then(Weak::upgrade)
     }
 
-    /// Hands over events that have just been committed, and tells other nodes of them. Costs nothing when nobody follows the
-    /// run and there is no other node.
+    /// Publishes events that have just been committed, and sends a hint to other nodes. Costs nothing if the run has no
+    /// reader and there is no other node.
     pub(crate) fn publish(&self, run: RunId, events: &[EventRow]) {
         self.tell(run, events);
         if let Some(live) = self.followed(run)
@@ -127,7 +128,7 @@ impl Hub {
         }
     }
 
-    /// Hands over the end of a run: its last events and the final run.
+    /// Publishes the end of a run: its last events and the run in its terminal status.
     pub(crate) fn publish_final(&self, run: &Run, events: &[EventRow]) -> Result<(), Error> {
         self.tell(run.id, events);
         let Some(live) = self.followed(run.id) else {
@@ -143,7 +144,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Hands over a piece of the text that a run's model is writing. Costs nothing when nobody wants it.
+    /// Publishes a piece of live text of a run's model. Costs nothing if no reader wants it.
     pub(crate) fn delta(&self, run: RunId, step: u32, text: &str) {
         if let Some(live) = self.followed(run)
             && live.deltas.receiver_count() > 0
@@ -168,17 +169,18 @@ impl Hub {
 
     fn tell(&self, run: RunId, events: &[EventRow]) {
         if let Some(last) = events.last() {
-            self.news.events(run, last.seq);
+            self.hints.events(run, last.seq);
         }
     }
 
     /// Tells readers on all nodes that a run was ended here by somebody else than its worker.
     pub(crate) fn ended(&self, run: RunId) {
-        self.news.ended(run);
+        self.hints.ended(run);
         self.ended_elsewhere(run);
     }
 
-    /// Tells readers here that a run was ended by somebody else than its worker: what comes after the tail is in the store.
+    /// Tells readers here that a run was ended by somebody else than its worker: what comes after the tail is in the
+    /// store.
     pub(crate) fn ended_elsewhere(&self, run: RunId) {
         if let Some(live) = self.followed(run) {
             live.tail().end_elsewhere();
@@ -277,7 +279,7 @@ mod tests {
         (
             Hub::new(
                 crate::testing::records(&store),
-                News::default(),
+                HintSender::default(),
                 CancellationToken::new(),
             ),
             org,

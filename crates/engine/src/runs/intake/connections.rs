@@ -22,28 +22,28 @@ use crate::{
     kit::rules::{self, broken},
 };
 
-/// Checks the request's connections and takes the credentials of inline ones out of it. Those that had some, by name.
+/// Checks the request's connections and removes the credentials of inline ones from it. Returns these by name.
 pub(super) async fn check(
     connections: &Connections,
     org: OrgId,
     request: &mut RunRequest,
 ) -> Result<BTreeMap<String, Secrets>, Error> {
-    let brought = form(connections, request)?;
+    let inline_secrets = form(connections, request)?;
     if let Some(all) = &request.connections {
         references_there_are(connections, org, all).await?;
     }
-    Ok(brought)
+    Ok(inline_secrets)
 }
 
-/// Checks all that can be said of the request's connections without looking for those that are saved. The credentials of
-/// inline ones by name, taken out of it.
+/// Checks the request's connections without a look-up of saved ones. Removes the credentials of inline ones from the
+/// request, and returns them by name.
 pub(super) fn form(
     connections: &Connections,
     request: &mut RunRequest,
 ) -> Result<BTreeMap<String, Secrets>, Error> {
-    let mut brought = BTreeMap::new();
+    let mut inline_secrets = BTreeMap::new();
     let Some(all) = &mut request.connections else {
-        return Ok(brought);
+        return Ok(inline_secrets);
     };
     if all.len() > limits::CONNECTIONS {
         return Err(broken(
@@ -60,7 +60,7 @@ pub(super) fn form(
             (None, Some(_)) => {
                 let secrets = inline(connections, at, connection)?;
                 if !secrets.is_empty() {
-                    brought.insert(name.clone(), secrets);
+                    inline_secrets.insert(name.clone(), secrets);
                 }
             }
             (Some(_), Some(_)) | (None, None) => {
@@ -68,10 +68,10 @@ pub(super) fn form(
             }
         }
     }
-    Ok(brought)
+    Ok(inline_secrets)
 }
 
-/// A field's name as a message may repeat it: the name in it is not known to be one yet.
+/// Shortens a field's name for use in a message, because the name of the connection in it is not checked yet.
 fn shown(field: &str) -> String {
     field
         .chars()
