@@ -135,6 +135,21 @@ pub(super) async fn get(client: &Client, path: &str) -> Result<Answer> {
     }
 }
 
+/// The body of [`get`], with the items of all pages where it is a page.
+pub(super) async fn whole(client: &Client, path: &str) -> Result<Value> {
+    let mut body = get(client, path).await?.json()?;
+    let separator = if path.contains('?') { '&' } else { '?' };
+    while let Some(cursor) = body["next_cursor"].as_str().filter(|cursor| !cursor.is_empty()) {
+        let next = format!("{path}{separator}cursor={cursor}");
+        let mut next = get(client, &next).await?.json()?;
+        let mut items = body["items"].as_array().cloned().unwrap_or_default();
+        items.append(next["items"].as_array_mut().context("a page has items")?);
+        next["items"] = items.into();
+        body = next;
+    }
+    Ok(body)
+}
+
 /// Checks that everything of an earlier answer is in the present one: fields and, where it `grows`, elements may have
 /// been added.
 pub(super) fn ensure_kept(before: &Value, now: &Value, grows: bool) -> Result<()> {
