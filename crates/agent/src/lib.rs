@@ -12,6 +12,7 @@ mod conversation;
 mod counts;
 mod fence;
 pub mod journal;
+mod journal_writer;
 mod media;
 mod meter;
 pub mod model;
@@ -23,7 +24,6 @@ mod redact;
 mod reply;
 mod resume;
 pub mod schema;
-mod scribe;
 mod shown;
 mod spans;
 mod stop;
@@ -52,13 +52,13 @@ pub use self::{
     redact::Redactor,
     spans::provider_name,
     tool::Tool,
-    workspace::{Gateway, Remains, Source, Workspace},
+    workspace::{Gateway, Source, StoppedWorkspace, Workspace},
 };
 
 /// Specification of a run of the agent.
 pub struct RunSpec {
     /// Run and organization, for spans.
-    pub whose: Whose,
+    pub owner: Owner,
     /// The task.
     pub prompt: String,
     /// Task data, JSON as sent.
@@ -95,7 +95,7 @@ pub struct RunSpec {
 
 /// Run and organization that the spans of calls name.
 #[derive(Clone, Copy, Debug)]
-pub struct Whose {
+pub struct Owner {
     /// The run.
     pub run: RunId,
     /// Organization of the run.

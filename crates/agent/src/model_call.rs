@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
 use crate::{
-    Sink, Whose,
+    Owner, Sink,
     budget::{Ask, Cut, Exhausted, LastCall},
     counts::Count,
     meter::{Held, Meter, Unshown},
@@ -46,7 +46,7 @@ const LEAST_THINKING_TOKENS: u64 = 1_024;
 
 /// State that all calls of a run share.
 pub(crate) struct Caller<'a> {
-    pub(crate) whose: Whose,
+    pub(crate) owner: Owner,
     pub(crate) model: &'a dyn Model,
     pub(crate) system: &'static str,
     pub(crate) task: Task<'a>,
@@ -328,7 +328,7 @@ impl Caller<'_> {
             ..request
         };
         let began = Instant::now();
-        let span = spans::model_call(self.whose, self.model.info(), step, limit.max_tokens);
+        let span = spans::model_call(self.owner, self.model.info(), step, limit.max_tokens);
         let called = match purpose {
             Purpose::Work | Purpose::Answer => {
                 let call = self.model.call(request, &held).instrument(span.clone());

@@ -7,7 +7,7 @@ use sortie_api::{SPANS, model::ModelInfo};
 use tracing::{Span, field::Empty};
 
 use crate::{
-    Whose,
+    Owner,
     model::{ModelError, Reply, Retry, Usage},
     tool::ToolError,
 };
@@ -22,14 +22,14 @@ pub fn provider_name(model: &ModelInfo) -> &str {
 }
 
 /// The span of one attempt at a model call.
-pub(crate) fn model_call(whose: Whose, model: &ModelInfo, step: u32, max_tokens: u64) -> Span {
+pub(crate) fn model_call(owner: Owner, model: &ModelInfo, step: u32, max_tokens: u64) -> Span {
     tracing::info_span!(
         target: SPANS, "model.call", otel.name = format_args!("chat {}", model.id), otel.kind = "client",
         gen_ai.operation.name = "chat", gen_ai.provider.name = provider_name(model), gen_ai.request.model = model.id,
         gen_ai.request.max_tokens = signed(max_tokens), gen_ai.response.finish_reasons = Empty,
         gen_ai.usage.input_tokens = Empty, gen_ai.usage.output_tokens = Empty,
         gen_ai.usage.cache_read.input_tokens = Empty, gen_ai.usage.cache_creation.input_tokens = Empty,
-        run.id = %whose.run, org.id = %whose.org, gen_ai.conversation.id = %whose.run, run.step = i64::from(step), error.type = Empty, otel.status_code = Empty,
+        run.id = %owner.run, org.id = %owner.org, gen_ai.conversation.id = %owner.run, run.step = i64::from(step), error.type = Empty, otel.status_code = Empty,
     )
 }
 
@@ -70,14 +70,14 @@ pub(crate) fn model_called(span: &Span, called: &Result<Reply, ModelError>) {
 }
 
 /// The span of a call of the tool `name`; none where nobody knows the tool.
-pub(crate) fn tool_call(whose: Whose, name: Option<&str>, id: &str, step: u32) -> Span {
+pub(crate) fn tool_call(owner: Owner, name: Option<&str>, id: &str, step: u32) -> Span {
     let title = name.map_or_else(
         || "execute_tool".to_owned(),
         |name| format!("execute_tool {name}"),
     );
     tracing::info_span!(
         target: SPANS, "tool.call", otel.name = title, gen_ai.operation.name = "execute_tool", gen_ai.tool.name = name,
-        gen_ai.tool.call.id = id, gen_ai.tool.type = "function", run.id = %whose.run, org.id = %whose.org, gen_ai.conversation.id = %whose.run, run.step = i64::from(step), error.type = Empty,
+        gen_ai.tool.call.id = id, gen_ai.tool.type = "function", run.id = %owner.run, org.id = %owner.org, gen_ai.conversation.id = %owner.run, run.step = i64::from(step), error.type = Empty,
         otel.status_code = Empty,
     )
 }

@@ -16,14 +16,14 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::{
-    Redactor, Sink, Whose,
+    Owner, Redactor, Sink,
     compact::{BadObject, compact_object},
     content::{Extent, Kept, ToolContent, View},
     journal::What,
+    journal_writer::JournalWriter,
     meter::Meter,
     model::{Kind, ToolCall, ToolResult},
     resume::OpenCalls,
-    scribe::Scribe,
     spans,
     stop::{Stop, millis},
     text,
@@ -44,12 +44,12 @@ const LEAST_FAILURE_BYTES: usize = 2 * 1024;
 
 /// Runs tool calls.
 pub(crate) struct ToolRunner<'a> {
-    pub(crate) whose: Whose,
+    pub(crate) owner: Owner,
     pub(crate) toolbox: &'a [&'a dyn Tool],
     pub(crate) context: Context<'a>,
     pub(crate) sink: &'a dyn Sink,
     pub(crate) meter: &'a Meter<'a>,
-    pub(crate) scribe: &'a Scribe<'a>,
+    pub(crate) journal_writer: &'a JournalWriter<'a>,
     pub(crate) redactor: &'a Redactor,
 }
 
@@ -62,9 +62,9 @@ pub(crate) struct Share {
     pub(crate) media_tokens: u64,
 }
 
-/// Call of a turn.
+/// A call of a turn, with the limits of its result.
 #[derive(Clone, Copy)]
-struct Place<'c> {
+struct TurnCall<'c> {
     call: &'c ToolCall,
     /// Number of the call in the turn, from 0.
     index: usize,
@@ -86,10 +86,10 @@ impl<'a> ToolRunner<'a> {
     ) -> Result<Vec<ToolResult>, Stop> {
         let OpenCalls { calls, results: done } = open;
         let output_bytes = share.bytes.min(self.context.output_bytes);
-        let places: Vec<Place<'_>> = calls
+        let turn_calls: Vec<TurnCall<'_>> = calls
             .iter()
             .enumerate()
-            .map(|(index, call)| Place {
+            .map(|(index, call)| TurnCall {
                 call,
                 index,
                 step,
@@ -99,13 +99,13 @@ impl<'a> ToolRunner<'a> {
             .collect();
         let mut done = done.into_iter();
         let mut results = Vec::with_capacity(calls.len());
-        for group in places.chunk_by(|a, b| self.is_free(a.call) && self.is_free(b.call)) {
+        for group in turn_calls.chunk_by(|a, b| self.is_free(a.call) && self.is_free(b.call)) {
             // Boxed as what they are: `Send` is not seen through a stream of borrowing closures.
             let group: Vec<BoxFuture<'_, _>> = group
                 .iter()
-                .map(|place| match done.next().flatten() {
+                .map(|turn_call| match done.next().flatten() {
                     Some(result) => async { Ok(result) }.boxed(),
-                    None => self.call(*place).boxed(),
+                    None => self.call(*turn_call).boxed(),
                 })
                 .collect();
             let ended = stream::iter(group).buffered(SIDE_BY_SIDE).try_collect::<Vec<_>>();
@@ -136,8 +136,8 @@ impl<'a> ToolRunner<'a> {
         })
     }
 
-    async fn call(&self, place: Place<'_>) -> Result<ToolResult, Stop> {
-        let Place { call, step, .. } = place;
+    async fn call(&self, turn_call: TurnCall<'_>) -> Result<ToolResult, Stop> {
+        let TurnCall { call, step, .. } = turn_call;
         let arguments = compact_object(&call.arguments);
         let began = Instant::now();
         let shown = match &arguments {
@@ -152,25 +152,33 @@ impl<'a> ToolRunner<'a> {
         self.sink.record(start).await?;
         let tool = self.find(&call.name);
         let known = tool.map(|tool| tool.definition().name);
-        let span = spans::tool_call(self.whose, known, &call.id, step);
-        let attempt = self.attempt(place, arguments).instrument(span.clone()).await?;
+        let span = spans::tool_call(self.owner, known, &call.id, step);
+        let attempt = self
+            .attempt(turn_call, arguments)
+            .instrument(span.clone())
+            .await?;
         let error = attempt.as_ref().err();
         let failed = matches!(&attempt, Ok(ToolContent::Command(command)) if !command.succeeded());
         spans::tool_called(&span, error, failed);
         drop(span);
         let (content, is_error, fatal) = match attempt {
             Ok(content) => {
-                let content = self.kept(content, place.output_bytes).await;
+                let content = self.kept(content, turn_call.output_bytes).await;
                 (
-                    content.shown(self.redactor, place.output_bytes.saturating_add(KEPT_LINE_BYTES)),
+                    content.shown(
+                        self.redactor,
+                        turn_call.output_bytes.saturating_add(KEPT_LINE_BYTES),
+                    ),
                     failed,
                     None,
                 )
             }
             Err(ToolError::ToModel(told) | ToolError::NotSent(told)) => {
-                (self.failure(told, place.output_bytes), true, None)
+                (self.failure(told, turn_call.output_bytes), true, None)
             }
-            Err(ToolError::Fatal(why)) => (self.failure(why.clone(), place.output_bytes), true, Some(why)),
+            Err(ToolError::Fatal(why)) => {
+                (self.failure(why.clone(), turn_call.output_bytes), true, Some(why))
+            }
         };
         self.sink
             .record(EventType::ToolEnd(tool_end(call, &content, is_error, began)))
@@ -185,19 +193,21 @@ impl<'a> ToolRunner<'a> {
             is_error,
             note: None,
         };
-        self.scribe.write(step, What::Result(result.clone())).await?;
+        self.journal_writer
+            .write(step, What::Result(result.clone()))
+            .await?;
         Ok(result)
     }
 
     /// Makes the call, if it can be made and paid: its intent before it, its price held while it is under way.
     async fn attempt(
         &self,
-        place: Place<'_>,
+        turn_call: TurnCall<'_>,
         arguments: Result<Box<RawValue>, BadObject>,
     ) -> Result<Result<ToolContent, ToolError>, Stop> {
-        let Place { call, step, .. } = place;
+        let TurnCall { call, step, .. } = turn_call;
         let refused = |why: String| Ok(Err(ToolError::ToModel(why)));
-        if place.index >= CALLS {
+        if turn_call.index >= CALLS {
             return refused(format!("not made: at most {CALLS} calls of one message are"));
         }
         let Some(tool) = self.find(&call.name) else {
@@ -219,22 +229,22 @@ impl<'a> ToolRunner<'a> {
             tool: call.name.clone(),
             effect,
         };
-        self.scribe.write(step, intent).await?;
+        self.journal_writer.write(step, intent).await?;
         let changes = effect.touches_directory() && tool.order() == Order::OneByOne;
         if effect.is_outside() {
-            self.scribe.durable().await?;
+            self.journal_writer.durable().await?;
         } else if changes {
-            self.scribe.changes().await?;
+            self.journal_writer.changes().await?;
         }
         // What comes from outside is kept whole in a file where it does not fit into the result.
         let is_kept = !effect.touches_directory() && self.keeps_outputs();
         let context = Context {
             output_bytes: if is_kept {
-                place.output_bytes.max(WHOLE_BYTES)
+                turn_call.output_bytes.max(WHOLE_BYTES)
             } else {
-                place.output_bytes
+                turn_call.output_bytes
             },
-            media_tokens: place.media_tokens,
+            media_tokens: turn_call.media_tokens,
             ..self.context
         };
         held.begin();
@@ -251,7 +261,7 @@ impl<'a> ToolRunner<'a> {
             held.settle();
         }
         if changes {
-            self.scribe.changed();
+            self.journal_writer.changed();
         }
         Ok(ran)
     }
@@ -464,9 +474,9 @@ mod tests {
             started: Instant::now(),
         };
         let (meter, redactor) = (Meter::new(&budget, &Nothing), Redactor::default());
-        let scribe = Scribe::new(&Nothing, &meter);
+        let journal_writer = JournalWriter::new(&Nothing, &meter);
         let runner = ToolRunner {
-            whose: Whose {
+            owner: Owner {
                 run: RunId::new(Timestamp::from_micros(0), [1; 10]),
                 org: OrgId::new(Timestamp::from_micros(0), [1; 10]),
             },
@@ -489,7 +499,7 @@ mod tests {
             },
             sink: &Nothing,
             meter: &meter,
-            scribe: &scribe,
+            journal_writer: &journal_writer,
             redactor: &redactor,
         };
         let call = |(index, name): (usize, &&str)| ToolCall {

@@ -1,8 +1,8 @@
 //! The turn loop: a model call, its tool calls, their results, and again, until the model gives its final answer.
 //!
 //! Everything that happens is recorded before the loop goes on, and journaled where there is something to lose: a run
-//! without tools has no journal. Nothing here waits without the meter's eye on it, so that a used-up budget ends the run
-//! even in the middle of a model call or a tool.
+//! without tools has no journal. Nothing here waits without the meter's eye on it, so that a used-up budget ends the
+//! run even in the middle of a model call or a tool.
 
 mod answers;
 mod limits;
@@ -20,12 +20,12 @@ use crate::{
     conversation::Conversation,
     counts::Count,
     journal::{NoteKind, What},
+    journal_writer::JournalWriter,
     meter::Meter,
     model::{Content, Model, Reply, StopReason, ToolResult, Turn},
     model_call::{Caller, Limit, Replied},
     reply,
     resume::{Open, OpenCalls},
-    scribe::Scribe,
     shown::Shown,
     stop::{CUT_OFF, Stop},
     text,
@@ -89,14 +89,15 @@ struct Agent<'a> {
     sink: &'a dyn Sink,
     caller: Caller<'a>,
     tools: ToolRunner<'a>,
-    scribe: &'a Scribe<'a>,
+    journal_writer: &'a JournalWriter<'a>,
     answer: Answer,
     conversation: Conversation,
     /// The turn it is in, from 1.
     step: u32,
     /// Turns in a row of which no call could be made.
     broken: u32,
-    /// The reason to ask for the final answer before the next call. The request stands behind results that were not sent yet.
+    /// The reason to ask for the final answer before the next call. The request stands behind results that were not
+    /// sent yet.
     answer_wanted: Option<AnswerReason>,
     /// Subjects of which the model was told.
     noted: Vec<NoteKind>,
@@ -186,8 +187,8 @@ impl<'a> Agent<'a> {
         self.call_tools(OpenCalls::new(calls)).await
     }
 
-    /// Whether the model has called tools when it was asked for its answer, which some servers allow, and was refused. The
-    /// next time its calls are left out.
+    /// Whether the model has called tools when it was asked for its answer, which some servers allow, and was refused.
+    /// The next time its calls are left out.
     fn has_refused_calls(&self) -> bool {
         match self.conversation.turns().last() {
             Some(Turn::ToolResults(results)) => results.iter().any(|result| is_refused(&result.content)),
@@ -210,7 +211,9 @@ impl<'a> Agent<'a> {
                 is_error: true,
                 note: None,
             };
-            self.scribe.write(self.step, What::Result(result.clone())).await?;
+            self.journal_writer
+                .write(self.step, What::Result(result.clone()))
+                .await?;
             results.push(result);
         }
         Ok(results)
@@ -219,7 +222,7 @@ impl<'a> Agent<'a> {
     /// Keeps what the model said; `is_cut` for a part of an answer that was cut off.
     async fn keep(&mut self, content: Vec<Content>, count: Count, is_cut: bool) -> Result<(), Stop> {
         if let Some(began) = self.began.take() {
-            self.scribe.write(self.step, began).await?;
+            self.journal_writer.write(self.step, began).await?;
         }
         self.conversation.said(content.clone());
         let reply = What::Reply {
@@ -227,7 +230,7 @@ impl<'a> Agent<'a> {
             count: Some(count),
             is_cut,
         };
-        self.scribe.write(self.step, reply).await?;
+        self.journal_writer.write(self.step, reply).await?;
         Ok(())
     }
 
@@ -242,7 +245,7 @@ impl<'a> Agent<'a> {
     /// Hands an answer back.
     async fn correct(&mut self, text: String) -> Result<Progress, Stop> {
         let correction = What::Correction { text: text.clone() };
-        self.scribe.write(self.step, correction).await?;
+        self.journal_writer.write(self.step, correction).await?;
         self.conversation.told(text);
         Ok(Progress::GoOn)
     }
@@ -266,8 +269,8 @@ impl<'a> Agent<'a> {
         Ok(Progress::GoOn)
     }
 
-    /// The part of each output of a turn that has so many calls: all together a quarter of the window's room, and no more
-    /// than a quarter of what the budget can read.
+    /// The part of each output of a turn that has so many calls: all together a quarter of the window's room, and no
+    /// more than a quarter of what the budget can read.
     fn share(&self, calls: usize) -> Share {
         const LEAST_BYTES: usize = 2 * 1024;
         const LEAST_OF_ONE: usize = 128;
@@ -283,7 +286,8 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// Ends a run whose model does not get a call right, over and over. Calls that the budget cuts off lead to the answer.
+    /// Ends a run whose model does not get a call right, over and over. Calls that the budget cuts off lead to the
+    /// answer.
     fn check_broken(&mut self, stop_reason: StopReason, limit: Limit) -> Result<(), Stop> {
         if self.broken <= BROKEN_TURNS {
             return Ok(());

@@ -40,14 +40,14 @@ pub struct Workspace {
     name: String,
     backend: Arc<dyn Backend>,
     limits: Limits,
-    /// State of the path `input.json`: free, or taken by the run's own files.
-    input_place: Place,
-    /// Serves the way out of the run's commands, where they have one.
+    /// Use of the path `input.json`.
+    input_path_state: InputPath,
+    /// Serves the egress of the run's commands, if they have one.
     gateway: Option<Arc<dyn Gateway>>,
     state: State,
 }
 
-/// The way out of a run's commands.
+/// Egress of a run's commands.
 pub trait Gateway: Send + Sync {
     /// Serves the run's proxy on this listening, non-blocking socket of its sandbox until the future is dropped.
     fn serve(&self, listener: TcpListener) -> BoxFuture<'static, ()>;
@@ -62,25 +62,25 @@ enum State {
     Made(Box<Open>),
 }
 
-/// State of a path for the engine's own file.
+/// Use of the path `input.json`: free for the engine, or taken by one of the run's own files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum InputPath {
     Free,
     Taken,
 }
 
-/// The directory of a workspace where nothing works any more. Dropped, it stays, for another attempt at the run to
-/// [`reopen`](Workspace::reopen).
+/// A workspace without processes: its directory. Dropping it keeps the directory, so that another attempt at the run
+/// can [`reopen`](Workspace::reopen) it.
 #[derive(Debug, Default)]
-pub struct Remains(Option<Directory>);
+pub struct StoppedWorkspace(Option<Directory>);
 
-impl Remains {
-    /// Looks into the directory on a blocking thread; `None` where there is none. Dropping the future does not stop the
-    /// work; `delete` waits for it.
+impl StoppedWorkspace {
+    /// Runs `work` on the directory, on a blocking thread. `None` if there is no directory. Dropping the future does
+    /// not stop the work; `delete` waits for it.
     ///
     /// # Errors
-    /// When the work broke off, in words for people.
-    pub async fn look<T: Send + 'static>(
+    /// A sentence for people, when the work broke off.
+    pub async fn inspect<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Workdir) -> T + Send + 'static,
     ) -> Option<Result<T, String>> {
@@ -123,9 +123,9 @@ pub(crate) struct SoFar {
 
 struct Open {
     directory: Directory,
-    input_laid: bool,
+    input_written: bool,
     sandbox: Option<Box<dyn Sandbox>>,
-    /// The proxies of its openings.
+    /// The egress proxies of the sandbox.
     proxies: JoinSet<()>,
     /// Commands that go on in the background of it.
     jobs: Jobs,
@@ -186,7 +186,7 @@ impl Workspace {
             name,
             backend,
             limits,
-            input_place: Place::Free,
+            input_path_state: InputPath::Free,
             gateway: None,
             state: State::Unmade,
         }
@@ -198,13 +198,13 @@ impl Workspace {
         paths.work.to_string_lossy().into_owned()
     }
 
-    /// Lets the run's commands out through this gateway. To be called before the first command.
-    pub fn let_out(&mut self, gateway: Arc<dyn Gateway>) {
+    /// Gives the run's commands egress through this gateway. To be called before the first command.
+    pub fn open_egress(&mut self, gateway: Arc<dyn Gateway>) {
         self.gateway = Some(gateway);
     }
 
     /// Opens the folder that an earlier attempt at the run left, with everything in it; `None` where there is none. The
-    /// run's files are there and not staged again: [`brought`](Self::brought) names them.
+    /// run's files are there and not staged again: [`set_own_files`](Self::set_own_files) names them.
     ///
     /// # Errors
     /// When the folder cannot be taken over.
@@ -226,24 +226,24 @@ impl Workspace {
             Ok(path) => !matches!(workdir.size(&path), Err(FileError::NotFound)),
             Err(_) => false,
         });
-        open.input_laid = there.await.map_err(std::io::Error::other)?;
+        open.input_written = there.await.map_err(std::io::Error::other)?;
         workspace.state = State::Made(Box::new(open));
         Ok(Some(workspace))
     }
 
-    /// Tells which files the run brings along, so that none of them is taken for the engine's own.
-    pub fn brought<'p>(&mut self, paths: impl IntoIterator<Item = &'p RelPath>) {
+    /// Sets the paths of the run's own files, so that the engine does not overwrite one with `input.json`.
+    pub fn set_own_files<'p>(&mut self, paths: impl IntoIterator<Item = &'p RelPath>) {
         let mut paths = paths.into_iter();
         if paths.any(|path| path.as_str().split('/').next() == Some(INPUT_FILE)) {
-            self.input_place = Place::Taken;
+            self.input_path_state = InputPath::Taken;
         }
     }
 
-    /// Lays files before the agent begins; makes the directory.
-    pub async fn lay(&mut self, files: Vec<(RelPath, Source)>) -> Result<(), FileError> {
-        self.brought(files.iter().map(|(path, _)| path));
+    /// Stages files before the agent begins. Creates the directory.
+    pub async fn stage(&mut self, files: Vec<(RelPath, Source)>) -> Result<(), FileError> {
+        self.set_own_files(files.iter().map(|(path, _)| path));
         let directory = self.make().await.map_err(FileError::Io)?.directory.clone();
-        let laid = directory
+        let staged = directory
             .run(move |workdir| {
                 files.into_iter().try_for_each(|(path, source)| match source {
                     Source::Bytes(content) => workdir.write(&path, &content),
@@ -251,23 +251,23 @@ impl Workspace {
                 })
             })
             .await;
-        laid.map_err(|error| FileError::Io(std::io::Error::other(error)))?
+        staged.map_err(|error| FileError::Io(std::io::Error::other(error)))?
     }
 
     /// Kills what still runs and deletes the directory. Returns when nothing is left. Cheap when nothing was opened.
     pub async fn close(self) -> Result<(), String> {
-        let (remains, stopped) = self.stop().await;
-        stopped.and(remains.delete().await)
+        let (workspace, stopped) = self.stop().await;
+        stopped.and(workspace.delete().await)
     }
 
-    /// Kills what still runs. Returns when nothing touches the directory any more: what is left of the workspace, and
-    /// whether the sandbox closed in order.
-    pub async fn stop(self) -> (Remains, Result<(), String>) {
+    /// Kills the run's processes, and waits until nothing uses the directory. Returns the stopped workspace, and the
+    /// error of a sandbox that did not close in order.
+    pub async fn stop(self) -> (StoppedWorkspace, Result<(), String>) {
         let open = match self.state {
-            State::Unmade => return (Remains::default(), Ok(())),
+            State::Unmade => return (StoppedWorkspace::default(), Ok(())),
             State::Making(making) => match joined(making.await) {
                 Ok(workdir) => Box::new(Open::over(workdir)),
-                Err(_) => return (Remains::default(), Ok(())),
+                Err(_) => return (StoppedWorkspace::default(), Ok(())),
             },
             State::Made(open) => open,
         };
@@ -289,9 +289,9 @@ impl Workspace {
         tasks.close();
         tasks.wait().await;
         match Arc::into_inner(workdir) {
-            Some(workdir) => (Remains(Some(Directory::new(workdir))), closed),
+            Some(workdir) => (StoppedWorkspace(Some(Directory::new(workdir))), closed),
             None => (
-                Remains::default(),
+                StoppedWorkspace::default(),
                 closed.and(Err("the working directory is still in use".to_owned())),
             ),
         }
@@ -304,15 +304,15 @@ impl Workspace {
 
     /// Whether `input.json` is the engine's to write.
     pub(crate) fn takes_input_file(&self) -> bool {
-        self.input_place == Place::Free
+        self.input_path_state == InputPath::Free
     }
 
     /// The working directory, with `input` in `input.json`.
     pub(crate) async fn directory(&mut self, input: Option<&RawValue>) -> Result<Directory, WorkspaceError> {
-        let taken = self.input_place == Place::Taken;
+        let taken = self.input_path_state == InputPath::Taken;
         let open = self.make().await.map_err(WorkspaceError::Directory)?;
         if let Some(input) = input
-            && !open.input_laid
+            && !open.input_written
             && !taken
         {
             let content = input.get().as_bytes().to_vec();
@@ -321,7 +321,7 @@ impl Workspace {
                 .run(move |workdir| write_input(workdir, &content))
                 .await?;
             written.map_err(WorkspaceError::Input)?;
-            open.input_laid = true;
+            open.input_written = true;
         }
         Ok(open.directory.clone())
     }
@@ -477,7 +477,7 @@ impl Open {
     fn over(workdir: Workdir) -> Self {
         Self {
             directory: Directory::new(workdir),
-            input_laid: false,
+            input_written: false,
             sandbox: None,
             proxies: JoinSet::new(),
             jobs: Jobs::default(),

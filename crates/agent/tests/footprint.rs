@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, join_all};
 use sortie_agent::{
-    BudgetSpec, Egress, RunSpec, Shell, Sink, Stopped, Whose, Workspace, journal::Entry, run, runbook,
+    BudgetSpec, Egress, Owner, RunSpec, Shell, Sink, Stopped, Workspace, journal::Entry, run, runbook,
 };
 use sortie_api::{EventType, Micros, OrgId, RunId, Timestamp};
 use sortie_sandbox::{
@@ -52,7 +52,7 @@ impl Backend for NoBackend {
 
 fn spec(prompt: &str, rate: u64) -> RunSpec {
     RunSpec {
-        whose: Whose {
+        owner: Owner {
             run: RunId::new(Timestamp::from_micros(0), [1; 10]),
             org: OrgId::new(Timestamp::from_micros(0), [1; 10]),
         },

@@ -1,12 +1,13 @@
-//! Errors of the engine. One conversion in the server turns them into the answers of `docs/API.md#errors`.
+//! Errors of the engine. The server converts them into the responses of `docs/API.md#errors`.
 
-/// An engine command's failure. The text of `Invalid`, `PaymentRequired`, `Conflict`, `Gone` and `Unavailable` is for the client.
+/// Failure of an engine command. The text of `Invalid`, `PaymentRequired`, `Conflict`, `Gone` and `Unavailable` is for
+/// the client.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// 400: the field and the rule it breaks.
     #[error("{0}")]
     Invalid(String),
-    /// 402: a budget has too little left, or the allowance is used.
+    /// 402: a budget has too little left, or the allowance is used up.
     #[error("{0}")]
     PaymentRequired(String),
     /// 404: no such resource in this organization.
@@ -15,10 +16,10 @@ pub enum Error {
     /// 409: the current state forbids it.
     #[error("{0}")]
     Conflict(String),
-    /// 410: never kept.
+    /// 410: the content was never stored.
     #[error("{0}")]
     Gone(String),
-    /// 410: nothing of the content of the run is stored, and this node does not have it.
+    /// 410: the content of the run is not stored, and this node does not have it.
     #[error("nothing of the content of a run with zero data retention is stored, and what was held is gone")]
     Unretained,
     /// 503: a dependency is away for the moment.

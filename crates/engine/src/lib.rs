@@ -1,7 +1,7 @@
-//! What a node does: takes runs in, queues them, works on them, tells what happens, and cleans up after the lost.
+//! The engine of a node: accepts, queues and executes runs, streams their events, and takes over runs of lost nodes.
 //!
-//! [`Engine`] is the handle that the server and the command line hold. It is cheap to clone; every clone is the same
-//! node. Channels carry hints only: what is true is in the store, and is read again from there.
+//! [`Engine`] is the handle that the server and the command line hold. Each method of the handle is in the module of its
+//! subject. Channels between tasks carry hints only: the receiver reads the facts from the store.
 
 mod callbacks;
 mod cluster;
@@ -22,7 +22,6 @@ mod worker;
 
 use std::sync::Arc;
 
-use sortie_api::{KeyId, Mode, OrgId, OrganizationInfo, Role, model::ModelCatalog};
 use sortie_store::Store;
 
 pub use cluster::peers::{Hop, PEER_HEADER, Peer};
@@ -43,27 +42,14 @@ pub use operations::checks::Providers;
 pub use runs::hub::{Batch, Deltas, Message, TextDelta};
 pub use sortie_connect::oauth::Callback;
 
-use cluster::Cluster;
-use kit::metrics::Metrics;
-use node::parts::{Stores, Tasks, Work};
-use operations::watched::Watched;
+use node::parts::Node;
 
-/// A node's engine.
+/// Handle on the engine of a node. Cheap to clone; every clone is the same node.
 #[derive(Clone)]
-pub struct Engine(Arc<Inner>);
-
-struct Inner {
-    options: Arc<Options>,
-    metrics: Arc<Metrics>,
-    watched: Watched,
-    stores: Stores,
-    work: Work,
-    cluster: Cluster,
-    tasks: Tasks,
-}
+pub struct Engine(Arc<Node>);
 
 impl Engine {
-    /// The node's store, for handlers that only read.
+    /// Store of the node, for handlers that only read.
     pub fn store(&self) -> &Store {
         &self.0.stores.database
     }
@@ -73,30 +59,8 @@ impl Engine {
         &self.0.stores.connections
     }
 
-    /// The models that runs can use now.
-    pub fn models(&self) -> &ModelCatalog {
-        self.0.work.models.catalog()
-    }
-
-    /// The trace contexts of requests.
+    /// Traces of requests.
     pub fn traces(&self) -> &Traces {
         &self.0.options.traces
-    }
-
-    /// The deployment mode.
-    pub fn mode(&self) -> Mode {
-        self.0.options.mode
-    }
-
-    /// The answer to `GET /v1/me`.
-    pub fn organization_info(&self, org: OrgId, role: Role, key: Option<KeyId>) -> OrganizationInfo {
-        OrganizationInfo {
-            organization_id: org,
-            role,
-            key_id: key,
-            mode: self.0.options.mode,
-            compute_micros_per_second: self.0.options.compute_micros_per_second,
-            default_max_cost_micros: self.0.options.default_max_cost,
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! What unit tests of several modules stand on.
+//! Fixtures of unit tests in several modules.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use tempfile::TempDir;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    callbacks::Hints,
-    cluster::news::{News, TimerBell},
+    callbacks::DeliveryHints,
+    cluster::hints::{HintSender, TimerBell},
     connections::Connections,
     files::contents::{self, Contents},
     kit::{
@@ -78,7 +78,7 @@ impl Held {
             &Err("a test".to_owned()),
         );
         Arc::new(Worker {
-            hub: Hub::new(records.clone(), News::default(), CancellationToken::new()),
+            hub: Hub::new(records.clone(), HintSender::default(), CancellationToken::new()),
             records,
             clock: options.clock.clone(),
             models: Arc::new(Models::new(&sortie_models::Settings::default(), &metrics.models).unwrap()),
@@ -91,7 +91,7 @@ impl Held {
             web: NodeWeb::new(&options).unwrap(),
             schedules: TimerBell::default(),
             active: Active::default(),
-            callbacks: Hints::default(),
+            callbacks: DeliveryHints::default(),
             options,
         })
     }

@@ -26,13 +26,13 @@ const A_SECOND: Duration = Duration::from_millis(1_500);
 struct Rig {
     engine: Engine,
     caller: Caller,
-    /// As another program on the database has it: what is written through it, no node is told.
+    /// Store of another program on the database. No node gets a hint of what is written through it.
     outside: Store,
     database: TestDatabase,
     dir: TempDir,
 }
 
-/// An engine that renews its lease so seldom that nothing is found out by that.
+/// Starts an engine that renews its lease so rarely that no test depends on it.
 async fn engine(store: Store, dir: &TempDir, name: &str) -> Engine {
     let options = Options {
         data_dir: dir.path().join(name),
@@ -76,7 +76,7 @@ impl Rig {
         self.caller.org
     }
 
-    /// A run that waits on the engine, once it is at work.
+    /// Starts a run that waits, and returns it once it is at work.
     async fn at_work(&self) -> Run {
         let request = serde_json::json!({"prompt": "```wait 600000\n```", "shell": false});
         let request = serde_json::from_value(request).unwrap();
@@ -110,10 +110,10 @@ fn now() -> Timestamp {
     Clock::system().now()
 }
 
-/// How often something is measured that a machine under load makes late now and then, and a watch that comes too late always.
+/// Number of measurements. A machine under load may delay some of them, a slow watch delays each.
 const TRIES: usize = 5;
 
-/// One of a few tries, each with how long it took, has to take no longer than a second.
+/// Measures up to [`TRIES`] times, and fails if none takes less than a second.
 async fn within_a_second(mut attempt: impl AsyncFnMut() -> Duration) {
     let mut times = Vec::new();
     while times.len() < TRIES {
@@ -132,7 +132,7 @@ async fn a_worker_stops_after_a_cancel_that_nobody_tells(database: TestDatabase)
     rig.engine.shutdown().await;
 }
 
-/// How long it takes until the run's worker has stopped: it says then what the run has cost.
+/// Returns the time until the run's worker has stopped, which then reports the cost of the run.
 async fn stops_after_a_cancel(rig: &Rig) -> Duration {
     let run = rig.at_work().await;
     let begun = Instant::now();
@@ -168,7 +168,7 @@ async fn readers_learn_within_a_second_of_what_nobody_tells() {
     other.shutdown().await;
 }
 
-/// How long it takes until a stream and a read have learnt that their run was ended without a word.
+/// Returns the time until a stream and a read end after their run was ended without a hint.
 async fn read_after_a_cancel(rig: &Rig, other: &Engine) -> Duration {
     let run = rig.at_work().await;
     let mut stream = other
@@ -195,7 +195,7 @@ async fn read_after_a_cancel(rig: &Rig, other: &Engine) -> Duration {
     took
 }
 
-/// How long after a cancel on one engine a read that waits on the other is answered.
+/// Returns the time between a cancel on one engine and the response to a read that waits on the other.
 async fn answered_after(rig: &Rig, other: &Engine) -> Duration {
     let run = rig.at_work().await;
     let waiting = other.get_run(&rig.caller, run.id, PATIENCE, Hop::First);
@@ -211,8 +211,8 @@ async fn answered_after(rig: &Rig, other: &Engine) -> Duration {
     begun.elapsed()
 }
 
-/// Far sooner than the engines would look by themselves, also after the connections on which they hear each other were lost: of
-/// looks alone one in six comes so soon.
+/// Far sooner than the engines would look by themselves, also after the connections on which they hear each other were
+/// lost: of looks alone one in six comes so soon.
 #[tokio::test]
 async fn hints_come_again_after_the_connections_were_lost() {
     const SOON: Duration = Duration::from_millis(150);

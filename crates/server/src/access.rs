@@ -1,9 +1,9 @@
-//! Access to the operations of the API: the API an operation belongs to, the role that it needs, and the deployment modes
-//! that have it.
+//! Access to the operations of the API: the API of an operation, the role that it needs, and the deployment modes that have
+//! it.
 //!
 //! [`routes`](crate::routes) lists every operation with its access, and makes both the router and the description from
-//! that list. The extractors of the handlers ([`Member`](crate::kit::Member), [`Admin`](crate::kit::Admin)) ask for the
-//! role; a test calls every operation as every kind of caller and compares the answer with this list.
+//! that list. The extractors of the handlers ([`Member`](crate::kit::Member), [`Admin`](crate::kit::Admin)) check the role. A
+//! test calls every operation as every kind of caller and compares the answer with this list.
 
 /// Access to one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,19 +30,19 @@ pub enum Api {
 /// Role that an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequiredRole {
-    /// None: the operation is public.
+    /// No role: the operation is public.
     Public,
     /// A person who is signed in.
     SignedIn,
-    /// Member of the organization, or more.
+    /// Member, admin or owner of the organization.
     Member,
-    /// Admin of the organization, or more.
+    /// Admin or owner of the organization.
     Admin,
     /// Owner of the organization.
     Owner,
     /// Operator of the installation.
     Operator,
-    /// None, but the request carries a signature that the operation checks.
+    /// No role: the operation verifies a signature of the request.
     Signature,
 }
 
@@ -51,7 +51,7 @@ pub enum RequiredRole {
 pub enum Modes {
     /// Every mode.
     All,
-    /// Self-hosted engines alone. A hosted engine answers 404 with this message.
+    /// Self-hosted engines only. A hosted engine answers 404 with this message.
     SelfHosted(&'static str),
 }
 

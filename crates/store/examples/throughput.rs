@@ -1,8 +1,9 @@
-//! Runs per second of the store alone: creates without and with budgets and idempotency keys, and complete cycles (create,
-//! claim, start, finish). On PostgreSQL also with the hints of a busy node beside them, and without.
+//! Benchmark of the store alone, in runs per second: creates with and without budgets and idempotency keys,
+//! and complete cycles (create, claim, start, finish). On PostgreSQL the cycles are also measured beside the
+//! hints of a busy node.
 //!
-//! `cargo run --release -p sortie-store --example throughput -- sqlite:/var/tmp/bench.db` or the same with the
-//! address of an empty PostgreSQL database, behind `scripts/test-postgres --durable`.
+//! `cargo run --release -p sortie-store --example throughput -- sqlite:/var/tmp/bench.db`, or with the
+//! address of an empty PostgreSQL database instead, behind `scripts/test-postgres --durable`.
 
 #![expect(clippy::print_stdout, reason = "it prints its figures")]
 
@@ -22,37 +23,39 @@ use sortie_api::{
     event::EventType, id::KeyId,
 };
 use sortie_store::{
-    Actor, Audit, Brought, Claim, Fence, Finish, Journal, NewEvent, NewKey, NewNode, NewRun, NodeId,
-    Receiver, Store,
+    Actor, Audit, Claim, Fence, Finish, Journal, NewEvent, NewKey, NewNode, NewRun, NodeId, Receiver, Store,
+    StoredCredentials,
 };
 use tokio::{sync::Notify, task::JoinSet};
 
-/// Runs of each measurement.
+/// Number of runs in each measurement.
 const RUNS: usize = 20_000;
 
-/// Clients at once.
+/// Number of clients at once.
 const CLIENTS: usize = 64;
 
-/// The workflow that has a budget, and the number of keys that have one.
+/// Workflow that has a budget.
 const BUDGETED: &str = "budgeted";
+/// Number of keys that have a budget.
 const KEYS: u8 = 64;
 
-/// What a node tells others at its limit: about a hundred runs, at most so often.
+/// Interval between the hints of a node at its limit.
 const HINTS: Duration = Duration::from_millis(20);
+/// Size of such a hint, which names about a hundred runs.
 const HINT_BYTES: usize = 4_000;
 
-/// Runs of one claim.
+/// Maximum number of runs in one claim.
 const CLAIM: u32 = 64;
 
 /// Kinds of creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,
-    /// One budget for all.
+    /// Every run has the same budget.
     Budgeted,
-    /// One of 64 budgets, each of a key.
+    /// Each run has one of 64 budgets, by its key.
     BudgetOfKey,
-    /// With an idempotency key.
+    /// Each run has an idempotency key.
     Named,
 }
 
@@ -124,7 +127,7 @@ impl Bench {
         };
         let finish = Finish {
             journal: Journal::Empty,
-            brought: Brought::Nothing,
+            stored_credentials: StoredCredentials::Absent,
             receiver: Receiver::Nobody,
             artifacts: None,
             status: RunStatus::Succeeded,
@@ -145,7 +148,7 @@ impl Bench {
     }
 }
 
-/// A key that has a budget.
+/// Id of a key that has a budget.
 fn numbered_key(number: u8) -> KeyId {
     KeyId::new(Timestamp::from_micros(1_700_000_000_000_000), [number; 10])
 }
@@ -169,7 +172,8 @@ async fn set_budget(store: &Store, org: OrgId, scope: BudgetScope, number: u8) -
     Ok(())
 }
 
-/// Creates of each kind by 1, 16 and 64 clients, in turn, as the machine is not the same from minute to minute.
+/// Measures creates of each kind by 1, 16 and 64 clients. The kinds alternate, because the speed of the
+/// machine changes from minute to minute.
 async fn creates(bench: &Arc<Bench>) -> Result<()> {
     for (clients, runs) in [(1, 500), (16, RUNS / 2), (64, RUNS)] {
         for pass in 1..=2 {
@@ -188,7 +192,7 @@ async fn creates(bench: &Arc<Bench>) -> Result<()> {
     Ok(())
 }
 
-/// Does `what` so many times by so many clients. Returns the time that each took, sorted.
+/// Does `what` this number of times by this number of clients. Returns the sorted times of the calls.
 async fn repeat<F>(clients: usize, times: usize, what: impl Fn() -> F) -> Result<Vec<Duration>>
 where
     F: Future<Output = Result<()>> + Send + 'static,
@@ -257,7 +261,7 @@ async fn drain(bench: &Arc<Bench>, node: NodeId, total: usize, created: &Notify)
     Ok(())
 }
 
-/// Complete cycles with creates going on.
+/// Measures complete cycles while creates go on.
 async fn cycles(bench: &Arc<Bench>, node: NodeId, what: &str) -> Result<()> {
     let started = Instant::now();
     let created = Notify::new();
@@ -277,7 +281,8 @@ async fn cycles(bench: &Arc<Bench>, node: NodeId, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// The same with the hints of a busy node, and without: in turn, as the machine is not the same from minute to minute.
+/// Measures cycles with and without the hints of a busy node. The two alternate, because the speed of the
+/// machine changes from minute to minute.
 async fn with_hints(bench: &Arc<Bench>, node: NodeId, url: &str) -> Result<()> {
     let Some((speaker, _own)) = bench.store.channel()? else {
         return Ok(());

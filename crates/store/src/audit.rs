@@ -1,4 +1,4 @@
-//! The audit log: who did what, when, from where. An entry is one more statement of the change it tells of.
+//! Audit log: author, action, target, time and client address of each change. The transaction of the change writes the entry.
 
 use sortie_api::{ActorKind, AuditEntry, AuditId, KeyId, OrgId, Timestamp};
 
@@ -9,24 +9,24 @@ use crate::{
     types::{Actor, AuditFilter, Result},
 };
 
-/// An entry to write with a change.
+/// Audit entry of a change, written with the change.
 #[derive(Clone, Debug)]
 pub struct Audit {
-    /// Its id.
+    /// ID of the entry, which contains its time.
     pub id: AuditId,
-    /// Whose resource is changed.
+    /// Organization that owns the changed resource.
     pub org: OrgId,
-    /// When.
+    /// Time of the change.
     pub at: Timestamp,
-    /// Who changes it.
+    /// Author of the change.
     pub actor: Actor,
-    /// What is done, as `resource.verb`: `workflow.put`, `key.delete`.
+    /// Action, as `resource.verb`: `workflow.put`, `key.delete`.
     pub action: &'static str,
-    /// What it is done to: a name or an id.
+    /// Changed resource: a name or an id.
     pub target: String,
 }
 
-/// The statement that writes an entry.
+/// Returns the statement that writes an entry.
 pub(crate) fn record(audit: &Audit) -> Stmt<'_> {
     Stmt::new(
         "INSERT INTO audit (org_id, at, id, action, target, key_id, address, request_id, actor_kind, actor_id) \
@@ -46,8 +46,8 @@ pub(crate) fn record(audit: &Audit) -> Stmt<'_> {
     )
 }
 
-/// A list of entries that goes in through an index: `$way` names its columns behind the organization. The other conditions
-/// are met by everything where nothing is asked for.
+/// Query of entries through one index. `$way` is the condition on the column of that index behind the organization, if it
+/// has one. The later conditions hold for every entry where their parameter is NULL.
 macro_rules! list {
     ($way:literal) => {
         concat!(
@@ -60,14 +60,14 @@ macro_rules! list {
 }
 
 impl Store {
-    /// Entries of the audit log, newest first.
+    /// Returns entries of the audit log, newest first.
     pub async fn list_audit(&self, org: OrgId, filter: AuditFilter) -> Result<Vec<AuditEntry>> {
         self.db.read(move |tx| list(tx, org, &filter)).await
     }
 }
 
 fn list(tx: &mut dyn Tx, org: OrgId, filter: &AuditFilter) -> Result<Vec<AuditEntry>> {
-    // Nothing is before the empty id: `until` itself is left out.
+    // No id is less than the empty text, so entries at `until` itself are left out.
     let until = filter.until.map(|until| (until, String::new()));
     let before = filter.before.map(|(at, id)| (at, id.to_string()));
     let (at, id) = [until, before]
@@ -96,7 +96,7 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &AuditFilter) -> Result<Vec<AuditEn
 
 fn entry_from(row: &Row) -> Result<AuditEntry> {
     let key_id = row.opt_parse::<KeyId>(4)?;
-    // Nodes of earlier versions write a key alone.
+    // Nodes of earlier versions write `key_id` and leave the kind and the id of the author empty.
     let by_key = || key_id.map(|_| ActorKind::Key);
     let id_of_key = || key_id.map(|id| id.to_string());
     Ok(AuditEntry {
@@ -104,7 +104,11 @@ fn entry_from(row: &Row) -> Result<AuditEntry> {
         at: row.time(1)?,
         action: row.text(2)?.to_owned(),
         target: row.text(3)?.to_owned(),
-        actor_kind: row.opt_parse(7)?.or_else(by_key),
+        // A kind that only a later version knows is left out.
+        actor_kind: row
+            .opt_text(7)?
+            .and_then(|kind| kind.parse().ok())
+            .or_else(by_key),
         actor_id: row.opt_text(8)?.map(str::to_owned).or_else(id_of_key),
         key_id,
         address: row.opt_parse(5)?,

@@ -1,11 +1,14 @@
-//! OAuth of connections: flows that wait for a person, tokens that wait for their confirmation, and the refresh of tokens.
+//! OAuth of connections: flows that wait for a person, tokens that wait for their confirmation, and the
+//! refresh of tokens.
 //!
-//! A flow has two rows, one after the other. The first is found by its state, once. The second has the tokens that the
-//! browser brought and is found by its connection. Only an administrator who presents its code takes it out.
+//! A flow has two rows, one after the other. The first is found by its state, once. The second has the tokens
+//! that the browser brought, and is found by its connection. Only an administrator who presents its code
+//! takes it out.
 //!
-//! An authorization server may give a refresh token for one use only, so two nodes must never use the same one. Who wants
-//! to renew takes the lease of the tokens it has seen; what it then writes counts only if they are still the same. The lease
-//! is counted on the database's clock, and names its holder: a holder whose request was answered by nobody asks again.
+//! An authorization server may issue a refresh token for one use only, so two nodes must never use the same
+//! one. A node that wants to refresh tokens takes a lease on the tokens it has seen. The new tokens are
+//! stored only if the old ones are still the same. The lease is counted on the database's clock, and names
+//! its holder: a holder whose request got no answer asks again.
 
 use std::time::Duration;
 
@@ -19,78 +22,80 @@ use crate::{
     types::{Error, Result, unless},
 };
 
-/// An authorization that waits for a person, or for its confirmation.
+/// Authorization that waits for a person, or for its confirmation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OauthFlow {
-    /// Hash of the state that the browser brings back, other for the second row than for the first.
+    /// Hash of the state that the browser brings back. The second row has another one than the first.
     pub state_hash: [u8; 32],
-    /// Whose connection it is.
+    /// Organization that owns the connection.
     pub org: OrgId,
-    /// The connection.
+    /// Id of the connection.
     pub connection: ConnectionId,
-    /// The revision of the connection when it began.
+    /// Revision of the connection when the flow began.
     pub revision: i64,
-    /// What is needed to end it, sealed.
+    /// Sealed data for the completion of the flow.
     pub pending: Vec<u8>,
-    /// Until when it can be ended.
+    /// Time until which the flow can be completed.
     pub expires_at: Timestamp,
 }
 
-/// A flow whose code was presented, and what it gives its connection.
+/// Flow whose code was presented, with the tokens for its connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirmed {
-    /// Hash that the waiting row is known by.
+    /// Hash by which the waiting row is found.
     pub state_hash: [u8; 32],
-    /// Whose connection it is.
+    /// Organization that owns the connection.
     pub org: OrgId,
-    /// The connection.
+    /// Id of the connection.
     pub connection: ConnectionId,
-    /// The revision of the connection when the flow began.
+    /// Revision of the connection when the flow began.
     pub revision: i64,
-    /// Tokens, sealed.
+    /// Sealed tokens.
     pub tokens: Vec<u8>,
-    /// Issuer of the authorization server that gave them, sealed. None where it is not known.
+    /// Sealed issuer of the authorization server that issued the tokens. `None` if it is not known.
     pub issuer: Option<Vec<u8>>,
 }
 
-/// Most codes that are tried on one flow.
+/// Maximum number of codes that are tried on one flow.
 const TRIES: i64 = 5;
 
-/// Begins the note beside a connection without tokens while a flow of it waits for its confirmation. The note is replaced by
-/// the reason once no flow waits any more.
+/// Beginning of the note on a connection without tokens while one of its flows waits for confirmation. A
+/// reason replaces the note once no flow waits any more.
 pub const AWAITING: &str = "an authorization waits for its confirmation";
 
-/// Reasons that replace such a note.
+/// Reason that replaces the note after a flow has expired.
 const NOT_IN_TIME: &str = "nobody has confirmed the authorization in time: start it again";
+/// Reason that replaces the note after too many wrong codes.
 const TRIED_TOO_OFTEN: &str = "the authorization ended after five wrong codes: start it again";
 
-/// Tokens of a connection as somebody has seen them.
+/// Tokens of a connection as a caller has seen them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenTokens {
-    /// Whose connection it is.
+    /// Organization that owns the connection.
     pub org: OrgId,
-    /// The connection.
+    /// Id of the connection.
     pub connection: ConnectionId,
-    /// `tokens_version` of what was seen.
+    /// `tokens_version` of the tokens that were seen.
     pub version: i64,
 }
 
-/// An attempt to refresh tokens: a random number, the same in every request of the attempt.
+/// Attempt to refresh tokens: a random number, the same in every request of the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefreshHolder(pub i64);
 
 impl Store {
-    /// Begins an authorization, and forgets those that nobody ended in time. `NotFound` where the connection has changed.
+    /// Begins an authorization, and deletes expired ones. `NotFound` if the connection has changed.
     pub async fn begin_authorization(&self, flow: OauthFlow, now: Timestamp, audit: Audit) -> Result<()> {
         self.db.write(move |tx| begin(tx, &flow, now, &audit)).await
     }
 
-    /// System: forgets the flows that nobody has ended in time, with the tokens that nobody has confirmed.
+    /// System: deletes expired flows, with the tokens that nobody has confirmed.
     pub async fn forget_flows(&self, now: Timestamp) -> Result<u64> {
         self.db.write(move |tx| forget(tx, now)).await
     }
 
-    /// Takes an authorization out, by the hash of its state: once, and in time.
+    /// Takes an authorization out by the hash of its state. This succeeds once, and only before the flow
+    /// expires.
     pub async fn take_authorization(
         &self,
         state_hash: [u8; 32],
@@ -109,8 +114,9 @@ impl Store {
             .await
     }
 
-    /// Keeps the tokens of a flow until they are confirmed. `note`, which begins with [`AWAITING`], becomes the error of a
-    /// connection without tokens. False where the connection is not at the revision of the flow any more.
+    /// Stores the tokens of a flow until they are confirmed. `note`, which begins with [`AWAITING`], becomes
+    /// the error of a connection without tokens. Returns false if the connection is not at the revision of
+    /// the flow any more.
     pub async fn await_confirmation(&self, flow: OauthFlow, note: String, audit: Audit) -> Result<bool> {
         let kept = self
             .db
@@ -118,8 +124,8 @@ impl Store {
         unless(&CHANGED, kept.await)
     }
 
-    /// Returns the flows of a connection that wait for their code, and counts a try against each: it is counted before the
-    /// codes are compared, so that guesses at the same time count as well.
+    /// Returns the flows of a connection that wait for their code, and counts a try against each. Tries are
+    /// counted before the codes are compared, so that guesses at the same time count as well.
     pub async fn try_confirmation(
         &self,
         org: OrgId,
@@ -145,7 +151,7 @@ impl Store {
             .await
     }
 
-    /// Records a wrong code, and forgets the flows of the connection that were tried too often.
+    /// Records a wrong code, and deletes the flows of the connection that were tried too often.
     pub async fn refuse_confirmation(&self, org: OrgId, id: ConnectionId, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -162,15 +168,16 @@ impl Store {
             .await
     }
 
-    /// Takes out a confirmed flow and stores its tokens: the connection is ready. False where the flow was taken before, or
-    /// the connection is not at its revision any more.
+    /// Takes out a confirmed flow and stores its tokens, which makes the connection ready. Returns false if
+    /// the flow was taken out before, or if the connection is not at its revision any more.
     pub async fn save_authorization(&self, confirmed: Confirmed, audit: Audit) -> Result<bool> {
         let saved = self.db.write(move |tx| save(tx, &confirmed, &audit));
         unless(&CHANGED, saved.await)
     }
 
-    /// Records why an authorization of a connection that is still at `revision` came to nothing. It needs one where it has
-    /// no tokens; older ones stay good. False where it is not there.
+    /// Records the reason why an authorization failed, if the connection is still at `revision`. A connection
+    /// without tokens needs an authorization then; existing tokens stay valid. Returns false if the
+    /// connection was changed or deleted.
     pub async fn record_failed_authorization(
         &self,
         org: OrgId,
@@ -199,8 +206,9 @@ impl Store {
         unless(&CHANGED, recorded.await)
     }
 
-    /// Takes the lease to renew tokens for `length`, or extends that of the same holder. `now` counts where the database has
-    /// no clock. False where somebody else has the lease, or has renewed the tokens.
+    /// Takes the lease to refresh tokens for `length`, or extends the lease of the same holder. `now` counts
+    /// if the database has no clock. Returns false if another holder has the lease, or if the tokens were
+    /// refreshed.
     pub async fn lease_refresh(
         &self,
         seen: SeenTokens,
@@ -222,7 +230,8 @@ impl Store {
             .await
     }
 
-    /// Gives the lease back without new tokens: the next one may try at once. A lease of another holder stays.
+    /// Releases the lease without new tokens, so that the next attempt may begin at once. A lease of another
+    /// holder stays.
     pub async fn release_refresh(&self, seen: SeenTokens, holder: RefreshHolder) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -236,7 +245,7 @@ impl Store {
             .await
     }
 
-    /// Stores renewed tokens in the place of those that were seen. False where they are not there any more.
+    /// Replaces the tokens that were seen by refreshed ones. Returns false if they were changed meanwhile.
     pub async fn save_refreshed(&self, seen: SeenTokens, tokens: Vec<u8>) -> Result<bool> {
         self.db
             .write(move |tx| {
@@ -256,8 +265,8 @@ impl Store {
             .await
     }
 
-    /// Forgets tokens that the authorization server refuses: a person has to authorize the connection again. False where
-    /// they were renewed meanwhile.
+    /// Deletes tokens that the authorization server refuses. A person has to authorize the connection again.
+    /// Returns false if the tokens were refreshed meanwhile.
     pub async fn drop_refused(&self, seen: SeenTokens, error: String) -> Result<bool> {
         self.db
             .write(move |tx| {
@@ -302,7 +311,7 @@ fn begin(tx: &mut dyn Tx, flow: &OauthFlow, now: Timestamp, audit: &Audit) -> Re
     .map(drop)
 }
 
-/// Replaces the note of a connection of which no flow waits for its confirmation any more.
+/// Statement that replaces the note of a connection if none of its flows waits for confirmation any more.
 fn note_end(connection: ConnectionId, reason: &'static str) -> Stmt<'static> {
     Stmt::new(
         "UPDATE connection SET error = $3 WHERE id = $1 AND tokens IS NULL AND error LIKE $2 \
@@ -311,7 +320,7 @@ fn note_end(connection: ConnectionId, reason: &'static str) -> Stmt<'static> {
     )
 }
 
-/// Deletes the flows that nobody has ended in time. Returns how many.
+/// Deletes expired flows. Returns their number.
 fn forget(tx: &mut dyn Tx, now: Timestamp) -> Result<u64> {
     let forgotten = tx.query_all(
         "DELETE FROM oauth_flow WHERE expires_at < $1 RETURNING connection_id",

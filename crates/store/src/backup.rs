@@ -1,8 +1,8 @@
-//! Copies of a `SQLite` database for backups: made beside the process that writes to it, read before they are put in
-//! place. `PostgreSQL` has tools of its own for this.
+//! Copies of a `SQLite` database for backups. A copy is made beside the process that writes to the database,
+//! and read before it is put in place. `PostgreSQL` has tools of its own for this.
 //!
-//! Content that a copy refers to is in the storage for as long as a sweep leaves it: an hour after the last reference to it
-//! went, and so an hour after the copy was made, whatever was deleted since.
+//! Content is deleted an hour after the last reference to it was removed. Content that a copy refers to is
+//! therefore in the storage for at least an hour after the copy was made, whatever was deleted since.
 
 use std::path::Path;
 
@@ -14,60 +14,60 @@ use crate::{
     types::{Error, Result},
 };
 
-/// A `SQLite` database that nobody writes to. Its methods read the file and block meanwhile.
+/// `SQLite` database that no process writes to. Its methods read the file and block meanwhile.
 pub struct DatabaseCopy(Box<dyn Tx + Send>);
 
 /// Content that a database refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReferredBlob {
-    /// Its row.
+    /// Id of the blob.
     pub id: BlobId,
-    /// Whose it is.
+    /// Organization that owns the content.
     pub org: OrgId,
-    /// What it is.
+    /// SHA-256 of the content.
     pub sha256: Sha256,
-    /// In bytes.
+    /// Size of the content in bytes.
     pub size: u64,
 }
 
-/// What needs a content.
+/// Object that refers to a content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Referrer {
-    /// The saved file of this name.
+    /// Saved file of this name.
     File(String),
-    /// An artifact of this run.
+    /// Run that has the content as an artifact.
     Run(RunId),
 }
 
-/// What is in a database, as far as it matters to who restores it.
+/// Figures of a database that matter for a restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// The newest migration that was applied.
+    /// Newest migration that was applied.
     pub migration: i64,
-    /// Runs of every status.
+    /// Number of runs, of every status.
     pub runs: u64,
-    /// Runs that wait for a worker.
+    /// Number of runs that wait for a worker.
     pub waiting: u64,
-    /// Runs that a worker held.
+    /// Number of runs that a worker held.
     pub at_work: u64,
-    /// Runs whose content was in the memory of a node alone, and is not in any copy.
+    /// Number of runs whose content was only in the memory of a node, and is in no copy.
     pub unretained: u64,
-    /// Callbacks that are still to be sent, or sent again.
+    /// Number of callbacks that are still to be sent, or sent again.
     pub callbacks: u64,
-    /// Schedules that are switched on.
+    /// Number of enabled schedules.
     pub schedules: u64,
-    /// Contents that files and artifacts refer to.
+    /// Number of contents that files and artifacts refer to.
     pub contents: u64,
-    /// Their bytes.
+    /// Size of these contents in bytes, together.
     pub content_bytes: u64,
 }
 
 impl DatabaseCopy {
-    /// Copies the database at `from`, which a process may be writing to, as it stands at one moment, into the new file
-    /// `to`, for this user alone. What was deleted from it is not in the copy.
+    /// Copies the database at `from`, which a process may be writing to, into the new file `to`. The copy has
+    /// the state of one moment, and only this user can read it. Deleted data is not in the copy.
     ///
-    /// # Errors
-    /// `Unavailable` where a file cannot be read or written, or the disk is full; `Database` where it is no database.
+    /// # Errors `Unavailable` if a file cannot be read or written, or the disk is full; `Database` if the
+    /// file is no database.
     pub fn make(from: &Path, to: &Path) -> Result<Self> {
         copy_sqlite(from, to)?;
         Self::open(to)
@@ -78,10 +78,10 @@ impl DatabaseCopy {
         Ok(Self(open_sqlite_copy(path)?))
     }
 
-    /// That every page, index and reference of it is in order, and that this program knows its migrations.
+    /// Checks that every page, index and reference of the copy is in order, and that this program knows its
+    /// migrations.
     ///
-    /// # Errors
-    /// `Corrupt` with what was found; `Database` where a newer program has written it.
+    /// # Errors `Corrupt` with the defects found; `Database` if a newer program has written the database.
     pub fn check(&mut self) -> Result<()> {
         newest_migration(self.0.as_mut())?;
         let found = self.0.query_all("PRAGMA integrity_check(5)", vals![])?;
@@ -98,7 +98,7 @@ impl DatabaseCopy {
         Ok(())
     }
 
-    /// The sealed text by which the master key of the database is told; `None` where nothing is sealed.
+    /// Returns the sealed text that identifies the master key of the database; `None` if nothing is sealed.
     pub fn seal_check(&mut self) -> Result<Option<Vec<u8>>> {
         let row = self
             .0
@@ -106,7 +106,7 @@ impl DatabaseCopy {
         row.map(|row| row.blob(0).map(<[u8]>::to_vec)).transpose()
     }
 
-    /// What is in it.
+    /// Returns the figures of the database.
     pub fn summary(&mut self) -> Result<Summary> {
         let migration = newest_migration(self.0.as_mut())?;
         let mut count = |sql: &'static str| -> Result<u64> {
@@ -134,7 +134,7 @@ impl DatabaseCopy {
         })
     }
 
-    /// Up to `limit` contents that it refers to, after that row, in the order of their rows.
+    /// Returns up to `limit` contents that the database refers to, after a row, in the order of their rows.
     pub fn referred_blobs(&mut self, after: Option<BlobId>, limit: u32) -> Result<Vec<ReferredBlob>> {
         let after = after.map_or_else(String::new, |id| id.to_string());
         self.0
@@ -151,7 +151,8 @@ impl DatabaseCopy {
             .collect()
     }
 
-    /// What refers to a content: saved files by name and then runs, up to `limit` of each.
+    /// Returns up to `limit` saved files and up to `limit` runs that refer to a content: first the files by
+    /// name, then the runs.
     pub fn referrers(&mut self, blob: BlobId, limit: u32) -> Result<Vec<Referrer>> {
         let files = self.0.query_all(
             "SELECT name FROM file WHERE blob_id = $1 ORDER BY name LIMIT $2",

@@ -1,13 +1,16 @@
-//! Which content is stored, and when it may go. The content itself is elsewhere (crate `blobs`), under the id given here.
+//! Records of stored content, and its deletion. The content itself is stored by the crate `blobs`, under the
+//! id that is given here.
 //!
-//! A row is there before its content is written ([`Store::reserve_blob`]) and after it is deleted, so that no content is
-//! ever without one. Others refer to a blob by its id. Whoever adds or takes away a reference executes [`touch`] in the
-//! same transaction, first: it locks the row, fails where the blob is doomed, and sets `check_at`, when the sweep is to
-//! look again. A sweep dooms what is due and has no reference, a condition that a touch in between defeats on both
-//! databases, because it moves `check_at`. A doomed blob is never taken up again: the same content that comes later gets
-//! a row, and so an address, of its own, and a late deletion hits nothing that is new.
+//! A row exists before its content is written ([`Store::reserve_blob`]) and after the content is deleted, so
+//! no content is ever without a row. Other tables refer to a blob by its id. A command that adds or removes a
+//! reference executes [`touch`] first, in the same transaction. It locks the row, fails if the blob is
+//! pending delete (`doomed_at` is set), and sets `check_at`, the time of the next check by the sweep. The
+//! sweep marks due blobs without references as pending delete. A touch in between defeats this condition on
+//! both databases, because it moves `check_at`. A blob that is pending delete is never used again. If the
+//! same content comes later, it gets a row of its own, and so another address: a late deletion cannot hit it.
 //!
-//! The tables that refer to blobs are listed in `unreferenced!`, with an index on their `blob_id`; nowhere else.
+//! The tables that refer to blobs are listed in `unreferenced!` and nowhere else. Each has an index on its
+//! `blob_id`.
 
 use std::fmt::Display;
 
@@ -22,34 +25,35 @@ use crate::{
 /// Content that is to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct NewBlob {
-    /// Its id, where there is no such content yet.
+    /// Id of the blob, if the organization does not have this content yet.
     pub id: BlobId,
-    /// Whose it is.
+    /// Organization that owns the content.
     pub org: OrgId,
-    /// Its SHA-256.
+    /// SHA-256 of the content.
     pub sha256: Sha256,
-    /// Its size in bytes.
+    /// Size of the content in bytes.
     pub size: i64,
-    /// When.
+    /// Time of the reservation.
     pub at: Timestamp,
-    /// When it may go if nothing refers to it by then: the time that its writing may take, and more.
+    /// Time from which the sweep may delete the content if nothing refers to it. It leaves more than enough
+    /// time for writing.
     pub check_at: Timestamp,
 }
 
-/// A blob whose content is to be deleted.
+/// Blob that is pending delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DoomedBlob {
-    /// Its id.
+    /// Id of the blob.
     pub id: BlobId,
-    /// Whose it was.
+    /// Organization that owned the content.
     pub org: OrgId,
-    /// Its SHA-256.
+    /// SHA-256 of the content.
     pub sha256: Sha256,
-    /// When it was doomed.
+    /// Time at which the blob became pending delete.
     pub doomed_at: Timestamp,
 }
 
-/// That nothing refers to the row of `blob` at hand.
+/// Condition that nothing refers to the current row of `blob`.
 macro_rules! unreferenced {
     () => {
         "(SELECT f.blob_id FROM file f WHERE f.blob_id = blob.id LIMIT 1) IS NULL \
@@ -59,7 +63,8 @@ macro_rules! unreferenced {
 pub(crate) use unreferenced;
 
 impl Store {
-    /// Announces content: the id of its blob, which is that of the same content where the organization has it already.
+    /// Reserves a blob for content. Returns its id, which is that of the existing blob if the organization
+    /// has the content already.
     pub async fn reserve_blob(&self, new: NewBlob) -> Result<BlobId> {
         self.db
             .write(move |tx| {
@@ -82,7 +87,8 @@ impl Store {
             .await
     }
 
-    /// Whether a blob is there and not doomed. Nobody ever refers to one that is not: its content may be deleted.
+    /// Whether a blob exists and is not pending delete. Nothing may refer to any other blob: its content may
+    /// be deleted.
     pub async fn has_blob(&self, id: BlobId) -> Result<bool> {
         let found = self.db.read(move |tx| {
             tx.query_opt(
@@ -93,13 +99,13 @@ impl Store {
         Ok(found.await?.is_some())
     }
 
-    /// System: looks at up to `limit` blobs that are due, and dooms those that nothing refers to. How many it has looked
-    /// at: fewer than `limit` mean that none is left.
+    /// System: checks up to `limit` due blobs, and marks those without references as pending delete. Returns
+    /// the number of blobs checked. Fewer than `limit` mean that none is left.
     pub async fn doom_blobs(&self, now: Timestamp, limit: u32) -> Result<u32> {
         self.db.write(move |tx| doom(tx, now, limit)).await
     }
 
-    /// System: up to `limit` doomed blobs after that one, oldest first.
+    /// System: returns up to `limit` blobs that are pending delete, behind a given one and oldest first.
     pub async fn doomed_blobs(&self, after: Option<DoomedBlob>, limit: u32) -> Result<Vec<DoomedBlob>> {
         let (at, id) = after.map_or((Timestamp::from_micros(i64::MIN), String::new()), |blob| {
             (blob.doomed_at, blob.id.to_string())
@@ -118,7 +124,7 @@ impl Store {
             .await
     }
 
-    /// System: forgets doomed blobs whose content is deleted.
+    /// System: forgets blobs that were pending delete and whose content is deleted.
     pub async fn forget_blobs(&self, ids: &[BlobId]) -> Result<()> {
         let ids = json(ids)?;
         self.db
@@ -134,8 +140,8 @@ impl Store {
     }
 }
 
-/// The statement that comes before a reference to the blob is added or taken away. `Unavailable` where it was given up
-/// meanwhile, which a writer that keeps to the time it has never sees.
+/// Statement that goes before a reference to the blob is added or removed. `Unavailable` if the blob became
+/// pending delete meanwhile, which never happens to a writer that keeps to its time limit.
 pub(crate) fn touch(org: OrgId, id: BlobId, check_at: Timestamp) -> Stmt<'static> {
     Stmt::new(
         "UPDATE blob SET check_at = $3 WHERE id = $2 AND org_id = $1 AND doomed_at IS NULL",
@@ -143,7 +149,7 @@ pub(crate) fn touch(org: OrgId, id: BlobId, check_at: Timestamp) -> Stmt<'static
     )
     .exactly(
         1,
-        Error::Unavailable("the content was given up before it was referred to".to_owned()),
+        Error::Unavailable("the content became pending deletion before it was referred to".to_owned()),
     )
 }
 
@@ -157,7 +163,8 @@ fn doom(tx: &mut dyn Tx, now: Timestamp, limit: u32) -> Result<u32> {
     }
     let ids: Vec<BlobId> = due.iter().map(|row| row.parse(0)).collect::<Result<_>>()?;
     let ids = json(&ids)?;
-    // A second look for each: on PostgreSQL a row may have been touched since, and is looked at again under its lock.
+    // Each blob is checked a second time: on PostgreSQL its row may have been touched since, and is then
+    // checked again under its lock.
     let [_, _] = batch(
         tx,
         &[
@@ -192,7 +199,7 @@ fn doomed_from(row: &Row) -> Result<DoomedBlob> {
     })
 }
 
-/// A column with a SHA-256.
+/// Reads a SHA-256 from a column.
 pub(crate) fn sha256(row: &Row, column: usize) -> Result<Sha256> {
     row.blob(column)?
         .try_into()
@@ -200,7 +207,7 @@ pub(crate) fn sha256(row: &Row, column: usize) -> Result<Sha256> {
         .map_err(|_| Error::Corrupt(format!("column {column} is not a SHA-256")))
 }
 
-/// The texts as a JSON array.
+/// Formats the texts as a JSON array.
 pub(crate) fn json<T: Display>(texts: &[T]) -> Result<String> {
     let texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
     serde_json::to_string(&texts).map_err(|error| Error::Corrupt(error.to_string()))

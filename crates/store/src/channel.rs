@@ -1,4 +1,4 @@
-//! The channel between the nodes of one database: what one says all others hear, if they listen just then.
+//! Channel between the nodes of one database. A hint reaches every other node that listens at that moment.
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -8,53 +8,56 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Longest text that is said at once, in bytes: the payload of a `NOTIFY` is shorter than 8,000.
+/// Maximum length of a hint in bytes: the payload of a `NOTIFY` is shorter than 8,000.
 pub const LONGEST_SAID: usize = 7_999;
 
-/// What comes from other nodes.
+/// Message from the channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// What another node has said.
+    /// Hint of another node.
     Text(String),
-    /// Others may have said something that was not heard: the connection is new, or too much came at once.
+    /// Hints of other nodes may have been lost: the connection is new, or too many came at once.
     Gap,
 }
 
-/// A text on its way out, and who waits for it to be said.
-pub(crate) struct Said {
+/// Hint to send, with the receiver of its outcome.
+pub(crate) struct OutgoingHint {
     pub(crate) text: String,
     pub(crate) done: oneshot::Sender<Result<()>>,
 }
 
-impl Said {
+impl OutgoingHint {
     pub(crate) fn answer(self, outcome: Result<()>) {
-        // Who does not wait any more needs no answer.
+        // The sender may not wait any more.
         let _nobody = self.done.send(outcome);
     }
 }
 
-/// Says something to the other nodes of the database.
+/// Sends hints to the other nodes of the database.
 pub struct Speaker {
     // Dropped before the database, whose thread for the channel ends with it.
-    say: mpsc::Sender<Said>,
+    say: mpsc::Sender<OutgoingHint>,
     _db: Db,
 }
 
 impl Speaker {
-    /// Returns when the database has taken the text, of [`LONGEST_SAID`] bytes at most, for all who listen now. An error
-    /// means that nobody may have heard it.
+    /// Sends a hint of at most [`LONGEST_SAID`] bytes to all nodes that listen now. Returns when the database
+    /// has accepted it. After an error, possibly no node has received the hint.
     pub async fn say(&self, text: String) -> Result<()> {
         let (done, answer) = oneshot::channel();
         let closed = || Error::Unavailable("the channel between nodes is closed".to_owned());
-        self.say.send(Said { text, done }).await.map_err(|_| closed())?;
+        self.say
+            .send(OutgoingHint { text, done })
+            .await
+            .map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
 }
 
 impl Store {
-    /// System: the channel between the nodes of this database; none where there is one node alone (`SQLite`). It has a
-    /// connection of its own, which is made again whenever it is lost. What is said is lost where nobody listens: it may
-    /// only ever be a hint at what the store has.
+    /// System: opens the channel between the nodes of this database. `None` if only one node can use the
+    /// database (`SQLite`). The channel has a connection of its own, which is opened again whenever it is
+    /// lost. A hint is lost if nobody listens, so it may only point to data that the store has.
     pub fn channel(&self) -> Result<Option<(Speaker, mpsc::Receiver<Heard>)>> {
         Ok(self.db.channel()?.map(|(say, heard)| {
             let speaker = Speaker {

@@ -1,4 +1,4 @@
-//! System: what an operator asks a database who wants to know whether all is well.
+//! System: queries of an operator who checks a database.
 
 use sortie_api::Timestamp;
 
@@ -8,34 +8,34 @@ use crate::{
     types::{Error, Result},
 };
 
-/// What a database is.
+/// Kind and version of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseInfo {
     /// `SQLite` or `PostgreSQL`.
     pub kind: String,
-    /// Its version, as it says itself.
+    /// Version of the database, as it reports it.
     pub version: String,
-    /// The newest migration that was applied to it.
+    /// Newest migration that was applied.
     pub migration: i64,
-    /// The newest one that this program knows.
+    /// Newest migration that this program knows.
     pub known_migration: i64,
 }
 
-/// What waits, and who is gone.
+/// Waiting runs, and nodes that are gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Runs that wait for a worker, counted up to a limit.
+    /// Number of runs that wait for a worker, counted up to a limit.
     pub waiting: i64,
-    /// When the one that has waited longest was created.
+    /// Creation time of the run that has waited longest.
     pub waiting_since: Option<Timestamp>,
-    /// Nodes whose lease is over and that nobody has declared lost.
+    /// Number of nodes whose lease has expired and that are not declared lost.
     pub silent_nodes: i64,
-    /// Nodes that are lost and hold runs which nobody has taken over.
+    /// Number of lost nodes that hold runs which no node has taken over.
     pub lost_nodes: i64,
 }
 
 impl Store {
-    /// What the database is, and which migrations it has.
+    /// Returns the kind and version of the database, and its migrations.
     pub async fn database_info(&self) -> Result<DatabaseInfo> {
         self.db
             .read(|tx| {
@@ -60,7 +60,7 @@ impl Store {
             .await
     }
 
-    /// What waits at `now`, counted up to `limit`, and the nodes that are gone.
+    /// Returns the runs that wait at `now`, counted up to `limit`, and the nodes that are gone.
     pub async fn backlog(&self, now: Timestamp, limit: u32) -> Result<Backlog> {
         self.db
             .read(move |tx| {
@@ -72,7 +72,7 @@ impl Store {
                              LIMIT $1) AS counted",
                             vals![limit],
                         ),
-                        // From organization to organization, as a claim does.
+                        // Jumps from organization to organization, as a claim does.
                         Stmt::new(
                             "WITH RECURSIVE w (org) AS (\
                                SELECT (SELECT q.org_id FROM queue q WHERE q.org_id > '' AND q.node_id IS NULL \

@@ -1,7 +1,8 @@
-//! Saved connections. What is secret comes in and goes out sealed: this crate cannot read it.
+//! Saved connections. Secrets come and go sealed: this crate cannot read them.
 //!
-//! A definition is replaced and its tokens are written only by who has seen the newest of them: `revision` counts the
-//! changes of the one, `tokens_version` those of the other. A command that came too late changes nothing and says so.
+//! `revision` counts the changes of a definition, `tokens_version` those of the tokens. A caller replaces
+//! either only if it has seen the newest version. A command that comes too late changes nothing and reports
+//! it.
 
 use sortie_api::{ConnectionId, ConnectionStatus, OrgId, Timestamp};
 
@@ -12,70 +13,70 @@ use crate::{
     types::{Error, Result, unless},
 };
 
-/// A saved connection as it is stored.
+/// Saved connection as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionRow {
-    /// Its id.
+    /// Id of the connection.
     pub id: ConnectionId,
-    /// Its name.
+    /// Name, unique in the organization.
     pub name: String,
-    /// The JSON of a `ConnectionDefinition` without secrets.
+    /// JSON of a `ConnectionDefinition` without secrets.
     pub definition: String,
-    /// Its credentials, sealed.
+    /// Sealed credentials.
     pub credentials: Vec<u8>,
-    /// What OAuth gave, sealed.
+    /// Sealed OAuth tokens.
     pub tokens: Option<Vec<u8>>,
-    /// How often `tokens` was changed.
+    /// Number of changes of `tokens`.
     pub tokens_version: i64,
-    /// Issuer of the authorization server that authorized it last, sealed.
+    /// Sealed issuer of the authorization server that authorized the connection last.
     pub issuer: Option<Vec<u8>>,
-    /// Whether it can be used.
+    /// Status of the connection.
     pub status: ConnectionStatus,
-    /// Why not.
+    /// Reason why the connection cannot be used.
     pub error: Option<String>,
-    /// How often the definition was changed.
+    /// Number of changes of the definition.
     pub revision: i64,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When its definition was last changed.
+    /// Time of the last change of the definition.
     pub updated_at: Timestamp,
 }
 
-/// A connection to save: a new one, or what replaces an old one.
+/// Connection to save: a new one, or a new version of an existing one.
 #[derive(Clone, Debug)]
 pub struct SaveConnection {
-    /// Its id.
+    /// Id of the connection.
     pub id: ConnectionId,
-    /// Whose it is.
+    /// Organization that owns the connection.
     pub org: OrgId,
-    /// Its name.
+    /// Name, unique in the organization.
     pub name: String,
-    /// The JSON of a `ConnectionDefinition` without secrets.
+    /// JSON of a `ConnectionDefinition` without secrets.
     pub definition: String,
-    /// Its credentials, sealed.
+    /// Sealed credentials.
     pub credentials: Vec<u8>,
-    /// Whether it can be used.
+    /// Status of the connection.
     pub status: ConnectionStatus,
-    /// When.
+    /// Time of the change.
     pub at: Timestamp,
 }
 
-/// What becomes of the tokens of a connection whose definition is replaced.
+/// Treatment of the tokens of a connection whose definition is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OldTokens {
-    /// They stay: they are for the same place and the same client. So do status and error.
+    /// The tokens stay, with the status and the error: they are for the same address and the same client.
     Keep,
-    /// They go: they are for another.
+    /// The tokens are deleted: they are for another address or another client.
     Drop,
 }
 
-/// Why a connection is not made.
+/// Error if the name is taken.
 const TAKEN: Error = Error::Conflict("the name is taken");
 
-/// Why nothing is done to a connection.
+/// Error if the connection was changed or deleted.
 pub(crate) const CHANGED: Error = Error::Conflict("the connection was changed");
 
-/// The columns that [`connection_from`] reads, in its order.
+/// Columns that [`connection_from`] reads, in this order.
 macro_rules! connection_columns {
     () => {
         "id, name, definition, credentials, tokens, tokens_version, status, error, revision, created_at, updated_at, issuer"
@@ -83,7 +84,8 @@ macro_rules! connection_columns {
 }
 
 impl Store {
-    /// Saves a new connection. False where the name is taken; `Conflict` where the organization has `most` of them.
+    /// Saves a new connection. Returns false if the name is taken; `Conflict` if the organization has `most`
+    /// connections already.
     pub async fn create_connection(
         &self,
         connection: SaveConnection,
@@ -94,7 +96,8 @@ impl Store {
         unless(&TAKEN, made.await)
     }
 
-    /// Replaces the definition of a connection that is still at `revision`. False where it is not, or not there.
+    /// Replaces the definition of a connection that is still at `revision`. Returns false if it is not, or
+    /// was deleted.
     pub async fn replace_connection(
         &self,
         connection: SaveConnection,
@@ -108,7 +111,7 @@ impl Store {
         unless(&CHANGED, replaced.await)
     }
 
-    /// A connection by its name.
+    /// Returns a connection by its name.
     pub async fn get_connection(&self, org: OrgId, name: &str) -> Result<ConnectionRow> {
         let name = name.to_owned();
         self.db
@@ -126,7 +129,7 @@ impl Store {
             .await
     }
 
-    /// A connection by its id.
+    /// Returns a connection by its id.
     pub async fn connection_by_id(&self, org: OrgId, id: ConnectionId) -> Result<ConnectionRow> {
         self.db
             .read(move |tx| {
@@ -143,7 +146,7 @@ impl Store {
             .await
     }
 
-    /// The organization's connections, by name.
+    /// Returns the organization's connections, ordered by name.
     pub async fn list_connections(&self, org: OrgId) -> Result<Vec<ConnectionRow>> {
         self.db
             .read(move |tx| {
@@ -162,7 +165,7 @@ impl Store {
             .await
     }
 
-    /// Those of the named connections that there are, in no order.
+    /// Returns the named connections that exist, in no particular order.
     pub async fn connections_named(&self, org: OrgId, names: Vec<String>) -> Result<Vec<ConnectionRow>> {
         let names = serde_json::to_string(&names).map_err(|error| Error::Corrupt(error.to_string()))?;
         self.db
@@ -182,13 +185,14 @@ impl Store {
             .await
     }
 
-    /// Deletes a connection with its tokens and with what was under way to authorize it.
+    /// Deletes a connection with its tokens and its unfinished authorizations.
     pub async fn delete_connection(&self, org: OrgId, name: &str, audit: Audit) -> Result<()> {
         let name = name.to_owned();
         self.db.write(move |tx| delete(tx, org, &name, &audit)).await
     }
 
-    /// Records what became of a connection that is still at `revision`. False where it is not, or not there.
+    /// Records the status of a connection that is still at `revision`. Returns false if it is not, or was
+    /// deleted.
     pub async fn set_connection_status(
         &self,
         org: OrgId,
@@ -210,7 +214,8 @@ impl Store {
 
 fn create(tx: &mut dyn Tx, new: &SaveConnection, most: u32, audit: &Audit) -> Result<()> {
     tx.batch(&[
-        // A lock on the organization, so that the limit is exact and nobody else makes one of the name.
+        // Locks the organization, so that the limit is exact and nobody else creates a connection of this
+        // name.
         Stmt::new(
             "UPDATE organization SET name = name WHERE id = $1",
             vals![new.org],
@@ -240,7 +245,7 @@ fn create(tx: &mut dyn Tx, new: &SaveConnection, most: u32, audit: &Audit) -> Re
         )
         .exactly(
             1,
-            Error::Conflict("the organization has as many connections as it may"),
+            Error::Conflict("the organization has reached its limit of connections"),
         ),
         record(audit),
     ])

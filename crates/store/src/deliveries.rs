@@ -1,12 +1,14 @@
-//! Completion callbacks: when each is due, who sends it, and what came of every attempt.
+//! Completion callbacks: their due times, the nodes that send them, and the outcome of every attempt.
 //!
-//! A run that has a callback has one row of `delivery` from its creation. Whoever makes the run final makes the delivery
-//! due in the same transaction ([`delivery_is_due`] and its kin), so that neither is ever there without the other. A node
-//! claims due deliveries host by host, under a lease: `due_at` moves to its end, so that another node takes over what is
-//! not recorded by then. `claim` is the fence: who lost its claim records nothing. All these times are on the database's
-//! clock, which the nodes share, and on the node's where the database has none.
+//! A run with a callback has one row of `delivery` from its creation. The command that makes the run final
+//! makes the delivery due in the same transaction ([`delivery_is_due`] and its variants), so neither ever
+//! exists without the other. A node claims due deliveries host by host, under a lease: `due_at` moves to the
+//! end of the lease, and another node takes over what is not recorded by then. `claim` is the fence: a node
+//! that lost its claim records nothing. Times are on the database's clock, which the nodes share, or on the
+//! node's if the database has none.
 //!
-//! Where the content of a run is in the memory of one node only, that node alone claims its delivery for as long.
+//! If the content of a run is only in the memory of one node, that node alone claims the delivery, for as
+//! long as it has the content.
 
 use sortie_api::{DeliveryAttempt, OrgId, RunId, Timestamp, TraceContext, limits};
 
@@ -17,91 +19,92 @@ use crate::{
     types::{Error, NewCallback, NodeId, Result},
 };
 
-/// A host with a delivery that is due, or soon is.
+/// Host with a delivery that is due, or soon will be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueHost {
     /// Host and port.
     pub host: String,
-    /// When the first of its deliveries is due.
+    /// Time at which the first of its deliveries is due.
     pub due_at: Timestamp,
-    /// Whose that one is.
+    /// Organization of that delivery.
     pub org: OrgId,
 }
 
-/// How many deliveries a node takes for one host.
+/// Request of a node for deliveries to one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Host and port.
     pub host: String,
-    /// At most so many.
+    /// Maximum number of deliveries.
     pub limit: u32,
-    /// None of these organizations. Where there are any, others are looked for among about the first [`SCANNED`] only.
+    /// Organizations whose deliveries are left out. If there are any, only about the first [`SCANNED`] due
+    /// deliveries of the host are searched.
     pub without: Vec<OrgId>,
 }
 
-/// How many due deliveries of a host are looked through for those of organizations that are not left out: whatever those have
-/// waiting, an order costs no more.
+/// Number of due deliveries of a host that are searched if organizations are left out. An order costs no
+/// more, however many deliveries these organizations have waiting.
 pub const SCANNED: u32 = 256;
 
-/// A delivery that a node is to attempt now.
+/// Delivery that a node is to attempt now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimedDelivery {
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
-    /// Whose run it is.
+    /// Organization of the run.
     pub org: OrgId,
     /// Host and port of the receiver.
     pub host: String,
-    /// The URL and the secret, sealed.
+    /// Sealed URL and secret.
     pub target: Vec<u8>,
-    /// What to show with the record of the attempt.
+    /// Claim that the record of the attempt must carry.
     pub claim: i64,
-    /// Attempts that were made before.
+    /// Number of earlier attempts.
     pub attempts: i64,
-    /// How many of them have failed since the delivery became due.
+    /// Number of failed attempts since the delivery became due.
     pub failures: i64,
-    /// When it is to be abandoned.
+    /// Time at which the delivery is abandoned.
     pub give_up_at: Timestamp,
-    /// The trace of the run.
+    /// Trace of the run.
     pub trace: Option<TraceContext>,
 }
 
-/// An attempt that was made.
+/// Attempt that was made.
 #[derive(Clone, Debug)]
 pub struct MadeAttempt {
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
-    /// The claim it was made under.
+    /// Claim under which the attempt was made.
     pub claim: i64,
-    /// Its number, from 1.
+    /// Number of the attempt, from 1.
     pub number: i64,
-    /// When it began.
+    /// Time at which the attempt began.
     pub at: Timestamp,
-    /// The HTTP status of the answer.
+    /// HTTP status of the answer.
     pub status: Option<u16>,
-    /// Why it failed.
+    /// Reason why the attempt failed.
     pub error: Option<String>,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub duration_ms: i64,
-    /// What comes of the delivery.
+    /// Next state of the delivery.
     pub after: AfterAttempt,
 }
 
-/// What comes of a delivery after an attempt.
+/// State of a delivery after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterAttempt {
-    /// It is done.
+    /// The delivery has succeeded.
     Delivered,
-    /// It is tried again.
+    /// The delivery is tried again at this time.
     RetryAt(Timestamp),
-    /// It is given up.
+    /// The delivery is abandoned.
     Abandoned,
 }
 
-/// Time from the moment a delivery becomes due until it is given up, in microseconds.
+/// Time from the moment a delivery becomes due until it is abandoned, in microseconds.
 const GIVEN_UP_AFTER: i64 = limits::CALLBACK_SECONDS.cast_signed() * 1_000_000;
 
-/// Keeps the callback of a run that was just recorded, if it was.
+/// Statement that stores the callback of a new run, if the run was recorded.
 pub(crate) fn insert_delivery(run: RunId, callback: &NewCallback) -> Stmt<'_> {
     Stmt::new(
         "INSERT INTO delivery (run_id, org_id, host, target, attempts, failures, claim) \
@@ -110,7 +113,7 @@ pub(crate) fn insert_delivery(run: RunId, callback: &NewCallback) -> Stmt<'_> {
     )
 }
 
-/// System: the callback of a run that has just become final is due, if it has one.
+/// System: statement that makes the callback of a run due, if it has one. The run has just become final.
 pub(crate) fn delivery_is_due(run: RunId, at: Timestamp) -> Stmt<'static> {
     Stmt::new(
         "UPDATE delivery SET due_at = COALESCE({NOW}, $2), give_up_at = COALESCE({NOW}, $2) + $3 \
@@ -119,7 +122,7 @@ pub(crate) fn delivery_is_due(run: RunId, at: Timestamp) -> Stmt<'static> {
     )
 }
 
-/// The same for a run of `org`.
+/// Statement that makes the callback of a run of `org` due, if it has one.
 pub(crate) fn delivery_of_org_is_due(org: OrgId, run: RunId, at: Timestamp) -> Stmt<'static> {
     Stmt::new(
         "UPDATE delivery SET due_at = COALESCE({NOW}, $3), give_up_at = COALESCE({NOW}, $3) + $4 \
@@ -128,7 +131,7 @@ pub(crate) fn delivery_of_org_is_due(org: OrgId, run: RunId, at: Timestamp) -> S
     )
 }
 
-/// System: the same for the runs `ids`, a JSON array.
+/// System: statement that makes the callbacks of the runs `ids`, a JSON array, due.
 pub(crate) fn deliveries_are_due(ids: &str, at: Timestamp) -> Stmt<'_> {
     Stmt::new(
         "UPDATE delivery SET due_at = COALESCE({NOW}, $2), give_up_at = COALESCE({NOW}, $2) + $3 \
@@ -138,8 +141,9 @@ pub(crate) fn deliveries_are_due(ids: &str, at: Timestamp) -> Stmt<'_> {
 }
 
 impl Store {
-    /// System: hosts above `after` (an empty text: all) with a delivery that is due by `until`, in the order of their
-    /// names, at most `limit`. It jumps from host to host, whatever one of them has waiting.
+    /// System: returns at most `limit` hosts above `after` (an empty text: all) with a delivery that is due
+    /// by `until`, in the order of their names. The query jumps from host to host, however many deliveries
+    /// one of them has waiting.
     pub async fn due_hosts(&self, after: String, until: Timestamp, limit: u32) -> Result<Vec<DueHost>> {
         self.db
             .read(move |tx| {
@@ -173,9 +177,9 @@ impl Store {
             .await
     }
 
-    /// System: takes deliveries that are due at `at`, of each host at most as many as are ordered, the longest due first,
-    /// for the node of this name. They are its own until `leased_until`. Those of runs whose content another node has are
-    /// left to that one.
+    /// System: claims deliveries that are due at `at` for the node of this name, for each host at most as
+    /// many as its order says, the longest due first. The node owns them until `leased_until`. Deliveries of
+    /// runs whose content another node has are left to that node.
     pub async fn claim_deliveries(
         &self,
         node: (String, NodeId),
@@ -183,20 +187,21 @@ impl Store {
         at: Timestamp,
         leased_until: Timestamp,
     ) -> Result<Vec<ClaimedDelivery>> {
-        // Two nodes take their locks in the same order.
+        // Sorted, so that two nodes take their locks in one order.
         orders.sort_by(|a, b| a.host.cmp(&b.host));
         self.db
             .write(move |tx| claim(tx, (&node.0, node.1), &orders, (at, leased_until)))
             .await
     }
 
-    /// System: writes down an attempt and what comes of its delivery. `Fenced` where its claim was lost meanwhile, or
-    /// the run is gone.
+    /// System: records an attempt and the next state of its delivery. `Fenced` if the claim was lost
+    /// meanwhile, or the run was deleted.
     pub async fn record_attempt(&self, made: MadeAttempt) -> Result<()> {
         self.db.write(move |tx| record(tx, &made)).await
     }
 
-    /// System: gives back what a node of this name has claimed and not recorded: it is due at once. How many these were.
+    /// System: releases the deliveries that a node of this name has claimed and not recorded. They are due at
+    /// once. Returns their number.
     pub async fn release_deliveries(&self, node: String, at: Timestamp) -> Result<u64> {
         self.db
             .write(move |tx| {
@@ -208,14 +213,14 @@ impl Store {
             .await
     }
 
-    /// Makes the callback of a final run due again, from its first attempt on; one that is being sent right now is left
-    /// alone. The number that the next attempt will have, and the host. `NotFound` without the run, `Conflict` where it
-    /// has no callback or is not final.
+    /// Makes the callback of a final run due again, with a new count of failures and a new time limit. A
+    /// callback that is being sent right now is left alone. Returns the number of the next attempt, and the
+    /// host. `NotFound` if the run does not exist; `Conflict` if it has no callback or is not final.
     pub async fn redeliver(&self, org: OrgId, run: RunId, at: Timestamp) -> Result<(i64, String)> {
         self.db.write(move |tx| redeliver(tx, org, run, at)).await
     }
 
-    /// The attempts to deliver a run's callback that are kept, in order.
+    /// Returns the recorded attempts to deliver a run's callback, in order.
     pub async fn list_deliveries(&self, org: OrgId, run: RunId) -> Result<Vec<DeliveryAttempt>> {
         self.db
             .read(move |tx| {
@@ -253,7 +258,8 @@ fn claim(
         let bounded = u32::from(!order.without.is_empty());
         statements.push(
             Stmt::new(
-                // Due, said a second time, is judged again where another node was faster.
+                // The condition on `due_at` appears a second time, to be checked again if another node was
+                // faster.
                 "UPDATE delivery SET due_at = $4, node = $5, claim = claim + 1 \
                  WHERE run_id {IN}SELECT d.run_id FROM delivery d WHERE d.host = $1 AND d.due_at >= 0 \
                  AND d.due_at <= COALESCE((SELECT l.due_at FROM delivery l WHERE l.host = $1 AND l.due_at >= 0 AND l.due_at <= $2 \
@@ -343,7 +349,7 @@ fn redeliver(tx: &mut dyn Tx, org: OrgId, run: RunId, at: Timestamp) -> Result<(
         tx,
         &[
             known_run(org, run),
-            // It takes the row in any case, so that what it answers is what it found.
+            // The row is locked in any case, so the values returned are those that the update found.
             Stmt::new(
                 "UPDATE delivery SET \
                  due_at = CASE WHEN give_up_at IS NULL OR node IS NOT NULL THEN due_at ELSE COALESCE({NOW}, $3) END, \

@@ -1,4 +1,4 @@
-//! Saved files: a name of the organization on some content. A file's content never changes; its name may.
+//! Saved files: names of an organization for content. The content of a file never changes; its name may.
 
 use sortie_api::{BlobId, File, FileId, OrgId, Sha256, Timestamp};
 
@@ -9,39 +9,39 @@ use crate::{
     types::{Error, Result},
 };
 
-/// A file as it is stored.
+/// File as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRow {
-    /// What a client sees of it.
+    /// File as clients see it.
     pub file: File,
-    /// Its content.
+    /// Blob with the content.
     pub blob: BlobId,
 }
 
-/// A file to save. Its content is written already.
+/// File to save. Its content is written already.
 #[derive(Clone, Debug)]
 pub struct NewFile {
-    /// Its id.
+    /// Id of the file.
     pub id: FileId,
-    /// Whose it is.
+    /// Organization that owns the file.
     pub org: OrgId,
-    /// Its name.
+    /// Name of the file, unique in the organization.
     pub name: String,
-    /// Its content.
+    /// Blob with the content.
     pub blob: BlobId,
-    /// The content's size in bytes.
+    /// Size of the content in bytes.
     pub size: i64,
-    /// The content's SHA-256.
+    /// SHA-256 of the content.
     pub sha256: Sha256,
-    /// Its media type.
+    /// Media type.
     pub content_type: String,
-    /// When.
+    /// Creation time.
     pub at: Timestamp,
-    /// When the sweep is to look at the content again.
+    /// Time at which the sweep checks the content again.
     pub check_at: Timestamp,
 }
 
-/// The columns that [`file_from`] reads, in its order.
+/// Start of a query for files, with the columns that [`file_from`] reads.
 macro_rules! select_files {
     () => {
         "SELECT id, name, size, content_type, sha256, created_at, blob_id FROM file WHERE "
@@ -51,12 +51,13 @@ macro_rules! select_files {
 const TAKEN: Error = Error::Conflict("name: a file has it already");
 
 impl Store {
-    /// Saves a file. `Conflict` where the name is taken; `Unavailable` where the content was given up meanwhile.
+    /// Saves a file. `Conflict` if the name is taken; `Unavailable` if the content became pending delete
+    /// meanwhile.
     pub async fn create_file(&self, new: NewFile, audit: Audit) -> Result<()> {
         self.db.write(move |tx| create(tx, &new, &audit)).await
     }
 
-    /// A file by its id.
+    /// Returns a file by its id.
     pub async fn get_file(&self, org: OrgId, id: FileId) -> Result<FileRow> {
         self.db
             .read(move |tx| {
@@ -69,7 +70,7 @@ impl Store {
             .await
     }
 
-    /// A file by its name.
+    /// Returns a file by its name.
     pub async fn file_named(&self, org: OrgId, name: &str) -> Result<FileRow> {
         let name = name.to_owned();
         self.db
@@ -83,7 +84,7 @@ impl Store {
             .await
     }
 
-    /// Those of these ids and names that there are, in no order.
+    /// Returns the files with these ids or names, as far as they exist, in no particular order.
     pub async fn find_files(&self, org: OrgId, ids: &[FileId], names: &[String]) -> Result<Vec<FileRow>> {
         let (ids, names) = (json(ids)?, json(names)?);
         self.db
@@ -112,14 +113,14 @@ impl Store {
             .await
     }
 
-    /// The organization's files, newest first, those older than `before`.
+    /// Returns the organization's files older than `before`, newest first.
     pub async fn list_files(
         &self,
         org: OrgId,
         before: Option<(Timestamp, FileId)>,
         limit: u32,
     ) -> Result<Vec<File>> {
-        // `~` is above every character of an id.
+        // `~` sorts after every character of an id.
         let (at, id) = before.map_or((Timestamp::from_micros(i64::MAX), "~".to_owned()), |(at, id)| {
             (at, id.to_string())
         });
@@ -140,7 +141,7 @@ impl Store {
             .await
     }
 
-    /// Gives a file another name: the file as it is then. `Conflict` where the name is taken.
+    /// Renames a file and returns it. `Conflict` if the name is taken.
     pub async fn rename_file(&self, org: OrgId, id: FileId, name: &str, audit: Audit) -> Result<File> {
         let name = name.to_owned();
         self.db
@@ -148,7 +149,7 @@ impl Store {
             .await
     }
 
-    /// Deletes a file. Its content stays until `check_at` at least, for those who are reading it.
+    /// Deletes a file. Its content stays at least until `check_at`, for clients that are reading it.
     pub async fn delete_file(&self, org: OrgId, id: FileId, check_at: Timestamp, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| delete(tx, (org, id), check_at, &audit))
@@ -156,7 +157,7 @@ impl Store {
     }
 }
 
-/// A lock on the organization: of two that take the same name, the second one sees the first.
+/// Locks the organization. Of two commands that take the same name, the second one sees the first.
 fn lock(org: OrgId) -> Stmt<'static> {
     Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org]).exactly(1, Error::NotFound)
 }
@@ -217,7 +218,8 @@ fn rename(tx: &mut dyn Tx, (org, id): (OrgId, FileId), name: &str, audit: &Audit
 
 fn delete(tx: &mut dyn Tx, (org, id): (OrgId, FileId), check_at: Timestamp, audit: &Audit) -> Result<()> {
     tx.batch(&[
-        // As `touch`, by the file: where another has just deleted it there is nothing to touch.
+        // Works as `touch` does, by the file. If another command has just deleted the file, there is nothing
+        // to touch.
         Stmt::new(
             "UPDATE blob SET check_at = $3 \
              WHERE id = (SELECT f.blob_id FROM file f WHERE f.id = $2 AND f.org_id = $1)",

@@ -1,7 +1,7 @@
 //! Organizations and their API keys. Only the SHA-256 of a key's secret is stored.
 //!
-//! An organization that has an admin key without an expiry always keeps one, so that nobody locks himself out. A key that is
-//! rotated keeps its id; its secret before works on for a while, and only that one.
+//! The last admin key without an expiry cannot be deleted, so no organization is locked out. A rotated key keeps its id. Its
+//! previous secret works for a grace period; every secret before that one stops at once.
 
 use sortie_api::{KeyId, OrgId, Role, key::ApiKey};
 
@@ -12,7 +12,7 @@ use crate::{
     types::{Error, NewKey, Result, Rotation, unless},
 };
 
-/// Why the first organization is not made.
+/// Refusal of a bootstrap where an organization exists already.
 const NOT_THE_FIRST: Error = Error::Conflict("there is an organization already");
 
 /// The columns that [`key_from`] reads, in its order.
@@ -23,7 +23,7 @@ macro_rules! key_columns {
 }
 
 impl Store {
-    /// Makes the first organization with its first key, where there is none yet. False when there was one.
+    /// Creates the first organization with its first key. Returns false where an organization exists already.
     pub async fn bootstrap(&self, organization_name: &str, key: NewKey, audit: Audit) -> Result<bool> {
         let name = organization_name.to_owned();
         let made = self.db.write(move |tx| first(tx, &name, &key, &audit));
@@ -40,12 +40,12 @@ impl Store {
             .await
     }
 
-    /// Adds an API key. `NotFound` where there is no such organization.
+    /// Adds an API key. `NotFound` where the organization does not exist.
     pub async fn create_key(&self, key: NewKey, audit: Audit) -> Result<()> {
         self.db.write(move |tx| create(tx, &key, &audit)).await
     }
 
-    /// The organization's keys, oldest first.
+    /// Returns the organization's keys, oldest first.
     pub async fn list_keys(&self, org: OrgId) -> Result<Vec<ApiKey>> {
         self.db
             .read(move |tx| {
@@ -64,13 +64,13 @@ impl Store {
             .await
     }
 
-    /// Revokes a key; `Conflict` for the last admin key that does not expire.
+    /// Deletes a key. `Conflict` for the last admin key that does not expire.
     pub async fn delete_key(&self, org: OrgId, id: KeyId, audit: Audit) -> Result<()> {
         self.db.write(move |tx| delete(tx, org, id, &audit)).await
     }
 
-    /// Gives a key a new secret, and the one before it its end; the one before that ends now. `Conflict` where the key has
-    /// expired.
+    /// Gives a key a new secret. The secret so far works until [`Rotation::previous_until`], the one before it stops now.
+    /// `Conflict` where the key has expired.
     pub async fn rotate_key(&self, org: OrgId, rotation: Rotation, audit: Audit) -> Result<ApiKey> {
         self.db.write(move |tx| rotate(tx, org, &rotation, &audit)).await
     }
@@ -78,7 +78,7 @@ impl Store {
 
 fn first(tx: &mut dyn Tx, name: &str, key: &NewKey, audit: &Audit) -> Result<()> {
     tx.batch(&[
-        // Two nodes may start on an empty database at once.
+        // Lock: two nodes may start on an empty database at once.
         Stmt::new("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![]),
         Stmt::new(
             "INSERT INTO organization (id, name, created_at) \
@@ -114,7 +114,7 @@ fn insert(key: &NewKey) -> Stmt<'_> {
     )
 }
 
-/// Refuses the command where the organization has no such key.
+/// Returns a statement that refuses the command where the organization has no such key.
 fn is_there(org: OrgId, id: KeyId) -> Stmt<'static> {
     Stmt::new(
         "SELECT 1 FROM api_key WHERE org_id = $1 AND id = $2",
@@ -125,7 +125,7 @@ fn is_there(org: OrgId, id: KeyId) -> Stmt<'static> {
 
 fn delete(tx: &mut dyn Tx, org: OrgId, id: KeyId, audit: &Audit) -> Result<()> {
     tx.batch(&[
-        // A lock on the organization: of two that each delete "the last but one", one comes second.
+        // Lock on the organization: otherwise two commands could delete the last two admin keys at once.
         Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org])
             .exactly(1, Error::NotFound),
         is_there(org, id),

@@ -1,9 +1,10 @@
-//! The only crate that knows SQL: what is durable, and every command on it.
+//! Durable data of Sortie and every command on it. No other crate knows SQL.
 //!
-//! A command is one method of [`Store`] and one transaction. Tenant commands take the organization first and
-//! their SQL says so; the few system commands (claim, sweep, nodes) live in files that say so. Every write of a
-//! worker carries its [`Fence`]: a worker whose run was cancelled or taken over writes nothing and learns it as
-//! [`Error::Fenced`]. Times and identifiers are arguments: nothing here reads a clock or makes a random number.
+//! A command is one method of [`Store`] and one transaction. A command of a tenant takes the organization as its first
+//! argument, and its SQL has the organization as a condition. The few system commands (claim, sweep, nodes) are
+//! marked "System". Every write of a worker carries its [`Fence`]: a worker whose run was cancelled or taken
+//! over changes nothing and gets [`Error::Fenced`]. Times and identifiers are arguments: this crate reads no clock and makes
+//! no random numbers.
 
 mod audit;
 mod authorizations;
@@ -60,10 +61,10 @@ pub use schedules::{
     SealedCallback,
 };
 pub use types::{
-    Actor, Append, AuditFilter, Brought, Cancelled, Claim, Created, Definition, Error, EventRow, Fence,
-    Finish, Followed, Heartbeat, Held, InlineCredentials, Journal, Labels, NewCallback, NewEntries, NewEvent,
-    NewKey, NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result, Retention,
-    Rotation, RunFilter, SeenLease, StoredDefinition, Sweep, Swept, Unretained, Watched,
+    Actor, Append, AuditFilter, Cancelled, Claim, Created, Definition, Error, EventRow, Fence, Finish,
+    Followed, Heartbeat, Held, InlineCredentials, Journal, Labels, NewCallback, NewEntries, NewEvent, NewKey,
+    NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result, Retention, Rotation,
+    RunFilter, SeenLease, StoredCredentials, StoredDefinition, Sweep, Swept, Unretained, Watched,
 };
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 
@@ -74,7 +75,7 @@ use self::{
     money::refusals::Refusals,
 };
 
-/// A database server in memory whose network, clock and faults a seed drives.
+/// Database server in memory. A seed drives its network, its clock and its faults.
 #[cfg(feature = "simulation")]
 pub mod simulation {
     pub use crate::db::simulated::{
@@ -82,33 +83,34 @@ pub mod simulation {
     };
 }
 
-/// Connections for commands on `PostgreSQL` where nobody says how many.
+/// Default number of connections for commands on `PostgreSQL`.
 pub const CONNECTIONS: u32 = 4;
 
-/// The database of a node. Cheap to clone; the last clone that goes closes it.
+/// Database of a node. Cheap to clone; dropping the last clone closes the database.
 #[derive(Clone)]
 pub struct Store {
     db: Db,
-    /// Budgets that have refused a run a moment ago.
+    /// Budgets that have refused a run recently.
     refusals: Arc<Refusals>,
 }
 
 impl Store {
     /// Opens `sqlite:PATH` or `postgres://…`, and migrates it to this version.
     ///
-    /// A `SQLite` file and its folder are made where they are missing, for this user alone; a second process on
-    /// the same file is refused. On `PostgreSQL`, `sslmode=require` in the URL means TLS with a certificate that
-    /// the public roots vouch for; anything else means no TLS.
+    /// Creates a missing `SQLite` file and its folder with permissions for this user alone, and refuses a file that another
+    /// process has open. On `PostgreSQL`, `sslmode=require` in the URL means TLS with a certificate from a public certificate
+    /// authority; any other URL means no TLS.
     pub async fn open(url: &str) -> Result<Self> {
         Self::open_with(url, CONNECTIONS).await
     }
 
-    /// As [`open`](Self::open), with so many connections for commands on `PostgreSQL`; there are up to three more of other kinds.
+    /// Opens a database like [`open`](Self::open), with a number of connections for commands on `PostgreSQL`. Up to three
+    /// more connections serve other purposes.
     pub async fn open_with(url: &str, connections: u32) -> Result<Self> {
         Ok(Self::over(Db::open(url, connections).await?))
     }
 
-    /// A simulated server behind `link`, with so many connections for commands.
+    /// Opens a simulated server behind `link`, with a number of connections for commands.
     #[cfg(feature = "simulation")]
     pub fn simulated(link: &simulation::SimulatedLink, connections: u32) -> Self {
         Self::over(Db::simulated(link, connections))
@@ -121,17 +123,17 @@ impl Store {
         }
     }
 
-    /// Registers what the store measures of itself, as `store_…`.
+    /// Registers the metrics of the store, whose names begin with `store_`.
     pub fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry) {
         self.db.register_metrics(registry);
     }
 
-    /// Whether other nodes can work on the same database: not on `SQLite`, which belongs to one process.
+    /// Whether other nodes can use the same database. A `SQLite` database belongs to one process.
     pub fn is_shared(&self) -> bool {
         self.db.is_shared()
     }
 
-    /// Answers when a write would get its turn now: readiness. Writes nothing and takes no lock.
+    /// Runs a query in the queue of the writes, for the readiness check. Writes nothing and takes no lock.
     pub async fn ping(&self) -> Result<()> {
         self.db
             .write(|tx| tx.query_one("SELECT 1", vals![]).map(drop))

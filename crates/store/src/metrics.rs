@@ -1,5 +1,6 @@
-//! What the store measures of itself: how long commands wait for their turn, how many share a commit, how long a commit
-//! takes. Measuring costs a look at the clock and an addition, whatever reads the figures.
+//! Metrics of the store: the time that commands wait for a thread, the number of commands that share a
+//! commit, and the time of a commit. A measurement costs a look at the clock and an addition, whatever reads
+//! the figures.
 
 use std::{
     path::PathBuf,
@@ -36,7 +37,7 @@ fn seconds() -> Histogram {
     Histogram::new(SECONDS)
 }
 
-/// The figures of one open database. A clone is the same figures.
+/// Metrics of one open database. Clones share the same figures.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     queue_wait: Seconds,
@@ -66,7 +67,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A thread has taken these jobs and is busy until what this returns is dropped.
+    /// Records that a thread has taken these jobs. The thread is busy until the returned value is dropped.
     pub(crate) fn took(&self, jobs: &[Box<dyn Job>]) -> Busy<'_> {
         let now = Instant::now();
         for job in jobs {
@@ -80,25 +81,25 @@ impl Metrics {
         Busy(&self.busy)
     }
 
-    /// A transaction of so many commands was committed within this time.
+    /// Records that a transaction of this number of commands was committed in this time.
     pub(crate) fn committed(&self, commands: usize, took: Duration) {
         self.group
             .observe(u32::try_from(commands).unwrap_or(u32::MAX).into());
         self.commit.observe(took.as_secs_f64());
     }
 
-    /// A command is run again.
+    /// Counts a command that is run again.
     pub(crate) fn retried(&self) {
         self.retries.inc();
     }
 
-    /// A command was refused, as too many wait.
+    /// Counts a command that was refused because too many wait.
     pub(crate) fn refused(&self) {
         self.refusals.inc();
     }
 }
 
-/// A thread at work.
+/// Marks a thread as busy until it is dropped.
 pub(crate) struct Busy<'a>(&'a Gauge);
 
 impl Drop for Busy<'_> {
@@ -107,18 +108,18 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// What is looked up when it is asked for.
+/// Figures that are looked up when the metrics are read.
 #[derive(Debug)]
-pub(crate) struct Looked {
-    /// The queues of commands, each once.
+pub(crate) struct LiveFigures {
+    /// Queues of commands, without duplicates.
     pub(crate) queues: Vec<Arc<Queue>>,
-    /// Threads with a connection.
+    /// Number of threads with a connection.
     pub(crate) threads: usize,
-    /// The write-ahead log, where the database has one on this machine.
+    /// Path of the write-ahead log, if it is a file on this machine.
     pub(crate) wal: Option<PathBuf>,
 }
 
-impl Collector for Looked {
+impl Collector for LiveFigures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
         let mut gauge = |name: &str, help: &str, value: u64| {
             let gauge = ConstGauge::new(value);
@@ -138,8 +139,8 @@ impl Collector for Looked {
         if let Some(wal) = &self.wal {
             gauge(
                 "store_wal_bytes",
-                "Size of SQLite's write-ahead log; it is folded into the database every 4,000 pages and when nothing is written.",
-                // SQLite makes it with the first write.
+                "Size of SQLite's write-ahead log; it is checkpointed every 4,000 pages and when nothing is written.",
+                // SQLite creates the file with the first write.
                 std::fs::metadata(wal).map_or(0, |file| file.len()),
             )?;
         }
@@ -149,10 +150,10 @@ impl Collector for Looked {
 
 impl Metrics {
     /// Registers every figure.
-    pub(crate) fn register(&self, looked: Looked, registry: &mut Registry) {
+    pub(crate) fn register(&self, figures: LiveFigures, registry: &mut Registry) {
         registry.register(
             "store_queue_wait_seconds",
-            "How long a command on the database waited for a thread",
+            "Time that a command on the database waited for a thread",
             self.queue_wait.clone(),
         );
         registry.register(
@@ -162,7 +163,7 @@ impl Metrics {
         );
         registry.register(
             "store_commit_seconds",
-            "How long a commit took: on SQLite, until the disk had it; on PostgreSQL, until the server said so",
+            "Duration of a commit: on SQLite until the disk has it, on PostgreSQL until the server confirms it",
             self.commit.clone(),
         );
         registry.register(
@@ -180,6 +181,6 @@ impl Metrics {
             "Commands that were refused because too many were waiting",
             self.refusals.clone(),
         );
-        registry.register_collector(Box::new(looked));
+        registry.register_collector(Box::new(figures));
     }
 }

@@ -1,5 +1,5 @@
-//! System: started processes and their leases. A node holds every run it has claimed for as long as its lease
-//! lasts; renewing it is one update, however many runs there are.
+//! System: nodes, which are started processes, and their leases. A node holds every run that it has claimed
+//! for as long as its lease lasts. Renewing the lease is one update, however many runs there are.
 
 use std::time::Duration;
 
@@ -12,26 +12,27 @@ use crate::{
     types::{Error, Heartbeat, NewNode, NodeId, NodeRow, Result, SeenLease},
 };
 
-/// Takes the lock under which runs are handed out and nodes come and go.
+/// Takes the lock under which runs are claimed and nodes come and go.
 pub(crate) const LOCK: &str = "UPDATE dispatch SET turn = turn + 1 WHERE id = 1";
 
 const CLOCK: &str = "SELECT {CLOCK}";
 
-/// Time limit of a heartbeat; in tests of other things a machine under load has time for it.
+/// Time limit of a heartbeat. Tests have a longer one, because their machine may be under load.
 const HEARTBEAT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 });
 
-/// Time limit of making a node known, which may wait for the lock of dispatch.
+/// Time limit for registering a node, which may wait for the lock of dispatch. Tests have a longer one.
 const REGISTER: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 6 });
 
 impl Store {
-    /// System: makes a process that starts known as a node, and its earlier incarnations (same name) lost. Answers that were
-    /// in their memory are gone with them. It does not wait behind other commands.
+    /// System: registers a starting process as a node, and declares its earlier incarnations (same name)
+    /// lost. Answers that were in their memory are gone with them. This command does not wait behind others.
     pub async fn register_node(&self, node: NewNode) -> Result<()> {
         self.register_again(node, Vec::new()).await
     }
 
-    /// System: the same for a process that was declared lost and lives: the contents of `held` are still in its memory. Those
-    /// of runs that wait or have ended are its own again. Runs that it was at work on stay lost.
+    /// System: registers a process again that was declared lost and lives. The contents of `held` are still
+    /// in its memory: runs among them that wait or have ended belong to it again. Runs that it was working on
+    /// stay lost.
     pub async fn register_again(&self, node: NewNode, held: Vec<RunId>) -> Result<()> {
         let held = serde_json::to_string(&held).map_err(|error| Error::Corrupt(error.to_string()))?;
         self.db
@@ -39,17 +40,19 @@ impl Store {
             .await
     }
 
-    /// System: renews a node's lease for `lease` from now on, and with it every run that the node holds. `Fenced` when the
-    /// node was declared lost meanwhile. The time is the database's, or `at` where it has no clock of its own. It does not
-    /// wait behind other commands, and is `Unavailable` where it takes longer than two seconds.
+    /// System: renews a node's lease for `lease` from now on, and with it every run that the node holds.
+    /// `Fenced` if the node was declared lost meanwhile. The time is the database's, or `at` if the database
+    /// has no clock of its own. This command does not wait behind others, and is `Unavailable` if it takes
+    /// longer than two seconds.
     pub async fn heartbeat(&self, node: NodeId, at: Timestamp, lease: Duration) -> Result<Heartbeat> {
         self.db
             .urgent(HEARTBEAT, move |tx| heartbeat(tx, node, at, lease))
             .await
     }
 
-    /// System: the time by the database's own clock, on which the leases of nodes with different clocks can be compared;
-    /// `None` where it has none, because one node alone uses it. It does not wait behind other commands.
+    /// System: returns the time by the database's own clock, on which the leases of nodes with different
+    /// clocks can be compared. `None` if the database has no clock, because only one node uses it. This
+    /// command does not wait behind others.
     pub async fn clock(&self) -> Result<Option<Timestamp>> {
         let row = self
             .db
@@ -58,7 +61,7 @@ impl Store {
         row.opt_time(0)
     }
 
-    /// System: says that a node is about to stop. No error where it is not known any more.
+    /// System: records that a node is about to stop. It is no error if the node is not registered any more.
     pub async fn drain_node(&self, node: NodeId, at: Timestamp) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -71,9 +74,10 @@ impl Store {
             .await
     }
 
-    /// System: the nodes that are known, by name: those at work, and lost ones that still hold runs.
+    /// System: returns the registered nodes, ordered by name: those at work, and lost ones that still hold
+    /// runs.
     pub async fn list_nodes(&self) -> Result<Vec<NodeRow>> {
-        // Every id is positive; said so, the index serves it.
+        // Every id is positive. The condition says it, so that the index serves the query.
         let rows = self
             .db
             .read(|tx| {
@@ -91,8 +95,8 @@ impl Store {
         Ok(nodes)
     }
 
-    /// System: signs a node off that has stopped in good order. Runs that it still holds are lost from here on: the next
-    /// sweep takes them over. No error where it is not known any more.
+    /// System: signs off a node that has stopped in good order. Runs that it still holds are lost from here
+    /// on: the next sweep takes them over. It is no error if the node is not registered any more.
     pub async fn deregister_node(&self, node: NodeId, at: Timestamp) -> Result<()> {
         self.db.write(move |tx| deregister(tx, node, at)).await
     }
@@ -127,7 +131,7 @@ fn seen_lease(row: &Row) -> Result<SeenLease> {
     })
 }
 
-/// A duration in microseconds.
+/// Converts a duration to microseconds.
 pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
@@ -149,7 +153,7 @@ fn node_row(row: &Row) -> Result<NodeRow> {
     })
 }
 
-/// The ids of master keys as they are stored.
+/// Parses the ids of master keys from their stored form.
 pub(crate) fn key_ids(stored: &str) -> Vec<String> {
     let ids = stored.split(',').filter(|id| !id.is_empty());
     ids.map(str::to_owned).collect()

@@ -1,5 +1,6 @@
-//! System: what operators watch of the whole database, in one query of bounded cost: it reads the thin rows of what waits or
-//! is held, through their indexes, and never a table that grows with the number of runs.
+//! System: figures of the whole database for operators, in one query of bounded cost. It reads the small rows
+//! of waiting and held runs through their indexes, and never scans a table that grows with the number of
+//! runs.
 
 use sortie_api::{RunStatus, Timestamp};
 
@@ -9,41 +10,43 @@ use crate::{
     types::Result,
 };
 
-/// Counts stop here.
+/// Number at which counts stop.
 pub const MOST_COUNTED: u32 = 100_000;
 
-/// Organizations whose oldest waiting run is looked at.
+/// Number of organizations whose oldest waiting run is looked at.
 const ORGANIZATIONS: u32 = 1_000;
 
-/// What is in the database now. Counts stop at [`MOST_COUNTED`].
+/// Current figures of the database. Counts stop at [`MOST_COUNTED`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// Runs that wait for a worker.
+    /// Number of runs that wait for a worker.
     pub queued: i64,
-    /// When the one that waits longest was queued: of the first 1,000 organizations that have some waiting.
+    /// Time at which the longest waiting run was queued, among the first 1,000 organizations with waiting
+    /// runs.
     pub oldest_queued_at: Option<Timestamp>,
-    /// Runs that a node has claimed and not begun yet.
+    /// Number of runs that a node has claimed and not begun yet.
     pub starting: i64,
-    /// Runs that a node works on.
+    /// Number of runs that a node works on.
     pub running: i64,
-    /// Runs that were cancelled under their worker, which has not told their cost yet.
+    /// Number of cancelled runs whose worker has not reported their cost yet.
     pub settling: i64,
-    /// Callbacks of final runs that are not delivered and not given up.
+    /// Number of callbacks of final runs that are neither delivered nor abandoned.
     pub callbacks_waiting: i64,
-    /// Those of them whose next attempt is due, or under way beyond its lease: of any [`MOST_COUNTED`] that wait.
+    /// Number of these callbacks whose next attempt is due, or under way beyond its lease. At most
+    /// [`MOST_COUNTED`] waiting callbacks are looked at.
     pub callbacks_due: i64,
-    /// When the attempt was due that is due for longest: of those same ones.
+    /// Due time of the attempt that is due for longest, among these callbacks.
     pub oldest_callback_due_at: Option<Timestamp>,
-    /// Nodes whose lease was not declared over.
+    /// Number of nodes that were not declared lost.
     pub nodes: i64,
-    /// Nodes that were declared lost and still hold runs.
+    /// Number of nodes that were declared lost and still hold runs.
     pub lost_nodes: i64,
-    /// When the first lease of a node ends that is not declared lost.
+    /// Earliest end of the lease of a node that was not declared lost.
     pub first_lease_until: Option<Timestamp>,
 }
 
 impl Store {
-    /// System: what waits, what is held and by how many nodes, at `at`.
+    /// System: returns what waits at `at`, what is held, and by how many nodes.
     pub async fn observe(&self, at: Timestamp) -> Result<Observed> {
         self.db.read(move |tx| observe(tx, at)).await
     }
@@ -60,7 +63,7 @@ fn observe(tx: &mut dyn Tx, at: Timestamp) -> Result<Observed> {
                  (SELECT q.enqueued_at FROM queue q WHERE q.node_id = -1 ORDER BY q.run_id LIMIT 1)",
                 vals![MOST_COUNTED],
             ),
-            // From organization to organization through the index of waiting runs.
+            // Jumps from organization to organization through the index of waiting runs.
             Stmt::new(
                 "WITH RECURSIVE waiting (org_id, number) AS (\
                    SELECT (SELECT q.org_id FROM queue q WHERE q.node_id IS NULL AND q.org_id > '' \

@@ -1,4 +1,4 @@
-//! Principal behind a credential, and the look-up that finds it.
+//! Principal of a credential, and its look-up.
 
 use std::{fmt, str::FromStr};
 
@@ -23,7 +23,8 @@ pub struct Principal {
     pub until: Option<Timestamp>,
 }
 
-/// Subject that acts: rate limits count by it, the audit log and the signatures between nodes name it.
+/// Subject of a credential or a change. Rate limits count its requests; the audit log and the signatures between nodes name
+/// it.
 ///
 /// Several credentials may have one subject. A key has two secrets during its rotation, and a grant gets a new access
 /// token every hour.
@@ -46,7 +47,7 @@ pub enum By {
 #[error("must be the id of a key, a grant, a session or a schedule, or operator")]
 pub struct UnknownSubject;
 
-/// Text of [`By::Operator`], of which there is one.
+/// Text of [`By::Operator`], which has no id.
 const OPERATOR: &str = "operator";
 
 impl By {
@@ -111,7 +112,7 @@ impl FromStr for By {
 }
 
 impl Store {
-    /// System: finds the principal of the credential with this SHA-256. The credential may have ended: the caller compares
+    /// System: finds the principal of the credential with this SHA-256. The credential may have expired: the caller compares
     /// [`Principal::until`] with its clock.
     pub async fn find_principal(&self, hash: [u8; 32]) -> Result<Option<Principal>> {
         self.db

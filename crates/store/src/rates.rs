@@ -1,9 +1,10 @@
-//! System: blocks of a minute's quota of requests, which nodes lease so that a limit holds for all of them together.
+//! System: leases on rate limits. Nodes lease blocks of a subject's requests per minute, so that a limit holds for all nodes
+//! together.
 //!
-//! A row knows how much of the quota of one subject and one minute is out. A lease is only ever granted out of what is left, so
-//! what the nodes let through by their leases is never above the quota. Blocks shrink with what is left, to one at the end: what
-//! one node holds back from the others is at most a fraction of the quota. The size is one over four times the number of live
-//! nodes of what is left: guided self-scheduling (Polychronopoulos and Kuck, 1987) with a margin for nodes that go at unlike speeds.
+//! A row has the number of granted requests of one subject in one minute. A block comes out of the rest of the quota, so the
+//! nodes together never get more than the quota. A block is at most the rest divided by four times the number of live nodes,
+//! rounded up. Blocks shrink with the rest, down to one request, and a node keeps only a small part from the others. This is
+//! guided self-scheduling (Polychronopoulos and Kuck, 1987) with a margin for nodes of different speeds.
 
 use sortie_api::Timestamp;
 
@@ -13,50 +14,51 @@ use crate::{
     types::{Error, Result},
 };
 
-/// A block is at most one over this many times the number of nodes of what is left of the quota.
+/// Parts per node into which the rest of a quota is divided. A block is at most one part.
 const PARTS_PER_NODE: u32 = 4;
 
-/// What a node wants of one subject's quota.
+/// Request of a node for a block of one subject's quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedBlock {
-    /// The minute, counted since 1970.
+    /// Number of the minute since 1970.
     pub minute: i64,
-    /// Whom the requests are counted against.
+    /// Subject that the requests are counted for.
     pub subject: String,
-    /// Requests of the subject in this minute on all nodes.
+    /// Limit of the subject's requests in this minute on all nodes.
     pub quota: u32,
-    /// How many requests the node would like to be good for. It gets less where less is left.
+    /// Number of unused requests that the node wants to have. It gets fewer where the rest of the quota is small.
     pub target: u32,
-    /// How many it is good for already; below zero where it has let more through than it had.
+    /// Number of unused requests that the node has. Negative where it has accepted more requests than it had.
     pub unused: i64,
 }
 
-/// What it got.
+/// Block that a node got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantedBlock {
-    /// Requests it is good for beyond those before.
+    /// Number of requests in the block.
     pub requests: u32,
-    /// What is left of the quota after it, for any node.
+    /// Rest of the quota after this block, for all nodes.
     pub rest: u32,
 }
 
-/// The answer to a lease.
+/// Result of [`Store::lease_rates`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leased {
-    /// The blocks, in the order in which they were wanted.
+    /// Blocks, in the order of the requests.
     pub blocks: Vec<GrantedBlock>,
-    /// Nodes whose lease has not run out, those of this answer included; at least one.
+    /// Number of live nodes, at least 1.
     pub nodes: u32,
 }
 
 impl Store {
-    /// System: takes blocks out of quotas, all in one round trip. `nodes` is how many are alive as far as the caller knows. No
-    /// subject may be named twice.
+    /// System: leases blocks of quotas in one round trip. `nodes` is the number of live nodes that the caller knows of. A
+    /// subject may appear only once for each minute.
     pub async fn lease_rates(&self, wanted: Vec<WantedBlock>, nodes: u32, at: Timestamp) -> Result<Leased> {
         self.db.write(move |tx| lease(tx, &wanted, nodes, at)).await
     }
 
-    /// System: forgets what was leased of the oldest minute before this one. How many rows these were: none when all are gone.
+    /// System: deletes the leases of the oldest minute before this one. Returns the number of deleted rows, 0 where there is
+    /// no such minute.
     pub async fn forget_rates(&self, before_minute: i64) -> Result<u64> {
         self.db
             .write(move |tx| {
@@ -70,8 +72,8 @@ impl Store {
     }
 }
 
-/// What is granted of `$3`, the quota, to who wants `$4` and has `$5`, in `$6` parts of what is left. Never less than nothing: nodes
-/// may have unlike quotas in their settings.
+/// Number of requests to grant: `$3` is the quota, `$4` the target, `$5` the unused requests, `$6` the number of parts. Never
+/// negative, also where another node has granted more under a higher quota in its settings.
 macro_rules! block {
     () => {
         "{GREATEST}(0, {LEAST}($3 - rate_lease.granted, \
@@ -82,7 +84,7 @@ macro_rules! block {
 fn lease(tx: &mut dyn Tx, wanted: &[WantedBlock], nodes: u32, at: Timestamp) -> Result<Leased> {
     let parts = i64::from(nodes.max(1)) * i64::from(PARTS_PER_NODE);
     let mut order: Vec<usize> = (0..wanted.len()).collect();
-    // Two nodes take their locks in the same order.
+    // Every node locks the rows in one order, so that no two nodes wait for each other.
     order.sort_by_key(|position| {
         wanted
             .get(*position)
@@ -140,7 +142,7 @@ fn lease(tx: &mut dyn Tx, wanted: &[WantedBlock], nodes: u32, at: Timestamp) -> 
     })
 }
 
-/// The same sum as `block!` for a subject of which nothing is out.
+/// Computes `block!` for a subject without granted requests.
 fn first_block(wanted: &WantedBlock, parts: i64) -> i64 {
     let quota = i64::from(wanted.quota);
     let size = i64::from(wanted.target).min((quota + parts - 1) / parts);

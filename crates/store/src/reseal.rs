@@ -1,8 +1,8 @@
-//! System: everything that is sealed, page by page, and its replacement by the same thing sealed with another key.
+//! System: sealed values, page by page, and their replacement by values that are sealed with another key.
 //!
-//! A value is replaced only where it is still the one that was read: what somebody has written meanwhile stays, and a page
-//! may be done again. Nothing else of a row changes but the `revision` of a schedule: who was about to write the whole row
-//! back as it was reads it again.
+//! A value is replaced only if it is still the one that was read. A newer value stays, and a page may be done
+//! again. Nothing else of a row changes but the `revision` of a schedule: a caller that was about to write
+//! the whole row back as it was reads it again.
 
 use sortie_api::{OrgId, Timestamp};
 
@@ -14,29 +14,29 @@ use crate::{
     types::{Error, Result},
 };
 
-/// A column of sealed values.
+/// Column of sealed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealedColumn {
-    /// The text by which a node finds out whether it has the keys of this database.
+    /// Text by which a node finds out whether it has the keys of this database.
     SealCheck,
-    /// The credentials of saved connections.
+    /// Credentials of saved connections.
     ConnectionCredentials,
-    /// What OAuth gave saved connections.
+    /// OAuth tokens of saved connections.
     ConnectionTokens,
     /// Authorizations that wait for a person.
     OauthFlow,
-    /// The key that a schedule's callbacks are signed with.
+    /// Key that signs the callbacks of a schedule.
     ScheduleSecret,
-    /// The credentials that runs bring.
+    /// Inline credentials of runs.
     RunSecret,
-    /// Where callbacks go, and the keys that they are signed with.
+    /// Receivers of callbacks, and the keys that sign them.
     Delivery,
-    /// The authorization servers that have authorized saved connections.
+    /// Authorization servers that have authorized saved connections.
     ConnectionIssuer,
 }
 
 impl SealedColumn {
-    /// Every column. A cursor names a column by its number here: new ones go to the end.
+    /// Every column. A cursor names a column by its number here, so new columns go to the end.
     pub const ALL: [Self; 8] = [
         Self::SealCheck,
         Self::ConnectionCredentials,
@@ -48,7 +48,7 @@ impl SealedColumn {
         Self::ConnectionIssuer,
     ];
 
-    /// Its table.
+    /// Table of the column.
     pub const fn table(self) -> &'static str {
         match self {
             Self::SealCheck => "seal_check",
@@ -60,7 +60,7 @@ impl SealedColumn {
         }
     }
 
-    /// Its name in the table.
+    /// Name of the column in its table.
     pub const fn column(self) -> &'static str {
         match self {
             Self::SealCheck => "sealed",
@@ -73,7 +73,7 @@ impl SealedColumn {
         }
     }
 
-    /// Row, organization and value of the rows after $1, at most $2.
+    /// Query for row, organization and value of at most $2 rows after $1.
     const fn page(self) -> &'static str {
         match self {
             Self::SealCheck => "SELECT '1', NULL, sealed FROM seal_check WHERE id = 1 AND $1 = '' LIMIT $2",
@@ -104,8 +104,9 @@ impl SealedColumn {
         }
     }
 
-    /// Row, organization and value of the rows after $1, at most $2, with the stored text that has the address of the
-    /// value. `None` for a column whose values have no address beside them.
+    /// Query for row, organization, value and definition of at most $2 rows after $1. The definition is the
+    /// stored text that has the address of the value. `None` for a column whose values have no address beside
+    /// them.
     const fn page_with_definition(self) -> Option<&'static str> {
         match self {
             Self::ConnectionCredentials => Some(
@@ -128,7 +129,7 @@ impl SealedColumn {
         }
     }
 
-    /// Puts $3 in the place of $2 in the row $1.
+    /// Statement that puts $3 in the place of $2 in the row $1.
     const fn replace(self) -> &'static str {
         match self {
             Self::SealCheck => {
@@ -151,7 +152,7 @@ impl SealedColumn {
         }
     }
 
-    /// The id of a row as the database has it.
+    /// Id of a row as the database has it.
     fn key(self, row: &RowKey) -> Result<Val<'_>> {
         match (self, row) {
             (Self::OauthFlow, RowKey::Hash(hash)) => Ok(Val::from(hash.as_slice())),
@@ -164,57 +165,57 @@ impl SealedColumn {
     }
 }
 
-/// The id of a row with a sealed value.
+/// Id of a row with a sealed value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowKey {
-    /// A text; the empty one comes before all others.
+    /// Text. The empty text comes before all others.
     Text(String),
-    /// The hash of a state.
+    /// Hash of a state.
     Hash(Vec<u8>),
 }
 
-/// A sealed value and whose it is.
+/// Sealed value with its organization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedRow {
-    /// The row.
+    /// Id of the row.
     pub row: RowKey,
-    /// Whose it is; none for what belongs to the installation.
+    /// Organization that owns the value; `None` for a value of the installation.
     pub org: Option<OrgId>,
-    /// The value.
+    /// Sealed value.
     pub sealed: Vec<u8>,
 }
 
-/// A sealed credential, with the stored text that has its address in clear.
+/// Sealed credential, with the stored text that has its address in clear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CredentialRow {
-    /// The credential.
+    /// Credential as it is stored.
     pub sealed: SealedRow,
-    /// The JSON of the definition of its connection, or of the request of its run.
+    /// JSON of the definition of its connection, or of the request of its run.
     pub definition: String,
 }
 
-/// A value that is sealed anew.
+/// Value that is sealed anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resealed {
-    /// The row.
+    /// Id of the row.
     pub row: RowKey,
-    /// The value as it was read.
+    /// Value as it was read.
     pub old: Vec<u8>,
-    /// The same, sealed anew.
+    /// New value, with the same content.
     pub new: Vec<u8>,
 }
 
-/// The master keys that a node has said it has.
+/// Master keys that a node has announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeMasterKeys {
-    /// The node's name.
+    /// Name of the node.
     pub name: String,
-    /// The ids of its keys, the one it seals with first; none where it does not say.
+    /// Ids of the keys, the one it seals with first; `None` if the node has not announced any.
     pub ids: Option<Vec<String>>,
 }
 
 impl Store {
-    /// System: values of a column after that row, in the order of the rows, at most `limit`.
+    /// System: returns at most `limit` values of a column after a row, in the order of the rows.
     pub async fn sealed_rows(
         &self,
         column: SealedColumn,
@@ -231,8 +232,8 @@ impl Store {
             .await
     }
 
-    /// System: credentials of a column after that row, in the order of the rows, at most `limit`, each with the definition
-    /// beside it. None for a column without credentials that have an address.
+    /// System: returns at most `limit` credentials of a column after a row, in the order of the rows, each
+    /// with the definition beside it. Returns none for a column without credentials that have an address.
     pub async fn credential_rows(
         &self,
         column: SealedColumn,
@@ -257,7 +258,7 @@ impl Store {
             .await
     }
 
-    /// System: replaces those values that are still the ones that were read; how many these were.
+    /// System: replaces the values that are still the ones that were read. Returns their number.
     pub async fn reseal(
         &self,
         column: SealedColumn,
@@ -285,7 +286,7 @@ impl Store {
             .await
     }
 
-    /// System: the master keys of the nodes whose lease is not over.
+    /// System: returns the master keys of the nodes whose lease has not expired.
     pub async fn node_master_keys(&self, now: Timestamp) -> Result<Vec<NodeMasterKeys>> {
         self.db
             .read(move |tx| {

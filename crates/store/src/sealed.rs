@@ -1,5 +1,5 @@
-//! What else is sealed: the credentials that runs bring with them, and the text by which a node finds out whether it has
-//! the keys of this database.
+//! Sealed inline credentials of runs, and the sealed text by which a node finds out whether it has the keys
+//! of this database.
 
 use sortie_api::RunId;
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Store {
-    /// Worker: the sealed credentials of a run's inline connections, if it brought any.
+    /// Worker: returns the sealed inline credentials of a run, if it has any.
     pub async fn run_secrets(&self, run: RunId) -> Result<Option<Vec<u8>>> {
         self.db
             .read(move |tx| {
@@ -20,7 +20,7 @@ impl Store {
             .await
     }
 
-    /// System: the text that the first node of this database sealed; `sealed` where this is the first.
+    /// System: returns the text that the first node of this database sealed. The first node stores `sealed`.
     pub async fn seal_check(&self, sealed: Vec<u8>) -> Result<Vec<u8>> {
         self.db
             .write(move |tx| {
@@ -41,7 +41,7 @@ impl Store {
     }
 }
 
-/// Forgets the credentials that a run brought, once it is settled: nobody needs them any more.
+/// Statement that deletes the inline credentials of a run. A settled run does not need them any more.
 pub(crate) fn delete_run_secrets(run: RunId) -> Stmt<'static> {
     Stmt::new("DELETE FROM run_secret WHERE run_id = $1", vals![run])
 }

@@ -1,4 +1,4 @@
-//! What goes into the store's commands and what comes out.
+//! Arguments and results of the store's commands.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -11,31 +11,32 @@ use sortie_api::{
 /// Result of a store command.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a command did nothing.
+/// Error of a store command. After [`Error::Unavailable`] the command may nevertheless have been done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// No such row in this organization.
     #[error("not found")]
     NotFound,
-    /// The current state forbids it; the text says which rule.
+    /// The current state forbids the command. The text names the rule.
     #[error("{0}")]
     Conflict(&'static str),
     /// A budget has too little left for the run; nothing was created.
     #[error("{0}")]
     OverBudget(Box<OverBudget>),
-    /// The worker no longer owns the run: it was cancelled, taken over or declared lost.
+    /// The caller may no longer write: its run was cancelled or taken over, its node was declared lost, or the schedule has
+    /// a newer revision.
     #[error("the run is no longer this worker's")]
     Fenced,
-    /// Nothing of the run's content is stored: it has zero data retention.
+    /// The run has zero data retention: its content is not stored.
     #[error("nothing of the content of a run with zero data retention is stored")]
     Unretained,
-    /// The database is away or overloaded for the moment.
+    /// The database is unreachable or overloaded, or the answer to a commit was lost.
     #[error("the database is unavailable: {0}")]
     Unavailable(String),
     /// A stored value cannot be read.
     #[error("corrupt row: {0}")]
     Corrupt(String),
-    /// Anything else the database says.
+    /// Any other error of the database.
     #[error("database error: {0}")]
     Database(String),
 }
@@ -48,17 +49,17 @@ pub enum Error {
     available.get()
 )]
 pub struct OverBudget {
-    /// The budget: the first of those that apply, by the text of their scopes.
+    /// Scope of the budget. Of several such budgets it is the first one by the text of the scope.
     pub scope: BudgetScope,
-    /// What the run may cost.
+    /// Maximum cost of the run.
     pub max_cost: Micros,
-    /// What is left in the window.
+    /// Amount that is left in the window.
     pub available: Micros,
-    /// When the next window begins.
+    /// Start of the next window.
     pub resets_at: Timestamp,
 }
 
-/// True where the command was done, false where it was not for this reason.
+/// Returns true where the command was done, and false where `reason` is its error. Any other error remains an error.
 pub(crate) fn unless(reason: &Error, done: Result<()>) -> Result<bool> {
     match done {
         Err(error) if error == *reason => Ok(false),
@@ -66,46 +67,47 @@ pub(crate) fn unless(reason: &Error, done: Result<()>) -> Result<bool> {
     }
 }
 
-/// A started process of Sortie; a new one at each start.
+/// Identity of a node: new at each start, and again after the node was declared lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub i64);
 
-/// A node that starts.
+/// Registration of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewNode {
-    /// Random, positive.
+    /// Random positive number.
     pub id: NodeId,
-    /// The same at each start of the same node: what is left of an earlier start under this name is lost.
+    /// Name of the node, which stays at each start. Registering a name declares earlier identities with this name lost.
     pub name: String,
-    /// When it started.
+    /// Time of the registration.
     pub started_at: Timestamp,
-    /// When its lease ends unless renewed.
+    /// End of the lease. Each heartbeat moves it.
     pub lease_until: Timestamp,
-    /// Where other nodes reach it, as `http://host:port`; none where they cannot.
+    /// Address for other nodes, as `http://host:port`; none where they cannot reach the node.
     pub address: Option<String>,
-    /// The version of its program.
+    /// Version of the node's program.
     pub version: String,
-    /// The ids of the master keys that it has, the one it seals with first; none where it does not say.
+    /// IDs of the node's master keys. The first one seals new credentials. None for a node of a version that does not
+    /// announce its keys.
     pub master_keys: Option<Vec<String>>,
-    /// Since when it is about to stop.
+    /// Time at which the node began to stop.
     pub draining_since: Option<Timestamp>,
 }
 
 /// A node as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRow {
-    /// What it was made known as.
+    /// Registration of the node, with its current lease.
     pub node: NewNode,
-    /// When it was declared lost, where it still holds runs.
+    /// Time at which the node was declared lost or signed off. None for a live node.
     pub ended_at: Option<Timestamp>,
-    /// Runs that it holds.
+    /// Number of runs that the node holds.
     pub runs: i64,
 }
 
-/// What the watch over runs finds in the store.
+/// Result of [`Store::watch`](crate::Store::watch).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watched {
-    /// Followed runs, with the number of their last event.
+    /// Followed runs, each with the number of its last event.
     pub positions: Vec<(RunId, i64)>,
     /// Runs of the node that were cancelled and whose worker has not reported its cost yet.
     pub cancelled: Vec<RunId>,
@@ -116,7 +118,7 @@ pub struct Watched {
 pub struct Held {
     /// The run.
     pub run: RunId,
-    /// How far it is. `cancelled`: its worker has not reported its cost yet.
+    /// Status of the run. The worker of a `cancelled` run has not reported its cost yet.
     pub status: RunStatus,
 }
 
@@ -125,7 +127,7 @@ pub struct Held {
 pub struct SeenLease {
     /// The node.
     pub node: NodeId,
-    /// End of its lease. Every renewal changes it.
+    /// End of the lease. Every heartbeat of the node changes it.
     pub lease_until: Timestamp,
 }
 
@@ -141,48 +143,48 @@ pub struct Heartbeat {
 /// Limits and conditions of a sweep.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// The node that sweeps. It never declares itself, and nobody while its own lease has expired.
+    /// The node that sweeps. It never declares itself lost, and no other node while its own lease has expired.
     pub node: NodeId,
     /// Time of the sweep, for its events.
     pub at: Timestamp,
-    /// Most runs to end.
+    /// Maximum number of runs to end.
     pub limit: u32,
-    /// Most runs to take over: the free slots of the node.
+    /// Maximum number of runs to take over: the free slots of the node.
     pub places: u32,
-    /// Leases that were not renewed for as long as a lease lasts. Their nodes are declared lost, if the lease is still
-    /// the same and has expired by the database's clock as well.
+    /// Leases without a heartbeat for as long as a lease lasts. The sweep declares their nodes lost if the lease is
+    /// unchanged and has expired by the database's clock too.
     pub overdue: Vec<SeenLease>,
-    /// Duration of a lease. One that ends later than two of them from now was given before the clock was set back.
+    /// Duration of a lease. A lease that ends more than two durations from now was given before the clock was set back.
     pub lease: Duration,
     /// Price of a second of a run.
     pub compute_micros_per_second: Micros,
 }
 
-/// What a sweep did.
+/// Result of a sweep.
 #[derive(Clone, Debug, Default)]
 pub struct Swept {
-    /// Runs that ended as `interrupted`: they were resumed too often. Those that were cancelled are only settled.
+    /// Runs that ended as `interrupted` because they were resumed too often. Cancelled runs are settled and not listed.
     pub ended: Vec<(OrgId, RunId)>,
-    /// Runs that the node has now and is to resume, the oldest first.
+    /// Runs that the node holds now and has to resume, the oldest first.
     pub taken: Vec<Claim>,
 }
 
 /// A key to add.
 #[derive(Clone, Debug)]
 pub struct NewKey {
-    /// Its id.
+    /// ID of the key. It stays when the key is rotated.
     pub id: KeyId,
-    /// Whose it is.
+    /// Organization that owns the key.
     pub org: OrgId,
-    /// What it is for.
+    /// Name for people.
     pub name: String,
-    /// What it may do.
+    /// Role of the key's requests.
     pub role: Role,
     /// SHA-256 of the secret.
     pub hash: [u8; 32],
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When it stops working; never where there is none.
+    /// End of the key's validity. None for a key that does not expire.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -193,63 +195,63 @@ pub struct Rotation {
     pub id: KeyId,
     /// SHA-256 of the new secret.
     pub hash: [u8; 32],
-    /// Now: a key that has expired is not rotated.
+    /// Time of the rotation. A key that has expired by then is refused.
     pub at: Timestamp,
-    /// Until when the secret before it works.
+    /// End of the previous secret's validity.
     pub previous_until: Timestamp,
 }
 
 /// A run to record.
 #[derive(Clone, Debug)]
 pub struct NewRun {
-    /// Its id.
+    /// ID of the run, which contains its creation time.
     pub id: RunId,
-    /// Whose it is.
+    /// Organization that owns the run.
     pub org: OrgId,
     /// The client's idempotency key.
     pub idempotency_key: Option<String>,
-    /// What it is to do.
+    /// Definition of the run.
     pub definition: Definition,
-    /// What was left out of the stored definition.
+    /// Credentials that the stored definition leaves out.
     pub inline: Option<InlineCredentials>,
-    /// Where its completion callback goes.
+    /// Receiver of the completion callback.
     pub callback: Option<NewCallback>,
-    /// The budget.
+    /// Maximum cost of the run.
     pub max_cost: Micros,
-    /// The time limit from the claim, in seconds.
+    /// Time limit in seconds, from the first claim on.
     pub timeout_seconds: u32,
-    /// What it is listed and accounted under.
+    /// Labels for lists and accounts.
     pub labels: Labels,
-    /// When it was accepted.
+    /// Time at which the request was accepted.
     pub created_at: Timestamp,
-    /// The trace that it belongs to.
+    /// Trace that the run belongs to.
     pub trace: Option<TraceContext>,
 }
 
-/// Whether anything of a run's content is stored.
+/// Retention of a run's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
-    /// Definition, events and output are.
+    /// Definition, events and output are stored.
     Full,
-    /// Nothing is: it lives in the memory of one node.
+    /// No content is stored: it stays in the memory of one node.
     None,
 }
 
-/// What a run is to do: stored with it, or nowhere in the store.
+/// Definition of a run, which the store has or leaves to a node.
 #[derive(Clone, Debug)]
 pub enum Definition {
     /// The JSON of the resolved `RunRequest`, without the credentials of its inline connections.
     Stored(Arc<str>),
-    /// Zero data retention: its content is in the memory of a node.
+    /// Zero data retention: the definition is in the memory of a node.
     Unretained(Unretained),
 }
 
-/// What the store knows of a run without retention.
+/// Facts that the store keeps of a run without retention.
 #[derive(Clone, Copy, Debug)]
 pub struct Unretained {
-    /// The node that has its content, and alone works on it.
+    /// Node that has the run's content. No other node works on the run.
     pub node: NodeId,
-    /// What it costs more, in percent.
+    /// Surcharge on the cost of the run, in percent.
     pub surcharge_percent: u32,
 }
 
@@ -259,16 +261,16 @@ impl<T: Into<Arc<str>>> From<T> for Definition {
     }
 }
 
-/// What a run is listed and accounted under.
+/// Labels under which a run is listed and accounted.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
-    /// The key it was started with.
+    /// API key that started the run.
     pub key: Option<KeyId>,
-    /// The saved workflow it was started from.
+    /// Saved workflow that the run was started from.
     pub workflow: Option<String>,
-    /// The schedule that started it.
+    /// Schedule that started the run.
     pub schedule: Option<ScheduleId>,
-    /// The model it uses.
+    /// Model of the run.
     pub model: Option<String>,
     /// The client's tags.
     pub tags: Vec<String>,
@@ -288,28 +290,28 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// The API key that was used.
+    /// Returns the API key of the request; none for every other subject.
     pub fn key(&self) -> Option<KeyId> {
         self.by.and_then(By::key)
     }
 }
 
-/// Which entries of the audit log to list.
+/// Filter of the audit log. Every condition that is set must hold.
 #[derive(Clone, Debug, Default)]
 pub struct AuditFilter {
-    /// Only this action.
+    /// Entries with this action.
     pub action: Option<String>,
-    /// Only this target.
+    /// Entries with this target.
     pub target: Option<String>,
-    /// Only what was done with this key.
+    /// Entries of changes that were made with this API key.
     pub key: Option<KeyId>,
-    /// Only from this time on.
+    /// Entries from this time on.
     pub since: Option<Timestamp>,
-    /// Only before this time.
+    /// Entries before this time.
     pub until: Option<Timestamp>,
-    /// Only before this position, exclusive.
+    /// Entries behind this position of the list, which is newest first. The position itself is left out.
     pub before: Option<(Timestamp, AuditId)>,
-    /// At most so many.
+    /// Maximum number of entries.
     pub limit: u32,
 }
 
@@ -318,11 +320,11 @@ pub struct AuditFilter {
 pub struct InlineCredentials {
     /// The credentials, sealed.
     pub sealed: Vec<u8>,
-    /// The names of the connections that had some, as a JSON array.
+    /// Names of the connections with credentials, as a JSON array.
     pub names: String,
 }
 
-/// Where a run's completion callback goes.
+/// Receiver of a run's completion callback.
 #[derive(Clone, Debug)]
 pub struct NewCallback {
     /// Host and port of the receiver.
@@ -331,16 +333,17 @@ pub struct NewCallback {
     pub target: Vec<u8>,
 }
 
-/// The definition that a run used.
+/// Stored definition of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredDefinition {
     /// The JSON of the resolved `RunRequest`.
     pub request: String,
-    /// The names of the inline connections whose credentials were not kept, as a JSON array, where there are any.
+    /// Names of the inline connections whose credentials are not in the definition, as a JSON array. None where there are
+    /// no such connections.
     pub requires_credentials: Option<String>,
 }
 
-/// What `create_run` found.
+/// Result of `create_run`.
 #[derive(Clone, Debug)]
 pub enum Created {
     /// The new run, `queued`.
@@ -349,47 +352,47 @@ pub enum Created {
     Existing(Run),
 }
 
-/// What `cancel_run` found.
+/// Result of `cancel_run`.
 #[derive(Clone, Debug)]
 pub enum Cancelled {
-    /// It was cancelled now.
+    /// The command cancelled the run.
     Now(Run),
-    /// It was final already.
+    /// The run had a terminal status already and is unchanged.
     AlreadyFinal(Run),
 }
 
-/// Which runs to list.
+/// Filter of a list of runs. Every condition that is set must hold.
 #[derive(Clone, Debug)]
 pub struct RunFilter {
-    /// Only this status.
+    /// Runs with this status.
     pub status: Option<RunStatus>,
-    /// Only runs of this schedule.
+    /// Runs of this schedule.
     pub schedule: Option<ScheduleId>,
-    /// Only runs with this tag.
+    /// Runs with this tag.
     pub tag: Option<String>,
-    /// Only runs before this position, exclusive.
+    /// Runs behind this position of the list, which is newest first. The position itself is left out.
     pub before: Option<(Timestamp, RunId)>,
-    /// At most so many.
+    /// Maximum number of runs.
     pub limit: u32,
 }
 
-/// How far a run has come.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Where it stands.
+    /// Current status of the run.
     pub status: RunStatus,
-    /// Its last event so far.
+    /// Number of the run's last event so far.
     pub last_event: i64,
 }
 
-/// What the reader of a run's stream is told at once.
+/// Next part of a run's event stream for one reader.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Followed {
-    /// How far the run has come.
+    /// Progress of the run.
     pub progress: Progress,
-    /// Events behind those that the reader has, in order.
+    /// Events after those that the reader has, in order.
     pub events: Vec<EventRow>,
-    /// The run with its output, once it is final and these are its last events.
+    /// The run with its output. None before its status is terminal and `events` ends with its last event.
     pub run: Option<Run>,
 }
 
@@ -398,27 +401,27 @@ pub struct Followed {
 pub struct EventRow {
     /// Position in the run, from 1.
     pub seq: i64,
-    /// Its type.
+    /// Type of the event.
     pub kind: String,
-    /// Its data, a JSON object.
+    /// Data of the event, a JSON object.
     pub data: String,
-    /// When it was recorded.
+    /// Time that the event was recorded with.
     pub created_at: Timestamp,
 }
 
 /// An event to append.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
-    /// Its type.
+    /// Type of the event.
     pub kind: &'static str,
-    /// Its data, a JSON object.
+    /// Data of the event, a JSON object.
     pub data: String,
-    /// When it happened.
+    /// Time of the event.
     pub at: Timestamp,
 }
 
 impl NewEvent {
-    /// The stored form of an event.
+    /// Encodes an event for the store.
     pub fn new(event: &EventType, at: Timestamp) -> std::result::Result<Self, serde_json::Error> {
         Ok(Self {
             kind: event.kind(),
@@ -428,68 +431,69 @@ impl NewEvent {
     }
 }
 
-/// What a worker shows with every write: it holds the run in this attempt, and has recorded this many events.
+/// Fencing token, which a worker presents with every write. A write takes place only while the run is in this attempt and
+/// its last event is this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence {
     /// The run.
     pub run: RunId,
-    /// Which claim of the run this is, from 1.
+    /// Number of the attempt, from 1. Each claim and each takeover begins a new one.
     pub attempt: i64,
-    /// The last event recorded so far: the next one is `last_event + 1`.
+    /// Number of the last event so far. The next event gets `last_event + 1`.
     pub last_event: i64,
 }
 
-/// What a worker adds to a run.
+/// Progress that a worker adds to a run.
 #[derive(Clone, Debug, Default)]
 pub struct Append {
     /// Events after those of the fence.
     pub events: Vec<NewEvent>,
     /// Entries of the journal.
     pub journal: NewEntries,
-    /// The cost so far.
+    /// Cost of the run so far.
     pub cost: Micros,
-    /// What was used so far.
+    /// Usage of the run so far.
     pub usage: RunUsage,
 }
 
 /// Entries of a run's journal to append.
 #[derive(Clone, Debug, Default)]
 pub struct NewEntries {
-    /// The last entry so far: the next one is `after + 1`.
+    /// Number of the last entry so far. The next entry gets `after + 1`.
     pub after: i64,
     /// The entries, each a JSON text.
     pub data: Vec<String>,
 }
 
-/// A run that a node holds from now on, with all a worker needs to begin or to go on.
+/// Claim of a run: the node holds the run from now on. Has everything that a worker needs to begin or resume the run.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// What to show with every write.
+    /// Fencing token of the first write.
     pub fence: Fence,
-    /// Whose run it is.
+    /// Organization that owns the run.
     pub org: OrgId,
-    /// The stored definition: the JSON of a resolved `RunRequest`. None of a run without retention.
+    /// Stored definition: the JSON of a resolved `RunRequest`. None for a run without retention.
     pub definition: Option<String>,
-    /// The budget for all but the surcharge, which always fits beside it.
+    /// Maximum cost of the run without its surcharge.
     pub max_cost: Micros,
-    /// When it was made.
+    /// Creation time of the run.
     pub created_at: Timestamp,
-    /// Time of the first claim, by the clock of the node that made it.
+    /// Time of the first claim, by the clock of the node that made the claim.
     pub started_at: Timestamp,
-    /// Time since it was first claimed, by the database's clock: the time limit and the compute cost count it.
+    /// Time since the first claim, by the database's clock. The time limit and the compute cost count from it.
     pub elapsed: Duration,
-    /// The time limit, in seconds.
+    /// Time limit in seconds.
     pub timeout_seconds: u32,
-    /// Host and port of the receiver of its callback, if it has one.
+    /// Host and port of the callback's receiver; none for a run without a callback.
     pub callback_host: Option<String>,
-    /// The trace that it belongs to.
+    /// Trace that the run belongs to.
     pub trace: Option<TraceContext>,
-    /// Where it comes from.
+    /// Origin of the claimed run.
     pub origin: Origin,
 }
 
 impl Claim {
-    /// Whether anything of the run's content is stored.
+    /// Retention of the run's content.
     pub fn retention(&self) -> Retention {
         match self.definition {
             Some(_) => Retention::Full,
@@ -498,72 +502,72 @@ impl Claim {
     }
 }
 
-/// Where a claimed run comes from.
+/// Origin of a claimed run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// It waited; its `starting` event as recorded by the claim.
+    /// The queue. Has the `starting` event that the claim recorded.
     Queue(EventRow),
-    /// It was taken over from a worker that was lost.
+    /// A worker that was lost.
     Lost {
-        /// `starting` or `running`, as that worker left it.
+        /// Status that the worker left: `starting` or `running`.
         status: RunStatus,
-        /// The cost that was recorded.
+        /// Cost that the worker recorded.
         cost: Micros,
-        /// The use that was recorded.
+        /// Usage that the worker recorded.
         usage: RunUsage,
     },
 }
 
-/// The end of a run.
+/// End of a run, as its worker records it.
 #[derive(Clone, Debug)]
 pub struct Finish {
-    /// A final status.
+    /// Terminal status of the run.
     pub status: RunStatus,
-    /// The answer, without U+0000.
+    /// Output of the run, without U+0000.
     pub output: Option<String>,
-    /// Why it did not succeed.
+    /// Reason why the run did not succeed.
     pub error: Option<String>,
-    /// The final cost.
+    /// Total cost, without the surcharge.
     pub cost: Micros,
-    /// What was used.
+    /// Total usage.
     pub usage: RunUsage,
-    /// The last events, the final status among them.
+    /// Last events of the run, the terminal status among them.
     pub events: Vec<NewEvent>,
-    /// Whether a journal was written, which goes now.
+    /// State of the journal. The command deletes a written journal.
     pub journal: Journal,
-    /// Whether it brought credentials, which go now.
-    pub brought: Brought,
-    /// Whether it has a callback, which is due now.
+    /// Presence of stored inline credentials. The command deletes them.
+    pub stored_credentials: StoredCredentials,
+    /// Receiver of the callback. The command makes its delivery due.
     pub receiver: Receiver,
-    /// What it left under `outputs/`, if anything.
+    /// Files that the run left under `outputs/`; none where there are none.
     pub artifacts: Option<NewArtifacts>,
-    /// When it ended.
+    /// End time of the run.
     pub at: Timestamp,
 }
 
-/// Whether a run brought credentials of its own.
+/// Presence of credentials of a run's inline connections in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Brought {
-    /// None.
-    Nothing,
-    /// It did, or nobody has looked.
-    Credentials,
+pub enum StoredCredentials {
+    /// The store has none.
+    Absent,
+    /// The store may have some.
+    Possible,
 }
 
-/// Whether a run has a completion callback.
+/// Receiver of a run's completion callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receiver {
-    /// None.
+    /// The run has no callback.
     Nobody,
-    /// Somebody waits for the run's end.
+    /// A receiver waits for the callback.
     Waits,
 }
 
-/// Whether a run has a journal in the store.
+/// State of a run's journal in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Journal {
-    /// Nothing was ever written.
+    /// The journal has no entry.
     Empty,
-    /// Something may be there.
+    /// The journal may have entries.
     Written,
 }

@@ -1,7 +1,7 @@
-//! Saved workflows: named run definitions, whose texts this crate never looks into.
+//! Saved workflows: named run definitions. This crate never parses their texts.
 //!
-//! A definition is replaced whole under a lock on its organization, and counted by `revision` where it changes: the same
-//! text again changes nothing and leaves no entry in the audit log.
+//! A definition is replaced as a whole, under a lock on its organization. `revision` counts the changes:
+//! saving the same text again changes nothing and leaves no entry in the audit log.
 
 use sortie_api::{OrgId, Timestamp};
 
@@ -11,43 +11,43 @@ use crate::{
     types::{Error, Result},
 };
 
-/// A workflow as it is stored.
+/// Workflow as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkflowRow {
-    /// Its name.
+    /// Name of the workflow.
     pub name: String,
-    /// The JSON of a `RunRequest`, as far as it was given when it was saved.
+    /// JSON of a `RunRequest`, with the fields that were given when it was saved.
     pub definition: String,
-    /// How often the definition was changed, from 1.
+    /// Number of versions of the definition, from 1.
     pub revision: i64,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When its definition was last changed.
+    /// Time of the last change of the definition.
     pub updated_at: Timestamp,
 }
 
-/// A workflow to save.
+/// Workflow to save.
 #[derive(Clone, Debug)]
 pub struct PutWorkflow {
-    /// Its name.
+    /// Name of the workflow.
     pub name: String,
-    /// The JSON of its `WorkflowSummary`.
+    /// JSON of its `WorkflowSummary`.
     pub summary: String,
-    /// The JSON of a `RunRequest`.
+    /// JSON of a `RunRequest`.
     pub definition: String,
 }
 
-/// What saving a workflow did.
+/// Result of saving a workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SavedWorkflow {
-    /// There was none of the name.
+    /// The organization had no workflow of this name.
     Created(WorkflowRow),
-    /// There was one, which has this definition now.
+    /// The workflow existed, and has this definition now.
     Replaced(WorkflowRow),
 }
 
 impl Store {
-    /// Saves a workflow at the time of `audit`. `Conflict` where it would be one more than `most`.
+    /// Saves a workflow at the time of `audit`. `Conflict` if the organization has `most` workflows already.
     pub async fn put_workflow(
         &self,
         org: OrgId,
@@ -61,7 +61,7 @@ impl Store {
             .await
     }
 
-    /// A workflow by its name.
+    /// Returns a workflow by its name.
     pub async fn get_workflow(&self, org: OrgId, name: &str) -> Result<WorkflowRow> {
         let name = name.to_owned();
         self.db
@@ -79,7 +79,7 @@ impl Store {
             .await
     }
 
-    /// The names of the organization's workflows, in order.
+    /// Returns the names of the organization's workflows, in order.
     pub async fn workflow_names(&self, org: OrgId) -> Result<Vec<String>> {
         self.db
             .read(move |tx| {
@@ -94,8 +94,8 @@ impl Store {
             .await
     }
 
-    /// The summaries of the organization's workflows, each with its name and as it was saved: those behind the name `after`
-    /// (an empty text: all), in order, at most `limit`.
+    /// Returns at most `limit` summaries of the organization's workflows behind the name `after` (an empty
+    /// text: all), in order. Each comes with its name, as it was saved.
     pub async fn workflow_summaries(
         &self,
         org: OrgId,
@@ -115,14 +115,15 @@ impl Store {
             .await
     }
 
-    /// Deletes a workflow that no schedule uses; `Conflict` where one does.
+    /// Deletes a workflow that no schedule uses; `Conflict` if a schedule uses it.
     pub async fn delete_workflow(&self, org: OrgId, name: &str, audit: Audit) -> Result<()> {
         let name = name.to_owned();
         self.db.write(move |tx| delete(tx, org, &name, &audit)).await
     }
 }
 
-/// A lock on the organization, which whoever makes a schedule takes as well: it makes the limit exact, and what is found under it true until the end.
+/// Locks the organization. Commands that save a schedule take the same lock. It makes the limit exact, and
+/// keeps what is found under it true until the end of the transaction.
 fn lock<'a>(org: OrgId) -> Stmt<'a> {
     Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org]).exactly(1, Error::NotFound)
 }
@@ -177,7 +178,7 @@ fn insert<'a>(org: OrgId, new: &'a PutWorkflow, most: u32, entry: &Audit) -> Stm
     )
     .exactly(
         1,
-        Error::Conflict("the organization has as many workflows as it may"),
+        Error::Conflict("the organization has reached its limit of workflows"),
     )
 }
 
@@ -215,7 +216,7 @@ fn delete(tx: &mut dyn Tx, org: OrgId, name: &str, entry: &Audit) -> Result<()> 
     .map(drop)
 }
 
-/// The row of `name, revision, created_at, updated_at`, without its definition.
+/// Parses the row of `name, revision, created_at, updated_at`, without its definition.
 fn row_without_definition(row: &Row) -> Result<WorkflowRow> {
     Ok(WorkflowRow {
         name: row.text(0)?.to_owned(),

@@ -18,7 +18,10 @@ use serde_json::Value;
 use sha2::Sha256;
 use tokio::{sync::watch, time::timeout};
 
-use crate::{client::PATIENCE, serve::Serving};
+use crate::{
+    client::PATIENCE,
+    serve::{ANY, Serving},
+};
 
 /// Maximum age of a signature, in seconds.
 const OLDEST_SECONDS: u64 = 300;
@@ -57,6 +60,11 @@ struct Shared {
 impl CallbackReceiver {
     /// Starts a receiver that shares `secret` with the sender.
     pub async fn start(secret: &str) -> io::Result<Self> {
+        Self::start_at(ANY, secret).await
+    }
+
+    /// Starts a receiver at an address, for callbacks that were asked for before.
+    pub async fn start_at(address: SocketAddr, secret: &str) -> io::Result<Self> {
         let (sender, received) = watch::channel(Vec::new());
         let answers = Arc::new(Mutex::new(VecDeque::new()));
         let held = Arc::new(watch::Sender::new(false));
@@ -70,7 +78,7 @@ impl CallbackReceiver {
             .route("/", post(receive))
             .with_state(Arc::new(shared));
         Ok(Self {
-            server: Serving::start(router).await?,
+            server: Serving::start_at(address, router).await?,
             received,
             answers,
             held,

@@ -89,3 +89,35 @@ pub(crate) fn file_rows(file: &Path, sql: &str) -> Result<Vec<Value>> {
     }
     Ok(all)
 }
+
+/// Makes a `SQLite` file of the statements that [`file_as_sql`] wrote.
+pub fn file_from_sql(file: &Path, sql: &str) -> Result<()> {
+    Ok(Connection::open(file)?.execute_batch(sql)?)
+}
+
+/// A `SQLite` file as statements that make it again. No node is on it.
+pub(crate) fn file_as_sql(file: &Path) -> Result<String> {
+    let file = Connection::open(file)?;
+    let texts = |sql: &str| -> Result<Vec<String>> {
+        let mut statement = file.prepare(sql)?;
+        let rows = statement.query_map((), |row| row.get(0))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    };
+    let schema = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL";
+    let mut statements = vec!["PRAGMA foreign_keys = OFF".to_owned(), "BEGIN".to_owned()];
+    statements.extend(texts(&format!("{schema} AND type = 'table' ORDER BY name"))?);
+    for table in
+        texts("SELECT name FROM sqlite_schema WHERE type = 'table' AND sql IS NOT NULL ORDER BY name")?
+    {
+        let columns = texts(&format!(
+            "SELECT 'quote(' || name || ')' FROM pragma_table_info('{table}')"
+        ))?;
+        let values = columns.join(" || ', ' || ");
+        statements.extend(texts(&format!(
+            "SELECT 'INSERT INTO {table} VALUES (' || {values} || ')' FROM {table}"
+        ))?);
+    }
+    statements.extend(texts(&format!("{schema} AND type <> 'table' ORDER BY name"))?);
+    statements.push("COMMIT;\n".to_owned());
+    Ok(statements.join(";\n"))
+}

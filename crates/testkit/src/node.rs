@@ -24,7 +24,7 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::{
     client::{Client, PATIENCE},
-    database::{Database, Records, file_rows},
+    database::{Database, Records, file_as_sql, file_rows},
     postgres::execute,
 };
 
@@ -39,6 +39,8 @@ pub struct NodeOptions {
     pub log: LogOnDrop,
     /// The folder that the data folder is made in, instead of the system's for temporary ones.
     pub data_parent: Option<PathBuf>,
+    /// A folder whose files the data folder has before the first start.
+    pub data_from: Option<PathBuf>,
     /// Address of the shared database for this node, where a proxy stands in front of it.
     pub database_url: Option<String>,
 }
@@ -138,6 +140,9 @@ impl Node {
         let data = tempfile::Builder::new()
             .prefix("sortie-test-")
             .tempdir_in(parent)?;
+        if let Some(from) = &options.data_from {
+            copy(from, data.path())?;
+        }
         let mut node = Self {
             binary: binary.into(),
             options,
@@ -328,6 +333,15 @@ impl Node {
         }
     }
 
+    /// The records of this node as SQL statements that make them again. The node must be down.
+    pub fn records_as_sql(&self) -> Result<String> {
+        ensure!(self.process.is_none(), "the node is up");
+        match &self.records {
+            Records::InDataFolder => file_as_sql(&self.data_dir().join("sortie.db")),
+            Records::Shared(database) => database.as_sql(),
+        }
+    }
+
     /// The process id; an error when it is down.
     pub fn pid(&self) -> Result<u32> {
         Ok(self.process.as_ref().context("the node is down")?.child.id())
@@ -450,6 +464,21 @@ pub fn binary_command(binary: &Path) -> Command {
     command.env("SORTIE_RATE_LIMIT_PER_MINUTE", "10000000");
     command.env("SORTIE_SANDBOX_MINIMUM", "landlock");
     command
+}
+
+/// Copies what a folder holds into another one.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let copied = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            std::fs::create_dir_all(&copied)?;
+            copy(&entry.path(), &copied)?;
+        } else {
+            std::fs::copy(entry.path(), copied)?;
+        }
+    }
+    Ok(())
 }
 
 /// The address in a line such as `listening on http://127.0.0.1:8080`.

@@ -9,6 +9,7 @@ use std::{
     collections::HashMap,
     fmt::Write as _,
     io,
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -31,7 +32,7 @@ use http::{
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::serve::Serving;
+use crate::serve::{ANY, Serving};
 
 /// A request that reached the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +94,11 @@ fn refresh(number: u32) -> String {
 impl Service {
     /// Starts it on a free port.
     pub async fn start() -> io::Result<Self> {
+        Self::start_at(ANY).await
+    }
+
+    /// Starts it at an address, for connections that were saved with it.
+    pub async fn start_at(address: SocketAddr) -> io::Result<Self> {
         let shared = Arc::new(Mutex::new(Shared::default()));
         let router = Router::new()
             .route("/authorize", get(authorize))
@@ -104,9 +110,14 @@ impl Service {
             .fallback(any(api))
             .with_state(Arc::clone(&shared));
         Ok(Self {
-            server: Serving::start(router).await?,
+            server: Serving::start_at(address, router).await?,
             shared,
         })
+    }
+
+    /// Takes the place of a service that has issued tokens so many times.
+    pub fn has_granted(&self, times: u32) {
+        lock(&self.shared).newest = times;
     }
 
     /// `http://127.0.0.1:PORT`.

@@ -9,7 +9,7 @@ mod folded;
 mod lines;
 mod near;
 mod pieces;
-mod place;
+mod replacement;
 mod variants;
 
 use std::{fmt::Write as _, ops::Range};
@@ -23,7 +23,7 @@ use self::{
     folded::Fold,
     lines::Leniency,
     near::{LINE_BYTES, closest},
-    place::{MOST, Place, Wanted},
+    replacement::{MOST, Replacement, Wanted},
     variants::variants,
 };
 use super::{
@@ -198,7 +198,7 @@ const PASSES: [Pass; 7] = [
 ];
 
 impl Pass {
-    fn places(self, content: &str, texts: (&str, &str), wanted: Wanted) -> Result<Vec<Place>, String> {
+    fn places(self, content: &str, texts: (&str, &str), wanted: Wanted) -> Result<Vec<Replacement>, String> {
         match self {
             Self::Folded(fold) => pieces::places(content, texts, fold, wanted),
             Self::Lines(leniency) => lines::places(content, texts, leniency, wanted),
@@ -219,11 +219,16 @@ impl Pass {
 }
 
 /// The file with its places replaced.
-fn applied(content: &str, places: Vec<Place>, pass: Pass, variant: &'static str) -> Result<Edited, String> {
+fn applied(
+    content: &str,
+    places: Vec<Replacement>,
+    pass: Pass,
+    variant: &'static str,
+) -> Result<Edited, String> {
     let mut out = String::with_capacity(content.len());
     let mut pieces: Vec<Range<usize>> = Vec::new();
     let mut from = 0;
-    for Place { at, with } in places {
+    for Replacement { at, with } in places {
         let Some(with) = with else {
             let lines = lines_at(content, std::iter::once(at.start));
             return Err(format!(

@@ -130,7 +130,7 @@ impl Agent<'_> {
             ),
         };
         self.sink.record(retry).await?;
-        self.scribe.write(self.step, What::FellBack).await?;
+        self.journal_writer.write(self.step, What::FellBack).await?;
         self.go_on_with(fallback);
         // It cannot read the thinking of the first.
         self.conversation.drop_opaque();

@@ -103,7 +103,7 @@ impl Agent<'_> {
         self.conversation.note(&text);
         // The note belongs to the turn before.
         let step = self.step.saturating_sub(1);
-        self.scribe.write(step, What::Note { kind, text }).await?;
+        self.journal_writer.write(step, What::Note { kind, text }).await?;
         Ok(())
     }
 
@@ -124,8 +124,8 @@ impl Agent<'_> {
         percent.unwrap_or(0)
     }
 
-    /// Whether a call as slow as the slowest one so far, and half as slow again, would not end in time. Only the last third
-    /// of the time is looked at.
+    /// Whether a call as slow as the slowest one so far, and half as slow again, would not end in time. Only the last
+    /// third of the time is looked at.
     fn is_late(&self, percent: u128) -> bool {
         let needed = self.caller.slowest + self.caller.slowest / 2;
         percent >= LATE_PERCENT && self.time_left().is_some_and(|left| left < needed)

@@ -147,7 +147,9 @@ impl Agent<'_> {
         let outputs = self.conversation.outputs();
         self.caller.window.counts.outputs_dropped(outputs);
         // The entry belongs to the turns before.
-        self.scribe.write(self.step - 1, What::Trimmed { turns }).await?;
+        self.journal_writer
+            .write(self.step - 1, What::Trimmed { turns })
+            .await?;
         if self.caller.model.binds_thinking() {
             self.drop_thinking().await?;
         }
@@ -167,7 +169,9 @@ impl Agent<'_> {
             return Ok(false);
         }
         let dropped = What::ThinkingDropped;
-        self.scribe.write(self.step.saturating_sub(1), dropped).await?;
+        self.journal_writer
+            .write(self.step.saturating_sub(1), dropped)
+            .await?;
         Ok(true)
     }
 
@@ -231,7 +235,7 @@ impl Agent<'_> {
             summary: text.clone(),
             turns,
         };
-        self.scribe.write(self.step - 1, compacted).await?;
+        self.journal_writer.write(self.step - 1, compacted).await?;
         self.conversation.replace_oldest(turns, text);
         self.caller.window.counts.turns_replaced();
         // The warnings are gone with the turns, and so is the answer that was begun.

@@ -12,13 +12,13 @@ use crate::{
     compact::compact_object,
     counts::Counts,
     journal::{Ended, Journal, NoteKind, What},
+    journal_writer::JournalWriter,
     meter::Meter,
     model::{Model, Task, ToolDefinition},
     model_call::Caller,
     prompt,
     resume::Point,
     schema::Schema,
-    scribe::Scribe,
     stop::Stop,
     tool::{Context, Files, Tool},
     tool_call::ToolRunner,
@@ -57,7 +57,7 @@ impl Parts<'_> {
         let definitions = definitions(&toolbox, &schemas);
         let workdir = workspace.shown_path();
         let workspace = Mutex::new(workspace);
-        let scribe = Scribe::new(sink, meter);
+        let journal_writer = JournalWriter::new(sink, meter);
         let context = Context {
             sink,
             output_bytes: model.tool_output_bytes(),
@@ -71,12 +71,12 @@ impl Parts<'_> {
             redactor: Some(&spec.redactor),
         };
         let tools = ToolRunner {
-            whose: spec.whose,
+            owner: spec.owner,
             toolbox: &toolbox,
             context,
             sink,
             meter,
-            scribe: &scribe,
+            journal_writer: &journal_writer,
             redactor: &spec.redactor,
         };
         let Start { point, ended } = match journal {
@@ -100,7 +100,7 @@ impl Parts<'_> {
             sink,
             caller: self.caller(task, &definitions),
             tools,
-            scribe: &scribe,
+            journal_writer: &journal_writer,
             answer: Answer::new(spec.output_schema.clone(), point.rejected),
             conversation: point.conversation,
             step: point.step,
@@ -133,7 +133,7 @@ impl Parts<'_> {
             meter,
         } = *self;
         Caller {
-            whose: spec.whose,
+            owner: spec.owner,
             model,
             system: prompt::system(spec),
             task,
@@ -142,7 +142,7 @@ impl Parts<'_> {
             meter,
             window: Window::of(model),
             effort: spec.effort,
-            cache_key: spec.whose.run.to_string(),
+            cache_key: spec.owner.run.to_string(),
             deadline: spec.deadline,
             slowest: Duration::ZERO,
         }

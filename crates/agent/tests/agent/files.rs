@@ -59,7 +59,7 @@ async fn told(
     asked: impl FnOnce(&str) -> Vec<(&'static str, Value)>,
 ) -> Told {
     let (mut workspace, root) = workspace(backend);
-    workspace.lay(Vec::new()).await.unwrap();
+    workspace.stage(Vec::new()).await.unwrap();
     let dir = root.path().join("run");
     prepare(&dir);
     let mut script: Vec<_> = asked(dir.to_str().unwrap())
@@ -364,7 +364,7 @@ async fn a_document_is_shown_or_read_as_text() {
 #[tokio::test]
 async fn a_picture_is_part_of_the_transcript() {
     let (mut workspace, root) = workspace(&untouched());
-    workspace.lay(Vec::new()).await.unwrap();
+    workspace.stage(Vec::new()).await.unwrap();
     write(&root.path().join("run"), "a.png", png(2, 1));
     let model = Sees(Scripted::new(vec![
         calls(&[("read_file", json!({"path": "a.png"}))]).into(),

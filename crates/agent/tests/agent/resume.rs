@@ -478,9 +478,9 @@ async fn a_directory_that_was_kept_is_taken_over_with_its_input() {
     };
     let recorder = Recorder::refusing_from(3);
     failed(&run_agent(go(None), &model, &mut first, &recorder).await);
-    let (remains, stopped) = first.stop().await;
+    let (stopped_workspace, stopped) = first.stop().await;
     stopped.unwrap();
-    drop(remains);
+    drop(stopped_workspace);
     let journal = Journal::new(recorder.entries());
     assert_eq!(journal.last_step(), 1);
 

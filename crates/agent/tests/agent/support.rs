@@ -15,7 +15,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::RawValue};
 use sortie_agent::{
-    BudgetSpec, Egress, Model, Outcome, RunSpec, Shell, Sink, Stopped, Whose, Workspace,
+    BudgetSpec, Egress, Model, Outcome, Owner, RunSpec, Shell, Sink, Stopped, Workspace,
     journal::{Entry, What},
     model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, ToolUse, Turn, Usage},
     schema::Schema,
@@ -46,7 +46,7 @@ pub(crate) fn raw(value: &Value) -> Box<RawValue> {
 /// A run with a dollar to spend and no price of compute.
 pub(crate) fn spec(prompt: &str) -> RunSpec {
     RunSpec {
-        whose: Whose {
+        owner: Owner {
             run: RunId::new(Timestamp::from_micros(0), [1; 10]),
             org: OrgId::new(Timestamp::from_micros(0), [1; 10]),
         },

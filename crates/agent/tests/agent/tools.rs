@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 async fn told(prepare: impl FnOnce(&Path), asked: &[(&str, Value)]) -> Vec<String> {
     let backend = untouched();
     let (mut workspace, root) = workspace(&backend);
-    workspace.lay(Vec::new()).await.unwrap();
+    workspace.stage(Vec::new()).await.unwrap();
     prepare(&root.path().join("run"));
     let mut script: Vec<_> = asked
         .iter()

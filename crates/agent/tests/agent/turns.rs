@@ -381,7 +381,7 @@ async fn an_answer_that_never_matches_fails_the_run_with_the_field() {
 }
 
 #[tokio::test]
-async fn input_is_delimited_and_laid_as_a_file_once_there_is_a_directory() {
+async fn input_is_delimited_and_written_as_a_file_once_there_is_a_directory() {
     let model = Scripted::new(vec![
         calls(&[("read_file", json!({"path": "input.json"}))]).into(),
         says("ok").into(),
@@ -423,8 +423,8 @@ async fn input_never_replaces_a_file_of_the_run() {
 }
 
 #[tokio::test]
-async fn without_shell_only_large_input_is_laid_as_a_file() {
-    for (size, laid) in [(8 * 1024, false), (8 * 1024 + 1, true)] {
+async fn without_shell_only_large_input_is_written_as_a_file() {
+    for (size, is_written) in [(8 * 1024, false), (8 * 1024 + 1, true)] {
         let model = Scripted::new(vec![
             calls(&[("list_files", json!({}))]).into(),
             says("ok").into(),
@@ -438,7 +438,7 @@ async fn without_shell_only_large_input_is_laid_as_a_file() {
         run_in(denied, &model, &untouched(), &[]).await;
         assert_eq!(
             model.asked()[1].last.contains("input.json (8193 bytes)"),
-            laid,
+            is_written,
             "{size}"
         );
     }

@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use sortie_agent::{
-    BudgetSpec, Egress, Environment, Model, RunSpec, Shell, Sink, Stopped, Whose, Workspace,
+    BudgetSpec, Egress, Environment, Model, Owner, RunSpec, Shell, Sink, Stopped, Workspace,
     journal::Entry,
     model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, Turn, Usage},
     run,
@@ -85,7 +85,7 @@ impl Model for Caller {
 
 fn spec() -> RunSpec {
     RunSpec {
-        whose: Whose {
+        owner: Owner {
             run: RunId::new(Timestamp::from_micros(0), [1; 10]),
             org: OrgId::new(Timestamp::from_micros(0), [1; 10]),
         },

@@ -1,8 +1,8 @@
-//! One attempt to deliver a callback: the run as it is stored, signed, sent once, and the outcome written down.
+//! A single attempt to deliver a callback: reads the run, signs it, sends it and records the outcome.
 //!
-//! The bodies under way are bounded in bytes together, an attempt in time, its answer in what is read of it. No redirect
-//! is followed. Nothing of the answer but its status is kept. A body that can never be made is given up at once, and one
-//! that cannot be made for any other reason than a database that is away counts as a failure: each with its reason.
+//! Request bodies in memory share one limit in bytes. An attempt has a time limit, and only the head of the response is
+//! read. Redirects are not followed. Only the status of the response is stored. A body that can never be built abandons
+//! the delivery at once. Any other failure to build it counts as a failed attempt, unless the database is unavailable.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -35,30 +35,31 @@ use crate::{
     runs::run_log::Records,
 };
 
-/// Bodies under way, in KiB.
+/// Memory limit of all request bodies together, in KiB.
 const ROOM_KIB: u32 = 128 << 10;
 
-/// What one body may take, in KiB, before it is known: 1 MiB of output, escaped at worst, and the rest of the run.
+/// Memory reserved for a body before its size is known, in KiB: 1 MiB of output, escaped at worst, and the rest of the
+/// run.
 const BODY_KIB: u32 = 8 << 10;
 
-/// How long before the end of its lease an attempt may begin at the latest: it has to be written down by then.
+/// Minimum remaining lease for an attempt to begin. The outcome must be recorded before the lease expires.
 const LATEST: Duration = Duration::from_secs(18);
 
-/// How much of an answer is read, in bytes, and for how long: so that the connection can be used again.
+/// Limits on reading a response, in bytes and in time. A response read to its end leaves the connection reusable.
 const ANSWER_BYTES: usize = 4 << 10;
 const ANSWER_TIME: Duration = Duration::from_secs(1);
 
-/// Pause before a record that could not be stored is tried again.
+/// Pause before an outcome that could not be stored is stored again.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// The delays between attempts: the first, doubled this many times at most.
+/// Delay after the first failure, and the most times that it is doubled.
 const FIRST_DELAY: Duration = Duration::from_secs(10);
 const DOUBLINGS: i64 = 8;
 
 /// Sends callbacks.
 pub(super) struct Sender {
     clock: Clock,
-    /// The clock of due times.
+    /// Clock of due times.
     leases: LeaseClock,
     records: Records,
     callbacks: Callbacks,
@@ -67,21 +68,21 @@ pub(super) struct Sender {
     traces: Traces,
 }
 
-/// What came of a request.
+/// Outcome of a request: the HTTP status, and the error of a failure.
 struct Answer {
     status: Option<u16>,
     error: Option<String>,
 }
 
-/// What there is to send.
+/// Result of building a request body.
 enum Body {
-    /// This, with its share of the room for bodies.
+    /// The body, with its share of the memory for bodies.
     Made(Vec<u8>, OwnedSemaphorePermit),
-    /// Not now: the lease has run too far while the room was full.
+    /// Too little of the lease is left, because there was no memory for the body earlier.
     Late,
-    /// Not this time.
+    /// A failure that may pass.
     Failed(&'static str),
-    /// Never.
+    /// A failure that never passes.
     Impossible(&'static str),
 }
 
@@ -113,7 +114,7 @@ impl Sender {
         }
     }
 
-    /// Makes one attempt and writes it down. How the host took it.
+    /// Makes one attempt, records it, and returns the health of the host.
     pub(super) async fn deliver(self: Arc<Self>, delivery: ClaimedDelivery, lease_ends: Instant) -> Health {
         let spans = self.traces.deliver(&delivery);
         let trace = spans.context.clone();
@@ -185,7 +186,7 @@ impl Sender {
         })
     }
 
-    /// Writes an attempt down that began at this time; what comes of the delivery.
+    /// Records an attempt that began at `began`, and returns the next state of the delivery.
     async fn write_down(
         &self,
         delivery: &ClaimedDelivery,
@@ -202,7 +203,7 @@ impl Sender {
         Ok(after)
     }
 
-    /// What is sent of a run: the object that `GET /v1/runs/{id}` shows. An error where the database is away.
+    /// Builds the request body: the object that `GET /v1/runs/{id}` returns. Fails if the database is unavailable.
     async fn body(&self, (org, run): (OrgId, RunId), lease_ends: Instant) -> Result<Body, Error> {
         let room = Arc::clone(&self.room).acquire_many_owned(BODY_KIB).await;
         let mut room = room.map_err(|_| Error::Internal("the room for callbacks is closed".to_owned()))?;
@@ -230,13 +231,13 @@ impl Sender {
                 return Ok(Body::Impossible("the run cannot be written as JSON"));
             }
         };
-        // What it does not take is for others.
+        // The reserved memory that this body does not need is free for others.
         let taken = 1 + body.len() / 1024;
         drop(room.split((BODY_KIB as usize).saturating_sub(taken)));
         Ok(Body::Made(body, room))
     }
 
-    /// One signed request.
+    /// Sends one signed request.
     async fn send(
         &self,
         run: RunId,
@@ -290,14 +291,14 @@ impl Sender {
         }
     }
 
-    /// Writes an attempt down, again for as long as the database is away and the lease lasts. Only what is written down is counted:
-    /// anything else another node has taken over, or its run was deleted.
+    /// Records an attempt, and repeats that until the lease expires while the database is unavailable. Only recorded
+    /// attempts are counted: otherwise another node has taken the delivery over, or the run was deleted.
     async fn record(&self, made: MadeAttempt, host: &str, lease_ends: Instant) -> Result<(), Error> {
         delivered(made.status, made.error.is_some());
         loop {
             match self.records.store.record_attempt(made.clone()).await {
                 Ok(()) => {
-                    self.tell(&made, host);
+                    self.report(&made, host);
                     return Ok(());
                 }
                 // Another node has taken it over, or an earlier try came through after all.
@@ -310,8 +311,8 @@ impl Sender {
         }
     }
 
-    /// Counts and logs an attempt that is written down.
-    fn tell(&self, made: &MadeAttempt, host: &str) {
+    /// Counts and logs a recorded attempt.
+    fn report(&self, made: &MadeAttempt, host: &str) {
         let took = Duration::from_millis(made.duration_ms.unsigned_abs());
         self.metrics.delivered(outcome(made.after), took);
         tracing::debug!(
@@ -327,7 +328,7 @@ impl Sender {
     }
 }
 
-/// As it is counted.
+/// The metric's label for the outcome of an attempt.
 fn outcome(after: AfterAttempt) -> Delivery {
     match after {
         AfterAttempt::Delivered => Delivery::Delivered,
@@ -336,7 +337,7 @@ fn outcome(after: AfterAttempt) -> Delivery {
     }
 }
 
-/// An attempt of this delivery that began at this time and ends now.
+/// Returns an attempt of this delivery that began at `began` and ends now.
 fn made(
     delivery: &ClaimedDelivery,
     answer: Answer,
@@ -364,7 +365,7 @@ fn signature(secret: &[u8], timestamp: &str, body: &[u8]) -> Option<String> {
     Some(format!("sha256={}", hex(&mac.finalize().into_bytes())))
 }
 
-/// What becomes of a delivery that has failed at `now`.
+/// Returns the next state of a delivery that failed at `now`.
 fn after_failure(delivery: &ClaimedDelivery, now: Timestamp, random: [u8; 1]) -> AfterAttempt {
     let next = now + delay(delivery.failures, random);
     if next > delivery.give_up_at {
@@ -374,8 +375,8 @@ fn after_failure(delivery: &ClaimedDelivery, now: Timestamp, random: [u8; 1]) ->
     }
 }
 
-/// The delay after a failure that came behind so many others: 10 seconds, doubling up to 2,560, and up to a tenth more, so
-/// that what failed together is not tried together.
+/// Delay after a failure that follows `failures` others: 10 seconds, doubling up to 2,560 seconds. Up to a tenth is
+/// added at random, so that deliveries that failed together are not retried together.
 fn delay(failures: i64, [random]: [u8; 1]) -> Duration {
     let doublings = u32::try_from(failures.clamp(0, DOUBLINGS)).unwrap_or(0);
     let delay = FIRST_DELAY.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(1));
@@ -392,7 +393,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        callbacks::Hints,
+        callbacks::DeliveryHints,
         connections::Connections,
         kit::options::Options,
         testing::{Held, held, queued_with},
@@ -435,13 +436,13 @@ mod tests {
         counting(held, Arc::default()).await
     }
 
-    /// The same, counted by these figures.
+    /// A sender over the records of `held` that counts in `metrics`.
     async fn counting(held: &Held, metrics: Arc<Metrics>) -> Arc<Sender> {
         let options = Options::default();
         let no_sandbox = Err("a test".to_owned());
         let connections =
             Connections::new(&options, held.store.clone(), TaskTracker::new(), &no_sandbox).unwrap();
-        let callbacks = Callbacks::new(&options, connections, Hints::default()).unwrap();
+        let callbacks = Callbacks::new(&options, connections, DeliveryHints::default()).unwrap();
         let clock = Clock::system();
         let leases = LeaseClock::begin(&held.store, clock.clone()).await.unwrap();
         Arc::new(Sender::new(
@@ -453,7 +454,7 @@ mod tests {
         ))
     }
 
-    /// How many attempts the figures show, whatever came of them.
+    /// Number of attempts in the metrics, of any outcome.
     fn attempts_counted(metrics: &Metrics) -> u64 {
         let (mut registry, mut text) = (Registry::default(), String::new());
         metrics.register(&mut registry);

@@ -1,9 +1,9 @@
-//! Which deliveries are sent at once: so many of one host, so many in all, so that no receiver holds up another.
+//! Limits on concurrent deliveries, per host and in all, so that no receiver holds up another.
 //!
-//! A host whose last attempt failed gets one at a time until one succeeds, and all such hosts together at most half of the
-//! places: however many receivers are dead, the others have theirs. Of all places, and of those for failing hosts, an organization
-//! gets its [share](Shares) and no more, whatever it has waiting: a host that is known to have something of such organizations
-//! only is not asked for until one of them has a place again. Hosts take turns. No I/O, no clock.
+//! A host whose last attempt failed gets one attempt at a time until one succeeds. Failing hosts together get at most
+//! half of the slots, so that dead receivers leave slots to the others. An organization gets its [share](Shares) of all
+//! slots, and of those for failing hosts. A host is skipped while every organization known to wait for it has used its
+//! share. Hosts are served round-robin. No I/O, no clock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,39 +12,38 @@ use sortie_store::Order;
 
 use super::shares::Shares;
 
-/// Attempts at once to one host.
+/// Maximum concurrent attempts to one host.
 const PER_HOST: u32 = 16;
 
-/// Attempts at once in all.
+/// Maximum concurrent attempts in all.
 const OVERALL: u32 = 512;
 
-/// Attempts at once to hosts whose last attempt failed.
+/// Maximum concurrent attempts to hosts whose last attempt failed.
 const FAILING: u32 = OVERALL / 2;
 
 /// Deliveries claimed in one transaction.
 const BATCH: u32 = 64;
 
-/// Hosts that are remembered as failing while nothing is under way to them. Beyond, all of these are forgotten, and get a
-/// new chance.
+/// Maximum number of hosts remembered as failing while no attempt to them runs. Beyond it, all of them are forgotten.
 const REMEMBERED: usize = 10_000;
 
-/// How an attempt went.
+/// Health of a receiver, as an attempt has shown it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Health {
-    /// The receiver took it.
+    /// The receiver accepted the callback.
     Good,
-    /// It did not.
+    /// The receiver did not accept the callback.
     Bad,
-    /// Nothing was learned of the receiver.
+    /// The attempt did not reach the receiver, or its outcome is not known.
     Unknown,
 }
 
-/// The place of an attempt.
+/// The slot of a running attempt.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct Slot {
     pub(super) host: String,
     org: OrgId,
-    /// Whether the host was failing when it was given.
+    /// Whether the host was failing when the slot was taken.
     failing: bool,
 }
 
@@ -54,40 +53,40 @@ struct Lane {
     failing: bool,
 }
 
-/// What waits for a host.
+/// Deliveries that wait for a host.
 struct Waiting {
-    /// When the first of it is due.
+    /// Due time of the first delivery.
     due_at: Timestamp,
-    /// Whose it is, as far as is known; never empty.
+    /// Organizations known to have a delivery for the host. Never empty.
     orgs: BTreeSet<OrgId>,
 }
 
-/// Who has had its share.
+/// Organizations that have used their share.
 struct LeftOut {
-    /// At any host.
+    /// Their share of all slots.
     everywhere: Vec<OrgId>,
-    /// At hosts that are failing.
+    /// Their share of the slots for failing hosts, or of all slots.
     at_failing: Vec<OrgId>,
 }
 
-/// What is under way to each host, and which hosts have something waiting.
+/// Running attempts by host, and hosts with waiting deliveries.
 #[derive(Default)]
 pub(super) struct Lanes {
     by_host: HashMap<String, Lane>,
-    /// Hosts with something that is due, or soon will be.
+    /// Hosts with deliveries that are due now or soon.
     waiting: BTreeMap<String, Waiting>,
     under_way: u32,
-    /// Those of them to failing hosts.
+    /// Running attempts to failing hosts.
     failing: u32,
     /// The host that was served last.
     last: String,
-    /// Places of each organization, and those of them at hosts that were failing.
+    /// Slots of each organization, and those of them at hosts that were failing.
     shares: Shares,
     failing_shares: Shares,
 }
 
 impl Lanes {
-    /// Something of `org` for `host` is due at `due_at`.
+    /// Adds a delivery of `org` to `host` that is due at `due_at`.
     pub(super) fn wait(&mut self, host: String, org: OrgId, due_at: Timestamp) {
         let waiting = self.waiting.entry(host).or_insert_with(|| Waiting {
             due_at,
@@ -115,7 +114,8 @@ impl Lanes {
         }
     }
 
-    /// Who is to get nothing at this host just now, or none where nobody else is known to have anything there.
+    /// Returns the organizations to leave out of the next claim for a host. `None` if no other organization is known to
+    /// wait for it.
     fn without<'a>(&self, host: &str, waiting: &Waiting, left_out: &'a LeftOut) -> Option<&'a [OrgId]> {
         let without = if self.is_failing(host) {
             &left_out.at_failing
@@ -126,7 +126,7 @@ impl Lanes {
         others.then_some(without)
     }
 
-    /// How many more may be sent to a host, whatever the others do.
+    /// Returns the number of further attempts that a host may get, regardless of the other hosts.
     fn free(&self, host: &str) -> u32 {
         match self.by_host.get(host) {
             None => PER_HOST,
@@ -138,7 +138,7 @@ impl Lanes {
         }
     }
 
-    /// What is to be claimed at `now`.
+    /// Returns the claims to make at `now`.
     pub(super) fn orders(&mut self, now: Timestamp) -> Vec<Order> {
         let mut left = BATCH.min(OVERALL.saturating_sub(self.under_way));
         let mut failing_left = FAILING.saturating_sub(self.failing);
@@ -162,7 +162,7 @@ impl Lanes {
             };
             let mut limit = self.free(host).min(left);
             if !without.is_empty() {
-                // What is there of others is not known: it is not to use up the batch.
+                // The number of deliveries of other organizations is unknown: they must not use up the batch.
                 limit = limit.min(1);
             }
             if self.is_failing(host) {
@@ -187,9 +187,9 @@ impl Lanes {
         orders
     }
 
-    /// Of an order there were these, by their organizations; their places. Fewer than ordered: nothing more waits but, it may be,
-    /// for those that were left out.
-    pub(super) fn claimed(&mut self, order: &Order, orgs: &[OrgId]) -> Vec<Place> {
+    /// Takes a slot for each delivery that an order has claimed, named by its organization. If there are fewer than
+    /// ordered, only organizations that were left out may still have deliveries waiting.
+    pub(super) fn claimed(&mut self, order: &Order, orgs: &[OrgId]) -> Vec<Slot> {
         let claimed = u32::try_from(orgs.len()).unwrap_or(u32::MAX);
         if claimed < order.limit {
             if order.without.is_empty() {
@@ -212,23 +212,23 @@ impl Lanes {
                 self.failing_shares.take(*org);
             }
         }
-        let place = |org: &OrgId| Place {
+        let slot = |org: &OrgId| Slot {
             host: order.host.clone(),
             org: *org,
             failing,
         };
-        orgs.iter().map(place).collect()
+        orgs.iter().map(slot).collect()
     }
 
-    /// An attempt has ended.
-    pub(super) fn ended(&mut self, place: &Place, health: Health) {
-        let host = place.host.as_str();
+    /// Frees the slot of an attempt that has ended, and records the health of its host.
+    pub(super) fn ended(&mut self, slot: &Slot, health: Health) {
+        let host = slot.host.as_str();
         let Some(lane) = self.by_host.get_mut(host) else {
             return;
         };
-        self.shares.give_back(place.org);
-        if place.failing {
-            self.failing_shares.give_back(place.org);
+        self.shares.give_back(slot.org);
+        if slot.failing {
+            self.failing_shares.give_back(slot.org);
         }
         self.under_way = self.under_way.saturating_sub(1);
         if lane.failing {
@@ -250,16 +250,16 @@ impl Lanes {
         }
     }
 
-    /// When the next order can be given, as far as is known: `None` while nothing waits that has a place.
+    /// Returns the due time of the next possible claim, if known. `None` while no waiting delivery has a slot.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         if self.under_way >= OVERALL {
             return None;
         }
         let left_out = self.left_out();
-        let with_place = self.waiting.iter().filter(|(host, waiting)| {
+        let with_slot = self.waiting.iter().filter(|(host, waiting)| {
             self.free(host) > 0 && self.without(host, waiting, &left_out).is_some()
         });
-        with_place.map(|(_, waiting)| waiting.due_at).min()
+        with_slot.map(|(_, waiting)| waiting.due_at).min()
     }
 }
 
@@ -275,14 +275,14 @@ mod tests {
         OrgId::new(NOW, [number; 10])
     }
 
-    /// So many deliveries of one organization.
+    /// A number of deliveries of one organization.
     fn of(number: u8, count: u32) -> Vec<OrgId> {
         vec![org(number); count as usize]
     }
 
-    /// A place at a healthy host.
-    fn at(host: &str, number: u8) -> Place {
-        Place {
+    /// A slot at a healthy host.
+    fn at(host: &str, number: u8) -> Slot {
+        Slot {
             host: host.to_owned(),
             org: org(number),
             failing: false,
@@ -297,7 +297,7 @@ mod tests {
         lanes
     }
 
-    /// Claims all that is ordered, as if there were always enough.
+    /// Claims everything that is ordered, as if there were always enough.
     fn claim(lanes: &mut Lanes) -> Vec<(String, u32)> {
         let orders = lanes.orders(NOW);
         for order in &orders {
@@ -370,18 +370,18 @@ mod tests {
         assert_eq!(claim(&mut lanes), [("live".to_owned(), PER_HOST)]);
     }
 
-    /// Claims for one organization until nothing is ordered; the places it has.
-    fn fill(lanes: &mut Lanes, number: u8) -> Vec<Place> {
-        let mut places = Vec::new();
+    /// Claims for one organization until nothing is ordered, and returns its slots.
+    fn fill(lanes: &mut Lanes, number: u8) -> Vec<Slot> {
+        let mut slots = Vec::new();
         loop {
             let orders = lanes.orders(NOW);
             if orders.is_empty() {
-                return places;
+                return slots;
             }
             for order in orders {
                 let is_left_out = order.without.contains(&org(number));
                 let claimed = if is_left_out { 0 } else { order.limit };
-                places.extend(lanes.claimed(&order, &of(number, claimed)));
+                slots.extend(lanes.claimed(&order, &of(number, claimed)));
             }
         }
     }
@@ -402,14 +402,14 @@ mod tests {
         lanes.wait("live".to_owned(), org(2), NOW);
         let of_others = fill(&mut lanes, 2);
         assert_eq!(of_others.len(), PER_HOST as usize);
-        // A look finds all of them again: nothing but a place for the organization is a reason to ask for them.
+        // A poll finds all of them again, but only a free slot of the organization causes a claim.
         for number in 0..1_000 {
             lanes.wait(format!("hole-{number:04}"), org(1), NOW);
         }
         lanes.waiting.remove("live");
         assert!(lanes.orders(NOW).is_empty());
         assert_eq!(lanes.next_due(), None);
-        // Another one has something there, so that one is asked for, once.
+        // Another organization has a delivery there: one is asked for, once.
         lanes.wait("hole-0999".to_owned(), org(2), NOW);
         assert_eq!(lanes.next_due(), Some(NOW));
         let orders = lanes.orders(NOW);
@@ -421,12 +421,12 @@ mod tests {
         assert_eq!(orders, [shared]);
         lanes.claimed(&orders[0], &[]);
         assert!(lanes.orders(NOW).is_empty());
-        // What was left out comes when there are places again.
-        for place in &of_others {
-            lanes.ended(place, Health::Good);
+        // What was left out comes when there are slots again.
+        for slot in &of_others {
+            lanes.ended(slot, Health::Good);
         }
-        for place in &holes[..200] {
-            lanes.ended(place, Health::Unknown);
+        for slot in &holes[..200] {
+            lanes.ended(slot, Health::Unknown);
         }
         assert!(fill(&mut lanes, 1).len() >= 64);
     }
@@ -440,10 +440,10 @@ mod tests {
         let mut under_way = fill(&mut lanes, 1);
         let mut orders_given = 0;
         for _ in 0..2_000 {
-            let place = under_way.swap_remove(0);
-            lanes.ended(&place, Health::Good);
-            // A look, again and again.
-            lanes.wait(place.host, org(1), NOW);
+            let slot = under_way.swap_remove(0);
+            lanes.ended(&slot, Health::Good);
+            // Each round has a poll.
+            lanes.wait(slot.host, org(1), NOW);
             let orders = lanes.orders(NOW);
             orders_given += orders.len();
             for order in orders {
@@ -477,17 +477,17 @@ mod tests {
         assert_eq!(fill(&mut lanes, 2).len(), 1);
     }
 
-    /// What is due for each host, by organizations, in order.
+    /// Due deliveries of each host, by organization, in order.
     type Due = BTreeMap<String, Vec<OrgId>>;
 
     /// Claims what is ordered and is due, until nothing more is ordered.
-    fn serve(lanes: &mut Lanes, due: &mut Due) -> Vec<Place> {
-        let mut places = Vec::new();
+    fn serve(lanes: &mut Lanes, due: &mut Due) -> Vec<Slot> {
+        let mut slots = Vec::new();
         loop {
             let orders = lanes.orders(NOW);
             assert_eq!(orders.is_empty(), lanes.next_due().is_none());
             if orders.is_empty() {
-                return places;
+                return slots;
             }
             for order in orders {
                 let of_host = due.entry(order.host.clone()).or_default();
@@ -499,20 +499,20 @@ mod tests {
                     }
                     !takes
                 });
-                places.extend(lanes.claimed(&order, &claimed));
+                slots.extend(lanes.claimed(&order, &claimed));
             }
         }
     }
 
     /// Holds the counts against what is under way.
-    fn check(lanes: &Lanes, under_way: &[Place]) {
+    fn check(lanes: &Lanes, under_way: &[Slot]) {
         assert_eq!(lanes.under_way as usize, under_way.len());
         assert!(lanes.under_way <= OVERALL);
         let (mut shares, mut failing_shares) = (Shares::default(), Shares::default());
-        for place in under_way {
-            shares.take(place.org);
-            if place.failing {
-                failing_shares.take(place.org);
+        for slot in under_way {
+            shares.take(slot.org);
+            if slot.failing {
+                failing_shares.take(slot.org);
             }
         }
         assert_eq!((&lanes.shares, &lanes.failing_shares), (&shares, &failing_shares));
@@ -525,7 +525,7 @@ mod tests {
         #[test]
         fn the_bounds_hold_the_counts_add_up_and_all_is_served(steps in prop::collection::vec((0_u8..60, 0_u8..4), 1..400)) {
             let mut lanes = Lanes::default();
-            let mut under_way: Vec<Place> = Vec::new();
+            let mut under_way: Vec<Slot> = Vec::new();
             let mut due = Due::default();
             for (number, what) in steps {
                 match what {
@@ -537,16 +537,16 @@ mod tests {
                     1 => under_way.extend(serve(&mut lanes, &mut due)),
                     _ if under_way.is_empty() => {}
                     end => {
-                        let place = under_way.swap_remove(usize::from(number) % under_way.len());
-                        lanes.ended(&place, if end == 2 { Health::Good } else { Health::Bad });
+                        let slot = under_way.swap_remove(usize::from(number) % under_way.len());
+                        lanes.ended(&slot, if end == 2 { Health::Good } else { Health::Bad });
                     }
                 }
                 check(&lanes, &under_way);
             }
-            // Each time all that is under way has ended something gets a place, until nothing is left.
+            // Each time all that is under way has ended something gets a slot, until nothing is left.
             loop {
-                for place in under_way.drain(..) {
-                    lanes.ended(&place, Health::Good);
+                for slot in under_way.drain(..) {
+                    lanes.ended(&slot, Health::Good);
                 }
                 under_way = serve(&mut lanes, &mut due);
                 check(&lanes, &under_way);

@@ -1,18 +1,18 @@
-//! Completion callbacks (`docs/CALLBACKS.md`): the signed request that tells a receiver that its run is over.
+//! Completion callbacks (`docs/CALLBACKS.md`): the signed request that notifies a receiver of the end of its run.
 //!
-//! The store makes a delivery due in the transaction that ends its run; [`Courier`] is the task of a node that claims what
-//! is due and sends it, at least once, until a receiver has taken it or 72 hours are over. [`Hints`] wake it; what is true
-//! it reads in the store. [`Callbacks`] checks, seals and opens where a callback goes: URL and secret are sealed together,
-//! for a URL may hold a credential as well, and are never logged or shown.
+//! The store makes a delivery due in the transaction that ends its run. [`CallbackWorker`] claims due deliveries and
+//! sends each at least once, until a receiver has accepted it or 72 hours have passed. [`DeliveryHints`] wake the
+//! worker, which reads the state from the store. [`Callbacks`] checks, seals and opens the target of a callback: URL
+//! and secret are sealed together, because a URL may hold a credential as well, and are never logged.
 //!
-//! What is sent is made in [`attempt`] alone ([`attempt::Sender::body`]), from the run as [`Records`](crate::runs::run_log::Records)
-//! has it: the output of a run without retention is added from the memory of this node, which alone may claim its delivery
-//! while it has it, and goes when a receiver has taken it.
+//! Request bodies are built in [`attempt`] alone ([`attempt::Sender::body`]), from the run as
+//! [`Records`](crate::runs::run_log::Records) returns it. The output of a run without retention is in the memory of one
+//! node: that node alone claims the delivery, and it removes the output once a receiver has accepted the callback.
 
 mod attempt;
-mod courier;
 mod lanes;
 mod shares;
+mod worker;
 
 use std::{
     collections::BTreeSet,
@@ -28,19 +28,19 @@ use sortie_store::NewCallback;
 use tokio::sync::Notify;
 use url::Url;
 
-pub(crate) use self::courier::Courier;
+pub(crate) use self::worker::CallbackWorker;
 use crate::{
-    Engine, cluster::news::News, connections::Connections, credentials::sealing::Place, error::Error,
-    kit::options::Options,
+    Engine, cluster::hints::HintSender, connections::Connections, credentials::sealing::SealContext,
+    error::Error, kit::options::Options,
 };
 
-/// How long one attempt may take, from the resolution of the name to the answer.
+/// Timeout of one attempt, from the resolution of the name to the response.
 const ATTEMPT: Duration = Duration::from_secs(15);
 
-/// How long its connection may take to be made.
+/// Timeout of the connection to the receiver.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Where a callback goes, as it is sealed. It has no `Debug`: it is never shown.
+/// URL and signing secret of a callback, in the form that is sealed. No `Debug`: they are never logged.
 #[derive(Serialize, Deserialize)]
 struct Target {
     url: String,
@@ -52,11 +52,15 @@ struct Target {
 pub(crate) struct Callbacks {
     client: Client,
     connections: Connections,
-    hints: Hints,
+    hints: DeliveryHints,
 }
 
 impl Callbacks {
-    pub(crate) fn new(options: &Options, connections: Connections, hints: Hints) -> Result<Self, Error> {
+    pub(crate) fn new(
+        options: &Options,
+        connections: Connections,
+        hints: DeliveryHints,
+    ) -> Result<Self, Error> {
         let timeouts = Timeouts {
             connect: CONNECT,
             read: ATTEMPT,
@@ -71,7 +75,8 @@ impl Callbacks {
         })
     }
 
-    /// Checks every rule of a request's `callback`. An address in the URL is judged now, a name whenever it is resolved.
+    /// Checks every rule of a request's `callback`. An address in the URL is judged now, a name whenever it is
+    /// resolved.
     pub(crate) fn check(&self, callback: &Callback) -> Result<(), Error> {
         let broken = |field: &str, rule: String| Err(Error::Invalid(format!("callback.{field}: {rule}")));
         let longest = limits::CALLBACK_URL_CHARS;
@@ -98,7 +103,7 @@ impl Callbacks {
         Ok(())
     }
 
-    /// A callback that has passed every rule, as it is stored with its run.
+    /// Seals a callback that has passed every rule, for storage with its run.
     pub(crate) async fn seal(
         &self,
         (org, run): (OrgId, RunId),
@@ -118,21 +123,21 @@ impl Callbacks {
         Ok(NewCallback { host, target })
     }
 
-    /// What was sealed for a run.
+    /// Opens the sealed target of a run's callback.
     fn open(&self, (org, run): (OrgId, RunId), sealed: &[u8]) -> Result<Target, Error> {
         self.connections.open(target_at(&run.to_string(), org), sealed)
     }
 }
 
-/// Host and port of a receiver: what is bounded, and held up, together.
+/// Returns the host and port of a receiver. The limits on concurrent deliveries apply to these.
 fn host_of(url: &Url) -> Option<String> {
     let host = url.host_str()?;
     let host = host.strip_suffix('.').unwrap_or(host);
     Some(format!("{host}:{}", url.port_or_known_default()?))
 }
 
-fn target_at(row: &str, org: OrgId) -> Place<'_> {
-    Place {
+fn target_at(row: &str, org: OrgId) -> SealContext<'_> {
+    SealContext {
         table: "delivery",
         column: "target",
         row,
@@ -140,11 +145,12 @@ fn target_at(row: &str, org: OrgId) -> Place<'_> {
     }
 }
 
-/// What wakes the courier of this node, or those of others where it has none. Cheap to clone.
+/// Hints that wake the callback worker of this node, or of other nodes if this one delivers nothing. Cheap to
+/// clone.
 #[derive(Clone, Default)]
-pub(crate) struct Hints {
+pub(crate) struct DeliveryHints {
     waiting: Arc<Waiting>,
-    news: News,
+    hints: HintSender,
 }
 
 #[derive(Default)]
@@ -156,14 +162,14 @@ struct Waiting {
 #[derive(Default)]
 struct Hinted {
     hosts: BTreeSet<(String, OrgId)>,
-    look: bool,
+    poll: bool,
 }
 
-impl Hints {
-    pub(crate) fn new(news: News) -> Self {
+impl DeliveryHints {
+    pub(crate) fn new(hints: HintSender) -> Self {
         Self {
             waiting: Arc::default(),
-            news,
+            hints,
         }
     }
 
@@ -178,37 +184,37 @@ impl Hints {
         self.leave_to_others();
     }
 
-    /// The same of one that only another node may be able to claim: the content of its run can be in the memory of that one.
+    /// A delivery is due that perhaps only another node can claim: the run's content may be in that node's memory.
     pub(crate) fn due_anywhere(&self, org: OrgId, host: &str) {
         self.due(org, host);
-        self.news.callbacks();
+        self.hints.callbacks();
     }
 
-    /// Some delivery may be due.
+    /// A delivery may be due.
     pub(crate) fn look(&self) {
         self.look_here();
         self.leave_to_others();
     }
 
-    /// Some delivery may be due, as another node says.
+    /// A delivery may be due, as a hint of another node says.
     pub(crate) fn look_here(&self) {
-        self.hinted().look = true;
+        self.hinted().poll = true;
         self.waiting.woken.notify_one();
     }
 
-    /// Where this node delivers nothing, others are to.
+    /// Sends a hint to other nodes if this node delivers nothing.
     fn leave_to_others(&self) {
-        if self.news.leaves_jobs() {
-            self.news.callbacks();
+        if self.hints.leaves_jobs() {
+            self.hints.callbacks();
         }
     }
 
-    /// The hosts since the last time, and whether anything else may be due.
+    /// Takes the hints that have come since the last call.
     fn take(&self) -> Hinted {
         std::mem::take(&mut self.hinted())
     }
 
-    /// Waits until there are any.
+    /// Waits until a hint comes.
     async fn given(&self) {
         self.waiting.woken.notified().await;
     }
@@ -220,8 +226,8 @@ impl Engine {
         Ok(self.store().list_deliveries(org, run).await?)
     }
 
-    /// Sends the callback of a final run again, at once; an attempt that is under way counts as that. `Conflict` where the
-    /// run has no callback or is not final.
+    /// Sends the callback of a run in a terminal status again, at once. An attempt that is under way counts as that.
+    /// `Conflict` if the run has no callback or its status is not terminal.
     pub async fn redeliver_run(&self, org: OrgId, run: RunId) -> Result<Redelivery, Error> {
         let now = self.0.options.clock.now();
         let (attempt, host) = self.store().redeliver(org, run, now).await?;
@@ -255,7 +261,7 @@ mod tests {
         let no_sandbox = Err("a test".to_owned());
         let connections = Connections::new(&options, store, TaskTracker::new(), &no_sandbox).unwrap();
         (
-            Callbacks::new(&options, connections, Hints::default()).unwrap(),
+            Callbacks::new(&options, connections, DeliveryHints::default()).unwrap(),
             dir,
         )
     }
@@ -338,16 +344,16 @@ mod tests {
 
     #[test]
     fn hints_are_gathered_until_they_are_taken() {
-        let hints = Hints::default();
+        let hints = DeliveryHints::default();
         let org = |number| OrgId::new(Timestamp::from_micros(1), [number; 10]);
         hints.due(org(1), "b:1");
         hints.due(org(2), "a:1");
         hints.due(org(1), "b:1");
         hints.due(org(2), "b:1");
         hints.look();
-        let Hinted { hosts, look } = hints.take();
+        let Hinted { hosts, poll } = hints.take();
         assert_eq!(
-            (hosts.into_iter().collect::<Vec<_>>(), look),
+            (hosts.into_iter().collect::<Vec<_>>(), poll),
             (
                 vec![
                     ("a:1".to_owned(), org(2)),
@@ -357,7 +363,7 @@ mod tests {
                 true
             )
         );
-        let Hinted { hosts, look } = hints.take();
-        assert!(hosts.is_empty() && !look);
+        let Hinted { hosts, poll } = hints.take();
+        assert!(hosts.is_empty() && !poll);
     }
 }

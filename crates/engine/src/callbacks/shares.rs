@@ -1,17 +1,17 @@
-//! How many of some places each organization has, and who has had its share: however many receivers of one organization are
-//! dead or slow, places are left for those of the others.
+//! Shares of organizations in a set of slots. Dead or slow receivers of one organization leave slots to the others.
 //!
-//! An organization may have three times as many as are free just then: dynamic thresholds (Choudhury and Hahne, 1998). One alone
-//! gets about three quarters of the places, two get three sevenths each, and some are always left for who comes next.
+//! An organization may have three times as many slots as are free at that time: dynamic thresholds (Choudhury and
+//! Hahne, 1998). A single organization gets about three quarters of the slots, two get three sevenths each, and some
+//! slots are always left for the next one.
 
 use std::collections::HashMap;
 
 use sortie_api::OrgId;
 
-/// What an organization may have for each place that is free.
+/// Slots that an organization may have for each free slot.
 const FOR_EACH_FREE: u32 = 3;
 
-/// Places by organization.
+/// Number of slots by organization.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Shares(HashMap<OrgId, u32>);
 
@@ -30,7 +30,7 @@ impl Shares {
         }
     }
 
-    /// Who is to get no more while so many places are free.
+    /// Returns the organizations that get no more slots while `free` slots are free.
     pub(super) fn exhausted(&self, free: u32) -> impl Iterator<Item = OrgId> + '_ {
         let most = free.saturating_mul(FOR_EACH_FREE);
         let over = self.0.iter().filter(move |(_, taken)| **taken >= most);

@@ -1,4 +1,4 @@
-//! The identity of a node: new after each start, and after the node was declared lost.
+//! The identity of a node. A node gets a new one at each start, and after it was declared lost.
 
 use std::sync::{
     Arc, OnceLock,
@@ -27,15 +27,15 @@ pub(crate) struct Identity {
     id: Arc<AtomicI64>,
     /// Clock that leases are counted on.
     pub(crate) leases: LeaseClock,
-    /// Leases as the heartbeat has last seen them.
+    /// Leases as the heartbeat has last read them.
     pub(crate) seen: Leases,
     /// The time at which the node began to stop, under whatever identity.
     draining_since: Arc<OnceLock<Timestamp>>,
 }
 
 impl Identity {
-    /// Makes the node known under its first identity. Runs that an earlier start of it still holds are lost from then on. A
-    /// node that cannot open sealed credentials is not made known: it takes no runs from nodes that can.
+    /// Registers the node under its first identity. Runs that its earlier process still holds are lost from then on. A
+    /// node that cannot open sealed credentials is not registered, so that it takes no runs from nodes that can.
     pub(crate) async fn begin(store: &Store, options: &Options) -> Result<Self, Error> {
         check_master_keys(store, &options.master_keys).await?;
         let leases = LeaseClock::begin(store, options.clock.clone()).await?;
@@ -46,7 +46,7 @@ impl Identity {
         Ok(Self::of(id, leases, Leases::new(options.lease, sent_at)))
     }
 
-    /// An identity that is known to the store.
+    /// Creates an identity that is registered in the store.
     pub(crate) fn of(id: NodeId, leases: LeaseClock, seen: Leases) -> Self {
         Self {
             id: Arc::new(AtomicI64::new(id.0)),
@@ -56,8 +56,8 @@ impl Identity {
         }
     }
 
-    /// Makes the node known under a new identity, after it was declared lost. A node that is about to stop remains so.
-    /// Content without retention that is still in memory belongs to the node again.
+    /// Registers the node under a new identity after it was declared lost. A draining node stays draining.
+    /// Content of runs without retention in memory belongs to the node again.
     pub(crate) async fn renew(
         &self,
         store: &Store,
@@ -78,20 +78,20 @@ impl Identity {
         NodeId(self.id.load(Ordering::SeqCst))
     }
 
-    /// Records that the node is about to stop.
+    /// Records that the node is draining.
     pub(crate) async fn drain(&self, store: &Store, at: Timestamp) -> Result<(), StoreError> {
         let since = *self.draining_since.get_or_init(|| at);
         store.drain_node(self.get(), since).await
     }
 }
 
-/// The ids of the keys, and that this version seals credentials with their addresses.
+/// Returns the ids of the keys, with the mark that this version seals credentials with their addresses.
 fn announced(keys: &[MasterKey]) -> Vec<String> {
     let ids = keys.iter().map(MasterKey::id);
     ids.chain([ADDRESSED.to_owned()]).collect()
 }
 
-/// The node under a new identity. Its earlier ones are lost once this one is known.
+/// Returns the row of the node under a new identity. Its earlier identities are lost once this one is registered.
 fn new_node(
     options: &Options,
     leases: &LeaseClock,

@@ -1,4 +1,4 @@
-//! The clock that leases are counted on: whether a node is lost must not depend on whose clock is right.
+//! The clock of leases. A node must not be declared lost because the clock of one machine is wrong.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,16 +11,17 @@ use tokio::time::Instant;
 
 use crate::kit::clock::Clock;
 
-/// The database's clock, which all its nodes share, carried on evenly from when it was last read; the node's own where
-/// the database has none, and with it no second node.
+/// The database's clock, which its nodes share. Between two reads it advances with the monotonic clock. A database
+/// without a clock has a single node, whose own clock is used.
 #[derive(Clone)]
 pub(crate) struct LeaseClock {
     own: Clock,
     read: Arc<Mutex<Option<Reading>>>,
 }
 
-/// A time, and when it was learned, which was later by the answer's way. The clock is slow by that: nobody is declared lost
-/// early by it, and a lease may be shorter by as much, which the two seconds bound that a heartbeat may take.
+/// A time, and the moment at which it was received. The clock is slow by the time that the answer took. No node is
+/// declared lost early by that. A lease may be shorter by as much, at most by the two seconds that a heartbeat may
+/// take.
 #[derive(Clone, Copy)]
 struct Reading {
     time: Timestamp,
@@ -48,8 +49,8 @@ impl LeaseClock {
         self.reading().map_or_else(|| self.own.now(), Reading::carried_on)
     }
 
-    /// Goes on from what the database's clock says now. Returns how far that is from what was expected: a database that
-    /// is another one, or whose clock was set.
+    /// Sets the clock to the database's time. Returns the difference from the expected time: a large one means another
+    /// database, or a database whose clock was set.
     pub(crate) fn set(&self, database: Option<Timestamp>) -> Duration {
         let mut read = self.reading();
         let Some(time) = database else {
@@ -61,7 +62,7 @@ impl LeaseClock {
         });
         expected.map_or(Duration::ZERO, |expected| {
             let expected = expected.carried_on();
-            // One of the two is zero: `since` is where the other is later.
+            // `since` is zero if the other time is later, so one of the two is zero.
             time.since(expected) + expected.since(time)
         })
     }

@@ -1,7 +1,7 @@
-//! The leases of all nodes, as this node has seen them on its own even clock.
+//! The leases of all nodes, as this node has read them, with times of its own monotonic clock.
 //!
-//! A node is declared lost after its lease was seen unchanged for as long as a lease lasts. No step of a clock and no wait
-//! in a queue can make that true for a node that renews.
+//! A node is declared lost after its lease has not changed for the duration of a lease. Neither a step of a clock nor a
+//! wait in a queue can cause that for a node that renews its lease.
 
 use std::{
     collections::BTreeMap,
@@ -17,65 +17,66 @@ use tokio::time::Instant;
 pub(crate) struct Leases {
     /// Duration of a lease.
     lease: Duration,
-    seen: Arc<Mutex<Seen>>,
+    table: Arc<Mutex<LeaseTable>>,
 }
 
-struct Seen {
+/// Leases at the last renewal.
+struct LeaseTable {
     /// The time at which the last successful renewal of this node's own lease was sent.
     renewed_at: Instant,
-    /// The leases of the others, each with the time since which it is known not to have changed.
+    /// Leases of the other nodes, each with the time since which it has not changed.
     others: BTreeMap<NodeId, (Timestamp, Instant)>,
 }
 
 impl Leases {
-    /// Of a node that has got a lease by a request sent at `sent_at`.
+    /// Creates the leases of a node whose own lease was granted by a request sent at `sent_at`.
     pub(crate) fn new(lease: Duration, sent_at: Instant) -> Self {
-        let seen = Seen {
+        let table = LeaseTable {
             renewed_at: sent_at,
             others: BTreeMap::new(),
         };
         Self {
             lease,
-            seen: Arc::new(Mutex::new(seen)),
+            table: Arc::new(Mutex::new(table)),
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, LeaseTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The node has renewed its lease by a request sent at `sent_at`, whose answer tells the leases of the others.
+    /// Records a renewal of the node's own lease by a request sent at `sent_at`, and the other leases in its answer.
     pub(crate) fn renewed(&self, sent_at: Instant, others: &[SeenLease]) {
         let now = Instant::now();
-        let mut seen = self.seen();
-        // After a pause of its own for so long, the node cannot tell whether the others had one too.
-        if sent_at.saturating_duration_since(seen.renewed_at) >= self.lease {
-            seen.others.clear();
+        let mut table = self.table();
+        // After a pause of its own that long, the node cannot know whether the others were paused as well.
+        if sent_at.saturating_duration_since(table.renewed_at) >= self.lease {
+            table.others.clear();
         }
-        seen.renewed_at = sent_at;
-        let mut before = std::mem::take(&mut seen.others);
+        table.renewed_at = sent_at;
+        let mut before = std::mem::take(&mut table.others);
         for other in others {
             let unchanged = before
                 .remove(&other.node)
                 .filter(|(lease_until, _)| *lease_until == other.lease_until);
             let since = unchanged.map_or(now, |(_, since)| since);
-            seen.others.insert(other.node, (other.lease_until, since));
+            table.others.insert(other.node, (other.lease_until, since));
         }
     }
 
-    /// The database was out of reach: the others may not have been able to renew their leases either.
+    /// Forgets the leases of the others after an outage of the database, during which they could not renew either.
     pub(crate) fn forget(&self) {
-        self.seen().others.clear();
+        self.table().others.clear();
     }
 
-    /// Whether this node's own lease lasts.
+    /// Whether this node's own lease is valid.
     pub(crate) fn is_held(&self) -> bool {
-        self.seen().renewed_at.elapsed() < self.lease
+        self.table().renewed_at.elapsed() < self.lease
     }
 
-    /// The leases that were not renewed for as long as a lease lasts.
+    /// Returns the leases that have not changed for the duration of a lease.
     pub(crate) fn overdue(&self) -> Vec<SeenLease> {
-        self.seen()
+        self.table()
             .others
             .iter()
             .filter(|(_, (_, since))| since.elapsed() >= self.lease)
@@ -86,10 +87,10 @@ impl Leases {
             .collect()
     }
 
-    /// The time at which the next lease becomes overdue, unless it is renewed before.
+    /// Returns the time at which the next lease becomes overdue unless it is renewed.
     pub(crate) fn next_overdue(&self) -> Option<Instant> {
         let now = Instant::now();
-        let seen = self.seen();
+        let seen = self.table();
         let ends = seen.others.values().map(|(_, since)| *since + self.lease);
         ends.filter(|end| *end > now).min()
     }

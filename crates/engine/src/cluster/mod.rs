@@ -1,15 +1,15 @@
 //! The nodes of one engine: the identity and the lease of this one, and its messages to the others.
 
+pub(crate) mod hints;
 pub(crate) mod identity;
 pub(crate) mod lease_clock;
 pub(crate) mod leases;
-pub(crate) mod news;
 mod nodes;
 pub(crate) mod peers;
 
 use self::{
+    hints::{HintSender, Wake},
     identity::Identity,
-    news::{News, Wake},
     peers::Peers,
 };
 
@@ -19,7 +19,7 @@ pub(crate) struct Cluster {
     /// Requests to other nodes.
     pub(crate) peers: Peers,
     /// Hints to other nodes.
-    pub(crate) news: News,
+    pub(crate) hints: HintSender,
     /// Wakes the tasks that hints of other nodes concern.
     pub(crate) wake: Wake,
 }

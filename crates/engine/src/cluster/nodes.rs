@@ -1,4 +1,4 @@
-//! The nodes of this engine, as its administrators see them and as they share what there is once for all.
+//! The nodes of this engine: their list for administrators, and their shares of request quotas.
 
 use sortie_api::{
     Timestamp,
@@ -9,15 +9,15 @@ use sortie_store::{Leased, NodeRow, WantedBlock};
 use crate::{Engine, error::Error};
 
 impl Engine {
-    /// The nodes that are known, by name: those at work, and lost ones that still hold runs.
+    /// Returns the registered nodes, by name: the live ones, and lost ones that still hold runs.
     pub async fn list_nodes(&self) -> Result<Vec<Node>, Error> {
         let now = self.0.cluster.identity.leases.now();
         let rows = self.store().list_nodes().await?;
         Ok(rows.into_iter().map(|row| node(row, now)).collect())
     }
 
-    /// Takes blocks out of quotas of requests for this node, as [`Store::lease_rates`](sortie_store::Store::lease_rates)
-    /// does, and counts the nodes that are alive.
+    /// Leases blocks of request quotas to this node, as [`Store::lease_rates`](sortie_store::Store::lease_rates) does,
+    /// and counts the live nodes.
     pub async fn lease_rates(&self, wanted: Vec<WantedBlock>, nodes: u32) -> sortie_store::Result<Leased> {
         let now = self.0.cluster.identity.leases.now();
         self.store().lease_rates(wanted, nodes, now).await

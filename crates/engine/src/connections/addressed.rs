@@ -1,12 +1,12 @@
-//! Credentials that open only for the address they were saved with.
+//! Credentials that open only for the address that they were saved with.
 //!
-//! The address of a connection is stored in clear, its credentials are sealed. The sealed text therefore names the address
-//! as well, and a credential whose connection leads elsewhere now does not open: whoever can write the database, and has no
-//! master key, cannot send it to a server of their own.
+//! The address of a connection is stored in clear, its credentials are sealed. The sealed text therefore names the
+//! address as well, and a credential does not open if its connection has another address now. An attacker who can write
+//! the database but has no master key cannot send the credential to another server.
 //!
-//! The address is within the sealed text and not beside it, for nodes of the version before read such a text too: they pass
-//! over a field that they do not know. Texts of that version name no address. They open until the upgrade is complete
-//! ([`super::upgrade`]), and never again.
+//! The address is a field of the sealed text, so that nodes of the version before can read the text: they ignore
+//! unknown fields. Texts of that version name no address. They open until the upgrade is complete ([`super::upgrade`]),
+//! and never again.
 
 use std::collections::BTreeMap;
 
@@ -19,30 +19,31 @@ use sortie_api::{
 use sortie_store::ConnectionRow;
 
 use super::{Connections, definition_of, secrets::Secrets};
-use crate::{credentials::sealing::Place, error::Error};
+use crate::{credentials::sealing::SealContext, error::Error};
 
-/// A sealed value with the address that it is for.
+/// A sealed value with its address.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Addressed<T> {
     #[serde(flatten)]
     pub(super) value: T,
-    /// Absent in what a version before this one has sealed.
+    /// Absent in values that the version before has sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) address: Option<Address>,
 }
 
-/// The server or program that a credential is for: type, URL and command of its connection, as one text.
+/// Server or program of a credential: type, URL and command of its connection, as one text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Address(String);
 
 impl Address {
-    /// The form must not change: it is compared with what earlier versions have sealed.
+    /// Creates an address. Its form must not change, because it is compared with values that earlier versions have
+    /// sealed.
     fn new(kind: ConnectionType, url: Option<&str>, command: Option<&[String]>) -> Self {
         Self(serde_json::json!([kind.as_str(), url, command]).to_string())
     }
 
-    /// The address of a saved connection.
+    /// Returns the address of a saved connection.
     pub(super) fn of(definition: &ConnectionDefinition) -> Self {
         let ConnectionDefinition {
             kind, url, command, ..
@@ -54,13 +55,13 @@ impl Address {
         Ok(Self::of(&definition_of(row)?))
     }
 
-    /// The address of an inline connection; `None` for one that names a saved connection.
+    /// Returns the address of an inline connection, or `None` for a reference to a saved one.
     pub(super) fn of_inline(connection: &RunConnection) -> Option<Self> {
         Some(Self::new(connection.kind?, connection.url.as_deref(), None))
     }
 
-    /// The address that an authorization is under way for: that of the connection, and the connection itself. The row of
-    /// the authorization names the connection in clear.
+    /// Returns the address of a pending authorization: that of its connection, and the connection's id. The row of the
+    /// authorization names the connection in clear.
     pub(super) fn of_authorization(connection: ConnectionId, address: &Self) -> Self {
         Self(serde_json::json!([connection.to_string(), address.0]).to_string())
     }
@@ -69,7 +70,7 @@ impl Address {
 /// The credentials of the inline connections of one run, by name.
 pub(super) type Inline = BTreeMap<String, Addressed<Secrets>>;
 
-/// The addresses of the inline connections in a stored request, by name.
+/// Returns the addresses of the inline connections in a stored request, by name.
 pub(super) fn inline_addresses(definition: &str) -> Result<BTreeMap<String, Address>, Error> {
     let request: RunRequest = serde_json::from_str(definition)
         .map_err(|error| Error::Internal(format!("a stored definition cannot be read: {error}")))?;
@@ -88,9 +89,9 @@ pub(crate) enum Unaddressed {
     Refused,
 }
 
-/// The place of the credentials that a run brings.
-pub(super) fn inline_at(run: &str, org: OrgId) -> Place<'_> {
-    Place {
+/// Seal context of the credentials of a run's inline connections.
+pub(super) fn inline_at(run: &str, org: OrgId) -> SealContext<'_> {
+    SealContext {
         table: "run_secret",
         column: "credentials",
         row: run,
@@ -99,28 +100,29 @@ pub(super) fn inline_at(run: &str, org: OrgId) -> Place<'_> {
 }
 
 impl Connections {
-    /// Seals a value for its place and for an address.
+    /// Seals a value for its context and for an address.
     pub(super) async fn seal_for<T: Serialize + Sync>(
         &self,
-        place: Place<'_>,
+        context: SealContext<'_>,
         address: &Address,
         value: &T,
     ) -> Result<Vec<u8>, Error> {
         let address = Some(address.clone());
-        self.seal(place, &Addressed { value, address }).await
+        self.seal(context, &Addressed { value, address }).await
     }
 
-    /// Opens what was sealed for a place and for this address. `Conflict` where it was sealed for another one.
+    /// Opens a value that was sealed for a context and for this address. `Conflict` if it was sealed for another
+    /// address.
     pub(super) fn open_for<T: DeserializeOwned>(
         &self,
-        place: Place<'_>,
+        context: SealContext<'_>,
         address: &Address,
         sealed: &[u8],
     ) -> Result<T, Error> {
-        self.accept(self.open(place, sealed)?, address)
+        self.accept(self.open(context, sealed)?, address)
     }
 
-    /// The value, where it is for this address.
+    /// Returns the value if it was sealed for this address.
     pub(super) fn accept<T>(&self, found: Addressed<T>, address: &Address) -> Result<T, Error> {
         match (found.address, self.unaddressed()) {
             (Some(sealed), _) if sealed == *address => Ok(found.value),
@@ -139,7 +141,7 @@ impl Connections {
         }
     }
 
-    /// Seals the credentials that a run brings, each for the address that its connection has in the run's definition.
+    /// Seals the inline credentials of a run, each for the address of its connection in the run's definition.
     pub(crate) async fn seal_inline(
         &self,
         (org, run): (OrgId, sortie_api::RunId),

@@ -1,4 +1,4 @@
-//! The rules of `auth`: each type has its fields, all of them and no others.
+//! Rules of `auth`. Each type requires its own fields and allows no others.
 
 use sortie_api::{
     Credential,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::error::Error;
 
-/// Headers that the transport needs for itself.
+/// Headers that the transport sets itself.
 const UNFIT: [&str; 6] = [
     "host",
     "content-length",
@@ -23,7 +23,7 @@ const UNFIT: [&str; 6] = [
 ];
 
 impl AuthSecret {
-    /// The type it is of.
+    /// Returns the type of the authentication.
     pub(crate) const fn kind(&self) -> AuthType {
         match self {
             Self::None => AuthType::None,
@@ -36,7 +36,7 @@ impl AuthSecret {
     }
 }
 
-/// Checks `auth` and reads what it takes.
+/// Checks `auth` and reads its credentials.
 pub(super) fn check(at: At<'_>, auth: &ConnectionAuth) -> Result<AuthSecret, Error> {
     check_fields(at, auth)?;
     match auth.kind {
@@ -66,7 +66,7 @@ pub(super) fn check(at: At<'_>, auth: &ConnectionAuth) -> Result<AuthSecret, Err
     }
 }
 
-/// Refuses fields of other types: a credential that is not used must not seem to be.
+/// Refuses fields of other types: an unused credential must not look as if it were used.
 fn check_fields(at: At<'_>, auth: &ConnectionAuth) -> Result<(), Error> {
     let fields = [
         ("token", auth.token.is_some(), &[AuthType::Bearer][..]),

@@ -1,8 +1,8 @@
-//! Authorization of a connection: out to the authorization server, and back with its answer.
+//! Authorization of a connection: the request to the authorization server, and its answer through the browser.
 //!
-//! The `state` in the URL is the only thing that finds the way back. A hash of it is stored, it is good for one answer within
-//! ten minutes, and it belongs to one revision of one connection of one organization. The tokens that the answer brings serve
-//! no run yet: they wait for their confirmation (`confirm.rs`).
+//! The `state` in the URL identifies the flow. Only a hash of it is stored. It is valid for one answer within ten minutes, and
+//! belongs to one revision of one connection of one organization. Runs do not use the tokens of the answer before they are
+//! confirmed (`confirm.rs`).
 
 use std::time::Duration;
 
@@ -22,28 +22,29 @@ use super::{
 };
 use crate::{credentials::sealing::hex, error::Error, kit::caller::Caller};
 
-/// Where the authorization server sends a person back to.
+/// Path that the authorization server sends the browser back to.
 const CALLBACK_PATH: &str = "/v1/oauth/callback";
 
-/// Path of the client metadata documents of connections, each under its tag.
+/// Path of the client metadata documents. The document of a connection is below it, under the tag of the connection.
 const CLIENT_DOCUMENTS_PATH: &str = "/v1/oauth/client-metadata";
 
-/// Begins the hashed text of the state of a flow that waits for the browser. Nodes before this form look for the hash of
-/// the state alone: they do not find such a flow, and refuse it instead of skipping its confirmation.
+/// Prefix of a state that is hashed for a flow that waits for the browser. Nodes of earlier versions hash the state without a
+/// prefix. They do not find such a flow and refuse it, so no authorization goes without a confirmation.
 const STATE: &[u8] = b"sortie oauth state\0";
 
-/// The engine's addresses under the one that clients use.
+/// Makes the engine's OAuth addresses from the base URL that clients use.
 pub(super) fn home(base_url: &str) -> Option<oauth::Home> {
     let at = |path: &str| Url::parse(&format!("{}{path}", base_url.trim_end_matches('/'))).ok();
     Some(oauth::Home {
         redirect_uri: at(CALLBACK_PATH)?,
-        // Authorization servers fetch it: only over https is it worth anything.
+        // Authorization servers fetch the document, and trust it only over https.
         client_document: at(CLIENT_DOCUMENTS_PATH).filter(|url| url.scheme() == "https"),
     })
 }
 
 impl Connections {
-    /// Begins an authorization. `Conflict` where the connection does not use OAuth, or its server not as it should.
+    /// Begins an authorization. `Conflict` where the connection does not use OAuth, or its server does not follow the rules
+    /// of OAuth.
     pub async fn authorize(&self, caller: &Caller, name: &str) -> Result<Authorization, Error> {
         let org = caller.org;
         let row = self.row(org, name).await?;
@@ -58,7 +59,12 @@ impl Connections {
         })?;
         let settings = self.settings(org, &row, client)?;
         let target = target(&definition_of(&row)?, &secrets).map_err(Error::Internal)?;
-        let started = self.0.oauth.start(&target, &settings, home).await.map_err(told)?;
+        let started = self
+            .0
+            .oauth
+            .start(&target, &settings, home)
+            .await
+            .map_err(failure)?;
         let state_hash = hash_of(STATE, started.pending.state.expose());
         let now = self.0.clock.now();
         let expires_at = now + Duration::from_secs(limits::AUTHORIZATION_SECONDS);
@@ -85,7 +91,7 @@ impl Connections {
         })
     }
 
-    /// The settings of a flow.
+    /// Returns the settings of a flow.
     fn settings(
         &self,
         org: OrgId,
@@ -104,7 +110,7 @@ impl Connections {
         };
         let issuer = match (&client.issuer, &endpoints) {
             (Some(named), _) => Some(named.clone()),
-            // Given endpoints are where the client belongs.
+            // The given endpoints bind the client to their server: no issuer is needed.
             (None, Some(_)) => None,
             (None, None) => self.first_issuer(org, row)?,
         };
@@ -118,30 +124,30 @@ impl Connections {
         })
     }
 
-    /// The issuer that has authorized the connection as it is defined now.
+    /// Issuer that authorized the connection as it is defined now; none before its first authorization.
     pub(super) fn first_issuer(&self, org: OrgId, row: &ConnectionRow) -> Result<Option<String>, Error> {
         let id = row.id.to_string();
         if let Some(sealed) = &row.issuer {
             return self.open(issuer_at(&id, org), sealed).map(Some);
         }
-        // Tokens that an older node has stored.
+        // An older node stores the issuer with the tokens alone.
         let Some(sealed) = &row.tokens else {
             return Ok(None);
         };
         match self.tokens_of(org, row, sealed) {
             Ok(held) => Ok(held.grant.issuer),
-            // A new authorization is the remedy for tokens that do not open: they must not stand in its way.
+            // Tokens that cannot be opened must not prevent a new authorization, which replaces them.
             Err(error @ (Error::Conflict(_) | Error::Internal(_))) => {
-                tracing::warn!(%error, connection = %row.id, "tokens do not open and are taken as absent");
+                tracing::warn!(%error, connection = %row.id, "cannot open the tokens of a connection; treating them as absent");
                 Ok(None)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Takes what the browser brought back, and keeps the tokens it leads to until they are confirmed. Returns what the person
-    /// is told. `Invalid` where the state is nobody's, `Conflict` with a sentence where the person or the server said no.
-    /// `actor` is who brings it: a browser, without a key.
+    /// Processes the answer that the browser brings, and stores its tokens until they are confirmed. Returns the facts for the
+    /// person at the browser. `Invalid` where no flow has the state; `Conflict` where the person or the server refused, with
+    /// the reason. `actor` is the browser, which has no credential.
     pub async fn finish_authorization(
         &self,
         actor: Actor,
@@ -191,12 +197,12 @@ impl Connections {
                     .store
                     .record_failed_authorization(flow.org, at, error.to_string(), audit)
                     .await?;
-                Err(told(error))
+                Err(failure(error))
             }
         }
     }
 
-    /// Client metadata of this engine for authorization servers; none where they could not reach it. `tag` is that of a
+    /// Client metadata of this engine for authorization servers; none where they could not fetch it. `tag` identifies a
     /// connection's own redirect URI.
     pub fn client_document(&self, tag: Option<&str>) -> Option<serde_json::Value> {
         let home = self.0.home.as_ref()?;
@@ -208,7 +214,7 @@ impl Connections {
                 &oauth::below(&home.redirect_uri, tag),
             )),
             None => {
-                // Older grants are known by this one.
+                // Older grants use this shared document as their client id.
                 let mut shared = documents.clone();
                 shared.set_path(&format!("{}.json", documents.path()));
                 Some(oauth::client_document(&shared, &home.redirect_uri))
@@ -217,7 +223,7 @@ impl Connections {
     }
 }
 
-fn told(error: oauth::Error) -> Error {
+fn failure(error: oauth::Error) -> Error {
     match error {
         oauth::Error::Refused(why) | oauth::Error::NeedsAuthorization(why) => Error::Conflict(why),
         oauth::Error::Unavailable(why) => Error::Unavailable(why),
@@ -230,7 +236,7 @@ mod tests {
 
     use super::*;
 
-    /// A node of the version before looks for the hash of the state alone. It would store the tokens without a confirmation.
+    /// A node of the version before hashes the state without a prefix. It would store the tokens without a confirmation.
     #[test]
     fn a_node_that_asks_for_no_confirmation_does_not_find_a_flow() {
         let alone: [u8; 32] = Sha256::digest("state").into();

@@ -1,9 +1,9 @@
-//! Services that are known well enough to be connected by name and credential alone: a short list of remote MCP servers
-//! that their makers run, and of HTTP APIs with one base URL and one kind of key.
+//! Catalog of services that can be connected by name and credential alone: remote MCP servers run by their makers, and
+//! HTTP APIs with one base URL and one kind of key.
 
 use sortie_api::connection::{AuthType, ConnectionType, KnownService, ShownAuth};
 
-/// Name, kind, URL, authentication; by name.
+/// Name, kind, URL and authentication of each service, sorted by name.
 const SERVICES: &[(&str, ConnectionType, &str, AuthType)] = &[
     (
         "atlassian",
@@ -91,7 +91,7 @@ const SERVICES: &[(&str, ConnectionType, &str, AuthType)] = &[
     ),
 ];
 
-/// The services, by name.
+/// Returns the services, sorted by name.
 pub(super) fn services() -> Vec<KnownService> {
     SERVICES
         .iter()

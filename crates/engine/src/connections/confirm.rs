@@ -37,10 +37,10 @@ const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 /// Letters in a code: 20^8 codes against five tries.
 const CODE_LETTERS: usize = 8;
 
-/// Time between two deletions of flows that nobody has ended in time.
+/// Interval between two deletions of expired flows.
 const FORGETTING: Duration = Duration::from_mins(1);
 
-/// Tokens that wait, as they are sealed.
+/// Tokens that wait for their confirmation, in the form that is sealed.
 #[derive(Serialize, Deserialize)]
 struct Returned {
     held: Held,
@@ -71,7 +71,7 @@ pub struct AwaitingConfirmation {
 }
 
 impl Connections {
-    /// Deletes flows that nobody has ended in time, with the tokens that nobody has confirmed, until the node stops.
+    /// Deletes expired flows and their unconfirmed tokens, until the node stops.
     pub(crate) async fn keep_forgetting(self, stop: CancellationToken) {
         let mut tick = tokio::time::interval(FORGETTING);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -83,15 +83,15 @@ impl Connections {
             }
             match self.0.store.forget_flows(self.0.clock.now()).await {
                 Ok(0) => {}
-                Ok(flows) => tracing::info!(flows, "deleted authorizations that nobody has ended in time"),
+                Ok(flows) => tracing::info!(flows, "deleted expired authorizations"),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot delete authorizations that nobody has ended in time");
+                    tracing::warn!(%error, "deleting expired authorizations failed");
                 }
             }
         }
     }
 
-    /// Keeps tokens until they are confirmed. `state` is that of their flow, `server` the origin that gave them.
+    /// Stores tokens until they are confirmed. `state` is that of their flow, `server` the origin that issued them.
     pub(super) async fn await_confirmation(
         &self,
         browser: &Caller,
@@ -143,8 +143,8 @@ impl Connections {
         Ok(awaiting)
     }
 
-    /// Confirms an authorization with the code that the person was shown: from now on runs use its tokens. `Conflict` where none
-    /// waits, or the code is wrong.
+    /// Confirms an authorization with the code that the person was shown. From then on runs use its tokens. `Conflict`
+    /// if no authorization waits, or the code is wrong.
     pub async fn confirm_authorization(
         &self,
         caller: &Caller,
@@ -257,7 +257,7 @@ fn code(random: [u8; 32]) -> String {
     letters.take(CODE_LETTERS).copied().map(char::from).collect()
 }
 
-/// A code as people read it.
+/// Formats a code for people.
 fn shown(code: &str) -> String {
     match code.split_at_checked(CODE_LETTERS / 2) {
         Some((first, second)) => format!("{first}-{second}"),
@@ -265,14 +265,14 @@ fn shown(code: &str) -> String {
     }
 }
 
-/// The code in what a person has typed. None where it cannot be one.
+/// Reads the code that a person has typed. `None` if it cannot be a code.
 fn typed(text: &str) -> Option<String> {
     let letters = text.chars().filter(|c| !c.is_whitespace() && *c != '-');
     let code: String = letters.map(|c| c.to_ascii_uppercase()).collect();
     (code.len() == CODE_LETTERS && code.bytes().all(|byte| LETTERS.contains(&byte))).then_some(code)
 }
 
-/// Compares the hashes of two codes, all of them: time says nothing of the place where they differ.
+/// Compares the hashes of two codes in constant time, so that the time does not reveal where they differ.
 fn is_same(one: &str, other: &str) -> bool {
     let hashes = (Sha256::digest(one), Sha256::digest(other));
     hashes

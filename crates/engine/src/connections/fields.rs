@@ -7,19 +7,19 @@ use sortie_api::limits;
 
 use crate::error::Error;
 
-/// Where in a request a definition stands: names its fields.
+/// Path of a definition inside the request, for error messages about its fields.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a>(pub(crate) &'a str);
 
 impl At<'_> {
-    /// `field: rule`, with the place before it.
+    /// Returns the error `field: rule`, with the path before it.
     pub(crate) fn broken(self, field: impl Display, rule: impl Display) -> Error {
         let dot = if self.0.is_empty() { "" } else { "." };
         Error::Invalid(format!("{}{dot}{field}: {rule}", self.0))
     }
 }
 
-/// A name as messages may repeat it.
+/// Shortens a name for use in a message.
 pub(super) fn short(name: &str) -> String {
     name.chars().take(40).collect()
 }

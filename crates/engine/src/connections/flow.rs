@@ -1,9 +1,9 @@
-//! Rows of an authorization that is under way.
+//! Rows of a pending authorization.
 
 use sha2::{Digest as _, Sha256};
 use sortie_api::OrgId;
 
-use crate::{credentials::sealing::Place, error::Error};
+use crate::{credentials::sealing::SealContext, error::Error};
 
 /// Hash that finds a row of a flow; `prefix` says which of its two rows.
 pub(super) fn hash_of(prefix: &[u8], state: &str) -> [u8; 32] {
@@ -18,8 +18,8 @@ pub(super) fn changed() -> Error {
     Error::Conflict("the connection was changed meanwhile: start the authorization again".to_owned())
 }
 
-pub(super) fn issuer_at(row: &str, org: OrgId) -> Place<'_> {
-    Place {
+pub(super) fn issuer_at(row: &str, org: OrgId) -> SealContext<'_> {
+    SealContext {
         table: "connection",
         column: "issuer",
         row,
@@ -27,8 +27,8 @@ pub(super) fn issuer_at(row: &str, org: OrgId) -> Place<'_> {
     }
 }
 
-pub(super) fn pending_at(row: &str, org: OrgId) -> Place<'_> {
-    Place {
+pub(super) fn pending_at(row: &str, org: OrgId) -> SealContext<'_> {
+    SealContext {
         table: "oauth_flow",
         column: "pending",
         row,

@@ -1,7 +1,7 @@
-//! The rules of a connection's definition, saved or inline: what may stand where, and what is secret of it.
+//! Rules of a connection's definition, saved or inline: allowed fields and values, and the split into its two halves.
 //!
-//! A definition that has passed is in two halves: one without anything secret, which is stored and shown, and
-//! [`Secrets`], which are sealed. Every message names the field and the rule, and repeats no value.
+//! A checked definition has two halves: one without secrets, which is stored and returned to clients, and [`Secrets`],
+//! which are sealed. Every message names the field and the rule, and repeats no value.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::error::Error;
 
-/// Headers that belong to the transport, or have a place of their own in a definition.
+/// Headers that belong to the transport, or have a field of their own in a definition.
 const RESERVED: [&str; 16] = [
     "host",
     "content-length",
@@ -41,7 +41,7 @@ const RESERVED: [&str; 16] = [
     "last-event-id",
 ];
 
-/// Those that the MCP transport sets besides.
+/// Further headers that the MCP transport sets.
 const MCP_RESERVED: [&str; 5] = [
     "accept",
     "content-type",
@@ -50,10 +50,10 @@ const MCP_RESERVED: [&str; 5] = [
     "mcp-protocol-version",
 ];
 
-/// The methods an agent may be allowed.
+/// Methods that a definition may allow.
 pub(crate) const METHODS: [&str; 7] = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"];
 
-/// Where a definition stands.
+/// Origin of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Saved under a name.
@@ -62,23 +62,23 @@ pub(crate) enum Use {
     Inline,
 }
 
-/// What definitions are checked against.
+/// Rules that a definition is checked against.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules<'a> {
     pub(crate) reach: Reach,
     pub(crate) usage: Use,
-    /// Whether a connection may be a program, or the sentence that says why not.
+    /// `Ok` if a connection may be a program, otherwise the rule that forbids it.
     pub(crate) programs: Result<(), &'a str>,
 }
 
-/// A definition that has passed.
+/// A definition that has passed every rule.
 pub(crate) struct Checked {
-    /// Without anything secret.
+    /// Definition without secrets.
     pub(crate) definition: ConnectionDefinition,
     pub(crate) secrets: Secrets,
 }
 
-/// Checks a definition and parts it from what is secret of it.
+/// Checks a definition and separates its secrets from it.
 pub(crate) fn check(
     at: At<'_>,
     rules: Rules<'_>,
@@ -120,7 +120,7 @@ pub(crate) fn check(
     Ok(Checked { definition, secrets })
 }
 
-/// Empties the values of a map, which is dropped where it has none.
+/// Empties the values of a map. An empty map becomes `None`.
 fn hide(values: &mut Option<BTreeMap<String, Credential>>) {
     if values.as_ref().is_some_and(BTreeMap::is_empty) {
         *values = None;
@@ -130,7 +130,7 @@ fn hide(values: &mut Option<BTreeMap<String, Credential>>) {
     }
 }
 
-/// Either a URL or a program.
+/// Checks the target: either a URL or a program.
 fn check_target(
     at: At<'_>,
     rules: Rules<'_>,
@@ -168,7 +168,7 @@ fn check_target(
     }
 }
 
-/// The URL without its user info and its query, which become secrets.
+/// Returns the URL without its user info and its query, which become secrets.
 fn target_url(at: At<'_>, rules: Rules<'_>, text: &str, secrets: &mut Secrets) -> Result<String, Error> {
     let mut url = web_url(at, "url", rules.reach, text)?;
     if !url.username().is_empty() || url.password().is_some() {
@@ -203,13 +203,13 @@ fn user_info(at: At<'_>, url: &Url) -> Result<AuthSecret, Error> {
     }
 }
 
-/// An http or https URL that `reach` does not forbid as it stands. What its name resolves to is judged when it is called.
+/// Reads an http or https URL that `reach` allows. The addresses of its host name are checked when it is called.
 pub(crate) fn web_url(at: At<'_>, field: &str, reach: Reach, text: &str) -> Result<Url, Error> {
     if text.chars().count() > limits::CONNECTION_URL_CHARS {
         let rule = format!("must be at most {} characters", limits::CONNECTION_URL_CHARS);
         return Err(at.broken(field, rule));
     }
-    // The parser would leave them out in silence.
+    // The parser would drop them silently.
     if text.contains(|character: char| character.is_control() || character.is_whitespace()) {
         return Err(at.broken(field, "must not contain spaces or control characters"));
     }
@@ -312,7 +312,7 @@ fn headers(
         .collect())
 }
 
-/// Methods to allow: at least one, each once, in capitals.
+/// Checks the allowed methods: at least one, each once, in capitals.
 pub(crate) fn allowed_methods(at: At<'_>, methods: &[String]) -> Result<(), Error> {
     at_least_one(at, "allowed_methods", methods)?;
     for (number, method) in methods.iter().enumerate() {
@@ -324,7 +324,7 @@ pub(crate) fn allowed_methods(at: At<'_>, methods: &[String]) -> Result<(), Erro
     each_once(at, "allowed_methods", methods)
 }
 
-/// Tools to allow: at least one, each once.
+/// Checks the allowed tools: at least one, each once.
 pub(crate) fn allowed_tools(at: At<'_>, tools: &[String]) -> Result<(), Error> {
     at_least_one(at, "allowed_tools", tools)?;
     if tools.len() > limits::ALLOWED_TOOLS {

@@ -1,7 +1,7 @@
-//! Saved connections: kept, shown without what is secret, tested, authorized, and handed to the runs that name them.
+//! Saved connections: stored, listed without secrets, tested, authorized, and opened for the runs that name them.
 //!
-//! Credentials are sealed before they reach the store and opened where a call needs them, nowhere else. What a client
-//! gets back is made from the half of a definition that holds nothing secret.
+//! Credentials are sealed before they reach the store and opened only for the call that needs them. Responses to
+//! clients are made from the half of a definition that holds no secrets.
 
 mod addressed;
 mod auth;
@@ -52,7 +52,7 @@ use self::{
 use crate::{
     credentials::{
         master_keys::SEAL_CHECK,
-        sealing::{Place, SealError, Sealer},
+        sealing::{SealContext, SealError, Sealer},
     },
     error::Error,
     kit::{
@@ -62,10 +62,10 @@ use crate::{
     },
 };
 
-/// How often a definition is put again where somebody else puts the same one.
+/// Maximum number of attempts to save a connection that others change at the same time.
 const PUT_TRIES: u32 = 5;
 
-/// The connections of every organization, as one node handles them. Cheap to clone.
+/// Access of one node to the connections of every organization. Cheap to clone.
 #[derive(Clone)]
 pub struct Connections(Arc<Inner>);
 
@@ -73,35 +73,35 @@ struct Inner {
     store: Store,
     clock: Clock,
     sealer: Sealer,
-    /// Filled once this node is known to have the keys that this database was first sealed with.
+    /// Set once this node was found to have the keys of the database.
     sealer_fits: OnceCell<()>,
-    /// Whether credentials that were sealed without their address open: only while an upgrade is under way.
+    /// Whether credentials that were sealed without their address can be opened. True only during an upgrade.
     opens_unaddressed: AtomicBool,
     data_dir: PathBuf,
     reach: Reach,
-    /// Whether a connection may be a program, or why not.
+    /// `Ok` if a connection may be a program, otherwise the rule that forbids it.
     programs: Result<(), String>,
     connector: Connector,
     oauth: oauth::Client,
     home: Option<oauth::Home>,
-    /// One refresh at a time of each connection on this node.
+    /// Locks that allow one token refresh at a time for each connection on this node.
     refreshes: Mutex<HashMap<ConnectionId, Weak<tokio::sync::Mutex<()>>>>,
     tracker: TaskTracker,
 }
 
 pub use confirm::AwaitingConfirmation;
 
-/// What a `PUT` did.
+/// Effect of a `PUT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// There was none of the name.
+    /// No connection had the name.
     Created,
-    /// There was one.
+    /// A connection had the name.
     Replaced,
 }
 
 impl Connections {
-    /// `sandbox` is where programs run; its other half says why none can.
+    /// Creates the access of a node. Programs run in `sandbox`, or fail with its reason.
     pub(crate) fn new(
         options: &Options,
         store: Store,
@@ -142,7 +142,7 @@ impl Connections {
         })))
     }
 
-    /// The rules that a definition is checked against.
+    /// Returns the rules for a definition.
     pub(crate) fn rules(&self, usage: Use) -> Rules<'_> {
         Rules {
             reach: self.0.reach,
@@ -151,8 +151,8 @@ impl Connections {
         }
     }
 
-    /// Saves a connection under `name`, or replaces the one that has it. Tokens stay where the new definition is for the
-    /// same place and the same client. `Invalid` names the field and the rule.
+    /// Saves a connection under `name`, or replaces the one that has the name. Tokens stay if the new definition has
+    /// the same address and the same client. `Invalid` names the field and the rule.
     pub async fn put(
         &self,
         caller: &Caller,
@@ -206,7 +206,7 @@ impl Connections {
             .await?)
     }
 
-    /// Whether tokens of the old definition are tokens of the new one. Tokens that do not open are not kept.
+    /// Whether tokens of the old definition are valid for the new one. Tokens that do not open are dropped.
     fn is_same_client(&self, org: OrgId, old: &ConnectionRow, new: &Checked) -> bool {
         let (Ok(definition), Ok(secrets)) = (definition_of(old), self.secrets_of(org, old)) else {
             return false;
@@ -253,12 +253,12 @@ impl Connections {
         })
     }
 
-    /// A connection by its name.
+    /// Returns a connection by its name.
     pub async fn get(&self, org: OrgId, name: &str) -> Result<Connection, Error> {
         shown(&self.row(org, name).await?)
     }
 
-    /// The organization's connections, by name.
+    /// Returns the organization's connections, sorted by name.
     pub async fn list(&self, org: OrgId) -> Result<Vec<Connection>, Error> {
         self.0
             .store
@@ -269,19 +269,19 @@ impl Connections {
             .collect()
     }
 
-    /// Deletes a connection and forgets its credentials. Runs that name it fail when they start.
+    /// Deletes a connection and its credentials. Runs that name it fail when they start.
     pub async fn delete(&self, caller: &Caller, name: &str) -> Result<(), Error> {
         check_name(name).map_err(|_| Error::NotFound)?;
         let audit = caller.audit(&self.0.clock, "connection.delete", name)?;
         Ok(self.0.store.delete_connection(caller.org, name, audit).await?)
     }
 
-    /// Services that are known well enough to be connected by name and credential alone.
+    /// Returns the services that can be connected by name and credential alone.
     pub fn catalog(&self) -> Vec<KnownService> {
         catalog::services()
     }
 
-    /// Calls the other side as a run would begin to, and records what came of it.
+    /// Calls the service as a run would at its start, and records the result.
     pub async fn test(&self, org: OrgId, name: &str) -> Result<ConnectionTest, Error> {
         let row = self.row(org, name).await?;
         let began = Instant::now();
@@ -315,7 +315,7 @@ impl Connections {
         Ok(found)
     }
 
-    /// What the named connections lead to, of those that there are.
+    /// Returns the types of the named connections that exist.
     pub(crate) async fn kinds(
         &self,
         org: OrgId,
@@ -329,26 +329,29 @@ impl Connections {
     }
 
     async fn row(&self, org: OrgId, name: &str) -> Result<ConnectionRow, Error> {
-        // What cannot be a name is the name of nothing.
+        // No connection can have an invalid name.
         check_name(name).map_err(|_| Error::NotFound)?;
         Ok(self.0.store.get_connection(org, name).await?)
     }
 
-    /// Seals a value for its place, once it is known that this node has the keys of the database.
+    /// Seals a value for its context. Checks first that this node has the keys of the database.
     pub(crate) async fn seal(
         &self,
-        place: Place<'_>,
+        context: SealContext<'_>,
         value: &(impl Serialize + Sync),
     ) -> Result<Vec<u8>, Error> {
-        self.seal_text(place, &to_sealed_json(value)?).await
+        self.seal_text(context, &to_sealed_json(value)?).await
     }
 
-    async fn seal_text(&self, place: Place<'_>, text: &[u8]) -> Result<Vec<u8>, Error> {
+    async fn seal_text(&self, context: SealContext<'_>, text: &[u8]) -> Result<Vec<u8>, Error> {
         self.fits().await?;
-        self.0.sealer.seal(place, text, random()?).map_err(sealing_failed)
+        self.0
+            .sealer
+            .seal(context, text, random()?)
+            .map_err(sealing_failed)
     }
 
-    /// That this node has the keys of the database: found out once, by a write.
+    /// Checks that this node has the keys of the database: once, by a write.
     pub(crate) async fn fits(&self) -> Result<(), Error> {
         self.0
             .sealer_fits
@@ -357,13 +360,13 @@ impl Connections {
             .copied()
     }
 
-    /// Two nodes with different keys on one database could not read what the other has sealed.
+    /// Checks the keys of this node. Two nodes with different keys could not read each other's sealed values.
     async fn check_keys(&self) -> Result<(), Error> {
         if !self.0.sealer.has_key() {
             return Err(sealing_failed(SealError::NoKey));
         }
         let text = match self.unaddressed() {
-            // Nodes of the version before are at work on a database in which nothing is sealed yet.
+            // Nothing is sealed yet, and nodes of the version before are live.
             Unaddressed::Opens => upgrade::INCOMPLETE,
             Unaddressed::Refused => upgrade::COMPLETE,
         };
@@ -380,14 +383,17 @@ impl Connections {
             .map_err(sealing_failed)
     }
 
-    /// What seals and opens.
     pub(crate) fn sealer(&self) -> &Sealer {
         &self.0.sealer
     }
 
-    /// Opens what was sealed for a place.
-    pub(crate) fn open<T: DeserializeOwned>(&self, place: Place<'_>, sealed: &[u8]) -> Result<T, Error> {
-        let text = self.0.sealer.open(place, sealed).map_err(sealing_failed)?;
+    /// Opens a value that was sealed for a context.
+    pub(crate) fn open<T: DeserializeOwned>(
+        &self,
+        context: SealContext<'_>,
+        sealed: &[u8],
+    ) -> Result<T, Error> {
+        let text = self.0.sealer.open(context, sealed).map_err(sealing_failed)?;
         // The error would repeat parts of the text.
         serde_json::from_slice(&text)
             .map_err(|_| Error::Internal("a sealed text is not of its form".to_owned()))
@@ -412,8 +418,8 @@ fn sealing_failed(error: SealError) -> Error {
     }
 }
 
-fn credentials_at(row: &str, org: OrgId) -> Place<'_> {
-    Place {
+fn credentials_at(row: &str, org: OrgId) -> SealContext<'_> {
+    SealContext {
         table: "connection",
         column: "credentials",
         row,
@@ -421,7 +427,7 @@ fn credentials_at(row: &str, org: OrgId) -> Place<'_> {
     }
 }
 
-/// A name that a connection can be saved under.
+/// Checks the name of a saved connection.
 fn check_name(name: &str) -> Result<(), Error> {
     crate::kit::rules::name("name", name)?;
     if name == "catalog" {
@@ -436,8 +442,8 @@ fn to_json(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|error| Error::Internal(format!("cannot be serialized: {error}")))
 }
 
-/// The text of a value that is to be sealed. The text has the room that it needs from the start: one that grows leaves copies
-/// of itself in memory.
+/// Serializes a value that is to be sealed. The buffer has its final size from the start, because a growing one leaves
+/// copies of the text in memory.
 fn to_sealed_json(value: &impl Serialize) -> Result<Zeroizing<Vec<u8>>, Error> {
     let failed = |error: serde_json::Error| Error::Internal(format!("cannot be serialized: {error}"));
     let mut length = Length(0);
@@ -461,7 +467,7 @@ impl io::Write for Length {
     }
 }
 
-/// The stored half of a definition.
+/// Reads the stored half of a definition.
 fn definition_of(row: &ConnectionRow) -> Result<ConnectionDefinition, Error> {
     definition_in(&row.definition)
 }
@@ -471,7 +477,7 @@ fn definition_in(stored: &str) -> Result<ConnectionDefinition, Error> {
         .map_err(|error| Error::Internal(format!("a stored connection cannot be read: {error}")))
 }
 
-/// What a client sees of a connection.
+/// Converts a row into the connection that clients receive.
 fn shown(row: &ConnectionRow) -> Result<Connection, Error> {
     let definition = definition_of(row)?;
     let names = |values: Option<std::collections::BTreeMap<String, _>>| {
@@ -497,7 +503,7 @@ fn shown(row: &ConnectionRow) -> Result<Connection, Error> {
     })
 }
 
-/// Only what a person can authorize waits for one.
+/// Returns the status to store. Only a connection with OAuth waits for a person to authorize it.
 fn status_of(found: Status, auth: AuthType) -> ConnectionStatus {
     match found {
         Status::Ready => ConnectionStatus::Ready,

@@ -1,7 +1,7 @@
-//! MCP servers that are programs: each in a sandbox and a directory of its own, which go when its run lets go of it.
+//! MCP servers that are programs. Each has its own sandbox and directory, which are removed when its run releases it.
 //!
-//! A program gets the variables it was saved with and nothing of the engine's; it has no network. What an earlier start of
-//! the node left behind is removed before the first one is started.
+//! A program gets the variables it was saved with and nothing of the engine's. It has no network. Directories that an
+//! earlier process of the node left are removed before the first program starts.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{credentials::sealing::hex, kit::clock::random};
 pub(super) struct Programs {
     sandbox: Arc<dyn Backend>,
     limits: Limits,
-    /// Where their directories are.
+    /// Folder of the programs' directories.
     root: PathBuf,
     swept: OnceCell<()>,
     tracker: TaskTracker,

@@ -1,5 +1,5 @@
-//! From the connections that a run names to what its agent can call: saved ones by their names as they are now, inline
-//! ones with the credentials that the run brought. What cannot be had is a sentence for the run's `error`.
+//! Resolution of the connections that a run names into tools of its agent. Saved connections are read by name when the
+//! run starts; inline ones use the credentials of the run. A failure is a sentence for the run's `error`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,25 +23,25 @@ use super::{
 };
 use crate::{error::Error, kit::retry::until_read};
 
-/// Where the credentials are that a run brought for its inline connections.
+/// Location of the credentials of a run's inline connections.
 pub(crate) enum InlineSecrets {
-    /// In the store, sealed.
+    /// Sealed in the store.
     Stored,
-    /// Here, by the names of the connections: nothing of the run is stored.
+    /// In memory, by the names of the connections, for a run of which nothing is stored.
     Given(BTreeMap<String, Secrets>),
 }
 
 impl Connections {
-    /// Opens the connections of a run. Every credential of theirs is made known to `redactor` before it is used.
+    /// Opens the connections of a run. Each credential is added to `redactor` before it is used.
     pub(crate) async fn open_for_run(
         &self,
         (org, run): (OrgId, RunId),
         wanted: &BTreeMap<String, RunConnection>,
-        brought: InlineSecrets,
+        inline: InlineSecrets,
         redactor: &Arc<Redactor>,
     ) -> Result<Opened, String> {
         let saved = self.saved_ones(org, wanted).await?;
-        let mut secrets = match brought {
+        let mut secrets = match inline {
             InlineSecrets::Given(secrets) => secrets,
             InlineSecrets::Stored if wanted.values().any(|connection| connection.reference.is_none()) => {
                 self.inline_secrets((org, run), wanted).await?
@@ -58,7 +58,7 @@ impl Connections {
                     let connection = self.ready(org, name, row, redactor)?;
                     narrowed(connection, wants).map_err(|rule| format!("connection `{name}`: {rule}"))?
                 }
-                None => inline(name, wants, secrets.remove(name), redactor)?,
+                None => inline_connection(name, wants, secrets.remove(name), redactor)?,
             };
             connections.push(connection);
         }
@@ -82,7 +82,7 @@ impl Connections {
         rows.map_err(|error| unreadable(&error))
     }
 
-    /// A saved connection that somebody has authorized, if that is needed.
+    /// Returns a saved connection. Fails if it still needs to be authorized.
     fn ready(
         &self,
         org: OrgId,
@@ -106,7 +106,7 @@ impl Connections {
         self.saved(org, name, row).map_err(about)
     }
 
-    /// A saved connection as the agent sees it under `name`; the sentence says why it cannot be used.
+    /// Returns a saved connection under the name that the agent uses. The error is a sentence for people.
     pub(super) fn saved(&self, org: OrgId, name: &str, row: &ConnectionRow) -> Result<Connection, String> {
         let definition = definition_of(row).map_err(|error| error.to_string())?;
         let secrets = self.secrets_of(org, row).map_err(|error| error.to_string())?;
@@ -123,7 +123,7 @@ impl Connections {
         connection(name, &definition, &secrets, auth)
     }
 
-    /// The credentials that a run brought for its inline connections, by their names.
+    /// Returns the credentials of a run's inline connections, by their names.
     pub(super) async fn inline_secrets(
         &self,
         (org, run): (OrgId, RunId),
@@ -149,14 +149,14 @@ impl Connections {
     }
 }
 
-/// What a client reads; the log has the cause.
+/// Returns the message for the client and logs the cause.
 fn unreadable(error: &sortie_store::Error) -> String {
     tracing::error!(%error, "the connections of a run cannot be read");
     "the run's connections cannot be read".to_owned()
 }
 
-/// An inline connection with the credentials that were parted from it.
-fn inline(
+/// Joins an inline connection with its credentials.
+fn inline_connection(
     name: &str,
     wants: &RunConnection,
     secrets: Option<Secrets>,
@@ -177,7 +177,7 @@ fn inline(
     connection(name, &definition, &secrets, auth).map_err(|rule| about(&rule))
 }
 
-/// The definition in a run's inline connection.
+/// Returns the definition in a run's inline connection.
 fn inline_definition(inline: &RunConnection) -> Option<ConnectionDefinition> {
     Some(ConnectionDefinition {
         kind: inline.kind?,
@@ -272,7 +272,7 @@ fn methods(names: &[String]) -> Result<Vec<Method>, String> {
         .collect()
 }
 
-/// What a saved connection allows and the run does too.
+/// Restricts a saved connection to what the run allows as well.
 fn narrowed(mut connection: Connection, wants: &RunConnection) -> Result<Connection, String> {
     match &mut connection.target {
         Target::Http { allowed_methods, .. } => {
@@ -294,7 +294,7 @@ fn narrowed(mut connection: Connection, wants: &RunConnection) -> Result<Connect
     Ok(connection)
 }
 
-/// What stands in both lists; no list allows all.
+/// Returns the entries that stand in both lists. `None` allows everything.
 fn both<T: PartialEq>(
     saved: Option<Vec<T>>,
     wanted: Option<Vec<T>>,
@@ -367,7 +367,7 @@ mod tests {
             serde_json::from_str(r#"{"type":"http","url":"https://a.example","headers":{"X-Key":""}}"#)
                 .unwrap();
         let redactor = Redactor::default();
-        let refused = inline("crm", &wants, None, &redactor).unwrap_err();
+        let refused = inline_connection("crm", &wants, None, &redactor).unwrap_err();
         assert_eq!(refused, "connection `crm`: its credentials are not kept any more");
         let secrets = Secrets {
             headers: [("X-Key".to_owned(), "hush-hush".to_owned())].into(),
@@ -375,7 +375,7 @@ mod tests {
             auth: AuthSecret::None,
             env: BTreeMap::new(),
         };
-        let connection = inline("crm", &wants, Some(secrets), &redactor).unwrap();
+        let connection = inline_connection("crm", &wants, Some(secrets), &redactor).unwrap();
         assert!(
             matches!(&connection.target, Target::Http { url, .. } if url.query() == Some("k=secret-in-query"))
         );

@@ -1,5 +1,5 @@
-//! What is secret of a connection: parted from its definition when it comes in, sealed, and joined to it again for the
-//! call that needs it.
+//! Secrets of a connection. They are separated from its definition on arrival, sealed, and joined to it again for the
+//! call that needs them.
 
 use std::collections::BTreeMap;
 
@@ -7,35 +7,35 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 use zeroize::Zeroize as _;
 
-/// The shortest value in a query that is taken out of what a run shows. A shorter one is no secret, and would be found
+/// Minimum length of a query value that is redacted, in bytes. A shorter value is no secret, and would be found
 /// everywhere.
 const LEAST_BYTES: usize = 6;
 
-/// How the engine proves itself, with what it takes.
+/// Authentication method, with its credentials.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum AuthSecret {
-    /// Not at all.
+    /// No authentication.
     #[default]
     None,
     /// A bearer token.
     Bearer { token: String },
     /// User name and password.
     Basic { username: String, password: String },
-    /// A header of its own.
+    /// A custom header.
     Header { name: String, value: String },
     /// A parameter in the query.
     Query { name: String, value: String },
-    /// OAuth: what is known of the client and the server before anybody authorizes.
+    /// OAuth: the client and the server, as configured.
     OAuth(OAuthClient),
 }
 
-/// What a definition says of OAuth.
+/// OAuth settings of a definition.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OAuthClient {
     pub(crate) client_id: Option<String>,
     pub(crate) client_secret: Option<String>,
-    /// Where to authorize, and where tokens come from.
+    /// URLs of the authorization endpoint and the token endpoint.
     pub(crate) endpoints: Option<(String, String)>,
     pub(crate) scopes: Vec<String>,
     /// Issuer that the client belongs to.
@@ -43,13 +43,13 @@ pub(crate) struct OAuthClient {
     pub(crate) issuer: Option<String>,
 }
 
-/// Everything secret of one connection. It has no `Debug`: it is never shown. Its memory is overwritten when it is dropped.
+/// Secrets of one connection. No `Debug`: they are never logged. Their memory is overwritten when they are dropped.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Secrets {
     pub(crate) auth: AuthSecret,
     /// Headers, by name.
     pub(crate) headers: BTreeMap<String, String>,
-    /// The query of the URL, as it stands in it.
+    /// The encoded query of the URL.
     pub(crate) query: Option<String>,
     /// The environment of the program, by name.
     pub(crate) env: BTreeMap<String, String>,
@@ -76,12 +76,12 @@ impl Drop for Secrets {
 }
 
 impl Secrets {
-    /// Whether there is nothing to keep.
+    /// Whether there are no secrets.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The texts that must not come out of a run: beside what is sent as a credential as it stands, its parts.
+    /// Returns the texts to redact from a run's output: the credentials as they are sent, and their secret parts.
     pub(crate) fn texts(&self) -> Vec<String> {
         let mut texts = match &self.auth {
             AuthSecret::None => Vec::new(),
@@ -106,13 +106,13 @@ impl Secrets {
         texts
     }
 
-    /// The values in the query, decoded.
+    /// Returns the decoded values of the query.
     fn query_values(&self) -> impl Iterator<Item = String> {
         let query = self.query.as_deref().unwrap_or_default();
         url::form_urlencoded::parse(query.as_bytes()).map(|(_, value)| value.into_owned())
     }
 
-    /// `url` with the query that was taken out of it.
+    /// Returns `url` with the query that was removed from it.
     pub(crate) fn whole_url(&self, mut url: Url) -> Url {
         if self.query.is_some() {
             url.set_query(self.query.as_deref());

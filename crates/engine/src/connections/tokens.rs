@@ -1,8 +1,9 @@
-//! Access tokens of OAuth connections: the one that is stored, or a fresh one.
+//! Access tokens of OAuth connections: the stored token, or a refreshed one.
 //!
-//! A refresh token may be good for one use, so it is used once: under a lock on this node and under a lease across nodes.
-//! The lease and the renewal are one task of the node's own, so that no run which ends in its midst takes the new tokens
-//! with it, or leaves a lease that nobody uses. Each use reads the store: what another node has renewed is seen at once.
+//! A refresh token may be valid for one use, so it is used once: under a lock on this node and under a lease across
+//! nodes. Taking the lease and refreshing are one background task of the node. A run that ends meanwhile therefore
+//! neither loses the new tokens nor leaves an unused lease. Each use reads the store, so a token that another node has
+//! refreshed is used at once.
 
 use std::{
     collections::HashMap,
@@ -21,49 +22,49 @@ use super::{
     Connections,
     addressed::{Address, Addressed},
 };
-use crate::{credentials::sealing::Place, error::Error, kit::clock::random};
+use crate::{credentials::sealing::SealContext, error::Error, kit::clock::random};
 
-/// How long a node has to renew tokens before another may try.
+/// Duration of the lease under which a node refreshes tokens. Afterwards another node may try.
 const LEASE: Duration = Duration::from_mins(2);
 
-/// How long a call waits for somebody else's renewal, and how often it looks.
+/// Time that a call waits for a refresh by another node, and the pause between its checks.
 const PATIENCE: Duration = Duration::from_secs(45);
-const LOOK: Duration = Duration::from_millis(200);
+const POLL: Duration = Duration::from_millis(200);
 
-/// How long renewed tokens are tried to be stored: without them the connection would be lost.
+/// Time limit for storing refreshed tokens. Without them the connection would be lost.
 const STORING: Duration = Duration::from_mins(1);
 
-/// How long before its end a token is renewed, in seconds; a short-lived one at half its life.
+/// Time before its expiry at which a token is refreshed, in seconds. A short-lived token is refreshed at half its life.
 const MARGIN_SECONDS: u64 = 60;
 
-/// How long a grant is not renewed because a server refuses its token: a server that refuses one request for good must
-/// not make the engine use up one refresh token after another.
+/// Time after a token was issued during which it is not refreshed because a server refuses it. A server that refuses
+/// one request for good must not use up one refresh token after another.
 const REST: Duration = Duration::from_mins(1);
 
-/// Reason for which tokens that open are not used.
+/// Reason why tokens that can be opened are not used.
 const UNFIT: &str = "the tokens were stored for another address than the connection has in the database, or by an earlier \
                      version after the upgrade was complete: authorize it again";
 
-/// A grant as it is sealed.
+/// A grant in the form that is sealed.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Held {
     pub(super) grant: oauth::Grant,
-    /// When the authorization server gave it.
+    /// Time at which the authorization server issued the grant.
     pub(super) given_at: Timestamp,
 }
 
-/// What is to be done where a token is asked for.
+/// Next step for a requested token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The access token is good.
+    /// The access token is valid.
     Use,
-    /// It is refused or nearly over, and can be renewed.
-    Renew,
-    /// It is refused, but so new that another would be refused as well.
+    /// The access token was refused or is about to expire, and can be refreshed.
+    Refresh,
+    /// The access token was refused, but is so new that another would be refused as well.
     Rest,
-    /// It is refused and cannot be renewed. It is not over: other requests may still be answered.
+    /// The access token was refused and cannot be refreshed. It has not expired: other requests may still be answered.
     Fail,
-    /// It is over, and cannot be renewed.
+    /// The access token has expired and cannot be refreshed.
     GiveUp,
 }
 
@@ -73,7 +74,7 @@ impl Held {
         match (self.is_fresh(now), self.grant.is_refreshable()) {
             (true, _) if !is_refused => Step::Use,
             (true, true) if now < self.given_at + REST => Step::Rest,
-            (_, true) => Step::Renew,
+            (_, true) => Step::Refresh,
             (true, false) => Step::Fail,
             (false, false) => Step::GiveUp,
         }
@@ -88,7 +89,7 @@ impl Held {
     }
 }
 
-/// Where the tokens of one connection come from.
+/// Source of the access tokens of one connection.
 pub(super) struct ConnectionTokens {
     connections: Connections,
     org: OrgId,
@@ -123,8 +124,8 @@ fn unavailable(error: impl std::fmt::Display) -> TokenError {
     TokenError::Unavailable(error.to_string())
 }
 
-pub(super) fn tokens_at(row: &str, org: OrgId) -> Place<'_> {
-    Place {
+pub(super) fn tokens_at(row: &str, org: OrgId) -> SealContext<'_> {
+    SealContext {
         table: "connection",
         column: "tokens",
         row,
@@ -147,39 +148,41 @@ impl Connections {
             let now = self.0.clock.now();
             match held.step(now, refused) {
                 Step::Use => return Ok(held.grant.access_token),
-                Step::Renew => {}
+                Step::Refresh => {}
                 Step::Rest => return Err(TokenError::JustGiven),
                 Step::Fail => {
-                    let why = "the server refuses the access token, and gave none to renew it with";
+                    let why = "the server refuses the access token and issued no refresh token";
                     return Err(TokenError::NeedsAuthorization(why.to_owned()));
                 }
                 Step::GiveUp => {
-                    let why = "the access token is over, and the server gave none to renew it with";
+                    let why = "the access token has expired and the server issued no refresh token";
                     self.give_up_grant(seen, why).await?;
                     return Err(TokenError::NeedsAuthorization(why.to_owned()));
                 }
             }
-            // What cannot be sealed afterwards is not asked for: the refresh token may be good for one use.
+            // Tokens that cannot be sealed are not requested: the refresh token may be valid for one use.
             self.fits().await.map_err(unavailable)?;
             let connections = self.clone();
             let held = Addressed {
                 value: held,
                 address: Some(address.clone()),
             };
-            let renewal = self
+            let refresh = self
                 .0
                 .tracker
-                .spawn(async move { connections.renew(seen, held, give_up).await });
-            let renewed = renewal
+                .spawn(async move { connections.refresh(seen, held, give_up).await });
+            let refreshed = refresh
                 .await
-                .map_err(|_| unavailable("the renewal did not end"))?;
-            if let Some(token) = renewed? {
+                .map_err(|_| unavailable("the refresh of the access token failed within the engine"))?;
+            if let Some(token) = refreshed? {
                 return Ok(token);
             }
             if Instant::now() > give_up {
-                return Err(unavailable("another node has been renewing it for too long"));
+                return Err(unavailable(
+                    "another node has been refreshing the access token for too long",
+                ));
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL).await;
         }
     }
 
@@ -194,13 +197,13 @@ impl Connections {
         lock
     }
 
-    /// The tokens beside a saved connection.
+    /// Opens the tokens of a saved connection.
     pub(super) fn tokens_of(&self, org: OrgId, row: &ConnectionRow, sealed: &[u8]) -> Result<Held, Error> {
         let address = Address::of_row(row)?;
         self.open_for(tokens_at(&row.id.to_string(), org), &address, sealed)
     }
 
-    /// The stored grant of a connection, and which one it is.
+    /// Returns the stored grant of a connection, and its version.
     async fn held(
         &self,
         (org, id): (OrgId, ConnectionId),
@@ -234,28 +237,28 @@ impl Connections {
         Ok((held, seen))
     }
 
-    /// Takes the lease of a grant and renews it. `None` where somebody else has the lease, or has renewed the grant.
-    async fn renew(
+    /// Takes the lease of a grant and refreshes it. `None` if another node has the lease or has refreshed the grant.
+    async fn refresh(
         &self,
         seen: SeenTokens,
         held: Addressed<Held>,
         give_up: Instant,
     ) -> Result<Option<Credential>, TokenError> {
-        // The same in each request: the answer to one that took the lease may have been lost.
+        // Each try has the same holder: the answer to a try that took the lease may have been lost.
         let holder = RefreshHolder(i64::from_be_bytes(random().map_err(unavailable)?));
         let leased = until_answered(give_up, || {
             let now = self.0.clock.now();
             self.0.store.lease_refresh(seen, holder, now, LEASE)
         });
         if leased.await.map_err(|error| unavailable(Error::from(error)))? {
-            self.renew_leased(seen, holder, held).await.map(Some)
+            self.refresh_leased(seen, holder, held).await.map(Some)
         } else {
             Ok(None)
         }
     }
 
-    /// Renews a grant under its lease, and stores what came of it.
-    async fn renew_leased(
+    /// Refreshes a grant under its lease, and stores the result.
+    async fn refresh_leased(
         &self,
         seen: SeenTokens,
         holder: RefreshHolder,
@@ -277,18 +280,20 @@ impl Connections {
             }
             Err(error @ (oauth::Error::Refused(_) | oauth::Error::Unavailable(_))) => {
                 if let Err(error) = self.0.store.release_refresh(seen, holder).await {
-                    tracing::warn!(connection = %seen.connection, %error, "a lease could not be given back: it ends by itself");
+                    tracing::warn!(
+                    connection = %seen.connection, %error, "releasing the lease of a refresh failed; it will expire"
+                    );
                 }
                 Err(unavailable(error))
             }
         }
     }
 
-    /// Stores a renewed grant. Where that fails it is tried for a while: the old one may be worth nothing now.
+    /// Stores a refreshed grant. Retries a failure for [`STORING`], because the old grant may no longer be valid.
     async fn keep(&self, seen: SeenTokens, held: &Addressed<Held>) -> Result<(), TokenError> {
         let row = seen.connection.to_string();
         let give_up = Instant::now() + STORING;
-        let mut pause = LOOK;
+        let mut pause = POLL;
         loop {
             let saved = match self.seal(tokens_at(&row, seen.org), held).await {
                 Ok(sealed) => {
@@ -298,15 +303,15 @@ impl Connections {
                 Err(error) => Err(error),
             };
             match saved {
-                // False: authorized anew or deleted meanwhile, so that these are not needed, or stored by a try whose
-                // answer was lost.
+                // False: the connection was authorized anew or deleted meanwhile, or an earlier try whose answer was
+                // lost has stored the grant.
                 Ok(_) => return Ok(()),
                 Err(_) if Instant::now() < give_up => {
                     tokio::time::sleep(pause).await;
                     pause *= 2;
                 }
                 Err(error) => {
-                    tracing::error!(connection = %seen.connection, %error, "renewed tokens could not be stored");
+                    tracing::error!(connection = %seen.connection, %error, "storing refreshed tokens failed");
                     return Err(unavailable(error));
                 }
             }
@@ -319,14 +324,14 @@ impl Connections {
     }
 }
 
-/// Asks for a lease, again for as long as the database does not say whether it was taken.
+/// Asks for a lease, and repeats that until `give_up` while the database does not answer.
 async fn until_answered<F>(give_up: Instant, ask: impl Fn() -> F) -> Result<bool, StoreError>
 where
     F: Future<Output = Result<bool, StoreError>>,
 {
     loop {
         match ask().await {
-            Err(StoreError::Unavailable(_)) if Instant::now() < give_up => tokio::time::sleep(LOOK).await,
+            Err(StoreError::Unavailable(_)) if Instant::now() < give_up => tokio::time::sleep(POLL).await,
             answer => return answer,
         }
     }
@@ -376,21 +381,21 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_token_is_renewed_once_a_minute_at_most() {
+    fn a_refused_token_is_refreshed_once_a_minute_at_most() {
         let (this, other) = (Credential::new("at"), Credential::new("older"));
         for seconds in [None, Some(3600)] {
             let held = held(seconds, Some("rt"));
             assert_eq!(held.step(at(1001), None), Step::Use);
             assert_eq!(held.step(at(1001), Some(&other)), Step::Use);
             assert_eq!(held.step(at(1059), Some(&this)), Step::Rest);
-            assert_eq!(held.step(at(1060), Some(&this)), Step::Renew);
+            assert_eq!(held.step(at(1060), Some(&this)), Step::Refresh);
         }
-        let nearly_over = held(Some(100), Some("rt"));
-        assert_eq!(nearly_over.step(at(1051), None), Step::Renew);
+        let about_to_expire = held(Some(100), Some("rt"));
+        assert_eq!(about_to_expire.step(at(1051), None), Step::Refresh);
     }
 
     #[test]
-    fn a_grant_that_cannot_be_renewed_is_given_up_when_it_is_over_and_no_sooner() {
+    fn a_grant_that_cannot_be_refreshed_is_dropped_when_it_has_expired_and_no_sooner() {
         let this = Credential::new("at");
         let held = held(Some(3600), None);
         assert_eq!(held.step(at(1001), None), Step::Use);

@@ -1,13 +1,13 @@
 //! Upgrade of a database whose credentials were sealed without their addresses, by a version before this one.
 //!
-//! Such credentials open until every node is of this version. Then one node seals them again with the address that their
-//! connection has at that moment, and says in the sealed text by which keys are checked that the upgrade is complete. From
-//! then on no node opens a credential without an address. Nobody without a master key can write that text. Somebody who can
-//! write the database can put back the text of before, with credentials of before, from a copy: a node that has seen the
-//! upgrade complete therefore remembers it in its data folder, and does not believe the database then. Copies of before are
-//! worth nothing at all once the master key was rotated.
+//! Such credentials open until every node is of this version. Then one node seals them again with the address that
+//! their connection has at that moment, and records in the sealed text of the key check that the upgrade is complete.
+//! From then on no node opens a credential without an address. That text cannot be written without a master key. An
+//! attacker who can write the database could restore the old text with old credentials from a copy. A node that has
+//! seen the upgrade complete therefore remembers it in its data folder, and then does not trust the database. Old
+//! copies are worthless once the master key was rotated.
 //!
-//! Nodes of this version say so beside the ids of their master keys, where the version before passes over it.
+//! Nodes of this version publish a mark beside the ids of their master keys, which the version before ignores.
 
 use std::{fs, io, path::PathBuf, sync::atomic::Ordering, time::Duration};
 
@@ -30,7 +30,7 @@ use crate::{
     cluster::lease_clock::LeaseClock,
     credentials::{
         master_keys::{ADDRESSED, SEAL_CHECK},
-        sealing::Place,
+        sealing::SealContext,
     },
     error::Error,
     kit::clock::random,
@@ -39,16 +39,16 @@ use crate::{
 /// Text of the key check once every credential is sealed with its address.
 pub(crate) const COMPLETE: &[u8] = b"sortie addressed";
 
-/// Text of the key check before that, as the version before writes it.
+/// Text of the key check before the upgrade, as the version before writes it.
 pub(crate) const INCOMPLETE: &[u8] = b"sortie";
 
-/// File of the data folder by which a node remembers that the upgrade is complete.
+/// File in the data folder that marks the upgrade as complete.
 const REMEMBERED: &str = "addresses.sealed";
 
 /// Time between two attempts to complete the upgrade.
 const ATTEMPTS: Duration = Duration::from_secs(10);
 
-/// Credentials of one transaction.
+/// Credentials in one transaction.
 const PAGE: u32 = 500;
 
 /// Progress of the upgrade.
@@ -56,12 +56,12 @@ const PAGE: u32 = 500;
 pub(crate) enum Upgrade {
     /// Every credential names its address.
     Complete,
-    /// Nodes of the version before are at work: their names.
+    /// Names of the live nodes of the version before, which the upgrade waits for.
     Waits(Vec<String>),
 }
 
 impl Connections {
-    /// Whether credentials without an address open.
+    /// Returns the treatment of credentials that were sealed without an address.
     pub(crate) fn unaddressed(&self) -> Unaddressed {
         if self.0.opens_unaddressed.load(Ordering::SeqCst) {
             Unaddressed::Opens
@@ -70,8 +70,8 @@ impl Connections {
         }
     }
 
-    /// Finds out at the start whether the upgrade is complete, and completes it where no node of the version before is at
-    /// work. To be called once this node is known to the store, and before it works on runs.
+    /// Checks at the start whether the upgrade is complete, and completes it if no node of the version before is live.
+    /// To be called once this node is registered, and before it works on runs.
     pub(crate) async fn begin_upgrade(&self, leases: &LeaseClock) -> Result<(), Error> {
         let Some((_, text)) = self.key_check().await? else {
             // Nothing is sealed yet. A node of the version before may be the first to seal.
@@ -99,7 +99,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Tries again and again to complete the upgrade, until it is complete or the node stops.
+    /// Tries every [`ATTEMPTS`] to complete the upgrade, until it is complete or the node stops.
     pub(crate) async fn keep_upgrading(self, leases: LeaseClock, stop: CancellationToken) {
         let mut tick = tokio::time::interval(ATTEMPTS);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -127,7 +127,7 @@ impl Connections {
         }
     }
 
-    /// Seals every credential with its address and says so, unless a node of the version before is at work.
+    /// Seals every credential with its address and records that, unless a node of the version before is live.
     async fn complete_upgrade(&self, now: Timestamp) -> Result<Upgrade, Error> {
         let mut check = self.key_check().await?;
         if check.is_none() {
@@ -142,7 +142,7 @@ impl Connections {
         let (sealed, text) =
             check.ok_or_else(|| Error::Internal("the sealed text of the key check is gone".to_owned()))?;
         if text != COMPLETE {
-            // Asked again afterwards: such a node may have started meanwhile.
+            // Checked again afterwards: a node of the version before may have started meanwhile.
             let mut resealed = 0;
             for last in [false, true] {
                 let earlier = self.earlier_nodes(now).await?;
@@ -177,7 +177,7 @@ impl Connections {
         Ok(Upgrade::Complete)
     }
 
-    /// The text of the key check, sealed and opened.
+    /// Returns the text of the key check, sealed and opened.
     async fn key_check(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>, Error> {
         let start = RowKey::Text(String::new());
         let rows = self
@@ -196,7 +196,7 @@ impl Connections {
         Ok(Some((row.sealed, text.to_vec())))
     }
 
-    /// Names of the nodes at work that do not seal addresses.
+    /// Returns the names of the live nodes that do not seal addresses.
     async fn earlier_nodes(&self, now: Timestamp) -> Result<Vec<String>, Error> {
         let seals_addresses = |ids: &Option<Vec<String>>| ids.iter().flatten().any(|id| id == ADDRESSED);
         let mut nodes = self.0.store.node_master_keys(now).await?;
@@ -204,8 +204,8 @@ impl Connections {
         Ok(nodes.into_iter().map(|node| node.name).collect())
     }
 
-    /// Seals the credentials that name no address with the one that stands beside them. Authorizations under way are left
-    /// out: they last ten minutes, and can be started again.
+    /// Seals the credentials without an address with the one that is stored beside them. Pending authorizations are
+    /// left out: they last ten minutes, and can be started again.
     async fn seal_addresses(&self) -> Result<u64, Error> {
         let mut done = 0;
         for column in [
@@ -225,15 +225,15 @@ impl Connections {
                     let RowKey::Text(name) = &row.sealed.row else {
                         continue;
                     };
-                    let place = Place::in_column(column, name, row.sealed.org);
-                    match self.with_address(column, place, &row) {
+                    let context = SealContext::in_column(column, name, row.sealed.org);
+                    match self.with_address(column, context, &row) {
                         Ok(Some(text)) => values.push(Resealed {
-                            new: self.seal_text(place, &text).await?,
+                            new: self.seal_text(context, &text).await?,
                             row: row.sealed.row,
                             old: row.sealed.sealed,
                         }),
                         Ok(None) => {}
-                        // Another attempt would find the same: the key is unknown, or the text is broken.
+                        // Another attempt would fail as well: the key is unknown, or the text is damaged.
                         Err(error) => {
                             let (table, column) = (column.table(), column.column());
                             tracing::error!(%error, row = name, "{table}.{column} cannot be sealed with its address");
@@ -248,21 +248,21 @@ impl Connections {
         Ok(done)
     }
 
-    /// The text of a credential with its address, to be sealed; `None` where it names one already. Fails only for a value that
-    /// no other attempt could read.
+    /// Returns the text of a credential with its address, for sealing. `None` if it names an address already. Fails
+    /// only for a value that another attempt could not read either.
     fn with_address(
         &self,
         column: SealedColumn,
-        place: Place<'_>,
+        context: SealContext<'_>,
         found: &CredentialRow,
     ) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
         let sealed = &found.sealed.sealed;
         let address = || Ok::<_, Error>(Address::of(&definition_in(&found.definition)?));
         match column {
-            SealedColumn::ConnectionCredentials => self.addressed::<Secrets>(place, sealed, address()?),
-            SealedColumn::ConnectionTokens => self.addressed::<Held>(place, sealed, address()?),
+            SealedColumn::ConnectionCredentials => self.addressed::<Secrets>(context, sealed, address()?),
+            SealedColumn::ConnectionTokens => self.addressed::<Held>(context, sealed, address()?),
             SealedColumn::RunSecret => {
-                let mut all: Inline = self.open(place, sealed)?;
+                let mut all: Inline = self.open(context, sealed)?;
                 if all.values().all(|one| one.address.is_some()) {
                     return Ok(None);
                 }
@@ -282,11 +282,11 @@ impl Connections {
 
     fn addressed<T: Serialize + DeserializeOwned>(
         &self,
-        place: Place<'_>,
+        context: SealContext<'_>,
         sealed: &[u8],
         address: Address,
     ) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
-        let mut found: Addressed<T> = self.open(place, sealed)?;
+        let mut found: Addressed<T> = self.open(context, sealed)?;
         if found.address.is_some() {
             return Ok(None);
         }
@@ -294,8 +294,8 @@ impl Connections {
         to_sealed_json(&found).map(Some)
     }
 
-    /// The file by which this node remembers that the upgrade is complete, where the database says that it is not and this
-    /// node refuses credentials without an address nevertheless.
+    /// Returns the marker file if it contradicts the database: this node then refuses credentials without an address,
+    /// although the database says that the upgrade is not complete.
     pub(crate) async fn contradicted(&self) -> Result<Option<PathBuf>, Error> {
         if self.unaddressed() == Unaddressed::Opens {
             return Ok(None);
@@ -309,7 +309,7 @@ impl Connections {
         self.0.data_dir.join(REMEMBERED)
     }
 
-    /// A node that cannot write to its data folder believes the database at its next start.
+    /// Writes the marker file. A node that cannot write it trusts the database at its next start.
     fn remember(&self) {
         match fs::OpenOptions::new()
             .write(true)

@@ -132,7 +132,7 @@ impl Rig {
         rusqlite::Connection::open(self.dir.path().join("test.db")).unwrap()
     }
 
-    /// What `doctor` says of the master key.
+    /// Result of the master key check of `doctor`.
     async fn master_key_check(&self, engine: &Engine) -> Check {
         let found = engine
             .checks(&self.caller, crate::operations::checks::Providers::Left)
@@ -163,14 +163,14 @@ fn key() -> MasterKey {
 }
 
 /// A text sealed as it is, by the version before as well as by this one.
-fn sealed(place: Place<'_>, text: &[u8]) -> Vec<u8> {
+fn sealed(context: SealContext<'_>, text: &[u8]) -> Vec<u8> {
     Sealer::new(vec![key()])
-        .seal(place, text, random().unwrap())
+        .seal(context, text, random().unwrap())
         .unwrap()
 }
 
-fn opened(place: Place<'_>, sealed: &[u8]) -> Value {
-    let text = Sealer::new(vec![key()]).open(place, sealed).unwrap();
+fn opened(context: SealContext<'_>, sealed: &[u8]) -> Value {
+    let text = Sealer::new(vec![key()]).open(context, sealed).unwrap();
     serde_json::from_slice(&text).unwrap()
 }
 
@@ -209,16 +209,20 @@ async fn tokens_and_authorizations_do_not_open_for_another_connection_or_address
     let engine = rig.start().await;
     let connections = &engine.0.stores.connections;
     let (here, elsewhere) = (Address::of(&put(HERE)), Address::of(&put(ELSEWHERE)));
-    let place = tokens_at("conn_1", rig.caller.org);
+    let context = tokens_at("conn_1", rig.caller.org);
     let sealed = connections
-        .seal_for(place, &here, &json!({"a": 1}))
+        .seal_for(context, &here, &json!({"a": 1}))
         .await
         .unwrap();
     assert_eq!(
-        connections.open_for::<Value>(place, &here, &sealed).unwrap(),
+        connections.open_for::<Value>(context, &here, &sealed).unwrap(),
         json!({"a": 1})
     );
-    assert!(connections.open_for::<Value>(place, &elsewhere, &sealed).is_err());
+    assert!(
+        connections
+            .open_for::<Value>(context, &elsewhere, &sealed)
+            .is_err()
+    );
     let [one, other] = [1, 2].map(|number| ConnectionId::new(BEGIN, [number; 10]));
     let begun = Address::of_authorization(one, &here);
     assert_ne!(begun, Address::of_authorization(other, &here));
@@ -348,22 +352,22 @@ async fn credentials_that_a_run_brings_open_for_the_addresses_of_its_request_alo
 
     // Credentials of the version before get the addresses that stand in the definition of the run.
     let place_row = run.to_string();
-    let place = inline_at(&place_row, rig.caller.org);
+    let context = inline_at(&place_row, rig.caller.org);
     let row = CredentialRow {
         sealed: sortie_store::SealedRow {
             row: RowKey::Text(place_row.clone()),
             org: Some(rig.caller.org),
-            sealed: sealed(place, format!(r#"{{"crm":{SECRETS}}}"#).as_bytes()),
+            sealed: sealed(context, format!(r#"{{"crm":{SECRETS}}}"#).as_bytes()),
         },
         definition: r#"{"prompt":"x","connections":{"crm":{"type":"http","url":"http://here.example/v1"}}}"#
             .to_owned(),
     };
     let new = connections
-        .with_address(SealedColumn::RunSecret, place, &row)
+        .with_address(SealedColumn::RunSecret, context, &row)
         .unwrap()
         .unwrap();
-    let new = sealed(place, &new);
-    let found = opened(place, &new);
+    let new = sealed(context, &new);
+    let found = opened(context, &new);
     assert_eq!(
         found["crm"]["address"],
         r#"["http","http://here.example/v1",null]"#
@@ -377,7 +381,7 @@ async fn credentials_that_a_run_brings_open_for_the_addresses_of_its_request_alo
     };
     assert_eq!(
         connections
-            .with_address(SealedColumn::RunSecret, place, &done)
+            .with_address(SealedColumn::RunSecret, context, &done)
             .unwrap(),
         None
     );

@@ -1,4 +1,4 @@
-//! API keys of an organization: made, rotated and revoked.
+//! Creation, rotation and deletion of an organization's API keys.
 
 use std::time::Duration;
 
@@ -29,9 +29,10 @@ pub(crate) struct Keys {
 }
 
 impl Engine {
-    /// Makes the first organization with `secret` as its first admin key. False where there is an organization already.
+    /// Creates the first organization with `secret` as its first admin key. Returns false where an organization exists
+    /// already.
     ///
-    /// The caller makes the secret and keeps it in a safe place before the key becomes valid.
+    /// The caller makes the secret, and stores it in a safe place before the key becomes valid.
     pub async fn bootstrap(&self, secret: &Secret) -> Result<bool, Error> {
         let org = OrgId::new(self.0.options.clock.now(), random()?);
         let key = self.0.stores.keys.new_key(org, CheckedKey::first(), secret)?;
@@ -43,12 +44,13 @@ impl Engine {
         Ok(self.store().bootstrap("default", key, audit).await?)
     }
 
-    /// Makes an API key.
+    /// Creates an API key.
     pub async fn create_key(&self, caller: &Caller, request: CreateKey) -> Result<CreatedKey, Error> {
         self.0.stores.keys.create(caller, request).await
     }
 
-    /// Gives an API key a new secret. The previous secret works for the grace. `Conflict` where the key has expired.
+    /// Gives an API key a new secret. The previous secret works until the end of the grace period. `Conflict` where the key
+    /// has expired.
     pub async fn rotate_key(
         &self,
         caller: &Caller,
@@ -58,7 +60,7 @@ impl Engine {
         self.0.stores.keys.rotate(caller, id, request).await
     }
 
-    /// Revokes an API key. `Conflict` for the last admin key that does not expire.
+    /// Deletes an API key. `Conflict` for the last admin key that does not expire.
     pub async fn delete_key(&self, caller: &Caller, id: KeyId) -> Result<(), Error> {
         self.0.stores.keys.delete(caller, id).await
     }
@@ -73,7 +75,7 @@ impl Keys {
         }
     }
 
-    /// Returns a key to add, which has this secret.
+    /// Returns a new key with this secret, which is not stored yet.
     pub(crate) fn new_key(&self, org: OrgId, request: CheckedKey, secret: &Secret) -> Result<NewKey, Error> {
         let now = self.clock.now();
         Ok(NewKey {
@@ -129,7 +131,7 @@ impl Keys {
         };
         let audit = caller.audit(&self.clock, "key.rotate", id)?;
         let rotated = self.store.rotate_key(caller.org, rotation, audit).await;
-        // After an error nobody knows whether the key was rotated.
+        // Also after an error: the key may have been rotated.
         self.principals.forget(By::Key(id));
         let ApiKey {
             name,
@@ -156,7 +158,7 @@ impl Keys {
     }
 }
 
-/// Checked request for a key.
+/// Request for a key that satisfies every rule.
 pub(crate) struct CheckedKey {
     name: String,
     role: Role,

@@ -1,9 +1,9 @@
-//! Which master keys seal what, and the rotation of one: everything is sealed again with the first key of the node, a page
-//! at a time, beside all else that goes on.
+//! Report of the master keys in use, and their rotation: each value is sealed again with the first key of the node, a
+//! page at a time, while the service runs.
 //!
-//! A page is one transaction for each column and may be done again; nothing remembers how far a rotation is but who asks for
-//! it. No value is sealed with a key that another node lacks: the nodes say which they have, and one that has not the first
-//! key of this node keeps everything as it is.
+//! A page is one transaction for each column and may be repeated. The caller keeps the position of a rotation; the
+//! engine stores none. A value is never sealed with a key that another node lacks: every node publishes the ids of its
+//! keys, and a node without the first key of this one blocks the rotation.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -12,13 +12,13 @@ use sortie_store::{Resealed, RowKey, SealedColumn, SealedRow, Store};
 
 use crate::{
     Engine,
-    credentials::sealing::{MasterKey, Place, SealError, Sealer, from_hex, hex, key_of},
+    credentials::sealing::{MasterKey, SealContext, SealError, Sealer, from_hex, hex, key_of},
     error::Error,
     kit::{caller::Caller, clock::random},
 };
 
-/// The text by which a node finds out whether it has the keys of a database.
-pub(crate) const SEAL_CHECK: Place<'static> = Place {
+/// Seal context of the text by which a node checks that it has the keys of a database.
+pub(crate) const SEAL_CHECK: SealContext<'static> = SealContext {
     table: "seal_check",
     column: "sealed",
     row: "1",
@@ -28,18 +28,18 @@ pub(crate) const SEAL_CHECK: Place<'static> = Place {
 /// Mark beside the ids of a node's keys: the node seals credentials with their addresses. The mark is no id of a key.
 pub(crate) const ADDRESSED: &str = "addressed";
 
-/// Values of one page: of each column that it touches they are one transaction.
+/// Values in one page. Those of each column are one transaction.
 const PAGE: u32 = 500;
 
-/// How far a walk through everything that is sealed is.
+/// Position of a walk through every sealed value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Position {
-    /// The column, by its place in [`SealedColumn::ALL`].
+    /// Index of the column in [`SealedColumn::ALL`].
     column: usize,
     after: RowKey,
 }
 
-/// A text that is no position.
+/// A text that is not a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cursor: must be the `next_cursor` of a page")]
 struct InvalidPosition;
@@ -77,7 +77,7 @@ impl FromStr for Position {
     }
 }
 
-/// The name that a row has in its [`Place`].
+/// Returns the name of a row in its [`SealContext`].
 fn row_name(row: &RowKey) -> String {
     match row {
         RowKey::Text(text) => text.clone(),
@@ -85,14 +85,15 @@ fn row_name(row: &RowKey) -> String {
     }
 }
 
-/// A page of what is sealed, by column, and the cursor of the next one.
+/// A page of sealed values, by column, and the cursor of the next page.
 type Page = (Vec<(SealedColumn, Vec<SealedRow>)>, String);
 
 impl Engine {
-    /// Which keys seal what, a page at a time from `cursor` on (an empty one is the beginning), and which nodes have them.
+    /// Returns the keys of the nodes, and counts the sealed values of a page by key. The page begins at `cursor`; an
+    /// empty cursor is the beginning.
     ///
     /// # Errors
-    /// `Invalid` for a cursor of something else.
+    /// `Invalid` for a cursor that no page has returned.
     pub async fn master_keys(&self, cursor: &str) -> Result<MasterKeys, Error> {
         let (page, next_cursor) = self.sealed_page(cursor).await?;
         let mut counts: BTreeMap<(String, String), i64> = BTreeMap::new();
@@ -114,12 +115,12 @@ impl Engine {
         })
     }
 
-    /// Seals the values of a page from `cursor` on again, those that are not sealed with the first key of this node. The
-    /// first page is written to the audit log.
+    /// Seals the values of a page again that are not sealed with the first key of this node. The page begins at
+    /// `cursor`. The first page is recorded in the audit log.
     ///
     /// # Errors
-    /// `Conflict` while a node lacks the key, or does not say whether it has it; `Unavailable` where this node has none;
-    /// `Invalid` for a cursor of something else.
+    /// `Conflict` while a node lacks the key, or does not publish its keys; `Unavailable` if this node has no key; `Invalid`
+    /// for a cursor that no page has returned.
     pub async fn reseal(&self, caller: &Caller, cursor: &str) -> Result<Reseal, Error> {
         let node = &self.0;
         let newest = node
@@ -175,7 +176,7 @@ impl Engine {
         Ok(done)
     }
 
-    /// What of the rows is to be replaced, and how many of them do not open.
+    /// Returns the replacements of rows that need one, and the number of rows that do not open.
     fn sealed_again(
         &self,
         column: SealedColumn,
@@ -184,9 +185,9 @@ impl Engine {
         let (mut values, mut unreadable) = (Vec::new(), 0);
         for row in rows {
             let name = row_name(&row.row);
-            let place = Place::in_column(column, &name, row.org);
+            let context = SealContext::in_column(column, &name, row.org);
             let sealer = self.0.stores.connections.sealer();
-            match sealer.seal_again(place, &row.sealed, random()?) {
+            match sealer.seal_again(context, &row.sealed, random()?) {
                 Ok(Some(new)) => values.push(Resealed {
                     row: row.row,
                     old: row.sealed,
@@ -242,7 +243,7 @@ impl Engine {
     }
 }
 
-/// That one of `keys` opens what is sealed in a database; where nothing is sealed yet, any do, and none.
+/// Checks that one of `keys` opens the sealed values of a database. If nothing is sealed yet, any keys pass, or none.
 ///
 /// # Errors
 /// `Unavailable` where none of them does, with the key that is missing and what to do; `Internal` where the text by which it is found
@@ -255,7 +256,7 @@ pub async fn check_master_keys(store: &Store, keys: &[MasterKey]) -> Result<(), 
         .map_or(Ok(()), |first| check_key_text(&first.sealed, keys))
 }
 
-/// That one of `keys` opens `sealed`, the text of a database by which its master key is told.
+/// Checks that one of `keys` opens `sealed`, the text of the key check of a database.
 ///
 /// # Errors
 /// The errors of [`check_master_keys`].

@@ -1,4 +1,4 @@
-//! Principals: the look-up of the credential that each request brings.
+//! Principals: the look-up of each request's credential.
 //!
 //! A node keeps a look-up for five seconds, so that a busy client costs one query in that time. A credential that is
 //! revoked or rotated on this node stops at once; other nodes accept it for five seconds at most. The end of a credential
@@ -11,7 +11,7 @@ use std::{
 };
 
 use sortie_api::{
-    Mode,
+    KeyId, Mode, OrgId, OrganizationInfo, Role,
     secret::{HOSTED_KEY, SELF_HOSTED_KEY, Secret},
 };
 use sortie_store::{By, Principal, Store};
@@ -29,7 +29,7 @@ const FRESH: Duration = Duration::from_secs(5);
 /// Number of look-ups kept; when it is reached, all of them are dropped at once.
 const KEPT: usize = 10_000;
 
-/// Look-ups of the principals behind credentials.
+/// Look-ups of principals by their credentials.
 #[derive(Clone)]
 pub(crate) struct Principals {
     store: Store,
@@ -49,9 +49,26 @@ struct Kept {
 }
 
 impl Engine {
-    /// Finds the principal behind a bearer credential; none where it is malformed, unknown, expired or revoked.
+    /// Finds the principal of a bearer credential. None where the credential is malformed, unknown, expired or revoked.
     pub async fn authenticate(&self, credential: &str) -> Result<Option<Principal>, Error> {
         self.0.stores.principals.authenticate(credential).await
+    }
+
+    /// Deployment mode: self-hosted or hosted.
+    pub fn mode(&self) -> Mode {
+        self.0.options.mode
+    }
+
+    /// Facts that a caller gets about its credential and its organization.
+    pub fn organization_info(&self, org: OrgId, role: Role, key: Option<KeyId>) -> OrganizationInfo {
+        OrganizationInfo {
+            organization_id: org,
+            role,
+            key_id: key,
+            mode: self.0.options.mode,
+            compute_micros_per_second: self.0.options.compute_micros_per_second,
+            default_max_cost_micros: self.0.options.default_max_cost,
+        }
     }
 }
 
@@ -74,7 +91,7 @@ impl Principals {
         Ok(Secret::new(self.prefix, random()?))
     }
 
-    /// Finds the principal behind a credential; see [`Engine::authenticate`].
+    /// Finds the principal of a credential; see [`Engine::authenticate`].
     pub(crate) async fn authenticate(&self, credential: &str) -> Result<Option<Principal>, Error> {
         let Ok(secret) = Secret::parse(self.prefix, credential) else {
             return Ok(None);
@@ -85,6 +102,8 @@ impl Principals {
             Ok(principal) => return Ok(Some(principal).filter(works)),
             Err(forgotten) => forgotten,
         };
+        // Before the read: a revocation on another node holds five seconds after the read, however slow that is.
+        let began = Instant::now();
         let found = self.store.find_principal(hash).await?.filter(works);
         if let Some(principal) = found {
             let mut kept = self.kept();
@@ -92,7 +111,7 @@ impl Principals {
                 kept.by_hash.clear();
             }
             if kept.forgotten == forgotten {
-                kept.by_hash.insert(hash, (principal, Instant::now()));
+                kept.by_hash.insert(hash, (principal, began));
             }
         }
         Ok(found)

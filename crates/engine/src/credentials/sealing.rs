@@ -1,8 +1,8 @@
-//! Sealing: what is secret in the database is unreadable without the node's master key, and opens only in its own place.
+//! Sealing: authenticated encryption of secrets in the database with the node's master key.
 //!
-//! A sealed text is a version byte, the id of its key, a random nonce and the output of `XChaCha20-Poly1305`, which also
-//! vouches for the table, column, row and organization it was made for: moved to another row, it does not open. Several
-//! keys may be known; the first seals. Neither keys nor what was opened are ever shown.
+//! A sealed text is a version byte, the id of its key, a random nonce and the output of `XChaCha20-Poly1305`. Table,
+//! column, row and organization are authenticated as well: moved to another row, a sealed text does not open. Several
+//! keys may be known, and the first one seals. Neither keys nor opened texts are ever logged.
 
 use std::{
     fmt::{self, Write as _},
@@ -24,12 +24,12 @@ use sortie_api::OrgId;
 use sortie_store::SealedColumn;
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// The form of a sealed text. Another one is another number.
+/// Version of the form of a sealed text.
 const VERSION: u8 = 1;
 const KEY_ID: usize = 8;
 const NONCE: usize = 24;
 
-/// A key that everything is sealed with: 32 random bytes, which are overwritten when it is dropped.
+/// A master key: 32 random bytes, which are overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MasterKey {
     bytes: Zeroizing<[u8; 32]>,
@@ -42,7 +42,7 @@ pub struct MasterKey {
 pub struct InvalidKey;
 
 impl MasterKey {
-    /// The key of these bytes.
+    /// Creates a key from its bytes.
     pub fn new(bytes: impl Into<Zeroizing<[u8; 32]>>) -> Self {
         let bytes = bytes.into();
         let mut id = [0; KEY_ID];
@@ -56,7 +56,7 @@ impl MasterKey {
         Self { bytes, id }
     }
 
-    /// A key for another purpose, which tells nothing of this one.
+    /// Derives a key for another purpose. It reveals nothing about this key.
     pub(crate) fn derived(&self, purpose: &[u8]) -> Hmac<Sha256> {
         let mut block = Key::<Hmac<Sha256>>::default();
         for (to, from) in block.iter_mut().zip(&*self.bytes) {
@@ -74,17 +74,17 @@ impl MasterKey {
         derived
     }
 
-    /// The keys of a list that is separated by commas. The first seals, all of them open.
+    /// Reads a list of keys that are separated by commas. The first seals, and each of them opens.
     ///
     /// # Errors
-    /// `InvalidKey` where one of them is none.
+    /// `InvalidKey` if one of them is not a key.
     pub fn list(text: &str) -> Result<Vec<Self>, InvalidKey> {
         text.split(',').map(|one| one.trim().parse()).collect()
     }
 
-    /// The list that [`Self::list`] reads.
+    /// Writes the list that [`Self::list`] reads.
     pub fn to_list(keys: &[Self]) -> Zeroizing<String> {
-        // The whole length at once: a text that grows leaves copies behind.
+        // The buffer has its final size from the start: a growing one leaves copies of the key in memory.
         let mut text = Zeroizing::new(String::with_capacity(65 * keys.len()));
         for key in keys {
             if !text.is_empty() {
@@ -95,20 +95,20 @@ impl MasterKey {
         text
     }
 
-    /// What the key is called: it tells nothing of the key.
+    /// Returns the public id of the key, a hash that reveals nothing about the key.
     pub fn id(&self) -> String {
         hex(&self.id)
     }
 
-    /// The key as it is kept in a file, in hexadecimal.
+    /// Returns the key in hexadecimal, the form for files.
     pub fn to_hex(&self) -> Zeroizing<String> {
         hex(&*self.bytes).into()
     }
 }
 
-/// Bytes in hexadecimal.
+/// Returns bytes in lowercase hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    // The whole length at once: a text that grows leaves copies behind.
+    // The buffer has its final size from the start: a growing one leaves copies of the key in memory.
     let text = String::with_capacity(2 * bytes.len());
     bytes.iter().fold(text, |mut text, byte| {
         // Writing to a `String` cannot fail.
@@ -117,7 +117,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The 32 bytes that [`hex`] has made this text of: of a key, of a hash.
+/// Reads 32 bytes, of a key or a hash, from hexadecimal.
 pub(crate) fn from_hex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     fill_from_hex(text, &mut bytes)?;
@@ -165,19 +165,19 @@ impl fmt::Debug for MasterKey {
     }
 }
 
-/// Where a sealed text belongs.
+/// The cell of the database that a sealed text belongs to. It is authenticated with the text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct SealContext<'a> {
     pub(crate) table: &'a str,
     pub(crate) column: &'a str,
-    /// The row's id.
+    /// Id of the row.
     pub(crate) row: &'a str,
-    /// Whose it is; none for what belongs to the installation.
+    /// Organization that owns the row. `None` if the row belongs to the installation.
     pub(crate) org: Option<OrgId>,
 }
 
-impl<'a> Place<'a> {
-    /// A row of a column of the database.
+impl<'a> SealContext<'a> {
+    /// Returns the context of a row in a sealed column.
     pub(crate) const fn in_column(column: SealedColumn, row: &'a str, org: Option<OrgId>) -> Self {
         Self {
             table: column.table(),
@@ -188,46 +188,46 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Why a sealed text does not open, or none can be made.
+/// Reason why a text cannot be sealed or opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SealError {
-    /// The node was given no key.
+    /// The node has no key.
     #[error("this node has no master key")]
     NoKey,
-    /// Sealed with a key this node was not given.
+    /// The text was sealed with a key that this node does not have.
     #[error("it was sealed with another master key than this node has")]
     UnknownKey,
-    /// Not what was sealed, or not for this place.
+    /// The text was changed, or sealed for another context.
     #[error("it is not what was sealed here")]
     Broken,
 }
 
-/// Seals and opens.
+/// Seals and opens texts with the master keys of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Sealer {
     keys: Vec<MasterKey>,
 }
 
 impl Sealer {
-    /// With these keys, the newest first.
+    /// Creates a sealer with these keys, the newest first.
     pub(crate) const fn new(keys: Vec<MasterKey>) -> Self {
         Self { keys }
     }
 
-    /// Whether it was given any key.
+    /// Whether there is a key.
     pub(crate) const fn has_key(&self) -> bool {
         !self.keys.is_empty()
     }
 
-    /// The ids of its keys, the newest first.
+    /// Returns the ids of the keys, the newest first.
     pub(crate) fn ids(&self) -> Vec<String> {
         self.keys.iter().map(MasterKey::id).collect()
     }
 
-    /// A sealed text, sealed with the newest key; none where it is already.
+    /// Seals a sealed text again with the newest key. `None` if that key has sealed it already.
     pub(crate) fn seal_again(
         &self,
-        place: Place<'_>,
+        context: SealContext<'_>,
         sealed: &[u8],
         nonce: [u8; NONCE],
     ) -> Result<Option<Vec<u8>>, SealError> {
@@ -235,21 +235,21 @@ impl Sealer {
         if key_of(sealed) == Some(newest.id()) {
             return Ok(None);
         }
-        let text = self.open(place, sealed)?;
-        self.seal(place, &text, nonce).map(Some)
+        let text = self.open(context, sealed)?;
+        self.seal(context, &text, nonce).map(Some)
     }
 
-    /// `text`, sealed with the newest key for its place. No nonce may be given twice.
+    /// Seals `text` with the newest key for its context. A nonce must not be used twice.
     pub(crate) fn seal(
         &self,
-        place: Place<'_>,
+        context: SealContext<'_>,
         text: &[u8],
         nonce: [u8; NONCE],
     ) -> Result<Vec<u8>, SealError> {
         let key = self.keys.first().ok_or(SealError::NoKey)?;
         let mut sealed = vec![VERSION];
         sealed.extend_from_slice(&key.id);
-        let vouched = vouched(&sealed, place);
+        let vouched = vouched(&sealed, context);
         sealed.extend_from_slice(&nonce);
         let payload = Payload {
             msg: text,
@@ -262,8 +262,12 @@ impl Sealer {
         Ok(sealed)
     }
 
-    /// What was sealed for this place.
-    pub(crate) fn open(&self, place: Place<'_>, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+    /// Opens a text that was sealed for this context.
+    pub(crate) fn open(
+        &self,
+        context: SealContext<'_>,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, SealError> {
         let (header, rest) = sealed.split_at_checked(1 + KEY_ID).ok_or(SealError::Broken)?;
         let (nonce, encrypted) = rest.split_first_chunk::<NONCE>().ok_or(SealError::Broken)?;
         let key_id = header.strip_prefix(&[VERSION]).ok_or(SealError::Broken)?;
@@ -277,7 +281,7 @@ impl Sealer {
             .ok_or(SealError::UnknownKey)?;
         let payload = Payload {
             msg: encrypted,
-            aad: &vouched(header, place),
+            aad: &vouched(header, context),
         };
         XChaCha20Poly1305::new((&*key.bytes).into())
             .decrypt(&(*nonce).into(), payload)
@@ -286,17 +290,18 @@ impl Sealer {
     }
 }
 
-/// The id of the key that a text was sealed with; none where it was never sealed.
+/// Returns the id of the key that a text was sealed with. `None` if the text was not sealed.
 pub(crate) fn key_of(sealed: &[u8]) -> Option<String> {
     let (header, _) = sealed.split_at_checked(1 + KEY_ID)?;
     header.strip_prefix(&[VERSION]).map(hex)
 }
 
-/// The header and the place, each part with its length before it, so that no two places read the same.
-fn vouched(header: &[u8], place: Place<'_>) -> Vec<u8> {
-    let org = place.org.map(|org| org.to_string()).unwrap_or_default();
+/// Returns the associated data: the header and the context. Each part has its length before it, so that two different
+/// contexts never have the same bytes.
+fn vouched(header: &[u8], context: SealContext<'_>) -> Vec<u8> {
+    let org = context.org.map(|org| org.to_string()).unwrap_or_default();
     let mut bytes = header.to_vec();
-    for part in [place.table, place.column, place.row, &org] {
+    for part in [context.table, context.column, context.row, &org] {
         bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
         bytes.extend_from_slice(part.as_bytes());
     }
@@ -314,8 +319,8 @@ mod tests {
         OrgId::new(Timestamp::from_micros(0), [number; 10])
     }
 
-    fn place() -> Place<'static> {
-        Place {
+    fn context() -> SealContext<'static> {
+        SealContext {
             table: "connection",
             column: "credentials",
             row: "conn_1",
@@ -330,33 +335,33 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_sealed_opens_in_its_place_and_shows_nothing(text in prop::collection::vec(any::<u8>(), 0..200), nonce: [u8; NONCE]) {
-            let sealed = sealer(&[1]).seal(place(), &text, nonce).unwrap();
-            prop_assert_eq!(sealer(&[1]).open(place(), &sealed), Ok(text.clone().into()));
+            let sealed = sealer(&[1]).seal(context(), &text, nonce).unwrap();
+            prop_assert_eq!(sealer(&[1]).open(context(), &sealed), Ok(text.clone().into()));
             prop_assert!(text.len() < 8 || !sealed.windows(text.len()).any(|part| part == text));
         }
 
         #[test]
         fn one_changed_byte_is_noticed(at: prop::sample::Index, change in 1_u8..=255, text in "[a-z]{0,40}") {
-            let mut sealed = sealer(&[1]).seal(place(), text.as_bytes(), [7; NONCE]).unwrap();
+            let mut sealed = sealer(&[1]).seal(context(), text.as_bytes(), [7; NONCE]).unwrap();
             let at = at.index(sealed.len());
             sealed[at] ^= change;
-            prop_assert!(sealer(&[1]).open(place(), &sealed).is_err());
+            prop_assert!(sealer(&[1]).open(context(), &sealed).is_err());
         }
 
         #[test]
         fn another_place_does_not_open_it(
             table in "[a-z]{1,12}", column in "[a-z]{1,12}", row in "[a-z_0-9]{0,12}", other_org in 0_u8..3,
         ) {
-            let sealed = sealer(&[1]).seal(place(), b"hush", [7; NONCE]).unwrap();
+            let sealed = sealer(&[1]).seal(context(), b"hush", [7; NONCE]).unwrap();
             let org = (other_org > 0).then(|| org(other_org));
-            let other = Place { table: &table, column: &column, row: &row, org };
-            let same = (other.table, other.column, other.row, org) == (place().table, place().column, place().row, place().org);
+            let other = SealContext { table: &table, column: &column, row: &row, org };
+            let same = (other.table, other.column, other.row, org) == (context().table, context().column, context().row, context().org);
             prop_assert_eq!(sealer(&[1]).open(other, &sealed).is_ok(), same);
         }
 
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-            prop_assert!(sealer(&[1]).open(place(), &bytes).is_err());
+            prop_assert!(sealer(&[1]).open(context(), &bytes).is_err());
         }
 
         #[test]
@@ -381,40 +386,43 @@ mod tests {
 
     #[test]
     fn parts_of_a_place_do_not_run_together() {
-        let sealed = sealer(&[1]).seal(place(), b"hush", [7; NONCE]).unwrap();
-        let shifted = Place {
+        let sealed = sealer(&[1]).seal(context(), b"hush", [7; NONCE]).unwrap();
+        let shifted = SealContext {
             table: "connectionc",
             column: "redentials",
-            ..place()
+            ..context()
         };
         assert_eq!(sealer(&[1]).open(shifted, &sealed), Err(SealError::Broken));
     }
 
     #[test]
     fn the_newest_key_seals_and_older_ones_still_open() {
-        let old = sealer(&[1]).seal(place(), b"old", [7; NONCE]).unwrap();
+        let old = sealer(&[1]).seal(context(), b"old", [7; NONCE]).unwrap();
         let both = sealer(&[2, 1]);
-        assert_eq!(both.open(place(), &old), Ok(b"old".to_vec().into()));
-        let new = both.seal(place(), b"new", [8; NONCE]).unwrap();
-        assert_eq!(sealer(&[2]).open(place(), &new), Ok(b"new".to_vec().into()));
-        assert_eq!(sealer(&[1]).open(place(), &new), Err(SealError::UnknownKey));
-        assert_eq!(sealer(&[2]).open(place(), &old), Err(SealError::UnknownKey));
-        assert_eq!(sealer(&[]).open(place(), &old), Err(SealError::NoKey));
-        assert_eq!(sealer(&[]).seal(place(), b"x", [9; NONCE]), Err(SealError::NoKey));
+        assert_eq!(both.open(context(), &old), Ok(b"old".to_vec().into()));
+        let new = both.seal(context(), b"new", [8; NONCE]).unwrap();
+        assert_eq!(sealer(&[2]).open(context(), &new), Ok(b"new".to_vec().into()));
+        assert_eq!(sealer(&[1]).open(context(), &new), Err(SealError::UnknownKey));
+        assert_eq!(sealer(&[2]).open(context(), &old), Err(SealError::UnknownKey));
+        assert_eq!(sealer(&[]).open(context(), &old), Err(SealError::NoKey));
+        assert_eq!(
+            sealer(&[]).seal(context(), b"x", [9; NONCE]),
+            Err(SealError::NoKey)
+        );
     }
 
     #[test]
     fn what_an_older_key_sealed_is_sealed_again_and_nothing_else_is() {
         let id = |byte| Some(MasterKey::new([byte; 32]).id());
-        let old = sealer(&[1]).seal(place(), b"old", [7; NONCE]).unwrap();
+        let old = sealer(&[1]).seal(context(), b"old", [7; NONCE]).unwrap();
         assert_eq!(key_of(&old), id(1));
         let both = sealer(&[2, 1]);
-        let new = both.seal_again(place(), &old, [8; NONCE]).unwrap().unwrap();
+        let new = both.seal_again(context(), &old, [8; NONCE]).unwrap().unwrap();
         assert_eq!(key_of(&new), id(2));
-        assert_eq!(sealer(&[2]).open(place(), &new), Ok(b"old".to_vec().into()));
-        assert_eq!(both.seal_again(place(), &new, [9; NONCE]), Ok(None));
+        assert_eq!(sealer(&[2]).open(context(), &new), Ok(b"old".to_vec().into()));
+        assert_eq!(both.seal_again(context(), &new, [9; NONCE]), Ok(None));
         assert_eq!(
-            sealer(&[3]).seal_again(place(), &old, [9; NONCE]),
+            sealer(&[3]).seal_again(context(), &old, [9; NONCE]),
             Err(SealError::UnknownKey)
         );
         assert_eq!(key_of(b"\x02something else"), None);

@@ -1,4 +1,4 @@
-//! The artifacts of runs for clients: which there are, their content, and one that becomes a saved file.
+//! Artifacts of runs: their list, their content, and saving one as a file.
 
 use sortie_api::{Artifact, File, OrgId, RunId, file::KeepArtifact};
 use sortie_store::KeptArtifact;
@@ -11,19 +11,19 @@ use crate::{
 };
 
 impl Engine {
-    /// The artifacts of a run, by path: none before it is final.
+    /// Returns the artifacts of a run, by path. There are none before the run has a terminal status.
     ///
     /// # Errors
-    /// `NotFound` where there is no such run.
+    /// `NotFound` if there is no such run.
     pub async fn run_artifacts(&self, org: OrgId, run: RunId) -> Result<Vec<Artifact>, Error> {
         let kept = self.store().run_artifacts(org, run).await?.kept;
         Ok(kept.into_iter().map(|kept| kept.artifact).collect())
     }
 
-    /// What is needed to offer the content of an artifact, under the last part of its path.
+    /// Returns the description of an artifact's content. Its name is the last part of the path.
     ///
     /// # Errors
-    /// `NotFound` where there is no such run, or the run has no such artifact.
+    /// `NotFound` if there is no such run, or the run has no such artifact.
     pub async fn stored_artifact(&self, org: OrgId, run: RunId, path: &str) -> Result<Stored, Error> {
         let artifacts = self.store().run_artifacts(org, run).await?;
         let is_wanted = |kept: &KeptArtifact| kept.artifact.path == path;
@@ -46,7 +46,7 @@ impl Engine {
         })
     }
 
-    /// Saves an artifact as a file, on the same content: nothing is copied, and the file outlives the run.
+    /// Saves an artifact as a file. The file refers to the same content and outlives the run; nothing is copied.
     ///
     /// # Errors
     /// `Invalid` for a name that breaks a rule, and for a run or a path that is not there; `Conflict` for a name that is

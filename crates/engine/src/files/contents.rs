@@ -1,9 +1,9 @@
-//! Content and its rows together: what keeps and reads the content of files and of artifacts.
+//! Content of files and artifacts: writes and reads the storage together with the rows in `blob`.
 //!
-//! Content is written after its row in `blob` and before whatever refers to it. Whoever refers to it does so within
-//! [`GRACE`]; content that nothing refers to for that long is swept, at the start of a node and now and again, by whichever
-//! node comes to it. The storage gives up a write after a third of that time. A writer whose row is gone all the same
-//! deletes what it wrote.
+//! Content is written after its row in `blob` and before any reference to it. The reference must follow within
+//! [`GRACE`]. Content without a reference for that long is deleted by the sweep, which every node runs at its start and
+//! then regularly. The storage aborts a write after a third of that time. A writer whose row was deleted nevertheless
+//! deletes the content that it wrote.
 
 use std::{fs::File, ops::Range, path::PathBuf, sync::Arc, time::Duration};
 
@@ -24,16 +24,16 @@ use crate::{
     },
 };
 
-/// How long content is kept for those who are about to refer to it, and for those who still read it.
+/// Time that content without a reference is kept, for a reference that is about to be stored and for current readers.
 pub(crate) const GRACE: Duration = Duration::from_hours(1);
 
-/// How often the sweep comes.
+/// Interval between two sweeps.
 const SWEEP: Duration = Duration::from_mins(5);
-/// Blobs that one step of the sweep deals with.
+/// Number of blobs in one step of the sweep.
 const BATCH: u32 = 200;
-/// How long an answer of the storage counts as readiness: probes are not limited, so they must not reach it each.
+/// Time for which a successful check of the storage is reused. Probes are not rate-limited and must not all reach it.
 const READY: Duration = Duration::from_secs(2);
-/// How long the storage may take to say that it is there.
+/// Timeout of a check of the storage.
 const CHECK: Duration = Duration::from_secs(5);
 
 /// The content of a node's files and artifacts. Cheap to clone.
@@ -42,7 +42,7 @@ pub(crate) struct Contents {
     store: Store,
     blobs: Blobs,
     clock: Clock,
-    /// When the storage last answered well.
+    /// Time of the last successful check of the storage.
     ready: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) async fn open(options: &Options) -> Result<Blobs, Error> {
 }
 
 impl Contents {
-    /// The content in a storage, and its rows.
+    /// Creates the access to a storage and its rows.
     pub(crate) fn over(blobs: Blobs, store: Store, clock: Clock) -> Self {
         Self {
             store,
@@ -64,19 +64,20 @@ impl Contents {
         }
     }
 
-    /// Begins to take content in.
+    /// Begins to stage content.
     pub(crate) async fn stage(&self) -> Result<Staging, Error> {
         self.blobs.stage().await.map_err(storage)
     }
 
-    /// Keeps content: the blob to refer to.
+    /// Stores content and returns the blob to refer to.
     pub(crate) async fn keep(&self, org: OrgId, staged: Staged) -> Result<BlobId, Error> {
         let blob = self.reserve(org, &staged).await?;
         self.put((org, blob), staged).await?;
         Ok(blob)
     }
 
-    /// The first half of [`Self::keep`], in the database: the blob to put the content into. Where it failed it may be asked for again.
+    /// First half of [`Self::keep`], in the database: returns the blob for the content. May be repeated after a
+    /// failure.
     pub(crate) async fn reserve(&self, org: OrgId, staged: &Staged) -> Result<BlobId, Error> {
         let at = self.clock.now();
         let new = NewBlob {
@@ -90,8 +91,8 @@ impl Contents {
         Ok(self.store.reserve_blob(new).await?)
     }
 
-    /// The second half, in the storage. Where the row was doomed meanwhile, the sweep may have come before the content:
-    /// then the content is deleted here, and has to be reserved anew.
+    /// Second half of [`Self::keep`], in the storage. If the sweep has deleted the row meanwhile, it may have run
+    /// before the content was written: the content is then deleted here and must be reserved again.
     pub(crate) async fn put(&self, (org, blob): (OrgId, BlobId), staged: Staged) -> Result<(), Error> {
         let sha256 = staged.sha256();
         let address = Address { org, sha256, blob };
@@ -99,22 +100,22 @@ impl Contents {
         if self.store.has_blob(blob).await? {
             return kept;
         }
-        tracing::warn!(%address, "content was given up before it was kept");
+        tracing::warn!(%address, "deleting content whose row expired before the upload was complete");
         self.blobs.delete(address).await.map_err(storage)?;
         Err(away())
     }
 
-    /// Returns once no content is on its way to the storage any more.
+    /// Waits until no write to the storage is under way.
     pub(crate) async fn settled(&self) {
         self.blobs.settled().await;
     }
 
-    /// Until when content stays that is referred to, or no longer referred to, now.
+    /// Returns the time until which content is kept whose reference is added or removed now.
     pub(crate) fn check_at(&self) -> Timestamp {
         self.clock.now() + GRACE
     }
 
-    /// The bytes of `range`, piece by piece.
+    /// Reads the bytes of `range`, piece by piece.
     pub(crate) async fn read(
         &self,
         org: OrgId,
@@ -125,7 +126,7 @@ impl Contents {
         self.blobs.read(address, range).await.map_err(storage)
     }
 
-    /// The whole content as a file to read from.
+    /// Opens the whole content as a file.
     pub(crate) async fn open_file(
         &self,
         org: OrgId,
@@ -135,7 +136,7 @@ impl Contents {
         self.blobs.open_file(address).await.map_err(storage)
     }
 
-    /// Whether the storage answers.
+    /// Checks that the storage answers.
     pub(crate) async fn check(&self) -> Result<(), Error> {
         let mut ready = self.ready.lock().await;
         if ready.is_some_and(|since| since.elapsed() < READY) {
@@ -150,7 +151,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Sweeps at the start and then now and again, until the node stops.
+    /// Sweeps at the start and then every [`SWEEP`], until the node stops.
     pub(crate) async fn sweep_until(self, stop: CancellationToken) {
         let mut tick = tokio::time::interval(SWEEP);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -165,30 +166,30 @@ impl Contents {
             };
             match swept {
                 Ok(0) => {}
-                Ok(removed) => tracing::info!(removed, "content that nothing refers to was deleted"),
-                Err(error) => tracing::error!(%error, "content that nothing refers to could not be deleted"),
+                Ok(removed) => tracing::info!(removed, "deleted unreferenced content"),
+                Err(error) => tracing::error!(%error, "deleting unreferenced content failed"),
             }
         }
     }
 
-    /// Deletes what nothing refers to, and what an earlier sweep has left: how many contents went.
+    /// Deletes unreferenced content, and content that an earlier sweep could not delete. Returns the number deleted.
     pub(crate) async fn sweep(&self) -> Result<u64, Error> {
         while self.store.doom_blobs(self.clock.now(), BATCH).await? == BATCH {}
         let (mut removed, mut after) = (0, None);
         loop {
-            let doomed = self.store.doomed_blobs(after, BATCH).await?;
-            let Some(last) = doomed.last() else {
+            let pending = self.store.doomed_blobs(after, BATCH).await?;
+            let Some(last) = pending.last() else {
                 return Ok(removed);
             };
             after = Some(*last);
-            removed += self.delete(&doomed).await?;
+            removed += self.delete(&pending).await?;
         }
     }
 
-    /// Deletes contents and forgets those that are gone. One that cannot be deleted is left to the next sweep.
-    async fn delete(&self, doomed: &[DoomedBlob]) -> Result<u64, Error> {
+    /// Deletes contents and the rows of those that were deleted. The next sweep retries the others.
+    async fn delete(&self, pending: &[DoomedBlob]) -> Result<u64, Error> {
         let mut gone = Vec::new();
-        for blob in doomed {
+        for blob in pending {
             let address = Address {
                 org: blob.org,
                 sha256: blob.sha256,
@@ -196,7 +197,7 @@ impl Contents {
             };
             match self.blobs.delete(address).await {
                 Ok(()) => gone.push(blob.id),
-                Err(error) => tracing::warn!(%address, %error, "content could not be deleted"),
+                Err(error) => tracing::warn!(%address, %error, "deleting content failed"),
             }
         }
         self.store.forget_blobs(&gone).await?;
@@ -204,7 +205,7 @@ impl Contents {
     }
 }
 
-/// What the client is told of a failure of the storage; the log is told the rest.
+/// Converts a failure of the storage into the error for the client, and logs the cause.
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
 pub(crate) fn storage(error: sortie_blobs::Error) -> Error {
     match error {
@@ -223,7 +224,7 @@ fn away() -> Error {
 }
 
 impl Options {
-    /// Where content lives: `blob_url`, or a folder below the data directory.
+    /// Returns the settings of the storage: `blob_url`, or a folder below the data directory.
     fn blob_settings(&self) -> Settings {
         let default = || format!("file:{}", self.data_dir.join("blobs").display());
         Settings {
@@ -233,12 +234,12 @@ impl Options {
         }
     }
 
-    /// The folder of this machine where content lives; none where it lives in a bucket.
+    /// Returns the local folder of the storage, or `None` if the content is in a bucket.
     pub fn content_folder(&self) -> Option<PathBuf> {
         sortie_blobs::folder_of(&self.blob_settings().url)
     }
 
-    /// Writes, reads and deletes a content where `blob_url` says: for an operator who asks.
+    /// Writes, reads and deletes a test object in the storage, for a check by an operator.
     ///
     /// # Errors
     /// A sentence for people.

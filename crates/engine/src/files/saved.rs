@@ -1,7 +1,7 @@
-//! Saved files: taking them in, reading them, naming them, and giving them up.
+//! Saved files: upload, read, rename and delete.
 //!
-//! An upload goes to the storage piece by piece and is a file once all of it is there; whatever ends it before leaves
-//! nothing behind. A file's content never changes: a run that names it by its id reads what was there when it was made.
+//! An upload goes to the storage piece by piece and becomes a file once it is complete. An upload that ends earlier
+//! leaves nothing behind. The content of a file never changes: a run that names a file by its id always reads the same.
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
@@ -17,12 +17,12 @@ use crate::{
     kit::{caller::Caller, clock::random},
 };
 
-/// Uploads that one node takes in at once, each with about a MiB in memory.
+/// Maximum concurrent uploads on one node. Each takes about a MiB of memory.
 const UPLOADS: usize = 16;
-/// How long an upload waits for others to be done.
+/// Time that an upload waits for a permit.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The turns of uploads.
+/// Permits of uploads.
 #[derive(Clone, Debug)]
 pub(crate) struct Uploads(Arc<Semaphore>);
 
@@ -32,11 +32,11 @@ impl Default for Uploads {
     }
 }
 
-/// Content that a client is sending. Dropped, nothing of it stays.
+/// Content that a client is sending. Dropping it deletes the staged part.
 pub struct Upload {
     staging: Staging,
     limit: u64,
-    _turn: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Upload {
@@ -48,31 +48,31 @@ impl Upload {
         self.staging.write(bytes).await.map_err(storage)
     }
 
-    /// How many bytes may still be added.
+    /// Returns the number of bytes that may still be added.
     pub fn room(&self) -> u64 {
         self.limit.saturating_sub(self.staging.size())
     }
 }
 
-/// What a reader needs to know of some content before it is opened.
+/// Description of stored content.
 #[derive(Clone, Debug)]
 pub struct Stored {
     pub(crate) org: OrgId,
     pub(crate) blob: BlobId,
-    /// The name it is offered under.
+    /// File name for a download.
     pub name: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Its SHA-256.
+    /// SHA-256 of the content.
     pub sha256: Sha256,
-    /// Its media type.
+    /// Media type.
     pub content_type: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
 }
 
 impl Engine {
-    /// The size of the largest file that is taken, in bytes.
+    /// Returns the maximum size of a file, in bytes.
     pub fn max_file_bytes(&self) -> u64 {
         self.0.options.max_file_bytes
     }
@@ -80,11 +80,11 @@ impl Engine {
     /// Begins an upload.
     ///
     /// # Errors
-    /// `Unavailable` while too many are under way, or while the storage is away.
+    /// `Unavailable` while too many uploads run, or while the storage does not answer.
     pub async fn begin_upload(&self) -> Result<Upload, Error> {
         self.check_open()?;
-        let turn = Arc::clone(&self.0.stores.uploads.0).acquire_owned();
-        let turn = tokio::time::timeout(PATIENCE, turn)
+        let permit = Arc::clone(&self.0.stores.uploads.0).acquire_owned();
+        let permit = tokio::time::timeout(PATIENCE, permit)
             .await
             .map_err(|_| {
                 Error::Unavailable(
@@ -95,11 +95,11 @@ impl Engine {
         Ok(Upload {
             staging: self.0.stores.contents.stage().await?,
             limit: self.0.options.max_file_bytes,
-            _turn: turn,
+            _permit: permit,
         })
     }
 
-    /// Saves what was uploaded under a name. Without a media type that says anything, the name decides.
+    /// Saves an upload under a name. Without a `content_type` the media type follows from the name.
     ///
     /// # Errors
     /// `Invalid` for a name that breaks a rule, `Conflict` for one that is taken.
@@ -120,7 +120,7 @@ impl Engine {
         self.name_content(caller, content, name, content_type).await
     }
 
-    /// Makes a file of content that is kept.
+    /// Creates a file that refers to stored content.
     pub(crate) async fn name_content(
         &self,
         caller: &Caller,
@@ -153,12 +153,12 @@ impl Engine {
         Ok(file)
     }
 
-    /// A file by its id or name.
+    /// Returns a file by its id or name.
     pub async fn get_file(&self, org: OrgId, file: &str) -> Result<File, Error> {
         Ok(found(self.store(), org, file).await?.file)
     }
 
-    /// What is needed to offer a file's content.
+    /// Returns the description of a file's content.
     pub async fn stored_file(&self, org: OrgId, file: &str) -> Result<Stored, Error> {
         let FileRow { file, blob } = found(self.store(), org, file).await?;
         Ok(Stored {
@@ -172,13 +172,13 @@ impl Engine {
         })
     }
 
-    /// The bytes of `range` of some content, piece by piece.
+    /// Reads the bytes of `range` of some content, piece by piece.
     pub async fn read_content(&self, stored: &Stored, range: Range<u64>) -> Result<Content, Error> {
         let content = (stored.sha256, stored.blob);
         self.0.stores.contents.read(stored.org, content, range).await
     }
 
-    /// Gives a file another name. One that it has already changes nothing.
+    /// Renames a file. A rename to the current name changes nothing.
     ///
     /// # Errors
     /// `Invalid` for a name that breaks a rule, `Conflict` for one that is taken.
@@ -202,7 +202,7 @@ impl Engine {
         Ok(deleted.await?)
     }
 
-    /// Refuses a name that is taken before its content is kept; the store decides in the end.
+    /// Refuses a name that is taken before the content is stored. The store checks it again at the end.
     pub(crate) async fn free(&self, org: OrgId, name: &str) -> Result<(), Error> {
         match self.store().file_named(org, name).await {
             Ok(_) => Err(Error::Conflict("name: a file has it already".to_owned())),
@@ -211,24 +211,24 @@ impl Engine {
         }
     }
 
-    /// Deletes content that nothing refers to and whose time is over: how many there were.
+    /// Deletes unreferenced content that has expired. Returns the number deleted.
     pub async fn sweep_contents(&self) -> Result<u64, Error> {
         self.0.stores.contents.sweep().await
     }
 }
 
-/// The rule of a file's name.
+/// Checks the name of a file.
 pub(crate) fn named(name: &str) -> Result<(), Error> {
     check_name(name).map_err(|rule| Error::Invalid(format!("name: {rule}")))
 }
 
-/// A media type by a name.
+/// Returns the media type for a file name.
 pub(crate) fn media_type(name: &str) -> String {
     let guess = mime_guess::from_path(name).first_raw();
     guess.unwrap_or("application/octet-stream").to_owned()
 }
 
-/// A name in the form of an id is one: no file can be saved under it.
+/// Finds a file by its id or name. A text in the form of an id is an id: no file can have it as its name.
 async fn found(store: &Store, org: OrgId, file: &str) -> Result<FileRow, Error> {
     Ok(match file.parse::<FileId>() {
         Ok(id) => store.get_file(org, id).await?,
@@ -237,7 +237,7 @@ async fn found(store: &Store, org: OrgId, file: &str) -> Result<FileRow, Error> 
     })
 }
 
-/// The contents of these files, in this order, for a run's working directory. An error is the run's, in words for people.
+/// Opens the contents of these files, in this order, for a run's working directory. The error is a sentence for people.
 pub(crate) async fn contents_of(
     store: &Store,
     contents: &Contents,

@@ -13,7 +13,7 @@ use crate::{
 pub struct Caller {
     /// The organization.
     pub org: OrgId,
-    /// Author, for the audit log and for the runs that are started.
+    /// Author, for the audit log and for runs that the command starts.
     pub actor: Actor,
 }
 

@@ -14,12 +14,12 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 
-/// So far apart are two readings at most that pass for one moment.
+/// Maximum distance of two clock readings that count as one moment.
 const ONE_MOMENT: Duration = Duration::from_micros(100);
-/// How often clocks are read until two readings are as close as that.
+/// Maximum number of attempts to read two clocks within [`ONE_MOMENT`].
 const READINGS: usize = 5;
 
-/// Where the node reads the time.
+/// Source of the time of a node.
 #[derive(Clone)]
 pub struct Clock(Source);
 
@@ -27,7 +27,7 @@ pub struct Clock(Source);
 enum Source {
     System,
     Manual(Arc<AtomicI64>),
-    /// A clock that goes with the time of the runtime.
+    /// A clock that advances with the time of the runtime.
     #[cfg(test)]
     Going(Arc<AtomicI64>, Instant),
 }
@@ -86,8 +86,8 @@ impl Clock {
         }
     }
 
-    /// The time now, and the same moment to measure from. What is charged and what is shown meet in it: a thread that
-    /// loses its core between the two readings must not set them apart.
+    /// Returns the time now, and the same moment on the monotonic clock. Displayed times come from the one and charges
+    /// from the other, so the two must not drift apart when a thread loses its core between the readings.
     pub(crate) fn moment(&self) -> (Timestamp, Instant) {
         closest(|| {
             let at = Instant::now();
@@ -97,7 +97,7 @@ impl Clock {
     }
 }
 
-/// What is read closest together, of a few readings that each say how far apart they are.
+/// Reads up to [`READINGS`] times and returns the value with the smallest distance. Each reading returns its distance.
 fn closest<T>(mut read: impl FnMut() -> (Duration, T)) -> T {
     let mut best = read();
     for _ in 1..READINGS {
@@ -123,7 +123,7 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// `N` bytes that nobody can guess, from the kernel.
+/// Returns `N` unpredictable bytes from the kernel.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The models this node can use, by id.
+//! The models that this node can use, by id.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,9 +1,9 @@
-//! Stands in where the host cannot confine commands and the operator allows nothing less.
+//! A backend for hosts that cannot confine commands, unless the operator allows less confinement.
 
 use futures_util::future::BoxFuture;
 use sortie_sandbox::{Backend, Capabilities, Enforcement, Error, Level, Sandbox, Spec, Tenancy, Workdir};
 
-/// A backend that opens nothing and says why.
+/// A sandbox backend whose every opening fails, with the reason.
 pub(crate) struct NoSandbox {
     capabilities: Capabilities,
     reason: String,

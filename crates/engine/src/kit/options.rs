@@ -1,4 +1,4 @@
-//! What a node is told at its start.
+//! Settings of a node.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -12,10 +12,10 @@ use crate::{
     kit::{clock::Clock, traces::Traces},
 };
 
-/// The variables that an S3-compatible store is reached with, by name.
+/// Environment variables for access to an S3-compatible store, by name.
 pub type AwsVariables = BTreeMap<String, Credential>;
 
-/// Whose runs an engine works on.
+/// Runs that an engine works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serves {
     /// Every waiting run: an ordinary node.
@@ -31,64 +31,64 @@ pub enum Serves {
 pub struct Options {
     /// The deployment mode.
     pub mode: Mode,
-    /// Where the node reads the time.
+    /// Source of the time.
     pub clock: Clock,
-    /// Where working directories live.
+    /// Folder of working directories and local data.
     pub data_dir: PathBuf,
-    /// Where the content of files lives: `file:<folder>` or `s3://<bucket>[/<prefix>]`; `None`: `blobs` below `data_dir`.
+    /// Storage of file content: `file:<folder>` or `s3://<bucket>[/<prefix>]`. `None`: `blobs` below `data_dir`.
     pub blob_url: Option<String>,
-    /// What an S3-compatible store is reached with.
+    /// Credentials and region of an S3-compatible store.
     pub aws: AwsVariables,
-    /// The largest file that is taken, in bytes.
+    /// Maximum size of an uploaded file, in bytes.
     pub max_file_bytes: u64,
-    /// The node's name, the same at each start: runs that an earlier start left go on at once.
+    /// Name of the node. Keep it across restarts: the node then resumes runs of its earlier process at once.
     pub node_name: String,
-    /// Whose runs it works on.
+    /// Runs that the node works on.
     pub serves: Serves,
-    /// Runs at work at once on this node.
+    /// Maximum concurrent runs on this node.
     pub concurrency: u32,
-    /// Runs of one organization at work at once on all nodes; `None`: unlimited.
+    /// Maximum concurrent runs of one organization on all nodes. `None`: unlimited.
     pub organization_concurrency: Option<u32>,
-    /// Price of a second of a run.
+    /// Price of a second of compute.
     pub compute_micros_per_second: Micros,
     /// Budget of a run that names none.
     pub default_max_cost: Micros,
-    /// What one run's commands may use.
+    /// Resource limits of the commands of a run.
     pub sandbox_limits: Limits,
-    /// Whether the web tools honour robots.txt.
+    /// Treatment of robots.txt by the web tools.
     pub robots: RobotsTxt,
-    /// What `web_search` asks; `None`: there is no search.
+    /// Search provider of `web_search`. `None`: the tool is not available.
     pub search: Option<SearchSettings>,
-    /// Where the web of runs may reach; `None`: public addresses, besides those of this host.
+    /// Network that the web tools and commands of runs may reach. `None`: public addresses, without those of this host.
     pub network: Option<Arc<Network>>,
     /// Providers and models.
     pub models: sortie_models::Settings,
-    /// What credentials are sealed with, the newest first. Without one, none can be kept.
+    /// Keys that seal stored credentials, the newest first. Without a key no credentials can be stored.
     pub master_keys: Vec<MasterKey>,
-    /// How far connections may reach.
+    /// Addresses that connections may reach.
     pub connections_reach: Reach,
-    /// How far callbacks may reach.
+    /// Addresses that callbacks may reach.
     pub callbacks_reach: Reach,
-    /// The address that browsers and authorization servers reach this engine under, without a slash at its end.
+    /// Base URL of this engine for browsers and authorization servers, without a slash at its end.
     pub base_url: Option<String>,
-    /// Where other nodes reach this one, as `http://host:port`; none where they cannot.
+    /// Address of this node for other nodes, as `http://host:port`. `None`: they cannot reach it.
     pub node_address: Option<String>,
-    /// Where runs without retention have their working directories: on a file system in memory. None: below `/dev/shm`,
-    /// by the node's name.
+    /// Folder, on a file system in memory, of the working directories of runs without retention. `None`: a folder below
+    /// `/dev/shm` with the node's name.
     pub memory_dir: Option<PathBuf>,
-    /// What the content of runs without retention may take of this node's memory together, in bytes.
+    /// Memory limit, in bytes, of the content of all runs without retention on this node.
     pub memory_bytes: usize,
-    /// What a run without retention costs more, in percent.
+    /// Surcharge on a run without retention, in percent.
     pub surcharge_percent: u32,
-    /// How long a node may be silent before its runs are given up.
+    /// Duration of a node's lease. Other nodes take over the runs of a node whose lease has expired.
     pub lease: Duration,
-    /// How often a node renews its lease.
+    /// Interval between renewals of a node's lease.
     pub heartbeat: Duration,
-    /// How long finished runs are kept; `None`: for ever.
+    /// Retention of finished runs. `None`: they are kept for ever.
     pub retention: Option<Duration>,
-    /// How long runs may go on when the node is told to stop.
+    /// Time that runs have to end when the node stops.
     pub shutdown_grace: Duration,
-    /// Where spans go.
+    /// Export of spans.
     pub traces: Traces,
 }
 
@@ -130,7 +130,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Where the working directories of runs live.
+    /// Returns the folder of the runs' working directories.
     pub(crate) fn work_dir(&self) -> PathBuf {
         self.data_dir.join("work")
     }

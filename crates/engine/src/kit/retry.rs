@@ -1,4 +1,4 @@
-//! Repetition of what a database that is away for a while could not answer.
+//! Repetition of reads while the database is temporarily unavailable.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ where
     loop {
         match read().await {
             Err(Error::Unavailable(error)) => {
-                tracing::debug!(%error, "a read is tried again");
+                tracing::debug!(%error, "repeating a read");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LAST_PAUSE);
             }

@@ -1,10 +1,10 @@
-//! Rules that more than one kind of request has, and the message for a broken rule.
+//! Rules that several kinds of requests share, and the error for a broken rule.
 
 use sortie_api::limits;
 
 use crate::error::Error;
 
-/// The error for a broken rule: `field: rule`.
+/// Returns the error for a broken rule: `field: rule`.
 pub(crate) fn broken(field: impl std::fmt::Display, rule: impl std::fmt::Display) -> Error {
     Error::Invalid(format!("{field}: {rule}"))
 }

@@ -1,9 +1,8 @@
-//! Traces that go on where a task does not: from a request to the worker that claims the run, also on another node, and
-//! to its callback.
+//! Traces across tasks: from a request to the worker that claims the run, also on another node, and to its callback.
 //!
-//! The engine knows W3C contexts only. Who exports spans is told at the start ([`Traces`]); where nobody does, contexts are
-//! carried on as they came. Each part of the work has two spans: one for the log, which puts its fields on every line, and
-//! one with the target [`SPANS`], which is exported and which the log leaves out.
+//! The engine knows W3C contexts only. The exporter of spans is set at the start ([`Traces`]). Without an exporter,
+//! contexts are passed on unchanged. Each part of the work has two spans: one for the log, which puts its fields on
+//! every line, and one with the target [`SPANS`], which is exported and which the log leaves out.
 
 use std::{fmt, future::Future, sync::Arc};
 
@@ -16,32 +15,32 @@ use tracing::{
     instrument::{Instrument, Instrumented},
 };
 
-/// What exports spans.
+/// An exporter of spans.
 pub trait SpanExport: fmt::Debug + Send + Sync {
-    /// Makes a new span, nobody has entered it, a child of `parent`.
+    /// Makes a new span that was never entered a child of `parent`.
     fn continue_from(&self, span: &Span, parent: &TraceContext);
 
-    /// The context of a span; none where it is not exported.
+    /// Returns the context of a span, or `None` if it is not exported.
     fn context_of(&self, span: &Span) -> Option<TraceContext>;
 }
 
-/// How the work of a node joins traces. The default exports nothing.
+/// Connection of a node's work to traces. The default exports nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Traces(Option<Arc<dyn SpanExport>>);
 
 impl Traces {
-    /// Spans go to `export`.
+    /// Sends spans to `export`.
     pub fn exported(export: Arc<dyn SpanExport>) -> Self {
         Self(Some(export))
     }
 
-    /// Whether spans go anywhere.
+    /// Whether spans are exported.
     pub fn are_exported(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Makes a new span a part of the trace of `parent`, or the first of a new one. What is to be handed on: its own context,
-    /// or, where nothing is exported, that of the parent.
+    /// Makes a new span a part of the trace of `parent`, or the first span of a new trace. Returns the context to pass
+    /// on: that of the span, or that of the parent if nothing is exported.
     pub fn join(&self, span: &Span, parent: Option<&TraceContext>) -> Option<TraceContext> {
         let Some(export) = &self.0 else {
             return parent.cloned();
@@ -52,7 +51,7 @@ impl Traces {
         export.context_of(span).or_else(|| parent.cloned())
     }
 
-    /// The spans around the work on a claimed run.
+    /// Creates the spans around the work on a claimed run.
     pub(crate) fn execute(&self, claim: &Claim) -> Spans {
         self.claimed(claim);
         let (run, org, attempt) = (claim.fence.run, claim.org, claim.fence.attempt);
@@ -72,10 +71,10 @@ impl Traces {
         }
     }
 
-    /// The time that a run has waited for a worker.
+    /// Exports a span of the time that a run has waited for a worker.
     fn claimed(&self, claim: &Claim) {
         let (run, org) = (claim.fence.run, claim.org);
-        // One that was taken over has waited for a lease to end, whose length says nothing about the queue.
+        // A run that was taken over has waited for a lease to expire, which says nothing about the queue.
         let began = match claim.origin {
             Origin::Queue(_) => Some(run.made_at().as_micros()),
             Origin::Lost { .. } => None,
@@ -87,7 +86,7 @@ impl Traces {
         self.join(&span, claim.trace.as_ref());
     }
 
-    /// The spans around an attempt to deliver a callback.
+    /// Creates the spans around an attempt to deliver a callback.
     pub(crate) fn deliver(&self, delivery: &ClaimedDelivery) -> Spans {
         let (run, org) = (delivery.run, delivery.org);
         let (host, port) = delivery.host.rsplit_once(':').unwrap_or((&delivery.host, ""));
@@ -107,7 +106,7 @@ impl Traces {
         }
     }
 
-    /// The first span of the trace of a run that a schedule starts, and what the run is given of it.
+    /// Begins the trace of a run that a schedule starts. Returns the context for the run.
     pub(crate) fn fire(&self, schedule: ScheduleId, org: OrgId) -> Option<TraceContext> {
         let span = tracing::info_span!(
             target: SPANS, parent: None, "schedule.fire", schedule.id = %schedule, org.id = %org,
@@ -120,18 +119,18 @@ impl Traces {
 pub(crate) struct Spans {
     exported: Span,
     log: Span,
-    /// What is to be handed on.
+    /// Trace context to pass on.
     pub(crate) context: Option<TraceContext>,
 }
 
 impl Spans {
-    /// Does the work within them.
+    /// Runs `work` within the spans.
     pub(crate) fn around<F: Future>(self, work: F) -> Instrumented<Instrumented<F>> {
         work.instrument(self.exported).instrument(self.log)
     }
 }
 
-/// Tells whom a request goes to which trace it belongs to.
+/// Adds the trace headers to an outgoing request.
 pub(crate) fn with_trace(request: RequestBuilder, trace: Option<&TraceContext>) -> RequestBuilder {
     let Some(trace) = trace else {
         return request;
@@ -143,14 +142,14 @@ pub(crate) fn with_trace(request: RequestBuilder, trace: Option<&TraceContext>) 
     }
 }
 
-/// Says on the span of a run's execution who serves its model.
+/// Records provider and model on the span of a run's execution.
 pub(crate) fn uses_model(model: &ModelInfo) {
     let span = Span::current();
     span.record("gen_ai.provider.name", sortie_agent::provider_name(model));
     span.record("gen_ai.request.model", model.id.as_str());
 }
 
-/// Says on the span of a run's execution how it ended.
+/// Records the status on the span of a run's execution.
 pub(crate) fn ended(status: RunStatus) {
     tracing::debug!(run.status = status.as_str(), "the run has ended");
     let span = Span::current();
@@ -164,7 +163,7 @@ pub(crate) fn ended(status: RunStatus) {
     }
 }
 
-/// Says on the span of a delivery what its receiver answered.
+/// Records the receiver's response on the span of a delivery.
 pub(crate) fn delivered(status: Option<u16>, failed: bool) {
     let span = Span::current();
     if let Some(status) = status {

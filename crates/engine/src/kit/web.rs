@@ -1,4 +1,4 @@
-//! The web of a node: what the web tools and the commands of all its runs share.
+//! Web access of a node, shared by the web tools and commands of all its runs.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use sortie_web::{Web, WebSettings};
 
 use crate::{error::Error, kit::options::Options};
 
-/// The network of a reach: the public one is without this host's own addresses.
+/// Returns the network of a reach. A public one excludes this host's own addresses.
 pub(crate) fn network(reach: Reach) -> Result<Arc<Network>, Error> {
     let network = match reach {
         Reach::Private => Network::new(reach, Vec::new()),
@@ -17,16 +17,16 @@ pub(crate) fn network(reach: Reach) -> Result<Arc<Network>, Error> {
     Ok(Arc::new(network))
 }
 
-/// The web as runs of this node get it.
+/// Web access of the runs of this node.
 #[derive(Clone)]
 pub(crate) struct NodeWeb {
-    /// Where runs may reach at all.
+    /// Addresses that any run may reach.
     pub(crate) network: Arc<Network>,
     pub(crate) tools: Arc<Web>,
 }
 
 impl NodeWeb {
-    /// Sets it up. Runs reach public addresses, and none of this host's.
+    /// Sets up web access. By default, runs reach public addresses, without those of this host.
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
         let network = if let Some(network) = &options.network {
             Arc::clone(network)

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Takeover;
-use crate::{cluster::news::Wake, error::Error, kit::metrics::Renewal, runs::active::StopReason};
+use crate::{cluster::hints::Wake, error::Error, kit::metrics::Renewal, runs::active::StopReason};
 
 /// Pause after a renewal that failed.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
@@ -20,7 +20,7 @@ pub(crate) struct Heartbeat {
 impl Heartbeat {
     /// Renews the lease until the node has stopped, then signs it off.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let options = &self.node.places.worker().options;
+        let options = &self.node.slots.worker().options;
         while !stop.is_cancelled() {
             let began = Instant::now();
             let next = match self.beat().await {
@@ -42,17 +42,17 @@ impl Heartbeat {
         }
     }
 
-    /// Renews the lease. A node that was declared lost gives its runs up and starts under a new identity.
+    /// Renews the lease. A node that was declared lost abandons its runs and starts under a new identity.
     pub(super) async fn beat(&self) -> Result<(), Error> {
         let Takeover {
             store,
-            places,
+            slots,
             identity,
         } = &self.node;
-        let options = &places.worker().options;
+        let options = &slots.worker().options;
         let (sent_at, now) = (Instant::now(), options.clock.now());
         let beat = store.heartbeat(identity.get(), now, options.lease).await;
-        places.metrics().renewed(match &beat {
+        slots.metrics().renewed(match &beat {
             Ok(_) => Renewal::Renewed,
             Err(StoreError::Fenced) => Renewal::Lost,
             Err(_) => Renewal::Failed,
@@ -71,10 +71,10 @@ impl Heartbeat {
                 tracing::warn!(
                     "this node was declared lost: it gives its runs up and starts under a new identity"
                 );
-                places.active().stop_all(StopReason::Lost);
-                let unretained = &places.worker().records.unretained;
+                slots.active().stop_all(StopReason::Lost);
+                let unretained = &slots.worker().records.unretained;
                 identity.renew(store, options, unretained).await?;
-                // Runs that nobody has taken over come back to this node.
+                // The node takes back the runs that no other node has taken over.
                 self.wake.nodes.notify_one();
                 Ok(())
             }

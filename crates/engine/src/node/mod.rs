@@ -1,6 +1,6 @@
-//! The node's own life. The [`Heartbeat`] renews its lease and does nothing else, so that no other work can delay it. The
-//! [`Sweeper`] takes over runs of lost nodes, the [`Reconciler`] compares the store with this node's runs, and the
-//! [`Watch`] notices what other nodes do to runs that are followed or at work here.
+//! Start, stop and maintenance of a node. The [`Heartbeat`] renews its lease and does nothing else, so that no other
+//! work can delay it. The [`Sweeper`] takes over runs of lost nodes, the [`Reconciler`] compares the store with this
+//! node's runs, and the [`Watch`] finds changes by other nodes to runs that are followed or at work here.
 
 mod heartbeat;
 pub(crate) mod parts;
@@ -18,37 +18,37 @@ use sortie_store::{Claim, Store};
 pub(crate) use self::{heartbeat::Heartbeat, reconciler::Reconciler, sweeper::Sweeper, watch::Watch};
 use crate::{
     cluster::identity::Identity,
-    worker::{Places, Turn},
+    worker::{Slots, StartPermit},
 };
 
-/// Shared by the tasks that take runs over.
+/// Takeover of runs, shared by the tasks that do it.
 #[derive(Clone)]
 pub(crate) struct Takeover {
     pub(crate) store: Store,
-    pub(crate) places: Places,
+    pub(crate) slots: Slots,
     pub(crate) identity: Identity,
 }
 
 impl Takeover {
-    /// Tells readers and the callback worker of runs that were ended instead of taken over.
-    fn tell_ended(&self, ended: &[(OrgId, RunId)]) {
-        let worker = self.places.worker();
+    /// Notifies readers and the callback worker of runs that were ended instead of taken over.
+    fn announce_ended(&self, ended: &[(OrgId, RunId)]) {
+        let worker = self.slots.worker();
         if !ended.is_empty() {
             worker.callbacks.look();
         }
         for (_, run) in ended {
-            tracing::warn!(run.id = %run, "a run that cannot go on is ended as interrupted");
+            tracing::warn!(run.id = %run, "ended a run that cannot be resumed as interrupted");
             worker.metrics.ended(RunStatus::Interrupted);
             worker.hub.ended(*run);
         }
     }
 
-    /// Works on runs that were taken over.
-    fn go_on(&self, turn: &Turn<'_>, taken: Vec<Claim>) {
+    /// Starts the runs that were taken over.
+    fn start(&self, permit: &StartPermit<'_>, taken: Vec<Claim>) {
         for claim in taken {
-            tracing::warn!(run.id = %claim.fence.run, "a run whose worker was lost is taken over");
-            self.places.metrics().took_over();
-            turn.start(claim);
+            tracing::warn!(run.id = %claim.fence.run, "took over a run of a lost worker");
+            self.slots.metrics().took_over();
+            permit.start(claim);
         }
     }
 }

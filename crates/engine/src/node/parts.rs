@@ -1,4 +1,4 @@
-//! The parts of a node. Each is made from those before it: see [`Setup`].
+//! A node and its parts. [`Setup`] makes the parts in order, each from the ones before.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    callbacks::{Callbacks, Hints},
+    callbacks::{Callbacks, DeliveryHints},
     cluster::{
         Cluster,
+        hints::{HintSender, TimerBell, Wake},
         identity::Identity,
-        news::{News, TimerBell, Wake},
         peers::{Peers, Signer},
     },
     connections::Connections,
@@ -29,34 +29,47 @@ use crate::{
         options::Options,
         web::NodeWeb,
     },
+    operations::watched::Watched,
     runs::{
         active::Active,
         hub::Hub,
         run_log::Records,
         unretained::{MemoryDir, Unretained},
     },
-    worker::{Collecting, Own, Places, Programs, Worker},
+    worker::{Collecting, OwnRuns, Programs, Slots, Worker},
 };
+
+/// Everything that the clones of an [`Engine`](crate::Engine) share.
+pub(crate) struct Node {
+    pub(crate) options: Arc<Options>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Figures of the whole database, as this node last read them.
+    pub(crate) watched: Watched,
+    pub(crate) stores: Stores,
+    pub(crate) work: Work,
+    pub(crate) cluster: Cluster,
+    pub(crate) tasks: Tasks,
+}
 
 /// The tasks of a node, and the signals that end them.
 #[derive(Default)]
 pub(crate) struct Tasks {
     /// Every task that no other tracker has.
     pub(crate) tracker: TaskTracker,
-    /// The callback worker. It ends before the content goes that it delivers.
-    pub(crate) couriers: TaskTracker,
+    /// The callback worker. It ends before the content that it delivers is deleted.
+    pub(crate) callback_workers: TaskTracker,
     /// The exchange with other nodes. It ends last.
     pub(crate) exchanges: TaskTracker,
-    /// The node is about to stop.
+    /// Cancelled when the node begins to drain.
     pub(crate) draining: CancellationToken,
-    /// The node takes no more runs.
+    /// Cancelled when the node accepts no more runs.
     pub(crate) closing: CancellationToken,
-    /// The node delivers no more callbacks.
+    /// Cancelled when the node delivers no more callbacks.
     pub(crate) delivered: CancellationToken,
-    /// Every task ends.
+    /// Cancelled when every other task is to end.
     pub(crate) closed: CancellationToken,
-    /// The last hints to other nodes were sent.
-    pub(crate) told: CancellationToken,
+    /// Cancelled when the exchange is to send its last hints and end.
+    pub(crate) hints_done: CancellationToken,
 }
 
 /// Storage of content.
@@ -91,32 +104,32 @@ pub(crate) struct Stores {
     pub(crate) connections: Connections,
 }
 
-/// The runs of a node, and what wakes those who work on them.
+/// The runs of a node, and the notifications of the tasks that work on them.
 pub(crate) struct Work {
     pub(crate) active: Active,
-    pub(crate) places: Places,
-    /// Runs to claim, on an engine that serves its own alone.
-    pub(crate) own: Own,
+    pub(crate) slots: Slots,
+    /// Runs to claim, on an engine that works on its own runs alone.
+    pub(crate) own: OwnRuns,
     pub(crate) hub: Hub,
     pub(crate) models: Arc<Models>,
     pub(crate) web: NodeWeb,
-    /// Confinement of commands, or the reason for people why there is none.
+    /// Isolation level of commands, or the reason for people why there are none.
     pub(crate) commands: Result<Level, String>,
     pub(crate) callbacks: Callbacks,
     /// Wakes the callback worker.
-    pub(crate) due: Hints,
+    pub(crate) due: DeliveryHints,
     /// Wakes the dispatcher.
     pub(crate) waiting: Arc<Notify>,
     /// Wakes the timer of the schedules.
     pub(crate) timer: TimerBell,
 }
 
-/// The basis of all parts.
+/// Inputs that every part is made from.
 pub(super) struct Setup {
     pub(super) options: Arc<Options>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) tasks: Tasks,
-    news: News,
+    hints: HintSender,
     active: Active,
     waiting: Arc<Notify>,
     sandbox: Result<Arc<dyn Backend>, String>,
@@ -125,7 +138,7 @@ pub(super) struct Setup {
 impl Setup {
     pub(super) fn new(options: Options, sandbox: Result<Arc<dyn Backend>, String>) -> Self {
         Self {
-            news: News::of(options.serves),
+            hints: HintSender::of(options.serves),
             options: Arc::new(options),
             metrics: Arc::default(),
             tasks: Tasks::default(),
@@ -162,11 +175,14 @@ impl Setup {
 
     pub(super) fn work(&self, stores: &Stores) -> Result<Work, Error> {
         let (options, metrics, tasks) = (&self.options, &self.metrics, &self.tasks);
-        let (due, timer) = (Hints::new(self.news.clone()), TimerBell::new(self.news.clone()));
+        let (due, timer) = (
+            DeliveryHints::new(self.hints.clone()),
+            TimerBell::new(self.hints.clone()),
+        );
         let measured = (metrics, &options.clock);
         let worker = Arc::new(Worker {
             records: stores.records.clone(),
-            hub: Hub::measured(&stores.records, &self.news, &tasks.closed, measured),
+            hub: Hub::measured(&stores.records, &self.hints, &tasks.closed, measured),
             clock: options.clock.clone(),
             models: Arc::new(Models::new(&options.models, &metrics.models)?),
             connections: stores.connections.clone(),
@@ -183,7 +199,7 @@ impl Setup {
         });
         Ok(Work {
             active: self.active.clone(),
-            own: Own::default(),
+            own: OwnRuns::default(),
             hub: worker.hub.clone(),
             models: Arc::clone(&worker.models),
             web: worker.web.clone(),
@@ -192,23 +208,23 @@ impl Setup {
             due,
             waiting: Arc::clone(&self.waiting),
             timer,
-            places: Places::new(worker, tasks.tracker.clone(), tasks.closing.clone()),
+            slots: Slots::new(worker, tasks.tracker.clone(), tasks.closing.clone()),
         })
     }
 
-    /// Makes the node known to the others.
+    /// Registers the node in the database.
     pub(super) async fn cluster(&self, stores: &Stores) -> Result<Cluster, Error> {
         let signer = Signer::new(&self.options.master_keys);
         Ok(Cluster {
             peers: Peers::new(signer, self.options.clock.clone())?,
-            news: self.news.clone(),
+            hints: self.hints.clone(),
             wake: Wake::default(),
             identity: Identity::begin(&stores.database, &self.options).await?,
         })
     }
 }
 
-/// Confinement of the commands of runs, or the reason why there can be none.
+/// Returns the isolation level of commands, or the reason why runs can have none.
 fn commands(sandbox: &Result<Arc<dyn Backend>, String>) -> Result<Level, String> {
     sandbox
         .as_ref()

@@ -8,12 +8,12 @@ use sortie_store::Store;
 
 use super::{
     Heartbeat, Reconciler, Sweeper, Takeover, Watch,
-    parts::{Setup, Storage},
+    parts::{Node, Setup, Storage},
 };
 use crate::{
-    Engine, Inner,
-    callbacks::Courier,
-    cluster::news::{self, Channel},
+    Engine,
+    callbacks::CallbackWorker,
+    cluster::hints::{self, Channel},
     connections::Unaddressed,
     error::Error,
     kit::options::{Options, Serves},
@@ -23,8 +23,8 @@ use crate::{
     worker::{Dispatcher, Source, leftovers},
 };
 
-/// The sandbox, or the reason why this kind of engine has no use for it: runs of a hosted engine are strangers to each
-/// other.
+/// Returns the sandbox, or the reason why this kind of engine cannot use it. Runs of a hosted engine must be isolated
+/// from each other.
 fn fit_for(mode: Mode, sandbox: Result<Arc<dyn Backend>, String>) -> Result<Arc<dyn Backend>, String> {
     let backend = sandbox?;
     match (mode, backend.capabilities().tenancy) {
@@ -39,10 +39,10 @@ fn fit_for(mode: Mode, sandbox: Result<Arc<dyn Backend>, String>) -> Result<Arc<
 }
 
 impl Engine {
-    /// Starts a node: registers it, takes over what an earlier start of it left behind, and begins to take runs. A node
+    /// Starts a node: registers it, takes over the runs of its earlier process, and begins to accept runs. A node
     /// without the master key of its database does not start, because it would fail every run that needs a credential.
-    /// `sandbox` is the reason, for people, where the host cannot confine commands: runs with `shell` are then refused, as
-    /// they are by a hosted engine on a single-tenant host.
+    /// If the host cannot confine commands, `sandbox` is the reason, for people: runs with `shell` are then refused. A
+    /// hosted engine on a single-tenant host refuses them as well.
     pub async fn start(
         options: Options,
         store: Store,
@@ -71,14 +71,14 @@ impl Engine {
         let sweeper = Sweeper {
             node: Takeover {
                 store: stores.database.clone(),
-                places: work.places.clone(),
+                slots: work.slots.clone(),
                 identity: cluster.identity.clone(),
             },
             wake: cluster.wake.clone(),
         };
         stores.connections.begin_upgrade(&cluster.identity.leases).await?;
         sweeper.sweep().await?;
-        let inner = Inner {
+        let node = Node {
             options: setup.options,
             metrics: setup.metrics,
             watched: Watched::default(),
@@ -87,10 +87,10 @@ impl Engine {
             cluster,
             tasks: setup.tasks,
         };
-        Ok((Self(Arc::new(inner)), sweeper))
+        Ok((Self(Arc::new(node)), sweeper))
     }
 
-    /// Starts the tasks that take runs, and those of the node's own life.
+    /// Starts the tasks that claim runs, and those that maintain the node.
     pub(crate) fn begin_runs(&self, sweeper: Sweeper, channel: Option<Channel>) {
         let node = &self.0;
         let source = match node.options.serves {
@@ -100,13 +100,13 @@ impl Engine {
         let dispatcher = Dispatcher {
             store: node.stores.database.clone(),
             options: Arc::clone(&node.options),
-            places: node.work.places.clone(),
+            slots: node.work.slots.clone(),
             source,
             unretained: node.stores.records.unretained.clone(),
             identity: node.cluster.identity.clone(),
             work: Arc::clone(&node.work.waiting),
             wake: node.cluster.wake.clone(),
-            news: node.cluster.news.clone(),
+            hints: node.cluster.hints.clone(),
             stop: node.tasks.closing.clone(),
         };
         node.tasks.tracker.spawn(dispatcher.run());
@@ -115,9 +115,11 @@ impl Engine {
             .spawn(Keeper::new(self.clone()).run(node.tasks.closed.clone()));
         self.begin_node(sweeper);
         if let Some(channel) = channel {
-            node.tasks
-                .exchanges
-                .spawn(news::exchange(self.clone(), channel, node.tasks.told.clone()));
+            node.tasks.exchanges.spawn(hints::exchange(
+                self.clone(),
+                channel,
+                node.tasks.hints_done.clone(),
+            ));
         }
     }
 
@@ -155,14 +157,14 @@ impl Engine {
     /// Starts the callback worker.
     fn begin_callbacks(&self) {
         let node = &self.0;
-        let courier = Courier::new(
+        let worker = CallbackWorker::new(
             &node.options,
             (node.stores.records.clone(), node.cluster.identity.clone()),
             node.work.callbacks.clone(),
             Arc::clone(&node.metrics),
             node.tasks.delivered.clone(),
         );
-        node.tasks.couriers.spawn(courier.run());
+        node.tasks.callback_workers.spawn(worker.run());
     }
 
     /// Starts the deletion of expired runs.
@@ -175,7 +177,7 @@ impl Engine {
         }
     }
 
-    /// Starts the tasks of the node's own life.
+    /// Starts the tasks that maintain the node.
     fn begin_node(&self, sweeper: Sweeper) {
         let node = &self.0;
         let heartbeat = Heartbeat {

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use crate::{Engine, error::Error, kit::options::Serves, runs::active::StopReason};
 
-/// How long a node that is about to stop waits for the database to take that it is.
+/// Timeout for storing that this node is draining.
 const DRAIN_WRITE: Duration = Duration::from_secs(2);
 
-/// How long a stopping node waits for its last words to other nodes.
+/// Time that a stopping node waits for its last hints to other nodes to be sent.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// How long a stopping node waits for the database to take its last writes.
+/// Time that a stopping node waits for its last writes to the database.
 const LAST_WRITES: Duration = Duration::from_secs(10);
 
 fn stopping() -> Error {
@@ -18,7 +18,7 @@ fn stopping() -> Error {
 }
 
 impl Engine {
-    /// Whether the node can take runs: database and storage answer and the node is not about to stop.
+    /// Checks that the node accepts runs: database and storage answer, and the node is not stopping.
     pub async fn ready(&self) -> Result<(), Error> {
         if self.is_draining() {
             return Err(stopping());
@@ -35,13 +35,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the node is about to stop, or stopping.
+    /// Whether the node is draining or stopping.
     pub fn is_draining(&self) -> bool {
         self.0.tasks.draining.is_cancelled() || self.0.tasks.closing.is_cancelled()
     }
 
-    /// Says that the node is about to stop: it is not ready any more, for load balancers to send new clients elsewhere, and
-    /// does all else as before.
+    /// Begins to drain: the node is no longer ready, so that load balancers send new clients elsewhere. Everything else
+    /// goes on as before.
     pub async fn drain(&self) {
         let node = &self.0;
         node.tasks.draining.cancel();
@@ -52,20 +52,21 @@ impl Engine {
         match tokio::time::timeout(DRAIN_WRITE, told).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the list of nodes does not show that this one is draining");
+                tracing::warn!(%error, "storing that this node is draining failed");
             }
-            Err(_elapsed) => tracing::warn!("the database did not take in time that this node is draining"),
+            Err(_elapsed) => tracing::warn!("storing that this node is draining timed out"),
         }
     }
 
-    /// Stops in good order: takes no more runs, lets those at work finish within the grace, hands the rest over (an engine
-    /// of its own runs ends them as `interrupted`), then ends every stream. Returns when all of it is written down.
+    /// Stops the node in order: accepts no more runs, lets runs at work finish within the grace period, hands the
+    /// others over (an engine of its own runs alone ends them as `interrupted`), then ends every stream. Returns when
+    /// everything is stored.
     pub async fn shutdown(&self) {
         let node = &self.0;
-        node.cluster.news.leave_jobs();
-        node.work.places.close();
-        // Whoever was just bringing runs is done with it.
-        drop(node.work.places.turn().await);
+        node.cluster.hints.leave_jobs();
+        node.work.slots.close();
+        // Waits for the task that is just starting runs.
+        drop(node.work.slots.permit().await);
         let grace = node.options.shutdown_grace;
         if tokio::time::timeout(grace, node.work.active.drained())
             .await
@@ -74,13 +75,13 @@ impl Engine {
             let left = node.work.active.count();
             let reason = match node.options.serves {
                 Serves::Everyone => {
-                    tracing::warn!(left, "the grace is over: runs still at work are handed over");
+                    tracing::warn!(left, "the grace period has passed: handing over the runs at work");
                     StopReason::HandOver
                 }
                 Serves::OwnRuns | Serves::Nothing => {
                     tracing::warn!(
                         left,
-                        "the grace is over: runs still at work are ended as interrupted"
+                        "the grace period has passed: ending the runs at work as interrupted"
                     );
                     StopReason::Shutdown
                 }
@@ -90,7 +91,9 @@ impl Engine {
                 .await
                 .is_err()
             {
-                tracing::error!("the database does not answer: what is left goes on from what it has stored");
+                tracing::error!(
+                    "the database does not answer: the runs left are resumed from their last stored state"
+                );
             }
         }
         self.stop_delivering().await;
@@ -101,13 +104,13 @@ impl Engine {
             .await
             .is_err()
         {
-            tracing::error!("the node's tasks did not end in time and are left behind");
+            tracing::error!("the node's tasks did not end in time; leaving them behind");
         }
-        self.say_goodbye().await;
+        self.send_last_hints().await;
     }
 
-    /// Lets uploads to the storage end whose clients or runs are gone, once [`Self::shutdown`] is done and no request is
-    /// answered any more. Parts of an upload that is not aborted stay in the storage.
+    /// Waits for uploads to the storage whose clients or runs are gone. To be called after [`Self::shutdown`], when no
+    /// request is processed any more. Parts of an upload that is not aborted stay in the storage.
     pub async fn settle_storage(&self) {
         if tokio::time::timeout(LAST_WRITES, self.0.stores.contents.settled())
             .await
@@ -119,38 +122,38 @@ impl Engine {
         }
     }
 
-    /// Tells other nodes that this one is gone, so that what it has left goes on at once.
-    async fn say_goodbye(&self) {
+    /// Sends the last hints to other nodes, so that they take over the runs of this node at once.
+    async fn send_last_hints(&self) {
         let node = &self.0;
-        node.cluster.news.nodes();
-        node.tasks.told.cancel();
+        node.cluster.hints.nodes();
+        node.tasks.hints_done.cancel();
         node.tasks.exchanges.close();
         if tokio::time::timeout(GOODBYE, node.tasks.exchanges.wait())
             .await
             .is_err()
         {
             tracing::warn!(
-                "other nodes could not be told that this one is gone; they find out by themselves"
+                "sending the last hints to other nodes failed; they find out when the lease expires"
             );
         }
     }
 
-    /// Lets callbacks under way end. As long as the store says that this node has the content of a run, no other delivers its
-    /// callback without the output.
+    /// Waits for callbacks under way. No other node delivers the callback of a run without its output while the store
+    /// has this node as the holder of the content.
     async fn stop_delivering(&self) {
         let node = &self.0;
         node.tasks.delivered.cancel();
-        node.tasks.couriers.close();
-        if tokio::time::timeout(LAST_WRITES, node.tasks.couriers.wait())
+        node.tasks.callback_workers.close();
+        if tokio::time::timeout(LAST_WRITES, node.tasks.callback_workers.wait())
             .await
             .is_err()
         {
-            tracing::error!("callbacks under way did not end in time and are left behind");
+            tracing::error!("callbacks under way did not end in time; leaving them behind");
         }
     }
 
-    /// Gives up, at the node's end, what only this node has: such runs that are not final end, answers that nobody has read
-    /// are gone.
+    /// Abandons the content of runs without retention when the node stops. Runs without a terminal status end, and
+    /// unread outputs are lost.
     pub(crate) async fn give_up_content(&self) {
         let node = &self.0;
         let (at, price) = (node.options.clock.now(), node.options.compute_micros_per_second);
@@ -159,16 +162,18 @@ impl Engine {
             .database
             .give_up_content(node.cluster.identity.get(), at, price);
         match tokio::time::timeout(LAST_WRITES, given_up).await {
-            Ok(Ok(ended)) => self.tell_given_up(&ended),
+            Ok(Ok(ended)) => self.announce_abandoned(&ended),
             Ok(Err(error)) => {
-                tracing::error!(%error, "runs with zero data retention end with the next sweep");
+                tracing::error!(%error, "ending runs with zero data retention failed; the next sweep ends them");
             }
-            Err(_elapsed) => tracing::error!("runs with zero data retention end with the next sweep"),
+            Err(_elapsed) => {
+                tracing::error!("ending runs with zero data retention timed out; the next sweep ends them");
+            }
         }
-        // Not before: what this node kept to itself is for any node only now.
-        node.cluster.news.callbacks();
+        // Only now may any node deliver the callbacks that were reserved for this one.
+        node.cluster.hints.callbacks();
         if let Err(error) = node.stores.memory_dir.remove().await {
-            tracing::warn!(%error, "the folder for working directories in memory stays");
+            tracing::warn!(%error, "removing the folder of working directories in memory failed");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The sweeper: declares nodes lost that do not renew their lease, and takes their runs over.
+//! The sweeper: declares nodes without a renewed lease lost, and takes their runs over.
 
 use sortie_store::Sweep;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::Takeover;
-use crate::{cluster::news::Wake, error::Error, kit::options::Serves};
+use crate::{cluster::hints::Wake, error::Error, kit::options::Serves};
 
 /// Lost runs ended in one transaction.
 const LIMIT: u32 = 100;
@@ -16,10 +16,10 @@ pub(crate) struct Sweeper {
 }
 
 impl Sweeper {
-    /// Sweeps when a lease becomes overdue, when another node has signed off, and once for each heartbeat, until the node
-    /// has stopped.
+    /// Sweeps when a lease becomes overdue, when another node has signed off, and once for each heartbeat, until the
+    /// node has stopped.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let mut tick = tokio::time::interval(self.node.places.worker().options.heartbeat);
+        let mut tick = tokio::time::interval(self.node.slots.worker().options.heartbeat);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let overdue = self.node.identity.seen.next_overdue();
@@ -44,15 +44,15 @@ impl Sweeper {
     pub(crate) async fn sweep(&self) -> Result<(), Error> {
         let Takeover {
             store,
-            places,
+            slots,
             identity,
         } = &self.node;
-        let options = &places.worker().options;
+        let options = &slots.worker().options;
         loop {
-            let turn = places.turn().await;
+            let permit = slots.permit().await;
             let free = match options.serves {
-                Serves::Everyone => turn.free(),
-                // Runs of other nodes are for a node that is here to stay.
+                Serves::Everyone => permit.free(),
+                // Only an ordinary node takes over runs of other nodes.
                 Serves::OwnRuns | Serves::Nothing => 0,
             };
             let sweep = Sweep {
@@ -67,8 +67,8 @@ impl Sweeper {
             let swept = store.sweep(sweep).await?;
             let all_ended = swept.ended.len() < LIMIT as usize;
             let all_taken = free == 0 || swept.taken.len() < free as usize;
-            self.node.tell_ended(&swept.ended);
-            self.node.go_on(&turn, swept.taken);
+            self.node.announce_ended(&swept.ended);
+            self.node.start(&permit, swept.taken);
             if all_ended && all_taken {
                 return Ok(());
             }

@@ -7,8 +7,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{reconciler::Suspects, *};
 use crate::{
-    callbacks::Hints,
-    cluster::{lease_clock::LeaseClock, leases::Leases, news::Wake},
+    callbacks::DeliveryHints,
+    cluster::{hints::Wake, lease_clock::LeaseClock, leases::Leases},
     connections::Connections,
     kit::{models::Models, no_sandbox::NoSandbox, options::Options, web::NodeWeb},
     runs::{
@@ -46,7 +46,7 @@ impl Rig {
     }
 
     fn active(&self) -> &Active {
-        self.takeover.places.active()
+        self.takeover.slots.active()
     }
 }
 
@@ -65,7 +65,7 @@ async fn holding() -> (Rig, OrgId, RunId) {
     let records = crate::testing::records(&store);
     let hub = Hub::new(
         records.clone(),
-        crate::cluster::news::News::default(),
+        crate::cluster::hints::HintSender::default(),
         CancellationToken::new(),
     );
     let metrics = Arc::new(crate::kit::metrics::Metrics::default());
@@ -88,18 +88,18 @@ async fn holding() -> (Rig, OrgId, RunId) {
         sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
         programs: Programs::default(),
         web: NodeWeb::new(&options).unwrap(),
-        schedules: crate::cluster::news::TimerBell::default(),
+        schedules: crate::cluster::hints::TimerBell::default(),
         active: Active::default(),
-        callbacks: Hints::default(),
+        callbacks: DeliveryHints::default(),
         options: Arc::clone(&options),
     };
-    let places = Places::new(Arc::new(worker), TaskTracker::new(), CancellationToken::new());
+    let slots = Slots::new(Arc::new(worker), TaskTracker::new(), CancellationToken::new());
     let clock = LeaseClock::begin(&store, options.clock.clone()).await.unwrap();
     let seen = Leases::new(options.lease, Instant::now());
     let takeover = Takeover {
         identity: Identity::of(node, clock, seen),
         store,
-        places,
+        slots,
     };
     let rig = Rig {
         takeover,
@@ -136,7 +136,7 @@ async fn a_node_that_was_declared_lost_gets_back_what_nobody_took_over() {
     let lost = rig.takeover.identity.get();
     rig.takeover
         .store
-        .deregister_node(lost, rig.takeover.places.worker().options.clock.now())
+        .deregister_node(lost, rig.takeover.slots.worker().options.clock.now())
         .await
         .unwrap();
     rig.heartbeat().beat().await.unwrap();
@@ -156,7 +156,7 @@ async fn a_node_that_was_declared_lost_gets_back_what_nobody_took_over() {
 #[tokio::test]
 async fn a_node_that_is_declared_lost_while_it_drains_is_shown_as_draining() {
     let (rig, _org, _run) = holding().await;
-    let since = rig.takeover.places.worker().options.clock.now();
+    let since = rig.takeover.slots.worker().options.clock.now();
     rig.takeover
         .identity
         .drain(&rig.takeover.store, since)
@@ -175,7 +175,7 @@ async fn a_node_that_is_declared_lost_while_it_drains_is_shown_as_draining() {
 #[tokio::test]
 async fn a_closing_node_takes_nothing_up_again() {
     let (rig, org, run) = holding().await;
-    rig.takeover.places.close();
+    rig.takeover.slots.close();
     let mut suspects = Suspects::default();
     for _ in 0..3 {
         rig.reconciler().compare(&mut suspects).await.unwrap();
@@ -187,7 +187,7 @@ async fn a_closing_node_takes_nothing_up_again() {
 #[tokio::test]
 async fn a_run_with_a_task_is_left_alone_until_it_is_cancelled_elsewhere() {
     let (rig, org, run) = holding().await;
-    let mut place = rig.active().enter(run);
+    let mut active_run = rig.active().enter(run);
     let mut suspects = Suspects::default();
     for _ in 0..3 {
         rig.reconciler().compare(&mut suspects).await.unwrap();
@@ -195,9 +195,9 @@ async fn a_run_with_a_task_is_left_alone_until_it_is_cancelled_elsewhere() {
     assert_eq!(status(&rig, org, run).await, RunStatus::Starting);
     rig.takeover
         .store
-        .cancel_run(org, run, rig.takeover.places.worker().options.clock.now())
+        .cancel_run(org, run, rig.takeover.slots.worker().options.clock.now())
         .await
         .unwrap();
     rig.reconciler().compare(&mut suspects).await.unwrap();
-    assert_eq!(place.stopped().await, StopReason::NotOurs);
+    assert_eq!(active_run.stopped().await, StopReason::NotOurs);
 }

@@ -1,4 +1,4 @@
-//! The watch over runs that are followed, or at work, here: other nodes write to them.
+//! The watch over runs that are followed or at work on this node: finds what other nodes have written to them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use sortie_store::Store;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cluster::{identity::Identity, news::Wake},
+    cluster::{hints::Wake, identity::Identity},
     error::Error,
     kit::options::Options,
     runs::{
@@ -15,16 +15,16 @@ use crate::{
     },
 };
 
-/// Longest pause between two looks of the watch: other nodes tell what is new, so this is for what was not heard. With the
-/// jitter, with which nodes that started together drift apart, it is short enough for a run that was cancelled through
-/// another node to stop within a second all the same.
+/// Interval between polls, and the most that is added to it in milliseconds. The poll is the fallback for lost hints.
+/// It is short enough for a run that was cancelled on another node to stop within a second. Nodes that started together
+/// drift apart by the addition.
 const WATCH: Duration = Duration::from_millis(500);
 const WATCH_JITTER_MS: i64 = 250;
 
-/// Two looks of the watch are at least so far apart, however much other nodes tell.
+/// Minimum time between two polls, regardless of the number of hints.
 const WATCH_APART: Duration = Duration::from_millis(100);
 
-/// The watch over what other nodes do to runs that are followed, or at work, here.
+/// Finds changes by other nodes to runs that are followed or at work on this node.
 pub(crate) struct Watch {
     pub(crate) store: Store,
     pub(crate) options: Arc<Options>,
@@ -35,7 +35,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Looks until the node has stopped: one query for all runs.
+    /// Polls until the node has stopped, with one query for every run.
     pub(crate) async fn run(self, stop: CancellationToken) {
         loop {
             let jitter = self.options.clock.now().as_micros().rem_euclid(WATCH_JITTER_MS);
@@ -46,8 +46,8 @@ impl Watch {
                 () = tokio::time::sleep(pause) => {}
                 () = self.wake.watch.notified() => {}
             }
-            if let Err(error) = self.look().await {
-                tracing::warn!(%error, "runs that are followed or at work could not be looked up");
+            if let Err(error) = self.poll().await {
+                tracing::warn!(%error, "polling runs that are followed or at work failed");
             }
             tokio::select! {
                 biased;
@@ -57,7 +57,7 @@ impl Watch {
         }
     }
 
-    async fn look(&self) -> Result<(), Error> {
+    async fn poll(&self) -> Result<(), Error> {
         let followed = self.hub.watched();
         if followed.is_empty() && self.active.count() == 0 {
             return Ok(());

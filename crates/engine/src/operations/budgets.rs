@@ -1,11 +1,12 @@
-//! Budgets of an organization: what its runs may cost in a day or a month. The store keeps to them; here they are set.
+//! Budgets of an organization: limits on the cost of its runs in a day or a month. The store enforces them.
 
 use sortie_api::{Budget, BudgetScope, OrgId, PutBudget, limits};
 
 use crate::{Engine, error::Error, kit::caller::Caller};
 
 impl Engine {
-    /// Sets a budget, or changes the one of this scope; whether it is new. A scope may name what is not there (yet).
+    /// Sets a budget, or changes the one of this scope. Returns whether it is new. A scope may name something that does
+    /// not exist yet.
     pub async fn put_budget(
         &self,
         caller: &Caller,
@@ -19,13 +20,13 @@ impl Engine {
             .await?)
     }
 
-    /// A budget with its window now.
+    /// Returns a budget with its current window.
     pub async fn get_budget(&self, org: OrgId, scope: BudgetScope) -> Result<Budget, Error> {
         let now = self.0.options.clock.now();
         Ok(self.store().get_budget(org, scope, now).await?)
     }
 
-    /// The organization's budgets with their windows now, by scope.
+    /// Returns the organization's budgets with their current windows, by scope.
     pub async fn list_budgets(&self, org: OrgId) -> Result<Vec<Budget>, Error> {
         let now = self.0.options.clock.now();
         Ok(self.store().list_budgets(org, now).await?)

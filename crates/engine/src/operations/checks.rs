@@ -1,7 +1,7 @@
-//! What a node finds when an operator asks it how it is: each check is a sentence, a verdict and what to do.
+//! Checks of a node for an operator. Each check returns a sentence, a verdict and a remedy.
 //!
-//! Every check ends in bounded time and none changes anything: the storage is written to under an address of its own, which is
-//! deleted again. Providers are asked only where the operator wants it.
+//! Every check has a time limit and leaves everything unchanged: the storage is tested with an object of its own, which
+//! is deleted again. Model providers are asked only if the operator wants it.
 
 use std::time::{Duration, Instant};
 
@@ -20,32 +20,32 @@ use crate::{
     kit::caller::Caller,
 };
 
-/// How long one check may take.
+/// Timeout of one check.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Above this a database holds every request up.
+/// Latency above which the database slows every request down.
 const SLOW: Duration = Duration::from_millis(50);
-/// What has waited for longer than this is late: a queue, an instant of a schedule, a callback that is due.
+/// Waiting time above which a run, a scheduled occurrence or a due callback is late.
 const LATE: Duration = Duration::from_mins(1);
-/// Runs that wait are counted up to here, and whatever else is many up to [`SOME`].
+/// Waiting runs are counted up to this number, and everything else up to [`SOME`].
 const COUNTED: u32 = 10_000;
 const SOME: u32 = 100;
-/// Free space in bytes: below the one it is time to act, below the other nothing can be relied on.
+/// Free disk space in bytes below which a check warns, and below which it fails.
 const LITTLE_SPACE: u64 = 2 << 30;
 const NO_SPACE: u64 = 200 << 20;
-/// Fewer open files than this are too few for a busy node.
+/// Limit of open files below which a check warns.
 const ENOUGH_FILES: u64 = 4_096;
 
-/// Whether the providers of models are asked as well.
+/// Inclusion of the model providers in the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Providers {
-    /// They are not.
+    /// The providers are not asked.
     Left,
     /// Each is asked for the list of its models, with the key that runs use.
     Asked,
 }
 
 impl Engine {
-    /// Looks at everything that this node stands on.
+    /// Runs every check of this node.
     pub async fn checks(&self, caller: &Caller, providers: Providers) -> NodeChecks {
         let (readiness, database, storage, master_key, backlog, callbacks, schedules) = tokio::join!(
             limited("readiness", self.check_readiness()),
@@ -78,11 +78,11 @@ impl Engine {
     async fn check_readiness(&self) -> Result<Check, Error> {
         self.ready().await?;
         let active = self.0.work.active.count();
-        let places = self.0.options.concurrency;
+        let slots = self.0.options.concurrency;
         Ok(Check::new(
             "readiness",
             Verdict::Ok,
-            format!("takes runs; {active} of {places} at work"),
+            format!("takes runs; {active} of {slots} at work"),
         ))
     }
 
@@ -126,7 +126,7 @@ impl Engine {
             return Ok(Check::new(name, Verdict::Fault, "none")
                 .hint("credentials cannot be kept: give every node the same SORTIE_MASTER_KEY"));
         };
-        // Asked each time: the database may have been put back under a node at work.
+        // Checked each time: the database may have been restored under a running node.
         check_master_keys(self.store(), &self.0.options.master_keys).await?;
         let check = Check::new(name, Verdict::Ok, format!("{first} fits the database"));
         if self.0.stores.connections.unaddressed() == Unaddressed::Opens {
@@ -176,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// Space and open files.
+    /// Checks disk space and open files.
     fn check_machine(&self) -> [Check; 2] {
         [free_space(&self.0.options.data_dir), open_files()]
     }
@@ -208,7 +208,7 @@ impl Engine {
             check.verdict = Verdict::Warning;
             check = check.hint(format!(
                 "{gone} nodes are gone without signing off: their runs are taken over within half a minute by a node with \
-                 free places; where this stays, there is none"
+                 free slots; where this stays, there is none"
             ));
         }
         Ok(check)
@@ -266,7 +266,7 @@ impl Engine {
         Ok(check)
     }
 
-    /// The memory that runs with zero data retention share.
+    /// Checks the memory that runs with zero data retention share.
     fn check_memory(&self) -> Check {
         let name = "memory";
         let (held, limit) = self.0.stores.records.unretained.held();
@@ -279,7 +279,7 @@ impl Engine {
         }
     }
 
-    /// What browsers, authorization servers and other nodes are told to call.
+    /// Checks the addresses of this node for browsers, authorization servers and other nodes.
     fn check_addresses(&self) -> Check {
         let name = "addresses";
         let options = &self.0.options;
@@ -322,7 +322,7 @@ impl Engine {
     }
 }
 
-/// A check that ends in time, whatever it waits for.
+/// Runs a check with a timeout.
 async fn limited(name: &str, check: impl Future<Output = Result<Check, Error>>) -> Check {
     match tokio::time::timeout(PATIENCE, check).await {
         Ok(Ok(check)) => check,

@@ -64,7 +64,7 @@ impl Rig {
         }
     }
 
-    /// What the check of this name says.
+    /// Result of the check of this name.
     async fn check(&self, name: &str) -> Check {
         let found = self.engine.checks(&self.caller, Providers::Left).await;
         found.checks.into_iter().find(|check| check.name == name).unwrap()

@@ -1,9 +1,8 @@
-//! The retention job: deletes finished runs with all that belongs to them, and what schedules remember of their instants, once
-//! their time is over.
+//! The retention job: deletes expired runs with everything that belongs to them, and expired occurrences of schedules.
 //!
-//! What they have used is counted before. Every node does it, at its start and then each hour, in small transactions with other writes in between. It says
-//! nothing of what it did to other nodes: two at once share the work and do no harm, and one that is cut off is
-//! continued by the next.
+//! The usage of a run is counted before the run is deleted. Every node runs the job, at its start and then each hour,
+//! in small transactions with other writes in between. Nodes do not coordinate: two jobs at once share the work and do
+//! no harm, and the next job continues one that was interrupted.
 
 use std::time::Duration;
 
@@ -14,22 +13,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{error::Error, files::contents::GRACE, kit::clock::Clock, operations::usage};
 
-/// How often the job looks.
+/// Interval between two passes of the job.
 const INTERVAL: Duration = Duration::from_hours(1);
 
-/// What one transaction deletes at most.
+/// Most rows that one transaction deletes.
 const BATCH: Batch = Batch {
     runs: 200,
     events: 2_000,
 };
 
-/// Instants of a schedule that one transaction forgets.
+/// Most occurrences of a schedule that one transaction deletes.
 const FIRES: u32 = 1_000;
 
-/// Organizations, or schedules, read at once.
+/// Organizations, or schedules, in one query.
 const PAGE: u32 = 100;
 
-/// Deletes what finished longer than `retention` ago, now and again, until the node stops.
+/// Deletes what finished longer than `retention` ago, every [`INTERVAL`], until the node stops.
 pub(crate) async fn run(store: Store, clock: Clock, retention: Duration, stop: CancellationToken) {
     let mut tick = tokio::time::interval(INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -42,24 +41,24 @@ pub(crate) async fn run(store: Store, clock: Clock, retention: Duration, stop: C
             deleted = delete_expired(&store, &clock, retention) => match deleted {
                 Ok(Expired { runs: 0, fires: 0 }) => {}
                 Ok(Expired { runs, fires }) => {
-                    tracing::info!(runs, fires, "runs, and instants of schedules, whose retention is over were deleted");
+                    tracing::info!(runs, occurrences = fires, "deleted expired runs and schedule occurrences");
                 }
-                Err(error) => tracing::error!(%error, "what is kept for longer than its retention could not be deleted"),
+                Err(error) => tracing::error!(%error, "deleting expired runs and schedule occurrences failed"),
             },
             () = stop.cancelled() => return,
         }
     }
 }
 
-/// What was deleted.
+/// Numbers of deleted rows.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Expired {
     pub(crate) runs: u64,
-    /// Instants of schedules.
+    /// Occurrences of schedules.
     pub(crate) fires: u64,
 }
 
-/// Deletes what is over for longer than `retention`.
+/// Deletes what finished longer than `retention` ago.
 pub(crate) async fn delete_expired(
     store: &Store,
     clock: &Clock,
@@ -73,7 +72,7 @@ pub(crate) async fn delete_expired(
     })
 }
 
-/// Goes through all schedules; how many instants were forgotten.
+/// Deletes the expired occurrences of every schedule. Returns their number.
 async fn delete_fires(store: &Store, before: Timestamp) -> Result<u64, Error> {
     let (mut fires, mut after): (u64, Option<ScheduleId>) = (0, None);
     loop {
@@ -94,7 +93,7 @@ async fn delete_fires(store: &Store, before: Timestamp) -> Result<u64, Error> {
     }
 }
 
-/// Goes through all organizations; how many runs that finished before were deleted.
+/// Deletes expired runs of every organization. Returns their number.
 async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -> Result<u64, Error> {
     // What they have used outlives them.
     usage::count(store, clock.now()).await?;
@@ -126,7 +125,7 @@ async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -
 #[cfg(test)]
 mod tests {
     use sortie_api::{Micros, RunId, RunStatus};
-    use sortie_store::{Brought, Error, Finish, Journal, NewEvent};
+    use sortie_store::{Error, Finish, Journal, NewEvent, StoredCredentials};
 
     use super::*;
     use crate::testing::{Held, held};
@@ -146,7 +145,7 @@ mod tests {
             usage: sortie_api::RunUsage::default(),
             events: vec![NewEvent::new(&status, at).unwrap()],
             journal: Journal::Empty,
-            brought: Brought::Nothing,
+            stored_credentials: StoredCredentials::Absent,
             receiver: sortie_store::Receiver::Nobody,
             artifacts: None,
             at,

@@ -1,5 +1,5 @@
-//! What an organization has used, and the job that counts it: hours that are over become sums by day, so that the runs
-//! behind them may be deleted.
+//! Usage of organizations, and the job that counts it. Completed hours become sums by day, after which their runs may
+//! be deleted.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Engine, credentials::sealing::hex, error::Error, kit::clock::Clock};
 
-/// How often what is over is looked for.
+/// Interval between two passes of the job.
 const COUNT: Duration = Duration::from_mins(10);
 
-/// How long an hour has been over when it is counted: a run gets its time from the clock of the node that takes it, and is
-/// recorded a moment later. Clocks that differ by less than this lose nothing.
+/// Time between the end of an hour and its count. A run gets its time from the clock of the node that accepts it, and
+/// is stored a moment later. Clocks of nodes may differ by up to this without a loss.
 const MARGIN: Duration = Duration::from_hours(1);
 
-/// Organizations looked at in one query.
+/// Organizations in one query.
 const ORGANIZATIONS: u32 = 500;
 
 impl Engine {
-    /// What an organization has used on these days, the last `USAGE_DAYS_DEFAULT` where none are named. `Invalid` names the
-    /// parameter and the rule.
+    /// Returns the usage of an organization on these days, by default the last `USAGE_DAYS_DEFAULT`. `Invalid` names
+    /// the parameter and the rule.
     pub async fn usage(
         &self,
         org: OrgId,
@@ -73,7 +73,7 @@ impl Engine {
         })
     }
 
-    /// The state of the license. None can be given to an engine yet, so there is no allowance to use up.
+    /// Returns the state of the license. An engine cannot have one yet, so there is no allowance to use up.
     pub async fn license(&self, org: OrgId) -> Result<License, Error> {
         let today = Day::of(self.0.options.clock.now());
         let days = (Some(today.month()), Some(today));
@@ -87,14 +87,14 @@ impl Engine {
     }
 }
 
-/// Names an installation: the same on every node, as it follows from the organization that was made with the database.
+/// Returns the id of the installation. Every node derives it from the organization that was created with the database.
 fn machine_id(org: OrgId) -> String {
     let digest = Sha256::digest(format!("sortie installation {org}"));
     hex(digest.get(..16).unwrap_or_default())
 }
 
-/// Counts what is over, at the start and then now and again, until the node has stopped. Every node does: who comes
-/// second to an hour counts nothing.
+/// Counts completed hours, at the start and then every [`COUNT`], until the node stops. Every node runs the job; an
+/// hour is counted by the first of them.
 pub(crate) async fn keep_counting(store: Store, clock: Clock, stop: CancellationToken) {
     let mut tick = tokio::time::interval(COUNT);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -106,16 +106,16 @@ pub(crate) async fn keep_counting(store: Store, clock: Clock, stop: Cancellation
         tokio::select! {
             counted = count(&store, clock.now()) => match counted {
                 Ok(0) => {}
-                Ok(hours) => tracing::debug!(hours, "usage is counted"),
-                Err(error) => tracing::error!(%error, "usage could not be counted"),
+                Ok(hours) => tracing::debug!(hours, "counted usage"),
+                Err(error) => tracing::error!(%error, "counting usage failed"),
             },
             () = stop.cancelled() => return,
         }
     }
 }
 
-/// Counts every hour of every organization that is over; how many there were. An hour with runs that are not settled
-/// waits, and so do those behind it.
+/// Counts every completed hour of every organization and returns their number. An hour with unsettled runs waits, and
+/// so do the hours after it.
 pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<u64, Error> {
     let before = Timestamp::from_micros(
         now.as_micros()
@@ -149,7 +149,7 @@ pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<u64, Error> {
 #[cfg(test)]
 mod tests {
     use sortie_api::Micros;
-    use sortie_store::{Brought, Finish, Journal, NewEvent};
+    use sortie_store::{Finish, Journal, NewEvent, StoredCredentials};
 
     use super::*;
     use crate::testing::{Held, held};
@@ -185,7 +185,7 @@ mod tests {
             usage: sortie_api::RunUsage::default(),
             events: vec![NewEvent::new(&sortie_api::EventType::status(ended), made).unwrap()],
             journal: Journal::Empty,
-            brought: Brought::Nothing,
+            stored_credentials: StoredCredentials::Absent,
             at: made,
         };
         store.finish_run(claim.fence, finish).await.unwrap();

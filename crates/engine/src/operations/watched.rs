@@ -1,7 +1,7 @@
-//! What is looked up when somebody asks: what is in the database, whether the node is ready, how many runs are at work.
+//! Metrics that are queried for each scrape: figures of the whole database, readiness, and runs at work.
 //!
-//! The database is asked at most once a second, whoever asks how often. One that does not answer in time costs whoever
-//! asks that time, and its figures are left out: nobody is shown old ones.
+//! The database is queried at most once a second, regardless of the number of scrapes. If it does not answer in time,
+//! the scrape takes that long and its figures are left out: old figures are never returned.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -21,75 +21,75 @@ use tokio::time::{Instant, timeout};
 
 use crate::{Engine, runs::active::Active};
 
-/// How long what was looked up is shown again.
+/// Time for which a sample is reused.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How long an answer is waited for.
+/// Timeout of the queries of a sample.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
-/// What was looked up last.
+/// Sampler of the metrics that need a query.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
-    /// When that was. Held while it is looked up, so that those who ask together ask once.
+    /// Time of the last sample. Locked during a sample, so that concurrent scrapes share one.
     at: tokio::sync::Mutex<Option<Instant>>,
-    seen: Arc<Seen>,
+    last: Arc<LastSample>,
 }
 
 #[derive(Debug, Default)]
-struct Seen(Mutex<Found>);
+struct LastSample(Mutex<Sample>);
 
 #[derive(Clone, Debug, Default)]
-struct Found {
+struct Sample {
     is_ready: bool,
-    database: Option<Looked>,
+    database: Option<DatabaseSample>,
 }
 
-/// A look at the database.
+/// Figures of the whole database.
 #[derive(Clone, Debug)]
-struct Looked {
+struct DatabaseSample {
     observed: Observed,
     at: Timestamp,
-    /// Likewise, on the clock of leases.
+    /// Time of the sample on the clock of leases.
     leases_at: Timestamp,
 }
 
-impl Seen {
-    fn found(&self) -> MutexGuard<'_, Found> {
+impl LastSample {
+    fn get(&self) -> MutexGuard<'_, Sample> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What this node is, and what it does now.
+/// Figures of this node itself.
 struct Node {
     active: Active,
-    places: u32,
+    slots: u32,
     sandbox: Capabilities,
 }
 
 impl Engine {
-    /// Registers everything that this node and its store measure, to be shown as `OpenMetrics`.
+    /// Registers every metric of this node and its store, for output as `OpenMetrics`.
     pub fn register_metrics(&self, registry: &mut Registry) {
         let node = &self.0;
         node.metrics.register(registry);
         let own = Node {
             active: node.work.active.clone(),
-            places: node.options.concurrency,
-            sandbox: node.work.places.sandbox().clone(),
+            slots: node.options.concurrency,
+            sandbox: node.work.slots.sandbox().clone(),
         };
         node.watched.register(own, registry);
         node.stores.database.register_metrics(registry);
     }
 
-    /// Looks up what the metrics tell of the whole database, where the last look is older than a second. Returns within two
-    /// seconds: a database that does not answer has its figures left out.
+    /// Samples the metrics of the whole database, unless the last sample is less than a second old. Returns within two
+    /// seconds: the figures are left out if the database does not answer.
     pub async fn look_around(&self) {
-        self.0.watched.look(self).await;
+        self.0.watched.sample(self).await;
     }
 }
 
 impl Watched {
-    /// Looks again, where the last look is old.
-    async fn look(&self, engine: &Engine) {
+    /// Takes a new sample if the last one is old.
+    async fn sample(&self, engine: &Engine) {
         let mut at = self.at.lock().await;
         if at.is_some_and(|at| at.elapsed() < FRESH) {
             return;
@@ -100,25 +100,25 @@ impl Watched {
             timeout(PATIENCE, engine.store().observe(now)),
         );
         let database = match database {
-            Ok(Ok(observed)) => Some(Looked {
+            Ok(Ok(observed)) => Some(DatabaseSample {
                 observed,
                 at: now,
                 leases_at: engine.0.cluster.identity.leases.now(),
             }),
             Ok(Err(error)) => {
-                tracing::debug!(%error, "the database could not be looked at for metrics");
+                tracing::debug!(%error, "querying the database for metrics failed");
                 None
             }
             Err(_late) => None,
         };
-        *self.seen.found() = Found {
+        *self.last.get() = Sample {
             is_ready: matches!(ready, Ok(Ok(()))),
             database,
         };
         *at = Some(Instant::now());
     }
 
-    /// Registers all of it, with what `node` tells of itself.
+    /// Registers these metrics, with the figures of the node itself.
     fn register(&self, node: Node, registry: &mut Registry) {
         let sandbox = [
             ("level", node.sandbox.level.as_str()),
@@ -130,29 +130,29 @@ impl Watched {
             "What confines the commands of runs on this node, and whether their memory and disk have hard limits",
             Info::new(sandbox),
         );
-        registry.register_collector(Box::new(Shown {
-            seen: Arc::clone(&self.seen),
+        registry.register_collector(Box::new(SampleCollector {
+            last: Arc::clone(&self.last),
             active: node.active,
-            places: node.places,
+            slots: node.slots,
         }));
     }
 }
 
-struct Shown {
-    seen: Arc<Seen>,
+struct SampleCollector {
+    last: Arc<LastSample>,
     active: Active,
-    places: u32,
+    slots: u32,
 }
 
-impl std::fmt::Debug for Shown {
+impl std::fmt::Debug for SampleCollector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shown").finish_non_exhaustive()
+        f.debug_struct("SampleCollector").finish_non_exhaustive()
     }
 }
 
-impl Collector for Shown {
+impl Collector for SampleCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let Found { is_ready, database } = self.seen.found().clone();
+        let Sample { is_ready, database } = self.last.get().clone();
         gauge(
             &mut encoder,
             "ready",
@@ -175,10 +175,10 @@ impl Collector for Shown {
             &mut encoder,
             "run_places",
             "Runs that this node works on at once at most.",
-            i64::from(self.places),
+            i64::from(self.slots),
         )?;
         match database {
-            Some(looked) => show(&mut encoder, &looked),
+            Some(sample) => encode_database(&mut encoder, &sample),
             None => Ok(()),
         }
     }
@@ -204,13 +204,13 @@ fn by<const N: usize>(
     Ok(())
 }
 
-/// How long ago something was; no time where there is nothing.
+/// Returns the age in seconds, or 0 without a time.
 fn age(since: Option<Timestamp>, now: Timestamp) -> f64 {
     since.map_or(0.0, |since| now.since(since).as_secs_f64())
 }
 
-fn show(encoder: &mut DescriptorEncoder<'_>, looked: &Looked) -> std::fmt::Result {
-    let (seen, at) = (&looked.observed, looked.at);
+fn encode_database(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample) -> std::fmt::Result {
+    let (observed, at) = (&sample.observed, sample.at);
     let open = encoder.encode_descriptor(
         "runs_open",
         "Runs of the whole database that are not settled: waiting, claimed, at work, or cancelled under their worker, which has not told their cost yet. Counted up to 100,000 each.",
@@ -218,41 +218,41 @@ fn show(encoder: &mut DescriptorEncoder<'_>, looked: &Looked) -> std::fmt::Resul
         MetricType::Gauge,
     )?;
     let statuses = [
-        (RunStatus::Queued.as_str(), seen.queued),
-        (RunStatus::Starting.as_str(), seen.starting),
-        (RunStatus::Running.as_str(), seen.running),
-        (RunStatus::Cancelled.as_str(), seen.settling),
+        (RunStatus::Queued.as_str(), observed.queued),
+        (RunStatus::Starting.as_str(), observed.starting),
+        (RunStatus::Running.as_str(), observed.running),
+        (RunStatus::Cancelled.as_str(), observed.settling),
     ];
     by(open, "status", statuses)?;
     gauge(
         encoder,
         "queue_depth",
         "Runs of the whole database that wait for a worker, counted up to 100,000.",
-        seen.queued,
+        observed.queued,
     )?;
     seconds(
         encoder,
         "queue_oldest_age_seconds",
         "How long the run has been waiting that waits longest for a worker; 0 where none waits.",
-        age(seen.oldest_queued_at, at),
+        age(observed.oldest_queued_at, at),
     )?;
     gauge(
         encoder,
         "callbacks_waiting",
         "Callbacks of the whole database that are neither delivered nor given up, counted up to 100,000.",
-        seen.callbacks_waiting,
+        observed.callbacks_waiting,
     )?;
     gauge(
         encoder,
         "callbacks_due",
         "Those of them whose next attempt is due.",
-        seen.callbacks_due,
+        observed.callbacks_due,
     )?;
     seconds(
         encoder,
         "callback_oldest_due_age_seconds",
         "How long the attempt has been due that is due for longest; 0 where none is.",
-        age(seen.oldest_callback_due_at, at),
+        age(observed.oldest_callback_due_at, at),
     )?;
     let nodes = encoder.encode_descriptor(
         "nodes",
@@ -260,12 +260,16 @@ fn show(encoder: &mut DescriptorEncoder<'_>, looked: &Looked) -> std::fmt::Resul
         None,
         MetricType::Gauge,
     )?;
-    by(nodes, "state", [("live", seen.nodes), ("lost", seen.lost_nodes)])?;
-    let Some(until) = seen.first_lease_until else {
+    by(
+        nodes,
+        "state",
+        [("live", observed.nodes), ("lost", observed.lost_nodes)],
+    )?;
+    let Some(until) = observed.first_lease_until else {
         return Ok(());
     };
-    // `since` is zero where the other is later: one of the two is.
-    let at = looked.leases_at;
+    // `since` is zero if the other time is later, so one of the two is zero.
+    let at = sample.leases_at;
     let left = until.since(at).as_secs_f64() - at.since(until).as_secs_f64();
     seconds(
         encoder,

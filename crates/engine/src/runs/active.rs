@@ -1,4 +1,4 @@
-//! The runs at work on this node, and how each is told to stop.
+//! Registry of the runs at work on this node, through which each can be stopped.
 
 use std::{
     collections::BTreeMap,
@@ -12,18 +12,18 @@ use sortie_api::RunId;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Why a run at work is to stop.
+/// Reason to stop a run at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopReason {
-    /// The store says it is no longer this worker's: cancelled or taken over. Nothing more is written.
+    /// The run was cancelled or taken over by another worker. Nothing more is stored.
     NotOurs,
-    /// The node was declared lost. Nothing more is written; the working directory stays, for the run may come back.
+    /// The node was declared lost. Nothing more is stored. The working directory stays, because the run may come back.
     Lost,
-    /// Nothing of it is stored, and it says more than the node may hold in memory: it fails.
+    /// The content of a run without retention exceeds the memory limit. The run fails.
     TooLarge,
-    /// The node stops and its grace is over: the run ends as interrupted.
+    /// The node stops and its grace period has passed. The run ends as interrupted.
     Shutdown,
-    /// The node stops and its grace is over: everything is written down, and whoever comes next goes on.
+    /// The node stops and its grace period has passed. Everything is stored, and another node resumes the run.
     HandOver,
 }
 
@@ -34,25 +34,25 @@ pub(crate) struct Active(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     runs: Mutex<BTreeMap<RunId, Entry>>,
-    /// The number of the next place.
+    /// Number of the next entry.
     next: AtomicU64,
     left: Notify,
 }
 
 struct Entry {
-    place: u64,
+    number: u64,
     stop: watch::Sender<Option<StopReason>>,
-    /// Cancelled when the place is given back.
+    /// Cancelled when the run leaves the registry.
     gone: CancellationToken,
 }
 
-/// A run's place in the registry; dropping it gives the place back.
-pub(crate) struct Place {
+/// A run's entry in the registry. Dropping it removes the entry.
+pub(crate) struct ActiveRun {
     active: Active,
     run: RunId,
     number: u64,
     stop: watch::Receiver<Option<StopReason>>,
-    /// The place of an earlier attempt at the run that is still winding up on this node.
+    /// Entry of an earlier attempt at the run that is still stopping on this node.
     before: Option<CancellationToken>,
     _gone: DropGuard,
 }
@@ -62,13 +62,13 @@ impl Active {
         self.0.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place for a run. An earlier attempt that is still there is told to stop.
-    pub(crate) fn enter(&self, run: RunId) -> Place {
+    /// Adds a run. An earlier attempt at it that is still at work is stopped.
+    pub(crate) fn enter(&self, run: RunId) -> ActiveRun {
         let (sender, stop) = watch::channel(None);
         let gone = CancellationToken::new();
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         let entry = Entry {
-            place: number,
+            number,
             stop: sender,
             gone: gone.clone(),
         };
@@ -76,7 +76,7 @@ impl Active {
             earlier.stop.send_replace(Some(StopReason::Lost));
             earlier.gone
         });
-        Place {
+        ActiveRun {
             active: self.clone(),
             run,
             number,
@@ -86,12 +86,12 @@ impl Active {
         }
     }
 
-    /// How many runs are at work.
+    /// Returns the number of runs at work.
     pub(crate) fn count(&self) -> usize {
         self.runs().len()
     }
 
-    /// The runs at work.
+    /// Returns the runs at work.
     pub(crate) fn all(&self) -> Vec<RunId> {
         self.runs().keys().copied().collect()
     }
@@ -101,26 +101,26 @@ impl Active {
         self.runs().contains_key(&run)
     }
 
-    /// Tells a run to stop; nothing happens when it is not at work here.
+    /// Stops a run, if it is at work here.
     pub(crate) fn stop(&self, run: RunId, reason: StopReason) {
         if let Some(entry) = self.runs().get(&run) {
             entry.stop.send_replace(Some(reason));
         }
     }
 
-    /// Tells every run to stop.
+    /// Stops every run.
     pub(crate) fn stop_all(&self, reason: StopReason) {
         for entry in self.runs().values() {
             entry.stop.send_replace(Some(reason));
         }
     }
 
-    /// Waits until a place may have become free.
+    /// Waits until a run has left the registry.
     pub(crate) async fn left(&self) {
         self.0.left.notified().await;
     }
 
-    /// Returns when nothing is at work.
+    /// Waits until no run is at work.
     pub(crate) async fn drained(&self) {
         loop {
             let left = self.0.left.notified();
@@ -132,22 +132,22 @@ impl Active {
     }
 }
 
-impl Place {
-    /// Returns when the run is told to stop.
+impl ActiveRun {
+    /// Waits until the run is to stop, and returns the reason.
     pub(crate) async fn stopped(&mut self) -> StopReason {
         match self.stop.wait_for(Option::is_some).await.map(|reason| *reason) {
             Ok(Some(reason)) => reason,
-            // Only a later attempt takes the sender away, and it says so before.
+            // Only a later attempt removes the sender, and it sends a reason before.
             Ok(None) | Err(_) => std::future::pending().await,
         }
     }
 
-    /// What the run was told so far.
-    pub(crate) fn told(&self) -> Option<StopReason> {
+    /// Returns the reason to stop, or `None` while the run may go on.
+    pub(crate) fn stop_reason(&self) -> Option<StopReason> {
         *self.stop.borrow()
     }
 
-    /// Returns when no earlier attempt at the run works on this node any more.
+    /// Waits until no earlier attempt at the run is at work on this node.
     pub(crate) async fn alone(&self) {
         if let Some(before) = &self.before {
             before.cancelled().await;
@@ -155,13 +155,13 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ActiveRun {
     fn drop(&mut self) {
         {
             let mut runs = self.active.runs();
             if runs
                 .get(&self.run)
-                .is_some_and(|entry| entry.place == self.number)
+                .is_some_and(|entry| entry.number == self.number)
             {
                 runs.remove(&self.run);
             }
@@ -185,21 +185,21 @@ mod tests {
     #[tokio::test]
     async fn a_stop_reaches_the_run_also_when_it_comes_before_the_wait() {
         let active = Active::default();
-        let mut place = active.enter(run(1));
+        let mut entry = active.enter(run(1));
         active.stop(run(2), StopReason::Shutdown);
         active.stop(run(1), StopReason::NotOurs);
-        assert_eq!(place.stopped().await, StopReason::NotOurs);
+        assert_eq!(entry.stopped().await, StopReason::NotOurs);
     }
 
     #[tokio::test]
-    async fn drained_returns_when_the_last_place_is_given_back() {
+    async fn drained_returns_when_the_last_run_has_left() {
         let active = Active::default();
-        let place = active.enter(run(1));
+        let entry = active.enter(run(1));
         assert_eq!(active.count(), 1);
         let waiting = active.drained();
         tokio::pin!(waiting);
         assert!(futures_util::poll!(&mut waiting).is_pending());
-        drop(place);
+        drop(entry);
         waiting.await;
         assert_eq!(active.count(), 0);
     }
@@ -217,7 +217,7 @@ mod tests {
             drop(earlier);
             alone.await;
         }
-        assert!(active.contains(run(1)), "the place is the later attempt's");
+        assert!(active.contains(run(1)), "the entry is the later attempt's");
         active.stop(run(1), StopReason::NotOurs);
         assert_eq!(later.stopped().await, StopReason::NotOurs);
     }

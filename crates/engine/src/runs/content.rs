@@ -1,7 +1,8 @@
-//! What clients ask of the content of a run, wherever it is: the run itself, its events, its definition.
+//! Content of runs for clients: the run itself, its events, its definition.
 //!
-//! A run that is stored is answered from the store. One without retention is answered from memory where this node has it,
-//! and by the node that has it otherwise; where nobody has it any more, the store says what is left.
+//! The store has the content of ordinary runs. The content of a run without retention is in the memory of one node:
+//! this node answers from its memory or asks the node that has the content. Once no node has it, the store returns the
+//! rest.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,8 +20,8 @@ use crate::{
 };
 
 impl Engine {
-    /// A run: as soon as it is final, and at the latest after `wait`. The first who asks for one with zero data retention
-    /// that is final, and has no callback, gets its output, and nobody after.
+    /// Returns a run as soon as its status is terminal, and at the latest after `wait`. The output of a run with zero
+    /// data retention and without a callback is returned to the first caller alone.
     pub async fn get_run(&self, caller: &Caller, id: RunId, wait: Duration, hop: Hop) -> Result<Run, Error> {
         let (node, org) = (&self.0, caller.org);
         self.until_final(org, id, wait).await?;
@@ -29,7 +30,7 @@ impl Engine {
                 .stores
                 .records
                 .unretained
-                .hand_out(&node.stores.database, org, id)
+                .read_once(&node.stores.database, org, id)
                 .await;
         }
         let run = node.stores.database.get_run(org, id).await?;
@@ -42,8 +43,8 @@ impl Engine {
         }
     }
 
-    /// A run as [`get_run`](Self::get_run) shows it, and nothing changes by it: an output that is handed out once is not in it
-    /// and stays where it is. No other node is asked, so that one whose content is elsewhere is not waited for.
+    /// Returns a run as [`get_run`](Self::get_run) does, without side effects: an output that can be read once is left
+    /// out and stays readable. No other node is asked, so a run whose content is on another node is not waited for.
     pub async fn look_at_run(&self, org: OrgId, id: RunId, wait: Duration) -> Result<Run, Error> {
         self.until_final(org, id, wait).await?;
         self.0.stores.records.run(org, id).await
@@ -54,13 +55,13 @@ impl Engine {
             return Ok(());
         }
         match self.0.work.hub.until_final(org, id, wait).await {
-            // It is waited for where it is.
+            // The node that has the content waits for the end.
             Ok(()) | Err(Error::Unretained) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// A run's events after `after`, then new ones as they happen, then `done`. Ends early when the node stops.
+    /// Streams a run's events after `after`, then new ones as they happen, then `done`. Ends early when the node stops.
     pub async fn follow(
         &self,
         caller: &Caller,
@@ -81,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// Recorded events of a run after `after`, in order, at most `limit`.
+    /// Returns recorded events of a run after `after`, in order, at most `limit`.
     pub async fn events_after(
         &self,
         caller: &Caller,
@@ -104,7 +105,7 @@ impl Engine {
         }
     }
 
-    /// The definition that a run used. [`Error::Gone`] where it was never kept.
+    /// Returns the definition of a run. [`Error::Gone`] for a run without retention.
     pub async fn run_definition(&self, org: OrgId, id: RunId) -> Result<StoredDefinition, Error> {
         match self.store().run_definition(org, id).await {
             Err(sortie_store::Error::Unretained) => Err(Error::Gone(
@@ -114,7 +115,7 @@ impl Engine {
         }
     }
 
-    /// On whose behalf another node asks; none where the request is not signed by one.
+    /// Returns the caller for whom another node sends a request, or `None` if no node has signed the request.
     pub fn peer(&self, method: &str, target: &str, header: &str) -> Option<Peer> {
         self.0.cluster.peers.verify(method, target, header)
     }
@@ -133,20 +134,20 @@ impl Engine {
         self.holder(org, id, hop).await?.ok_or_else(forgotten)
     }
 
-    /// The other node that has the content of a run; none where nobody has it.
+    /// Returns the other node that has the content of a run, or `None` if no node has it.
     async fn holder(&self, org: OrgId, id: RunId, hop: Hop) -> Result<Option<ContentHolder>, Error> {
         let holder = self.store().content_holder(org, id).await?;
         let is_elsewhere = |holder: &ContentHolder| holder.node != self.0.cluster.identity.get();
         match (holder.filter(is_elsewhere), hop) {
-            // Its process may be alive and come back with the answer.
+            // The process of a lost node may be alive and come back with the output.
             (Some(holder), _) if holder.is_lost && holder.has_answer => Err(Error::Unavailable(
                 "the node that holds the output of this run cannot be reached: the output is available once it comes \
                  back, and is deleted at output_expires_at"
                     .to_owned(),
             )),
-            // The sweep is about to give it up, or the answer is for the receiver of the callback.
+            // The sweep is about to abandon the content, or the output is for the receiver of the callback.
             (Some(holder), _) if holder.is_lost => Ok(None),
-            // Never passed on twice: what this node was asked for, it was thought to have.
+            // A request is passed on once: the node that asked took this one for the holder.
             (Some(_), Hop::Second) => Err(Error::Unavailable(
                 "the content of this run is on another node, retry later".to_owned(),
             )),

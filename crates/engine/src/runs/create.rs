@@ -1,8 +1,8 @@
-//! Runs from a client's request to the queue, and their cancellation.
+//! Creation of runs, from a client's request to the queue, and their cancellation.
 
 use std::collections::BTreeMap;
 
-use sortie_api::{OrgId, Run, RunId, RunRequest, ScheduleId, Timestamp, TraceContext};
+use sortie_api::{OrgId, Run, RunId, RunRequest, ScheduleId, Timestamp, TraceContext, model::ModelCatalog};
 use sortie_store::{Cancelled, Created, Definition, InlineCredentials, Labels, NewRun, Retention};
 use tracing::Instrument as _;
 
@@ -19,7 +19,8 @@ use crate::{
 };
 
 impl Engine {
-    /// Checks a request against every rule, records the run and wakes a worker.
+    /// Checks a request against every rule, records the run and notifies the dispatcher. With an idempotency key that a run
+    /// of the organization already has, returns that run.
     pub async fn create_run(
         &self,
         caller: &Caller,
@@ -33,7 +34,7 @@ impl Engine {
         }
         let (run, admission) = match (self.new_run(caller, None, request).await, &idempotency) {
             (Err(Error::Invalid(rule)), Some(key)) => {
-                // Only the key is compared: a run that has it answers whatever the body says now.
+                // The idempotency key alone decides: a run that has it is the answer to any body.
                 return match node.stores.database.find_idempotent(caller.org, key).await? {
                     Some(run) => Ok(Created::Existing(run)),
                     None => Err(Error::Invalid(rule)),
@@ -51,12 +52,12 @@ impl Engine {
         let Some(admission) = admission else {
             let created = self.record_run(run).await?;
             if let Created::New(run) = &created {
-                self.hand_out(run.id);
+                self.notify_dispatcher(run.id);
             }
             return Ok(created);
         };
-        // In a task of the node: the answer of the store decides what becomes of the content, whether or not the client waits
-        // for it.
+        // A task of the node records the run, because the content in memory must be kept or dropped even if the client has
+        // gone.
         let engine = self.clone();
         let recording = async move { recorded(admission, engine.record_run(run).await) };
         let recording = node.tasks.tracker.spawn(recording.in_current_span());
@@ -65,7 +66,7 @@ impl Engine {
             .map_err(|error| Error::Internal(format!("cannot record a run: {error}")))?
     }
 
-    /// Records a run and counts it.
+    /// Records a run, and counts it in the metrics.
     async fn record_run(&self, run: NewRun) -> Result<Created, sortie_store::Error> {
         let node = &self.0;
         let created = node.stores.database.create_run(run).await;
@@ -77,8 +78,8 @@ impl Engine {
         created
     }
 
-    /// Tells the dispatcher of a run that was recorded.
-    pub(crate) fn hand_out(&self, run: RunId) {
+    /// Notifies the dispatcher of a recorded run.
+    pub(crate) fn notify_dispatcher(&self, run: RunId) {
         let node = &self.0;
         if node.options.serves == Serves::OwnRuns {
             node.work.own.add(run);
@@ -88,17 +89,18 @@ impl Engine {
         }
     }
 
-    /// Tells the dispatcher of a run that any node may work on; those of other nodes where this one serves no such runs.
+    /// Notifies the dispatcher of this node of a run that any node may execute, and the other nodes where this one does not
+    /// execute such runs.
     pub(crate) fn wake_dispatchers(&self) {
         let node = &self.0;
         node.work.waiting.notify_one();
         if node.options.serves != Serves::Everyone {
-            node.cluster.news.work();
+            node.cluster.hints.work();
         }
     }
 
-    /// Checks a request against every rule, and makes its run without storing it. `schedule` is the one that starts the
-    /// run. The content of a run without retention is in memory from here on, until its admission is dropped.
+    /// Checks a request against every rule and makes its run, which is not stored yet. `schedule` is the schedule that starts
+    /// the run. The content of a run without retention is in memory from then on, and the admission decides about it.
     pub(crate) async fn new_run(
         &self,
         caller: &Caller,
@@ -151,7 +153,7 @@ impl Engine {
                 tags: accepted.tags,
             },
             created_at: now,
-            // Its state is text of the client's own, which is kept of no run without retention.
+            // The trace state is the client's own text. It is not stored for a run without retention.
             trace: match accepted.retention {
                 Retention::Full => caller.actor.trace.clone(),
                 Retention::None => caller.actor.trace.clone().map(TraceContext::without_state),
@@ -160,7 +162,7 @@ impl Engine {
         Ok((run, admission))
     }
 
-    /// Takes the content of a run without retention into memory, where this node can work on such runs.
+    /// Puts the content of a run without retention into memory. Refuses the run where this node cannot execute it.
     fn admit(
         &self,
         run: (OrgId, RunId),
@@ -183,7 +185,7 @@ impl Engine {
             .admit(run, request, Output::of(reader), now)
     }
 
-    /// What the store is told of a run whose content is here.
+    /// Makes the stored facts of a run whose content this node has.
     pub(crate) fn unretained(&self) -> sortie_store::Unretained {
         sortie_store::Unretained {
             node: self.0.cluster.identity.get(),
@@ -191,7 +193,12 @@ impl Engine {
         }
     }
 
-    /// What requests of an organization are checked against.
+    /// Models that runs can use.
+    pub fn models(&self) -> &ModelCatalog {
+        self.0.work.models.catalog()
+    }
+
+    /// Makes the intake, which checks the requests of an organization.
     pub(crate) fn intake(&self, org: OrgId) -> Intake<'_> {
         let node = &self.0;
         Intake {
@@ -211,7 +218,7 @@ impl Engine {
         }
     }
 
-    /// The credentials that a run brings, as they are stored.
+    /// Seals the inline credentials of a run.
     async fn sealed(
         &self,
         run: (OrgId, RunId),
@@ -232,7 +239,7 @@ impl Engine {
         Ok(Some(InlineCredentials { sealed, names }))
     }
 
-    /// Cancels a run and stops its worker; a final run is returned unchanged.
+    /// Cancels a run and stops its worker. A run with a terminal status stays as it is and is returned.
     pub async fn cancel_run(&self, org: OrgId, id: RunId) -> Result<Run, Error> {
         match self
             .store()
@@ -243,14 +250,14 @@ impl Engine {
                 self.0.metrics.ended(run.status);
                 self.0.work.active.stop(id, StopReason::NotOurs);
                 if run.zero_data_retention && !self.0.work.active.contains(id) {
-                    // A worker that has it closes it itself, behind its last words.
+                    // A worker closes the content of its run itself, after the last events.
                     self.0.stores.records.unretained.close(id, run.status)?;
                 }
                 self.0.work.hub.ended(id);
                 self.0.work.due.look();
                 if run.zero_data_retention {
-                    // Its callback is for the node that has its content.
-                    self.0.cluster.news.callbacks();
+                    // The node that has the content sends the callback.
+                    self.0.cluster.hints.callbacks();
                 }
                 if run.schedule_id.is_some() {
                     self.0.work.timer.ring();
@@ -262,7 +269,7 @@ impl Engine {
     }
 }
 
-/// Decides about the content of a run without retention by the answer of the store to its creation.
+/// Keeps or drops the content of a run without retention, by the result of its creation in the store.
 fn recorded(admission: Admission, created: Result<Created, sortie_store::Error>) -> Result<Created, Error> {
     match &created {
         Ok(Created::New(_)) => drop(admission),

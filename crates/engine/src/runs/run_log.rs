@@ -1,8 +1,7 @@
-//! Where the record of a run is: in the store, or in the memory of this node. Everyone else reads and writes it through
-//! here and does not know which.
+//! Access to the record of a run, which is in the store or, without retention, in the memory of this node.
 //!
-//! [`Records`] reads. [`RunLog`] is what the worker of one run writes to: of a run without retention the store is told
-//! counts and amounts by commands that take no text, and the texts stay here.
+//! [`Records`] reads. The worker of one run writes to its [`RunLog`]. For a run without retention, the store gets
+//! counts and amounts by commands that take no text, and the texts stay in memory.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use sortie_store::{
 use crate::{
     connections::InlineSecrets,
     error::Error,
-    runs::unretained::{Found, Unretained},
+    runs::unretained::{Lookup, Unretained},
 };
 
 /// Reads the records of runs.
@@ -26,7 +25,8 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Events after `after`, in order, at most `limit`. [`Error::Unretained`] where another node has them, or nobody.
+    /// Returns events after `after`, in order, at most `limit`. [`Error::Unretained`] if this node does not have the
+    /// content of a run without retention.
     pub(crate) async fn events_after(
         &self,
         org: OrgId,
@@ -35,13 +35,14 @@ impl Records {
         limit: u32,
     ) -> Result<Vec<EventRow>, Error> {
         match self.unretained.events_after((org, run), after, limit) {
-            Found::Here(events) => Ok(events),
-            Found::Forgotten => Err(Error::Unretained),
-            Found::Elsewhere => Ok(self.store.events_after(org, run, after, limit).await?),
+            Lookup::Here(events) => Ok(events),
+            Lookup::Forgotten => Err(Error::Unretained),
+            Lookup::Elsewhere => Ok(self.store.events_after(org, run, after, limit).await?),
         }
     }
 
-    /// What a follower of the run needs next, who has the events up to `after`. [`Error::Unretained`] as above.
+    /// Returns the next events and the progress for a reader that has the events up to `after`. Fails as
+    /// [`Self::events_after`] does.
     pub(crate) async fn follow(
         &self,
         org: OrgId,
@@ -50,34 +51,34 @@ impl Records {
         limit: u32,
     ) -> Result<Followed, Error> {
         match self.unretained.follow((org, run), after, limit) {
-            Found::Here(followed) => Ok(followed),
-            Found::Forgotten => Err(Error::Unretained),
-            Found::Elsewhere => Ok(self.store.follow(org, run, after, limit).await?),
+            Lookup::Here(followed) => Ok(followed),
+            Lookup::Forgotten => Err(Error::Unretained),
+            Lookup::Elsewhere => Ok(self.store.follow(org, run, after, limit).await?),
         }
     }
 
-    /// How far a run has come. [`Error::Unretained`] as above.
+    /// Returns the status and the last event of a run. Fails as [`Self::events_after`] does.
     pub(crate) async fn progress(&self, org: OrgId, run: RunId) -> Result<Progress, Error> {
         match self.unretained.progress(org, run) {
-            Found::Here(progress) => Ok(progress),
-            Found::Forgotten => Err(Error::Unretained),
-            Found::Elsewhere => Ok(self.store.progress(org, run).await?),
+            Lookup::Here(progress) => Ok(progress),
+            Lookup::Forgotten => Err(Error::Unretained),
+            Lookup::Elsewhere => Ok(self.store.progress(org, run).await?),
         }
     }
 
-    /// The run as the receiver of its callback gets it: with its output.
+    /// Returns the run with its output, for the receiver of its callback.
     pub(crate) async fn to_deliver(&self, org: OrgId, run: RunId) -> Result<Run, StoreError> {
         let run = self.unretained.with_error(self.store.get_run(org, run).await?);
         Ok(self.unretained.with_output_to_deliver(run))
     }
 
-    /// The run as `done` shows it: without an output that is handed out once.
+    /// Returns the run for a `done` message, without an output that can be read once.
     pub(crate) async fn run(&self, org: OrgId, run: RunId) -> Result<Run, Error> {
         Ok(self.unretained.with_error(self.store.get_run(org, run).await?))
     }
 }
 
-/// What the worker of one run writes to.
+/// Log that the worker of one run writes to.
 #[derive(Clone)]
 pub(crate) struct RunLog {
     records: Records,
@@ -86,7 +87,7 @@ pub(crate) struct RunLog {
 }
 
 impl RunLog {
-    /// The log of a run of this retention.
+    /// Creates the log of a run with this retention.
     pub(crate) fn new(records: Records, run: RunId, retention: Retention) -> Self {
         Self {
             records,
@@ -95,12 +96,13 @@ impl RunLog {
         }
     }
 
-    /// The store, which knows how far the run has come.
+    /// Returns the store, which has the status of every run.
     pub(crate) fn store(&self) -> &Store {
         &self.records.store
     }
 
-    /// The definition of the run, `stored` being what the claim had of it, and where the credentials are that it brought.
+    /// Returns the definition of the run, and the location of its inline credentials. `stored` is the definition in the
+    /// claim.
     pub(crate) fn request(&self, stored: Option<&str>) -> Option<(Arc<str>, InlineSecrets)> {
         match stored {
             Some(stored) => Some((stored.into(), InlineSecrets::Stored)),
@@ -112,7 +114,7 @@ impl RunLog {
         }
     }
 
-    /// `starting` to `running`.
+    /// Moves the run from `starting` to `running`.
     pub(crate) async fn start(&self, fence: Fence, events: Vec<NewEvent>) -> Result<(), StoreError> {
         match self.retention {
             Retention::Full => self.store().start_run(fence, events).await,
@@ -120,7 +122,7 @@ impl RunLog {
         }
     }
 
-    /// Appends what was gathered.
+    /// Appends events and entries of the journal.
     pub(crate) async fn append(&self, fence: Fence, new: Arc<Append>) -> Result<(), StoreError> {
         match self.retention {
             Retention::Full => self.store().append(fence, new).await,
@@ -135,14 +137,14 @@ impl RunLog {
         }
     }
 
-    /// Takes over events that were written, before readers are told.
+    /// Keeps stored events of a run without retention in memory, before readers are notified.
     pub(crate) fn written(&self, events: &[EventRow]) {
         if self.retention == Retention::None {
             self.records.unretained.add(self.run, events);
         }
     }
 
-    /// Records the end. What only this node has of it is in its place before anybody can see that the run is final.
+    /// Records the end of the run. An output that only this node has is readable before the terminal status is visible.
     pub(crate) async fn finish(&self, fence: Fence, finish: Finish, timeout: u32) -> Result<Run, StoreError> {
         if self.retention == Retention::Full {
             return self.store().finish_run(fence, finish).await;
@@ -169,7 +171,7 @@ impl RunLog {
         })
     }
 
-    /// The end is recorded, with these last events.
+    /// Ends the record in memory of a run whose end is stored, with these last events.
     pub(crate) fn finished(&self, events: &[EventRow], error: Option<String>) {
         if self.retention == Retention::None {
             self.written(events);
@@ -177,8 +179,7 @@ impl RunLog {
         }
     }
 
-    /// Nothing more is written: what of the run is still open here is closed as somebody else has ended it. False where
-    /// there was nothing to close.
+    /// Closes the record in memory of a run that another has ended. Returns false if there was nothing to close.
     pub(crate) async fn close(&self) -> Result<bool, Error> {
         if self.retention == Retention::Full || !self.records.unretained.is_open(self.run) {
             return Ok(false);
@@ -196,7 +197,7 @@ fn count(events: &[NewEvent]) -> i64 {
     i64::try_from(events.len()).unwrap_or(i64::MAX)
 }
 
-/// What is stored of why a run did not succeed: no word of the run.
+/// Returns the error that is stored for a run without retention. It holds no text of the run.
 fn plain_error(status: RunStatus, timeout: u32) -> Option<PlainError> {
     match status {
         RunStatus::Failed => Some(PlainError::Withheld),

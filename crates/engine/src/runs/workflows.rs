@@ -1,7 +1,7 @@
-//! Saved workflows: kept, shown, and laid under the requests that name one.
+//! Saved workflows: stored, listed, and used as the defaults of requests that name one.
 //!
-//! A definition is checked when it is saved, as far as it goes by itself, and again by each run as what that run will use.
-//! Its row is read once for each run, so what was saved on any node counts from then on.
+//! A definition is checked when it is saved, as far as that is possible without a request, and again for each run. Each
+//! run reads the row once, so a change on any node applies to the next run.
 
 use sortie_api::{
     OrgId, RunRequest, limits,
@@ -20,8 +20,8 @@ use crate::{
 };
 
 impl Engine {
-    /// Saves a workflow under `name`, or replaces the one that has it; the same definition again changes nothing. `Invalid`
-    /// names the field and the rule.
+    /// Saves a workflow under `name`, or replaces the one that has the name. Saving the same definition again changes
+    /// nothing. `Invalid` names the field and the rule.
     pub async fn put_workflow(
         &self,
         caller: &Caller,
@@ -46,16 +46,16 @@ impl Engine {
         Ok((record(row, definition), put))
     }
 
-    /// A workflow by its name.
+    /// Returns a workflow by its name.
     pub async fn get_workflow(&self, org: OrgId, name: &str) -> Result<Workflow, Error> {
-        // What cannot be a name is the name of nothing.
+        // No workflow can have an invalid name.
         check_name("name", name).map_err(|_| Error::NotFound)?;
         let row = self.store().get_workflow(org, name).await?;
         let definition = definition_of(&row)?;
         Ok(record(row, definition))
     }
 
-    /// Deletes a workflow. Runs that were started from it have a definition of their own and go on.
+    /// Deletes a workflow. Its runs have a definition of their own and continue.
     pub async fn delete_workflow(&self, caller: &Caller, name: &str) -> Result<(), Error> {
         check_name("name", name).map_err(|_| Error::NotFound)?;
         let node = &self.0;
@@ -68,8 +68,8 @@ impl Engine {
     }
 }
 
-/// What a request runs: with `workflow`, each field as sent, else as saved. The name stays in it, for who accounts for the
-/// run.
+/// Returns the effective request. With `workflow`, fields that were not sent come from the saved definition. The name
+/// of the workflow stays in the request, for accounting.
 pub(crate) async fn effective(store: &Store, org: OrgId, request: RunRequest) -> Result<RunRequest, Error> {
     let Some(name) = &request.workflow else {
         return Ok(request);
@@ -97,7 +97,7 @@ fn to_save(name: &str, definition: &RunRequest) -> Result<PutWorkflow, Error> {
     })
 }
 
-/// The stored definition.
+/// Reads the stored definition.
 fn definition_of(row: &WorkflowRow) -> Result<RunRequest, Error> {
     serde_json::from_str(&row.definition)
         .map_err(|error| Error::Internal(format!("a stored workflow cannot be read: {error}")))

@@ -1,7 +1,8 @@
-//! Dealing with what is due of one schedule.
+//! Processing of the due occurrences of one schedule.
 //!
-//! Everything is decided on one revision of the schedule and recorded only where that is still the newest. A dependency that is
-//! away leaves the instant due; any other refusal is what became of it, so that nothing holds up what comes next.
+//! Each decision is made on one revision of the schedule, and recorded only while that revision is the newest. While a
+//! dependency is unavailable, the occurrence stays due. Any other refusal is recorded as the outcome of the occurrence, so
+//! that it does not block later ones.
 
 use futures_util::{StreamExt as _, stream};
 use sortie_api::{
@@ -22,36 +23,37 @@ use crate::{
     kit::{caller::Caller, metrics::Trigger},
 };
 
-/// What is to become of an instant that may start a run.
+/// Decision about an occurrence that may start a run.
 enum Verdict {
     Start(Box<NewRun>),
-    /// Until the earlier runs have ended.
+    /// The occurrence waits until the earlier runs have ended.
     Wait,
     Skip(Skip),
 }
 
-/// Why an instant starts no run.
+/// Decision that an occurrence starts no run.
 struct Skip {
-    /// In the history.
+    /// Reason, for the history of the schedule.
     reason: String,
-    /// What the schedule shows as its error; none where nothing went wrong.
+    /// New `last_error` of the schedule; none where nothing failed.
     error: Option<String>,
-    /// Whether the schedule is switched off.
-    switches_off: bool,
+    /// Whether the schedule is disabled too.
+    disables: bool,
 }
 
 impl Skip {
+    /// Skips an occurrence although nothing failed.
     fn quietly(reason: &str) -> Self {
         Self {
             reason: reason.to_owned(),
             error: None,
-            switches_off: false,
+            disables: false,
         }
     }
 }
 
 impl Engine {
-    /// Deals with everything that is due of a schedule, as far as no other node does.
+    /// Processes the due occurrences of a schedule until none is left. Other nodes may do the same at the same time.
     pub(super) async fn deal_with(&self, org: OrgId, id: ScheduleId) -> Result<(), Error> {
         loop {
             let row = match self.store().get_schedule(org, id).await {
@@ -71,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// Records what became of instants, unless somebody else has written to the schedule since it was read.
+    /// Records the outcomes of occurrences, unless the schedule was written since it was read.
     async fn record(&self, row: &ScheduleRow, fires: Fires) -> Result<(), Error> {
         let refused = match self.store().record_fires(fires.clone()).await {
             Ok(run) => {
@@ -84,7 +86,7 @@ impl Engine {
             Err(StoreError::Fenced) => return Ok(()),
             Err(error) => error,
         };
-        // Only a run can be refused, by what it may cost.
+        // Only a run can be refused, where its maximum cost does not fit in a budget.
         let Some(run) = fires.run.as_ref().map(|run| run.id) else {
             return Err(refused.into());
         };
@@ -98,13 +100,14 @@ impl Engine {
                 self.0.metrics.refused(&refused);
                 Ok(())
             }
-            // Another node was refused the same, and has counted it.
+            // Another node has recorded the occurrence, and counted a refusal.
             Err(StoreError::Fenced) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The instant that waited, where it waits no longer.
+    /// Decides about the occurrence that waits, once the earlier runs have ended. None where no occurrence waits, or it has to
+    /// wait longer.
     async fn released(&self, row: &ScheduleRow, now: Timestamp) -> Result<Option<Fires>, Error> {
         let Some(instant) = row.state.waiting else {
             return Ok(None);
@@ -127,11 +130,11 @@ impl Engine {
             ..unchanged(row)
         };
         fires.state.waiting = None;
-        self.settle(&mut fires, (instant, verdict), now)?;
+        self.apply(&mut fires, (instant, verdict), now)?;
         Ok(Some(fires))
     }
 
-    /// Outcome of the occurrences that are due.
+    /// Decides about the due occurrences of a plan.
     async fn fires(&self, row: &ScheduleRow, plan: Plan, now: Timestamp) -> Result<Fires, Error> {
         let mut fires = unchanged(row);
         fires.replaces = row.spec.overlap == Overlap::CancelOther;
@@ -140,12 +143,12 @@ impl Engine {
         fires.state.next = plan.next;
         if let Some(instant) = plan.start {
             let verdict = self.verdict(row).await?;
-            self.settle(&mut fires, (instant, verdict), now)?;
+            self.apply(&mut fires, (instant, verdict), now)?;
         }
         Ok(fires)
     }
 
-    /// Whether an instant starts a run, by what the schedule says of the runs before it.
+    /// Decides whether an occurrence starts a run, by the failures and the open runs of the schedule.
     async fn verdict(&self, row: &ScheduleRow) -> Result<Verdict, Error> {
         if let Some(skip) = self.failures(row).await? {
             return Ok(Verdict::Skip(skip));
@@ -166,8 +169,8 @@ impl Engine {
         }
     }
 
-    /// Cancels the runs that schedules have replaced, whichever node has recorded them. An error is one of those that were
-    /// met: its run is still to be cancelled.
+    /// Cancels the runs that the schedules of all nodes have replaced. Where some runs cannot be cancelled, returns one of the
+    /// errors. A later call tries these runs again.
     pub(super) async fn cancel_replaced(&self) -> Result<(), Error> {
         let (mut outcome, mut after) = (Ok(()), None);
         loop {
@@ -197,7 +200,7 @@ impl Engine {
         }
     }
 
-    /// Whether too many runs in a row did not succeed.
+    /// Disables the schedule where too many runs in a row did not succeed.
     async fn failures(&self, row: &ScheduleRow) -> Result<Option<Skip>, Error> {
         let Some(most) = row.spec.max_consecutive_failures else {
             return Ok(None);
@@ -213,11 +216,11 @@ impl Engine {
             error: Some(format!(
                 "switched off: {failed} runs in a row did not succeed, which is max_consecutive_failures"
             )),
-            switches_off: true,
+            disables: true,
         }))
     }
 
-    /// The run that the schedule starts, or why it would be refused.
+    /// Makes the run that the schedule starts. A run that would be refused becomes a skip.
     async fn run_of(&self, row: &ScheduleRow) -> Result<Verdict, Error> {
         let caller = Caller {
             org: row.org,
@@ -235,14 +238,14 @@ impl Engine {
             Err(error) => Err(error),
         };
         match run {
-            // Workflows and schedules keep what they start: nothing of it is in memory alone.
+            // A saved workflow cannot ask for zero data retention, so its run has no admission.
             Ok((run, _)) => Ok(Verdict::Start(Box::new(run))),
             Err(error) => refusal(error).map(Verdict::Skip),
         }
     }
 
-    /// Writes a verdict down.
-    fn settle(
+    /// Adds a decision to the outcomes that are recorded.
+    fn apply(
         &self,
         fires: &mut Fires,
         (instant, verdict): (Timestamp, Verdict),
@@ -271,7 +274,7 @@ impl Engine {
                 fires.state.waiting = Some(instant);
             }
             Verdict::Skip(skip) => {
-                if skip.switches_off {
+                if skip.disables {
                     fires.state.enabled = false;
                     fires.state.next = None;
                     let schedule = Caller {
@@ -295,7 +298,7 @@ impl Engine {
     }
 }
 
-/// A schedule that stays as it is.
+/// Makes a record that changes nothing of the schedule.
 fn unchanged(row: &ScheduleRow) -> Fires {
     Fires {
         org: row.org,
@@ -310,7 +313,7 @@ fn unchanged(row: &ScheduleRow) -> Fires {
     }
 }
 
-/// The same instants where the run of one was refused when it was to be recorded.
+/// Turns a record whose run was refused into one without the run: the occurrence of the run is skipped.
 fn without_run(row: &ScheduleRow, mut fires: Fires, run: RunId, skip: Skip) -> Fires {
     fires.run = None;
     fires.state.last_run_at = row.state.last_run_at;
@@ -324,7 +327,7 @@ fn without_run(row: &ScheduleRow, mut fires: Fires, run: RunId, skip: Skip) -> F
     fires
 }
 
-/// What a refused run means for its instant; the error itself where another try can help.
+/// Turns the error of a run into a skip of its occurrence. Returns the error where another try can succeed.
 fn refusal(error: Error) -> Result<Skip, Error> {
     let (reason, error) = match error {
         Error::Unavailable(_) => return Err(error),
@@ -334,7 +337,7 @@ fn refusal(error: Error) -> Result<Skip, Error> {
         Error::PaymentRequired(rule) => ("budget".to_owned(), rule),
         Error::NotFound => ("invalid: not found".to_owned(), "not found".to_owned()),
         Error::Unretained | Error::Internal(_) => {
-            tracing::error!(%error, "a run of a schedule could not be made");
+            tracing::error!(%error, "cannot create the run of a schedule");
             let told = "internal error: its cause is in the engine's log".to_owned();
             (format!("invalid: {told}"), told)
         }
@@ -342,6 +345,6 @@ fn refusal(error: Error) -> Result<Skip, Error> {
     Ok(Skip {
         reason,
         error: Some(error),
-        switches_off: false,
+        disables: false,
     })
 }

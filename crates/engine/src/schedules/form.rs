@@ -1,4 +1,4 @@
-//! The rules of a schedule's own fields, and its defaults. What its runs would be refused for is checked by their intake.
+//! Rules of a schedule's own fields, and their defaults. The intake of its runs checks the rest.
 
 use sortie_api::{
     Micros, Timestamp, limits,
@@ -10,7 +10,7 @@ use sortie_store::{ScheduleRow, ScheduleSpec};
 use super::timetable::Timetable;
 use crate::{error::Error, kit::rules::broken};
 
-/// What a client wants of a schedule, with its defaults.
+/// Fields of a schedule as a client sent them, with defaults filled in.
 pub(super) struct Wanted {
     name: Option<String>,
     workflow: String,
@@ -27,9 +27,9 @@ pub(super) struct Wanted {
     callback: Option<Callback>,
 }
 
-/// A schedule that keeps every rule of its own.
+/// A schedule that has passed the rules of its own fields.
 pub(super) struct Checked {
-    /// Without its callback, whose secret is still to be sealed.
+    /// Fields without the callback, whose secret must be sealed first.
     pub(super) spec: ScheduleSpec,
     pub(super) enabled: bool,
     pub(super) callback: Option<Callback>,
@@ -61,8 +61,8 @@ impl From<CreateSchedule> for Wanted {
 }
 
 impl Wanted {
-    /// A schedule as it stands, under what is sent: `null` puts a field back to its default. Its callback is only one that
-    /// is sent: that of a schedule stays sealed.
+    /// Applies a patch to a stored schedule. `null` resets a field to its default. The callback is set only if the
+    /// patch has one, because the stored one stays sealed.
     pub(super) fn patched(old: &ScheduleRow, sent: UpdateSchedule) -> Self {
         let spec = old.spec.clone();
         Self {
@@ -99,7 +99,7 @@ impl Wanted {
     }
 }
 
-/// Whether a change does nothing but switch a schedule off or pause it.
+/// Whether a change only disables or pauses a schedule.
 pub(super) fn only_stops(sent: &UpdateSchedule) -> bool {
     let UpdateSchedule {
         enabled,
@@ -125,18 +125,18 @@ pub(super) fn only_stops(sent: &UpdateSchedule) -> bool {
     )
 }
 
-/// Whether a run of `new` is another than one of `old`, but for its callback.
+/// Whether runs of `new` differ from runs of `old`, apart from their callback.
 pub(super) fn runs_differ(old: &ScheduleSpec, new: &ScheduleSpec) -> bool {
     (&old.workflow, &old.input, old.max_cost) != (&new.workflow, &new.input, new.max_cost)
 }
 
-/// The timetable of a schedule as it was saved.
+/// Reads the timetable of a stored schedule.
 pub(super) fn timetable(spec: &ScheduleSpec) -> Result<Timetable, Error> {
     Timetable::new(&spec.cron, &spec.timezone)
         .map_err(|rule| Error::Internal(format!("a saved timetable cannot be read: {rule}")))
 }
 
-/// Checks what is wanted of a schedule.
+/// Checks the fields of a schedule.
 pub(super) fn checked(wanted: Wanted) -> Result<Checked, Error> {
     if let Some(name) = &wanted.name {
         let length = name.chars().count();

@@ -1,8 +1,8 @@
 //! Schedules: saved workflows started on a timetable.
 //!
-//! What is saved is what a run would be refused for: its request is checked when the schedule is saved and again at each
-//! instant. Whatever becomes of an instant is recorded with its run in one transaction that moves the schedule on
-//! ([`sortie_store::Fires`]), so that of any number of nodes one deals with it, once.
+//! The request of a run is checked when the schedule is saved and again at each occurrence. The outcome of an
+//! occurrence is stored with its run, in one transaction that also advances the schedule ([`sortie_store::Fires`]).
+//! Exactly one node therefore processes an occurrence, once.
 
 mod fire;
 mod form;
@@ -27,18 +27,19 @@ use self::{
 };
 use crate::{
     Engine,
-    credentials::sealing::Place,
+    credentials::sealing::SealContext,
     error::Error,
     kit::{caller::Caller, clock::random, metrics::Trigger},
 };
 
 pub(crate) use timer::run as run_timer;
 
-/// How often a change is tried again that another write came before.
+/// Maximum number of attempts to change a schedule that others change at the same time.
 const UPDATE_TRIES: u32 = 10;
 
 impl Engine {
-    /// Makes a schedule. `Invalid` names the field and the rule; `Conflict` where the organization has as many as it may.
+    /// Creates a schedule. `Invalid` names the field and the rule. `Conflict` if the organization has reached its limit
+    /// of schedules.
     pub async fn create_schedule(&self, caller: &Caller, request: CreateSchedule) -> Result<Schedule, Error> {
         let clock = &self.0.options.clock;
         let wanted = checked(Wanted::from(request))?;
@@ -73,8 +74,9 @@ impl Engine {
         self.get_schedule(caller.org, id).await
     }
 
-    /// Changes a schedule: what is absent stays. What is due of it is dealt with first, as it was. Its run is checked where it
-    /// becomes another one, or the schedule is switched on; nothing keeps anybody from stopping a schedule.
+    /// Changes a schedule. Absent fields stay. Due occurrences are processed first, with the old fields. The run is
+    /// checked if it changes or if the schedule becomes enabled. A change that only disables or pauses a schedule takes
+    /// place even if its due occurrences cannot be processed.
     pub async fn update_schedule(
         &self,
         caller: &Caller,
@@ -87,7 +89,7 @@ impl Engine {
                 if !only_stops(&patch) {
                     return Err(error);
                 }
-                tracing::warn!(schedule = %id, %error, "a schedule is stopped with instants that could not be dealt with");
+                tracing::warn!(schedule = %id, %error, "cannot process the due occurrences of a schedule that is stopped");
             }
             let old = node.stores.database.get_schedule(caller.org, id).await?;
             let revision = old.revision;
@@ -125,12 +127,12 @@ impl Engine {
         ))
     }
 
-    /// A schedule as it stands.
+    /// Returns a schedule.
     pub async fn get_schedule(&self, org: OrgId, id: ScheduleId) -> Result<Schedule, Error> {
         record(self.store().get_schedule(org, id).await?)
     }
 
-    /// The organization's schedules before a position, newest first, at most `limit`.
+    /// Returns the organization's schedules before a position, newest first, at most `limit`.
     pub async fn list_schedules(
         &self,
         org: OrgId,
@@ -141,7 +143,7 @@ impl Engine {
         rows.into_iter().map(record).collect()
     }
 
-    /// Deletes a schedule with its history. Its runs stay, and go on.
+    /// Deletes a schedule with its history. Its runs stay, and continue.
     pub async fn delete_schedule(&self, caller: &Caller, id: ScheduleId) -> Result<(), Error> {
         let node = &self.0;
         let audit = caller.audit(&node.options.clock, "schedule.delete", id.to_string())?;
@@ -152,7 +154,7 @@ impl Engine {
             .await?)
     }
 
-    /// Starts a run of a schedule now, whatever its timetable, its pause and its other runs say.
+    /// Starts a run of a schedule now, regardless of its timetable, its pause and its other runs.
     pub async fn trigger_schedule(&self, caller: &Caller, id: ScheduleId) -> Result<Run, Error> {
         self.check_open()?;
         let row = self.store().get_schedule(caller.org, id).await?;
@@ -162,11 +164,11 @@ impl Engine {
         let run = self.store().trigger_schedule(id, run).await;
         let run = run.inspect_err(|error| self.0.metrics.refused(error))?;
         self.0.metrics.accepted(Trigger::Schedule);
-        self.hand_out(run.id);
+        self.notify_dispatcher(run.id);
         Ok(run)
     }
 
-    /// What became of a schedule's instants before a position, the latest first, at most `limit`.
+    /// Returns the outcomes of a schedule's occurrences before a position, the latest first, at most `limit`.
     pub async fn list_fires(
         &self,
         org: OrgId,
@@ -178,14 +180,14 @@ impl Engine {
         Ok(rows.into_iter().map(fire).collect())
     }
 
-    /// The next `count` instants of a schedule's timetable, also while it is paused or switched off.
+    /// Returns the next `count` occurrences of a schedule's timetable, even while it is paused or disabled.
     pub async fn next_fires(&self, org: OrgId, id: ScheduleId, count: usize) -> Result<Vec<NextFire>, Error> {
         let row = self.store().get_schedule(org, id).await?;
         let timetable = form::timetable(&row.spec)?;
         let first = row.state.next.map(|next| next.instant);
         let mut after = self.0.options.clock.now().max(row.state.handled);
         if let Some(first) = first.filter(|first| *first <= after) {
-            // Due and not dealt with yet.
+            // The first occurrence may be due and not processed yet.
             after = Timestamp::from_micros(first.as_micros().saturating_sub(1));
         }
         let mut next = Vec::with_capacity(count);
@@ -201,7 +203,7 @@ impl Engine {
         Ok(next)
     }
 
-    /// Whether a run of the schedule would be refused now: nothing is recorded.
+    /// Checks that a run of the schedule would be accepted now. Nothing is stored.
     async fn check_run(
         &self,
         caller: &Caller,
@@ -242,8 +244,8 @@ impl Engine {
     }
 }
 
-fn secret_at(row: &str, org: OrgId) -> Place<'_> {
-    Place {
+fn secret_at(row: &str, org: OrgId) -> SealContext<'_> {
+    SealContext {
         table: "schedule",
         column: "callback_secret",
         row,
@@ -251,7 +253,8 @@ fn secret_at(row: &str, org: OrgId) -> Place<'_> {
     }
 }
 
-/// Where a schedule goes on that is changed: at an instant that it has already unless its times are others now.
+/// Returns the state of a changed schedule. An enabled schedule keeps its next occurrence unless its timetable or jitter
+/// has changed.
 fn changed_state(
     old: &ScheduleRow,
     (spec, enabled): (&ScheduleSpec, bool),
@@ -270,7 +273,7 @@ fn changed_state(
     state
 }
 
-/// The request of a run of a schedule.
+/// Returns the request of a run of a schedule.
 fn request_of(spec: &ScheduleSpec, callback: Option<Callback>) -> Result<RunRequest, Error> {
     let input = spec
         .input
@@ -287,7 +290,7 @@ fn request_of(spec: &ScheduleSpec, callback: Option<Callback>) -> Result<RunRequ
     })
 }
 
-/// A schedule as a client sees it.
+/// Converts a row into the schedule that clients receive.
 fn record(row: ScheduleRow) -> Result<Schedule, Error> {
     let ScheduleRow { spec, state, .. } = row;
     let input = spec

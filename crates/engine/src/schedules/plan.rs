@@ -1,7 +1,7 @@
-//! What is to be done about the instants of a schedule that are due: pure, from the stored schedule and the time.
+//! Decisions about the due occurrences of a schedule: a pure function of the stored schedule and the time.
 //!
-//! Instants that were missed are never lost and never pile up: the latest that is still within the catch-up window starts a
-//! run, all before it are recorded as skipped, many in a row as one.
+//! Missed occurrences are neither lost nor do they pile up. The latest one within the catch-up window starts a run. The
+//! earlier ones are recorded as skipped, and a long series of them shares one row.
 
 use sha2::{Digest as _, Sha256};
 use sortie_api::{ScheduleId, Timestamp, schedule::FireOutcome};
@@ -10,29 +10,29 @@ use std::time::Duration;
 
 use super::timetable::Timetable;
 
-/// How late an instant may be and still be on time, whatever the catch-up window.
+/// Lateness up to which an occurrence is on time, regardless of the catch-up window.
 const ON_TIME: Duration = Duration::from_secs(10);
 
-/// Instants dealt with in one transaction, at most.
+/// Most occurrences that one transaction processes.
 const AT_ONCE: usize = 5_000;
 
-/// Skipped instants in a row that have a row each; more of them share one.
+/// Maximum length of a series of skipped occurrences that have a row each. A longer series shares one row.
 const ROWS: usize = 100;
 
-/// What is due of a schedule.
+/// Due occurrences of a schedule, with their outcomes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// Instants that start no run.
+    /// Occurrences that start no run.
     pub(super) skipped: Vec<FireRow>,
-    /// The instant that is to start one.
+    /// Occurrence that starts a run.
     pub(super) start: Option<Timestamp>,
-    /// The last of all these.
+    /// Last of these occurrences.
     pub(super) handled: Timestamp,
-    /// What comes after them; it may be due as well.
+    /// Next occurrence after them. It may be due as well.
     pub(super) next: Option<NextInstant>,
 }
 
-/// How much later than its instants a schedule's runs start: always the same for one schedule.
+/// Returns the delay between the occurrences of a schedule and the start of their runs. It is fixed for each schedule.
 fn jitter(id: ScheduleId, seconds: i64) -> Duration {
     let hash = Sha256::digest(id.to_string());
     let number = hash.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
@@ -40,7 +40,7 @@ fn jitter(id: ScheduleId, seconds: i64) -> Duration {
     Duration::from_millis(number.checked_rem(most + 1).unwrap_or(0))
 }
 
-/// The first instant of a schedule after `after`.
+/// Returns the first occurrence of a schedule after `after`.
 pub(super) fn next_instant(
     timetable: &Timetable,
     (id, spec): (ScheduleId, &ScheduleSpec),
@@ -52,7 +52,7 @@ pub(super) fn next_instant(
     })
 }
 
-/// Why an instant starts no run.
+/// Reason why an occurrence starts no run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Skip {
     Paused,
@@ -70,7 +70,7 @@ impl Skip {
     }
 }
 
-/// What is to be done at `now`; nothing where nothing is due.
+/// Returns the plan at `now`, or `None` if no occurrence is due.
 pub(super) fn plan(row: &ScheduleRow, timetable: &Timetable, now: Timestamp) -> Option<Plan> {
     let mut next = row.state.next;
     let mut due = Vec::new();
@@ -81,7 +81,7 @@ pub(super) fn plan(row: &ScheduleRow, timetable: &Timetable, now: Timestamp) -> 
         next = next_instant(timetable, (row.id, &row.spec), first.instant);
     }
     let last = due.last().copied()?;
-    // More are due after these: one of those is the latest.
+    // False if more occurrences are due after these: the latest is then among those.
     let is_all = next.is_none_or(|next| next.due_at > now);
     let window = u64::try_from(row.spec.catch_up_window_seconds).unwrap_or(0);
     let window = Duration::from_secs(window).max(ON_TIME);
@@ -111,7 +111,7 @@ pub(super) fn plan(row: &ScheduleRow, timetable: &Timetable, now: Timestamp) -> 
     })
 }
 
-/// The rows of instants in a row that were skipped for one reason.
+/// Adds the rows of a series of occurrences that were skipped for the same reason.
 fn rows(alike: &[NextInstant], reason: Skip, now: Timestamp, rows: &mut Vec<FireRow>) {
     let size = if alike.len() > ROWS { alike.len() } else { 1 };
     for some in alike.chunks(size) {
@@ -127,7 +127,7 @@ fn rows(alike: &[NextInstant], reason: Skip, now: Timestamp, rows: &mut Vec<Fire
     }
 }
 
-/// The row of an instant of the timetable that is skipped.
+/// Returns the row of a skipped occurrence.
 pub(super) fn skipped(instant: Timestamp, reason: impl Into<String>, now: Timestamp) -> FireRow {
     FireRow {
         instant,

@@ -1,4 +1,4 @@
-//! What becomes of instants that are due, case by case and for any.
+//! Outcomes of due occurrences, case by case and for any timetable.
 
 use proptest::prelude::*;
 use sortie_api::{OrgId, limits, schedule::Overlap};
@@ -57,7 +57,7 @@ fn row(cron: &str, window: i64) -> (ScheduleRow, Timetable) {
     (row, timetable)
 }
 
-/// Each row as its first minute, how many instants it stands for, and why it was skipped.
+/// Each row as its first minute, its number of occurrences, and the reason why they were skipped.
 fn told(rows: &[FireRow]) -> Vec<(i64, i64, &str)> {
     let minute = |time: Timestamp| (time.as_micros() - at(0).as_micros()) / MINUTE;
     rows.iter()

@@ -1,5 +1,5 @@
-//! Schedules by engines whose clock stands still until a test moves it: nodes that work on nothing, so that runs stay as they
-//! are, and whose timers the test winds itself.
+//! Schedules by engines whose clock stands still until a test moves it: nodes that work on nothing, so that runs stay
+//! as they are, and whose timers the test winds itself.
 
 mod many_nodes;
 mod refusals;
@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
 use sortie_api::{
-    RunId, RunStatus,
+    ActorKind, RunId, RunStatus,
     schedule::FireOutcome,
     secret::{SELF_HOSTED_KEY, Secret},
 };
@@ -191,7 +191,7 @@ impl Rig {
             usage: sortie_api::RunUsage::default(),
             events: vec![event(status)],
             journal: sortie_store::Journal::Empty,
-            brought: sortie_store::Brought::Nothing,
+            stored_credentials: sortie_store::StoredCredentials::Absent,
             receiver: sortie_store::Receiver::Nobody,
             artifacts: None,
             at: now,
@@ -381,6 +381,21 @@ async fn too_many_failures_in_a_row_switch_a_schedule_off_until_somebody_switche
     assert!(rig.get(id).await.enabled);
     rig.go("2026-01-01T00:50:00Z").await;
     assert_eq!(rig.told(id).await[4], "00:50 failures");
+    let filter = sortie_store::AuditFilter {
+        action: Some("schedule.pause".to_owned()),
+        limit: 10,
+        ..sortie_store::AuditFilter::default()
+    };
+    let paused = rig
+        .engine()
+        .store()
+        .list_audit(rig.caller.org, filter)
+        .await
+        .unwrap();
+    assert_eq!(paused.len(), 1);
+    assert_eq!(paused[0].target, id.to_string());
+    assert_eq!(paused[0].actor_kind, Some(ActorKind::Schedule));
+    assert_eq!(paused[0].actor_id, Some(id.to_string()));
     let off = rig.get(id).await;
     assert_eq!((off.enabled, off.next_run_at), (false, None));
     assert!(
@@ -502,7 +517,7 @@ async fn a_preview_has_the_instants_that_come_also_of_a_schedule_that_is_off() {
         ["10", "20", "30"].map(|minute| format!("2026-01-01T00:{minute}:00.000Z"))
     );
     assert!(next.iter().all(|next| next.run_at >= next.instant));
-    // What is due and not dealt with yet comes first.
+    // An occurrence that is due and not processed yet comes first.
     rig.patch(id, json!({"enabled": true, "jitter_seconds": null}))
         .await
         .unwrap();
@@ -549,5 +564,5 @@ async fn instants_are_forgotten_when_their_retention_is_over_and_start_nothing_a
     assert_eq!(deleted.unwrap().fires, 2);
     assert_eq!(rig.told(id).await, ["00:30 overlap"]);
     rig.go("2026-01-01T00:20:00Z").await;
-    assert_eq!(rig.told(id).await, ["00:30 overlap"], "they were dealt with");
+    assert_eq!(rig.told(id).await, ["00:30 overlap"], "they were processed");
 }

@@ -1,8 +1,8 @@
-//! The node's timer: sleeps until the next instant of any schedule is due, then deals with all that are.
+//! The timer of schedules: sleeps until the next occurrence of any schedule is due, then processes the due ones.
 //!
-//! It is woken when schedules change on this node and when their runs end here; what happens on other nodes it sees at its next
-//! look, which is never later than a heartbeat away. Every node has one: whoever is first deals with an instant. Nodes begin
-//! at different places of what is due, so that they seldom meet.
+//! The timer wakes when schedules change on this node and when their runs end here. Changes on other nodes are found by
+//! the next tick, which follows within a heartbeat. Every node has a timer, and the first one processes an occurrence.
+//! Nodes begin at random positions of the list of due schedules, so that they rarely compete.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Engine, error::Error, kit::clock::random};
 
-/// Schedules that are looked up at once.
+/// Schedules in one query.
 pub(super) const PAGE: u32 = 256;
 
-/// Schedules that are dealt with at once: their writes share commits.
+/// Schedules that are processed concurrently: their writes share commits.
 pub(super) const AT_ONCE: usize = 32;
 
-/// Works until the node stops.
+/// Runs the timer until the node stops.
 pub(crate) async fn run(engine: Engine, stop: CancellationToken) {
     loop {
-        let wait = engine.look().await;
+        let wait = engine.timer_tick().await;
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = engine.0.work.timer.rung() => {}
@@ -32,33 +32,33 @@ pub(crate) async fn run(engine: Engine, stop: CancellationToken) {
 }
 
 impl Engine {
-    /// Deals with what is due; how long nothing is.
-    async fn look(&self) -> Duration {
+    /// Processes due schedules. Returns the pause before the next tick.
+    async fn timer_tick(&self) -> Duration {
         let node = &self.0;
         let now = node.options.clock.now();
         let fired = self.fire_due(now).await;
-        // What could not be dealt with now is tried again at the next look, and does not hold up the rest.
+        // A schedule that fails is tried again in the next tick, and does not delay the others.
         let next = node.stores.database.next_due(now).await.map_err(Error::from);
         if let Some(error) = fired.err().as_ref().or(next.as_ref().err()) {
-            tracing::error!(%error, "schedules could not be looked after");
+            tracing::error!(%error, "schedule timer tick failed");
         }
         let most = node.options.heartbeat;
         let due = next.ok().flatten();
         due.map_or(most, |due| due.since(node.options.clock.now()).min(most))
     }
 
-    /// Deals with every schedule that something is due of at `now`, and cancels the runs that were replaced. An error is one of those that were met: what it left is
-    /// still due.
+    /// Processes every schedule with an occurrence due at `now`, and cancels replaced runs. Returns one of the errors,
+    /// if there were any. Schedules that failed are still due.
     pub(super) async fn fire_due(&self, now: Timestamp) -> Result<(), Error> {
         let node = &self.0;
         let released = node.stores.database.released_schedules(PAGE).await?;
-        let mut outcome = self.deal_with_all(released).await;
+        let mut outcome = self.process_all(released).await;
         let mut after = None;
         loop {
             let due = node.stores.database.due_schedules(now, after, PAGE).await?;
             after = due.last().map(|last| (last.since, last.schedule));
             let is_last = due.len() < PAGE as usize;
-            outcome = self.deal_with_all(due).await.and(outcome);
+            outcome = self.process_all(due).await.and(outcome);
             if is_last {
                 break;
             }
@@ -66,7 +66,7 @@ impl Engine {
         self.cancel_replaced().await.and(outcome)
     }
 
-    async fn deal_with_all(&self, mut due: Vec<Due>) -> Result<(), Error> {
+    async fn process_all(&self, mut due: Vec<Due>) -> Result<(), Error> {
         let start = usize::from(u16::from_be_bytes(random()?));
         if !due.is_empty() {
             let start = start % due.len();

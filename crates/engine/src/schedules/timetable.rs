@@ -1,10 +1,11 @@
-//! The instants of a cron expression in a time zone.
+//! Occurrences of a cron expression in a time zone.
 //!
-//! Five fields, matched on the clock of the zone. Where the clock is set, two rules hold. An expression that names its hours
-//! keeps its times: one that does not exist is at the first moment after the gap, one that occurs twice is at the first
-//! of the two; times that so fall on one moment are one instant. An expression that takes every hour keeps its pace: it goes by
-//! the clock as it stands, so it leaves a gap out and takes both passes of an hour that occurs twice. Instants only
-//! ever grow. An expression that has none is refused when it is read; every search ends.
+//! The five fields are matched against local time. When the clocks change, two rules apply. An expression that names
+//! hours keeps its times: a local time that does not exist moves to the first moment after the gap, and a local time
+//! that occurs twice counts once, at the first. Times that then fall on the same moment are one occurrence. An
+//! expression for every hour keeps its pace: it has no occurrence in a gap, and occurs in both passes of a repeated
+//! hour. Occurrences are strictly increasing. An expression without occurrences is refused when it is read, so every
+//! search ends.
 
 use croner::{
     Cron,
@@ -17,10 +18,10 @@ use jiff::{
 };
 use sortie_api::{Timestamp, limits};
 
-/// The shorthands, all of which the parser knows.
+/// Shorthands, which the parser knows.
 const SHORTHANDS: [&str; 6] = ["@hourly", "@daily", "@weekly", "@monthly", "@yearly", "@annually"];
 
-/// The names of months and of days of the week.
+/// Names of months and of days of the week.
 const MONTHS: [&str; 12] = [
     "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
 ];
@@ -34,17 +35,17 @@ pub(crate) struct Timetable {
     hours: Hours,
 }
 
-/// What happens where the clock is set.
+/// Rule for changes of the clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hours {
-    /// Some hours are named: times are kept.
+    /// The expression names hours and keeps its times.
     Named,
-    /// Every hour: the pace is kept.
+    /// The expression is for every hour and keeps its pace.
     Every,
 }
 
 impl Timetable {
-    /// Reads an expression, and the IANA name of its zone. An error is the rule that is broken, the name of the field before it.
+    /// Reads an expression and the IANA name of its zone. The error is `field: rule`.
     pub(crate) fn new(cron: &str, zone: &str) -> Result<Self, String> {
         let cron = parse(cron).map_err(|rule| format!("cron: {rule}"))?;
         let zone = time_zone(zone).map_err(|rule| format!("timezone: {rule}"))?;
@@ -56,12 +57,12 @@ impl Timetable {
         Ok(Self { cron, zone, hours })
     }
 
-    /// The name of the zone as its database has it.
+    /// Returns the name of the zone in the time zone database.
     pub(crate) fn zone_name(&self) -> &str {
         self.zone.iana_name().unwrap_or("UTC")
     }
 
-    /// The first instant after `after`; `None` at the end of the calendar.
+    /// Returns the first occurrence after `after`, or `None` at the end of the calendar.
     pub(crate) fn next(&self, after: Timestamp) -> Option<Timestamp> {
         let after = jiff::Timestamp::from_microsecond(after.as_micros()).ok()?;
         let next = match self.hours {
@@ -71,9 +72,9 @@ impl Timetable {
         Some(Timestamp::from_micros(next.as_microsecond()))
     }
 
-    /// Walks the matching times of the clock, each of which has one instant; these never go back.
+    /// Walks the matching local times. Each has one occurrence, and these never go back.
     fn next_named(&self, after: jiff::Timestamp) -> Option<jiff::Timestamp> {
-        // Every time up to what the clock shows is at `after` or before it.
+        // Every local time up to that of `after` has its occurrence at `after` or before.
         let mut time = after.to_zoned(self.zone.clone()).datetime();
         loop {
             time = self.cron.find_next_occurrence(&time, false).ok()?;
@@ -84,12 +85,12 @@ impl Timetable {
         }
     }
 
-    /// When a time of the clock is.
+    /// Returns the moment of a local time.
     fn instant(&self, time: DateTime) -> Option<jiff::Timestamp> {
         let at = self.zone.to_ambiguous_timestamp(time);
         match at.offset() {
             AmbiguousOffset::Unambiguous { .. } | AmbiguousOffset::Fold { .. } => at.earlier().ok(),
-            // The clock is set forward after the time as it was counted before, and nowhere else.
+            // The gap follows the local time in the earlier offset: the next change of the zone ends it.
             AmbiguousOffset::Gap { .. } => {
                 let within = at.earlier().ok()?;
                 let change = self.zone.following(within).next()?;
@@ -98,14 +99,14 @@ impl Timetable {
         }
     }
 
-    /// Goes from one setting of the clock to the next: between two of them, the clock and time go alike.
+    /// Searches between one change of the clocks and the next, where local time and time advance alike.
     fn next_of_every_hour(&self, after: jiff::Timestamp) -> Option<jiff::Timestamp> {
         let mut from = after;
         let mut inclusive = false;
         loop {
             let shown = from.to_zoned(self.zone.clone()).datetime();
             let time = self.cron.find_next_occurrence(&shown, inclusive).ok()?;
-            // Whole seconds: the expression has no smaller ones.
+            // Whole seconds: an expression has no fractions.
             let shown = shown.with().subsec_nanosecond(0).build().ok()?;
             let ahead = SignedDuration::from_secs(shown.duration_until(time).as_secs());
             let whole = jiff::Timestamp::from_second(from.as_second()).ok()?;
@@ -121,7 +122,7 @@ impl Timetable {
     }
 }
 
-/// The zone of an IANA name, from the database in this program: every node has the same one.
+/// Returns the zone of an IANA name, from the database in this binary: every node has the same one.
 fn time_zone(name: &str) -> Result<TimeZone, String> {
     let unknown = || {
         let shown: String = name.chars().take(limits::TIMEZONE_BYTES).collect();
@@ -159,7 +160,8 @@ fn parse(text: &str) -> Result<Cron, String> {
     }
 }
 
-/// The form of each field. The parser takes more than this: seconds, years, `L`, `W`, `#`, `?`, empty lists, names run together.
+/// Checks the form of each field. The parser itself accepts more: seconds, years, `L`, `W`, `#`, `?`, empty lists,
+/// names without separators.
 fn check_form(fields: &[&str]) -> Result<(), String> {
     let [minute, hour, day, month, weekday] = fields else {
         return Err(format!(
@@ -199,7 +201,7 @@ fn is_part(part: &str, names: &[&str]) -> bool {
     }
 }
 
-/// Whether any date matches. Where days of the week are named as well, one of either kind is enough.
+/// Whether any date matches. If the expression names days of the week as well, one match of either kind is enough.
 fn ever(cron: &Cron, fields: &[&str]) -> bool {
     let longest = |month: &u16| match month {
         2 => 29,

@@ -20,9 +20,9 @@ struct Wants {
     is_unretained: bool,
     output: String,
     request: RunRequest,
-    /// Whether it cancels the run after this time.
+    /// Time after which the client cancels the run, if it does.
     cancels: Option<Duration>,
-    /// Time after which it goes away while it waits for the answer to its create.
+    /// Time after which the client disconnects while it waits for the response to its create, if it does.
     leaves: Option<Duration>,
 }
 

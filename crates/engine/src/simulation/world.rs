@@ -205,7 +205,7 @@ impl World {
             // Nothing of it reaches the database: its tasks end or wait for ever.
             engine.0.work.active.stop_all(StopReason::Lost);
             engine.0.tasks.closing.cancel();
-            engine.0.tasks.told.cancel();
+            engine.0.tasks.hints_done.cancel();
             engine.0.tasks.closed.cancel();
         }
     }

@@ -1,12 +1,12 @@
-//! An attempt at a run, from its claim to its end. The store and the agent meet here: [`prepare`] reads what the run asks
-//! for, [`Attempt::supervise`] runs the agent beside the recorder, and [`Attempt::finish`] records the end.
+//! An attempt at a run, from its claim to its end. The store and the agent meet here: [`prepare`] reads the definition,
+//! [`Attempt::supervise`] runs the agent beside the recorder, and [`Attempt::finish`] records the end.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use sortie_agent::{BudgetSpec, Remains};
+use sortie_agent::{BudgetSpec, StoppedWorkspace};
 use sortie_api::{Micros, RunUsage, event::EventType};
-use sortie_store::{Brought, Claim, Error as StoreError, NewEvent, Origin, Retention};
+use sortie_store::{Claim, Error as StoreError, NewEvent, Origin, Retention, StoredCredentials};
 use tokio::time::Instant;
 
 use super::{
@@ -15,11 +15,11 @@ use super::{
     outputs::Outputs,
     prepare::prepare,
     recorder::Recorder,
-    resume::{Decision, Files, Ground, Resumption, pick_up},
+    resume::{AttemptState, Decision, Files, Resumption, decide},
     spent::Spent,
 };
 use crate::runs::{
-    active::{Place, StopReason},
+    active::{ActiveRun, StopReason},
     run_log::RunLog,
 };
 
@@ -29,40 +29,40 @@ pub(super) struct Attempt<'a> {
     pub(super) claim: &'a Claim,
     pub(super) log: RunLog,
     pub(super) recorder: Recorder,
-    pub(super) place: Place,
+    pub(super) active_run: ActiveRun,
     pub(super) started: Instant,
     pub(super) deadline: Instant,
     /// Cost of models and priced tools before this attempt.
     pub(super) spent: Micros,
-    /// Whether the run brought credentials, as far as its definition was read.
-    pub(super) brought: Brought,
-    /// The event `resumed`, until it is written.
+    /// Presence of inline credentials. Assumed until the definition was read.
+    pub(super) stored_credentials: StoredCredentials,
+    /// The event `resumed`, until it is stored.
     pub(super) resumed: Option<NewEvent>,
     /// The stopped workspace. It is deleted once the run is settled in the store.
-    pub(super) remains: Option<Remains>,
+    pub(super) workspace: Option<StoppedWorkspace>,
 }
 
-/// The beginning of the work on a run.
+/// Beginning of the work on a run.
 enum Begun {
-    /// The agent starts on this ground.
-    At(Ground),
+    /// The agent starts with this state.
+    At(AttemptState),
     /// The run ends without an agent.
     Ended(Ended),
 }
 
 impl Worker {
-    /// Works on a claimed run until it is final or no longer this worker's.
-    pub(crate) async fn run(self: Arc<Self>, claim: Claim, place: Place) {
+    /// Works on a claimed run until its status is terminal or the run no longer belongs to this worker.
+    pub(crate) async fn run(self: Arc<Self>, claim: Claim, active_run: ActiveRun) {
         let run = claim.fence.run;
         let (now, claimed) = self.clock.moment();
-        // This node has just made a first claim, by its own clock: the commit of the claim is part of the run's time, as it is of
-        // the time that is shown.
+        // A first claim has a time by the clock of this node. The commit of the claim is part of the run's time, as it
+        // is of the displayed time.
         let elapsed = match claim.origin {
             Origin::Queue(_) => now.since(claim.started_at),
             Origin::Lost { .. } => claim.elapsed,
         };
         let started = claimed.checked_sub(elapsed).unwrap_or(claimed);
-        place.alone().await;
+        active_run.alone().await;
         let log = RunLog::new(self.records.clone(), run, claim.retention());
         if let Origin::Queue(event) = &claim.origin {
             self.metrics.dispatched(claim.created_at, self.clock.now());
@@ -80,13 +80,13 @@ impl Worker {
                 Arc::clone(&self.metrics),
             ),
             log: log.clone(),
-            place,
+            active_run,
             started,
             deadline: started + Duration::from_secs(u64::from(claim.timeout_seconds)),
             spent: Micros::ZERO,
-            brought: Brought::Credentials,
+            stored_credentials: StoredCredentials::Possible,
             resumed: None,
-            remains: None,
+            workspace: None,
         };
         let worked = AssertUnwindSafe(attempt.work()).catch_unwind().await;
         let ended = match worked {
@@ -98,14 +98,14 @@ impl Worker {
         match log.close().await {
             Ok(true) => self.hub.ended(run),
             Ok(false) => {}
-            // The keeper of such runs finds it at its next look.
-            Err(error) => tracing::warn!(%error, "the end of a run could not be looked up"),
+            // The keeper of runs without retention finds the end in its next pass.
+            Err(error) => tracing::warn!(%error, "reading the end of a run failed"),
         }
         match ended {
             Ok(()) => {}
             Err(StoreError::Fenced) => tracing::debug!("the run was taken from this worker"),
-            // It stays held in the store until the node's next looks find that it has no task.
-            Err(error) => tracing::error!(%error, "the run could not be recorded to its end"),
+            // The run stays held in the store until the reconciler finds that it has no task.
+            Err(error) => tracing::error!(%error, "recording the end of the run failed"),
         }
     }
 }
@@ -115,43 +115,43 @@ impl Attempt<'_> {
     async fn work(&mut self) -> Result<(), StoreError> {
         let run = self.claim.fence.run;
         let begun = match self.claim.origin {
-            Origin::Queue(_) => Begun::At(Ground {
+            Origin::Queue(_) => Begun::At(AttemptState {
                 workspace: self.worker.workspace(run, self.claim.retention()),
-                files: Files::ToLay,
+                files: Files::NotStaged,
                 journal: None,
             }),
-            Origin::Lost { cost, usage, .. } => self.pick_up(cost, usage).await?,
+            Origin::Lost { cost, usage, .. } => self.resume(cost, usage).await?,
         };
-        let mut ground = match begun {
-            Begun::At(ground) => ground,
+        let mut state = match begun {
+            Begun::At(state) => state,
             Begun::Ended(ended) => return self.finish(ended, Outputs::default(), self.claim.fence).await,
         };
         let budget = self.budget();
         let prepared = tokio::select! {
             biased;
-            prepared = prepare(self.worker, self.claim, (budget, self.deadline), &mut ground) => prepared.map_err(Ended::Failed),
-            reason = self.place.stopped() => Err(Ended::Stopped(reason)),
+            prepared = prepare(self.worker, self.claim, (budget, self.deadline), &mut state) => prepared.map_err(Ended::Failed),
+            reason = self.active_run.stopped() => Err(Ended::Stopped(reason)),
             () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
         };
         let Supervised {
             mut ended,
             kept,
-            remains,
+            workspace,
         } = match prepared {
             Ok(start) => {
-                self.brought = start.brought;
-                self.supervise(start, ground.workspace).await?
+                self.stored_credentials = start.stored_credentials;
+                self.supervise(start, state.workspace).await?
             }
             Err(ended) => Supervised {
                 ended,
                 kept: Ok(self.claim.fence),
-                remains: self.stop(ground.workspace).await,
+                workspace: self.stop(state.workspace).await,
             },
         };
         if self.claim.retention() == Retention::None {
             ended = ended.for_good();
         }
-        let (ended, outputs) = self.collect(ended, &remains).await;
+        let (ended, outputs) = self.collect(ended, &workspace).await;
         let goes_on = matches!(ended, Ended::Stopped(StopReason::HandOver));
         let finished = match kept {
             Ok(fence) => self.finish(ended, outputs, fence).await,
@@ -159,20 +159,20 @@ impl Attempt<'_> {
         };
         // A run that is handed over may need its directory again.
         if !(goes_on && finished.is_ok()) {
-            self.remains = Some(remains);
+            self.workspace = Some(workspace);
         }
         finished
     }
 
-    /// Resumes the run where its lost worker has left it. `recorded` and `used` are the cost and the usage that the lost worker
-    /// has reported.
-    async fn pick_up(&mut self, recorded: Micros, used: RunUsage) -> Result<Begun, StoreError> {
+    /// Resumes the run of a lost worker. `recorded` and `used` are the cost and the usage that the lost worker has
+    /// reported.
+    async fn resume(&mut self, recorded: Micros, used: RunUsage) -> Result<Begun, StoreError> {
         self.charge(recorded, Micros::ZERO);
         self.recorder.used(used);
         let decision = tokio::select! {
             biased;
-            decision = pick_up(self.worker, self.claim) => decision?,
-            reason = self.place.stopped() => return Ok(Begun::Ended(Ended::Stopped(reason))),
+            decision = decide(self.worker, self.claim) => decision?,
+            reason = self.active_run.stopped() => return Ok(Begun::Ended(Ended::Stopped(reason))),
             () = tokio::time::sleep_until(self.deadline) => return Ok(Begun::Ended(Ended::TimedOut)),
         };
         let Resumption {
@@ -191,16 +191,16 @@ impl Attempt<'_> {
         };
         self.resumed = Some(self.event(&resumed)?);
         self.worker.metrics.happened(&resumed);
-        self.recorder.go_on(stored);
-        Ok(Begun::At(Ground {
+        self.recorder.continue_journal(stored);
+        Ok(Begun::At(AttemptState {
             workspace,
             files,
             journal: Some(journal),
         }))
     }
 
-    /// Reports to the recorder the cost before this attempt: the larger of the journaled and the recorded cost, and the time.
-    /// Returns the part that is not time.
+    /// Reports to the recorder the cost before this attempt: the larger of the journaled and the recorded cost, and the
+    /// time. Returns the part that is not time.
     fn charge(&self, recorded: Micros, journaled: Micros) -> Micros {
         let (now, budget) = (Instant::now(), self.budget());
         let compute = budget.compute(now);
@@ -209,7 +209,7 @@ impl Attempt<'_> {
             .checked_add(compute)
             .unwrap_or(budget.max_cost)
             .min(budget.max_cost);
-        self.recorder.charge(Spent::told(cost, now));
+        self.recorder.charge(Spent::reported(cost, now));
         spent
     }
 

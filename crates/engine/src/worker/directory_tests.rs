@@ -28,8 +28,8 @@ async fn with_directory() -> (Held, Arc<Worker>, PathBuf) {
 }
 
 async fn work(worker: &Arc<Worker>, claim: &Claim) {
-    let place = worker.active.enter(claim.fence.run);
-    Arc::clone(worker).run(claim.clone(), place).await;
+    let active_run = worker.active.enter(claim.fence.run);
+    Arc::clone(worker).run(claim.clone(), active_run).await;
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
-//! Dispatch: claims as many waiting runs as there are free places, as soon as there are any.
+//! The dispatcher: claims as many waiting runs as there are free slots, as soon as there are any.
 //!
-//! A hint wakes it (a run was created, a place became free, another node has no place for what waits). The slow,
-//! jittered look is the safety net for hints of other nodes that were lost. A run that was created here stays here
-//! while there is a place: other nodes are told only where there is none, so that they do not all reach for each run.
+//! A hint wakes it: a run was created, a slot became free, or another node has waiting runs and no free slot. A slow,
+//! jittered poll is the fallback for lost hints of other nodes. A run stays on the node that created it while that node
+//! has a free slot: only without one are other nodes notified, so that they do not all try to claim each run.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -15,36 +15,36 @@ use sortie_store::{Claim, Store};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::places::Places;
+use super::slots::Slots;
 use crate::{
     cluster::{
+        hints::{HintSender, Wake},
         identity::Identity,
-        news::{News, Wake},
     },
     kit::options::Options,
     runs::unretained::{Share, Unretained},
 };
 
-/// The safety net: at least so often, and up to half as long again, so that nodes that started together drift apart.
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval between polls, and the most that is added to it in milliseconds. Nodes that started together drift apart.
+const POLL: Duration = Duration::from_secs(1);
 const JITTER_MS: i64 = 500;
 
 /// Pause after a failed claim.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// Where a dispatcher takes runs from.
+/// Source of the runs of a dispatcher.
 pub(crate) enum Source {
-    /// The queue, in turn.
+    /// The queue of the database.
     Queue,
-    /// These, in order: an engine's own.
-    Named(Own),
+    /// Runs of this engine alone, in order.
+    Named(OwnRuns),
 }
 
 /// Runs that were created through this engine and are not yet claimed.
 #[derive(Clone, Default)]
-pub(crate) struct Own(Arc<Mutex<Vec<RunId>>>);
+pub(crate) struct OwnRuns(Arc<Mutex<Vec<RunId>>>);
 
-impl Own {
+impl OwnRuns {
     pub(crate) fn add(&self, run: RunId) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(run);
     }
@@ -59,29 +59,29 @@ impl Own {
 pub(crate) struct Dispatcher {
     pub(crate) store: Store,
     pub(crate) options: Arc<Options>,
-    pub(crate) places: Places,
+    pub(crate) slots: Slots,
     pub(crate) source: Source,
     /// Runs whose content only this node has.
     pub(crate) unretained: Unretained,
     pub(crate) identity: Identity,
     pub(crate) work: Arc<Notify>,
     pub(crate) wake: Wake,
-    pub(crate) news: News,
+    pub(crate) hints: HintSender,
     pub(crate) stop: CancellationToken,
 }
 
 impl Dispatcher {
-    /// Runs until the node stops taking runs.
+    /// Claims runs until the node is closed for new runs.
     pub(crate) async fn run(self) {
         let mut first = First::Unretained;
-        // Whether runs may have come through this node since it last had no place.
+        // Whether a run may have been created on this node since it last had no free slot.
         let mut has_own = false;
         while !self.stop.is_cancelled() {
             first = first.next();
-            // Listening before claiming, so that a run created in between is not missed.
+            // Listens before it claims, so that a run created in between is not missed.
             let work = self.work.notified();
             tokio::pin!(work);
-            // A hint that came since the last pass is used up by this.
+            // Consumes a hint that came since the last pass.
             has_own |= work.as_mut().enable();
             let claimed = self.claim(first).await;
             if matches!(claimed, Ok(Claimed::Full)) && has_own {
@@ -90,15 +90,15 @@ impl Dispatcher {
             }
             let (pause, is_full) = match claimed {
                 Ok(Claimed::More) => continue,
-                Ok(Claimed::All) => (self.look(), false),
-                Ok(Claimed::Full) => (self.look(), true),
-                // The heartbeat says so, and makes the node known anew.
+                Ok(Claimed::All) => (self.poll_pause(), false),
+                Ok(Claimed::Full) => (self.poll_pause(), true),
+                // The heartbeat reports that, and registers the node again.
                 Err(sortie_store::Error::Fenced) => {
-                    tracing::debug!("no runs are claimed: this node was declared lost");
+                    tracing::debug!("cannot claim runs: this node was declared lost");
                     (AFTER_FAILURE, false)
                 }
                 Err(error) => {
-                    tracing::error!(%error, "runs cannot be claimed");
+                    tracing::error!(%error, "claiming runs failed");
                     (AFTER_FAILURE, false)
                 }
             };
@@ -106,7 +106,7 @@ impl Dispatcher {
                 biased;
                 () = work => has_own = true,
                 () = self.wake.work.notified() => {}
-                () = self.places.active().left(), if is_full || self.options.organization_concurrency.is_some() => {}
+                () = self.slots.active().left(), if is_full || self.options.organization_concurrency.is_some() => {}
                 () = tokio::time::sleep(pause) => {}
                 () = self.stop.cancelled() => {}
             }
@@ -114,19 +114,19 @@ impl Dispatcher {
         self.leave_to_others();
     }
 
-    /// Tells other nodes of runs that wait and that any node may work on.
+    /// Sends other nodes a hint about waiting runs that any node may work on.
     fn leave_to_others(&self) {
         if matches!(self.source, Source::Queue) {
-            self.news.work();
+            self.hints.work();
         }
     }
 
-    fn look(&self) -> Duration {
+    fn poll_pause(&self) -> Duration {
         let jitter = self.options.clock.now().as_micros().rem_euclid(JITTER_MS);
-        LOOK + Duration::from_millis(jitter.unsigned_abs())
+        POLL + Duration::from_millis(jitter.unsigned_abs())
     }
 
-    /// Runs that any node may work on, or those of this engine.
+    /// Claims runs that any node may work on, or those of this engine.
     async fn take(&self, limit: u32) -> Result<Vec<Claim>, sortie_store::Error> {
         let (store, node, now) = (&self.store, self.identity.get(), self.options.clock.now());
         match &self.source {
@@ -151,8 +151,8 @@ impl Dispatcher {
         }
     }
 
-    /// Runs whose content only this node has. Those that the store does not hand out, for the limit of their
-    /// organization or because they have ended, wait on; who keeps such runs takes the ended ones out.
+    /// Claims runs whose content only this node has. Runs that cannot be claimed, because of the limit of their
+    /// organization or because they have ended, keep waiting. The keeper removes the ended ones.
     async fn take_unretained(&self, limit: u32) -> Result<Vec<Claim>, sortie_store::Error> {
         let per_organization = self.options.organization_concurrency;
         let share = match per_organization {
@@ -176,8 +176,8 @@ impl Dispatcher {
     }
 
     async fn claim(&self, first: First) -> Result<Claimed, sortie_store::Error> {
-        let turn = self.places.turn().await;
-        let limit = turn.free();
+        let permit = self.slots.permit().await;
+        let limit = permit.free();
         if limit == 0 {
             return Ok(Claimed::Full);
         }
@@ -193,13 +193,13 @@ impl Dispatcher {
                 First::Unretained | First::Others => Vec::new(),
             };
             left = left.saturating_sub(u32::try_from(claims.len()).unwrap_or(u32::MAX));
-            // At most one of each organization was asked for. A pass that gets none is the last.
+            // The claim was limited to one run of each organization. A pass without a claim is the last.
             is_behind |= matches!(kind, First::Unretained)
                 && self.options.organization_concurrency.is_some()
                 && !claims.is_empty()
                 && self.unretained.has_waiting();
             for claim in claims {
-                turn.start(claim);
+                permit.start(claim);
             }
         }
         Ok(if left == 0 || is_behind {
@@ -210,12 +210,12 @@ impl Dispatcher {
     }
 }
 
-/// Which of the two kinds of runs is served first: in turn, so that with few places neither waits for the other's end.
+/// The kind of runs that is claimed first. The kinds alternate, so that neither waits for the other if slots are few.
 #[derive(Clone, Copy)]
 enum First {
-    /// Those whose content only this node has.
+    /// Runs whose content only this node has.
     Unretained,
-    /// All others.
+    /// Other runs.
     Others,
 }
 
@@ -229,11 +229,11 @@ impl First {
 }
 
 enum Claimed {
-    /// The batch was full, or held one of each organization only: there may be more.
+    /// More runs may wait: the batch was full, or limited to one run of each organization.
     More,
-    /// Nothing waits any more.
+    /// No more runs wait.
     All,
-    /// No place is free.
+    /// No slot is free.
     Full,
 }
 
@@ -251,13 +251,13 @@ mod tests {
     const RUNS: usize = 16;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn under_a_limit_of_the_organization_all_that_fit_start_without_a_look_for_each() {
+    async fn under_a_limit_of_the_organization_all_that_fit_start_without_a_poll_for_each() {
         let dir = tempfile::tempdir().unwrap();
         let memory = tempfile::Builder::new()
             .prefix("sortie-test-")
             .tempdir_in("/dev/shm")
             .unwrap();
-        // In memory: what is told by the clock here waits for no disk.
+        // In memory: the time limit below must not depend on a disk.
         let url = format!("sqlite:{}", memory.path().join("test.db").display());
         let options = Options {
             data_dir: dir.path().to_owned(),
@@ -278,8 +278,8 @@ mod tests {
             org: key.org,
             actor: Actor::default(),
         };
-        // The dispatcher waits for its turn meanwhile, so that the hints of all of them are one.
-        let turn = engine.0.work.places.turn().await;
+        // The dispatcher waits for the permit meanwhile, so that the hints of every run become one.
+        let permit = engine.0.work.slots.permit().await;
         for _ in 0..=RUNS {
             let request = serde_json::json!({
                 "prompt": "```wait 600000\n```", "shell": false, "zero_data_retention": true
@@ -288,14 +288,14 @@ mod tests {
             let created = engine.create_run(&caller, request, None).await.unwrap();
             assert!(matches!(created, Created::New(_)));
         }
-        drop(turn);
+        drop(permit);
         let all_at_work = async {
             while engine.0.work.active.count() < RUNS {
                 tokio::task::yield_now().await;
             }
         };
-        // A look for each takes twice as long.
-        let half = LOOK * u32::try_from(RUNS / 2).unwrap();
+        // A poll for each run takes twice as long.
+        let half = POLL * u32::try_from(RUNS / 2).unwrap();
         tokio::time::timeout(half, all_at_work).await.unwrap();
     }
 }

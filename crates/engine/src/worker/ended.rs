@@ -1,28 +1,28 @@
-//! Ends of the work on a run.
+//! Results of the work on a run.
 
-use sortie_agent::Remains;
+use sortie_agent::StoppedWorkspace;
 use sortie_store::{Error as StoreError, Fence};
 
 use super::resume::Obstacle;
 use crate::runs::active::StopReason;
 
-/// The way in which the work on a run ended.
+/// End of the work on a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// With the final answer.
+    /// The agent returned the final answer.
     Succeeded(String),
-    /// In failure, for the reason given.
+    /// The run failed, for this reason.
     Failed(String),
-    /// At the time limit.
+    /// The run reached its time limit.
     TimedOut,
-    /// From outside.
+    /// The run was stopped from outside.
     Stopped(StopReason),
-    /// Its worker was lost, and it cannot go on.
+    /// The worker of the run was lost, and the run cannot be resumed.
     Interrupted(Obstacle),
 }
 
 impl Ended {
-    /// The end of a run that no other node can resume: a run that would be handed over ends here.
+    /// Returns the end of a run that no other node can resume: it ends here instead of being handed over.
     pub(crate) fn for_good(self) -> Self {
         if self == Self::Stopped(StopReason::HandOver) {
             Self::Stopped(StopReason::Shutdown)
@@ -31,7 +31,7 @@ impl Ended {
         }
     }
 
-    /// Whether the files under `outputs/` are stored. They are where the run came to an end of its own.
+    /// Whether the files under `outputs/` are stored: yes, unless the run was stopped or its worker lost.
     pub(crate) fn leaves_artifacts(&self) -> bool {
         matches!(self, Self::Succeeded(_) | Self::Failed(_) | Self::TimedOut)
     }
@@ -40,7 +40,7 @@ impl Ended {
 /// The result of the work on a run.
 pub(super) struct Supervised {
     pub(super) ended: Ended,
-    /// The fence behind the last write of the recorder, or the reason why it could not write.
+    /// Fence after the last write of the recorder, or the reason why it could not write.
     pub(super) kept: Result<Fence, StoreError>,
-    pub(super) remains: Remains,
+    pub(super) workspace: StoppedWorkspace,
 }

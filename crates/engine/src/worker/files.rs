@@ -1,5 +1,5 @@
-//! The files that a run brings, laid in its working directory: inline ones from its definition, saved ones copied from
-//! the storage without being held in memory.
+//! Staging of a run's own files in its working directory: inline files come from its definition, saved files are copied
+//! from the storage without being held in memory.
 
 use sortie_agent::Source;
 use sortie_api::{FileId, OrgId, request::RunFile};
@@ -7,37 +7,37 @@ use sortie_sandbox::RelPath;
 
 use super::{
     Worker,
-    resume::{Files, Ground},
+    resume::{AttemptState, Files},
 };
 use crate::{error::Error, files::saved::contents_of};
 
-/// Lays the files, unless an earlier attempt at the run has. Returns the path and the size of each. An error is the
-/// run's, in words for people.
-pub(super) async fn lay(
+/// Stages the files, unless an earlier attempt at the run has. Returns the path and the size of each. The error is a
+/// sentence for people.
+pub(super) async fn stage(
     worker: &Worker,
     org: OrgId,
     files: Vec<RunFile>,
-    ground: &mut Ground,
+    state: &mut AttemptState,
 ) -> Result<Vec<(String, u64)>, String> {
-    let mut laid = Vec::new();
+    let mut named = Vec::new();
     for file in files {
         let path = RelPath::new(&file.path).map_err(|error| format!("files: {:?}: {error}", file.path))?;
-        laid.push((path, file));
+        named.push((path, file));
     }
-    let ids = saved(&laid)?;
-    let sizes = sizes(worker, org, &laid, &ids).await?;
-    if ground.files == Files::Laid {
-        ground.workspace.brought(laid.iter().map(|(path, _)| path));
+    let ids = saved(&named)?;
+    let sizes = sizes(worker, org, &named, &ids).await?;
+    if state.files == Files::Staged {
+        state.workspace.set_own_files(named.iter().map(|(path, _)| path));
         return Ok(sizes);
     }
-    if laid.is_empty() {
+    if named.is_empty() {
         return Ok(sizes);
     }
     let mut contents = contents_of(&worker.records.store, &worker.contents, org, &ids)
         .await?
         .into_iter();
     let mut sources = Vec::new();
-    for (path, file) in laid {
+    for (path, file) in named {
         let source = match file.file {
             None => Source::Bytes(file.content.unwrap_or_default().into_bytes()),
             Some(id) => contents
@@ -47,16 +47,16 @@ pub(super) async fn lay(
         };
         sources.push((path, source));
     }
-    ground
+    state
         .workspace
-        .lay(sources)
+        .stage(sources)
         .await
-        .map_err(|error| format!("the run's files cannot be laid: {error}"))?;
+        .map_err(|error| format!("the run's files cannot be staged: {error}"))?;
     Ok(sizes)
 }
 
-/// Path and size of each file, in order. A saved file that was deleted since an earlier attempt laid it has no size any
-/// more and is left out.
+/// Returns path and size of each file, in order. A saved file that was deleted since an earlier attempt staged it has
+/// no size and is left out.
 async fn sizes(
     worker: &Worker,
     org: OrgId,
@@ -86,7 +86,7 @@ async fn sizes(
         .collect())
 }
 
-/// The ids of the saved ones, in order.
+/// Returns the ids of the saved files, in order.
 fn saved(files: &[(RelPath, RunFile)]) -> Result<Vec<FileId>, String> {
     files
         .iter()

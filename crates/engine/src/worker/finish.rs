@@ -1,9 +1,10 @@
-//! The end of a run: its artifacts, its final write, and what is left of its directory.
+//! The end of a run: its artifacts, its final write, and the removal of its directory.
 
-use sortie_agent::{Remains, journal::OpenCall};
+use sortie_agent::{StoppedWorkspace, journal::OpenCall};
 use sortie_api::{Micros, RunStatus, Timestamp, event::EventType, limits};
 use sortie_store::{
-    Brought, Claim, Error as StoreError, Fence, Finish, Journal, NewEvent, Origin, Receiver, Retention,
+    Claim, Error as StoreError, Fence, Finish, Journal, NewEvent, Origin, Receiver, Retention,
+    StoredCredentials,
 };
 use tokio::time::Instant;
 
@@ -18,16 +19,16 @@ use super::{
 use crate::{kit::traces, runs::active::StopReason};
 
 impl Attempt<'_> {
-    /// Stores the files under `outputs/` of a run that came to an end of its own. Returns how the run ends, because it may be
+    /// Stores the files under `outputs/` of a run that was not stopped. Returns the end of the run, because it may be
     /// stopped meanwhile.
-    pub(super) async fn collect(&mut self, ended: Ended, remains: &Remains) -> (Ended, Outputs) {
+    pub(super) async fn collect(&mut self, ended: Ended, workspace: &StoppedWorkspace) -> (Ended, Outputs) {
         if !ended.leaves_artifacts() || self.claim.retention() == Retention::None {
             return (ended, Outputs::default());
         }
         tokio::select! {
             biased;
-            outputs = collect(self.worker, self.claim.org, remains) => (ended, outputs),
-            reason = self.place.stopped() => (Ended::Stopped(reason), Outputs::default()),
+            outputs = collect(self.worker, self.claim.org, workspace) => (ended, outputs),
+            reason = self.active_run.stopped() => (Ended::Stopped(reason), Outputs::default()),
         }
     }
 
@@ -41,7 +42,7 @@ impl Attempt<'_> {
         let mut rest = self.recorder.rest();
         if matches!(ended, Ended::Stopped(StopReason::HandOver)) {
             rest.new.cost = rest.spent.until(Instant::now(), &self.budget());
-            // One that did not even begin has nothing to add to how the attempt before it ended.
+            // An attempt that did not begin leaves the mark of the attempt before it as it is.
             if fence != self.claim.fence {
                 let mark =
                     hand_over_mark(fence.attempt).map_err(|error| StoreError::Corrupt(error.to_string()))?;
@@ -53,12 +54,12 @@ impl Attempt<'_> {
         for event in &outputs.events {
             rest.new.events.push(self.event(event)?);
         }
-        // What is charged ends when the run does.
+        // The charged time ends with the run.
         let (now, end) = self.worker.clock.moment();
         let cost = rest.spent.until(end, &self.budget());
         let finish = Finish {
             artifacts: outputs.artifacts,
-            ..final_events(ended, self.claim, self.brought, rest, cost, now)
+            ..final_events(ended, self.claim, self.stored_credentials, rest, cost, now)
                 .map_err(|error| StoreError::Corrupt(error.to_string()))?
                 .ok_or(StoreError::Fenced)?
         };
@@ -77,13 +78,14 @@ impl Attempt<'_> {
         match finished {
             Ok(Some(run)) => {
                 if let Err(error) = self.worker.hub.publish_final(&run, &rows) {
-                    tracing::error!(%error, "the end of a run could not be told to its readers");
+                    tracing::error!(%error, "notifying the readers of a run of its end failed");
                 }
                 if run.schedule_id.is_some() {
                     self.worker.schedules.ring();
                 }
             }
-            // The answer to the commit was lost: readers find the end in the store, and the timer whether it concerns a schedule.
+            // The answer to the commit was lost: readers find the end in the store, and the timer checks whether a
+            // schedule waits for it.
             Ok(None) => {
                 self.worker.hub.ended(fence.run);
                 self.worker.schedules.ring();
@@ -96,7 +98,8 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Reports the cost of a run that was cancelled under its worker. The store refuses the report of a run that was taken over.
+    /// Reports the cost of a run that was cancelled under its worker. The store refuses the report of a run that was
+    /// taken over.
     pub(super) async fn settle(&self) -> Result<(), StoreError> {
         let Fence { run, attempt, .. } = self.claim.fence;
         let rest = self.recorder.rest();
@@ -105,37 +108,37 @@ impl Attempt<'_> {
             .await
             .inspect(|()| {
                 traces::ended(RunStatus::Cancelled);
-                // Who has cancelled it has counted its end.
+                // The end was counted when the run was cancelled.
                 let metrics = &self.worker.metrics;
                 metrics.settled(RunStatus::Cancelled, self.started.elapsed(), cost);
             })
     }
 
-    /// Deletes the working directory of a run that this attempt has finished or settled. A fenced attempt does not know
-    /// whether the next one runs on this very node and needs the directory: that one is left to the clean-up of settled
-    /// runs. A run without retention has no next attempt.
+    /// Deletes the working directory of a run that this attempt has finished or settled. A fenced attempt leaves it to
+    /// the clean-up of settled runs, because the next attempt may be on this very node and need the directory. A run
+    /// without retention has no next attempt.
     pub(super) async fn clean_up(&mut self, ended: &Result<(), StoreError>) {
         let is_settled = match ended {
             Ok(()) => true,
             Err(StoreError::Fenced) => self.claim.retention() == Retention::None,
-            // The run stays held and goes on.
+            // The run stays held and is resumed.
             Err(_) => false,
         };
-        let Some(remains) = self.remains.take().filter(|_| is_settled) else {
+        let Some(workspace) = self.workspace.take().filter(|_| is_settled) else {
             return;
         };
-        if let Err(error) = remains.delete().await {
-            tracing::error!(%error, "a working directory could not be removed");
+        if let Err(error) = workspace.delete().await {
+            tracing::error!(%error, "removing a working directory failed");
         }
     }
 }
 
-/// The finishing write: what was gathered before, then the answer and the final status. `None` where the run is no
-/// longer this worker's to finish.
+/// Makes the finishing write: the pending events and entries, then the answer and the terminal status. `None` if the
+/// run no longer belongs to this worker.
 pub(crate) fn final_events(
     ended: Ended,
     claim: &Claim,
-    brought: Brought,
+    stored_credentials: StoredCredentials,
     rest: Rest,
     cost: Micros,
     at: Timestamp,
@@ -151,7 +154,7 @@ pub(crate) fn final_events(
             Origin::Queue(_) => rest.journal,
             Origin::Lost { .. } => Journal::Written,
         },
-        brought,
+        stored_credentials,
         receiver: match claim.callback_host {
             Some(_) => Receiver::Waits,
             None => Receiver::Nobody,
@@ -269,7 +272,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        cluster::news::News,
+        cluster::hints::HintSender,
         kit::clock::Clock,
         runs::{hub::Hub, run_log::RunLog},
         testing::held,
@@ -295,7 +298,7 @@ mod tests {
             held.claim.fence.run,
             RunLog::new(held.records(), held.claim.fence.run, held.claim.retention()),
         );
-        let hub = Hub::new(held.records(), News::default(), CancellationToken::new());
+        let hub = Hub::new(held.records(), HintSender::default(), CancellationToken::new());
         let recorder = Recorder::new(run, log, hub, Clock::system(), Arc::default());
         let micros = |amount: u32| Micros::new(u64::from(amount)).unwrap();
         let started = Instant::now();

@@ -1,4 +1,4 @@
-//! Working directories that nobody needs any more: a run that another node has taken over, or ended, leaves its own here.
+//! Removal of unused working directories. A run that another node has taken over or ended leaves its directory behind.
 
 use std::{
     collections::HashSet,
@@ -15,14 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{error::Error, runs::active::Active};
 
-/// How often they are looked for. Where every directory is that of a run at work here, that is a look at a folder.
+/// Pause between two passes. If every directory belongs to a run at work here, a pass only lists a folder.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Runs of one query.
+/// Runs in one query.
 const AT_ONCE: usize = 100;
 
-/// Removes the working directories of runs that are over and that nobody works on here, at the start and then now and
-/// again.
+/// Removes the working directories of ended runs that are not at work here, at the start and then every [`PAUSE`].
 pub(crate) async fn clean_up(store: Store, work_dir: PathBuf, active: Active, stop: CancellationToken) {
     let mut tick = tokio::time::interval(PAUSE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -38,15 +37,15 @@ pub(crate) async fn clean_up(store: Store, work_dir: PathBuf, active: Active, st
         match removed {
             Ok(removed) => {
                 if removed > 0 {
-                    tracing::info!(removed, "working directories of lost runs were removed");
+                    tracing::info!(removed, "removed working directories of ended runs");
                 }
                 last_error.clear();
             }
             Err(error) => {
-                // What cannot be removed now cannot in ten seconds: once is enough.
+                // A directory that cannot be removed now cannot in ten seconds either: one report is enough.
                 let error = error.to_string();
                 if error != last_error {
-                    tracing::error!(error, "working directories of lost runs could not be removed");
+                    tracing::error!(error, "removing working directories of ended runs failed");
                 }
                 last_error = error;
             }
@@ -54,21 +53,21 @@ pub(crate) async fn clean_up(store: Store, work_dir: PathBuf, active: Active, st
     }
 }
 
-/// What becomes of directories whose names are not those of runs.
+/// Treatment of directories that are not named after a run.
 #[derive(Clone, Copy)]
 enum Others {
-    /// Left by an earlier start.
+    /// They were left by an earlier process of the node and are removed.
     Remove,
-    /// Somebody may be at work in them, as a `doctor` is that tries the sandbox.
+    /// They may be in use, for instance by a `doctor` that tests the sandbox, and stay.
     Leave,
 }
 
-/// Removes the directories of runs that are settled. A run that is not may be taken over by this node, which then needs
-/// its directory; one that is at work here has taken its place before it makes its directory.
+/// Removes the directories of settled runs. An unsettled run may be taken over by this node, which then needs its
+/// directory. A run at work here is in the registry before its directory is created.
 async fn remove(store: &Store, work_dir: &Path, active: &Active, others: Others) -> Result<u64, Error> {
     let mut idle = in_background(work_dir, |work_dir| {
         let mut names = HashSet::new();
-        // Everything is said to be live, so that nothing is removed.
+        // Every directory is reported as live, so that nothing is removed.
         Workdir::sweep(work_dir, |name| {
             names.insert(name.to_owned());
             true
@@ -127,7 +126,7 @@ mod tests {
         let (work_dir, active, now) = (dir.path().join("work"), Active::default(), Clock::system().now());
         let held = claim.fence.run;
         let (at_work, over) = (RunId::new(now, [3; 10]), RunId::new(now, [4; 10]));
-        let place = active.enter(at_work);
+        let active_run = active.enter(at_work);
         for name in [
             held.to_string(),
             at_work.to_string(),
@@ -149,7 +148,7 @@ mod tests {
             .unwrap();
         assert_eq!(removes(Others::Remove).await, 1);
         assert!(work_dir.join(at_work.to_string()).exists());
-        drop(place);
+        drop(active_run);
         assert_eq!(removes(Others::Remove).await, 1);
     }
 }

@@ -1,4 +1,4 @@
-//! The worker: claims waiting runs, takes over those whose worker was lost, and works on each in a task of its own.
+//! The worker: claims waiting runs, takes over runs of lost workers, and works on each in a task of its own.
 
 mod attempt;
 #[cfg(test)]
@@ -10,11 +10,11 @@ mod finish;
 pub(crate) mod leftovers;
 mod outputs;
 mod pictures;
-mod places;
 mod prepare;
 mod programs;
 mod recorder;
 mod resume;
+mod slots;
 mod spent;
 mod supervise;
 mod web;
@@ -28,14 +28,14 @@ use sortie_sandbox::Backend;
 use sortie_store::Retention;
 
 pub(crate) use self::{
-    dispatch::{Dispatcher, Own, Source},
+    dispatch::{Dispatcher, OwnRuns, Source},
     outputs::Collecting,
-    places::{Places, Turn},
     programs::Programs,
+    slots::{Slots, StartPermit},
 };
 use crate::{
-    callbacks::Hints,
-    cluster::news::TimerBell,
+    callbacks::DeliveryHints,
+    cluster::hints::TimerBell,
     connections::Connections,
     files::contents::Contents,
     kit::{clock::Clock, metrics::Metrics, models::Models, options::Options, web::NodeWeb},
@@ -50,9 +50,9 @@ pub(crate) struct Worker {
     pub(crate) models: Arc<Models>,
     pub(crate) connections: Connections,
     /// Wakes the callback worker.
-    pub(crate) callbacks: Hints,
+    pub(crate) callbacks: DeliveryHints,
     pub(crate) contents: Contents,
-    /// Turns of the runs that store artifacts.
+    /// Permits of the runs that store artifacts.
     pub(crate) collecting: Collecting,
     pub(crate) sandbox: Arc<dyn Backend>,
     pub(crate) programs: Programs,
@@ -65,7 +65,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// A working directory that is made at its first use. That of a run without retention is in memory.
+    /// Returns a working directory that is created at its first use. The directory of a run without retention is in
+    /// memory.
     pub(crate) fn workspace(&self, run: RunId, retention: Retention) -> Workspace {
         let root = match retention {
             Retention::Full => self.options.work_dir(),

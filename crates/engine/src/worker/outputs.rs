@@ -1,12 +1,12 @@
-//! The artifacts of a run: what lies under `outputs/` once nothing of the run is alive, kept before the run is final.
+//! Artifacts of a run: the files under `outputs/`, stored after its processes ended and before its status is terminal.
 //!
-//! Everything there is hostile. Links are not followed, only regular files of the run's own are opened, no more of one is
-//! read than its size was when it was opened, and the files, their bytes, the entries looked at, the events and the time
-//! are all bounded. Content goes to the storage piece by piece. What is not kept is told, with the reason.
+//! The files are untrusted. Links are not followed, only regular files of the run are opened, and no more is read of a
+//! file than its size when it was opened. Files, bytes, entries, events and time are limited. Content goes to the
+//! storage piece by piece. Files that are not stored are reported as events, with the reason.
 
 use std::{fs::File, sync::Arc, time::Duration};
 
-use sortie_agent::Remains;
+use sortie_agent::StoppedWorkspace;
 use sortie_api::{Artifact, BlobId, OrgId, event::EventType, limits};
 use sortie_blobs::Staged;
 use sortie_sandbox::{Entry, EntryKind, FileError, RelPath, Workdir};
@@ -23,25 +23,25 @@ use crate::{
     files::{contents::storage, saved::media_type},
 };
 
-/// Where the agent leaves what is to be kept.
+/// Folder whose files become artifacts.
 const FOLDER: &str = "outputs";
-/// Entries that are looked at, and how deep they may lie.
+/// Limits of the entries that are listed, and of their depth.
 const ENTRIES: usize = 2_000;
 const DEPTH: usize = 32;
-/// Files whose skipping is told one by one.
-const TOLD: usize = 64;
-/// How much of a path an event shows, in bytes.
-const SHOWN: usize = 1_024;
-/// How long all of it may take.
+/// Skipped files that are reported one by one.
+const REPORTED: usize = 64;
+/// Maximum length of a path in an event, in bytes.
+const PATH_BYTES: usize = 1_024;
+/// Time limit for storing the artifacts of a run.
 const TIME: Duration = Duration::from_mins(2);
-/// Runs of a node whose files are taken in at once, each with about a MiB in memory.
+/// Maximum concurrent runs of a node that store artifacts. Each takes about a MiB of memory.
 const AT_ONCE: usize = 16;
-/// How long a database that is away is left alone.
+/// Pause before an unavailable database is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
-/// What is read at once.
+/// Bytes of one read.
 const PIECE: usize = 256 * 1024;
 
-/// The turns of the runs of a node that have files to keep.
+/// Permits of the runs of a node that store artifacts.
 #[derive(Clone)]
 pub(crate) struct Collecting(Arc<Semaphore>);
 
@@ -51,44 +51,44 @@ impl Default for Collecting {
     }
 }
 
-/// What became of the files of a run.
+/// Result of storing the artifacts of a run.
 #[derive(Default)]
 pub(crate) struct Outputs {
-    /// What is told of them, in the order of their paths.
+    /// Events about stored and skipped files, in the order of their paths.
     pub(crate) events: Vec<EventType>,
-    /// What is kept, if anything.
+    /// Stored artifacts, if there are any.
     pub(crate) artifacts: Option<NewArtifacts>,
 }
 
-/// Keeps what a run has left. Cheap where it has no working directory, or no such folder.
-pub(crate) async fn collect(worker: &Worker, org: OrgId, remains: &Remains) -> Outputs {
+/// Stores the artifacts of a run. Cheap if it has no working directory or no such folder.
+pub(crate) async fn collect(worker: &Worker, org: OrgId, workspace: &StoppedWorkspace) -> Outputs {
     let mut collection = Collection {
         worker,
         org,
-        remains,
+        workspace,
         room: limits::ARTIFACT_BYTES,
         kept: Vec::new(),
         events: Vec::new(),
         skipped: 0,
     };
-    match remains.look(entries).await {
+    match workspace.inspect(entries).await {
         None => return Outputs::default(),
         Some(Ok(Ok((entries, _)))) if entries.is_empty() => {}
         Some(Ok(Ok((entries, cut)))) => {
-            let _turn = worker.collecting.0.acquire().await;
+            let _permit = worker.collecting.0.acquire().await;
             collection.keep_all(entries).await;
             if cut {
                 let reason =
                     format!("not looked at beyond {ENTRIES} entries and below {DEPTH} levels of folders");
-                collection.tell_skipped(".", reason);
+                collection.report_skipped(".", reason);
             }
         }
-        Some(Ok(Err(reason)) | Err(reason)) => collection.tell_skipped(".", reason),
+        Some(Ok(Err(reason)) | Err(reason)) => collection.report_skipped(".", reason),
     }
     collection.end()
 }
 
-/// What lies in the folder: all but folders, in the order of paths, and whether there may be more.
+/// Lists the entries of the folder without subfolders, in the order of paths, and whether there may be more.
 fn entries(workdir: &Workdir) -> Result<(Vec<Entry>, bool), String> {
     let folder = RelPath::new(FOLDER).map_err(|error| error.to_string())?;
     let (mut entries, cut) = match workdir.list(Some(&folder), DEPTH, ENTRIES) {
@@ -111,17 +111,17 @@ fn entries(workdir: &Workdir) -> Result<(Vec<Entry>, bool), String> {
 struct Collection<'a> {
     worker: &'a Worker,
     org: OrgId,
-    remains: &'a Remains,
-    /// What may still be kept, in bytes.
+    workspace: &'a StoppedWorkspace,
+    /// Bytes that may still be stored.
     room: u64,
     kept: Vec<KeptArtifact>,
     events: Vec<EventType>,
-    /// How many files were not kept.
+    /// Number of files that were not stored.
     skipped: usize,
 }
 
 impl Collection<'_> {
-    /// Keeps what may be kept of these entries, in their order.
+    /// Stores these entries in their order, as far as the limits allow.
     async fn keep_all(&mut self, entries: Vec<Entry>) {
         let deadline = Instant::now() + TIME;
         for entry in entries {
@@ -134,38 +134,41 @@ impl Collection<'_> {
                     self.events.push(EventType::Artifact(kept.artifact.clone()));
                     self.kept.push(kept);
                 }
-                Err(reason) => self.tell_skipped(path, reason),
+                Err(reason) => self.report_skipped(path, reason),
             }
         }
     }
 
-    /// Keeps one file, or says why not.
+    /// Stores one file, or returns the reason why not.
     async fn keep(&mut self, entry: &Entry, path: &str) -> Result<KeptArtifact, String> {
         match entry.kind {
             EntryKind::File => {}
             EntryKind::Symlink => return Err("a link, which is not followed".to_owned()),
             EntryKind::Directory | EntryKind::Other => return Err("not a regular file".to_owned()),
         }
-        // What stands for bytes that are no text is no way back to the file.
+        // Bytes that are not UTF-8 were replaced in the path, so it does not lead back to the file.
         if path.contains(char::REPLACEMENT_CHARACTER) {
             return Err("its path is not UTF-8".to_owned());
         }
-        let place = RelPath::new(&entry.path).map_err(|rule| format!("its path {rule}"))?;
+        let file_path = RelPath::new(&entry.path).map_err(|rule| format!("its path {rule}"))?;
         if self.kept.len() >= limits::ARTIFACTS {
             return Err(format!("more than {} files", limits::ARTIFACTS));
         }
-        let (file, size) = self.open(place).await?;
+        let (file, size) = self.open(file_path).await?;
         let kept = self.store(tokio::fs::File::from_std(file), size, path).await;
-        let kept = kept.map_err(told)?;
+        let kept = kept.map_err(reason)?;
         self.room = self
             .room
             .saturating_sub(u64::try_from(kept.artifact.size).unwrap_or(u64::MAX));
         Ok(kept)
     }
 
-    /// A file that there is room for, with its size.
-    async fn open(&self, place: RelPath) -> Result<(File, u64), String> {
-        let opened = self.remains.look(move |workdir| workdir.open_own(&place)).await;
+    /// Opens a file that fits into the limit. Returns its size as well.
+    async fn open(&self, path: RelPath) -> Result<(File, u64), String> {
+        let opened = self
+            .workspace
+            .inspect(move |workdir| workdir.open_own(&path))
+            .await;
         let (file, size) = opened
             .ok_or("the working directory is gone")??
             .map_err(|error| format!("cannot be read: {error}"))?;
@@ -178,7 +181,7 @@ impl Collection<'_> {
         Ok((file, size))
     }
 
-    /// Waits for a database that is away, or loses connections: the end of the run has to wait for it as well.
+    /// Reserves a blob. Waits while the database is unavailable, because the end of the run has to wait as well.
     async fn reserve(&self, staged: &Staged) -> Result<BlobId, Error> {
         loop {
             match self.worker.contents.reserve(self.org, staged).await {
@@ -188,7 +191,7 @@ impl Collection<'_> {
         }
     }
 
-    /// Takes in at most `size` bytes.
+    /// Stores at most `size` bytes of a file.
     async fn store(
         &self,
         file: impl AsyncRead + Unpin,
@@ -224,18 +227,18 @@ impl Collection<'_> {
         })
     }
 
-    fn tell_skipped(&mut self, path: &str, reason: String) {
+    fn report_skipped(&mut self, path: &str, reason: String) {
         self.skipped += 1;
-        if self.skipped <= TOLD {
+        if self.skipped <= REPORTED {
             self.events.push(EventType::ArtifactSkipped {
-                path: shown(path),
+                path: printable(path),
                 reason,
             });
         }
     }
 
     fn end(mut self) -> Outputs {
-        let more = self.skipped.saturating_sub(TOLD);
+        let more = self.skipped.saturating_sub(REPORTED);
         if more > 0 {
             self.events.push(EventType::ArtifactSkipped {
                 path: ".".to_owned(),
@@ -251,30 +254,30 @@ impl Collection<'_> {
     }
 }
 
-/// What is told of content that could not be kept; the log is told the rest.
-fn told(error: Error) -> String {
+/// Returns the reason for the event about a file that could not be stored. The log gets the cause.
+fn reason(error: Error) -> String {
     if let Error::Unavailable(reason) = error {
         return reason;
     }
-    tracing::error!(%error, "an artifact could not be kept");
-    "the engine could not keep it".to_owned()
+    tracing::error!(%error, "storing an artifact failed");
+    "the file could not be stored".to_owned()
 }
 
-/// A path as an event shows it: without control characters, and not longer than a path may be.
-fn shown(path: &str) -> String {
-    let mut shown = String::new();
+/// Returns a path for an event: control characters are escaped, and it is cut at [`PATH_BYTES`].
+fn printable(path: &str) -> String {
+    let mut printable = String::new();
     for character in path.chars() {
-        let before = shown.len();
+        let before = printable.len();
         if character.is_control() {
-            shown.extend(character.escape_default());
+            printable.extend(character.escape_default());
         } else {
-            shown.push(character);
+            printable.push(character);
         }
-        if shown.len() > SHOWN {
-            shown.truncate(before);
-            shown.push('…');
+        if printable.len() > PATH_BYTES {
+            printable.truncate(before);
+            printable.push('…');
             break;
         }
     }
-    shown
+    printable
 }

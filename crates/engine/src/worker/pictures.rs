@@ -8,9 +8,10 @@ use sortie_api::{FileId, OrgId, request::RunFile};
 use super::Worker;
 use crate::files::saved::contents_of;
 
-/// Pictures of one first message.
+/// Maximum number of pictures in a first message.
 const PICTURES: usize = 8;
-/// All of them together, in bytes. Providers take requests of 20 MiB and more, and base64 adds a third.
+/// Size limit of the pictures together, in bytes. Providers accept requests of 20 MiB and more, and base64 adds a
+/// third.
 const ALL_BYTES: u64 = 8 * 1024 * 1024;
 
 /// The first pictures of `files`, as many as one message may have. The model's other files are named in the environment
@@ -60,7 +61,7 @@ pub(super) async fn pictures(
     Ok(counted.collect())
 }
 
-/// Whether a file is looked into. The bytes decide whether it is a picture.
+/// Whether a file may be a picture. Its bytes decide that in the end.
 fn has_picture_name(path: &str) -> bool {
     let ending = path
         .rsplit_once('.')

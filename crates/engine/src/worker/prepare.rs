@@ -2,38 +2,39 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sortie_agent::{BudgetSpec, Model, Redactor, RunSpec, Shell, Whose, schema::Schema};
+use sortie_agent::{BudgetSpec, Model, Owner, Redactor, RunSpec, Shell, schema::Schema};
 use sortie_api::RunRequest;
 use sortie_connect::Opened;
-use sortie_store::{Brought, Claim};
+use sortie_store::{Claim, StoredCredentials};
 use tokio::time::Instant;
 
 use super::{
     Worker, files,
     pictures::pictures,
-    resume::Ground,
+    resume::AttemptState,
     web::{self, RunWeb},
 };
 use crate::{connections::InlineSecrets, kit::traces, runs::run_log::RunLog};
 
-/// The agent's start.
+/// Input of the agent.
 pub(super) struct Start {
     pub(super) spec: RunSpec,
     pub(super) model: Arc<dyn Model>,
-    pub(super) brought: Brought,
-    /// Open connections of the run. Their sessions live as long as this.
+    /// Presence of inline credentials in the store.
+    pub(super) stored_credentials: StoredCredentials,
+    /// Open connections of the run. Their sessions end when this is dropped.
     pub(super) opened: Option<Opened>,
 }
 
-/// Reads the definition and stages the files that the run brings. An error is the reason, for people, why the run fails.
+/// Reads the definition and stages the run's own files. The error is the reason, for people, why the run fails.
 pub(super) async fn prepare(
     worker: &Worker,
     claim: &Claim,
     (budget, deadline): (BudgetSpec, Instant),
-    ground: &mut Ground,
+    state: &mut AttemptState,
 ) -> Result<Start, String> {
     let (request, secrets) = request(worker, claim)?;
-    let brought = brought(&request);
+    let stored_credentials = stored_credentials(&request);
     let id = request
         .model
         .unwrap_or_else(|| worker.models.catalog().default_model.clone());
@@ -51,7 +52,7 @@ pub(super) async fn prepare(
     };
     let files = request.files.unwrap_or_default();
     let media = pictures(worker, claim.org, &files, &*model).await?;
-    let files = files::lay(worker, claim.org, files, ground).await?;
+    let files = files::stage(worker, claim.org, files, state).await?;
     let redactor = Arc::new(Redactor::default());
     let opened = match &request.connections {
         Some(wanted) if !wanted.is_empty() => {
@@ -61,7 +62,7 @@ pub(super) async fn prepare(
                 .open_for_run(run, wanted, secrets, &redactor)
                 .await?;
             for note in &opened.notes {
-                tracing::warn!(note, "a tool of a connection was left out");
+                tracing::warn!(note, "left out a tool of a connection");
             }
             Some(opened)
         }
@@ -77,13 +78,13 @@ pub(super) async fn prepare(
         claim.fence.run,
         request.web.as_ref(),
         shell,
-        &mut ground.workspace,
+        &mut state.workspace,
     )?;
     tools.extend(opened.iter().flat_map(|opened| opened.tools.iter().cloned()));
     #[cfg(test)]
     tools.extend(crate::simulation::tools(claim.fence));
     let spec = RunSpec {
-        whose: Whose {
+        owner: Owner {
             run: claim.fence.run,
             org: claim.org,
         },
@@ -102,12 +103,12 @@ pub(super) async fn prepare(
         command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
         tools,
         redactor,
-        resume: ground.journal.take(),
+        resume: state.journal.take(),
     };
     Ok(Start {
         spec,
         model,
-        brought,
+        stored_credentials,
         opened,
     })
 }
@@ -119,22 +120,22 @@ fn model_of(worker: &Worker, id: &str) -> Result<Arc<dyn Model>, String> {
         .ok_or_else(|| format!("model {id:?} is no longer available"))
 }
 
-/// Reads the request of the run, and the place of the credentials that it brought.
+/// Reads the request of the run, and the location of its inline credentials.
 fn request(worker: &Worker, claim: &Claim) -> Result<(RunRequest, InlineSecrets), String> {
     let log = RunLog::new(worker.records.clone(), claim.fence.run, claim.retention());
     let (definition, secrets) = log
         .request(claim.definition.as_deref())
-        .ok_or("what it is to do is gone")?;
+        .ok_or("the run's definition is no longer available")?;
     let request = serde_json::from_str(&definition)
         .map_err(|error| format!("the stored definition cannot be read: {error}"))?;
     Ok((request, secrets))
 }
 
-fn brought(request: &RunRequest) -> Brought {
+fn stored_credentials(request: &RunRequest) -> StoredCredentials {
     let mut connections = request.connections.iter().flatten();
     if connections.any(|(_, wants)| wants.reference.is_none()) {
-        Brought::Credentials
+        StoredCredentials::Possible
     } else {
-        Brought::Nothing
+        StoredCredentials::Absent
     }
 }

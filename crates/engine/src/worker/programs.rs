@@ -1,4 +1,4 @@
-//! The programs that the commands of this node's runs find, listed once for all of them.
+//! Programs of the sandbox, which are listed once for every run of this node.
 
 use std::sync::{
     Arc,
@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 use super::Worker;
 use crate::kit::options::Options;
 
-/// The beginning of the name of a list's folder, below the working directories.
+/// Prefix of the name of a list's folder, below the working directories.
 const FOLDER: &str = "environment";
 
 /// The operating system and the programs that commands find on this node.
@@ -23,12 +23,13 @@ pub(crate) struct Programs(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     known: OnceCell<Environment>,
-    /// Lists that were begun: a list whose run was cancelled leaves its folder behind.
+    /// Number of lists that were begun. Each has a folder of its own, because a cancelled list leaves its folder
+    /// behind.
     begun: AtomicU64,
 }
 
 impl Programs {
-    /// The facts that a run's model is told of the place where it works.
+    /// Returns the environment block for the model of a run.
     pub(super) async fn environment(
         &self,
         worker: &Worker,
@@ -55,7 +56,7 @@ impl Programs {
         }
     }
 
-    /// Lists them in a sandbox the first time. Nothing is known where that fails: the next run tries again.
+    /// Lists the programs in a sandbox the first time. If that fails the list is empty, and the next run tries again.
     async fn known(&self, sandbox: &Arc<dyn Backend>, options: &Options) -> Environment {
         let list = || {
             let number = self.0.begun.fetch_add(1, Ordering::Relaxed);

@@ -1,9 +1,7 @@
-//! Records a run's events and its journal: gathers what comes together, appends it in one transaction, then tells the
-//! hub.
+//! The recorder of a run's events and journal. It gathers a batch, appends it in one transaction and notifies the hub.
 //!
-//! The agent never waits for the database unless it is far ahead of it, or asks for what it has said to be durable.
-//! What is still gathered when the run ends goes into the finishing transaction, so that a run without tools costs no
-//! append at all.
+//! The agent waits for the database only if it is far ahead, or if it asks for its entries to be durable. A batch that
+//! is still pending when the run ends goes into the finishing transaction, so that a run without tools needs no append.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -22,13 +20,13 @@ use crate::{
     runs::{hub::Hub, run_log::RunLog},
 };
 
-/// How long the first event of a batch waits for company.
+/// Time that the first event of a batch waits for others.
 const GATHER: Duration = Duration::from_millis(15);
 
-/// A batch this large is appended at once.
+/// Size of a batch that is appended at once.
 const BATCH: usize = 32;
 
-/// More than this waits for the database: events and entries, and bytes of their data.
+/// Limits of the pending events and entries, and of the bytes of their data. Beyond them the agent waits.
 const AHEAD: usize = 256;
 const AHEAD_BYTES: usize = 4 << 20;
 
@@ -39,9 +37,9 @@ pub(crate) struct Recorder {
     clock: Clock,
     metrics: Arc<Metrics>,
     pending: Mutex<Pending>,
-    /// Something to append, or the end.
+    /// Notified of something to append, or of the end.
     arrived: Notify,
-    /// Room again, or more of it is durable, or the attempt is opened.
+    /// Notified when pending data was taken or became durable, and when the attempt is opened.
     drained: Notify,
 }
 
@@ -50,19 +48,19 @@ struct Pending {
     events: Vec<NewEvent>,
     entries: Vec<String>,
     bytes: usize,
-    /// The last entry of the journal before `entries`.
+    /// Number of the last entry of the journal before `entries`.
     last_entry: i64,
-    /// How many events and entries have come, and how many of them are durable.
-    come: u64,
+    /// Number of events and entries that were accepted, and of those that are durable.
+    accepted: u64,
     durable: u64,
-    /// Whether somebody waits for them to be durable.
+    /// Whether a caller waits for them to be durable.
     urgent: bool,
     spent: Spent,
-    /// What was used by all that has come.
+    /// Usage of the run, including everything accepted.
     usage: RunUsage,
-    /// The turn the agent is in.
+    /// Current turn of the agent.
     step: u32,
-    /// Whether the opening of the attempt is stored.
+    /// Whether the first write of the attempt is stored.
     is_opened: bool,
     state: State,
 }
@@ -72,7 +70,7 @@ impl Pending {
         self.events.len() + self.entries.len()
     }
 
-    /// Everything that is gathered.
+    /// Takes everything that is pending.
     fn take(&mut self) -> Append {
         self.bytes = 0;
         self.urgent = false;
@@ -88,11 +86,11 @@ impl Pending {
     }
 }
 
-/// What the recorder leaves to the end of the run.
+/// State of the recorder for the finishing write.
 pub(crate) struct Rest {
-    /// What was gathered and not appended.
+    /// Pending events and entries.
     pub(crate) new: Append,
-    /// Whether the run has a journal in the store.
+    /// State of the journal in the store.
     pub(crate) journal: Journal,
     pub(crate) spent: Spent,
     pub(crate) step: u32,
@@ -100,30 +98,30 @@ pub(crate) struct Rest {
 
 /// The first write of an attempt.
 pub(crate) struct Opening {
-    /// Where the run stands before it: one that is `starting` becomes `running`.
+    /// Status of the run before this write. A run that is `starting` becomes `running`.
     pub(crate) status: RunStatus,
     pub(crate) events: Vec<NewEvent>,
 }
 
-/// What is recorded.
+/// An accepted event or entry.
 enum Item {
-    /// An event, and what it tells of.
-    Event(NewEvent, Told),
+    /// An event, and its part in the run's totals.
+    Event(NewEvent, Totals),
     /// An entry of the journal.
     Entry(String),
 }
 
-/// What an event tells of the run as a whole.
+/// Part of an event in the totals of the run.
 #[derive(Clone, Copy, Default)]
-struct Told {
-    /// The turn it is in.
+struct Totals {
+    /// Turn of the event.
     step: Option<u32>,
-    /// What was used in it.
+    /// Usage that the event reports.
     usage: RunUsage,
 }
 
-impl Told {
-    fn by(event: &EventType) -> Self {
+impl Totals {
+    fn of(event: &EventType) -> Self {
         if let EventType::ModelCall(call) = event {
             let count = |tokens| i64::try_from(tokens).unwrap_or(i64::MAX);
             Self {
@@ -165,9 +163,9 @@ impl Item {
 enum State {
     #[default]
     Open,
-    /// The run ends: what is gathered stays for the finishing transaction.
+    /// The run ends: pending data stays for the finishing transaction.
     Ending,
-    /// The run is no longer this worker's.
+    /// The run no longer belongs to this worker.
     Lost,
 }
 
@@ -189,23 +187,23 @@ impl Recorder {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes on behind a journal of so many entries.
-    pub(crate) fn go_on(&self, entries: usize) {
+    /// Continues a journal that has this many entries.
+    pub(crate) fn continue_journal(&self, entries: usize) {
         self.pending().last_entry = i64::try_from(entries).unwrap_or(i64::MAX);
     }
 
-    /// Learns what the run has cost so far.
+    /// Sets the cost of the run so far.
     pub(crate) fn charge(&self, spent: Spent) {
         self.pending().spent = spent;
     }
 
-    /// Goes on from what earlier attempts have used.
+    /// Sets the usage of earlier attempts.
     pub(crate) fn used(&self, usage: RunUsage) {
         self.pending().usage = usage;
     }
 
-    /// Opens the attempt in the store, then appends what comes, until [`end`](Self::end) is called. An error means that
-    /// the run must stop: nothing more can be recorded.
+    /// Opens the attempt in the store, then appends until [`end`](Self::end) is called. An error means that the run
+    /// must stop: nothing more can be recorded.
     pub(crate) async fn keep(&self, fence: Fence, opening: Opening) -> Result<Fence, Error> {
         let kept = self.open_and_append(fence, opening).await;
         kept.inspect_err(|_| {
@@ -214,14 +212,15 @@ impl Recorder {
         })
     }
 
-    /// Waits until the opening of the attempt is stored. Without end where it never is: [`keep`](Self::keep) says so.
+    /// Waits until the first write of the attempt is stored. If that fails, this waits for ever and
+    /// [`keep`](Self::keep) returns the error.
     pub(crate) async fn opened(&self) {
         loop {
-            let told = self.drained.notified();
+            let notified = self.drained.notified();
             if self.pending().is_opened {
                 return;
             }
-            told.await;
+            notified.await;
         }
     }
 
@@ -236,22 +235,22 @@ impl Recorder {
                 pending.state == State::Open && !pending.urgent && pending.len() < BATCH
             };
             if gathers {
-                // Either the time is over, or somebody waits, or a full batch or the end is there.
+                // Ends with the time, with a full batch, with a caller that waits, or with the run.
                 let _elapsed_or_full = tokio::time::timeout(GATHER, self.arrived.notified()).await;
             }
-            let (new, come) = {
+            let (new, accepted) = {
                 let mut pending = self.pending();
                 if pending.state == State::Ending {
                     return Ok(fence);
                 }
-                (pending.take(), pending.come)
+                (pending.take(), pending.accepted)
             };
             self.drained.notify_waiters();
             if new.events.is_empty() && new.journal.data.is_empty() {
                 continue;
             }
             fence = self.append(fence, new).await?;
-            self.pending().durable = come;
+            self.pending().durable = accepted;
             self.drained.notify_waiters();
         }
     }
@@ -276,7 +275,7 @@ impl Recorder {
         Ok(self.published(fence, &rows))
     }
 
-    /// Appends what the agent has said, and tells the hub.
+    /// Appends events and entries, and notifies the hub.
     pub(crate) async fn append(&self, fence: Fence, new: Append) -> Result<Fence, Error> {
         let rows = numbered(&fence, &new.events);
         let new = Arc::new(new);
@@ -285,7 +284,7 @@ impl Recorder {
         Ok(self.published(fence, &rows))
     }
 
-    /// Tells the hub what was written; the fence after it.
+    /// Publishes stored events to the hub. Returns the next fence.
     fn published(&self, fence: Fence, rows: &[EventRow]) -> Fence {
         self.log.written(rows);
         self.hub.publish(fence.run, rows);
@@ -296,14 +295,14 @@ impl Recorder {
         }
     }
 
-    /// Makes [`keep`](Self::keep) return once what it is appending is through.
+    /// Makes [`keep`](Self::keep) return once its current append is stored.
     pub(crate) fn end(&self) {
         self.pending().state = State::Ending;
         self.arrived.notify_one();
         self.drained.notify_waiters();
     }
 
-    /// What was gathered and not appended, what the agent has spent, and the turn it was in.
+    /// Takes the pending events and entries, with the cost and the turn of the agent.
     pub(crate) fn rest(&self) -> Rest {
         let mut pending = self.pending();
         let journal = if pending.last_entry == 0 {
@@ -320,10 +319,10 @@ impl Recorder {
     }
 
     async fn record_event(&self, event: EventType) -> Result<(), Stopped> {
-        let told = Told::by(&event);
+        let totals = Totals::of(&event);
         self.metrics.happened(&event);
         let event = NewEvent::new(&event, self.clock.now()).map_err(|_| Stopped)?;
-        self.accept(Item::Event(event, told)).await
+        self.accept(Item::Event(event, totals)).await
     }
 
     async fn record_entry(&self, entry: Entry) -> Result<(), Stopped> {
@@ -331,12 +330,12 @@ impl Recorder {
         self.accept(Item::Entry(entry)).await
     }
 
-    /// Waits while `is_due` has nothing to say. An error when nothing is taken any more.
+    /// Waits until `is_due` returns a value. Fails once the recorder accepts nothing any more.
     async fn wait<T>(&self, mut is_due: impl FnMut(&mut Pending) -> Option<T>) -> Result<T, Stopped> {
         loop {
             let drained = self.drained.notified();
             tokio::pin!(drained);
-            // Listening before looking, so that what changes in between is not missed.
+            // Listens before it checks, so that a change in between is not missed.
             drained.as_mut().enable();
             {
                 let mut pending = self.pending();
@@ -360,12 +359,12 @@ impl Recorder {
                 }
                 let item = item.take()?;
                 pending.bytes += item.bytes();
-                pending.come += 1;
+                pending.accepted += 1;
                 match item {
-                    Item::Event(event, told) => {
+                    Item::Event(event, totals) => {
                         pending.events.push(event);
-                        pending.step = told.step.unwrap_or(pending.step);
-                        pending.usage = pending.usage.saturating_add(told.usage);
+                        pending.step = totals.step.unwrap_or(pending.step);
+                        pending.usage = pending.usage.saturating_add(totals.usage);
                     }
                     Item::Entry(entry) => pending.entries.push(entry),
                 }
@@ -381,10 +380,10 @@ impl Recorder {
     async fn all_durable(&self) -> Result<(), Stopped> {
         let target = {
             let mut pending = self.pending();
-            pending.urgent |= pending.durable < pending.come;
-            pending.come
+            pending.urgent |= pending.durable < pending.accepted;
+            pending.accepted
         };
-        // What is being appended counts as not durable yet: the look that this asks for then finds nothing, or more.
+        // A batch that is being appended is not durable yet. The pass that this wakes then finds nothing, or more.
         self.arrived.notify_one();
         self.wait(|pending| (pending.durable >= target).then_some(()))
             .await
@@ -409,11 +408,11 @@ impl Sink for Recorder {
     }
 
     fn spent(&self, cost: Micros, at: Instant) {
-        self.charge(Spent::told(cost, at));
+        self.charge(Spent::reported(cost, at));
     }
 }
 
-/// The rows as the store will have them once the write is through.
+/// Returns the rows as the store has them after the write.
 pub(crate) fn numbered(fence: &Fence, events: &[NewEvent]) -> Vec<EventRow> {
     (fence.last_event + 1..)
         .zip(events)
@@ -465,7 +464,7 @@ mod tests {
             let held = held().await;
             let hub = Hub::new(
                 held.records(),
-                crate::cluster::news::News::default(),
+                crate::cluster::hints::HintSender::default(),
                 CancellationToken::new(),
             );
             let run = held.claim.fence.run;

@@ -1,8 +1,8 @@
-//! How a run whose worker was lost goes on: from its journal, where that is safe, and otherwise not at all.
+//! Resumption of a run whose worker was lost: from its journal if that is safe, otherwise not at all.
 //!
-//! It is safe when no call was under way that may have had an effect outside of the run, and when the working directory
-//! is still there if a completed call has read or changed it. What a lost worker did in a directory that nothing in the
-//! journal depends on is thrown away: the run then begins that part anew, here or on another host.
+//! Resuming is safe if no call was under way that may have had an effect outside of the run, and if the working
+//! directory still exists in case a completed call has read or changed it. A directory that no entry of the journal
+//! depends on is discarded: the run repeats that part, on this host or another.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -16,58 +16,58 @@ use sortie_store::{Claim, Error as StoreError};
 use super::Worker;
 use crate::kit::retry::until_read;
 
-/// What stands among the entries of a journal where a worker has handed its run over, and told all it has spent.
+/// Mark in a journal at the point where a worker has handed its run over and reported its whole cost.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HandedOver {
-    /// Which attempt at the run it was.
+    /// Number of the attempt that was handed over.
     handed_over: i64,
 }
 
-/// The mark of this attempt's hand-over.
+/// Returns the mark of the hand-over of an attempt.
 pub(crate) fn hand_over_mark(attempt: i64) -> Result<String, serde_json::Error> {
     serde_json::to_string(&HandedOver { handed_over: attempt })
 }
 
-/// The attempt whose hand-over an entry marks.
+/// Returns the attempt whose hand-over an entry marks.
 fn marked(entry: &str) -> Option<i64> {
     serde_json::from_str(entry)
         .ok()
         .map(|HandedOver { handed_over }| handed_over)
 }
 
-/// How many times a run is resumed: one that brings down whoever works on it comes to an end. The store hands it out
-/// once more, for this to be told.
+/// Maximum number of times that a run is resumed. A run that brings down each of its workers must end. The store allows
+/// one more claim, so that a worker can record that end.
 const MAX_RESUMES: i64 = 3;
 
-/// The part of a `resumed` event that tells how far the run had come.
+/// Progress of the run in a `resumed` event.
 #[derive(Deserialize)]
 struct Resumed {
     step: u32,
     attempt: i64,
 }
 
-/// What an attempt at a run stands on.
-pub(crate) struct Ground {
+/// State that an attempt at a run begins with.
+pub(crate) struct AttemptState {
     pub(crate) workspace: Workspace,
     pub(crate) files: Files,
-    /// What the attempt before it has left.
+    /// Journal of the earlier attempts.
     pub(crate) journal: Option<Journal>,
 }
 
-/// Whether what the run brings lies in its directory.
+/// State of the run's own files in the working directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Files {
-    ToLay,
-    Laid,
+    NotStaged,
+    Staged,
 }
 
-/// Reason why a run whose worker was lost does not go on.
+/// Reason why a run whose worker was lost is not resumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// A call was under way that may have had its effect outside of the run.
+    /// A call was under way that may have had an effect outside of the run.
     UncertainCall(OpenCall),
-    /// What it needs is gone, in words for people; the last turn it had completed.
+    /// Something that the run needs is gone: a sentence for people, and the last completed turn.
     Gone(&'static str, u32),
     /// Two workers in a row were lost in this step.
     LostTwice(u32),
@@ -79,23 +79,23 @@ pub(crate) enum Decision {
     End(Obstacle),
 }
 
-/// State that a run goes on from.
+/// State that a run is resumed from.
 pub(crate) struct Resumption {
     pub(crate) journal: Journal,
-    /// How many entries the store has.
+    /// Number of entries in the store.
     pub(crate) stored: usize,
     pub(crate) workspace: Workspace,
     pub(crate) files: Files,
 }
 
-/// Finds out whether and from where a run that was taken over goes on.
-pub(crate) async fn pick_up(worker: &Worker, claim: &Claim) -> Result<Decision, StoreError> {
+/// Decides whether and from which state a run that was taken over is resumed.
+pub(crate) async fn decide(worker: &Worker, claim: &Claim) -> Result<Decision, StoreError> {
     let run = claim.fence.run;
     let texts = until_read(|| worker.records.store.journal(run)).await?;
     let entries = texts.iter().filter(|text| marked(text).is_none());
     let entries: Result<Vec<Entry>, _> = entries.map(|text| serde_json::from_str(text)).collect();
     let entries = entries.inspect_err(|error| tracing::error!(%error, "a journal cannot be read"));
-    // What cannot be opened for the moment is not gone: the run stays held, and is taken up at another look.
+    // A directory that cannot be opened now may still exist: the run stays held, and a later pass resumes it.
     let left = reopen(worker, claim)
         .await
         .map_err(|error| StoreError::Unavailable(format!("a working directory: {error}")))?;
@@ -104,7 +104,7 @@ pub(crate) async fn pick_up(worker: &Worker, claim: &Claim) -> Result<Decision, 
         return Ok(Decision::End(Obstacle::Gone("its journal cannot be read", 0)));
     };
     let mut journal = Journal::new(entries);
-    // The mark of an older attempt says nothing about the one that was lost last.
+    // Only the mark of the last attempt counts.
     if texts.last().and_then(|last| marked(last)) == Some(claim.fence.attempt - 1) {
         journal = journal.handed_over();
     }
@@ -112,7 +112,7 @@ pub(crate) async fn pick_up(worker: &Worker, claim: &Claim) -> Result<Decision, 
         discard(left).await;
         return Ok(Decision::End(Obstacle::UncertainCall(call)));
     }
-    // The first attempt was no resume.
+    // The first attempt was not a resumption.
     if claim.fence.attempt > 1 + MAX_RESUMES {
         discard(left).await;
         let too_often = "it had been resumed 3 times";
@@ -125,14 +125,14 @@ pub(crate) async fn pick_up(worker: &Worker, claim: &Claim) -> Result<Decision, 
         )));
     }
     let (workspace, files) = match left {
-        Some(left) if needs_directory(&journal) => (left, Files::Laid),
+        Some(left) if needs_directory(&journal) => (left, Files::Staged),
         None if needs_directory(&journal) => {
             let gone = "its working directory is gone";
             return Ok(Decision::End(Obstacle::Gone(gone, journal.last_step())));
         }
         left => {
             discard(left).await;
-            (worker.workspace(run, claim.retention()), Files::ToLay)
+            (worker.workspace(run, claim.retention()), Files::NotStaged)
         }
     };
     Ok(Decision::Resume(Resumption {
@@ -145,8 +145,8 @@ pub(crate) async fn pick_up(worker: &Worker, claim: &Claim) -> Result<Decision, 
 
 /// Whether the last two attempts both ended with the loss of their worker, and the second one completed no step.
 ///
-/// A run whose content brings down the process that works on it does so again as soon as it is resumed. It must not
-/// take one node after the other with it, and all that runs there.
+/// A run whose content crashes its worker does so again as soon as it is resumed. It must not crash one node after the
+/// other, with every run there.
 async fn has_lost_two_workers_in_one_step(
     worker: &Worker,
     claim: &Claim,
@@ -163,7 +163,7 @@ async fn has_lost_two_workers_in_one_step(
     let began = event
         .and_then(|event| serde_json::from_str::<Resumed>(&event).ok())
         .filter(|resumed| resumed.attempt == lost);
-    // The agent begins once the event is stored: an attempt without it put nothing at risk.
+    // The agent begins once the event is stored: an attempt without the event put nothing at risk.
     Ok(began.is_some_and(|began| journal.last_step() <= began.step))
 }
 
@@ -183,17 +183,17 @@ async fn reopen(worker: &Worker, claim: &Claim) -> std::io::Result<Option<Worksp
     .await
 }
 
-/// Removes a directory that the run does not go on with.
+/// Removes a directory that the resumed run does not use.
 async fn discard(left: Option<Workspace>) {
     if let Some(left) = left
         && let Err(error) = left.close().await
     {
-        tracing::error!(%error, "a working directory could not be removed");
+        tracing::error!(%error, "removing a working directory failed");
     }
 }
 
-/// Whether something that was done is only right with the directory as it was left: a call that is complete has read or
-/// changed it. One that is not complete is made again, in whatever directory there is.
+/// Whether the journal depends on the directory as it was left, because a completed call has read or changed it. An
+/// incomplete call is repeated in whatever directory there is.
 fn needs_directory(journal: &Journal) -> bool {
     let mut begun = HashSet::new();
     journal.entries().iter().any(|entry| match &entry.what {

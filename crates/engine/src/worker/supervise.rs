@@ -1,7 +1,7 @@
-//! The agent at work, beside the recorder of the run.
+//! Supervision of the agent, which runs beside the recorder of the run.
 
 use futures_util::FutureExt;
-use sortie_agent::{Outcome, Remains, Shell, Workspace};
+use sortie_agent::{Outcome, Shell, StoppedWorkspace, Workspace};
 use sortie_api::{RunStatus, event::EventType};
 use sortie_store::{Error as StoreError, NewEvent, Origin};
 
@@ -14,7 +14,8 @@ use super::{
 use crate::runs::active::StopReason;
 
 impl Attempt<'_> {
-    /// Runs the agent beside the recorder, until the first of: its outcome, a stop, the time limit, the loss of the run.
+    /// Runs the agent beside the recorder, until the first of: its outcome, a stop, the time limit, the loss of the
+    /// run.
     pub(super) async fn supervise(
         &mut self,
         start: Start,
@@ -24,7 +25,7 @@ impl Attempt<'_> {
             spec,
             model,
             opened,
-            brought: _,
+            stored_credentials: _,
         } = start;
         let is_resumed = self.resumed.is_some();
         let opening = self.opening(spec.shell)?;
@@ -32,7 +33,7 @@ impl Attempt<'_> {
         let (ended, kept) = {
             let mut agent = async {
                 if is_resumed {
-                    // The next worker has to know that this one put its process at risk.
+                    // The next worker must be able to see that this attempt put its process at risk.
                     self.recorder.opened().await;
                 }
                 sortie_agent::run(spec, &*model, &mut workspace, &self.recorder).await
@@ -40,28 +41,36 @@ impl Attempt<'_> {
             .boxed();
             tokio::select! {
                 biased;
-                // First, so that the start of the run is on its way to the store while the agent begins.
+                // The recorder is polled first, so that the start of the run is stored while the agent begins.
                 kept = &mut keep => (Ended::Stopped(StopReason::NotOurs), Some(kept)),
                 outcome = &mut agent => match outcome {
                     Outcome::Succeeded(output) => (Ended::Succeeded(output), None),
                     Outcome::Failed(reason) => (Ended::Failed(reason), None),
                 },
-                reason = self.place.stopped() => (Ended::Stopped(reason), None),
+                reason = self.active_run.stopped() => (Ended::Stopped(reason), None),
                 () = tokio::time::sleep_until(self.deadline) => (Ended::TimedOut, None),
             }
         };
         self.recorder.end();
-        // Servers are told in the background: a slow one does not hold up the end of the run.
+        // Servers are disconnected in the background: a slow one does not delay the end of the run.
         drop(opened);
         if let Some(kept) = kept {
-            // Taken over by this very node, it may need its directory again.
-            let ended = self.place.told().map_or(ended, Ended::Stopped);
-            let remains = self.stop(workspace).await;
-            return Ok(Supervised { ended, kept, remains });
+            // A run that this very node has taken over may need its directory again.
+            let ended = self.active_run.stop_reason().map_or(ended, Ended::Stopped);
+            let workspace = self.stop(workspace).await;
+            return Ok(Supervised {
+                ended,
+                kept,
+                workspace,
+            });
         }
-        // Side by side: a database that is away does not keep the run's processes alive.
-        let (kept, remains) = futures_util::join!(keep, self.stop(workspace));
-        Ok(Supervised { ended, kept, remains })
+        // Concurrent, so that an unavailable database does not keep the run's processes alive.
+        let (kept, workspace) = futures_util::join!(keep, self.stop(workspace));
+        Ok(Supervised {
+            ended,
+            kept,
+            workspace,
+        })
     }
 
     /// The first write of the attempt.
@@ -82,12 +91,12 @@ impl Attempt<'_> {
         Ok(Opening { status, events })
     }
 
-    /// Stops every process of the run. A run becomes final after that.
-    pub(super) async fn stop(&self, workspace: Workspace) -> Remains {
-        let (remains, stopped) = workspace.stop().await;
+    /// Stops every process of the run. Its status becomes terminal after that.
+    pub(super) async fn stop(&self, workspace: Workspace) -> StoppedWorkspace {
+        let (workspace, stopped) = workspace.stop().await;
         if let Err(error) = stopped {
-            tracing::error!(%error, "a run's processes did not end in order");
+            tracing::error!(%error, "stopping the processes of a run failed");
         }
-        remains
+        workspace
     }
 }

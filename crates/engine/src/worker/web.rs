@@ -1,4 +1,4 @@
-//! The web of one run: its policy, its tools, and the way out of its commands.
+//! Web access of one run: its policy, its tools, and the egress of its commands.
 
 use std::{net::TcpListener, sync::Arc};
 
@@ -13,13 +13,13 @@ use sortie_web::{
 
 use super::Worker;
 
-/// What a run gets of the web.
+/// Web tools of a run, and the egress of its commands.
 pub(super) struct RunWeb {
     pub(super) tools: Vec<Arc<dyn Tool>>,
     pub(super) egress: Egress,
 }
 
-/// Sets up what a run may do on the web. An error is the run's, in words for people.
+/// Sets up the web access of a run. The error is a sentence for people.
 pub(super) fn set_up(
     worker: &Worker,
     run: RunId,
@@ -46,9 +46,9 @@ pub(super) fn set_up(
     };
     let policy = Policy::new(Arc::clone(&worker.web.network), allow);
     let policy = Arc::new(policy.map_err(|error| format!("web.allow: {error}"))?);
-    // Where the host gives a run no network of its own, its commands stay without one.
+    // Commands have no network if the host cannot give a run a network of its own.
     let egress = if shell == Shell::Allowed && worker.sandbox.capabilities().egress {
-        workspace.let_out(Arc::new(RunGateway {
+        workspace.open_egress(Arc::new(RunGateway {
             run,
             policy: Arc::clone(&policy),
         }));
@@ -62,7 +62,7 @@ pub(super) fn set_up(
     })
 }
 
-/// The way out of one run's commands: the proxy under the run's policy.
+/// Egress of one run's commands: the proxy under the run's policy.
 struct RunGateway {
     run: RunId,
     policy: Arc<Policy>,
@@ -73,10 +73,12 @@ impl Gateway for RunGateway {
         let (run, policy) = (self.run, Arc::clone(&self.policy));
         Box::pin(async move {
             let on_event =
-                Arc::new(move |event: Event| tracing::debug!(run.id = %run, ?event, "a command's way out"));
+                Arc::new(move |event: Event| tracing::debug!(run.id = %run, ?event, "egress of a command"));
             match tokio::net::TcpListener::from_std(listener) {
                 Ok(listener) => match serve(listener, policy, Limits::default(), on_event).await {},
-                Err(error) => tracing::error!(run.id = %run, %error, "the proxy of a run cannot be served"),
+                Err(error) => {
+                    tracing::error!(run.id = %run, %error, "starting the egress proxy of a run failed");
+                }
             }
         })
     }

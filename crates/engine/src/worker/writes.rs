@@ -1,18 +1,18 @@
-//! A worker's writes through a database that comes and goes.
+//! Writes of a worker to a database that may be temporarily unavailable.
 //!
-//! A connection lost in the middle of a commit leaves open whether the write took place. The run's position in the
-//! store tells, with its status: a write with events moves it, and one without may be repeated. So a write is tried again only where it
-//! did not happen or does no harm, and a worker gives a run up only when the store says that the run is no longer its
-//! own.
+//! A connection lost during a commit leaves open whether the write was stored. The run's position and status in the
+//! store decide that: a write with events moves the position, and a write without events may be repeated. A write is
+//! therefore repeated only if it was not stored or does no harm, and a worker abandons a run only if the store says
+//! that the run no longer belongs to it.
 
 use sortie_api::RunStatus;
 use sortie_store::{Error, Fence, Position, Store};
 
 use crate::kit::retry::{FIRST_PAUSE, LAST_PAUSE, until_read};
 
-/// Writes with `write`, which adds `added` events and leaves the run in `status`; any status that is not final stands for
-/// all of them. `None`: the write is stored, but its answer was lost. An error is final: `Fenced`, or something that trying
-/// again would not mend.
+/// Writes with `write`, which adds `added` events and leaves the run in `status`. A status that is not terminal stands
+/// for each of them. `None`: the write is stored, but its answer was lost. An error means `Fenced`, or a failure that
+/// another try would not fix.
 pub(crate) async fn until_stored<T, F, W>(
     store: &Store,
     fence: Fence,
@@ -35,13 +35,13 @@ where
     loop {
         let error = match write().await {
             Ok(answer) => return Ok(Some(answer)),
-            // An earlier attempt may have come through after all: then this one was fenced off by ourselves.
+            // An earlier try may have been stored after all, and then has fenced this one off.
             Err(Error::Fenced) if in_doubt => return settled(store, &target).await,
             Err(Error::Unavailable(error)) => error,
             Err(error) => return Err(error),
         };
         in_doubt = true;
-        tracing::debug!(%error, "a write is tried again");
+        tracing::debug!(%error, "repeating a write");
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LAST_PAUSE);
         match target.look(store).await? {
@@ -52,7 +52,7 @@ where
     }
 }
 
-/// Reports with `settle` what a cancelled run has cost. The first report counts: where the answer to one was lost and the
+/// Reports the cost of a cancelled run with `settle`. The first report counts: if the answer to one was lost and the
 /// next is refused, the run is settled.
 pub(crate) async fn until_settled<F>(settle: impl Fn() -> F) -> Result<(), Error>
 where
@@ -65,7 +65,7 @@ where
             Err(Error::Fenced) if in_doubt => return Ok(()),
             Err(Error::Unavailable(error)) => {
                 in_doubt = true;
-                tracing::debug!(%error, "the cost of a cancelled run is reported again");
+                tracing::debug!(%error, "repeating the report of a cancelled run's cost");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LAST_PAUSE);
             }
@@ -74,7 +74,7 @@ where
     }
 }
 
-/// The position in which a write leaves its run.
+/// Position of a run after a write.
 struct Target {
     fence: Fence,
     last_event: i64,
@@ -83,11 +83,11 @@ struct Target {
 
 /// The store's answer about a write that is in doubt.
 enum Look {
-    /// The run is where it was before the write.
+    /// The write was not stored: the run has the position from before.
     Unchanged,
-    /// The write took place.
+    /// The write was stored.
     Stored,
-    /// Somebody else has moved the run.
+    /// Another writer has moved the run.
     Other,
 }
 
@@ -95,7 +95,7 @@ impl Target {
     async fn look(&self, store: &Store) -> Result<Look, Error> {
         match until_read(|| store.position(self.fence.run)).await {
             Ok(position) => Ok(self.compare(position)),
-            // Deleted, as only a run that has ended is.
+            // The run was deleted, so it had ended.
             Err(Error::NotFound) => Ok(Look::Other),
             Err(error) => Err(error),
         }
@@ -103,7 +103,7 @@ impl Target {
 
     fn compare(&self, position: Position) -> Look {
         let is_ours = position.attempt == self.fence.attempt;
-        // A cancel adds an event as well: the number alone does not tell whose event it is.
+        // A cancel adds an event as well: the number alone does not identify the write.
         let has_status = if self.status.is_final() {
             position.status == self.status
         } else {
@@ -119,7 +119,7 @@ impl Target {
     }
 }
 
-/// The end of a write that was refused after an attempt in doubt.
+/// Returns the outcome of a write that was refused after a try in doubt.
 async fn settled<T>(store: &Store, target: &Target) -> Result<Option<T>, Error> {
     match target.look(store).await? {
         Look::Stored => Ok(None),
@@ -132,7 +132,7 @@ mod tests {
     use std::cell::Cell;
 
     use sortie_api::{Micros, RunId, RunUsage, Timestamp};
-    use sortie_store::{Brought, Finish, Journal, NewEvent, Receiver};
+    use sortie_store::{Finish, Journal, NewEvent, Receiver, StoredCredentials};
 
     use super::*;
     use crate::testing::{Held, held};
@@ -149,7 +149,7 @@ mod tests {
             usage: RunUsage::default(),
             events: vec![NewEvent::new(&ended, at).unwrap()],
             journal: Journal::Empty,
-            brought: Brought::Nothing,
+            stored_credentials: StoredCredentials::Absent,
             receiver: Receiver::Nobody,
             artifacts: None,
             at,

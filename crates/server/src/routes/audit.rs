@@ -61,7 +61,7 @@ impl AuditQuery {
 
 /// List the audit log
 ///
-/// Lists the changes of resources, newest first, each with its key, client address and request. Runs are not listed
+/// Lists the changes of resources, newest first, each with its author, client address and request. Runs are not listed
 /// here. An entry is written in the transaction of its change and never deleted.
 #[utoipa::path(
     get, path = "/v1/admin/audit", tag = "administration",
@@ -77,7 +77,8 @@ impl AuditQuery {
     responses((status = 200, description = "A page of entries.", body = AuditPage, example = json!({
         "items": [{
             "id": "aud_01kafs6w1cefkstv6qr1ptb0mq", "at": "2026-11-20T21:30:00.000Z", "action": "key.create",
-            "target": "key_01kafs6w1cefkstv6qr1ptb0mp", "key_id": "key_01kafs6w1cefkstv6qr1ptb0mn",
+            "target": "key_01kafs6w1cefkstv6qr1ptb0mp", "actor_kind": "key",
+            "actor_id": "key_01kafs6w1cefkstv6qr1ptb0mn", "key_id": "key_01kafs6w1cefkstv6qr1ptb0mn",
             "address": "192.0.2.7", "request_id": "5f0c1a528d3b4c8e00000017"
         }],
         "next_cursor": ""

@@ -71,7 +71,7 @@ pub(crate) async fn get_budget(
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T22:00:00.000Z"
         })),
         (status = 409, description = "The organization has reached its limit of budgets.", body = sortie_api::ErrorBody,
-            example = json!({"error": "the organization has as many budgets as it may", "code": "conflict"})),
+            example = json!({"error": "the organization has reached its limit of budgets", "code": "conflict"})),
     ),
 )]
 pub(crate) async fn put_budget(

@@ -77,13 +77,13 @@ pub(crate) async fn get_connection(
             "allowed_methods": ["GET"], "description": "Customers and orders.", "status": "ready",
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
         })),
-        (status = 200, description = "The replaced connection.", body = Connection, example = json!({
+        (status = 200, description = "The saved connection, which replaced an earlier one.", body = Connection, example = json!({
             "name": "crm", "type": "http", "url": "https://api.example.com/v2", "auth": {"type": "bearer"}, "headers": [],
             "allowed_methods": ["GET"], "description": "Customers and orders.", "status": "ready",
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z"
         })),
         (status = 409, description = "The organization has reached its limit of connections.", body = sortie_api::ErrorBody,
-            example = json!({"error": "the organization has as many connections as it may", "code": "conflict"})),
+            example = json!({"error": "the organization has reached its limit of connections", "code": "conflict"})),
     ),
 )]
 pub(crate) async fn put_connection(

@@ -40,12 +40,25 @@ pub(super) fn encode(messages: &[Message]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use futures_util::{FutureExt as _, StreamExt as _, stream};
+    use http_body_util::BodyExt as _;
+    use serde::Deserialize;
     use serde_json::value::RawValue;
     use sortie_api::Timestamp;
-    use sortie_engine::TextDelta;
+    use sortie_engine::{Batch, Error, TextDelta};
     use sortie_store::EventRow;
+    use tokio_util::sync::CancellationToken;
 
-    use super::*;
+    use super::{super::event_stream::EventStream, *};
+    use crate::metrics::HttpMetrics;
+
+    /// A stream as a node of the version before sent it, with pieces of text and a heartbeat.
+    const RECORDED: &str = include_str!("../../../engine/src/cluster/peers/recorded/stream.txt");
+
+    /// Time without a message after which a stream has sent one heartbeat, and not yet another.
+    const ONE_HEARTBEAT: Duration = Duration::from_secs(16);
 
     fn encoded(message: Message) -> String {
         String::from_utf8(encode(&[message]).to_vec()).unwrap()
@@ -85,5 +98,119 @@ mod tests {
             encoded(Message::Done(run.into())),
             "event: done\ndata: {\"id\":\"run_1\"}\n\n"
         );
+    }
+
+    #[test]
+    fn messages_follow_one_another_in_their_order_each_behind_a_blank_line() {
+        let delta = |text: &str| {
+            Message::Delta(TextDelta {
+                text: text.to_owned(),
+                step: 1,
+            })
+        };
+        let (a, b) = (delta("a"), delta("b"));
+        let alone = [&a, &b, &b].map(|message| encoded(message.clone()));
+        assert_eq!(encode(&[a, b.clone(), b]), alone.concat());
+        assert_eq!(encode(&[]), "");
+    }
+
+    #[derive(Deserialize)]
+    struct Record {
+        id: i64,
+        #[serde(rename = "type")]
+        kind: String,
+        data: Box<RawValue>,
+        created_at: Timestamp,
+    }
+
+    /// The message that a block of the recorded stream has the form of. None for the end of the stream.
+    fn message(block: &str) -> Option<Message> {
+        let line = |name: &str| block.lines().find_map(|line| line.strip_prefix(name));
+        let data = line("data: ")?;
+        Some(match line("event: ")? {
+            "message_delta" => Message::Delta(serde_json::from_str(data).unwrap()),
+            "done" => Message::Done(RawValue::from_string(data.to_owned()).unwrap().into()),
+            _ => {
+                let record: Record = serde_json::from_str(data).unwrap();
+                Message::Event(EventRow {
+                    seq: record.id,
+                    kind: record.kind,
+                    data: record.data.get().to_owned(),
+                    created_at: record.created_at,
+                })
+            }
+        })
+    }
+
+    fn body(
+        batches: impl futures_util::Stream<Item = Result<Arc<Batch>, Error>> + Send + 'static,
+    ) -> EventStream {
+        let open = HttpMetrics::default().stream();
+        EventStream::new(batches.boxed(), CancellationToken::new(), open)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_bytes_are_those_that_the_version_before_has_sent_for_the_same_messages() {
+        let blocks = RECORDED.split_inclusive("\n\n");
+        let batches = stream::iter(blocks).filter_map(async |block| {
+            if block.starts_with(": heartbeat\n") {
+                tokio::time::sleep(ONE_HEARTBEAT).await;
+            }
+            Some(Ok(Arc::new(Batch::new(vec![message(block)?]))))
+        });
+        let sent = body(Box::pin(batches)).collect().await.unwrap().to_bytes();
+        assert_eq!(String::from_utf8(sent.to_vec()).unwrap(), RECORDED);
+    }
+
+    #[tokio::test]
+    async fn a_stream_ends_behind_done_whatever_may_follow() {
+        let run = RawValue::from_string("{}".to_owned()).unwrap();
+        let done = Arc::new(Batch::new(vec![Message::Done(run.into())]));
+        let sent = body(stream::iter([Ok(done)]).chain(stream::pending()));
+        // Another poll would wait for what never comes.
+        let sent = sent.collect().now_or_never().unwrap().unwrap().to_bytes();
+        assert!(sent.ends_with(b"event: done\ndata: {}\n\n"));
+    }
+
+    #[tokio::test]
+    async fn nothing_follows_a_failure() {
+        let delta = Message::Delta(TextDelta {
+            text: "late".to_owned(),
+            step: 1,
+        });
+        let late = Arc::new(Batch::new(vec![delta]));
+        let mut body = body(stream::iter([Err(Error::Internal("disk".into())), Ok(late)]));
+        assert!(body.frame().await.unwrap().is_err());
+        assert!(body.frame().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn all_followers_are_sent_the_bytes_of_one_encoding() {
+        let event = |seq| {
+            let data = format!("{{\"text\":\"{}\"}}", "x".repeat(1_000));
+            Arc::new(Batch::new(vec![Message::Event(EventRow {
+                seq,
+                kind: "message".to_owned(),
+                data,
+                created_at: Timestamp::from_micros(1_700_000_000_000_000),
+            })]))
+        };
+        let shared = event(1);
+        let mut sent = Vec::new();
+        for _ in 0..3 {
+            let batch = Arc::clone(&shared);
+            // The opening goes out first, so that the batch is a chunk alone.
+            let batches = stream::once(tokio::task::yield_now())
+                .filter_map(async |()| None)
+                .chain(stream::iter([Ok(batch)]));
+            let mut body = body(batches);
+            let opening = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert!(opening.starts_with(b": connected\n"));
+            sent.push(body.frame().await.unwrap().unwrap().into_data().unwrap());
+        }
+        assert!(sent[0].starts_with(b"id: 1\n"));
+        for chunk in &sent {
+            assert_eq!(chunk.as_ptr(), sent[0].as_ptr());
+        }
     }
 }

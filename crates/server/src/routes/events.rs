@@ -37,7 +37,7 @@ enum Form {
     Json,
 }
 
-/// Message of the stream, for the API document. The engine hands over finished bytes, so it is never built.
+/// Message of the stream, for the API document. The stream writes its messages without this type, so it is never built.
 enum StreamMessage {}
 
 impl PartialSchema for StreamMessage {

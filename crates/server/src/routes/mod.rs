@@ -1,4 +1,4 @@
-//! Every operation, once: the router, the description document and the access table are made from the same list.
+//! List of all operations. The router, the description document and the access table are made from it.
 
 use std::sync::Arc;
 
@@ -47,12 +47,12 @@ mod schedules;
 mod usage;
 pub(crate) mod workflows;
 
-/// Liveness: answers while the process serves.
+/// Liveness: answers 200 while the process serves requests.
 pub(crate) const HEALTHZ: &str = "/healthz";
-/// Readiness: answers 200 while the node takes runs.
+/// Readiness: answers 200 while the node accepts runs.
 pub(crate) const READYZ: &str = "/readyz";
 
-/// Makes the table of all operations with their access, and the router over the same list.
+/// Makes the access table and the routes from a list of operations.
 macro_rules! operations {
     ($api:ident: $($role:ident $module:ident::$handler:ident $(, self_hosted $elsewhere:literal)?;)+) => {
         /// Access to each operation.
@@ -138,7 +138,7 @@ operations! {
     Public operations::get_description;
 }
 
-/// Replaces the handler of an operation that a deployment of this mode does not have.
+/// Replaces the handler of an operation that a deployment of this mode lacks with an answer 404.
 fn in_mode(mode: Mode, modes: Modes, route: UtoipaMethodRouter<Arc<App>>) -> UtoipaMethodRouter<Arc<App>> {
     match (mode, modes) {
         (Mode::SelfHosted, _) | (Mode::Hosted, Modes::All) => route,
@@ -152,7 +152,7 @@ fn in_mode(mode: Mode, modes: Modes, route: UtoipaMethodRouter<Arc<App>>) -> Uto
     }
 }
 
-/// The router: every route, and JSON answers for unknown routes and wrong methods.
+/// Makes the router: every route, and JSON answers for unknown routes and wrong methods.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let (router, _document) = table(app.engine.mode()).split_for_parts();
     router
@@ -163,7 +163,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 }
 
 async fn unknown_route(method: Method, uri: Uri) -> ApiError {
-    // The path may be as long as a header may be.
+    // The answer has only the beginning of a path, which a client can make very long.
     let path: String = uri.path().chars().take(100).collect();
     ApiError::not_found(format!("no such route: {method} {path}"))
 }

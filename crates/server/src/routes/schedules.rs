@@ -167,7 +167,7 @@ impl Source for Schedules {
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
         })),
         (status = 409, description = "The organization has reached its limit of schedules.", body = sortie_api::ErrorBody,
-            example = json!({"error": "the organization has as many schedules as it may", "code": "conflict"})),
+            example = json!({"error": "the organization has reached its limit of schedules", "code": "conflict"})),
     ),
 )]
 pub(crate) async fn create_schedule(

@@ -157,7 +157,7 @@ pub(crate) async fn get_workflow(
             "input_schema": {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]},
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
         })),
-        (status = 200, description = "The replaced workflow.", body = Workflow, links(
+        (status = 200, description = "The saved workflow, which replaced an earlier one.", body = Workflow, links(
             ("get_workflow" = (operation_id = "get_workflow", parameters(("name" = "$response.body#/name")))),
             ("create_run" = (operation_id = "create_run", request_body = json!({"workflow": "$response.body#/name"}))),
         ), example = json!({
@@ -165,7 +165,7 @@ pub(crate) async fn get_workflow(
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z"
         })),
         (status = 409, description = "The organization has reached its limit of workflows.", body = sortie_api::ErrorBody,
-            example = json!({"error": "the organization has as many workflows as it may", "code": "conflict"})),
+            example = json!({"error": "the organization has reached its limit of workflows", "code": "conflict"})),
     ),
 )]
 pub(crate) async fn put_workflow(

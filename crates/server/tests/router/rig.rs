@@ -154,6 +154,11 @@ impl Rig {
         secret
     }
 
+    /// A well-formed key that belongs to nobody.
+    pub(crate) fn unknown_key(&self) -> Secret {
+        Secret::new(prefix(self.engine.mode()), [99; 32])
+    }
+
     /// Waits until `serve` has returned.
     pub(crate) async fn served(&self) {
         tokio::time::timeout(PATIENCE, self.serving.wait())

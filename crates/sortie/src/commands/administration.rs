@@ -25,17 +25,28 @@ pub(super) async fn audit(context: &Context, args: &AuditArgs) -> Result<Exit> {
 }
 
 fn entry_rows(entries: &[AuditEntry]) -> String {
-    let mut rows = table::new(["AT", "ACTION", "TARGET", "KEY", "ADDRESS"]);
+    let mut rows = table::new(["AT", "ACTION", "TARGET", "AUTHOR", "ADDRESS"]);
     for entry in entries {
         rows.add_row([
             entry.at.to_string(),
             entry.action.clone(),
             terminal::harmless(&entry.target).into_owned(),
-            shown(entry.key_id.as_ref()),
+            author(entry),
             shown(entry.address.as_ref()),
         ]);
     }
     table::text(&rows)
+}
+
+/// Shows the id of an author, or its kind where it has no id. An engine of an earlier version tells keys alone.
+fn author(entry: &AuditEntry) -> String {
+    let id = entry
+        .actor_id
+        .as_deref()
+        .map(|id| terminal::harmless(id).into_owned());
+    let kind = || entry.actor_kind.map(|kind| kind.as_str().to_owned());
+    let key = || entry.key_id.map(|key| key.to_string());
+    shown(id.or_else(kind).or_else(key).as_ref())
 }
 
 pub(super) async fn usage(context: &Context, args: &UsageArgs) -> Result<Exit> {
@@ -165,5 +176,27 @@ mod tests {
         let line: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!((line[1], line[3], line[4]), ("key.create", "-", "-"));
         assert!(!text.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn an_entry_shows_its_author_by_id_or_kind_without_control_characters() {
+        let shown = |author: &str| {
+            let entry = format!(
+                r#"[{{"id":"aud_01kafs6w1cefkstv6qr1ptb0mp","at":"2026-11-20T21:30:00.000Z","action":"a.b","target":"x",{author}}}]"#
+            );
+            let text = entry_rows(&serde_json::from_str::<Vec<AuditEntry>>(&entry).unwrap());
+            assert!(!text.contains('\u{1b}'));
+            let line = text.lines().nth(1).unwrap();
+            line.split_whitespace().nth(3).unwrap().to_owned()
+        };
+        let id = "sched_01kafs6w1cefkstv6qr1ptb0mp";
+        assert_eq!(
+            shown(&format!(r#""actor_kind":"schedule","actor_id":"{id}""#)),
+            id
+        );
+        assert_eq!(shown(r#""actor_kind":"operator""#), "operator");
+        let key = "key_01kafs6w1cefkstv6qr1ptb0mp";
+        assert_eq!(shown(&format!(r#""key_id":"{key}""#)), key);
+        assert!(shown(r#""actor_kind":"key","actor_id":"a\u001b[2J""#).starts_with('a'));
     }
 }

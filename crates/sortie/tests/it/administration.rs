@@ -92,10 +92,9 @@ async fn a_key_is_rotated_while_it_is_in_use(database: Database) -> Checked {
         .expect(200)?
         .json()?;
     assert_eq!(log["items"].as_array().map(Vec::len), Some(3));
-    ensure!(
-        log["items"][0]["target"] == id && log["items"][0]["key_id"] == id,
-        "{log}"
-    );
+    let entry = &log["items"][0];
+    ensure!(entry["target"] == id && entry["key_id"] == id, "{log}");
+    ensure!(entry["actor_kind"] == "key" && entry["actor_id"] == id, "{log}");
     Ok(())
 }
 
@@ -216,6 +215,9 @@ async fn the_log_usage_and_the_license_are_printed() -> Checked {
     json_said(&node, &["keys", "create", "deploy", "--json"])?;
     let log = said(&node, &["audit", "--limit", "1"])?;
     ensure!(log.lines().count() == 2 && log.contains("key.create"), "{log}");
+    let me = node.client()?.get("/v1/me").await?.json()?;
+    let line = log.lines().last().unwrap_or_default();
+    ensure!(line.contains(field(&me, "key_id")), "{log}");
     let log = json_said(&node, &["audit", "--json", "--action", "key.create"])?;
     assert_eq!(log.as_array().map(Vec::len), Some(2));
     let usage = said(&node, &["usage", "--by", "model,day"])?;

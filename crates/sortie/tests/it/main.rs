@@ -33,6 +33,7 @@ mod runs;
 mod schedules;
 mod shutdown;
 mod traces;
+mod upgrade;
 mod versions;
 mod workflows;
 mod zero_data_retention;

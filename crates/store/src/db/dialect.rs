@@ -1,6 +1,6 @@
-//! The few words in which the two databases differ: everything else of a statement is the same text.
+//! The tokens in which the SQL of the two databases differs. All other SQL text is the same for both.
 
-/// Which database a text is for.
+/// Database that SQL is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Sqlite,
@@ -8,26 +8,29 @@ pub(crate) enum Dialect {
 }
 
 /// Token, its `SQLite` text, its `PostgreSQL` text.
-const TOKENS: [(&str, &str, &str); 13] = [
+const TOKENS: [(&str, &str, &str); 15] = [
     // Compared byte by byte on both: identifiers sort by their creation time, whatever the locale.
     ("{TEXT}", "TEXT", "TEXT COLLATE \"C\""),
     ("{BLOB}", "BLOB", "BYTEA"),
     ("{CLUSTERED}", " WITHOUT ROWID", ""),
     ("{HOT}", "", " WITH (fillfactor = 70)"),
-    // Membership that is always looked up through an index: as a join it might become a walk of the whole table.
+    // Membership test that always uses an index. A join might be planned as a scan of the whole table.
     ("{IN}", "IN (", "= ANY (ARRAY("),
     ("{END}", ")", "))"),
     ("{JSON_EACH}", "json_each", "json_array_elements_text"),
+    ("{JSON_ROW}", "json_array", "json_build_array"),
+    ("{JSON_ROWS}", "json_group_array", "json_agg"),
     ("{LEAST}", "MIN", "LEAST"),
     ("{GREATEST}", "MAX", "GREATEST"),
-    // In microseconds since 1970, by a clock of the database's own, where it has one that several programs share.
+    // Time by the database's own clock, in microseconds since 1970. NULL on SQLite, which has no clock that
+    // several processes share.
     (
         "{CLOCK}",
         "NULL",
         "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT",
     ),
-    // The same, with one value for the whole statement: an index can be searched with it, and a row written by it agrees
-    // with itself.
+    // Like `{CLOCK}`, with one value for the whole statement: an index can be searched with it, and all
+    // columns that a statement writes agree.
     (
         "{NOW}",
         "NULL",
@@ -42,7 +45,7 @@ const TOKENS: [(&str, &str, &str); 13] = [
 ];
 
 impl Dialect {
-    /// `sql` in the words of this database.
+    /// Translates `sql` for this database.
     pub(crate) fn translate(self, sql: &str) -> String {
         let mut text = sql.to_owned();
         for (token, sqlite, postgres) in TOKENS {
@@ -63,7 +66,7 @@ impl Dialect {
     }
 }
 
-/// `$1` as `?1`: `SQLite` takes `$1` for a name and numbers names by their first appearance.
+/// Replaces `$1` by `?1`. `SQLite` takes `$1` for a name and numbers names by their first appearance.
 fn numbered(sql: &str) -> String {
     let mut text = String::with_capacity(sql.len());
     let mut rest = sql.chars().peekable();

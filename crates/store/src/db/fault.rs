@@ -1,13 +1,15 @@
-//! Failures on order: a [`Tx`] whose n-th statement fails, and a commit that fails. They prove that a command is
-//! one transaction: whatever fails, nothing of it is seen. A commit can also take place and lose its answer. A command can also be held up between two statements, to let
-//! another one come between. Beside that it remembers the statements that were run, so
-//! that a test can look at their plans.
+//! Injected failures, for tests.
+//!
+//! A [`FaultyTx`] can fail its n-th statement, fail a commit, or lose the answer to a commit that took place.
+//! Tests prove with these that a command is one transaction: a failed command leaves nothing behind. A
+//! command can also be paused between two statements while another one runs. Every statement that was run is
+//! recorded, so that a test can inspect its query plan.
 
 use std::{
     collections::BTreeSet,
     sync::{
         Mutex,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
         mpsc,
     },
 };
@@ -22,19 +24,20 @@ use crate::{
     types::{Error, Result},
 };
 
-/// What is to fail.
+/// Failures to inject.
 #[derive(Default)]
 pub(crate) struct Faults {
-    /// How many statements still pass, plus one; zero when none is to fail.
+    /// Number of statements that still pass, plus one. Zero if none is to fail.
     statement: AtomicI64,
     commit: AtomicBool,
     answer: AtomicBool,
     seen: Mutex<BTreeSet<&'static str>>,
     pause: Mutex<Option<Pause>>,
     contended: AtomicBool,
+    batches: AtomicUsize,
 }
 
-/// A stop within a batch.
+/// Pause within a batch.
 struct Pause {
     after: usize,
     reached: oneshot::Sender<()>,
@@ -42,22 +45,23 @@ struct Pause {
 }
 
 impl Faults {
-    /// The `n`-th statement from now on (from 1) fails, once.
+    /// Makes the `n`-th statement from now on (counted from 1) fail, once.
     pub(crate) fn fail_statement(&self, n: i64) {
         self.statement.store(n, Ordering::SeqCst);
     }
 
-    /// The next commit fails, once.
+    /// Makes the next commit fail, once.
     pub(crate) fn fail_commit(&self) {
         self.commit.store(true, Ordering::SeqCst);
     }
 
-    /// The next commit takes place, and its answer is lost, once.
+    /// Lets the next commit take place and loses its answer, once.
     pub(crate) fn lose_answer(&self) {
         self.answer.store(true, Ordering::SeqCst);
     }
 
-    /// The next batch of more than `after` statements stops after so many, tells that it has, and goes on when told.
+    /// Pauses the next batch of more than `after` statements after that many. The receiver reports that the
+    /// batch has stopped. A message on the sender, or dropping it, lets the batch go on.
     pub(crate) fn pause(&self, after: usize) -> (oneshot::Receiver<()>, mpsc::Sender<()>) {
         let (reached, is_reached) = oneshot::channel();
         let (told, go_on) = mpsc::channel();
@@ -69,30 +73,35 @@ impl Faults {
         (is_reached, told)
     }
 
-    /// The stop that is ordered for a batch of `count` statements.
+    /// Takes the requested pause, if it lies within a batch of `count` statements.
     fn stop(&self, count: usize) -> Option<Pause> {
         let mut pause = self.pause.lock().expect("no test panics under the lock");
         pause.take_if(|pause| pause.after < count)
     }
 
-    /// Whether an ordered failure has not happened yet; forgets it.
+    /// Whether a requested failure has not happened yet. Clears all requests.
     pub(crate) fn disarm(&self) -> bool {
         let statement = self.statement.swap(0, Ordering::SeqCst) > 0;
         let commit = self.commit.swap(false, Ordering::SeqCst);
         self.answer.swap(false, Ordering::SeqCst) || commit || statement
     }
 
-    /// Whether a command has said that it contends, since this was asked last.
+    /// Whether a command has called [`Tx::contend`] since the last call of this function.
     pub(crate) fn contended(&self) -> bool {
         self.contended.swap(false, Ordering::SeqCst)
     }
 
-    /// Every statement that was run so far.
+    /// Number of batches that commands have run since the last call of this function.
+    pub(crate) fn batches(&self) -> usize {
+        self.batches.swap(0, Ordering::SeqCst)
+    }
+
+    /// Returns every statement that was run so far.
     pub(crate) fn statements(&self) -> BTreeSet<&'static str> {
         self.seen.lock().expect("no test panics under the lock").clone()
     }
 
-    /// Called where a back end is about to commit.
+    /// Called by a back end right before it commits.
     pub(crate) fn at_commit(&self) -> Result<()> {
         if self.commit.swap(false, Ordering::SeqCst) {
             return Err(Error::Unavailable("injected: the commit fails".to_owned()));
@@ -100,7 +109,7 @@ impl Faults {
         Ok(())
     }
 
-    /// Called where a back end has committed.
+    /// Called by a back end right after it has committed.
     pub(crate) fn after_commit(&self) -> Result<()> {
         if self.answer.swap(false, Ordering::SeqCst) {
             return Err(Error::Unavailable(
@@ -110,7 +119,7 @@ impl Faults {
         Ok(())
     }
 
-    /// How many of the next `count` statements pass before one is to fail; `None`: all.
+    /// Returns how many of the next `count` statements pass before one fails; `None` if none fails.
     fn next(&self, count: usize) -> Option<usize> {
         let armed = self.statement.load(Ordering::SeqCst);
         if armed == 0 {
@@ -126,7 +135,7 @@ impl Faults {
     }
 }
 
-/// A transaction that fails on order.
+/// Transaction that fails on request.
 pub(super) struct FaultyTx<'a> {
     inner: &'a mut dyn Tx,
     faults: &'a Faults,
@@ -149,6 +158,7 @@ impl Tx for FaultyTx<'_> {
     }
 
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {
+        self.faults.batches.fetch_add(1, Ordering::SeqCst);
         self.faults
             .seen
             .lock()
@@ -158,7 +168,7 @@ impl Tx for FaultyTx<'_> {
             let (first, rest) = statements.split_at(pause.after);
             let mut answers = self.inner.batch(first)?;
             pause.reached.send(()).expect("the test waits for it");
-            // The other side may also just go away.
+            // The sender may also just be dropped.
             let _: std::result::Result<(), mpsc::RecvError> = pause.go_on.recv();
             answers.extend(self.inner.batch(rest)?);
             return Ok(answers);

@@ -1,8 +1,9 @@
-//! Work on its way to the threads that own the connections: a closure, its answer, and the queue between.
+//! Jobs on their way to the threads that own the connections: a closure, its answer, and the queue between
+//! them.
 //!
-//! A job runs to its end even when nobody waits for its answer any more. A queue takes a bounded number of
-//! jobs: what is over is refused at once, so that an overload shows as an error and not as ever longer waits.
-//! Urgent jobs pass all others, are never refused, and are dropped when nobody waits for them any more.
+//! A job runs to completion even if nobody waits for its answer. A queue holds a bounded number of jobs and
+//! refuses further ones at once: an overload shows as errors and not as ever longer waits. Urgent jobs go
+//! ahead of all others and are never refused. An urgent job that nobody waits for any more is dropped.
 
 use std::{
     collections::VecDeque,
@@ -19,46 +20,46 @@ use crate::{
     types::{Error, Result},
 };
 
-/// How many jobs may wait for one back end.
+/// Maximum number of jobs that wait in one queue.
 const MAX_WAITING: usize = 20_000;
 
-/// About how many bytes they may be about to write, together.
+/// Approximate maximum of the bytes that waiting jobs write, together.
 const MAX_WAITING_BYTES: usize = 256 << 20;
 
-/// What a job does with the database.
+/// Database access that a job needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Queries only; no transaction of its own is needed.
+    /// Queries only. No transaction is needed.
     Read,
-    /// One transaction.
+    /// A transaction.
     Write,
-    /// The same over rows that hardly any other command wants, until it says otherwise by [`Tx::contend`]: it may share
-    /// its transaction with others of its kind.
+    /// A transaction that may be shared with other jobs of this kind. The job writes only rows that few
+    /// other commands touch, unless it calls [`Tx::contend`].
     Own,
 }
 
-/// A closure on its way to a thread. It may be run again until it is answered.
+/// Closure on its way to a thread. It may run several times before it is answered.
 pub(crate) trait Job: Send {
-    /// What it does.
+    /// Access that the job needs.
     fn access(&self) -> Access;
 
-    /// About how many bytes it writes.
+    /// Approximate number of bytes that the job writes.
     fn bytes(&self) -> usize;
 
-    /// When it was handed over.
+    /// Time at which the job was queued.
     fn queued_at(&self) -> Instant;
 
-    /// Whether somebody still waits for its answer.
+    /// Whether a caller still waits for the answer.
     fn is_wanted(&self) -> bool;
 
-    /// Runs the closure and keeps its value; a panic is an error.
+    /// Runs the closure and keeps its value. A panic becomes an error.
     fn run(&mut self, tx: &mut dyn Tx) -> Result<()>;
 
-    /// Hands the kept value, or `outcome`'s error, to the one who waits.
+    /// Sends the kept value, or the error in `outcome`, to the caller.
     fn answer(self: Box<Self>, outcome: Result<()>);
 }
 
-/// The only kind of [`Job`].
+/// The only implementation of [`Job`].
 pub(super) struct Task<T, F> {
     pub(super) access: Access,
     pub(super) bytes: usize,
@@ -91,7 +92,7 @@ where
 
     fn run(&mut self, tx: &mut dyn Tx) -> Result<()> {
         self.value = None;
-        // The transaction is rolled back after a panic, so nothing half done is seen afterwards.
+        // The transaction is rolled back after a panic, so no half-done work is seen afterwards.
         let value = catch_unwind(AssertUnwindSafe(|| (self.work)(tx)))
             .map_err(|_| Error::Database("the command panicked".to_owned()))??;
         self.value = Some(value);
@@ -102,20 +103,20 @@ where
         let Self { value, reply, .. } = *self;
         let answer =
             outcome.and_then(|()| value.ok_or_else(|| Error::Database("the command was not run".to_owned())));
-        // Whoever asked may have gone away; what was committed stays.
+        // The caller may be gone. A commit stays in effect.
         drop(reply.send(answer));
     }
 }
 
-/// How far behind the oldest job others are looked for that may share its transaction.
-const LOOK: usize = 128;
+/// Number of jobs at the front of the queue among which jobs for a shared transaction are searched.
+const SEARCHED: usize = 128;
 
-/// Jobs that wait, oldest first.
+/// Waiting jobs, oldest first.
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
     ready: Condvar,
-    /// Tells a simulated connection, which is a task, that a job waits.
+    /// Wakes a simulated connection, which is a task and not a thread, when a job waits.
     #[cfg(feature = "simulation")]
     arrived: tokio::sync::Notify,
 }
@@ -125,7 +126,7 @@ struct State {
     urgent: VecDeque<Box<dyn Job>>,
     jobs: VecDeque<Box<dyn Job>>,
     bytes: usize,
-    /// Threads that wait for a job.
+    /// Number of threads that wait for a job.
     idle: usize,
     closed: bool,
 }
@@ -135,12 +136,12 @@ impl State {
         self.urgent.is_empty() && self.jobs.is_empty()
     }
 
-    /// Takes up to `count` more that may share a transaction, of at most `bytes` together.
+    /// Takes up to `count` jobs that may share a transaction, with at most `bytes` together.
     fn take_own(&mut self, count: usize, mut bytes: usize) -> Vec<Box<dyn Job>> {
         let mut taken = Vec::with_capacity(count);
         let mut at = 0;
         while taken.len() < count
-            && at < LOOK
+            && at < SEARCHED
             && let Some(job) = self.jobs.get(at)
         {
             let left = bytes.checked_sub(job.bytes());
@@ -155,13 +156,13 @@ impl State {
     }
 }
 
-/// What a thread got when it asked for jobs.
+/// Result of waiting for jobs.
 pub(super) enum Next {
     /// At least one job.
     Jobs(Vec<Box<dyn Job>>),
-    /// Nothing within the time.
+    /// No job came in time.
     Idle,
-    /// The queue is closed and empty: the thread ends.
+    /// The queue is closed and empty. The thread ends.
     Closed,
 }
 
@@ -177,20 +178,20 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many jobs wait.
+    /// Number of waiting jobs.
     pub(crate) fn waiting(&self) -> usize {
         let state = self.lock();
         state.urgent.len() + state.jobs.len()
     }
 
-    /// Tells one thread that a job waits.
-    fn tell_one(&self) {
+    /// Wakes one thread for a new job.
+    fn notify_one(&self) {
         self.ready.notify_one();
         #[cfg(feature = "simulation")]
         self.arrived.notify_one();
     }
 
-    /// Returns when a job may wait, or the queue is closed; true where it is closed and empty.
+    /// Waits until a job may be there or the queue is closed. Returns true if the queue is closed and empty.
     #[cfg(feature = "simulation")]
     pub(super) async fn arrived(&self) -> bool {
         loop {
@@ -208,7 +209,7 @@ impl Queue {
         }
     }
 
-    /// Adds a job, or refuses it with [`Error::Unavailable`].
+    /// Adds a job. Returns [`Error::Unavailable`] if the queue is full or closed.
     pub(super) fn push(&self, job: Box<dyn Job>) -> Result<()> {
         let mut state = self.lock();
         if state.closed {
@@ -221,26 +222,26 @@ impl Queue {
         state.bytes = bytes;
         state.jobs.push_back(job);
         drop(state);
-        self.tell_one();
+        self.notify_one();
         Ok(())
     }
 
-    /// Adds a job that passes all others.
+    /// Adds a job to the urgent ones, which go ahead of all others.
     pub(super) fn push_urgent(&self, job: Box<dyn Job>) -> Result<()> {
         let mut state = self.lock();
         if state.closed {
             return Err(Error::Unavailable("the store is closed".to_owned()));
         }
-        // Where the threads are stuck, those that were given up do not pile up.
+        // While the threads are stuck, abandoned urgent jobs must not pile up.
         state.urgent.retain(|job| job.is_wanted());
         state.urgent.push_back(job);
         drop(state);
-        self.tell_one();
+        self.notify_one();
         Ok(())
     }
 
-    /// Waits for jobs, up to `idle` where it is given, and takes at most `count` of them; after the first
-    /// only while they are at most `bytes` together.
+    /// Waits for jobs, for at most `idle` if given. Takes at most `count` jobs, urgent ones first. The other
+    /// jobs write at most `bytes` together, unless the first one alone writes more.
     pub(super) fn take(&self, count: usize, bytes: usize, idle: Option<Duration>) -> Next {
         let mut state = self.lock();
         while state.is_empty() {
@@ -284,8 +285,9 @@ impl Queue {
         Next::Jobs(taken)
     }
 
-    /// Waits for the oldest job. Where it may share its transaction, it comes with this thread's share of those that may as
-    /// well, at most `count` and `bytes` together: threads that wait have theirs, and those at work would come later.
+    /// Waits for the oldest job. If that job may share its transaction, the thread also takes a share of the
+    /// other waiting jobs that may. These jobs are divided among this thread and the idle ones; a busy thread
+    /// would come later, so it gets none. At most `count` jobs with at most `bytes` together are taken.
     pub(super) fn take_share(&self, count: usize, bytes: usize) -> Next {
         let Next::Jobs(mut taken) = self.take(1, usize::MAX, None) else {
             return Next::Closed;
@@ -295,7 +297,7 @@ impl Queue {
         };
         let bytes = bytes.saturating_sub(first.bytes());
         let mut state = self.lock();
-        let alike = state.jobs.iter().take(LOOK);
+        let alike = state.jobs.iter().take(SEARCHED);
         let alike = alike.filter(|job| job.access() == Access::Own).count();
         let share = (alike / (1 + state.idle)).min(count.saturating_sub(1));
         let more = state.take_own(share, bytes);
@@ -305,7 +307,7 @@ impl Queue {
         Next::Jobs(taken)
     }
 
-    /// Answers every job that waits with `error`.
+    /// Answers every waiting job with `error`.
     pub(super) fn refuse_waiting(&self, error: &Error) {
         let mut state = self.lock();
         let urgent = std::mem::take(&mut state.urgent);
@@ -317,7 +319,7 @@ impl Queue {
         }
     }
 
-    /// Takes no more jobs; those that wait are still done.
+    /// Closes the queue for new jobs. Waiting jobs still run.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.ready.notify_all();
@@ -360,7 +362,7 @@ mod tests {
         assert_eq!(taken(&waiting(40)), 16);
         let queue = waiting(13);
         queue.lock().idle = 3;
-        // The first, and a fourth of the twelve behind it.
+        // The first job, and a quarter of the twelve behind it.
         assert_eq!(taken(&queue), 4);
     }
 }

@@ -1,7 +1,7 @@
-//! The migrations in the binary, and which of them a database still needs.
+//! Migrations in the binary, and the check against those that a database has.
 //!
-//! Each is applied once, in order, in a transaction of its own that also records its checksum. A database that
-//! was migrated by a newer binary, or by another text under the same number, is refused: nothing is guessed.
+//! Each migration is applied once, in order, in a transaction of its own that also records its checksum. A database that
+//! was migrated by a newer binary, or with another text under the same number, is refused.
 
 use std::fmt::Write;
 
@@ -15,15 +15,15 @@ use crate::{
     types::{Error, Result},
 };
 
-/// One file of the folder `migrations`.
+/// Migration from a file of the folder `migrations`.
 pub(super) struct Migration {
     pub(super) version: i64,
     pub(super) name: &'static str,
-    /// Statements, with the tokens of the dialect.
+    /// Statements, with tokens such as `{BLOB}` that each dialect replaces.
     pub(super) text: &'static str,
 }
 
-/// Every migration, in order. Applied ones are never edited: a change is a new file.
+/// Every migration, in order. A migration is never edited once it is released: a change is a new file.
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration {
         version: 1,
@@ -127,15 +127,15 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     },
 ];
 
-/// Where it is recorded what was applied.
+/// Creates the table of applied migrations.
 pub(super) const RECORD_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration \
     (version BIGINT NOT NULL PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL)";
 
-/// Reads what was applied to this database.
+/// Reads the applied migrations.
 pub(super) const APPLIED: &str = "SELECT version, name, checksum FROM migration ORDER BY version";
 
 impl Migration {
-    /// SHA-256 of the text, in hexadecimal.
+    /// Returns the SHA-256 of the text, in hexadecimal.
     pub(super) fn checksum(&self) -> String {
         Sha256::digest(self.text)
             .iter()
@@ -146,7 +146,7 @@ impl Migration {
             })
     }
 
-    /// Records it as applied, within its transaction.
+    /// Records the migration as applied, within its transaction.
     pub(super) fn record(&self, tx: &mut dyn Tx) -> Result<()> {
         tx.exec(
             "INSERT INTO migration (version, name, checksum) VALUES ($1, $2, $3)",
@@ -156,12 +156,12 @@ impl Migration {
     }
 }
 
-/// The newest migration that this program knows.
+/// Returns the number of the newest migration that this program knows.
 pub(crate) fn newest_known() -> i64 {
     MIGRATIONS.last().map_or(0, |migration| migration.version)
 }
 
-/// Reads the newest migration of a database that this program can open, and refuses one that it cannot.
+/// Reads the number of the newest applied migration. Refuses a database that this program cannot open.
 pub(crate) fn newest(tx: &mut dyn Tx) -> Result<i64> {
     let applied = tx.query_all(APPLIED, vals![])?;
     pending(MIGRATIONS, &applied)?;
@@ -171,7 +171,7 @@ pub(crate) fn newest(tx: &mut dyn Tx) -> Result<i64> {
         .int(0)
 }
 
-/// Which of `known` are still to be applied to a database that holds `applied` (the rows of [`APPLIED`]).
+/// Returns the migrations of `known` that are missing in a database with `applied` (the rows of [`APPLIED`]).
 pub(super) fn pending<'a>(known: &'a [Migration], applied: &[Row]) -> Result<&'a [Migration]> {
     let newest_known = known.last().map_or(0, |migration| migration.version);
     for (position, row) in applied.iter().enumerate() {
@@ -272,7 +272,7 @@ mod tests {
         assert!(message.contains("newer than this program"), "{message}");
     }
 
-    /// Statements of a migration, without comments, their words apart by one space.
+    /// Splits a migration into statements, without comments and with single spaces.
     fn statements(text: &str) -> Vec<String> {
         let code: Vec<&str> = text
             .lines()
@@ -285,15 +285,15 @@ mod tests {
             .collect()
     }
 
-    /// What a node of the version before could stumble over, in a statement of a migration that has made these tables and
-    /// columns itself.
+    /// Returns the reason why a statement would break nodes of the version before. `made` has the tables and columns that the
+    /// same migration makes.
     fn breaks_older_nodes(statement: &str, made: &[String]) -> Option<&'static str> {
         let words: Vec<&str> = statement.split(' ').collect();
         let is_new = |table: &str| made.iter().any(|made| made == table);
         match &words[..] {
             ["CREATE", "TABLE" | "INDEX", ..] => None,
             ["CREATE", "UNIQUE", "INDEX", _, "ON", table, ..] => {
-                // On a column that older nodes leave empty it holds nothing against them.
+                // Older nodes leave a new column empty, so such an index does not concern their rows.
                 let on_new_column = made.iter().any(|made| {
                     made.strip_prefix(&format!("{table}."))
                         .is_some_and(|column| statement.ends_with(&format!("WHERE {column} IS NOT NULL")))
@@ -312,7 +312,7 @@ mod tests {
         }
     }
 
-    /// The tables, and the columns as `table.column`, that these statements make.
+    /// Lists the tables that the statements make, and the columns as `table.column`.
     fn made_by(statements: &[String]) -> Vec<String> {
         let made =
             statements
@@ -327,7 +327,7 @@ mod tests {
         made.collect()
     }
 
-    /// The statements of a migration that a rule is against, each with what it says.
+    /// Returns the statements of a migration that break a rule, each with the reason.
     fn against(text: &str, rule: fn(&str, &[String]) -> Option<&'static str>) -> Vec<(String, &'static str)> {
         let statements = statements(text);
         let made = made_by(&statements);
@@ -341,11 +341,11 @@ mod tests {
         against(text, breaks_older_nodes)
     }
 
-    /// The last migration of those that were made before there was a table that is large. Later ones meet tables of
-    /// millions of rows, beside nodes that write to them.
+    /// Last migration from the time when every table was small. Later migrations run on tables of millions of rows while other
+    /// nodes write to them.
     const WHILE_SMALL: i64 = 16;
 
-    /// The tables that have rows for every run, event or file there is. A new table that grows like these belongs here.
+    /// Tables with rows for every run, event or file. A new table that grows like these belongs here.
     const LARGE: [&str; 13] = [
         "artifact_blob",
         "audit",
@@ -368,7 +368,7 @@ mod tests {
     const REWRITE: &str = "PostgreSQL may read or rewrite the whole table for this and let nobody near it meanwhile: a \
         column is added as `ADD COLUMN name TYPE`, with no more than a constant as DEFAULT (and NOT NULL) behind it";
 
-    /// What would hold up the other nodes for as long as a large table is large.
+    /// Returns the reason why a statement would block other nodes for a time that grows with the size of a large table.
     fn holds_up_older_nodes(statement: &str, made: &[String]) -> Option<&'static str> {
         let is_large =
             |table: &str| LARGE.contains(&table) && !made.iter().any(|made_here| made_here == table);
@@ -406,7 +406,7 @@ mod tests {
                 assert_eq!(found, [], "{}: docs/STORAGE.md, \"Migrations\"", migration.name);
             }
         }
-        // They are all there.
+        // Every table of the list exists.
         let made: Vec<String> = MIGRATIONS
             .iter()
             .flat_map(|migration| made_by(&statements(migration.text)))

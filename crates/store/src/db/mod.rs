@@ -1,9 +1,10 @@
-//! The only place that names a database driver.
+//! The only module that names a database driver.
 //!
-//! A command is a closure over a [`Tx`]: [`Db::write`] sends it to a thread that owns a connection, where it
-//! runs to its end as one transaction, whether or not the caller still waits; the answer comes after the
-//! commit. [`Db::urgent`] is a write that passes those that wait. [`Db::read`] likewise on a reader. A closure may be run more than once (a group that is tried again,
-//! a serialization failure), so it is `Fn`; it contains SQL only: no clock, no randomness, no other I/O.
+//! A command is a closure over a [`Tx`]. [`Db::write`] sends it to a thread that owns a connection. The
+//! thread runs it as one transaction, even if the caller stops waiting, and answers after the commit.
+//! [`Db::urgent`] is a write that goes ahead of all waiting jobs. [`Db::read`] runs a closure on a reader. A
+//! closure may run more than once: its group may be retried, or the database may report a serialization
+//! failure. It is therefore `Fn` and contains SQL only: no clock, no randomness, no other I/O.
 
 mod dialect;
 #[cfg(test)]
@@ -38,12 +39,12 @@ pub(crate) use self::{
     value::{Row, Val, vals},
 };
 use crate::{
-    channel::{Heard, Said},
-    metrics::{Looked, Metrics},
+    channel::{Heard, OutgoingHint},
+    metrics::{LiveFigures, Metrics},
     types::{Error, Result},
 };
 
-/// An open database. The last handle that goes closes it, after what still waits is done.
+/// Open database. The last handle that is dropped closes it, after the waiting jobs are done.
 #[derive(Clone)]
 pub(crate) struct Db {
     inner: Arc<Inner>,
@@ -54,7 +55,7 @@ struct Inner {
     urgent: Arc<Queue>,
     reads: Arc<Queue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Where the channel between nodes goes; none where there is one node alone.
+    /// Server that carries the channel between nodes. `None` if only one node uses the database.
     link: Option<Link>,
     metrics: Metrics,
     wal: Option<PathBuf>,
@@ -62,29 +63,29 @@ struct Inner {
     faults: Arc<fault::Faults>,
 }
 
-/// The address of a server.
+/// Address of a database server.
 enum Link {
     Postgres(Box<postgres::Link>),
     #[cfg(feature = "simulation")]
     Simulated(simulated::SimulatedLink),
 }
 
-/// What a back end hands over when it is open.
+/// Parts of an open database, as a back end returns them.
 struct Backend {
     writes: Arc<Queue>,
     urgent: Arc<Queue>,
     reads: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
     link: Option<Link>,
-    /// The write-ahead log, where it is a file of this machine.
+    /// Path of the write-ahead log, if it is a file on this machine.
     wal: Option<PathBuf>,
     #[cfg(test)]
     faults: Arc<fault::Faults>,
 }
 
 impl Db {
-    /// Opens `sqlite:PATH` or `postgres://…`, the latter with so many connections for commands, and brings its tables to this
-    /// version.
+    /// Opens `sqlite:PATH` or `postgres://…` and migrates it to this version. `connections` is the number of
+    /// `PostgreSQL` connections for commands.
     pub(crate) async fn open(url: &str, connections: u32) -> Result<Self> {
         let metrics = Metrics::default();
         let measured = metrics.clone();
@@ -102,7 +103,7 @@ impl Db {
         Ok(Self::over(backend, metrics))
     }
 
-    /// Opens a simulated server with so many connections for commands.
+    /// Opens a simulated server. `connections` is the number of connections for commands.
     #[cfg(feature = "simulation")]
     pub(crate) fn simulated(link: &simulated::SimulatedLink, connections: u32) -> Self {
         let metrics = Metrics::default();
@@ -126,7 +127,7 @@ impl Db {
         }
     }
 
-    /// Whether it is a server, which other processes can use as well.
+    /// Whether the database is a server, which other processes can use as well.
     pub(crate) fn is_shared(&self) -> bool {
         self.inner.link.is_some()
     }
@@ -140,7 +141,7 @@ impl Db {
         self.write_of(0, work).await
     }
 
-    /// As [`write`](Self::write) for a command that writes about so many bytes, where they are many.
+    /// Runs `work` as one transaction. `bytes` is the approximate number of bytes that it writes.
     pub(crate) async fn write_of<T, F>(&self, bytes: usize, work: F) -> Result<T>
     where
         T: Send + 'static,
@@ -149,9 +150,10 @@ impl Db {
         self.write_as(Access::Write, bytes, work).await
     }
 
-    /// As [`write_of`](Self::write_of) for a command whose own statements write only rows that hardly any other command wants,
-    /// as those of a new run. Amounts for rows that many want go into its tail ([`Tx::tail`]). Under load several such commands
-    /// share a transaction; where one fails, the others are run again.
+    /// Runs `work` as one transaction that it may share with other commands. Its own statements write only
+    /// rows that few other commands touch, such as the rows of a new run. Amounts for rows that many commands
+    /// share go into its tail ([`Tx::tail`]). Under load several such commands share a transaction. If one
+    /// fails, the others run again.
     pub(crate) async fn write_own<T, F>(&self, bytes: usize, work: F) -> Result<T>
     where
         T: Send + 'static,
@@ -172,8 +174,8 @@ impl Db {
         answered(answer).await
     }
 
-    /// As [`write`](Self::write), before all that wait. After `limit` it is given up with [`Error::Unavailable`]; whether
-    /// it took place all the same is not known then.
+    /// Runs `work` as one transaction, ahead of all waiting jobs. Returns [`Error::Unavailable`] after
+    /// `limit`; the transaction may still take place then.
     pub(crate) async fn urgent<T, F>(&self, limit: Duration, work: F) -> Result<T>
     where
         T: Send + 'static,
@@ -188,8 +190,8 @@ impl Db {
             .map_err(|_| Error::Unavailable("the database did not answer in time".to_owned()))?
     }
 
-    /// Runs queries on a reader. On `SQLite` they see one snapshot; on `PostgreSQL` each sees what is
-    /// committed when it begins.
+    /// Runs queries on a reader. On `SQLite` they see one snapshot. On `PostgreSQL` each query sees what was
+    /// committed when it began.
     pub(crate) async fn read<T, F>(&self, work: F) -> Result<T>
     where
         T: Send + 'static,
@@ -202,8 +204,9 @@ impl Db {
         answered(answer).await
     }
 
-    /// Opens a channel between nodes. Its thread ends once the sender is dropped, which has to be before the last handle.
-    pub(crate) fn channel(&self) -> Result<Option<(mpsc::Sender<Said>, mpsc::Receiver<Heard>)>> {
+    /// Opens a channel between nodes. Its thread ends when the sender is dropped. Drop the sender before the
+    /// last handle of the database: closing the database waits for the thread.
+    pub(crate) fn channel(&self) -> Result<Option<(mpsc::Sender<OutgoingHint>, mpsc::Receiver<Heard>)>> {
         match &self.inner.link {
             None => Ok(None),
             Some(Link::Postgres(link)) => {
@@ -224,11 +227,11 @@ impl Db {
         queue.push(job).inspect_err(|_| self.inner.metrics.refused())
     }
 
-    /// Registers what is measured.
+    /// Registers the metrics of the store.
     pub(crate) fn register_metrics(&self, registry: &mut Registry) {
         let mut queues: Vec<Arc<Queue>> = Vec::with_capacity(3);
         for queue in [&self.inner.writes, &self.inner.urgent, &self.inner.reads] {
-            // A back end may serve several kinds of commands from one.
+            // A back end may serve several kinds of commands from one queue.
             if !queues.iter().any(|known| Arc::ptr_eq(known, queue)) {
                 queues.push(Arc::clone(queue));
             }
@@ -239,15 +242,15 @@ impl Db {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .len();
-        let looked = Looked {
+        let figures = LiveFigures {
             queues,
             threads,
             wal: self.inner.wal.clone(),
         };
-        self.inner.metrics.register(looked, registry);
+        self.inner.metrics.register(figures, registry);
     }
 
-    /// `work` on a transaction that fails on order.
+    /// Wraps `work` so that its transaction fails on request.
     #[cfg(test)]
     fn faulty<T, F>(&self, work: F) -> impl Fn(&mut dyn Tx) -> Result<T> + Send + use<T, F>
     where
@@ -257,7 +260,7 @@ impl Db {
         move |tx| work(&mut fault::FaultyTx::new(tx, &faults))
     }
 
-    /// What is to fail, for tests of atomicity.
+    /// Failures to inject, for tests of atomicity.
     #[cfg(test)]
     pub(crate) fn faults(&self) -> &fault::Faults {
         &self.inner.faults
@@ -281,7 +284,7 @@ impl Drop for Inner {
     }
 }
 
-/// `work` as a job, and where its answer comes.
+/// Wraps `work` as a job. Returns the job and the receiver of its answer.
 fn job<T, F>(access: Access, bytes: usize, work: F) -> (Box<dyn Job>, oneshot::Receiver<Result<T>>)
 where
     T: Send + 'static,
@@ -305,7 +308,7 @@ async fn answered<T>(answer: oneshot::Receiver<Result<T>>) -> Result<T> {
         .map_err(|_| Error::Unavailable("the store is closed".to_owned()))?
 }
 
-/// Runs what blocks (opening files, connecting) on a thread of its own.
+/// Runs blocking work (opening files, connecting) on a thread of its own.
 async fn off_runtime<T, F>(work: F) -> Result<T>
 where
     T: Send + 'static,
@@ -323,5 +326,5 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(work)
-        .map_err(|error| Error::Unavailable(format!("no thread for the database: {error}")))
+        .map_err(|error| Error::Unavailable(format!("cannot start a database thread: {error}")))
 }

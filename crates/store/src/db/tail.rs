@@ -4,14 +4,17 @@
 //! the command writes them last before the commit. Commands that share a transaction share one write of each row: their
 //! amounts are added up. Rows are written in the order of their keys, so transactions cannot wait for each other in a circle.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-use sortie_api::{OrgId, Timestamp};
+use sortie_api::{OrgId, RunId, Timestamp};
 
-/// An amount for one shared row. A further kind of row is a further variant, and locked after those before it.
+/// Write that a command leaves to the end of its transaction. A further kind of row becomes a further variant, and
+/// is locked after those listed before it.
 #[derive(Clone, Debug)]
 pub(crate) enum Tail {
-    /// A window of a budget.
+    /// Run whose holds are deleted. Other tails of its command give their amounts back.
+    Release(RunId),
+    /// Amounts to add to a window of a budget.
     Window(WindowKey, WindowChange),
 }
 
@@ -28,13 +31,13 @@ pub(crate) struct WindowKey {
 /// Change of a window. The amounts of several commands add up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WindowChange {
-    /// Micros to hold; negative where more is given back.
+    /// Micros to hold; negative if more is given back.
     pub(crate) held: i64,
     /// Micros that were spent.
     pub(crate) spent: i64,
-    /// Limit of the window, where something is to be held.
+    /// Limit of the window, if an amount is to be held.
     pub(crate) room: Option<Room>,
-    /// Whether something is given back, so that the window must exist.
+    /// Whether an amount is given back, so that the window must exist.
     pub(crate) gives_back: bool,
 }
 
@@ -85,6 +88,7 @@ impl WindowChange {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sums {
     windows: BTreeMap<WindowKey, WindowChange>,
+    released: BTreeSet<RunId>,
 }
 
 impl Sums {
@@ -92,10 +96,12 @@ impl Sums {
     pub(crate) fn of<'a>(tails: impl IntoIterator<Item = &'a Tail>) -> Self {
         let mut sums = Self::default();
         for tail in tails {
-            let Tail::Window(key, change) = tail;
-            match sums.windows.entry(key.clone()) {
-                Entry::Vacant(entry) => drop(entry.insert(change.clone())),
-                Entry::Occupied(mut entry) => entry.get_mut().add(change),
+            match tail {
+                Tail::Window(key, change) => match sums.windows.entry(key.clone()) {
+                    Entry::Vacant(entry) => drop(entry.insert(change.clone())),
+                    Entry::Occupied(mut entry) => entry.get_mut().add(change),
+                },
+                Tail::Release(run) => drop(sums.released.insert(*run)),
             }
         }
         sums
@@ -105,12 +111,19 @@ impl Sums {
     pub(crate) fn windows(&self) -> &BTreeMap<WindowKey, WindowChange> {
         &self.windows
     }
+
+    /// Runs whose holds are deleted.
+    pub(crate) fn released(&self) -> &BTreeSet<RunId> {
+        &self.released
+    }
 }
 
 impl Tail {
     /// Whether this is for one of these windows.
     pub(crate) fn is_for(&self, windows: &[WindowKey]) -> bool {
-        let Self::Window(key, _) = self;
-        windows.contains(key)
+        match self {
+            Self::Window(key, _) => windows.contains(key),
+            Self::Release(_) => false,
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! What a command sees of a database: statements with numbered parameters, one after the other or as a batch.
+//! View of a database that a command has: statements with numbered parameters, run one by one or as a batch.
 //!
-//! A driver implements [`Tx::batch`] and nothing else. The SQL is `&'static str`, so that a driver can keep its
-//! prepared form by address; parameters are bound by number, so `$1` may stand anywhere and twice.
+//! A driver implements [`Tx::batch`] and [`Tx::tail`]. SQL is `&'static str`, so a driver can cache prepared
+//! statements by address. Parameters are bound by number: `$1` may appear anywhere, and more than once.
 
 use crate::{
     db::{
@@ -11,7 +11,7 @@ use crate::{
     types::{Error, Result},
 };
 
-/// A statement with its parameters, and what its answer has to be.
+/// Statement with its parameters and, optionally, the number of rows that it must affect.
 #[derive(Clone, Debug)]
 pub(crate) struct Stmt<'a> {
     pub(super) sql: &'static str,
@@ -28,14 +28,14 @@ impl<'a> Stmt<'a> {
         }
     }
 
-    /// Demands that the statement hits exactly `rows` rows; `otherwise` is the error of the command if not.
+    /// Requires the statement to affect exactly `rows` rows. Otherwise the command fails with `otherwise`.
     #[must_use]
     pub(crate) fn exactly(mut self, rows: u64, otherwise: Error) -> Self {
         self.expected = Some((rows, otherwise));
         self
     }
 
-    /// Whether `answer` is what the statement has to have.
+    /// Checks that the statement affected the required number of rows.
     pub(super) fn check(&self, answer: &Answer) -> Result<()> {
         match &self.expected {
             Some((rows, otherwise)) if *rows != answer.affected => Err(otherwise.clone()),
@@ -44,53 +44,55 @@ impl<'a> Stmt<'a> {
     }
 }
 
-/// What a statement did.
+/// Result of a statement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
-    /// The rows it returned.
+    /// Rows that the statement returned.
     pub(crate) rows: Vec<Row>,
-    /// How many rows it changed; for a statement that returns rows, how many it returned.
+    /// Number of rows that the statement changed. For a statement that returns rows, the number of rows
+    /// returned.
     pub(crate) affected: u64,
 }
 
-/// A transaction, or a reader.
+/// Transaction or reader that statements run on.
 pub(crate) trait Tx {
-    /// Runs independent statements in order, pipelined where the database is behind a socket. A statement
-    /// that fails, or does not hit the rows it has to, is the error of the whole; none after it counts.
+    /// Runs independent statements in order, pipelined if the database is reached through a socket. The batch
+    /// fails with the first statement that fails or affects a wrong number of rows. Answers of later
+    /// statements are dropped then.
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>>;
 
-    /// Says, before it does, that the command takes locks that others often want. Where commands share a transaction, it is
-    /// the last of it: whoever has such a lock does not go on to the rows of another command.
+    /// Announces that the command is about to take locks which other commands often want. The command becomes
+    /// the last one of a shared transaction: a transaction with such locks does not go on to another command.
     fn contend(&mut self) {}
 
-    /// Adds an amount to a row that many commands share. The amounts are written after everything else of the transaction,
-    /// just before its commit. The command fails where one does not fit.
+    /// Adds an amount to a row that many commands share. Amounts are written after all other statements of
+    /// the transaction, just before the commit. The command fails if an amount exceeds the limit of its row.
     fn tail(&mut self, tail: Tail);
 
-    /// Runs one statement; how many rows it changed.
+    /// Runs one statement. Returns the number of rows that it changed.
     fn exec(&mut self, sql: &'static str, params: Vec<Val<'_>>) -> Result<u64> {
         let [answer] = taken(self.batch(&[Stmt::new(sql, params)])?)?;
         Ok(answer.affected)
     }
 
-    /// All rows of a query.
+    /// Returns all rows of a query.
     fn query_all(&mut self, sql: &'static str, params: Vec<Val<'_>>) -> Result<Vec<Row>> {
         let [answer] = taken(self.batch(&[Stmt::new(sql, params)])?)?;
         Ok(answer.rows)
     }
 
-    /// The first row of a query, if there is one.
+    /// Returns the first row of a query, if there is one.
     fn query_opt(&mut self, sql: &'static str, params: Vec<Val<'_>>) -> Result<Option<Row>> {
         Ok(self.query_all(sql, params)?.into_iter().next())
     }
 
-    /// The first row of a query, or [`Error::NotFound`].
+    /// Returns the first row of a query, or [`Error::NotFound`].
     fn query_one(&mut self, sql: &'static str, params: Vec<Val<'_>>) -> Result<Row> {
         self.query_opt(sql, params)?.ok_or(Error::NotFound)
     }
 }
 
-/// As [`Tx::batch`] for a known number of statements, whose answers are taken apart by position.
+/// Runs a batch of `N` statements. Returns the answers as an array.
 pub(crate) fn batch<const N: usize>(tx: &mut dyn Tx, statements: &[Stmt<'_>; N]) -> Result<[Answer; N]> {
     taken(tx.batch(statements)?)
 }

@@ -1,7 +1,7 @@
-//! Values on their way into a statement and out of a row: integers, text and bytes, nothing else.
+//! Parameters of statements and values of columns: integers, text and bytes, nothing else.
 //!
-//! Both databases hold times, money and flags as 64-bit integers, identifiers and JSON as text. A row is read
-//! with typed getters; a value of another kind than expected is [`Error::Corrupt`], never a panic.
+//! Both databases store times, money and flags as 64-bit integers, and identifiers and JSON as text. Typed
+//! getters read a row. A value of an unexpected kind is [`Error::Corrupt`], never a panic.
 
 use std::{borrow::Cow, str::FromStr};
 
@@ -12,7 +12,7 @@ use sortie_api::{
 
 use crate::types::{Error, NodeId, Result};
 
-/// One value.
+/// Parameter or column value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Val<'a> {
     Null,
@@ -22,7 +22,7 @@ pub(crate) enum Val<'a> {
 }
 
 impl Val<'_> {
-    /// The value, independent of what it borrows.
+    /// Returns the value without borrowed parts.
     #[cfg(feature = "simulation")]
     pub(crate) fn into_owned(self) -> Val<'static> {
         match self {
@@ -33,7 +33,7 @@ impl Val<'_> {
         }
     }
 
-    /// Refuses U+0000, which one of the databases would store and the other would not.
+    /// Rejects U+0000: `SQLite` would store it, `PostgreSQL` would not.
     pub(crate) fn checked(&self) -> Result<&Self> {
         match self {
             Self::Text(text) if text.as_bytes().contains(&0) => {
@@ -122,7 +122,7 @@ impl<'a, T: Into<Val<'a>>> From<Option<T>> for Val<'a> {
     }
 }
 
-/// The parameters of a statement, in the order of their numbers.
+/// Builds the parameters of a statement, in the order of their numbers.
 macro_rules! vals {
     ($($value:expr),* $(,)?) => {
         vec![$($crate::db::Val::from($value)),*]
@@ -130,9 +130,9 @@ macro_rules! vals {
 }
 pub(crate) use vals;
 
-/// One row of an answer, read by column position.
+/// Row of an answer, read by column position.
 #[derive(Clone, Debug)]
-pub(crate) struct Row(pub(super) Vec<Val<'static>>);
+pub(crate) struct Row(pub(in crate::db) Vec<Val<'static>>);
 
 impl Row {
     fn get(&self, column: usize) -> Result<&Val<'static>> {
@@ -141,7 +141,7 @@ impl Row {
             .ok_or_else(|| Error::Corrupt(format!("the row has no column {column}")))
     }
 
-    /// An integer, or nothing where the column is empty.
+    /// Returns an integer; `None` if the column is NULL.
     pub(crate) fn opt_int(&self, column: usize) -> Result<Option<i64>> {
         match self.get(column)? {
             Val::Int(value) => Ok(Some(*value)),
@@ -150,13 +150,13 @@ impl Row {
         }
     }
 
-    /// An integer.
+    /// Returns an integer.
     pub(crate) fn int(&self, column: usize) -> Result<i64> {
         self.opt_int(column)?
             .ok_or_else(|| unexpected(column, "an integer"))
     }
 
-    /// A text, or nothing where the column is empty.
+    /// Returns a text; `None` if the column is NULL.
     pub(crate) fn opt_text(&self, column: usize) -> Result<Option<&str>> {
         match self.get(column)? {
             Val::Text(text) => Ok(Some(text)),
@@ -165,12 +165,12 @@ impl Row {
         }
     }
 
-    /// A text.
+    /// Returns a text.
     pub(crate) fn text(&self, column: usize) -> Result<&str> {
         self.opt_text(column)?.ok_or_else(|| unexpected(column, "a text"))
     }
 
-    /// Bytes, or nothing where the column is empty.
+    /// Returns bytes; `None` if the column is NULL.
     pub(crate) fn opt_blob(&self, column: usize) -> Result<Option<&[u8]>> {
         match self.get(column)? {
             Val::Blob(bytes) => Ok(Some(bytes)),
@@ -179,19 +179,19 @@ impl Row {
         }
     }
 
-    /// Bytes.
+    /// Returns bytes.
     pub(crate) fn blob(&self, column: usize) -> Result<&[u8]> {
         self.opt_blob(column)?.ok_or_else(|| unexpected(column, "bytes"))
     }
 
-    /// A text in the form of `T`: an identifier, a status, a role.
+    /// Parses a text as `T`: an identifier, a status, a role.
     pub(crate) fn parse<T: FromStr>(&self, column: usize) -> Result<T> {
         self.text(column)?
             .parse()
             .map_err(|_| unexpected(column, "a text of its form"))
     }
 
-    /// As [`parse`](Self::parse), or nothing where the column is empty.
+    /// Parses a text as `T`; `None` if the column is NULL.
     pub(crate) fn opt_parse<T: FromStr>(&self, column: usize) -> Result<Option<T>> {
         match self.opt_text(column)? {
             Some(text) => text
@@ -202,17 +202,17 @@ impl Row {
         }
     }
 
-    /// A point in time.
+    /// Returns a point in time.
     pub(crate) fn time(&self, column: usize) -> Result<Timestamp> {
         self.int(column).map(Timestamp::from_micros)
     }
 
-    /// A point in time, or nothing where the column is empty.
+    /// Returns a point in time; `None` if the column is NULL.
     pub(crate) fn opt_time(&self, column: usize) -> Result<Option<Timestamp>> {
         Ok(self.opt_int(column)?.map(Timestamp::from_micros))
     }
 
-    /// An amount of money.
+    /// Returns an amount of money.
     pub(crate) fn micros(&self, column: usize) -> Result<Micros> {
         Micros::try_from(self.int(column)?).map_err(|_| unexpected(column, "an amount"))
     }

@@ -13,8 +13,9 @@ use crate::{
 };
 
 impl Store {
-    /// Sets a budget, or changes the one of this scope; whether it is new. Where the period changes, the windows of the
-    /// new one count from now on. `Conflict` where the organization has `most` of them.
+    /// Sets the budget of a scope, or changes it. Returns the budget, and whether it is new. If the period
+    /// changes, the windows of the new period count from now on. `Conflict` if the organization has `most`
+    /// budgets already.
     pub async fn put_budget(
         &self,
         scope: BudgetScope,
@@ -27,12 +28,12 @@ impl Store {
             .await
     }
 
-    /// A budget with its window at `at`.
+    /// Returns a budget with its window at `at`.
     pub async fn get_budget(&self, org: OrgId, scope: BudgetScope, at: Timestamp) -> Result<Budget> {
         self.db.read(move |tx| get(tx, org, &scope, at)).await
     }
 
-    /// The organization's budgets with their windows at `at`, by scope.
+    /// Returns the organization's budgets with their windows at `at`, ordered by scope.
     pub async fn list_budgets(&self, org: OrgId, at: Timestamp) -> Result<Vec<Budget>> {
         self.db
             .read(move |tx| {
@@ -51,13 +52,14 @@ impl Store {
             .await
     }
 
-    /// Deletes a budget. Runs that hold something of it are settled as they would be otherwise.
+    /// Deletes a budget. Runs that hold money in it are settled as usual.
     pub async fn delete_budget(&self, scope: BudgetScope, audit: Audit) -> Result<()> {
         self.db.write(move |tx| delete(tx, &scope, &audit)).await
     }
 }
 
-/// The start of a query for budgets, each with its window: `$2` is the beginning of the day, `$3` that of the month.
+/// Start of a query for budgets, each with its window. `$2` is the beginning of the day, `$3` that of the
+/// month.
 macro_rules! select_budgets {
     () => {
         "SELECT b.scope, b.limit_micros, b.period, b.created_at, b.updated_at, \
@@ -94,7 +96,7 @@ fn put(
     let [_, before, _, _] = batch(
         tx,
         &[
-            // A lock on the organization, so that the limit is exact.
+            // Locks the organization, so that the limit is exact.
             Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org])
                 .exactly(1, Error::NotFound),
             Stmt::new(
@@ -113,7 +115,7 @@ fn put(
                  period = excluded.period, updated_at = excluded.updated_at",
                 vals![org, scope.to_string(), put.limit_micros, put.period, at, most],
             )
-            .exactly(1, Error::Conflict("the organization has as many budgets as it may")),
+            .exactly(1, Error::Conflict("the organization has reached its limit of budgets")),
             audit::record(audit),
         ],
     )?;

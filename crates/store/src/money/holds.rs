@@ -1,8 +1,8 @@
-//! Holds: what runs may cost, kept free in the windows of their budgets until the runs are settled.
+//! Holds: the maximum cost of runs, kept free in the windows of their budgets until the runs are settled.
 //!
-//! The transaction that creates a run holds its whole `max_cost` in the window of every budget that applies. A hold names
-//! its window, so the transaction that settles the run gives it back there, also after the period has ended or the budget
-//! was changed or deleted.
+//! The transaction that creates a run holds its whole `max_cost` in the window of every budget that applies.
+//! A hold names its window. The transaction that settles the run gives it back there, even if the period has
+//! ended or the budget was changed or deleted.
 
 use sortie_api::{BudgetPeriod, BudgetScope, RunId, Timestamp};
 
@@ -27,7 +27,7 @@ pub(crate) fn scopes(run: &NewRun) -> [Option<BudgetScope>; 4] {
     ]
 }
 
-/// Texts of the scopes, always four: that of the organization stands where there is no other.
+/// Texts of the scopes, always four: the scope of the organization fills the missing ones.
 fn scope_texts(run: &NewRun) -> [String; 4] {
     scopes(run).map(|scope| scope.unwrap_or(BudgetScope::Organization).to_string())
 }
@@ -72,8 +72,16 @@ pub(crate) fn forget(run: RunId) -> Stmt<'static> {
     Stmt::new("DELETE FROM budget_hold WHERE run_id = $1", vals![run])
 }
 
-/// Refuses a run that does not fit in its budgets as they stand, from a read. A run whose idempotency key exists is not
-/// refused.
+/// Deletes the holds of the runs `ids`, a JSON array. Their amounts are given back by the same transaction.
+pub(super) fn delete(ids: &str) -> Stmt<'_> {
+    Stmt::new(
+        "DELETE FROM budget_hold WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+        vals![ids],
+    )
+}
+
+/// Refuses a run that does not fit in its budgets, by reading their current windows. A run whose idempotency
+/// key exists is not refused.
 pub(crate) fn look(tx: &mut dyn Tx, run: &NewRun) -> Result<()> {
     let [all, workflow, schedule, key] = scope_texts(run);
     let rows = tx.query_all(
@@ -140,7 +148,7 @@ pub(crate) fn window(period: BudgetPeriod, at: Timestamp) -> Result<(Timestamp, 
         .ok_or_else(|| Error::Corrupt("a time that is in no calendar".to_owned()))
 }
 
-/// Start of that window.
+/// Start of the window of a period that contains `at`.
 pub(crate) fn start(period: BudgetPeriod, at: Timestamp) -> Result<Timestamp> {
     window(period, at).map(|(start, _)| start)
 }

@@ -1,7 +1,7 @@
 //! Budgets that have refused a run a moment ago.
 //!
-//! A refusal ends the shared transaction of a group of commands. Runs under a budget that has just refused one are therefore
-//! compared with it by a read first, and written in a transaction of their own.
+//! A refusal ends the shared transaction of a group of commands. A run that costs as much as one that its budget has just
+//! refused is therefore compared with the budget by a read first, and written in a transaction of its own.
 
 use std::{
     collections::HashMap,
@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use sortie_api::{BudgetScope, OrgId, Timestamp};
+use sortie_api::{BudgetScope, Micros, OrgId, Timestamp};
 
 use super::holds::scopes;
 use crate::types::{NewRun, OverBudget};
@@ -17,23 +17,42 @@ use crate::types::{NewRun, OverBudget};
 /// Time that a refusal is remembered.
 const REMEMBERED: Duration = Duration::from_secs(5);
 
-/// Budgets of the last refusals, with the creation time of the run that was refused.
+/// Refusals of the last seconds, by budget. Times are creation times of runs.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<HashMap<(OrgId, BudgetScope), Timestamp>>);
+pub(crate) struct Refusals(Mutex<HashMap<(OrgId, BudgetScope), Refused>>);
+
+/// Refusals of one budget.
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    /// Creation time of the latest run that was refused.
+    at: Timestamp,
+    /// Least amount that was refused. Smaller runs may fit.
+    least: Micros,
+}
 
 impl Refusals {
-    fn lock(&self) -> MutexGuard<'_, HashMap<(OrgId, BudgetScope), Timestamp>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(OrgId, BudgetScope), Refused>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers a refusal.
+    /// Remembers the refusal of a run that was created at `at`. Refusals may arrive in another order than the runs.
     pub(crate) fn add(&self, org: OrgId, refused: &OverBudget, at: Timestamp) {
         let mut recent = self.lock();
-        recent.retain(|_, refused_at| is_recent(*refused_at, at));
-        recent.insert((org, refused.scope.clone()), at);
+        recent.retain(|_, entry| at < entry.at + REMEMBERED);
+        let new = Refused {
+            at,
+            least: refused.max_cost,
+        };
+        recent
+            .entry((org, refused.scope.clone()))
+            .and_modify(|entry| {
+                entry.at = entry.at.max(new.at);
+                entry.least = entry.least.min(new.least);
+            })
+            .or_insert(new);
     }
 
-    /// Whether one of the run's budgets has refused another run a moment ago.
+    /// Whether one of the run's budgets has refused this amount or less a moment ago.
     pub(crate) fn concern(&self, run: &NewRun) -> bool {
         let recent = self.lock();
         !recent.is_empty()
@@ -41,10 +60,91 @@ impl Refusals {
                 .into_iter()
                 .flatten()
                 .filter_map(|scope| recent.get(&(run.org, scope)))
-                .any(|refused_at| is_recent(*refused_at, run.created_at))
+                .any(|entry| run.max_cost >= entry.least && is_recent(entry.at, run.created_at))
     }
 }
 
-fn is_recent(refused_at: Timestamp, now: Timestamp) -> bool {
-    refused_at <= now && now < refused_at + REMEMBERED
+/// Whether two times are less than [`REMEMBERED`] apart, in either order.
+fn is_recent(refused_at: Timestamp, created_at: Timestamp) -> bool {
+    created_at < refused_at + REMEMBERED && refused_at < created_at + REMEMBERED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Definition, Labels};
+
+    const fn seconds(seconds: i64) -> Timestamp {
+        Timestamp::from_micros(1_700_000_000_000_000 + seconds * 1_000_000)
+    }
+
+    fn run(org: OrgId, max_cost: u64, created_at: Timestamp) -> NewRun {
+        NewRun {
+            id: sortie_api::RunId::new(created_at, [0; 10]),
+            org,
+            idempotency_key: None,
+            definition: Definition::Stored("{}".into()),
+            inline: None,
+            callback: None,
+            max_cost: Micros::new(max_cost).unwrap(),
+            timeout_seconds: 60,
+            labels: Labels {
+                workflow: Some("w".to_owned()),
+                ..Labels::default()
+            },
+            created_at,
+            trace: None,
+        }
+    }
+
+    fn over(scope: BudgetScope, max_cost: u64) -> OverBudget {
+        OverBudget {
+            scope,
+            max_cost: Micros::new(max_cost).unwrap(),
+            available: Micros::ZERO,
+            resets_at: seconds(86_400),
+        }
+    }
+
+    #[test]
+    fn refusals_that_arrive_out_of_order_forget_no_other_budget() {
+        let refusals = Refusals::default();
+        let (a, b) = (OrgId::new(seconds(0), [1; 10]), OrgId::new(seconds(0), [2; 10]));
+        refusals.add(a, &over(BudgetScope::Organization, 10), seconds(4));
+        refusals.add(b, &over(BudgetScope::Organization, 10), seconds(1));
+        refusals.add(a, &over(BudgetScope::Organization, 10), seconds(2));
+        assert!(
+            refusals.concern(&run(a, 10, seconds(8))),
+            "four seconds after the latest"
+        );
+        assert!(refusals.concern(&run(a, 10, seconds(3))), "before the latest");
+        assert!(refusals.concern(&run(b, 10, seconds(5))));
+        assert!(!refusals.concern(&run(b, 10, seconds(6))));
+        assert!(!refusals.concern(&run(a, 10, seconds(9))));
+    }
+
+    #[test]
+    fn a_refusal_concerns_runs_of_the_same_budget_that_cost_as_much() {
+        let refusals = Refusals::default();
+        let org = OrgId::new(seconds(0), [1; 10]);
+        let workflow = BudgetScope::Workflow("w".to_owned());
+        refusals.add(org, &over(workflow.clone(), 100), seconds(0));
+        assert!(refusals.concern(&run(org, 100, seconds(1))));
+        assert!(!refusals.concern(&run(org, 99, seconds(1))), "it may fit");
+        refusals.add(org, &over(workflow, 50), seconds(1));
+        assert!(refusals.concern(&run(org, 99, seconds(1))));
+        let mut other = run(org, 100, seconds(1));
+        other.labels.workflow = Some("x".to_owned());
+        assert!(!refusals.concern(&other));
+    }
+
+    #[test]
+    fn old_refusals_take_no_memory() {
+        let refusals = Refusals::default();
+        for second in 0..100 {
+            let org = OrgId::new(seconds(second), [3; 10]);
+            refusals.add(org, &over(BudgetScope::Organization, 1), seconds(second));
+        }
+        assert_eq!(refusals.lock().len(), 5);
+    }
 }

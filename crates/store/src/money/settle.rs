@@ -1,9 +1,9 @@
 //! Settlement: the cost of a run becomes final, and its holds are given back.
 //!
 //! `run.billing_pending` is 1 until the run is settled. Every statement that clears it takes its assignment from here and
-//! goes through [`settle`], so no run is settled and keeps a hold.
+//! goes through [`settle`] or [`settle_one`], so no run is settled and keeps a hold.
 
-use sortie_api::{OrgId, RunId};
+use sortie_api::{OrgId, RunId, Timestamp};
 
 use crate::{
     db::{
@@ -11,7 +11,7 @@ use crate::{
         tail::{Tail, WindowChange, WindowKey},
         vals,
     },
-    types::Result,
+    types::{Error, Result},
 };
 
 /// The assignment that settles a run.
@@ -90,18 +90,49 @@ pub(crate) fn settle<'a>(
     Ok(answers)
 }
 
-/// As [`settle`] for one run. `has_holds` tells from the answers whether the run has any: a run without is settled in one batch
-/// that does not look for them.
+/// Column with the holds of a run as JSON, for a statement on `run`. NULL if the run was created without holds.
+macro_rules! holds_column {
+    () => {
+        "CASE WHEN budgeted = 1 THEN (SELECT CAST({JSON_ROWS}({JSON_ROW}(h.org_id, h.scope, h.since, h.starts_at, \
+         h.held_micros)) AS TEXT) FROM budget_hold h WHERE h.run_id = run.id) END"
+    };
+}
+pub(crate) use holds_column;
+
+/// Final cost of a run, with the holds that it still has.
+pub(crate) struct Held<'a> {
+    /// Cost in micros.
+    pub(crate) cost: i64,
+    /// Text of [`holds_column`].
+    pub(crate) holds: Option<&'a str>,
+}
+
+/// Runs the statements that settle one run. `held` reads the cost and the holds of the run from the answers.
+/// The tail of the transaction deletes the holds, gives their amounts back and adds the cost. A run without holds
+/// has no tail.
 pub(crate) fn settle_one(
     tx: &mut dyn Tx,
     run: RunId,
     statements: &[Stmt<'_>],
-    has_holds: impl FnOnce(&[Answer]) -> Result<bool>,
+    held: impl FnOnce(&[Answer]) -> Result<Held<'_>>,
 ) -> Result<Vec<Answer>> {
     let answers = tx.batch(statements)?;
-    if has_holds(&answers)? {
-        settle(tx, Settled::One(run), Vec::new())?;
+    let Held { cost, holds } = held(&answers)?;
+    let Some(holds) = holds else {
+        return Ok(answers);
+    };
+    let holds: Vec<(OrgId, String, i64, i64, i64)> =
+        serde_json::from_str(holds).map_err(|error| Error::Corrupt(error.to_string()))?;
+    for (org, scope, since, starts_at, held) in holds {
+        let key = WindowKey {
+            org,
+            scope,
+            since,
+            starts_at: Timestamp::from_micros(starts_at),
+        };
+        tx.tail(Tail::Window(key, WindowChange::settle(held, cost)));
     }
+    tx.tail(Tail::Release(run));
     Ok(answers)
 }
 

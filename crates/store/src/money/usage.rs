@@ -1,8 +1,9 @@
-//! What runs have used: counted hour by hour into `usage_day` once an hour is over and its runs are settled, and from the
-//! runs themselves for what came after.
+//! Usage of runs. An hour is counted into `usage_day` once it has passed and its runs are settled. Usage
+//! after that is summed from the runs themselves.
 //!
-//! `organization.usage_until` is where the one ends and the other begins: a run counts exactly once, and one that is older
-//! may be deleted without being missed. Nothing is written when a run is created or ends.
+//! `organization.usage_until` is the boundary between the two. Every run counts exactly once, and a run
+//! before the boundary may be deleted without being missed. Nothing is written for this when a run is created
+//! or ends.
 
 use std::time::Duration;
 
@@ -17,38 +18,38 @@ use crate::{
     types::{Error, Result, unless},
 };
 
-/// What is counted in one transaction.
+/// Period that one transaction counts.
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Why an hour is not counted.
+/// Error if an hour is not counted.
 const NOT_NOW: Error = Error::Conflict("the hour cannot be counted now");
 
-/// Which usage to sum up.
+/// Query for sums of usage.
 #[derive(Clone, Debug)]
 pub struct UsageQuery {
-    /// The first day.
+    /// First day.
     pub from: Day,
-    /// The last day.
+    /// Last day, which is included.
     pub to: Day,
-    /// What to tell it apart by.
+    /// Dimensions that the sums are grouped by.
     pub by: Vec<UsageDimension>,
-    /// At most so many rows, whichever.
+    /// Maximum number of rows. Any of the rows may be left out.
     pub limit: u32,
 }
 
-/// Runs that are to be counted.
+/// Runs of an organization that are to be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageDue {
-    /// Whose.
+    /// Organization of the runs.
     pub org: OrgId,
-    /// Runs before are counted.
+    /// Time before which runs are counted.
     pub counted_until: Timestamp,
-    /// The first run after that.
+    /// Creation time of the first run after that.
     pub next_run: Timestamp,
 }
 
 impl UsageDue {
-    /// The end of the hour that is counted next.
+    /// End of the hour that is counted next.
     pub fn hour_end(&self) -> Timestamp {
         self.hour() + HOUR
     }
@@ -61,13 +62,13 @@ impl UsageDue {
 }
 
 impl Store {
-    /// Sums over the runs that were created on these days, in no order.
+    /// Returns sums over the runs that were created on these days, in no particular order.
     pub async fn usage(&self, org: OrgId, query: UsageQuery) -> Result<Vec<UsageRow>> {
         self.db.read(move |tx| usage(tx, org, &query)).await
     }
 
-    /// System: the organizations behind `after` in the order of their ids, at most `limit`, and what of them was created before
-    /// `before` and is not counted yet, if anything.
+    /// System: returns at most `limit` organizations behind `after`, in the order of their ids. Each comes
+    /// with its runs that were created before `before` and are not counted yet, if there are any.
     pub async fn usage_due(
         &self,
         before: Timestamp,
@@ -77,15 +78,15 @@ impl Store {
         self.db.read(move |tx| due(tx, before, after, limit)).await
     }
 
-    /// System: counts the hour of the next run that is not counted. False where runs of it are not settled yet, or somebody
-    /// else was faster. No run may be created in that hour any more.
+    /// System: counts the hour of the next run that is not counted. Returns false if runs of that hour are
+    /// not settled yet, or another node was faster. No further run may be created in that hour.
     pub async fn count_usage(&self, due: UsageDue) -> Result<bool> {
         let counted = self.db.write(move |tx| count(tx, due));
         unless(&NOT_NOW, counted.await)
     }
 }
 
-// One statement, so that where the two halves meet is the same for both. The order of the runs binds the planner to their
+// One statement, so that both halves have the same boundary. The order of the runs binds the planner to their
 // list.
 fn usage(tx: &mut dyn Tx, org: OrgId, query: &UsageQuery) -> Result<Vec<UsageRow>> {
     let asked = |dimension| i64::from(query.by.contains(&dimension));
@@ -214,7 +215,7 @@ fn row_from(row: &Row, by: &[UsageDimension]) -> Result<UsageRow> {
         day,
         workflow: named(1)?.map(str::to_owned),
         model: named(2)?.map(str::to_owned),
-        key_id: key_id.map_err(|_| Error::Corrupt("usage of what is no key".to_owned()))?,
+        key_id: key_id.map_err(|_| Error::Corrupt("usage has an invalid key id".to_owned()))?,
         runs: row.int(4)?,
         succeeded: row.int(5)?,
         cost_micros: row.micros(6)?,

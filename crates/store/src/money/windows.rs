@@ -1,7 +1,9 @@
-//! Writes of the windows of budgets, the rows that many runs share.
+//! Writes of tails: the windows of budgets, which are rows that many runs share, and the holds that are released
+//! with them.
 
 use sortie_api::Micros;
 
+use super::holds;
 use crate::{
     db::{
         Row, Stmt, Tx,
@@ -11,20 +13,22 @@ use crate::{
     types::{Error, OverBudget, Result},
 };
 
-/// Writes the sums of a transaction's tails, in the order of locks. Returns the windows where a limit is reached or the row
-/// is missing: the transaction must be rolled back then.
+/// Writes the sums of a transaction's tails, in one batch and in the order of locks. Returns the windows where a
+/// limit is reached or the row is missing: the transaction must then be rolled back.
 pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Vec<WindowKey>> {
     let changes = sums.windows();
-    let statements: Vec<Stmt<'_>> = changes
-        .iter()
-        .map(|(key, change)| statement(key, change))
-        .collect();
+    let released =
+        serde_json::to_string(sums.released()).map_err(|error| Error::Corrupt(error.to_string()))?;
+    let deletes = (!sums.released().is_empty()).then(|| holds::delete(&released));
+    let first = usize::from(deletes.is_some());
+    let updates = changes.iter().map(|(key, change)| statement(key, change));
+    let statements: Vec<Stmt<'_>> = deletes.into_iter().chain(updates).collect();
     if statements.is_empty() {
         return Ok(Vec::new());
     }
     let answers = tx.batch(&statements)?;
     let (mut missed, mut begun) = (Vec::new(), Vec::new());
-    for ((key, change), answer) in changes.iter().zip(answers) {
+    for ((key, change), answer) in changes.iter().zip(answers.into_iter().skip(first)) {
         match (answer.rows.first(), change.room) {
             (None, _) => missed.push(key.clone()),
             (Some(row), Some(room)) if is_first(row, change)? => begun.push(delete_earlier(key, room)),
@@ -37,8 +41,14 @@ pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Vec<WindowKey>> {
     Ok(missed)
 }
 
-/// Writes the tails of one command, whose transaction ends with them. [`Error::OverBudget`] with figures where a limit is
-/// reached.
+/// The window that the statement after `answered` statements of [`write`] is about. None for every other statement.
+pub(crate) fn window_after(answered: usize, sums: &Sums) -> Option<&WindowKey> {
+    let deletes = usize::from(!sums.released().is_empty());
+    sums.windows().keys().nth(answered.checked_sub(deletes)?)
+}
+
+/// Writes the tails of one command, whose transaction ends with them. [`Error::OverBudget`] with figures if a
+/// limit is reached.
 pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<()> {
     let sums = Sums::of(tails);
     match write(tx, &sums)?.first() {
@@ -83,7 +93,7 @@ fn statement<'a>(key: &'a WindowKey, change: &WindowChange) -> Stmt<'a> {
     Stmt::new(sql, params)
 }
 
-/// Whether a window holds nothing but this change: it has just begun.
+/// Whether a window holds nothing but this change, so it has just begun.
 fn is_first(row: &Row, change: &WindowChange) -> Result<bool> {
     Ok(!change.gives_back && row.int(0)? == change.held && row.int(1)? == 0)
 }
@@ -112,7 +122,7 @@ fn refusal(tx: &mut dyn Tx, key: &WindowKey, sums: &Sums) -> Result<Error> {
     over_budget(key, change.held, used, room)
 }
 
-/// The refusal of a run that does not fit in a window of which so much is used.
+/// Refusal of a run that does not fit in a window of which `used` micros are used.
 pub(super) fn over_budget(key: &WindowKey, wanted: i64, used: i64, room: Room) -> Result<Error> {
     let micros = |amount: i64| {
         u64::try_from(amount.max(0))

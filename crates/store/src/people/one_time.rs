@@ -49,7 +49,7 @@ impl FromStr for Purpose {
     }
 }
 
-/// One-time token to keep.
+/// Token to keep, which works once.
 #[derive(Clone, Debug)]
 pub struct NewOneTime {
     /// SHA-256 of the token.

@@ -1,7 +1,8 @@
-//! The artifacts of a run: written with its final status, read with the run, and the references to their content.
+//! Artifacts of a run: written with its final status, read with the run, and the references to their content.
 //!
-//! What a client sees of them is one text beside the run, so that reading a run stays one look-up; runs without any are
-//! known by their count. What the content is kept by is a row of `artifact_blob` for each blob of a run.
+//! The part that clients see is one text beside the run, so reading a run stays one look-up. The count in the
+//! row of the run says whether it has artifacts. A row of `artifact_blob` for each blob of a run keeps the
+//! content.
 
 use serde::{Deserialize, Serialize};
 use sortie_api::{Artifact, BlobId, OrgId, RunId, Timestamp};
@@ -13,35 +14,35 @@ use crate::{
     types::{Error, Result},
 };
 
-/// An artifact whose content is written.
+/// Artifact whose content is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptArtifact {
-    /// What a client sees of it.
+    /// Artifact as clients see it.
     #[serde(flatten)]
     pub artifact: Artifact,
-    /// Its content.
+    /// Blob with the content.
     pub blob: BlobId,
 }
 
-/// The artifacts that a run ends with.
+/// Artifacts that a run ends with.
 #[derive(Clone, Debug)]
 pub struct NewArtifacts {
-    /// The artifacts, by path.
+    /// Artifacts, ordered by path.
     pub kept: Vec<KeptArtifact>,
-    /// When the sweep is to look at their content again.
+    /// Time at which the sweep checks their content again.
     pub check_at: Timestamp,
 }
 
-/// The artifacts of a run, and since when they are there.
+/// Artifacts of a run, with the time of its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunArtifacts {
-    /// The end of the run; none before.
+    /// End of the run; `None` before it ends.
     pub finished_at: Option<Timestamp>,
-    /// The artifacts, by path.
+    /// Artifacts, ordered by path.
     pub kept: Vec<KeptArtifact>,
 }
 
-/// The artifacts of the run `r`, where it has any.
+/// Artifacts of the run `r`, or NULL if it has none.
 macro_rules! artifacts_column {
     () => {
         "CASE WHEN r.artifact_count > 0 \
@@ -51,7 +52,7 @@ macro_rules! artifacts_column {
 pub(super) use artifacts_column;
 
 impl Store {
-    /// The artifacts of a run, by path, with their blobs.
+    /// Returns the artifacts of a run, ordered by path, with their blobs.
     pub async fn run_artifacts(&self, org: OrgId, id: RunId) -> Result<RunArtifacts> {
         let row = self
             .db
@@ -73,18 +74,18 @@ impl Store {
     }
 }
 
-/// What [`artifacts_column`] gave in this column.
+/// Parses the value of [`artifacts_column`] in this column.
 pub(super) fn parsed<T: for<'de> Deserialize<'de>>(row: &Row, column: usize) -> Result<Vec<T>> {
     row.opt_text(column)?
         .map_or(Ok(Vec::new()), serde_json::from_str)
         .map_err(|error| Error::Corrupt(error.to_string()))
 }
 
-/// The texts that the statements of [`insert`] take.
+/// Parameters of the statements of [`insert`].
 pub(super) struct Texts {
     artifacts: String,
     blobs: String,
-    /// How many different blobs.
+    /// Number of different blobs.
     count: u64,
     check_at: Timestamp,
 }
@@ -103,8 +104,9 @@ impl Texts {
     }
 }
 
-/// The statements that record artifacts. As `blobs::touch`, for all at once; content that was given up meanwhile is no
-/// failure that passes, so that the end of the run is not tried again for ever.
+/// Statements that record artifacts. The first one touches all their blobs, as `blobs::touch` does for one. A
+/// blob that became pending delete meanwhile is a permanent failure, so that the end of the run is not tried
+/// again for ever.
 pub(super) fn insert(run: RunId, texts: &Texts) -> [Stmt<'_>; 3] {
     [
         Stmt::new(
@@ -114,7 +116,7 @@ pub(super) fn insert(run: RunId, texts: &Texts) -> [Stmt<'_>; 3] {
         )
         .exactly(
             texts.count,
-            Error::Conflict("the content of an artifact was given up"),
+            Error::Conflict("the content of an artifact is pending deletion"),
         ),
         Stmt::new(
             "INSERT INTO run_artifacts (run_id, artifacts) VALUES ($1, $2)",
@@ -127,8 +129,8 @@ pub(super) fn insert(run: RunId, texts: &Texts) -> [Stmt<'_>; 3] {
     ]
 }
 
-/// The statement that comes before the references of the runs `ids` are taken away: the sweep is to look at what they
-/// referred to.
+/// Statement that touches the blobs of the runs `ids`, so that the sweep checks them again. It goes before
+/// the references of these runs are deleted.
 pub(super) fn touch_all(ids: &str, check_at: Timestamp) -> Stmt<'_> {
     Stmt::new(
         "UPDATE blob SET check_at = $2 WHERE id {IN}SELECT a.blob_id FROM artifact_blob a \

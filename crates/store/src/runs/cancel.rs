@@ -1,4 +1,5 @@
-//! `cancel_run`: final at once, whatever the worker does; the worker meets its fence. `settle_run`: what it cost.
+//! Cancelling a run, and the final report of its worker. A cancelled run is final at once: later writes of
+//! its worker are fenced. `settle_run` records the cost that the worker reports.
 
 use sortie_api::{Micros, OrgId, RunId, RunStatus, RunUsage, Timestamp};
 
@@ -17,15 +18,16 @@ use crate::{
 };
 
 impl Store {
-    /// Cancels a run that is not final, with its last event; a final one is returned unchanged. A run that a worker
-    /// holds stays in the queue, and its billing pending, until the worker has said what it cost or is lost.
+    /// Cancels a run that is not final, with its last event. Returns a final run unchanged. A run that a
+    /// worker holds stays in the queue, with its billing pending, until the worker has reported its cost or
+    /// is lost.
     pub async fn cancel_run(&self, org: OrgId, id: RunId, at: Timestamp) -> Result<Cancelled> {
         let event = status_event(RunStatus::Cancelled, None, at)?;
         self.db.write(move |tx| cancel(tx, (org, id), &event)).await
     }
 
-    /// Worker: what a run that was cancelled under it has cost and used in the end; the run leaves the queue. `Fenced`
-    /// where it is not cancelled, settled already, or not in this attempt.
+    /// Worker: reports the final cost and usage of a cancelled run. The run leaves the queue. `Fenced` if the
+    /// run is not cancelled, is settled already, or is in another attempt.
     pub async fn settle_run(&self, run: RunId, attempt: i64, cost: Micros, usage: RunUsage) -> Result<()> {
         self.db
             .write(move |tx| report(tx, (run, attempt), cost, &usage))
@@ -42,13 +44,14 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
         tx,
         Settled::Unqueued(org, id),
         vec![
-            // Nobody can claim it any more, so it stays as free or as held as this statement finds it. Said in this
-            // way, the index of the waiting runs cannot serve it, which would walk those of the organization.
+            // Deletes the row of a run that no node holds. Nobody can claim the run after this statement, so
+            // it stays held or free. The COALESCE keeps the planner from the index of waiting runs, where it
+            // would walk all runs of the organization.
             Stmt::new(
                 "DELETE FROM queue WHERE run_id = $2 AND org_id = $1 AND COALESCE(node_id, -1) < 0",
                 vals![org, id],
             ),
-            // Of a run that a worker holds: the watch of its node finds it.
+            // Marks a run that a worker holds. The watch of its node finds the mark.
             Stmt::new(
                 "UPDATE queue SET stopping = 1 WHERE run_id = $2 AND org_id = $1 AND COALESCE(node_id, -1) >= 0",
                 vals![org, id],
@@ -71,7 +74,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
                  AND (SELECT e.seq FROM event e WHERE e.run_id = r.id AND e.seq = r.last_event) IS NULL",
                 vals![org, id, event.kind, event.data.as_str(), event.at],
             ),
-            // One that a worker holds may need them until it is settled.
+            // A worker that holds the run may need its credentials until the run is settled.
             Stmt::new(
                 "DELETE FROM run_secret WHERE run_id = $2 \
                  AND (SELECT r.id FROM run r WHERE r.id = $2 AND r.org_id = $1) IS NOT NULL \

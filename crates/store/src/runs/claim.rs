@@ -1,9 +1,10 @@
-//! System: `claim_runs`, how waiting runs are handed to nodes.
+//! System: `claim_runs` gives waiting runs to nodes.
 //!
-//! Round-robin by organization from the one served last, first come first served within one, and never more
-//! claimed runs of an organization than its limit. Everything happens under the one row of `dispatch`, so that the
-//! limit is exact across nodes. The cost follows the number of runs handed out, not the number that wait:
-//! organizations are found by jumping through the index of waiting runs, counts stop at what can be used.
+//! Organizations are served in turn, beginning after the one served last. Within an organization the oldest
+//! run comes first. An organization never has more claimed runs than its limit. Everything happens under a
+//! lock on the one row of `dispatch`, so the limit is exact across nodes. The cost follows the number of
+//! claimed runs, not the number of waiting ones: organizations are found by jumping through the index of
+//! waiting runs, and counts stop at the number that can be used.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::{
     types::{Claim, Error, EventRow, Fence, NewEvent, NodeId, Origin, Result},
 };
 
-/// What a node asks for.
+/// Request of a node for runs.
 #[derive(Clone, Copy)]
 struct Demand {
     node: NodeId,
@@ -25,8 +26,9 @@ struct Demand {
 }
 
 impl Store {
-    /// System: claims waiting runs for a node, fair across organizations, at most `limit`, `per_organization` at once (none: unlimited):
-    /// each becomes `starting` with `started_at` and its event. Oldest first; `Fenced` when the node was declared lost.
+    /// System: claims at most `limit` waiting runs for a node, fairly across organizations and the oldest
+    /// first. `per_organization` is the limit of claimed runs of an organization (`None`: unlimited). Each
+    /// run becomes `starting`, with `started_at` and its event. `Fenced` if the node was declared lost.
     pub async fn claim_runs(
         &self,
         node: NodeId,
@@ -70,16 +72,17 @@ fn claim(tx: &mut dyn Tx, demand: Demand, event: &NewEvent) -> Result<Vec<Claim>
     )
 }
 
-/// An organization with waiting runs.
-struct Turn {
+/// Organization with waiting runs.
+struct WaitingOrganization {
     org: OrgId,
-    /// How many runs it could be given.
+    /// Number of runs that it could be given.
     open: u32,
-    /// How many it is given.
+    /// Number of runs that it is given.
     granted: u32,
 }
 
-// Finds the organizations in the order in which it is their turn, at most as many as there are runs to give.
+// Finds organizations with waiting runs, in the order in which they are served, at most as many as there are
+// runs to give.
 macro_rules! organizations {
     ($from:literal, $to:literal) => {
         concat!(
@@ -104,7 +107,7 @@ macro_rules! organizations {
     };
 }
 
-fn waiting_organizations(tx: &mut dyn Tx, demand: Demand) -> Result<Vec<Turn>> {
+fn waiting_organizations(tx: &mut dyn Tx, demand: Demand) -> Result<Vec<WaitingOrganization>> {
     let bound = demand.per_organization;
     if demand.limit == 0 || bound == Some(0) {
         return Ok(Vec::new());
@@ -113,8 +116,8 @@ fn waiting_organizations(tx: &mut dyn Tx, demand: Demand) -> Result<Vec<Turn>> {
     let [locked, _, after, before] = batch(
         tx,
         &[
-            // The lock of all that hands out runs, and of all that declares nodes lost. It is not taken where
-            // nothing waits.
+            // The lock under which runs are claimed and nodes are declared lost. It is not taken if nothing
+            // waits.
             Stmt::new(
                 "UPDATE dispatch SET turn = turn + 1 \
                  WHERE id = 1 AND EXISTS (SELECT 1 FROM queue WHERE node_id IS NULL AND org_id > '')",
@@ -139,33 +142,34 @@ fn waiting_organizations(tx: &mut dyn Tx, demand: Demand) -> Result<Vec<Turn>> {
         ],
     )?;
     if locked.affected == 0 {
-        // What the later statements saw came after the first: it waits for a claim that has the lock.
+        // Nothing waited when this command looked for the lock. Runs that the later statements found have
+        // come since, and are left for the next claim.
         return Ok(Vec::new());
     }
     after
         .rows
         .iter()
         .chain(&before.rows)
-        .map(|row| turn_from(row, bound))
+        .map(|row| waiting_from(row, bound))
         .collect()
 }
 
-fn turn_from(row: &Row, bound: Option<u32>) -> Result<Turn> {
+fn waiting_from(row: &Row, bound: Option<u32>) -> Result<WaitingOrganization> {
     let count = |column| {
         row.int(column)
             .map(|count| u32::try_from(count).unwrap_or(u32::MAX))
     };
     let (waiting, claimed) = (count(1)?, count(2)?);
-    Ok(Turn {
+    Ok(WaitingOrganization {
         org: row.parse(0)?,
         open: bound.map_or(waiting, |bound| waiting.min(bound.saturating_sub(claimed))),
         granted: 0,
     })
 }
 
-/// Gives one run after the other to the organizations in turn, until `limit` are given or nobody can take more.
-/// The organization that was served last, if any was.
-fn share_out(turns: &mut [Turn], limit: u32) -> Option<OrgId> {
+/// Gives one run after the other to the organizations in turn, until `limit` runs are given or no
+/// organization can take more. Returns the organization that was served last, if any was.
+fn share_out(turns: &mut [WaitingOrganization], limit: u32) -> Option<OrgId> {
     let mut left = limit;
     let mut last_served = None;
     loop {
@@ -183,7 +187,7 @@ fn share_out(turns: &mut [Turn], limit: u32) -> Option<OrgId> {
     }
 }
 
-/// Moves the runs named in `ids` to `starting` and reads what their workers need.
+/// Moves the runs `ids` to `starting` and reads the data that their workers need.
 pub(super) fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result<Vec<Claim>> {
     let mut change = vals![ids, RunStatus::Starting, event.at];
     change.extend(sources(RunStatus::Starting)?);
@@ -219,7 +223,8 @@ pub(super) fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result
         .collect()
 }
 
-/// Reads what the workers of the runs `ids` need, for [`claim_from`], the oldest run first.
+/// Statement that reads the data that the workers of the runs `ids` need, for [`claim_from`], the oldest run
+/// first.
 pub(super) fn claims(ids: &str, at: Timestamp) -> Stmt<'_> {
     Stmt::new(
         concat!(
@@ -236,7 +241,7 @@ pub(super) fn claims(ids: &str, at: Timestamp) -> Stmt<'_> {
     )
 }
 
-/// The trace in the columns `traceparent` and `tracestate`, the first of which is `column`.
+/// Parses the trace in the columns `traceparent` and `tracestate`, the first of which is `column`.
 pub(crate) fn trace_from(row: &Row, column: usize) -> Result<Option<TraceContext>> {
     let state = row.opt_text(column + 1)?;
     Ok(row
@@ -244,7 +249,7 @@ pub(crate) fn trace_from(row: &Row, column: usize) -> Result<Option<TraceContext
         .and_then(|parent| TraceContext::parse(parent, state)))
 }
 
-/// The claim in a row of [`claims`].
+/// Parses the claim in a row of [`claims`].
 pub(super) fn claim_from(row: &Row, origin: Origin) -> Result<Claim> {
     Ok(Claim {
         fence: Fence {
@@ -272,10 +277,10 @@ mod tests {
 
     use super::*;
 
-    fn turns(open: &[u32]) -> Vec<Turn> {
+    fn turns(open: &[u32]) -> Vec<WaitingOrganization> {
         open.iter()
             .zip(0_u8..)
-            .map(|(&open, number)| Turn {
+            .map(|(&open, number)| WaitingOrganization {
                 org: OrgId::new(Timestamp::from_micros(0), [number; 10]),
                 open,
                 granted: 0,

@@ -1,5 +1,5 @@
-//! System: `claim_named`, how a node takes runs that nobody else is to take: those of an engine that serves one command,
-//! and those whose content only this node has.
+//! System: `claim_named` claims runs that no other node is to take. These are the runs of an engine that
+//! serves one command, and runs whose content only this node has.
 
 use sortie_api::{RunId, RunStatus, Timestamp};
 
@@ -11,10 +11,11 @@ use crate::{
 };
 
 impl Store {
-    /// System: claims those of `runs` that wait, for `node`; otherwise as [`claim_runs`](Self::claim_runs), without turns.
-    /// `per_organization` is exact where `runs` has one of each organization at most. `Fenced` when the node was declared
-    /// lost. A run without retention that `node` has claimed already and not begun is returned again: the answer to its claim
-    /// was lost, and nobody but this node has its content.
+    /// System: claims those of `runs` that wait, for `node`. It works like [`claim_runs`](Self::claim_runs),
+    /// but does not serve organizations in turn. `per_organization` is exact if `runs` has at most one run of
+    /// each organization. `Fenced` if the node was declared lost. A run without retention that `node` has
+    /// claimed and not begun is returned again: the answer to its claim was lost, and only this node has its
+    /// content.
     pub async fn claim_named(
         &self,
         node: NodeId,
@@ -29,8 +30,9 @@ impl Store {
                 let [_, _, claimed, taken] = batch(
                     tx,
                     &[
-                        // The lock of all that hands out runs: no node claims while it is declared lost. Only a
-                        // statement after it sees what the one that had it before has done.
+                        // The lock under which runs are claimed: no node claims while it is declared lost.
+                        // Only a statement after this one sees the changes of the command that had the lock
+                        // before.
                         Stmt::new("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![]),
                         Stmt::new(
                             "SELECT 1 FROM node WHERE id = $1 AND ended_at IS NULL",
@@ -43,8 +45,7 @@ impl Store {
                                AND r.zero_data_retention = 1 AND r.status = $3) IS NOT NULL",
                             vals![ids.as_str(), node, RunStatus::Starting],
                         ),
-                        // Said in this way, it cannot be served by the index of the waiting runs, which would walk
-                        // them.
+                        // The COALESCE keeps the planner from the index of waiting runs, which it would walk.
                         Stmt::new(
                             "UPDATE queue SET node_id = $2 WHERE COALESCE(node_id, -1) < 0 \
                              AND run_id {IN}SELECT value FROM {JSON_EACH}($1){END} \

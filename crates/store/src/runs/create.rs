@@ -1,5 +1,5 @@
-//! `create_run`: the run, its definition, its place in the queue, its first event and what it must keep to itself, or the run that already
-//! has the idempotency key.
+//! `create_run` records a run with its definition, its queue entry, its first event and its inline
+//! credentials. It finds the existing run if there is one with the idempotency key.
 
 use std::sync::Arc;
 
@@ -15,8 +15,9 @@ use crate::{
 };
 
 impl Store {
-    /// Records a run as `queued` with its definition, its place in the queue and its first event, or finds the one that has its idempotency key.
-    /// What it may cost is held in every budget that applies; [`Error::OverBudget`] where it does not fit in one.
+    /// Records a run as `queued`, with its definition, its queue entry and its first event. Returns the
+    /// existing run if there is one with the idempotency key. The maximum cost is held in every budget that
+    /// applies; [`Error::OverBudget`] if it does not fit in one of them.
     pub async fn create_run(&self, run: NewRun) -> Result<Created> {
         let event = status_event(RunStatus::Queued, None, run.created_at)?;
         let (org, at, bytes) = (run.org, run.created_at, run.definition.bytes());
@@ -37,7 +38,7 @@ impl Store {
     }
 }
 
-/// Records a run without an idempotency key, in a transaction that does more than that.
+/// Records a run without an idempotency key, as a part of a larger transaction.
 pub(crate) fn create_new(tx: &mut dyn Tx, run: &NewRun) -> Result<Run> {
     let event = status_event(RunStatus::Queued, None, run.created_at)?;
     match create(tx, run, &event)? {
@@ -45,8 +46,8 @@ pub(crate) fn create_new(tx: &mut dyn Tx, run: &NewRun) -> Result<Run> {
     }
 }
 
-// All in one batch. After the second statement the run exists under its new id exactly if this command has created it: the
-// statements behind it depend on that.
+// Everything is one batch. After the second statement a run with the new id exists only if this command has
+// created it. The statements behind it depend on that.
 fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
     let (key, labels) = (run.idempotency_key.as_deref(), &run.labels);
     let unretained = run.definition.unretained();
@@ -125,7 +126,7 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
     run_with_output(row).map(Created::Existing)
 }
 
-/// What is stored of a run that keeps its content.
+/// Statements that store the content of a run.
 fn stored<'a>(run: &'a NewRun, definition: &'a str, event: &'a NewEvent) -> Vec<Stmt<'a>> {
     let names = run.inline.as_ref().map(|inline| inline.names.as_str());
     let mut statements = vec![
@@ -150,7 +151,7 @@ fn stored<'a>(run: &'a NewRun, definition: &'a str, event: &'a NewEvent) -> Vec<
 }
 
 impl Definition {
-    /// How much of it is written, in bytes.
+    /// Number of bytes of the definition that are written.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Stored(definition) => definition.len(),
@@ -166,7 +167,8 @@ impl Definition {
     }
 }
 
-/// Names the node that has the content of a run. A run that names an earlier identity of the node would end with it.
+/// Statements that name the node which has the content of a run. They fail if the node was declared lost: the
+/// run would end with that identity of the node.
 fn held_by<'a>(run: &'a NewRun, unretained: &Unretained) -> Vec<Stmt<'a>> {
     let lost = "the node was declared lost before the run was recorded";
     vec![
@@ -182,7 +184,7 @@ fn held_by<'a>(run: &'a NewRun, unretained: &Unretained) -> Vec<Stmt<'a>> {
     ]
 }
 
-/// A run as it stands after its creation.
+/// Returns a run as it is after its creation.
 fn new_run(run: &NewRun) -> Run {
     Run {
         id: run.id,

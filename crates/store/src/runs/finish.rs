@@ -1,4 +1,5 @@
-//! `finish_run`: the final status with output, artifacts, cost and last events; the run leaves the queue.
+//! `finish_run` writes the final status with output, artifacts, cost and last events. The run leaves the
+//! queue.
 
 use sortie_api::{Micros, Run, RunId, RunStatus, RunUsage, Timestamp};
 
@@ -10,24 +11,27 @@ use crate::{
     Store,
     db::{Answer, Row, Stmt, Tx, vals},
     deliveries::delivery_is_due,
-    money::settle::{settle_one, settled},
+    money::settle::{Held, holds_column, settle_one, settled},
     sealed::delete_run_secrets,
-    types::{Brought, Error, Fence, Finish, Journal, Receiver, Result},
+    types::{Error, Fence, Finish, Journal, Receiver, Result, StoredCredentials},
 };
 
-/// Where the update has `budgeted`: behind the columns of the run.
-const BUDGETED: usize = OUTPUT;
+/// Column of the cost in [`run_columns`].
+const COST: usize = 7;
+
+/// Column of the holds in the answer of the update: behind the columns of the run.
+const HOLDS: usize = OUTPUT;
 
 impl Store {
-    /// Worker: the final status with output, artifacts, cost, last events; leaves the queue, its journal and its credentials
-    /// go, and its callback is due.
+    /// Worker: ends a run with its final status, output, artifacts, cost and last events. The run leaves the
+    /// queue, its journal and its credentials are deleted, and its callback is due.
     pub async fn finish_run(&self, fence: Fence, finish: Finish) -> Result<Run> {
         if !finish.status.is_final() {
             return Err(Error::Conflict("a run ends with a final status"));
         }
         let bytes = finish.output.as_deref().map_or(0, str::len);
         let status = finish.status;
-        // The output is also in the `result` event.
+        // The output is written twice: it is also in the `result` event.
         let written = self
             .db
             .write_own(bytes.saturating_mul(2), move |tx| end(tx, fence, &finish))
@@ -39,23 +43,24 @@ impl Store {
     }
 }
 
-/// The end of a run as its row tells it.
+/// Final values of the row of a run.
 pub(super) struct End<'a> {
     pub(super) status: RunStatus,
     pub(super) error: Option<&'a str>,
     pub(super) cost: Micros,
     pub(super) usage: &'a RunUsage,
-    /// How many events are added with it.
+    /// Number of events that are added with the end.
     pub(super) events: i64,
-    /// Until when an output that is not stored is held.
+    /// Time until which an output that is not stored is held.
     pub(super) output_expires_at: Option<Timestamp>,
-    /// How many artifacts it left.
+    /// Number of artifacts.
     pub(super) artifacts: i64,
     pub(super) at: Timestamp,
 }
 
 impl<'a> End<'a> {
-    /// The statement that writes it and returns the row of [`run_columns`]; it hits what the fence says, or nothing.
+    /// Statement that writes the end and returns the row of [`run_columns`]. It fails with `Fenced` if the
+    /// fence does not match the run.
     pub(super) fn statement(&self, fence: Fence) -> Result<Stmt<'a>> {
         let mut params = vals![
             fence.run,
@@ -85,7 +90,8 @@ impl<'a> End<'a> {
                  WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($9, $10, $11, $12) \
                  RETURNING ",
                 run_columns!(),
-                ", budgeted"
+                ", ",
+                holds_column!()
             ),
             params,
         );
@@ -93,7 +99,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// The statement by which a run that is settled leaves the queue.
+/// Statement by which a settled run leaves the queue.
 pub(super) fn leave_queue(run: RunId) -> Stmt<'static> {
     Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![run])
 }
@@ -101,7 +107,7 @@ pub(super) fn leave_queue(run: RunId) -> Stmt<'static> {
 fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
     let new = finish.artifacts.as_ref().map(artifacts::Texts::new).transpose()?;
     if new.is_some() {
-        // The contents may be those of other runs' artifacts.
+        // Artifacts of other runs may have the same content.
         tx.contend();
     }
     let kept = finish
@@ -134,13 +140,13 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
     if finish.journal == Journal::Written {
         statements.push(delete_journal(fence.run));
     }
-    if finish.brought == Brought::Credentials {
+    if finish.stored_credentials == StoredCredentials::Possible {
         statements.push(delete_run_secrets(fence.run));
     }
     if finish.receiver == Receiver::Waits {
         statements.push(delivery_is_due(fence.run, finish.at));
     }
-    let answers = settle_one(tx, fence.run, &statements, has_holds)?;
+    let answers = settle_one(tx, fence.run, &statements, held)?;
     let row = ended(&answers)?;
     Ok(Run {
         artifacts: kept.iter().map(|kept| kept.artifact.clone()).collect(),
@@ -148,7 +154,7 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
     })
 }
 
-/// The row of [`End::statement`], from a batch that begins with [`leave_queue`] and this statement.
+/// Returns the row of [`End::statement`]. The batch must begin with [`leave_queue`] and this statement.
 pub(super) fn ended(answers: &[Answer]) -> Result<&Row> {
     answers
         .get(1)
@@ -156,7 +162,11 @@ pub(super) fn ended(answers: &[Answer]) -> Result<&Row> {
         .ok_or(Error::Fenced)
 }
 
-/// Whether the run that has ended holds something in budgets, from the same batch.
-pub(super) fn has_holds(answers: &[Answer]) -> Result<bool> {
-    Ok(ended(answers)?.int(BUDGETED)? != 0)
+/// Cost and holds of the run that has ended, from a batch as for [`ended`].
+pub(super) fn held(answers: &[Answer]) -> Result<Held<'_>> {
+    let row = ended(answers)?;
+    Ok(Held {
+        cost: row.int(COST)?,
+        holds: row.opt_text(HOLDS)?,
+    })
 }

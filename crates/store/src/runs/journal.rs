@@ -1,5 +1,5 @@
-//! The journal of a run: what its worker wrote to let another one go on. It is there for as long as the run may be
-//! resumed, and goes in the transaction that ends it.
+//! Journal of a run: the entries from which another worker can resume it. The journal exists for as long as
+//! the run may be resumed, and is deleted in the transaction that ends the run.
 
 use sortie_api::RunId;
 
@@ -9,11 +9,12 @@ use crate::{
     types::{NewEntries, Result},
 };
 
-/// Entries read at once: each may hold a large output, and a statement has a time limit.
+/// Number of entries in one read. Each may hold a large output, and a statement has a time limit.
 const PAGE: u32 = 64;
 
 impl Store {
-    /// Worker: every entry of a run's journal, in order. Only who holds the run may rely on it: it writes the rest.
+    /// Worker: returns every entry of a run's journal, in order. The result is complete only for the worker
+    /// that holds the run, because that worker writes the rest.
     pub async fn journal(&self, run: RunId) -> Result<Vec<String>> {
         let mut entries = Vec::new();
         loop {
@@ -35,7 +36,7 @@ impl Store {
         }
     }
 
-    /// Worker: the data of the newest `resumed` event of a run, `None` where the run was never resumed.
+    /// Worker: returns the data of the newest `resumed` event of a run; `None` if the run was never resumed.
     pub async fn last_resumed(&self, run: RunId) -> Result<Option<String>> {
         let row = self
             .db
@@ -60,7 +61,7 @@ macro_rules! insert_entries {
     };
 }
 
-/// Statements for one, two, three and four entries.
+/// Statements that insert one, two, three and four entries.
 const INSERT_ENTRIES: [&str; 4] = [
     insert_entries!("($1, $2, $3)"),
     insert_entries!("($1, $2, $3), ($1, $4, $5)"),
@@ -68,7 +69,7 @@ const INSERT_ENTRIES: [&str; 4] = [
     insert_entries!("($1, $2, $3), ($1, $4, $5), ($1, $6, $7), ($1, $8, $9)"),
 ];
 
-/// Adds the statements that write `new` behind what is there.
+/// Adds the statements that write `new` behind the existing entries.
 pub(super) fn insert_entries<'a>(statements: &mut Vec<Stmt<'a>>, run: RunId, new: &'a NewEntries) {
     let mut seq = new.after;
     for chunk in new.data.chunks(INSERT_ENTRIES.len()) {

@@ -1,6 +1,7 @@
-//! Runs: one file per command, and what they share.
+//! Runs: one file per command, and the code that they share.
 //!
-//! A command takes locks in the order dispatch, node, queue, run, event, journal, so that two never wait for each other.
+//! A command takes locks in the order dispatch, node, queue, run, event, journal, so that no two commands
+//! wait for each other.
 
 pub(crate) mod artifacts;
 mod cancel;
@@ -32,7 +33,7 @@ use crate::{
     types::{Error, Fence, NewEvent, Result},
 };
 
-/// The columns that [`run_from`] reads, in its order. A macro, because statements are literals.
+/// Columns that [`run_from`] reads, in this order. A macro, because statements are literals.
 macro_rules! run_columns {
     () => {
         "id, status, error, created_at, started_at, finished_at, max_cost_micros, \
@@ -43,10 +44,10 @@ macro_rules! run_columns {
 }
 use run_columns;
 
-/// Where [`select_runs`] has the output: behind the columns of [`run_columns`].
+/// Column of the output in [`select_runs`]: behind the columns of [`run_columns`].
 const OUTPUT: usize = 22;
 
-/// What the surcharge adds to a cost: its percentage, rounded up. No step overflows where there is none.
+/// Surcharge on a cost: its percentage, rounded up. No step overflows if the percentage is 0.
 macro_rules! surcharge {
     ($($cost:tt)+) => {
         concat!(
@@ -57,7 +58,8 @@ macro_rules! surcharge {
 }
 use surcharge;
 
-/// What of a run's budget is left for all but the surcharge, so that both always fit: rounded down.
+/// Part of a run's budget that is left for the cost without the surcharge, rounded down. Cost and surcharge
+/// always fit the budget together.
 macro_rules! budget_without_surcharge {
     () => {
         "(max_cost_micros / (100 + surcharge_percent) * 100 \
@@ -69,8 +71,8 @@ use budget_without_surcharge;
 /// `queue.node_id` of a run that waits for the one node that has its content. No id of a node is negative.
 const OF_ITS_NODE: i64 = -1;
 
-/// The start of a query for runs with their outputs and artifacts. The output is looked up run by run: a planner that met an empty
-/// table of outputs would otherwise keep on reading the whole of it.
+/// Start of a query for runs with their outputs and artifacts. The output is looked up run by run: a planner
+/// that met an empty table of outputs would otherwise keep reading the whole of it.
 macro_rules! select_runs {
     () => {
         concat!(
@@ -84,7 +86,7 @@ macro_rules! select_runs {
 }
 use select_runs;
 
-/// The run in a row of [`select_runs`].
+/// Parses the run in a row of [`select_runs`].
 fn run_with_output(row: &Row) -> Result<Run> {
     let output = row.opt_text(OUTPUT)?.map(str::to_owned);
     Ok(Run {
@@ -93,7 +95,7 @@ fn run_with_output(row: &Row) -> Result<Run> {
     })
 }
 
-/// The run in a row of [`run_columns`], with its output from elsewhere and without artifacts.
+/// Parses the run in a row of [`run_columns`], with an output from elsewhere and without artifacts.
 fn run_from(row: &Row, output: Option<String>) -> Result<Run> {
     let status: RunStatus = row.parse(1)?;
     let tags = row.opt_text(11)?.map_or(Ok(Vec::new()), serde_json::from_str);
@@ -124,7 +126,7 @@ fn run_from(row: &Row, output: Option<String>) -> Result<Run> {
     })
 }
 
-/// What a run has used, in the columns from `first` on, in the order of [`run_columns`].
+/// Parses the usage of a run in the columns from `first` on, in the order of [`run_columns`].
 fn usage_from(row: &Row, first: usize) -> Result<RunUsage> {
     Ok(RunUsage {
         input_tokens: row.int(first)?,
@@ -136,7 +138,7 @@ fn usage_from(row: &Row, first: usize) -> Result<RunUsage> {
     })
 }
 
-/// What a run has used, in the order of [`run_columns`].
+/// Parameters with the usage of a run, in the order of [`run_columns`].
 fn usage_params(usage: &RunUsage) -> [Val<'static>; 6] {
     [
         usage.input_tokens.into(),
@@ -157,7 +159,8 @@ macro_rules! insert_events {
     };
 }
 
-/// Statements for one, two, three and four events: one for each event would cost more than its row.
+/// Statements that insert one, two, three and four events. A statement for each event would cost more than
+/// its row.
 const INSERT_EVENTS: [&str; 4] = [
     insert_events!("($1, $2, $3, $4, $5)"),
     insert_events!("($1, $2, $3, $4, $5), ($1, $6, $7, $8, $9)"),
@@ -181,7 +184,7 @@ fn insert_events<'a>(statements: &mut Vec<Stmt<'a>>, fence: Fence, events: &'a [
     }
 }
 
-/// The event of a move to `status`.
+/// Event of a change to `status`.
 fn status_event(status: RunStatus, error: Option<&str>, at: Timestamp) -> Result<NewEvent> {
     let event = EventType::Status {
         status,
@@ -190,12 +193,12 @@ fn status_event(status: RunStatus, error: Option<&str>, at: Timestamp) -> Result
     stored(&event, at)
 }
 
-/// The stored form of an event of the store's own.
+/// Stored form of an event that the store itself adds.
 fn stored(event: &EventType, at: Timestamp) -> Result<NewEvent> {
     NewEvent::new(event, at).map_err(|error| Error::Corrupt(error.to_string()))
 }
 
-/// The identifiers in the first column, as a JSON array for `{JSON_EACH}`.
+/// Identifiers in the first column, as a JSON array for `{JSON_EACH}`.
 fn json_ids<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Result<String> {
     let ids = rows
         .into_iter()

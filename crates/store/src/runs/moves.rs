@@ -1,5 +1,5 @@
-//! The one place where the status machine meets SQL: every statement that changes a status takes the statuses it
-//! may start from out of [`RunStatus::may_become`].
+//! Status changes in SQL. Every statement that changes a status takes the statuses that it may start from out
+//! of [`RunStatus::may_become`].
 
 use sortie_api::RunStatus;
 
@@ -9,11 +9,11 @@ use crate::{
     types::{Error, Fence, Result},
 };
 
-/// The four statuses a run can leave.
+/// Number of statuses that a run can leave.
 const OPEN: usize = 4;
 
-/// The statuses from which a run may go to `next`, for `status IN ($a, $b, $c, $d)`; repeated to fill the four.
-/// [`Error::Conflict`] where nothing may go there.
+/// Statuses from which a run may go to `next`, for `status IN ($a, $b, $c, $d)`, repeated to fill the four.
+/// [`Error::Conflict`] if no run may go there.
 pub(super) fn sources(next: RunStatus) -> Result<[Val<'static>; OPEN]> {
     let mut from = RunStatus::ALL
         .into_iter()
@@ -24,15 +24,16 @@ pub(super) fn sources(next: RunStatus) -> Result<[Val<'static>; OPEN]> {
     Ok([source()?, source()?, source()?, source()?])
 }
 
-/// The statuses in which a worker holds a run: those that a lost worker leaves behind.
+/// Statuses in which a worker holds a run. A lost worker leaves its runs in one of them.
 pub(super) fn held() -> Result<[Val<'static>; OPEN]> {
-    // These alone can run out of time.
+    // Exactly these statuses can time out.
     sources(RunStatus::TimedOut)
 }
 
 impl Store {
-    /// Why a fenced write of a worker hit nothing: [`Error::Conflict`] where the worker still holds the run and
-    /// asked for a forbidden move, [`Error::Fenced`] otherwise. Asked after the write was rolled back.
+    /// Error of a worker's write that the fence kept out. [`Error::Conflict`] if the worker still holds the
+    /// run and asked for a forbidden status, [`Error::Fenced`] otherwise. It is called after the write was
+    /// rolled back.
     pub(super) async fn refusal(&self, fence: Fence, next: RunStatus) -> Result<Error> {
         let held = self
             .db

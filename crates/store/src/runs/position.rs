@@ -1,4 +1,4 @@
-//! System: how far runs have come, by the number of their last event.
+//! System: progress of runs, by the number of their last event.
 
 use sortie_api::{RunId, RunStatus};
 
@@ -11,17 +11,17 @@ use crate::{
 /// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// The number of its current attempt.
+    /// Number of the current attempt.
     pub attempt: i64,
     /// Status of the run.
     pub status: RunStatus,
-    /// The number of its last event.
+    /// Number of the last event.
     pub last_event: i64,
 }
 
 impl Store {
-    /// Worker: how far a run has come, whatever its status. Tells a worker that lost the answer to a write whether the write
-    /// took place.
+    /// Worker: returns the progress of a run, whatever its status. A worker that lost the answer to a write
+    /// learns whether the write took place.
     pub async fn position(&self, run: RunId) -> Result<Position> {
         let row = self
             .db
@@ -39,7 +39,8 @@ impl Store {
         })
     }
 
-    /// System: those of `runs` that are not settled, in no particular order: what they need on disk is to stay.
+    /// System: returns those of `runs` that are not settled, in no particular order. The files that they need
+    /// on disk must stay.
     pub async fn unsettled(&self, runs: Vec<RunId>) -> Result<Vec<RunId>> {
         let ids = serde_json::to_string(&runs).map_err(|error| Error::Corrupt(error.to_string()))?;
         let rows = self
@@ -54,8 +55,8 @@ impl Store {
         rows.iter().map(|row| row.parse(0)).collect()
     }
 
-    /// System: the last event of each of `followed` that exists, and which of the runs that `node` holds were cancelled; both
-    /// in no particular order.
+    /// System: returns the last event of each of `followed` that exists, and the runs of `node` that were
+    /// cancelled. Both are in no particular order.
     pub async fn watch(&self, node: NodeId, followed: Vec<RunId>) -> Result<Watched> {
         let ids = serde_json::to_string(&followed).map_err(|error| Error::Corrupt(error.to_string()))?;
         let [positions, cancelled] = self

@@ -1,4 +1,4 @@
-//! How far one run has come, for those who wait for it and those who follow its events.
+//! Progress of one run, for clients that wait for it and for clients that follow its events.
 
 use sortie_api::{OrgId, RunId, RunStatus};
 
@@ -13,15 +13,17 @@ use crate::{
     types::{Error, EventRow, Followed, Progress, Result},
 };
 
-/// Columns of [`run_columns`].
+/// Column of the status in [`run_columns`].
 const STATUS: usize = 1;
+/// Column of the zero data retention in [`run_columns`].
 const RETENTION: usize = 12;
 
-/// Where [`follow`] has the last event: behind the columns of [`run_columns`], the output and the artifacts.
+/// Column of the last event in [`follow`]: behind the columns of [`run_columns`], the output and the
+/// artifacts.
 const LAST_EVENT: usize = OUTPUT + 2;
 
 impl Store {
-    /// The status and the last event of a run; `Unretained` where its events are not stored.
+    /// Returns the status and the last event of a run; `Unretained` if its events are not stored.
     pub async fn progress(&self, org: OrgId, id: RunId) -> Result<Progress> {
         let row = self
             .db
@@ -42,15 +44,16 @@ impl Store {
         })
     }
 
-    /// What a follower that has the events up to `after` needs next: how far the run has come, at most `limit` events, and
-    /// the run itself once it is final and these are its last. `NotFound` and `Unretained` as for
-    /// [`events_after`](Self::events_after).
+    /// Returns the next data for a follower that has the events up to `after`: the progress of the run and at
+    /// most `limit` events. The run itself is included once it is final and these are its last events.
+    /// `NotFound` and `Unretained` as for [`events_after`](Self::events_after).
     pub async fn follow(&self, org: OrgId, id: RunId, after: i64, limit: u32) -> Result<Followed> {
         self.db.read(move |tx| follow(tx, org, id, (after, limit))).await
     }
 }
 
-// The run comes first: each statement sees what is committed when it begins, and so no event up to the run's last is missing.
+// The run is read first. Each statement sees what was committed when it began, so no event up to the run's
+// last is missing.
 fn follow(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) -> Result<Followed> {
     let reach = after.saturating_add(limit.into());
     let [run, events] = batch(
@@ -77,7 +80,7 @@ fn follow(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
     }
     let (status, last_event): (RunStatus, _) = (row.parse(STATUS)?, row.int(LAST_EVENT)?);
     let is_last = status.is_final() && last_event <= reach;
-    // Who asks for what comes after more than there is gets nothing of what has come since.
+    // A client that asks for events after a number that does not exist yet gets none that came meanwhile.
     let events: Vec<EventRow> = if after <= last_event {
         events.rows.iter().map(event_from).collect::<Result<_>>()?
     } else {
@@ -86,7 +89,7 @@ fn follow(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
     Ok(Followed {
         progress: Progress {
             status,
-            // What has come since the run was read counts.
+            // Events that came after the run was read count.
             last_event: events
                 .last()
                 .map_or(last_event, |event| last_event.max(event.seq)),

@@ -10,12 +10,12 @@ use crate::{
 };
 
 impl Store {
-    /// A run with its output.
+    /// Returns a run with its output.
     pub async fn get_run(&self, org: OrgId, id: RunId) -> Result<Run> {
         self.db.read(move |tx| get(tx, org, id)).await
     }
 
-    /// The run that was created under an idempotency key, with its output.
+    /// Returns the run that was created under an idempotency key, with its output.
     pub async fn find_idempotent(&self, org: OrgId, key: &str) -> Result<Option<Run>> {
         let key = key.to_owned();
         self.db
@@ -29,12 +29,12 @@ impl Store {
             .await
     }
 
-    /// Runs, newest first, with their outputs.
+    /// Returns runs with their outputs, newest first.
     pub async fn list_runs(&self, org: OrgId, filter: RunFilter) -> Result<Vec<Run>> {
         self.db.read(move |tx| list(tx, org, &filter)).await
     }
 
-    /// The definition that a run used; `Unretained` where it was never kept.
+    /// Returns the definition that a run used; `Unretained` if it was never stored.
     pub async fn run_definition(&self, org: OrgId, id: RunId) -> Result<StoredDefinition> {
         self.db
             .read(move |tx| {
@@ -52,8 +52,8 @@ impl Store {
             .await
     }
 
-    /// Events after `after`, in order, at most `limit`. `NotFound` for a run of another organization, `Unretained` for one
-    /// whose events are not stored.
+    /// Returns at most `limit` events after `after`, in order. `NotFound` for a run of another organization,
+    /// `Unretained` for a run whose events are not stored.
     pub async fn events_after(&self, org: OrgId, id: RunId, after: i64, limit: u32) -> Result<Vec<EventRow>> {
         self.db.read(move |tx| events(tx, org, id, (after, limit))).await
     }
@@ -82,8 +82,8 @@ macro_rules! list_where {
     };
 }
 
-// Those that are not final, through the queue, which has the order of the list. Among the runs that nodes hold it walks
-// to those of the status.
+// Lists runs that are not final through the queue, which has the order of the list. Among the runs that nodes
+// hold it walks to those of the status.
 macro_rules! list_queue {
     ($node:literal) => {
         concat!(
@@ -97,7 +97,8 @@ macro_rules! list_queue {
     };
 }
 
-// Through the tag, which has the order of the list: among its runs it walks to those of the status and the schedule.
+// Lists runs through a tag, which has the order of the list. Among the runs of the tag it walks to those of
+// the status and the schedule.
 const LIST_TAGGED: &str = concat!(
     select_runs!(),
     "r.org_id = $1 AND r.id {IN}SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 \
@@ -107,9 +108,9 @@ const LIST_TAGGED: &str = concat!(
      ORDER BY t.created_at DESC, t.run_id DESC LIMIT $4{END} ORDER BY r.created_at DESC, r.id DESC"
 );
 
-// One text for each way in, so that each has an index in the order of the list.
+// Each combination of filters has a text of its own, and so an index in the order of the list.
 fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Vec<Run>> {
-    // `~` is above every character of an id.
+    // `~` sorts after every character of an id.
     let (at, id) = filter
         .before
         .map_or((Timestamp::from_micros(i64::MAX), "~".to_owned()), |(at, id)| {
@@ -135,13 +136,14 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Vec<Run>> {
         (None, Some(status)) if status.is_final() => list_where!("r.org_id = $1 AND r.outcome = $5"),
         (None, Some(RunStatus::Queued)) => return waiting(tx, &params, filter.limit),
         (None, Some(RunStatus::Starting | RunStatus::Running)) => list_queue!("IS NOT NULL"),
-        // Nothing makes a run `reserving` yet. What does will need an index for this list.
+        // No command makes a run `reserving` yet. One that does will need an index for this list.
         (None, Some(_)) => return Ok(Vec::new()),
         (Some(_), None) => list_where!("r.org_id = $1 AND r.schedule_id = $5"),
         (Some(_), Some(status)) if status.is_final() => {
             list_where!("r.org_id = $1 AND r.schedule_id = $5 AND r.outcome = $6")
         }
-        // Few runs of one schedule are open. That the outcome leads the order binds the planner to its index.
+        // Few runs of one schedule are open. The outcome comes first in the order, which binds the planner to
+        // its index.
         (Some(_), Some(_)) => list_where!(
             "r.org_id = $1 AND r.schedule_id = $5 AND r.outcome IS NULL AND r.status = $6",
             "r.outcome DESC, "
@@ -150,7 +152,7 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Vec<Run>> {
     tx.query_all(sql, params)?.iter().map(run_with_output).collect()
 }
 
-/// Runs that wait for any node, and those that wait for the one that has their content.
+/// Returns runs that wait for any node, and runs that wait for the one that has their content.
 fn waiting(tx: &mut dyn Tx, params: &[Val<'_>], limit: u32) -> Result<Vec<Run>> {
     let answers = batch(
         tx,
@@ -184,7 +186,7 @@ fn events(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
     events.rows.iter().map(event_from).collect()
 }
 
-/// Reads events after `after` for [`event_from`].
+/// Statement that reads events after `after`, for [`event_from`].
 pub(super) fn select_events(id: RunId, after: i64, limit: u32) -> Stmt<'static> {
     Stmt::new(
         "SELECT seq, kind, data, created_at FROM event \

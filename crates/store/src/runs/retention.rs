@@ -1,9 +1,11 @@
-//! System: `delete_expired_runs`, the end of finished runs whose time is over, with everything that belongs to them.
+//! System: `delete_expired_runs` deletes finished runs whose retention is over, with everything that belongs
+//! to them.
 //!
-//! This is the one place that names every table with rows of a run; a test holds it against the schema. Only settled runs
-//! go, and only once their callback was delivered or given up: nobody writes to them any more. Runs are found by the index of lists, so that nothing is paid for this when a run
-//! ends. The run is deleted first, which locks it: two nodes at once share the work, and what hangs on a run goes with
-//! the one that deleted it.
+//! This is the one place that names every table with rows of a run; a test compares it with the schema. Only
+//! settled runs are deleted, and only after their callback was delivered or abandoned: nobody writes to them
+//! any more. Runs are found through the index of lists, so the end of a run costs nothing more. The run is
+//! deleted first, which locks it. Two nodes at once share the work: the rows that belong to a run are deleted
+//! by the node that deleted the run.
 
 use sortie_api::{OrgId, RunStatus, Timestamp};
 
@@ -14,34 +16,35 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Which runs of an organization have had their time.
+/// Runs of an organization that have expired.
 #[derive(Clone, Copy, Debug)]
 pub struct Expiry {
-    /// Whose runs.
+    /// Organization of the runs.
     pub org: OrgId,
-    /// Those that finished before this.
+    /// The runs finished before this time.
     pub finished_before: Timestamp,
-    /// Those that were created before this: what later ones have used may still be counted from the runs themselves.
+    /// The runs were created before this time. Usage of later runs may still be counted from the runs
+    /// themselves.
     pub created_before: Timestamp,
-    /// When the sweep is to look at the content of their artifacts.
+    /// Time at which the sweep checks the content of their artifacts.
     pub check_at: Timestamp,
 }
 
-/// The most that one transaction deletes.
+/// Limits of one transaction that deletes runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
-    /// Runs.
+    /// Number of runs.
     pub runs: u32,
-    /// Events of all of them together. One run with more of them goes all the same.
+    /// Number of events of all runs together. A single run with more events is deleted all the same.
     pub events: i64,
 }
 
-/// What one transaction deleted.
+/// Result of one transaction that deletes runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deleted {
-    /// Runs.
+    /// Number of runs deleted.
     pub runs: u64,
-    /// Whether there may be more.
+    /// Whether there may be more runs to delete.
     pub more: bool,
 }
 
@@ -51,22 +54,22 @@ macro_rules! of_runs {
     };
 }
 
-/// What belongs to the runs `$1`, in the order of locks. Not here: `queue`, which a settled run has left, and `run_tag`,
-/// whose rows are found by the tags.
+/// Statements that delete what belongs to the runs `$1`, in the order of locks. Two tables are left out: a
+/// settled run has left `queue`, and the rows of `run_tag` are found by their tags.
 const BELONGINGS: [&str; 10] = of_runs![
     "event" "journal" "run_definition" "run_output" "run_secret" "run_artifacts" "artifact_blob" "delivery"
     "delivery_attempt" "unretained"
 ];
 
 impl Store {
-    /// System: deletes finished and settled runs of an organization whose time is over, the oldest of each outcome first,
-    /// with everything that belongs to them. Nothing happens where there are none.
+    /// System: deletes finished and settled runs of an organization that have expired, with everything that
+    /// belongs to them. The oldest runs of each outcome come first.
     pub async fn delete_expired_runs(&self, expiry: Expiry, batch: Batch) -> Result<Deleted> {
         self.db.write(move |tx| delete_expired(tx, expiry, batch)).await
     }
 
-    /// System: the organizations behind `after`, in order, at most `limit`, each with the time before which its runs are
-    /// counted in its usage.
+    /// System: returns at most `limit` organizations behind `after`, in order. Each comes with the time
+    /// before which its runs are counted in its usage.
     pub async fn organizations(&self, after: Option<OrgId>, limit: u32) -> Result<Vec<(OrgId, Timestamp)>> {
         let after = after.map_or_else(String::new, |org| org.to_string());
         let rows = self
@@ -108,7 +111,7 @@ fn delete_expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<Delet
     })
 }
 
-/// The ids of runs that may go, and whether there may be more than these.
+/// Returns the ids of expired runs, and whether there may be more.
 fn expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<(Vec<String>, bool)> {
     let outcomes = RunStatus::ALL.into_iter().filter(|status| status.is_final());
     let statements: Vec<Stmt<'_>> = outcomes
@@ -143,7 +146,7 @@ fn expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<(Vec<String>
     Ok((ids, more))
 }
 
-/// Takes a run that is deleted out of the lists of its tags.
+/// Statements that take a deleted run out of the lists of its tags.
 fn delete_tags(org: OrgId, run: &Row) -> Result<Vec<Stmt<'_>>> {
     let tags: Vec<String> = match run.opt_text(2)? {
         Some(tags) => serde_json::from_str(tags).map_err(|error| Error::Corrupt(error.to_string()))?,
@@ -161,7 +164,7 @@ fn delete_tags(org: OrgId, run: &Row) -> Result<Vec<Stmt<'_>>> {
         .collect())
 }
 
-/// The tables whose rows go with a run.
+/// Tables whose rows are deleted with a run.
 #[cfg(test)]
 pub(crate) fn tables() -> Vec<&'static str> {
     let named = BELONGINGS.iter().filter_map(|sql| sql.split_whitespace().nth(2));

@@ -1,6 +1,7 @@
-//! System: what becomes of runs whose worker is gone. `sweep` for those of lost nodes, `retake_held` for those that a
-//! node holds and does not work on. They are taken over, for the node to resume them, up to [`MAX_TAKEOVERS`] times;
-//! then they end as `interrupted`. Those that were cancelled are settled. Those whose content is not stored end at once.
+//! System: recovery of runs whose worker is gone. `sweep` handles runs of lost nodes, `retake_held` handles
+//! runs that a node holds and does not work on. Such runs are taken over, for the node to resume them, up to
+//! [`MAX_TAKEOVERS`] times; then they end as `interrupted`. Cancelled runs are settled. Runs whose content is
+//! not stored end at once.
 
 use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp, event::EventType};
 
@@ -19,18 +20,19 @@ use crate::{
     types::{Error, Held, NewEvent, NodeId, Result, Sweep, Swept},
 };
 
-/// What a client reads in `error`.
+/// `error` of a run that was resumed too often.
 const REASON: &str = "the worker that ran it was lost, and it had been resumed 3 times";
 
-/// The same of a run whose content is not stored.
+/// `error` of a run whose content is not stored.
 const UNRETAINED_REASON: &str = "the node that had its content was lost";
 
-/// The highest price of a second that is reckoned with: a product of it and a fraction of a second in microseconds fits.
+/// Highest price of a second that is calculated with. Its product with a fraction of a second in microseconds
+/// does not overflow.
 const MAX_RATE: i64 = 4_000_000_000_000;
 
-/// Cost of a run after `$elapsed` microseconds, without the surcharge: what was recorded, or its seconds so far where
-/// they cost more; never more than its budget has room for. No step can overflow: `$rate` is at most [`MAX_RATE`], and
-/// `$seconds` is as many as can be multiplied by it.
+/// Cost of a run after `$elapsed` microseconds, without the surcharge. It is the recorded cost, or the price
+/// of the seconds so far if that is more, but at most the budget. No step overflows: `$rate` is at most
+/// [`MAX_RATE`], and `$seconds` is the highest number that can be multiplied by it.
 macro_rules! cost_after {
     ($elapsed:literal, $rate:literal, $seconds:literal) => {
         concat!(
@@ -51,7 +53,8 @@ macro_rules! cost_after {
     };
 }
 
-/// Sets what a run has cost after `$elapsed` microseconds, with the surcharge, which is rounded up and always fits the budget.
+/// Sets the cost of a run after `$elapsed` microseconds, with the surcharge, which is rounded up and always
+/// fits the budget.
 macro_rules! set_cost {
     ($elapsed:literal, $rate:literal, $seconds:literal) => {
         concat!(
@@ -65,8 +68,8 @@ macro_rules! set_cost {
     };
 }
 
-// Runs that nodes hold which are declared lost or not known any more. The nodes are found by jumping through the
-// index of held runs; no id of a node is negative.
+// Finds runs held by nodes that were declared lost or are not registered any more. The nodes are found by
+// jumping through the index of held runs. No id of a node is negative.
 macro_rules! lost_runs {
     ($which:literal) => {
         concat!(
@@ -85,18 +88,19 @@ macro_rules! lost_runs {
     };
 }
 
-/// Those that come to their end. One without retention does so with its content, see [`GONE`]; here only where that was
-/// forgotten before.
+/// Runs to end or to settle. A run without retention usually ends with its content, see [`GONE`]. It is found
+/// here only if its content was forgotten before.
 const TO_END: &str = lost_runs!(
     "CASE WHEN r.zero_data_retention = 0 THEN r.status = $2 OR r.resumes >= $3 \
      ELSE (SELECT u.run_id FROM unretained u WHERE u.run_id = r.id) IS NULL END"
 );
 
-/// Those that go on.
+/// Runs to resume.
 const TO_TAKE: &str = lost_runs!("r.zero_data_retention = 0 AND r.status <> $2 AND r.resumes < $3");
 
-/// Runs without retention that a lost node leaves and that hold no answer: they are under way, they wait, or they have ended
-/// without one. A held answer stays with the node, whose process may be alive, until the time of the answer is over.
+/// Runs without retention that a lost node leaves and that hold no answer: they run, they wait, or they have
+/// ended without an answer. A held answer stays with the node until it expires, because the process of the
+/// node may be alive.
 const GONE: &str = "WITH RECURSIVE holder (node_id) AS (\
    SELECT (SELECT u.node_id FROM unretained u WHERE u.node_id >= 0 ORDER BY u.node_id, u.run_id LIMIT 1) \
    UNION ALL \
@@ -108,7 +112,7 @@ const GONE: &str = "WITH RECURSIVE holder (node_id) AS (\
    AND (SELECT r.id FROM run r WHERE r.id = u.run_id \
      AND (r.output_expires_at IS NULL OR r.output_expires_at <= $2)) IS NOT NULL LIMIT $1";
 
-/// How runs end here.
+/// Events and price for runs that end here.
 #[derive(Clone)]
 pub(crate) struct Ending {
     lost: NewEvent,
@@ -131,7 +135,7 @@ impl Ending {
         })
     }
 
-    /// The last two parameters of [`cost_after`].
+    /// Last two parameters of [`cost_after`].
     fn price(&self) -> [Val<'static>; 2] {
         let seconds = (i64::MAX / 2).checked_div(self.rate).unwrap_or(i64::MAX);
         [self.rate.into(), seconds.into()]
@@ -139,15 +143,16 @@ impl Ending {
 }
 
 impl Store {
-    /// System: takes over runs of lost nodes, at most `places`, for the node that sweeps, and ends those that were resumed
-    /// too often, at most `limit`. Those that were cancelled are settled on the way and not counted. Fewer than `limit`
-    /// ended means that none of these is left; fewer than `places` taken, that none of those is. `Fenced` where there are
-    /// runs to take over and the node itself was declared lost.
+    /// System: takes over at most `places` runs of lost nodes for the node that sweeps, and ends at most
+    /// `limit` runs that were resumed too often. Cancelled runs are settled on the way and not counted. Fewer
+    /// than `limit` ended runs mean that none of these is left. Fewer than `places` taken runs mean the same
+    /// of those. `Fenced` if there are runs to take over and the node itself was declared lost.
     pub async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
         let ending = Ending::new(sweep.at, sweep.compute_micros_per_second)?;
         let limit = usize::try_from(sweep.limit).unwrap_or(usize::MAX);
         let mut all = Swept::default();
-        // Each step is a transaction of its own, so that none grows with the number of runs that were cancelled.
+        // Each step is a transaction of its own, so that no transaction grows with the number of cancelled
+        // runs.
         loop {
             let (left, ending) = (limit.saturating_sub(all.ended.len()), ending.clone());
             let taken = u32::try_from(all.taken.len()).unwrap_or(u32::MAX);
@@ -164,8 +169,8 @@ impl Store {
         }
     }
 
-    /// System: takes those of `runs` up again that `node` still holds: it has no task for them. Otherwise as
-    /// [`sweep`](Self::sweep).
+    /// System: takes over again those of `runs` that `node` holds and has no task for. Otherwise it works
+    /// like [`sweep`](Self::sweep).
     pub async fn retake_held(
         &self,
         node: NodeId,
@@ -178,7 +183,7 @@ impl Store {
         self.db.write(move |tx| retake(tx, node, &ids, &ending)).await
     }
 
-    /// System: every run that `node` holds.
+    /// System: returns every run that `node` holds.
     pub async fn held_runs(&self, node: NodeId) -> Result<Vec<Held>> {
         let rows = self
             .db
@@ -201,8 +206,8 @@ impl Store {
     }
 }
 
-/// One step of a sweep: ends at most `left` runs and takes over those there are places for. How many it found that come
-/// to their end.
+/// Runs one step of a sweep: ends at most `left` runs and takes over as many as there are slots for. Returns
+/// the number of runs found that come to their end.
 fn step(tx: &mut dyn Tx, sweep: &Sweep, left: usize, ending: &Ending) -> Result<(usize, Swept)> {
     let Some([to_end, to_take, gone]) = lost_runs(tx, sweep)? else {
         return Ok((0, Swept::default()));
@@ -219,7 +224,8 @@ fn step(tx: &mut dyn Tx, sweep: &Sweep, left: usize, ending: &Ending) -> Result<
     let mut swept = Swept::default();
     if !ids.is_empty() {
         let ids = serde_json::to_string(&ids).map_err(|error| Error::Corrupt(error.to_string()))?;
-        // A worker that was only slow may have ended its run meanwhile: what is deleted here was still held.
+        // A slow worker may have ended its run meanwhile. The runs that this statement deletes were still
+        // held.
         let taken = Stmt::new(
             "DELETE FROM queue WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END} RETURNING run_id",
             vals![ids.as_str()],
@@ -237,8 +243,9 @@ fn step(tx: &mut dyn Tx, sweep: &Sweep, left: usize, ending: &Ending) -> Result<
     Ok((to_end.len().max(gone.len()), swept))
 }
 
-/// Nodes to declare lost: their lease is one of `$1`, so it was not renewed since the sweeping node has seen it, it has
-/// expired by the clock that leases are counted on, and that of the sweeping node has not.
+/// Condition for nodes to declare lost. Their lease is listed in `$1`, so it was not renewed since the
+/// sweeping node has seen it. It has expired by the clock that leases are counted on, and the lease of the
+/// sweeping node has not.
 macro_rules! overdue {
     () => {
         "id >= 0 AND ended_at IS NULL AND id <> $4 \
@@ -249,8 +256,8 @@ macro_rules! overdue {
     };
 }
 
-/// Declares nodes lost, forgets those that hold nothing any more, and finds runs of the others: those to end, those to
-/// take over and those whose content is gone. `None` where there is nothing to do.
+/// Declares nodes lost, deletes lost nodes that hold nothing any more, and finds runs of the others: runs to
+/// end, runs to take over and runs whose content is gone. `None` if there is nothing to do.
 fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep) -> Result<Option<[Vec<Row>; 3]>> {
     let overdue: Vec<String> = sweep
         .overdue
@@ -271,8 +278,8 @@ fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep) -> Result<Option<[Vec<Row>; 3]>> {
     let [locked, to_end, to_take, content] = batch(
         tx,
         &[
-            // The lock of all that hands out runs, so that no node claims while it is declared lost. It is not
-            // taken where no node is lost.
+            // The lock under which runs are claimed, so that no node claims while it is declared lost. It is
+            // not taken if no node is lost.
             Stmt::new(
                 concat!(
                     "UPDATE dispatch SET turn = turn + 1 WHERE id = 1 AND EXISTS \
@@ -292,8 +299,8 @@ fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep) -> Result<Option<[Vec<Row>; 3]>> {
     if locked.affected == 0 && found.iter().all(|found| found.rows.is_empty()) {
         return Ok(None);
     }
-    // Under the lock, which those of a node that is not known any more have not taken yet: what is found now is handed
-    // out once.
+    // Looks again under the lock, which was not taken if the only runs found are those of a node that is not
+    // registered any more. Each run found now is given to one node only.
     let [_, _, _, to_end, to_take, content] = batch(
         tx,
         &[
@@ -303,7 +310,8 @@ fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep) -> Result<Option<[Vec<Row>; 3]>> {
                 declared(),
             ),
             Stmt::new(
-                // By its name, the next process of the node gives up what only its predecessor had.
+                // A node with content stays: the next process of its name gives up the content that only this
+                // one had.
                 "DELETE FROM node WHERE ended_at IS NOT NULL \
                  AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NULL \
                  AND (SELECT u.run_id FROM unretained u WHERE u.node_id = node.id LIMIT 1) IS NULL",
@@ -317,7 +325,7 @@ fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep) -> Result<Option<[Vec<Row>; 3]>> {
     Ok(Some([to_end.rows, to_take.rows, content.rows]))
 }
 
-/// Takes up again, settles or ends what a node holds of the runs `ids`.
+/// Takes over again, settles or ends those of the runs `ids` that a node holds.
 fn retake(tx: &mut dyn Tx, node: NodeId, ids: &str, ending: &Ending) -> Result<Swept> {
     let taken = Stmt::new(
         "DELETE FROM queue WHERE node_id = $4 AND run_id {IN}SELECT value FROM {JSON_EACH}($1){END} \
@@ -340,17 +348,18 @@ fn retake(tx: &mut dyn Tx, node: NodeId, ids: &str, ending: &Ending) -> Result<S
     Ok(Swept { ended, taken })
 }
 
-/// Answers to give up.
+/// Held answers to give up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answers {
-    /// All: the process that had them says so.
+    /// Every answer. The process that held them gives them up itself.
     All,
-    /// Answers whose time is over. The process may be alive, and may have stored the end of a run while this waited for the
-    /// row of that run.
+    /// Answers that have expired. The process that holds the others may be alive, and may have stored the end
+    /// of a run while this command waited for the row of that run.
     Expired,
 }
 
-/// Gives up the runs `ids`, whose content is gone: those under way or waiting end, and `answers` do not count as held.
+/// Gives up the runs `ids`, whose content is gone. Runs that are not final end, and `answers` are no longer
+/// held.
 pub(crate) fn give_up(
     tx: &mut dyn Tx,
     ids: &str,
@@ -381,7 +390,7 @@ pub(crate) fn give_up(
     Ok(ended)
 }
 
-/// Ends the runs that the statement `taken` takes out of the queue, or settles them where they were cancelled.
+/// Ends the runs that the statement `taken` removes from the queue. Cancelled runs are settled.
 fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, RunId)>> {
     let [taken] = batch(tx, &[taken])?;
     if taken.rows.is_empty() {
@@ -415,7 +424,8 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
                 ),
                 change,
             ),
-            // After the one above: a run that is cancelled between the two is met here, the other way round by neither.
+            // Goes after the update above, so that a run which is cancelled between the two is met here. In
+            // the other order neither would meet it.
             Stmt::new(
                 concat!(
                     "UPDATE run SET ",
@@ -447,7 +457,8 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
     changed.iter().map(ended_from).collect()
 }
 
-/// Records an event of those of the runs `ids` that were interrupted: just now, for they were in the queue.
+/// Records an event of the runs among `ids` that were interrupted. This has just happened, because they were
+/// in the queue.
 fn record<'a>(ids: &'a str, seq_from_last: i64, event: &'a NewEvent) -> Stmt<'a> {
     Stmt::new(
         "INSERT INTO event (run_id, seq, kind, data, created_at) \

@@ -1,5 +1,5 @@
-//! How runs whose worker is gone come to another node, or to the same one again: held by it, in the next attempt, so
-//! that whatever the old worker still tries to write is fenced. Their status stays as it is.
+//! Takeover of runs whose worker is gone, by another node or by the same one again. The run is held in the
+//! next attempt, so every late write of the old worker is fenced. The status of the run does not change.
 
 use sortie_api::Timestamp;
 
@@ -14,13 +14,13 @@ use crate::{
     types::{Claim, Error, NodeId, Origin, Result},
 };
 
-/// Times that a run is taken over: one that brings down whoever works on it comes to an end. The last time is for a worker to
-/// end it, which can tell from its journal whether a call was under way.
+/// Maximum number of takeovers of a run, so that a run which crashes its workers comes to an end. After the
+/// last takeover the worker only ends the run: it can tell from the journal whether a call was under way.
 pub(super) const MAX_TAKEOVERS: i64 = 4;
 
-/// Gives the held runs `ids` to `node`, under the lock of all that hands out runs. Those that were cancelled meanwhile
-/// are held and not handed out: the node settles them as what it has no task for. `Fenced` where the node was declared
-/// lost.
+/// Gives the held runs `ids` to `node`, under the lock under which runs are claimed. Runs that were cancelled
+/// meanwhile are held but not returned: the node settles them as runs that it has no task for. `Fenced` if
+/// the node was declared lost.
 pub(super) fn take_over(tx: &mut dyn Tx, node: NodeId, ids: &str, at: Timestamp) -> Result<Vec<Claim>> {
     let mut change = vals![ids, MAX_TAKEOVERS];
     change.extend(held()?);

@@ -1,13 +1,14 @@
-//! Runs without retention: what a worker writes of them, and which node has their content.
+//! Runs without retention: writes of their workers, and the node that has their content.
 //!
-//! No command here takes a text of the run: events are counted, not written, and why a run did not succeed is one of a
-//! few sentences. So nothing of a prompt, an answer or an error can come into the database by a mistake elsewhere.
+//! No command here takes a text of the run. Events are counted and not written, and the reason of a failure
+//! is one of a few sentences. A mistake elsewhere therefore cannot bring a prompt, an answer or an error into
+//! the database.
 
 use sortie_api::{Micros, OrgId, Run, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
     OF_ITS_NODE,
-    finish::{End, ended, has_holds, leave_queue},
+    finish::{End, ended, held, leave_queue},
     json_ids, run_from,
     sweep::{Answers, Ending, give_up},
     work::{progressed, running},
@@ -21,71 +22,74 @@ use crate::{
     types::{Error, Fence, NewNode, NodeId, Receiver, Result},
 };
 
-/// What a worker adds to a run whose content is not stored.
+/// Progress that a worker reports of a run whose content is not stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
-    /// How many events.
+    /// Number of new events.
     pub events: i64,
-    /// The cost so far, without the surcharge.
+    /// Cost so far, without the surcharge.
     pub cost: Micros,
-    /// What was used so far.
+    /// Usage so far.
     pub usage: RunUsage,
 }
 
-/// The end of a run whose content is not stored.
+/// End of a run whose content is not stored.
 #[derive(Clone, Copy, Debug)]
 pub struct UnretainedFinish {
-    /// A final status.
+    /// Final status.
     pub status: RunStatus,
-    /// Why it did not succeed.
+    /// Reason why the run did not succeed.
     pub error: Option<PlainError>,
-    /// What came last.
+    /// Last events, cost and usage.
     pub last: Counted,
-    /// Until when its output is held; none where there is no output.
+    /// Time until which the output is held; `None` if there is no output.
     pub output_expires_at: Option<Timestamp>,
-    /// Whether a callback is due with it.
+    /// Receiver of a callback, if the run has one. The callback is due with the end of the run.
     pub receiver: Receiver,
-    /// When it ended.
+    /// Time of the end.
     pub at: Timestamp,
 }
 
-/// Why a run did not succeed, without a word of the run.
+/// Reason why a run did not succeed, without any text of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlainError {
-    /// It failed; how is told by the node that has its content.
+    /// The run failed. Only the node that has its content knows why.
     Withheld,
-    /// Its time was over, after so many seconds.
+    /// The run timed out after this number of seconds.
     TimedOut(u32),
-    /// Its node was stopped.
+    /// The node of the run was stopped.
     Stopped,
 }
 
 impl PlainError {
-    /// What a client reads.
+    /// Text that a client reads.
     pub fn text(self) -> String {
         match self {
-            Self::Withheld => "it failed; why is not kept, as it has zero data retention".to_owned(),
+            Self::Withheld => {
+                "the run failed; the reason is not stored because of zero data retention".to_owned()
+            }
             Self::TimedOut(seconds) => format!("timed out after {seconds} s"),
             Self::Stopped => "the node that ran it was stopped".to_owned(),
         }
     }
 }
 
-/// The node that has the content of a run.
+/// Node that has the content of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentHolder {
-    /// The node.
+    /// Id of the node.
     pub node: NodeId,
-    /// Where other nodes reach it; none where they cannot, or where it is lost.
+    /// Address under which other nodes reach the node; `None` if they cannot, or if the node is lost.
     pub address: Option<String>,
     /// Whether the node is lost. Its process may be alive all the same and come back.
     pub is_lost: bool,
-    /// Whether it may have an answer for whoever asks for the run: one is held, and not for the receiver of a callback.
+    /// Whether the node may have an answer for a client that asks for the run: an answer is held, and it is
+    /// not for the receiver of a callback.
     pub has_answer: bool,
 }
 
 impl Store {
-    /// Worker: `starting` to `running`, with so many events.
+    /// Worker: moves a run from `starting` to `running`, with this number of events.
     pub async fn start_unretained(&self, fence: Fence, events: i64) -> Result<()> {
         let started = self
             .db
@@ -96,7 +100,7 @@ impl Store {
         }
     }
 
-    /// Worker: counts events, and records the cost so far.
+    /// Worker: counts events and records the cost so far.
     pub async fn append_unretained(&self, fence: Fence, new: Counted) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -106,7 +110,8 @@ impl Store {
             .await
     }
 
-    /// Worker: the final status with cost and counts; leaves the queue. The run is without output.
+    /// Worker: ends a run with its final status, cost and counts. The run leaves the queue. The returned run
+    /// is without output.
     pub async fn finish_unretained(&self, fence: Fence, finish: UnretainedFinish) -> Result<Run> {
         if !finish.status.is_final() {
             return Err(Error::Conflict("a run ends with a final status"));
@@ -117,7 +122,8 @@ impl Store {
         }
     }
 
-    /// The node that has the content of a run; none where nobody has any. `NotFound` for a run of another organization.
+    /// Returns the node that has the content of a run; `None` if no node has any. `NotFound` for a run of
+    /// another organization.
     pub async fn content_holder(&self, org: OrgId, id: RunId) -> Result<Option<ContentHolder>> {
         let row = self
             .db
@@ -144,7 +150,8 @@ impl Store {
         }))
     }
 
-    /// System: the outputs of `runs` are not held any more: they were read, delivered, or deleted unread.
+    /// System: records that the outputs of `runs` are not held any more: they were read, delivered, or
+    /// deleted unread.
     pub async fn forget_outputs(&self, runs: Vec<RunId>) -> Result<()> {
         let ids = ids(&runs)?;
         self.db
@@ -159,7 +166,7 @@ impl Store {
             .await
     }
 
-    /// System: nothing of the content of `runs`, which are final, is left anywhere.
+    /// System: records that nothing of the content of `runs`, which are final, is left anywhere.
     pub async fn forget_content(&self, runs: Vec<RunId>) -> Result<()> {
         let ids = ids(&runs)?;
         self.db
@@ -173,7 +180,7 @@ impl Store {
             .await
     }
 
-    /// System: those of `runs` that exist, with where they stand, in no particular order.
+    /// System: returns the statuses of those of `runs` that exist, in no particular order.
     pub async fn statuses(&self, runs: Vec<RunId>) -> Result<Vec<(RunId, RunStatus)>> {
         let ids = ids(&runs)?;
         let rows = self
@@ -190,14 +197,15 @@ impl Store {
             .collect()
     }
 
-    /// System: the runs whose content `node` has, in no particular order.
+    /// System: returns the runs whose content `node` has, in no particular order.
     pub async fn content_of(&self, node: NodeId) -> Result<Vec<RunId>> {
         let rows = self.db.read(move |tx| tx.query_all(OF_NODE, vals![node])).await?;
         rows.iter().map(|row| row.parse(0)).collect()
     }
 
-    /// System: makes `node` the holder of those of `runs` that wait or have ended: their content is in its memory, and their
-    /// rows name an earlier identity of it. Nothing changes where the node was declared lost.
+    /// System: makes `node` the holder of those of `runs` that wait or have ended. Their content is in the
+    /// memory of the node, and their rows name an earlier identity of it. `Fenced`, without any change, if
+    /// the node was declared lost.
     pub async fn adopt_contents(&self, node: NodeId, runs: Vec<RunId>) -> Result<()> {
         let ids = ids(&runs)?;
         self.db
@@ -216,8 +224,8 @@ impl Store {
             .await
     }
 
-    /// System: a node that stops gives up what only it has: such runs that are not final end as `interrupted`, answers are
-    /// not held any more. The runs that ended.
+    /// System: gives up the content that only a stopping node has. Runs that are not final end as
+    /// `interrupted`, and answers are not held any more. Returns the runs that ended.
     pub async fn give_up_content(
         &self,
         node: NodeId,
@@ -236,8 +244,8 @@ impl Store {
             .await
     }
 
-    /// System: a node gives up those of `runs` that are recorded as its own and whose content it does not have. Otherwise as
-    /// [`give_up_content`](Self::give_up_content).
+    /// System: gives up those of `runs` that are recorded as held by `node` and whose content it does not
+    /// have. Otherwise it works like [`give_up_content`](Self::give_up_content).
     pub async fn give_up_missing(
         &self,
         node: NodeId,
@@ -265,8 +273,8 @@ impl Store {
 
 const OF_NODE: &str = "SELECT run_id FROM unretained WHERE node_id = $1 ORDER BY node_id, run_id";
 
-/// System: makes `node` the holder of the contents `held`, a JSON array of runs, as far as the runs wait or have ended. A run
-/// that a worker was at work on is not among them: its worker was stopped.
+/// System: statement that makes `node` the holder of the contents `held`, a JSON array of runs, if the runs
+/// wait or have ended. A run that a worker was working on is left out: its worker was stopped.
 pub(crate) fn adopt_content(node: NodeId, held: &str) -> Stmt<'_> {
     Stmt::new(
         "INSERT INTO unretained (run_id, node_id) SELECT r.id, CAST($2 AS BIGINT) FROM run r \
@@ -277,7 +285,8 @@ pub(crate) fn adopt_content(node: NodeId, held: &str) -> Stmt<'_> {
     )
 }
 
-/// System: the answers that earlier incarnations of `node` held, and that it has not adopted, are gone with their memory.
+/// System: statement that records that the answers which earlier incarnations of `node` held are gone with
+/// their memory. Answers that `node` has adopted stay.
 pub(crate) fn forget_answers_of_earlier(node: &NewNode) -> Stmt<'_> {
     Stmt::new(
         "UPDATE run SET output_expires_at = NULL WHERE output_expires_at IS NOT NULL \
@@ -307,6 +316,6 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &UnretainedFinish) -> Result<Run> 
     if finish.receiver == Receiver::Waits {
         statements.push(delivery_is_due(fence.run, finish.at));
     }
-    let answers = settle_one(tx, fence.run, &statements, has_holds)?;
+    let answers = settle_one(tx, fence.run, &statements, held)?;
     run_from(ended(&answers)?, None)
 }

@@ -1,5 +1,5 @@
-//! What a worker writes while it holds a run. Every write shows its [`Fence`]; where that hits nothing, nothing
-//! is written.
+//! Writes of a worker that holds a run. Every write carries its [`Fence`]. If the fence does not match the
+//! run, nothing is written.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Store {
-    /// Worker: `starting` to `running`, with the events that go with it.
+    /// Worker: moves a run from `starting` to `running`, with the events of this change.
     pub async fn start_run(&self, fence: Fence, events: Vec<NewEvent>) -> Result<()> {
         let bytes = events.iter().map(|event| event.data.len()).sum();
         match self
@@ -26,8 +26,8 @@ impl Store {
         }
     }
 
-    /// Worker: appends events and entries of the journal, and records the cost so far. Entries that are there already
-    /// stay as they are: an append without events, which does not move the run's position, may be repeated.
+    /// Worker: appends events and journal entries, and records the cost so far. Existing entries stay as they
+    /// are. An append without events does not move the run's position, so it may be repeated.
     pub async fn append(&self, fence: Fence, new: impl Into<Arc<Append>>) -> Result<()> {
         let new = new.into();
         let events: usize = new.events.iter().map(|event| event.data.len()).sum();
@@ -38,7 +38,8 @@ impl Store {
     }
 }
 
-/// The statement that makes a run `running` and counts `events` more; it hits what the fence says, or nothing.
+/// Statement that makes a run `running` and counts `events` more. It fails with `Fenced` if the fence does
+/// not match the run.
 pub(super) fn running(fence: Fence, events: i64) -> Result<Stmt<'static>> {
     let mut params = vals![
         fence.run,
@@ -56,7 +57,8 @@ pub(super) fn running(fence: Fence, events: i64) -> Result<Stmt<'static>> {
     Ok(update.exactly(1, Error::Fenced))
 }
 
-/// The statement that counts `events` more of a run and says what it has cost and used so far, likewise.
+/// Statement that counts `events` more of a run and records its cost and usage so far. It fails with `Fenced`
+/// if the fence does not match the run.
 pub(super) fn progressed(fence: Fence, events: i64, cost: Micros, usage: &RunUsage) -> Result<Stmt<'static>> {
     let mut params = vals![fence.run, fence.attempt, fence.last_event, events, cost];
     params.extend(moves::held()?);
@@ -84,7 +86,7 @@ fn start(tx: &mut dyn Tx, fence: Fence, events: &[NewEvent]) -> Result<()> {
     tx.batch(&statements).map(drop)
 }
 
-// In one batch: the worker knows the numbers of the events and the entries.
+// Everything is one batch: the worker knows the numbers of the events and the entries.
 fn append(tx: &mut dyn Tx, fence: Fence, new: &Append) -> Result<()> {
     let mut statements = Vec::with_capacity(1 + new.events.len() + new.journal.data.len());
     statements.push(progressed(fence, count(&new.events), new.cost, &new.usage)?);
@@ -93,7 +95,7 @@ fn append(tx: &mut dyn Tx, fence: Fence, new: &Append) -> Result<()> {
     tx.batch(&statements).map(drop)
 }
 
-/// How many events these are.
+/// Number of events.
 pub(super) fn count(events: &[NewEvent]) -> i64 {
     i64::try_from(events.len()).unwrap_or(i64::MAX)
 }

@@ -1,11 +1,12 @@
-//! System: the end of what schedules remember of their instants.
+//! System: deletion of old entries in the histories of schedules.
 
 use sortie_api::{ScheduleId, Timestamp, schedule::FireOutcome};
 
 use crate::{Store, db::vals, types::Result};
 
 impl Store {
-    /// System: schedules behind `after`, in order, at most `limit`, with an instant before `before`.
+    /// System: returns at most `limit` schedules behind `after`, in order, that have an occurrence before
+    /// `before`.
     pub async fn schedules_with_fires(
         &self,
         after: Option<ScheduleId>,
@@ -28,8 +29,9 @@ impl Store {
             .await
     }
 
-    /// System: forgets instants of a schedule that lie before `before` and were recorded before it, the oldest first, about
-    /// `limit` of them: those of the same moment go together. How many these were; none when all are gone. One that waits stays.
+    /// System: deletes the oldest occurrences of a schedule that were scheduled and recorded before `before`,
+    /// about `limit` of them: occurrences of the same time are deleted together. A waiting occurrence stays.
+    /// Returns the number of records deleted, which is 0 if none is left.
     pub async fn delete_expired_fires(
         &self,
         schedule: ScheduleId,

@@ -1,5 +1,5 @@
-//! `record_fires`: what became of instants, with the run that they start, while the schedule moves on. `trigger_schedule`: a
-//! start by hand.
+//! `record_fires` records the outcomes of occurrences, with the run that they start, and moves the schedule
+//! on. `trigger_schedule` records a run that a person starts.
 
 use sortie_api::{OrgId, Run, RunId, ScheduleId, Timestamp, schedule::FireOutcome};
 
@@ -11,59 +11,60 @@ use crate::{
     types::{Error, NewRun, Result},
 };
 
-/// What became of an instant, or of several in a row.
+/// Outcome of an occurrence, or of several in a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FireRow {
-    /// The first of them.
+    /// Scheduled time of the first occurrence.
     pub instant: Timestamp,
-    /// The last of them.
+    /// Scheduled time of the last occurrence.
     pub last_instant: Timestamp,
-    /// How many they are.
+    /// Number of occurrences.
     pub instants: i64,
-    /// Empty for an instant of the timetable; the id of the run for a start by hand.
+    /// Empty for an occurrence of the timetable; the id of the run for a manual trigger.
     pub occasion: String,
-    /// What became of it.
+    /// Outcome of the occurrence.
     pub outcome: FireOutcome,
-    /// Why it was skipped.
+    /// Reason why the occurrence was skipped.
     pub reason: Option<String>,
-    /// The run it started.
+    /// Run that the occurrence started.
     pub run: Option<RunId>,
-    /// When this was recorded.
+    /// Time of this record.
     pub recorded_at: Timestamp,
 }
 
-/// Instants of a schedule that were dealt with.
+/// Occurrences of a schedule that were processed.
 #[derive(Clone, Debug)]
 pub struct Fires {
-    /// Whose schedule it is.
+    /// Organization of the schedule.
     pub org: OrgId,
-    /// The schedule.
+    /// Id of the schedule.
     pub schedule: ScheduleId,
-    /// The revision that was seen.
+    /// Revision of the schedule that the caller has seen.
     pub revision: i64,
-    /// How far the schedule is from here on.
+    /// State of the schedule after these occurrences.
     pub state: ScheduleState,
-    /// What became of each; the one that waited is among them where it waits no longer.
+    /// Outcomes of the occurrences. The occurrence that waited is among them if it waits no longer.
     pub rows: Vec<FireRow>,
-    /// The instant that waited until now.
+    /// Occurrence that waited until now.
     pub released: Option<Timestamp>,
-    /// The run that one of them starts.
+    /// Run that one of the occurrences starts.
     pub run: Option<NewRun>,
-    /// Whether the run replaces those of the schedule that are open: they are to be cancelled.
+    /// Whether the run replaces the open runs of the schedule, which are then to be cancelled.
     pub replaces: bool,
-    /// What is told of it, where the schedule was switched off.
+    /// Entry of the audit log, if the schedule was disabled.
     pub audit: Option<Audit>,
 }
 
 impl Store {
-    /// Records instants and moves the schedule on, with the run that is started, if any. `Fenced` where the schedule is not at the
-    /// revision any more, or not there: somebody else has dealt with them, or they are not its instants any longer.
+    /// Records occurrences and moves the schedule on, with the run that is started, if any. `Fenced` if the
+    /// schedule is not at the revision any more, or was deleted: another node has processed the occurrences,
+    /// or the schedule no longer has them.
     pub async fn record_fires(&self, fires: Fires) -> Result<Option<Run>> {
         let bytes = fires.run.as_ref().map_or(0, |run| run.definition.bytes());
         self.db.write_of(bytes, move |tx| record(tx, &fires)).await
     }
 
-    /// Records a run that somebody has started by hand.
+    /// Records a run that a person has started through a manual trigger.
     pub async fn trigger_schedule(&self, schedule: ScheduleId, run: NewRun) -> Result<Run> {
         self.db
             .write_of(run.definition.bytes(), move |tx| trigger(tx, schedule, &run))
@@ -75,7 +76,7 @@ fn record(tx: &mut dyn Tx, fires: &Fires) -> Result<Option<Run>> {
     let mut params = vals![fires.org, fires.schedule, fires.revision];
     params.extend(fires.state.values());
     let mut statements = vec![
-        // First: only who sees the newest revision goes on.
+        // This statement goes first: only a caller that has seen the newest revision goes on.
         Stmt::new(
             "UPDATE schedule SET enabled = $4, next_instant = $5, due_at = $6, handled_instant = $7, \
              waiting_instant = $8, failures_since = $9, last_run_at = $10, last_run_id = $11, last_error = $12, \
@@ -90,7 +91,7 @@ fn record(tx: &mut dyn Tx, fires: &Fires) -> Result<Option<Run>> {
                 "DELETE FROM fire WHERE schedule_id = $1 AND instant = $2 AND occasion = '' AND outcome = $3",
                 vals![fires.schedule, instant, FireOutcome::Waiting.as_str()],
             )
-            .exactly(1, Error::Corrupt("an instant that waits has no row".to_owned())),
+            .exactly(1, Error::Corrupt("a waiting occurrence has no row".to_owned())),
         );
     }
     statements.extend(fires.rows.iter().map(|row| insert(fires.schedule, row)));

@@ -1,8 +1,10 @@
-//! Schedules, and what became of each of their instants. Timetables are not known here: who writes says which instant is next.
+//! Schedules, and the outcome of each of their occurrences. This crate does not know timetables: the caller
+//! says which occurrence is next.
 //!
-//! `revision` counts every write of a schedule. Who changes one or takes its instants on shows the revision it has seen, and
-//! changes nothing where that is not the newest: so of any number of nodes one deals with an instant, once. A row of `fire`
-//! and the run that it tells of are made in one transaction, in which the schedule moves on.
+//! `revision` counts the writes of a schedule. A caller that changes a schedule, or processes its
+//! occurrences, passes the revision that it has seen. If that is not the newest, nothing changes. Of any
+//! number of nodes, only one therefore processes an occurrence. A row of `fire` and the run that it names are
+//! written in one transaction, which also moves the schedule on.
 
 mod expire;
 mod fire;
@@ -25,96 +27,96 @@ pub use read::Due;
 pub use replaced::ReplacedRun;
 pub use save::SaveSchedule;
 
-/// What somebody says of a schedule.
+/// Definition of a schedule, as a client sets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleSpec {
-    /// What it is called.
+    /// Name of the schedule.
     pub name: Option<String>,
-    /// The saved workflow that its runs start from.
+    /// Saved workflow that the runs start from.
     pub workflow: String,
-    /// The cron expression, as sent.
+    /// Cron expression, as sent.
     pub cron: String,
-    /// The IANA name of its time zone.
+    /// IANA name of the time zone.
     pub timezone: String,
-    /// Task data of its runs, JSON.
+    /// Task data of the runs, as JSON.
     pub input: Option<String>,
-    /// What happens while an earlier run is not final.
+    /// Rule for an occurrence while an earlier run is not final.
     pub overlap: Overlap,
-    /// How late an instant may still start a run, in seconds.
+    /// Maximum delay with which an occurrence may still start a run, in seconds.
     pub catch_up_window_seconds: i64,
-    /// The most that runs start later, in seconds.
+    /// Maximum jitter in seconds.
     pub jitter_seconds: i64,
-    /// Instants before are skipped.
+    /// Time before which occurrences are skipped.
     pub paused_until: Option<Timestamp>,
-    /// It is switched off when so many runs in a row did not succeed.
+    /// Number of unsuccessful runs in a row after which the schedule is disabled.
     pub max_consecutive_failures: Option<i64>,
     /// Budget of each run.
     pub max_cost: Option<Micros>,
-    /// Where the callbacks of its runs go.
+    /// Receiver of the callbacks of the runs.
     pub callback: Option<SealedCallback>,
 }
 
-/// The receiver of callbacks, with a secret that this crate cannot read.
+/// Receiver of callbacks, with a secret that this crate cannot read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedCallback {
-    /// The receiver.
+    /// URL of the receiver.
     pub url: String,
-    /// The key of the signature, sealed.
+    /// Sealed key of the signature.
     pub secret: Vec<u8>,
 }
 
-/// How far a schedule is.
+/// State of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleState {
-    /// Whether it has instants at all.
+    /// Whether the schedule is enabled.
     pub enabled: bool,
-    /// The first instant that nothing is recorded of; none while it is switched off.
+    /// First occurrence without a record; `None` while the schedule is disabled.
     pub next: Option<NextInstant>,
-    /// The last instant that something is recorded of, or when it was made.
+    /// Last occurrence with a record, or the creation time of the schedule.
     pub handled: Timestamp,
-    /// An instant that waits for an earlier run to end.
+    /// Occurrence that waits for an earlier run to end.
     pub waiting: Option<Timestamp>,
-    /// Runs made before do not count as failures in a row.
+    /// Time before which runs do not count as failures in a row.
     pub failures_since: Timestamp,
-    /// When it last started a run.
+    /// Time at which the schedule last started a run.
     pub last_run_at: Option<Timestamp>,
-    /// The run that it started last.
+    /// Run that the schedule started last.
     pub last_run: Option<RunId>,
-    /// Why the last instant could start no run.
+    /// Reason why the last occurrence could start no run.
     pub last_error: Option<String>,
 }
 
-/// An instant to come.
+/// Next occurrence of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextInstant {
-    /// As the timetable has it.
+    /// Scheduled time in the timetable.
     pub instant: Timestamp,
-    /// When it is to be dealt with: later by the jitter.
+    /// Time at which the occurrence is processed: later by the jitter.
     pub due_at: Timestamp,
 }
 
-/// A schedule as it is stored.
+/// Schedule as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleRow {
-    /// Its id.
+    /// Id of the schedule.
     pub id: ScheduleId,
-    /// Whose it is.
+    /// Organization that owns the schedule.
     pub org: OrgId,
-    /// What it is to do.
+    /// Definition of the schedule.
     pub spec: ScheduleSpec,
-    /// How far it is.
+    /// Current state of the schedule.
     pub state: ScheduleState,
-    /// Why the last run did not succeed.
+    /// Reason why the last run did not succeed.
     pub last_run_error: Option<String>,
-    /// How often the row was written.
+    /// Number of writes of the row.
     pub revision: i64,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When it was last changed by somebody.
+    /// Time of the last change by a client.
     pub updated_at: Timestamp,
 }
 
-/// The columns that [`schedule_from`] reads, in its order.
+/// Columns that [`schedule_from`] reads, in this order.
 macro_rules! schedule_columns {
     () => {
         "s.id, s.org_id, s.name, s.workflow, s.cron, s.timezone, s.input, s.overlap, s.catch_up_window_seconds, \
@@ -159,7 +161,8 @@ fn spec_from(row: &Row) -> Result<ScheduleSpec> {
         jitter_seconds: row.int(9)?,
         paused_until: row.opt_time(10)?,
         max_consecutive_failures: row.opt_int(11)?,
-        max_cost: max_cost.map_err(|_| Error::Corrupt("the budget of a schedule is no amount".to_owned()))?,
+        max_cost: max_cost
+            .map_err(|_| Error::Corrupt("the budget of a schedule is not an amount".to_owned()))?,
         callback,
     })
 }
@@ -182,8 +185,8 @@ fn state_from(row: &Row) -> Result<ScheduleState> {
 }
 
 impl ScheduleState {
-    /// The values of `enabled`, `next_instant`, `due_at`, `handled_instant`, `waiting_instant`, `failures_since`, `last_run_at`,
-    /// `last_run_id`, `last_error`.
+    /// Values of `enabled`, `next_instant`, `due_at`, `handled_instant`, `waiting_instant`, `failures_since`,
+    /// `last_run_at`, `last_run_id`, `last_error`.
     fn values(&self) -> Vec<Val<'_>> {
         vals![
             i64::from(self.enabled),
@@ -200,8 +203,9 @@ impl ScheduleState {
 }
 
 impl ScheduleSpec {
-    /// The values of `name`, `workflow`, `cron`, `timezone`, `input`, `overlap`, `catch_up_window_seconds`, `jitter_seconds`,
-    /// `paused_until`, `max_consecutive_failures`, `max_cost_micros`, `callback_url`, `callback_secret`.
+    /// Values of `name`, `workflow`, `cron`, `timezone`, `input`, `overlap`, `catch_up_window_seconds`,
+    /// `jitter_seconds`, `paused_until`, `max_consecutive_failures`, `max_cost_micros`, `callback_url`,
+    /// `callback_secret`.
     fn values(&self) -> Vec<Val<'_>> {
         let callback = self.callback.as_ref();
         vals![
@@ -222,7 +226,7 @@ impl ScheduleSpec {
     }
 }
 
-/// A fire as it is read.
+/// Parses a row of `fire`.
 fn fire_from(row: &Row) -> Result<FireRow> {
     let outcome: FireOutcome = row.parse(4)?;
     Ok(FireRow {

@@ -1,4 +1,4 @@
-//! Reading schedules and their histories, and finding what is due.
+//! Reads of schedules and their histories, and the search for schedules that are due.
 
 use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 
@@ -9,19 +9,19 @@ use crate::{
     types::{Error, Result},
 };
 
-/// A schedule that has something to be dealt with.
+/// Schedule with an occurrence to process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Since when.
+    /// Time at which the occurrence was due; for a waiting occurrence, its scheduled time.
     pub since: Timestamp,
-    /// The schedule.
+    /// Id of the schedule.
     pub schedule: ScheduleId,
-    /// Whose it is.
+    /// Organization that owns the schedule.
     pub org: OrgId,
 }
 
 impl Store {
-    /// A schedule.
+    /// Returns a schedule.
     pub async fn get_schedule(&self, org: OrgId, id: ScheduleId) -> Result<ScheduleRow> {
         self.db
             .read(move |tx| {
@@ -38,7 +38,7 @@ impl Store {
             .await
     }
 
-    /// The organization's schedules before a position, newest first, at most `limit`.
+    /// Returns at most `limit` schedules of the organization before a position, newest first.
     pub async fn list_schedules(
         &self,
         org: OrgId,
@@ -47,7 +47,7 @@ impl Store {
     ) -> Result<Vec<ScheduleRow>> {
         self.db
             .read(move |tx| {
-                // `~` is above every character of an id.
+                // `~` sorts after every character of an id.
                 let (at, id) = before
                     .map_or((Timestamp::from_micros(i64::MAX), "~".to_owned()), |(at, id)| {
                         (at, id.to_string())
@@ -68,8 +68,8 @@ impl Store {
             .await
     }
 
-    /// What became of a schedule's instants before a position, the latest first, at most `limit`. A position is an instant
-    /// and its occasion.
+    /// Returns at most `limit` outcomes of a schedule's occurrences before a position, latest first. A
+    /// position is a scheduled time and its occasion.
     pub async fn list_fires(
         &self,
         org: OrgId,
@@ -82,7 +82,8 @@ impl Store {
             .await
     }
 
-    /// System: schedules of all organizations whose next instant is due at `at`, behind a position, at most `limit`.
+    /// System: returns at most `limit` schedules of all organizations whose next occurrence is due at `at`,
+    /// behind a position.
     pub async fn due_schedules(
         &self,
         at: Timestamp,
@@ -107,7 +108,8 @@ impl Store {
             .await
     }
 
-    /// System: schedules of all organizations with an instant that waited for runs which are final now, at most `limit`.
+    /// System: returns at most `limit` schedules of all organizations with a waiting occurrence whose earlier
+    /// runs are final now.
     pub async fn released_schedules(&self, limit: u32) -> Result<Vec<Due>> {
         self.db
             .read(move |tx| {
@@ -126,7 +128,7 @@ impl Store {
             .await
     }
 
-    /// System: when the first instant of any schedule is due that is due after `after`.
+    /// System: returns the earliest time after `after` at which an occurrence of any schedule is due.
     pub async fn next_due(&self, after: Timestamp) -> Result<Option<Timestamp>> {
         self.db
             .read(move |tx| {
@@ -139,8 +141,9 @@ impl Store {
             .await
     }
 
-    /// Runs of a schedule that are not final, the newest first, at most `limit`; none where it is not at `revision` any more, so that
-    /// none is among them that was started after it was seen.
+    /// Returns at most `limit` runs of a schedule that are not final, newest first. Returns none if the
+    /// schedule is not at `revision` any more, so that no run is included that was started after the caller
+    /// has read the schedule.
     pub async fn open_runs(
         &self,
         org: OrgId,
@@ -162,8 +165,8 @@ impl Store {
             .await
     }
 
-    /// How the runs of a schedule ended that were made at `since` or later, the newest first, at most `limit`; without those that
-    /// were cancelled.
+    /// Returns the outcomes of at most `limit` runs of a schedule that were created at `since` or later and
+    /// have ended, newest first. Cancelled runs are left out.
     pub async fn recent_outcomes(
         &self,
         org: OrgId,

@@ -1,4 +1,5 @@
-//! Runs that a schedule has replaced by a new one: recorded with the new run, and kept until they are cancelled.
+//! Runs that a schedule has replaced by a new one. They are recorded with the new run, and kept until they
+//! are cancelled.
 
 use sortie_api::{OrgId, RunId, ScheduleId};
 
@@ -9,21 +10,21 @@ use crate::{
     types::Result,
 };
 
-/// Open runs that one run replaces, at most.
+/// Maximum number of open runs that one run replaces.
 const REPLACED: u32 = 1_000;
 
-/// A run that is to be cancelled.
+/// Run that is to be cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplacedRun {
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
     /// Organization of the run.
     pub org: OrgId,
 }
 
 impl Store {
-    /// System: runs that schedules have replaced and that are still to be cancelled, by their ids, behind `after`, at most
-    /// `limit`.
+    /// System: returns at most `limit` runs behind `after`, by their ids, that schedules have replaced and
+    /// that are still to be cancelled.
     pub async fn replaced_runs(&self, after: Option<RunId>, limit: u32) -> Result<Vec<ReplacedRun>> {
         let after = after.map_or(String::new(), |run| run.to_string());
         self.db
@@ -44,7 +45,7 @@ impl Store {
             .await
     }
 
-    /// System: forgets replaced runs that are cancelled, or at an end of their own.
+    /// System: forgets replaced runs that were cancelled or have ended by themselves.
     pub async fn forget_replaced(&self, runs: &[RunId]) -> Result<()> {
         let ids = json(runs)?;
         self.db
@@ -59,7 +60,7 @@ impl Store {
     }
 }
 
-/// Replaces the open runs of a schedule by `run`, which is recorded already.
+/// Statement that replaces the open runs of a schedule by `run`, which is recorded already.
 pub(super) fn replace(org: OrgId, schedule: ScheduleId, run: RunId) -> Stmt<'static> {
     Stmt::new(
         "INSERT INTO replaced_run (run_id, org_id) SELECT r.id, r.org_id FROM run r \

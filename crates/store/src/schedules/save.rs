@@ -1,4 +1,4 @@
-//! What people do to schedules: make, change and delete them.
+//! Changes of schedules by people: create, change and delete.
 
 use sortie_api::{OrgId, ScheduleId, Timestamp};
 
@@ -9,18 +9,18 @@ use crate::{
     types::{Error, Result},
 };
 
-/// A schedule to save: a new one, or what replaces an old one.
+/// Schedule to save: a new one, or a new version of an existing one.
 #[derive(Clone, Debug)]
 pub struct SaveSchedule {
-    /// Its id.
+    /// Id of the schedule.
     pub id: ScheduleId,
-    /// Whose it is.
+    /// Organization that owns the schedule.
     pub org: OrgId,
-    /// What it is to do.
+    /// Definition of the schedule.
     pub spec: ScheduleSpec,
-    /// Where it begins, or goes on.
+    /// State that the schedule begins or continues with.
     pub state: ScheduleState,
-    /// When.
+    /// Time of the change.
     pub at: Timestamp,
 }
 
@@ -31,14 +31,16 @@ impl SaveSchedule {
 }
 
 impl Store {
-    /// Makes a schedule. `Conflict` where it would be one more than `most`, or its workflow is not there any more.
+    /// Creates a schedule. `Conflict` if the organization has `most` schedules already, or the workflow was
+    /// deleted.
     pub async fn create_schedule(&self, schedule: SaveSchedule, most: u32, audit: Audit) -> Result<()> {
         self.db
             .write_of(schedule.bytes(), move |tx| create(tx, &schedule, most, &audit))
             .await
     }
 
-    /// Changes a schedule that is still at `revision`. False where it is not, or not there, or its workflow is not.
+    /// Changes a schedule that is still at `revision`. Returns false if it is not, or if the schedule or its
+    /// workflow was deleted.
     pub async fn update_schedule(&self, schedule: SaveSchedule, revision: i64, audit: Audit) -> Result<bool> {
         let updated = self
             .db
@@ -52,13 +54,14 @@ impl Store {
         }
     }
 
-    /// Deletes a schedule with its history; its runs stay.
+    /// Deletes a schedule with its history. Its runs stay.
     pub async fn delete_schedule(&self, org: OrgId, id: ScheduleId, audit: Audit) -> Result<()> {
         self.db.write(move |tx| delete(tx, org, id, &audit)).await
     }
 }
 
-/// A lock on the organization: it makes the limit exact, and keeps the workflow that is found under it until the end.
+/// Locks the organization. The lock makes the limit exact, and keeps the workflow that is found under it
+/// until the end of the transaction.
 fn lock<'a>(org: OrgId) -> Stmt<'a> {
     Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org]).exactly(1, Error::NotFound)
 }
@@ -96,7 +99,7 @@ fn create(tx: &mut dyn Tx, new: &SaveSchedule, most: u32, entry: &Audit) -> Resu
         )
         .exactly(
             1,
-            Error::Conflict("the organization has as many schedules as it may"),
+            Error::Conflict("the organization has reached its limit of schedules"),
         ),
         audit::record(entry),
     ])
@@ -127,7 +130,8 @@ fn update(tx: &mut dyn Tx, new: &SaveSchedule, revision: i64, entry: &Audit) -> 
 
 fn delete(tx: &mut dyn Tx, org: OrgId, id: ScheduleId, entry: &Audit) -> Result<()> {
     tx.batch(&[
-        // First: who was just about to record an instant has done so, or finds nothing.
+        // The schedule is deleted first. A node that was just about to record an occurrence has done so, or
+        // finds no schedule.
         Stmt::new(
             "DELETE FROM schedule WHERE id = $2 AND org_id = $1",
             vals![org, id],

@@ -7,7 +7,7 @@ use super::{both, fixture::Fixture};
 use crate::{Batch, Cancelled, Error, Expiry, Finish, KeptArtifact, NewArtifacts, RunArtifacts, RunFilter};
 
 impl Fixture {
-    /// The end of a run of `org` with artifacts, whose contents are all of one byte each and written just now.
+    /// Creates the end of a run of `org` with artifacts. Each content is one byte, written just now.
     pub(super) async fn with_artifacts(&self, org: OrgId, files: &[(&str, u8)]) -> Finish {
         let mut kept = Vec::new();
         for (path, byte) in files {
@@ -68,7 +68,7 @@ both! {
     async fn content_stays_for_as_long_as_a_run_or_a_file_refers_to_it(fixture: &Fixture) {
         let (org, node) = (fixture.org().await, fixture.node().await);
         let fence = fixture.running(org, node).await;
-        // The first two are the same content, which also becomes a file.
+        // The first two artifacts have the same content, which also becomes a file.
         let finish = fixture.with_artifacts(org, &[("a", 1), ("b", 1), ("c", 2)]).await;
         fixture.store.finish_run(fence, finish).await.unwrap();
         let file = fixture.file(org, "promoted", 1).await;
@@ -89,7 +89,7 @@ both! {
         let finish = fixture.with_artifacts(org, &[("a", 1)]).await;
         fixture.sweep_blobs(fixture.now() + HOUR * 5).await;
         let refused = fixture.store.finish_run(fence, finish).await.unwrap_err();
-        assert_eq!(refused, Error::Conflict("the content of an artifact was given up"));
+        assert_eq!(refused, Error::Conflict("the content of an artifact is pending deletion"));
         assert_eq!(fixture.get(org, fence.run).await.status, RunStatus::Running);
     }
 

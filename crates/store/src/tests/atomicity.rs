@@ -1,5 +1,5 @@
-//! Every command that writes is one transaction: whichever of its statements fails, or its commit, nothing of it is
-//! seen afterwards, and another try does the whole.
+//! Atomicity: every command that writes is one transaction. When one of its statements or its commit fails, the database is
+//! unchanged, and another try of the command does everything.
 
 use sortie_api::{BudgetPeriod, BudgetScope, ConnectionStatus, Micros, OrgId, PutBudget, Role};
 
@@ -14,7 +14,7 @@ use crate::{
     NodeId, OauthFlow, OldTokens, PasswordChange, Purpose, Result, Rotation, SeenTokens, Sweep, db::vals,
 };
 
-/// Everything that is stored, as text.
+/// Reads the stored rows of every table, as text.
 async fn everything(fixture: &Fixture) -> Vec<String> {
     const TABLES: &[&str] = &[
         "SELECT id, name, usage_until FROM organization ORDER BY id",
@@ -74,8 +74,8 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
     fixture.store.db.read(read).await.unwrap()
 }
 
-/// Proves that `command` is one transaction, and runs it undisturbed; on a fixture behind a proxy, that it is done once though its
-/// commits are lost or late.
+/// Proves that `command` is one transaction, then runs it without faults. Behind a proxy, proves instead that the command is
+/// done once although its commits are lost or late.
 #[expect(clippy::future_not_send, reason = "a test awaits it on one thread")]
 async fn proves<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T {
     if let Some(behind) = &fixture.behind {
@@ -84,7 +84,7 @@ async fn proves<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T
     proves_atomic(fixture, command).await
 }
 
-/// As [`proves`] for a command that does its next step when it is called again.
+/// Proves a command like [`proves`]; another call of the command does its next step.
 #[expect(clippy::future_not_send, reason = "a test awaits it on one thread")]
 async fn proves_step<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T {
     if let Some(behind) = &fixture.behind {
@@ -93,7 +93,7 @@ async fn proves_step<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>)
     proves_atomic(fixture, command).await
 }
 
-/// Makes each statement of `command` fail in turn, then its commit, then runs it undisturbed.
+/// Makes each statement of `command` fail in turn, and its commit each time, then runs the command without faults.
 async fn proves_atomic<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T {
     let before = everything(fixture).await;
     let faults = fixture.store.db.faults();
@@ -102,7 +102,7 @@ async fn proves_atomic<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T
         faults.fail_statement(statements + 1);
         let outcome = command().await;
         if faults.disarm() {
-            // All its statements have passed.
+            // The command has fewer statements: none failed.
             assert!(statements > 0, "the command has no statement");
             let done = everything(fixture).await;
             assert_ne!(done, before, "the command changes something");

@@ -73,12 +73,23 @@ both! {
         let audit = Audit { actor, ..fixture.audit(org) };
         fixture.store.create_key(fixture.new_key(org, Role::Member), audit).await.unwrap();
         let written = fixture.store.list_audit(org, page(1)).await.unwrap();
-        // That version knows neither column.
+        // An earlier version knows neither column.
         let forget = |tx: &mut dyn Tx| {
             tx.exec("UPDATE audit SET actor_kind = NULL, actor_id = NULL", vals![])
         };
         fixture.store.db.write(move |tx| forget(tx).map(drop)).await.unwrap();
         assert_eq!(fixture.store.list_audit(org, page(1)).await.unwrap(), written);
+    }
+
+    async fn an_entry_of_a_later_version_is_read_without_its_kind(fixture: &Fixture) {
+        let org = fixture.org().await;
+        fixture.store.create_key(fixture.new_key(org, Role::Member), fixture.audit(org)).await.unwrap();
+        let rename = |tx: &mut dyn Tx| {
+            tx.exec("UPDATE audit SET actor_kind = 'robot', actor_id = 'robot_1'", vals![])
+        };
+        fixture.store.db.write(move |tx| rename(tx).map(drop)).await.unwrap();
+        let entries = fixture.store.list_audit(org, page(1)).await.unwrap();
+        assert_eq!((entries[0].actor_kind, entries[0].actor_id.as_deref()), (None, Some("robot_1")));
     }
 
     async fn a_refused_change_writes_nothing_down(fixture: &Fixture) {
@@ -126,7 +137,7 @@ both! {
             written.push(audit.clone());
             fixture.store.create_key(fixture.new_key(org, Role::Member), audit).await.unwrap();
         }
-        // Two at the same time: the id decides.
+        // Entries of the same time are in the order of their ids.
         let twin = Audit { at: written[5].at, ..fixture.audit(org) };
         fixture.store.create_key(fixture.new_key(org, Role::Member), twin.clone()).await.unwrap();
         written.push(twin);

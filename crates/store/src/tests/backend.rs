@@ -1,4 +1,4 @@
-//! What the database layer promises by itself.
+//! Guarantees of the database layer itself.
 
 use std::{
     future::poll_fn,
@@ -38,7 +38,7 @@ both! {
         let mut command = Box::pin(fixture.store.db.write(|tx| {
             tx.exec("UPDATE dispatch SET turn = 77 WHERE id = 1", vals![])
         }));
-        // Polled once: sent, and then forgotten.
+        // Polled once, the command is sent. Then the caller goes away.
         assert!(poll_fn(|context| Poll::Ready(command.as_mut().poll(context).is_pending())).await);
         drop(command);
         while fixture.count("SELECT turn FROM dispatch").await != 77 {
@@ -249,7 +249,8 @@ async fn a_deadlock_is_tried_again() {
         .unwrap();
     let swap = |first: i64, second: i64| {
         fixture.store.db.write(move |tx| {
-            // Found at once: behind others that wait a second each, somebody's patience with a lock would end first.
+            // Deadlocks are found at once. Otherwise, behind others that wait a second each, a command would
+            // time out on a lock first.
             tx.exec("SET LOCAL deadlock_timeout = '10ms'", vals![])?;
             let add = "UPDATE dispatch SET turn = turn + 1 WHERE id = $1";
             tx.exec(add, vals![first])?;
@@ -276,7 +277,8 @@ async fn two_nodes_that_open_an_empty_database_migrate_it_once() {
     }
 }
 
-/// Holds up `threads` of the store until the senders go; the commands that do.
+/// Blocks `threads` threads of the store until the senders are dropped. Returns the senders and the commands
+/// that block.
 pub(super) async fn hold_up(
     store: &Store,
     threads: usize,
@@ -319,7 +321,7 @@ async fn an_urgent_command_passes_those_that_wait_for_the_writing_thread() {
     };
     let waiting = join_all((0..200).map(|_| fixture.store.db.write(note("ordinary"))));
     let urgent = fixture.store.db.urgent(Duration::from_mins(1), note("urgent"));
-    // Polled in this order: the urgent one is sent last.
+    // The futures are polled in this order: the urgent command is sent last.
     let (waiting, (urgent, ())) = join(waiting, join(urgent, async { drop(release) })).await;
     assert!(waiting.iter().chain([&urgent]).all(Result::is_ok));
     assert_eq!(done.lock().unwrap()[0], "urgent");
@@ -329,7 +331,7 @@ async fn an_urgent_command_passes_those_that_wait_for_the_writing_thread() {
 #[tokio::test]
 async fn outside_of_a_transaction_that_was_begun_nothing_is_written() {
     let fixture = super::fixture::Fixture::postgres().await;
-    // As statements are that travel behind a BEGIN which fails.
+    // A statement that travels behind a failed BEGIN runs like this.
     let stray = fixture
         .store
         .db
@@ -380,7 +382,8 @@ async fn a_heartbeat_does_not_wait_for_commands_that_hold_every_connection() {
 async fn a_heartbeat_reaches_the_second_host_where_the_first_is_silent() {
     let fixture = super::fixture::Fixture::postgres().await;
     let node = fixture.node().await;
-    // Nobody takes connections there: once its queue is full the system leaves new ones without an answer.
+    // Nobody accepts connections at this address. Once its queue is full, the system leaves new ones without
+    // an answer.
     let silent = tokio::net::TcpSocket::new_v4().unwrap();
     silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let silent = silent.listen(1).unwrap();

@@ -17,7 +17,7 @@ async fn a_copy_is_what_was_there_at_one_moment() {
     fixture.store.create_run(run).await.unwrap();
     let file = fixture.file(org, "a", 1).await;
     fixture.file(org, "again", 1).await;
-    // Announced, and not referred to: its content may not be there.
+    // A blob that is reserved and not referred to. Its content may not exist.
     fixture
         .store
         .reserve_blob(fixture.new_blob(org, 2))
@@ -49,7 +49,7 @@ async fn a_copy_is_what_was_there_at_one_moment() {
     );
     assert_eq!(copy.referrers(file.blob, 1).unwrap(), [named("a")]);
     assert_eq!(fs::metadata(&to).unwrap().permissions().mode() & 0o777, 0o600);
-    // What is there already is not overwritten.
+    // An existing file is not overwritten.
     let again = DatabaseCopy::make(&from, &to).err().unwrap();
     assert!(again.to_string().contains("exists"), "{again}");
 }
@@ -72,8 +72,8 @@ async fn what_was_deleted_is_not_in_a_copy() {
     assert!(!bytes.windows(secret.len()).any(|part| part == secret));
 }
 
-/// The log is folded into the database a second after the last write. Who reads for long must not hold the writer up there:
-/// a heartbeat is given two seconds.
+/// The log is checkpointed a second after the last write. A long reader must not hold up the writer then: a
+/// heartbeat has a limit of two seconds.
 #[tokio::test]
 async fn a_long_reader_holds_no_writer_up() {
     let fixture = Fixture::sqlite().await;
@@ -87,17 +87,17 @@ async fn a_long_reader_holds_no_writer_up() {
     tokio::time::sleep(Duration::from_millis(1_300)).await;
     let begun = std::time::Instant::now();
     fixture.queued(org).await;
-    // Whoever waits for a reader has five seconds for it.
+    // A command that waits for a reader has a limit of five seconds.
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
 
-/// Why the content that a copy refers to is still there when it is read: an hour lies between the end of the last
-/// reference and the deletion, and the copy was made before that end.
+/// The content that a copy refers to still exists when the copy is read. It is deleted an hour after the last
+/// reference was removed, and the copy was made before that.
 #[tokio::test]
 async fn content_of_a_copy_stays_for_an_hour_whatever_is_deleted_meanwhile() {
     let fixture = Fixture::sqlite().await;
     let org = fixture.org().await;
-    // Long ago: the sweep has looked at it, and it is due for no other look.
+    // Created long ago: the sweep has checked the content, and no further check is due.
     let file = fixture.file(org, "a", 1).await;
     assert!(fixture.sweep_blobs(file.check_at + GRACE).await.is_empty());
 

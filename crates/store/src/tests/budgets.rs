@@ -26,7 +26,7 @@ pub(super) fn workflow() -> BudgetScope {
     BudgetScope::Workflow("report".to_owned())
 }
 
-/// The labels of a run that all four kinds of budgets apply to.
+/// Labels of a run that all four kinds of budgets apply to.
 pub(super) fn labels() -> Labels {
     Labels {
         key: Some(key()),
@@ -44,7 +44,7 @@ impl Fixture {
         }
     }
 
-    /// Sets a budget by the day.
+    /// Sets a budget for each day.
     pub(super) async fn budget(&self, org: OrgId, scope: &BudgetScope, limit: u64) -> Budget {
         let put = PutBudget {
             limit_micros: micros(limit),
@@ -72,7 +72,7 @@ impl Fixture {
         }
     }
 
-    /// What is held, spent and left.
+    /// Returns the amounts that are held, spent and available.
     async fn standing(&self, org: OrgId, scope: &BudgetScope) -> (i64, i64, i64) {
         let budget = self
             .store
@@ -95,7 +95,7 @@ impl Fixture {
             fixture.queued(org).await;
         }
         store.create_run(fixture.new_run(org)).await.unwrap_err();
-        // Refused by a read, which looks for the key too.
+        // The run is refused by a read, which also looks for the key.
         let named = NewRun {
             idempotency_key: Some("twice".to_owned()),
             ..fixture.new_run(org)
@@ -120,7 +120,7 @@ impl Fixture {
             id: fixture.run_id(),
             ..named
         };
-        // Its hold is taken back: the key has its run.
+        // The key has a run already, so the hold of this one is taken back.
         store.create_run(again).await.unwrap();
         let fence = fixture.start(claims[0].fence).await.unwrap();
         store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
@@ -154,7 +154,7 @@ both! {
         assert_eq!((changed.created_at, changed.updated_at, changed.limit_micros), (at, later, micros(9)));
         let audit = fixture.audit_at(org, "budget.put", later);
         let refused = store.put_budget(BudgetScope::Key(key()), put, 2, audit).await.unwrap_err();
-        assert_eq!(refused, Error::Conflict("the organization has as many budgets as it may"));
+        assert_eq!(refused, Error::Conflict("the organization has reached its limit of budgets"));
         let scopes = async |org| {
             let listed = store.list_budgets(org, fixture.now()).await.unwrap();
             listed.into_iter().map(|budget| budget.scope).collect::<Vec<_>>()
@@ -254,12 +254,12 @@ both! {
             assert_eq!(fixture.standing(org, &scope).await.0, 60, "{scope}");
         }
         assert_eq!(fixture.count("SELECT COUNT(*) FROM run").await, 1);
-        // The key has its run: nothing is held for it again, and nothing refused.
+        // The key has a run already: nothing is held for it again, and nothing is refused.
         run.id = fixture.run_id();
         let again = fixture.store.create_run(run).await.unwrap();
         assert!(matches!(again, Created::Existing(run) if run.id == first));
         fixture.created(next(40)).await;
-        // A run of another workflow, and one of another organization, do not meet that budget.
+        // The budget does not apply to a run of another workflow or of another organization.
         fixture.created(fixture.costing(org, 5_000)).await;
         let other = fixture.org().await;
         fixture.created(NewRun { labels: labels(), ..fixture.costing(other, 5_000) }).await;
@@ -304,13 +304,13 @@ both! {
             (budget.held_micros.get(), budget.spent_micros.get())
         };
         assert_eq!((of(0).await, of(24).await, of(48).await), ((80, 0), (80, 0), (0, 0)));
-        // The oldest is claimed first.
+        // The oldest run is claimed first.
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
         let mut finish = fixture.succeeded("out");
         finish.at = day(30);
         fixture.store.finish_run(fence, finish).await.unwrap();
         assert_eq!((of(0).await, of(24).await), ((0, 42), (80, 0)));
-        // Windows before the last one go when a new one begins, where nothing is held of them.
+        // Windows before the previous one are deleted when a new one begins, if nothing is held in them.
         fixture.created(run(48)).await;
         assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_window").await, 2);
         assert_eq!((of(0).await, of(24).await, of(48).await), ((0, 0), (80, 0), (80, 0)));
@@ -423,7 +423,8 @@ both! {
             }
             let claims = fixture.claim(node, 16).await;
             let held: HashSet<RunId> = claims.iter().map(|claim| claim.fence.run).collect();
-            // Half of those that are held are finished, half cancelled and settled; more are made meanwhile.
+            // Half of the held runs are finished, half are cancelled and settled. More runs are created
+            // meanwhile.
             let (finished, cancelled) = claims.split_at(8);
             let ends = join_all(finished.iter().map(async |claim| {
                 let fence = fixture.start(claim.fence).await.unwrap();

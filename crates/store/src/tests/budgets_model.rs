@@ -1,5 +1,5 @@
-//! Random runs, ends and changes of budgets against a small model: what is held and spent is always what the model says,
-//! nothing is admitted over a limit, and nothing stays held.
+//! Random runs, ends and changes of budgets against a small model. The amounts held and spent are always
+//! those of the model, no run is admitted over a limit, and nothing stays held.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +29,7 @@ enum Command {
         labels: u8,
         max_cost: u64,
     },
-    /// The next step of a run towards an end of this kind.
+    /// Moves a run one step towards an end of this kind.
     Drive {
         run: usize,
         end: End,
@@ -40,7 +40,7 @@ enum Command {
     },
 }
 
-/// How a run ends.
+/// Kinds of ends of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Finished,
@@ -77,7 +77,8 @@ fn scopes() -> [BudgetScope; 4] {
     ]
 }
 
-/// A window: the scope, how often its budget was begun anew, and the beginning.
+/// Window of a budget: its scope, the number of times that the budget was begun anew, and the start of the
+/// window.
 type Window = (BudgetScope, u64, Timestamp);
 
 struct ModelBudget {
@@ -86,7 +87,7 @@ struct ModelBudget {
     begun: u64,
 }
 
-/// A run that is not settled.
+/// Run that is not settled.
 struct Open {
     id: RunId,
     max_cost: u64,
@@ -100,7 +101,7 @@ struct Model<'a> {
     elapsed: Duration,
     begun: u64,
     budgets: BTreeMap<BudgetScope, ModelBudget>,
-    /// Held and spent.
+    /// Amounts held and spent, by window.
     windows: BTreeMap<Window, (i64, i64)>,
     open: Vec<Open>,
 }

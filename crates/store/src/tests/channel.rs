@@ -10,7 +10,7 @@ use crate::{Heard, LONGEST_SAID, Speaker, Store, db::vals};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A store of its own on the database, as another node has it, that listens.
+/// Opens a store of its own on the database, as another node does, and listens with it.
 async fn node(database: &TestDatabase) -> (Store, Speaker, Receiver<Heard>) {
     let store = Store::open(database.url()).await.unwrap();
     let (speaker, mut heard) = store.channel().unwrap().expect("nodes can be many");
@@ -86,16 +86,17 @@ async fn what_comes_too_fast_to_be_heard_is_told_as_a_gap() {
     let database = TestDatabase::postgres().await.unwrap();
     let (_first, one, _) = node(&database).await;
     let (_second, two, mut heard) = node(&database).await;
-    // More than waits to be heard.
+    // Sends more hints than the queue holds.
     for number in 0..1_100 {
         one.say(number.to_string()).await.unwrap();
     }
-    // The server answers on the connection that listens, after all that was said before: nothing is on its way any more.
+    // The server answers on the listening connection, after all earlier hints. After this, no hint is under
+    // way.
     two.say("by itself".to_owned()).await.unwrap();
     for number in 0..1_024 {
         assert_eq!(next(&mut heard).await, text(&number.to_string()));
     }
-    // The gap is told with what is heard next.
+    // The gap is reported with the next hint.
     assert!(heard.try_recv().is_err());
     one.say("more".to_owned()).await.unwrap();
     assert_eq!(next(&mut heard).await, Heard::Gap);

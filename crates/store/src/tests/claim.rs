@@ -24,8 +24,8 @@ fn of(claims: &[Claim], org: OrgId) -> usize {
     claims.iter().filter(|claim| claim.org == org).count()
 }
 
-/// Puts `per_org` waiting runs of each of `orgs` new organizations into the tables, and of those there are; in steps, for
-/// no statement may take long.
+/// Adds `orgs` organizations, and `per_org` waiting runs for each organization of the database. The rows are
+/// added in steps, because no statement may take long.
 async fn backlog(fixture: &Fixture, orgs: i64, per_org: i64) {
     let add_orgs = move |tx: &mut dyn Tx| {
         tx.exec(
@@ -45,7 +45,7 @@ async fn backlog(fixture: &Fixture, orgs: i64, per_org: i64) {
     }
 }
 
-/// One run for each number and each organization; the number is its time.
+/// Adds a waiting run for each number and each organization. The number is the creation time.
 fn add_waiting(tx: &mut dyn Tx, from: i64, to: i64) -> Result<()> {
     tx.exec(
         "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
@@ -68,7 +68,7 @@ fn add_waiting(tx: &mut dyn Tx, from: i64, to: i64) -> Result<()> {
     Ok(())
 }
 
-/// The time of the fastest of a few claims: what else the machine does counts least there.
+/// Time of the fastest of a few claims, which other work of the machine disturbs least.
 async fn fastest_claim(fixture: &Fixture, node: NodeId) -> Duration {
     let mut fastest = Duration::MAX;
     for _ in 0..6 {
@@ -131,7 +131,7 @@ both! {
         waiting(fixture, orgs[2], 20).await;
         let claims = fixture.claim(node, 9).await;
         assert_eq!(orgs.map(|org| of(&claims, org)), [4, 2, 3]);
-        // The first was served last: it is the third's turn.
+        // The first organization was served last, so the third is next.
         let claims = fixture.claim(node, 1).await;
         assert_eq!(claims[0].org, orgs[2]);
         let claims = fixture.claim(node, 1).await;
@@ -219,7 +219,7 @@ both! {
         for _ in 0..20 {
             fixture.running(org, node).await;
         }
-        // One more than there are: it looks for it to the end.
+        // The limit is one more than there are runs, so the search goes on to the end.
         let filter = RunFilter { status: Some(RunStatus::Running), schedule: None, tag: None, before: None, limit: 21 };
         let fastest = async || {
             let mut fastest = Duration::MAX;

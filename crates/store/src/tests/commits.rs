@@ -1,5 +1,6 @@
-//! Every commit of every command that writes, on PostgreSQL: its answer is lost after it took place, it never reaches the server, or
-//! its answer is late. The commands are those of the tests of atomicity: a command that is proven there is proven here.
+//! Lost and late commits of every command that writes, on PostgreSQL. The answer to a commit is lost after it
+//! took place, or the commit never reaches the server, or its answer is late. The commands are those of the
+//! tests of atomicity: a command that is proven there is proven here.
 #![expect(clippy::future_not_send, reason = "the tests await everything on one thread")]
 
 use std::{
@@ -21,9 +22,10 @@ pub(super) type Scenario = for<'a> fn(&'a Fixture) -> Pin<Box<dyn Future<Output 
 
 /// Delay of a late answer: longer than any client waits for its next try, shorter than the store waits for the server.
 const LATE: Duration = Duration::from_secs(3);
-/// Late commands of one database, about: the others of the scenario are late on another one, so that they wait side by side.
+/// Approximate number of late commands of one database. The other commands of a scenario are late on another
+/// database, so that the delays overlap.
 const LATE_ONES: usize = 4;
-/// Scenarios at once where nothing waits.
+/// Number of scenarios at once if nothing waits.
 const AT_ONCE: usize = 4;
 
 /// Faults of the commits of a scenario.
@@ -33,23 +35,23 @@ pub(super) enum Fault {
     Lost,
     /// Every commit of every n-th command is late.
     Late {
-        /// The number of the first one.
+        /// Number of the first late command.
         first: usize,
-        /// Distance to the next one.
+        /// Distance to the next late command.
         every: usize,
     },
 }
 
-/// Effect of another try of a command that was done.
+/// Effect of another try of a command that has succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Again {
-    /// The same state, or a refusal.
+    /// Another try changes nothing, or is refused.
     Nothing,
-    /// The next step.
+    /// Another try does the next step.
     Step,
 }
 
-/// A fixture's database behind a proxy, and the faults there.
+/// Proxy before a fixture's database, with the faults of its commits.
 pub(super) struct Behind {
     proxy: CommitProxy,
     fault: Fault,
@@ -57,11 +59,11 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    /// A fixture whose store reaches its database through a proxy with these faults.
+    /// Starts a fixture whose store reaches its database through a proxy with these faults.
     async fn start(fault: Fault) -> anyhow::Result<Fixture> {
         let database = TestDatabase::postgres().await?;
         let proxy = CommitProxy::start(database.server()?).await?;
-        // One connection for commands: there are many of these at once.
+        // The store has one connection for commands, because many stores are open at once.
         let store = Store::open_with(&database.url_at(proxy.address())?, 1).await?;
         database.execute(PREPARE).await?;
         let behind = Self {
@@ -72,8 +74,8 @@ impl Behind {
         Ok(Fixture::with(store, database, Some(behind)))
     }
 
-    /// Proves a command under the faults of this fixture, then runs it undisturbed: its value is that of the last run. Every run is
-    /// given the same arguments and begins with the same rows.
+    /// Proves a command under the faults of this fixture, then runs it without faults and returns that value.
+    /// Every run has the same arguments and begins with the same rows.
     pub(super) async fn prove<T>(
         &self,
         fixture: &Fixture,
@@ -115,7 +117,8 @@ impl Behind {
         }
     }
 
-    /// `COMMIT` does not reach the server: the caller is told that nobody knows, nothing was done, and another try does it.
+    /// Loses `COMMIT` on its way to the server. The caller gets `Unavailable`, nothing was done, and another
+    /// try does all of it.
     async fn lose_before<T>(
         &self,
         fixture: &Fixture,
@@ -136,8 +139,8 @@ impl Behind {
         self.proxy.take_commits();
     }
 
-    /// The answer to `COMMIT` is lost: the caller is told that nobody knows, and all was done once, also after another try but for a
-    /// command that goes on by steps.
+    /// Loses the answer to `COMMIT`. The caller gets `Unavailable`, and the command was done once. Another
+    /// try changes nothing, unless the command goes on by steps.
     async fn lose_after<T>(
         &self,
         fixture: &Fixture,
@@ -156,7 +159,7 @@ impl Behind {
         let again = command().await.map(drop);
         let is_answered = match &again {
             Ok(()) | Err(Error::Fenced | Error::Conflict(_) | Error::NotFound) => true,
-            // The id is taken: callers make a new one for each try.
+            // The id exists already: callers make a new one for each try.
             Err(Error::Database(text)) => text.contains("_pkey"),
             Err(_) => false,
         };
@@ -178,7 +181,8 @@ fn unavailable<T>(told: Result<T>) {
     assert!(matches!(told, Err(Error::Unavailable(_))), "{told:?}");
 }
 
-/// The state that a command begins with: the rows of all tables, and the next number of the fixture, from which its arguments are made.
+/// State that a command begins with: the rows of all tables, and the next number of the fixture, from which
+/// arguments are made.
 struct Start {
     rows: Vec<String>,
     number: i64,
@@ -192,7 +196,7 @@ const KEEP: &str = "DO $$ DECLARE t text; BEGIN \
     FOR t IN SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public' LOOP \
     EXECUTE 'DELETE FROM kept.' || t; \
     EXECUTE 'INSERT INTO kept.' || t || ' SELECT * FROM public.' || t; END LOOP; END $$";
-/// No reference is looked at meanwhile.
+/// Restores all tables from their copies. Foreign keys are not checked meanwhile.
 const RESTORE: &str = "SET session_replication_role = replica; DO $$ DECLARE t text; BEGIN \
     FOR t IN SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'kept' LOOP \
     EXECUTE 'DELETE FROM public.' || t; \
@@ -207,26 +211,27 @@ impl Start {
         }
     }
 
-    /// From here on the fixture makes the same arguments again.
+    /// Makes the fixture repeat the arguments that it made since.
     fn same_arguments(&self, fixture: &Fixture) {
         fixture.counter.store(self.number, Ordering::SeqCst);
     }
 
-    /// The same rows and the same arguments again.
+    /// Restores the rows, and makes the fixture repeat its arguments.
     async fn again(&self, fixture: &Fixture) {
         fixture.database.execute(RESTORE).await.unwrap();
         self.same_arguments(fixture);
     }
 }
 
-/// Every row of every table but the one that counts how often its lock was taken.
+/// Selects every row of every table except `dispatch`, which counts how often its lock was taken.
 const ROWS: &str = "SELECT tablename AS name, CAST(query_to_xml(format('SELECT * FROM %I', tablename), true, true, '') AS TEXT) AS rows \
     FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'dispatch'";
 
-/// The fixture's times are before this one, in micros; those of the server's clock behind it.
+/// Bound between times of the fixture and times of the server's clock, in micros. Those of the fixture are
+/// earlier.
 const SERVER_TIMES: u64 = 1_750_000_000_000_000;
 
-/// Everything that is stored, but for times of the server's clock.
+/// Returns all stored rows, without times of the server's clock.
 async fn state(fixture: &Fixture) -> Vec<String> {
     let mut rows = Vec::new();
     for table in fixture.database.rows(ROWS).await.unwrap() {
@@ -275,7 +280,8 @@ async fn a_commit_that_is_late_by_three_seconds_is_answered_and_done_once() {
     join_all(runs).await;
 }
 
-/// Public functions of the store that are no commands, or read in the queue of writes.
+/// Public functions of the store that are no commands, or that only read although they are in the queue of
+/// writes.
 const NO_COMMANDS: [&str; 5] = ["clock", "open", "open_with", "ping", "say"];
 
 #[test]
@@ -292,7 +298,7 @@ fn every_command_that_writes_is_proven() {
     assert!(missing.is_empty(), "not in tests/atomicity.rs: {missing:?}");
 }
 
-/// Names of public functions that do not only read.
+/// Collects the names of public functions that do not only read.
 fn commands_below(folder: &Path, commands: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -312,7 +318,7 @@ fn commands_below(folder: &Path, commands: &mut BTreeSet<String>) {
     }
 }
 
-/// Names of the functions that are called within a proof.
+/// Returns the names of the functions that are called within a proof.
 fn proven(text: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for proof in text.split("(fixture, async ||").skip(1) {

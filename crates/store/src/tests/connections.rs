@@ -26,7 +26,7 @@ impl Fixture {
         }
     }
 
-    /// A saved connection without tokens.
+    /// Saves a connection without tokens.
     pub(super) async fn connection(&self, org: OrgId, name: &str) -> SaveConnection {
         let new = self.new_connection(org, name);
         assert!(
@@ -38,7 +38,7 @@ impl Fixture {
         new
     }
 
-    /// A saved connection that was authorized, and its tokens as they are seen now.
+    /// Saves an authorized connection. Returns its tokens as they are seen now.
     pub(super) async fn authorized(&self, org: OrgId, name: &str) -> SeenTokens {
         let new = self.connection(org, name).await;
         self.consented(&new, 77).await;
@@ -54,7 +54,7 @@ impl Fixture {
         }
     }
 
-    /// A flow of which the tokens wait for their confirmation.
+    /// Stores a flow whose tokens wait for confirmation.
     pub(super) async fn consented(&self, of: &SaveConnection, number: u8) {
         let waits =
             self.store
@@ -118,7 +118,7 @@ both! {
         assert!(!store.create_connection(fixture.new_connection(org, "a"), 3, fixture.audit(org)).await.unwrap());
         assert!(!store.create_connection(fixture.new_connection(org, "a"), 2, fixture.audit(org)).await.unwrap());
         let refused = store.create_connection(fixture.new_connection(org, "c"), 2, fixture.audit(org)).await.unwrap_err();
-        assert_eq!(refused, Error::Conflict("the organization has as many connections as it may"));
+        assert_eq!(refused, Error::Conflict("the organization has reached its limit of connections"));
         assert!(store.create_connection(fixture.new_connection(other, "c"), 2, fixture.audit(org)).await.unwrap());
         let nobody = OrgId::new(fixture.now(), [1; 10]);
         let refused = store.create_connection(fixture.new_connection(nobody, "c"), 2, fixture.audit(org)).await.unwrap_err();
@@ -185,7 +185,7 @@ both! {
         assert_eq!(store.take_authorization([2; 32], second.expires_at).await.unwrap(), None);
         assert_eq!(fixture.count("SELECT COUNT(*) FROM oauth_flow").await, 0);
 
-        // Those that nobody ended go when the next one begins.
+        // Expired flows are deleted when the next one begins.
         store.begin_authorization(first.clone(), new.at, fixture.audit(org)).await.unwrap();
         let much_later = new.at + Duration::from_hours(1);
         let third = OauthFlow { expires_at: much_later + Duration::from_mins(10), ..Fixture::flow(&new, 3) };
@@ -207,7 +207,8 @@ both! {
         let found = store.get_connection(org, "a").await.unwrap();
         assert_eq!((found.status, found.tokens), (ConnectionStatus::NeedsAuthorization, None));
         assert_eq!(found.error.as_deref(), Some("waits"));
-        // The state of the flow does not find it; who waits for the browser is not confirmed.
+        // The state of the flow does not find the second row. A flow that waits for the browser cannot be
+        // confirmed.
         store.begin_authorization(Fixture::flow(&new, 2), new.at, fixture.audit(org)).await.unwrap();
         let tried = store.try_confirmation(org, new.id, new.at).await.unwrap();
         assert_eq!(tried, [Fixture::flow(&new, 1)]);
@@ -222,7 +223,7 @@ both! {
         let found = store.get_connection(org, "a").await.unwrap();
         assert_eq!((found.status, found.tokens_version, found.error), (ConnectionStatus::Ready, 1, None));
         assert_eq!((found.tokens.as_deref(), found.issuer.as_deref()), (Some(&b"x"[..]), Some(&b"issuer"[..])));
-        // Older tokens serve on while new ones wait.
+        // Older tokens stay in use while new ones wait.
         fixture.consented(&new, 3).await;
         let found = store.get_connection(org, "a").await.unwrap();
         assert_eq!((found.status, found.error), (ConnectionStatus::Ready, None));
@@ -256,7 +257,7 @@ both! {
         for flow in [Fixture::flow(&timed, 1), later(&timed, 2), Fixture::flow(&tried, 3)] {
             assert!(store.await_confirmation(flow, note.clone(), fixture.audit(org)).await.unwrap());
         }
-        // Another reason than the note stays.
+        // A reason other than the note stays.
         fixture.consented(&other, 4).await;
         for _ in 0..5 {
             assert_eq!(error("b").await, note);
@@ -318,7 +319,7 @@ both! {
         let (store, now) = (&fixture.store, fixture.now());
         assert_eq!(store.lease_refresh(seen, RefreshHolder(1), now, MINUTE).await, Ok(true));
         let ahead = now + 10 * MINUTE;
-        // SQLite has no clock: one node alone uses it, and its time counts.
+        // SQLite has no clock. Only one node uses it, so the time of that node counts.
         let is_over = fixture.dialect() == Dialect::Sqlite;
         assert_eq!(store.lease_refresh(seen, RefreshHolder(2), ahead, MINUTE).await, Ok(is_over));
     }

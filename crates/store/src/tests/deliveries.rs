@@ -1,4 +1,4 @@
-//! Callbacks: due with the end of their run, claimed host by host under a lease, recorded under a fence.
+//! Callbacks: due at the end of their run, claimed host by host under a lease, recorded under a fence.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
 const LEASE: Duration = Duration::from_secs(30);
 
 impl Fixture {
-    /// A run request with a callback to `host`.
+    /// Creates a run request with a callback to `host`.
     pub(super) fn with_callback(&self, org: OrgId, host: &str) -> NewRun {
         NewRun {
             callback: Some(NewCallback {
@@ -25,7 +25,7 @@ impl Fixture {
         }
     }
 
-    /// A run with a callback to `host` that a worker works on.
+    /// Creates a run with a callback to `host` that a worker works on.
     pub(super) async fn calling_back(&self, org: OrgId, node: NodeId, host: &str) -> Fence {
         self.store
             .create_run(self.with_callback(org, host))
@@ -36,7 +36,7 @@ impl Fixture {
         self.start(claim.fence).await.unwrap()
     }
 
-    /// A run whose callback is due since `at`.
+    /// Creates a run whose callback is due since `at`.
     pub(super) async fn due(&self, org: OrgId, node: NodeId, host: &str) -> (RunId, Timestamp) {
         let fence = self.calling_back(org, node, host).await;
         let finish = self.ends();
@@ -45,7 +45,7 @@ impl Fixture {
         (fence.run, at)
     }
 
-    /// The end of a run that has a callback.
+    /// Creates the end of a run that has a callback.
     pub(super) fn ends(&self) -> Finish {
         Finish {
             receiver: Receiver::Waits,
@@ -53,7 +53,7 @@ impl Fixture {
         }
     }
 
-    /// What the node `name` gets of the deliveries to `host` that are due at `at`.
+    /// Claims deliveries to `host` that are due at `at`, for the node `name`.
     pub(super) async fn claim_due(&self, name: &str, host: &str, at: Timestamp) -> Vec<ClaimedDelivery> {
         let orders = vec![Order {
             host: host.to_owned(),
@@ -66,14 +66,14 @@ impl Fixture {
             .unwrap()
     }
 
-    /// The hosts with something due by `at`.
+    /// Returns the hosts with a delivery that is due by `at`.
     async fn hosts(&self, at: Timestamp) -> Vec<String> {
         let due = self.store.due_hosts(String::new(), at, 100).await.unwrap();
         due.into_iter().map(|due| due.host).collect()
     }
 }
 
-/// An attempt under `claimed` that was answered with `status`.
+/// Creates an attempt under the claim of `claimed`, which leads to `after`.
 pub(super) fn made(claimed: &ClaimedDelivery, at: Timestamp, after: AfterAttempt) -> MadeAttempt {
     let error = (after != AfterAttempt::Delivered).then(|| "answered 500".to_owned());
     MadeAttempt {
@@ -151,7 +151,7 @@ both! {
         fixture.store.cancel_run(org, held.run, fixture.now()).await.unwrap();
         let claimed = fixture.claim_due("n", "a:1", fixture.now()).await;
         fixture.store.record_attempt(made(&claimed[0], fixture.now(), AfterAttempt::Delivered)).await.unwrap();
-        // Cancelled again, and settled by a sweep: it was told already.
+        // The run is cancelled again and settled by a sweep. Its callback does not become due again.
         fixture.store.cancel_run(org, held.run, fixture.now()).await.unwrap();
         fixture.sweep(fixture.now() + Duration::from_hours(5), 5).await;
         assert!(fixture.hosts(fixture.now() + Duration::from_hours(1000)).await.is_empty());
@@ -213,7 +213,7 @@ both! {
         let claimed = fixture.store.claim_deliveries(("n".to_owned(), crate::NodeId(7)), orders, at, at + LEASE).await.unwrap();
         let mut of_dead: Vec<_> = claimed.iter().filter(|one| one.host == "dead:1").map(|one| one.run).collect();
         of_dead.sort();
-        // Those that were due first.
+        // The deliveries that were due first were claimed.
         assert_eq!(of_dead, runs[..2]);
         assert_eq!(claimed.len(), 3);
     }
@@ -252,7 +252,7 @@ both! {
         };
         assert_eq!(claim(&[busy]).await, []);
         assert_eq!(claim(&[]).await[0].0, busy);
-        // One of those before it is gone, so that it is among the first.
+        // A delivery before this one was claimed, so this one is among those that are searched.
         assert_eq!(claim(&[busy]).await, [(other, run)]);
     }
 
@@ -315,17 +315,18 @@ both! {
         fixture.store.finish_run(open, fixture.ends()).await.unwrap();
         let at = fixture.now();
         let claimed = fixture.claim_due("n", "a:1", at).await.remove(0);
-        // It is under way: nobody sends it a second time meanwhile.
+        // The delivery is under way, so nobody sends it a second time meanwhile.
         assert_eq!(fixture.store.redeliver(org, open.run, at).await, Ok((1, "a:1".to_owned())));
         assert!(fixture.claim_due("n", "a:1", at).await.is_empty());
         let later = at + Duration::from_secs(10);
         fixture.store.record_attempt(made(&claimed, at, AfterAttempt::RetryAt(later))).await.unwrap();
-        // It waits for its next attempt: that one comes now, and the count begins anew.
+        // The delivery waits for its next attempt. The attempt comes now, and the count of failures begins
+        // anew.
         assert_eq!(fixture.store.redeliver(org, open.run, at).await, Ok((2, "a:1".to_owned())));
         let claimed = fixture.claim_due("n", "a:1", at).await.remove(0);
         assert_eq!((claimed.attempts, claimed.failures), (1, 0));
         fixture.store.record_attempt(made(&claimed, at, AfterAttempt::Delivered)).await.unwrap();
-        // It is done: all begins again.
+        // The delivery has succeeded, and begins anew.
         assert_eq!(fixture.store.redeliver(org, open.run, later).await, Ok((3, "a:1".to_owned())));
         assert_eq!(fixture.claim_due("n", "a:1", later).await.len(), 1);
         assert_eq!(fixture.get(org, open.run).await.status, RunStatus::Succeeded);

@@ -9,7 +9,7 @@ use crate::{DoomedBlob, Error, NewBlob, NewFile, db::vals};
 const HOUR: Duration = Duration::from_hours(1);
 
 impl Fixture {
-    /// Content that is all of one byte, to be there from now on and looked at in an hour.
+    /// Creates a request for content of one byte, written now and checked in an hour.
     pub(super) fn new_blob(&self, org: OrgId, byte: u8) -> NewBlob {
         let at = self.now();
         NewBlob {
@@ -22,7 +22,7 @@ impl Fixture {
         }
     }
 
-    /// A file to save on that content.
+    /// Creates a file to save, with this content.
     pub(super) async fn new_file(&self, org: OrgId, name: &str, byte: u8) -> NewFile {
         let new = self.new_blob(org, byte);
         let blob = self.store.reserve_blob(new).await.unwrap();
@@ -39,7 +39,7 @@ impl Fixture {
         }
     }
 
-    /// A saved file.
+    /// Saves a file.
     pub(super) async fn file(&self, org: OrgId, name: &str, byte: u8) -> NewFile {
         let new = self.new_file(org, name, byte).await;
         self.store
@@ -49,7 +49,7 @@ impl Fixture {
         new
     }
 
-    /// Every command of files and their content.
+    /// Runs every command of files and their content.
     pub(super) async fn use_files(&self, org: OrgId) {
         let store = &self.store;
         let file = self.file(org, "a", 1).await;
@@ -76,7 +76,7 @@ impl Fixture {
         assert_eq!(self.sweep_blobs(file.check_at + HOUR).await.len(), 1);
     }
 
-    /// Dooms what is due and forgets it: what was doomed.
+    /// Marks due blobs as pending delete and forgets them. Returns the blobs that were marked.
     pub(super) async fn sweep_blobs(&self, now: Timestamp) -> Vec<DoomedBlob> {
         while self.store.doom_blobs(now, 2).await.unwrap() == 2 {}
         let mut doomed: Vec<DoomedBlob> = Vec::new();
@@ -121,7 +121,7 @@ both! {
         store.delete_file(org, new.id, new.check_at, fixture.audit_of(org, "file.delete", "a file")).await.unwrap();
         let deleted = store.delete_file(org, new.id, new.check_at, fixture.audit_of(org, "file.delete", "a file")).await;
         assert_eq!(deleted.unwrap_err(), Error::NotFound);
-        // Two saved, one renamed, one deleted: what did not happen is in no log.
+        // Two files were saved, one was renamed and one was deleted. Refused commands are not in the log.
         assert_eq!(fixture.audit_entries().await, 4);
     }
 
@@ -231,7 +231,7 @@ both! {
         assert_ne!(anew.blob, late.blob);
         let doomed = store.doomed_blobs(None, 10).await.unwrap();
         assert_eq!(doomed.iter().map(|blob| blob.id).collect::<Vec<_>>(), [late.blob]);
-        // Only what is doomed is forgotten.
+        // Only blobs that are pending delete are forgotten.
         store.forget_blobs(&[late.blob, anew.blob]).await.unwrap();
         assert_eq!(fixture.count("SELECT COUNT(*) FROM blob").await, 1);
     }
@@ -274,7 +274,8 @@ both! {
     }
 }
 
-/// The window that `of_a_doom_and_a_new_reference_one_wins` may miss: the doom has seen no reference and waits for the row.
+/// Covers a window that `of_a_doom_and_a_new_reference_one_wins` may miss: the sweep has seen no reference
+/// and waits for the row.
 #[tokio::test]
 async fn a_doom_that_waits_for_a_new_reference_lets_the_content_live() {
     let fixture = Fixture::postgres().await;
@@ -285,7 +286,8 @@ async fn a_doom_that_waits_for_a_new_reference_lets_the_content_live() {
         check_at: later + HOUR,
         ..new
     };
-    // After its second statement the new reference holds the row of the blob, and waits until the doom waits for it.
+    // After its second statement the new reference holds the row of the blob. It waits until the sweep waits
+    // for that row.
     let (reached, go_on) = fixture.store.db.faults().pause(3);
     let (created, doomed) = join(
         fixture

@@ -1,4 +1,4 @@
-//! A store on a fresh database, short ways to drive it, and the rules that hold after every command.
+//! Store on a fresh database, helpers that drive it, and checks of the rules that hold after every command.
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
@@ -6,8 +6,7 @@ use std::{
 };
 
 use sortie_api::{
-    AuditId, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, SessionId, Timestamp, UserId,
-    event::EventType, id::KeyId,
+    AuditId, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, Timestamp, event::EventType, id::KeyId,
 };
 use sortie_testkit::postgres::TestDatabase;
 use tokio::sync::OnceCell;
@@ -15,24 +14,24 @@ use tokio::sync::OnceCell;
 use super::commits::Behind;
 use crate::{
     Actor, Append, Audit, Claim, Counted, Created, Definition, EventRow, Fence, Finish, Heartbeat, Journal,
-    NewEntries, NewEvent, NewKey, NewNode, NewOrganization, NewPerson, NewRun, NewSession, NodeId, Result,
-    SeenLease, SessionKind, Store, Sweep, Swept, Unretained, UnretainedFinish,
+    NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Result, SeenLease, Store, Sweep, Swept,
+    Unretained, UnretainedFinish,
     db::{Dialect, vals},
 };
 
-/// The definition of every run here that stores one.
+/// Stored definition of the runs of tests.
 pub(super) const DEFINITION: &str = r#"{"prompt":"hello"}"#;
 
-/// A lease that is not over in a test.
+/// Duration of a lease that does not expire during a test.
 const LEASE: Duration = Duration::from_hours(24 * 365);
 
 pub(super) struct Fixture {
     pub(super) store: Store,
     pub(super) database: TestDatabase,
     pub(super) counter: AtomicI64,
-    /// The proxy before the database, if there is one.
+    /// Proxy between the store and the database, where a test has one.
     pub(super) behind: Option<Behind>,
-    /// The node of [`Self::sweep`].
+    /// Node of [`Self::sweep`].
     sweeper: OnceCell<NodeId>,
 }
 
@@ -45,7 +44,7 @@ impl Fixture {
         Self::on(TestDatabase::postgres().await.expect("a database")).await
     }
 
-    /// Where the database is, for another store on it.
+    /// URL of the database, for another store on it.
     pub(super) fn url(&self) -> &str {
         self.database.url()
     }
@@ -55,7 +54,7 @@ impl Fixture {
         Self::with(store, database, None)
     }
 
-    /// A store on this database, with what stands between them.
+    /// Makes a fixture of a store, its database and the proxy between them.
     pub(super) fn with(store: Store, database: TestDatabase, behind: Option<Behind>) -> Self {
         Self {
             store,
@@ -66,7 +65,7 @@ impl Fixture {
         }
     }
 
-    /// Which of the two it is.
+    /// Dialect of the database.
     pub(super) fn dialect(&self) -> Dialect {
         if self.database.url().starts_with("sqlite:") {
             Dialect::Sqlite
@@ -75,18 +74,19 @@ impl Fixture {
         }
     }
 
-    /// The file of a `SQLite` database.
+    /// File of a `SQLite` database.
     pub(super) fn sqlite_file(&self) -> std::path::PathBuf {
         let path = self.database.url().strip_prefix("sqlite:");
         path.expect("a SQLite database").into()
     }
 
-    /// A number never given before.
+    /// Returns a number that this fixture has not returned before.
     pub(super) fn number(&self) -> i64 {
         self.counter.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// A time later than all before, and than the database's own clock: what that clock makes due is due by now.
+    /// Returns a time later than every earlier one and than the database's own clock. Whatever that clock makes due is due by
+    /// then.
     pub(super) fn now(&self) -> Timestamp {
         Timestamp::from_micros(4_098_377_600_000_000 + self.number() * 1_000)
     }
@@ -101,7 +101,7 @@ impl Fixture {
         RunId::new(self.now(), self.random())
     }
 
-    /// A new organization.
+    /// Adds an organization.
     pub(super) async fn org(&self) -> OrgId {
         let org = OrgId::new(self.now(), self.random());
         self.store
@@ -131,7 +131,7 @@ impl Fixture {
         }
     }
 
-    /// A key that works.
+    /// Adds an API key.
     pub(super) async fn key(&self, org: OrgId, role: Role) -> NewKey {
         let key = self.new_key(org, role);
         self.store
@@ -141,80 +141,7 @@ impl Fixture {
         key
     }
 
-    /// A session to begin for a person.
-    pub(super) fn new_session(&self, user: UserId) -> NewSession {
-        let at = self.now();
-        let mut hash = [7; 32];
-        hash[..8].copy_from_slice(&self.number().to_be_bytes());
-        NewSession {
-            id: SessionId::new(at, self.random()),
-            hash,
-            user,
-            kind: SessionKind::Api,
-            created_at: at,
-            expires_at: at + Duration::from_hours(720),
-            address: Some("192.0.2.7".parse().expect("an address")),
-            agent: Some("curl/8".to_owned()),
-        }
-    }
-
-    /// A person to sign up whose address begins with `name`.
-    pub(super) fn new_person(&self, name: &str) -> NewPerson {
-        let at = self.now();
-        NewPerson {
-            id: UserId::new(at, self.random()),
-            email: format!("{name}@Example.com"),
-            email_key: format!("{name}@example.com"),
-            name: name.to_owned(),
-            password: format!("hash of {name}"),
-            created_at: at,
-        }
-    }
-
-    /// Signs a person up.
-    pub(super) async fn person(&self, name: &str) -> UserId {
-        let person = self.new_person(name);
-        let session = self.new_session(person.id);
-        self.store
-            .sign_up(person.clone(), session)
-            .await
-            .expect("a person");
-        person.id
-    }
-
-    /// Creates an organization of a person.
-    pub(super) async fn org_of(&self, owner: UserId) -> OrgId {
-        let new = self.new_organization(owner);
-        let id = new.id;
-        self.store
-            .create_organization(new, self.audit(id))
-            .await
-            .expect("an organization");
-        id
-    }
-
-    pub(super) fn new_organization(&self, owner: UserId) -> NewOrganization {
-        let at = self.now();
-        NewOrganization {
-            id: OrgId::new(at, self.random()),
-            name: "ours".to_owned(),
-            owner,
-            created_at: at,
-        }
-    }
-
-    /// Makes a person a member, past the commands: invitations do it in the product.
-    pub(super) async fn member(&self, org: OrgId, user: UserId, role: Role) {
-        let insert = move |tx: &mut dyn crate::db::Tx| {
-            tx.exec(
-                "INSERT INTO membership (org_id, user_id, role, created_at) VALUES ($1, $2, $3, 1)",
-                vals![org, user, role],
-            )
-        };
-        self.store.db.write(insert).await.expect("a member");
-    }
-
-    /// An entry of the audit log.
+    /// Makes an entry of the audit log, which is not stored.
     pub(super) fn audit(&self, org: OrgId) -> Audit {
         let at = self.now();
         Audit {
@@ -243,7 +170,7 @@ impl Fixture {
         }
     }
 
-    /// A run whose content only `node` has, with a surcharge of 20 percent.
+    /// Makes a run without retention, whose content `node` has, with a surcharge of 20 percent.
     pub(super) fn new_unretained(&self, org: OrgId, node: NodeId) -> NewRun {
         let unretained = Unretained {
             node,
@@ -255,7 +182,7 @@ impl Fixture {
         }
     }
 
-    /// Its end, after two more events, with an output that is held for an hour.
+    /// Makes the end of a run without retention: two more events, and an output that is held for an hour.
     pub(super) fn unretained_finish(&self) -> UnretainedFinish {
         let at = self.now();
         UnretainedFinish {
@@ -272,7 +199,7 @@ impl Fixture {
         }
     }
 
-    /// A queued run.
+    /// Adds a run, which is queued.
     pub(super) async fn queued(&self, org: OrgId) -> RunId {
         match self.store.create_run(self.new_run(org)).await.expect("a run") {
             Created::New(run) => run.id,
@@ -280,7 +207,7 @@ impl Fixture {
         }
     }
 
-    /// A live node, whose lease lasts an hour.
+    /// Registers a node with a lease of an hour.
     pub(super) async fn node(&self) -> NodeId {
         let number = self.number();
         self.node_named(&format!("node-{number}")).await
@@ -315,14 +242,14 @@ impl Fixture {
             .expect("a claim")
     }
 
-    /// The claim of the only run that waits.
+    /// Claims a run that waits.
     pub(super) async fn claim_one(&self, node: NodeId) -> Claim {
         let mut claims = self.claim(node, 1).await;
         assert_eq!(claims.len(), 1);
         claims.remove(0)
     }
 
-    /// Starts the claimed run; the fence after it.
+    /// Starts a claimed run. Returns the fence for the next write.
     pub(super) async fn start(&self, fence: Fence) -> Result<Fence> {
         self.store
             .start_run(fence, vec![self.status(RunStatus::Running)])
@@ -330,26 +257,26 @@ impl Fixture {
         Ok(after(fence, 1))
     }
 
-    /// A run that a worker works on.
+    /// Adds a run with the status `running`.
     pub(super) async fn running(&self, org: OrgId, node: NodeId) -> Fence {
         self.queued(org).await;
         let claim = self.claim_one(node).await;
         self.start(claim.fence).await.expect("it starts")
     }
 
-    /// Renews a node's lease from `at` on, for longer than any test looks ahead.
+    /// Sends a heartbeat of a node at `at`, with a lease that does not expire during a test.
     pub(super) async fn renew(&self, node: NodeId, at: Timestamp) -> Result<Heartbeat> {
         self.store.heartbeat(node, at, LEASE).await
     }
 
-    /// The end of a node's lease.
+    /// End of a node's lease.
     pub(super) async fn lease_of(&self, node: NodeId) -> Timestamp {
         let nodes = self.store.list_nodes().await.expect("the nodes");
         let row = nodes.into_iter().find(|row| row.node.id == node);
         row.expect("a node that is known").node.lease_until
     }
 
-    /// The leases that end before `at`, as another node would have seen them.
+    /// Leases that end before `at`, as another node would have seen them.
     pub(super) async fn overdue(&self, at: Timestamp) -> Vec<SeenLease> {
         let nodes = self.store.list_nodes().await.expect("the nodes");
         nodes
@@ -362,9 +289,9 @@ impl Fixture {
             .collect()
     }
 
-    /// A sweep of a node that renews its lease at `at`, and has seen that nobody has renewed a lease that ends before.
+    /// Makes a sweep of a node, after its own heartbeat at `at`. Every lease that ends before `at` counts as overdue.
     pub(super) async fn declaring(&self, node: NodeId, at: Timestamp, limit: u32) -> Sweep {
-        // A node that was declared lost is refused: so is its sweep.
+        // The heartbeat of a node that was declared lost is refused, and so is its sweep.
         drop(self.renew(node, at).await);
         Sweep {
             overdue: self.overdue(at).await,
@@ -372,8 +299,8 @@ impl Fixture {
         }
     }
 
-    /// Declares nodes lost whose lease is over, and ends those of their runs that were resumed too often; nothing is
-    /// taken over and time costs nothing.
+    /// Declares nodes lost whose lease has expired, and ends those of their runs that were resumed too often. The sweep takes
+    /// no run over, and compute time is free. Returns the runs that ended.
     pub(super) async fn sweep(&self, at: Timestamp, limit: u32) -> Vec<(OrgId, RunId)> {
         let node = *self.sweeper.get_or_init(|| self.node_named("sweeper")).await;
         let sweep = self.declaring(node, at, limit).await;
@@ -382,7 +309,7 @@ impl Fixture {
         swept.ended
     }
 
-    /// The same by `node`, which takes over up to `places` runs.
+    /// Runs such a sweep on `node`, which takes over up to `places` runs.
     pub(super) async fn take_over(&self, node: NodeId, at: Timestamp, places: u32) -> Swept {
         let sweep = Sweep {
             places,
@@ -391,21 +318,21 @@ impl Fixture {
         self.store.sweep(sweep).await.expect("a sweep")
     }
 
-    /// Makes a run one that was resumed so often that it is not taken over again.
+    /// Sets the number of times that a run was resumed so high that no node takes it over again.
     pub(super) async fn tire(&self, run: RunId) {
         let sql = "UPDATE run SET resumes = 4 WHERE id = $1";
         let tired = self.store.db.write(move |tx| tx.exec(sql, vals![run])).await;
         assert_eq!(tired, Ok(1));
     }
 
-    /// A run that a worker works on and that was resumed too often.
+    /// Adds a run with the status `running` that was resumed too often.
     pub(super) async fn tired(&self, org: OrgId, node: NodeId) -> Fence {
         let fence = self.running(org, node).await;
         self.tire(fence.run).await;
         fence
     }
 
-    /// Appends events without entries of the journal.
+    /// Appends events, and no entries of the journal.
     pub(super) async fn append(&self, fence: Fence, events: Vec<NewEvent>, cost: Micros) -> Result<()> {
         let new = Append {
             events,
@@ -416,15 +343,15 @@ impl Fixture {
         self.store.append(fence, new).await
     }
 
-    /// Makes a run one that nodes older than the columns of the database's clock have claimed and cancelled: its time is that
-    /// between `started_at` and its end.
+    /// Clears the times of the database's clock, as if nodes older than these columns had claimed and cancelled the run. The
+    /// duration of such a run is the time from `started_at` to its end.
     pub(super) async fn on_node_clocks(&self, run: RunId) {
         let sql = "UPDATE run SET clock_started_at = NULL, clock_cancelled_at = NULL WHERE id = $1";
         let changed = self.store.db.write(move |tx| tx.exec(sql, vals![run])).await;
         assert_eq!(changed, Ok(1));
     }
 
-    /// Makes a run one that was first claimed so much earlier, by the clock that counts its time.
+    /// Moves the first claim of a run back by a duration, on the clock that counts the run's time.
     pub(super) async fn claimed_earlier(&self, run: RunId, by: Duration) {
         let by = i64::try_from(by.as_micros()).expect("a span");
         let sql = "UPDATE run SET clock_started_at = clock_started_at - CAST($2 AS BIGINT) WHERE id = $1";
@@ -432,7 +359,7 @@ impl Fixture {
         assert_eq!(changed, Ok(1));
     }
 
-    /// A run that was cancelled under its worker, and the fence that the worker had.
+    /// Adds a run that is cancelled while a worker has it. Returns the fence of that worker.
     pub(super) async fn cancelled(&self, org: OrgId, node: NodeId) -> Fence {
         let fence = self.running(org, node).await;
         self.store
@@ -470,7 +397,7 @@ impl Fixture {
             usage: usage(1),
             events: vec![self.message("bye"), self.status(status)],
             journal: Journal::Written,
-            brought: crate::Brought::Credentials,
+            stored_credentials: crate::StoredCredentials::Possible,
             receiver: crate::Receiver::Nobody,
             artifacts: None,
             at: self.now(),
@@ -488,7 +415,7 @@ impl Fixture {
             .expect("the run is there")
     }
 
-    /// The statuses that the events of a run tell, in order.
+    /// Statuses in the events of a run, in order.
     pub(super) async fn told(&self, org: OrgId, id: RunId) -> Vec<String> {
         self.events(org, id)
             .await
@@ -501,7 +428,7 @@ impl Fixture {
             .collect()
     }
 
-    /// The number in the only column of the only row.
+    /// Runs a query with one row of one number.
     pub(super) async fn count(&self, sql: &'static str) -> i64 {
         self.store
             .db
@@ -510,7 +437,7 @@ impl Fixture {
             .expect("a count")
     }
 
-    /// Checks that nothing is stored of what must not be.
+    /// Checks that no content of a run without retention is stored.
     async fn check_unretained(&self) {
         assert_eq!(
             self.count(
@@ -527,7 +454,7 @@ impl Fixture {
         );
     }
 
-    /// Checks the rules that every command leaves intact.
+    /// Checks the rules that hold after every command.
     pub(super) async fn check(&self) {
         assert_eq!(
             self.count(
@@ -624,7 +551,7 @@ impl Fixture {
     }
 }
 
-/// Entries behind the first `after`.
+/// Entries of a journal that already has `after` entries.
 pub(super) fn entries(after: i64, data: &[&str]) -> NewEntries {
     NewEntries {
         after,
@@ -632,7 +559,7 @@ pub(super) fn entries(after: i64, data: &[&str]) -> NewEntries {
     }
 }
 
-/// A sweep that declares nobody lost and takes nothing over; time costs nothing.
+/// Sweep that declares no node lost and takes no run over. Compute time is free.
 pub(super) fn sweep(node: NodeId, at: Timestamp, limit: u32) -> Sweep {
     Sweep {
         node,
@@ -645,7 +572,7 @@ pub(super) fn sweep(node: NodeId, at: Timestamp, limit: u32) -> Sweep {
     }
 }
 
-/// The fence after `events` more events.
+/// Fence after `events` more events.
 pub(super) fn after(fence: Fence, events: i64) -> Fence {
     Fence {
         last_event: fence.last_event + events,
@@ -653,7 +580,7 @@ pub(super) fn after(fence: Fence, events: i64) -> Fence {
     }
 }
 
-/// A use in which no two figures are the same.
+/// Usage in which no two figures are equal.
 pub(super) const fn usage(first: i64) -> RunUsage {
     RunUsage {
         input_tokens: first,

@@ -1,5 +1,5 @@
-//! Commands that write rows of their own alone share a transaction under load on `PostgreSQL`; what becomes of one is no
-//! other's concern.
+//! Commands that write only rows of their own share a transaction under load on `PostgreSQL`. The fate of one
+//! command does not affect the others.
 
 use std::sync::{
     Arc, Mutex,
@@ -17,7 +17,8 @@ use crate::{
 
 const THREADS: usize = crate::CONNECTIONS as usize;
 
-/// A row of its own; `turn` tells later what kind it is of, and `xmin` which transaction has added it.
+/// Adds a row of its own for a command. `turn` tells later which kind of command added it, and `xmin` which
+/// transaction.
 fn add(tx: &mut dyn Tx, number: i64, turn: i64) -> Result<()> {
     tx.exec(
         "INSERT INTO dispatch (id, turn, last_org) VALUES ($1, $2, '')",
@@ -29,7 +30,7 @@ fn add(tx: &mut dyn Tx, number: i64, turn: i64) -> Result<()> {
 const ADDED: &str = "SELECT COUNT(*) FROM dispatch WHERE id >= 10";
 const TRANSACTIONS: &str = "SELECT COUNT(DISTINCT CAST(xmin AS TEXT)) FROM dispatch WHERE id >= 10";
 
-/// Runs `command` for each of these numbers, all of which come while no thread is free.
+/// Runs `command` for each of these numbers. All commands arrive while no thread is free.
 async fn all_at_once<C>(fixture: &Fixture, count: i64, bytes: usize, command: C) -> Vec<Result<()>>
 where
     C: Fn(&mut dyn Tx, i64) -> Result<()> + Clone + Send + 'static,
@@ -39,7 +40,7 @@ where
         let command = command.clone();
         fixture.store.db.write_own(bytes, move |tx| command(tx, number))
     }));
-    // Polled in this order: all are sent before the threads are free.
+    // The futures are polled in this order: all commands are sent before the threads are free.
     let (outcomes, _) = join(commands, join(async { drop(release) }, join_all(held_up))).await;
     outcomes
 }
@@ -107,7 +108,7 @@ async fn several_give_up_early_where_they_would_wait_for_a_lock() {
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
     let early = |limits: &[String]| limits.iter().filter(|limit| *limit == "50ms").count();
     assert!(early(&limits.lock().unwrap()) > 32);
-    // What was said for one transaction does not outlast it.
+    // A setting of one transaction does not outlast it.
     let alone = fixture.store.db.write_own(0, |tx| {
         let row = tx.query_one("SELECT current_setting('lock_timeout')", vals![])?;
         row.text(0).map(str::to_owned)
@@ -115,7 +116,8 @@ async fn several_give_up_early_where_they_would_wait_for_a_lock() {
     assert_eq!(alone.await.unwrap(), "4s");
 }
 
-/// Commands that come at once, of which this one has to wait for a lock, and says so before it does where it `contends`.
+/// Runs commands at once. The command number `blocked` has to wait for a lock; if it `contends`, it announces
+/// the lock.
 async fn is_done_by_itself(blocked: i64, contends: bool) {
     let fixture = Fixture::postgres().await;
     let other = crate::Store::open(fixture.url()).await.unwrap();
@@ -140,7 +142,8 @@ async fn is_done_by_itself(blocked: i64, contends: bool) {
             }
         });
         let release = async {
-            // All others are done without the one that waits, which has the patience of a command by itself.
+            // All other commands are done without the one that waits. That one has the lock timeout of a lone
+            // command.
             while fixture.count(ADDED).await < 31 {
                 tokio::task::yield_now().await;
             }
@@ -191,7 +194,7 @@ async fn one_that_takes_locks_of_others_is_the_last_of_its_transaction() {
         if contends {
             tx.contend();
         }
-        // In the order in which they come.
+        // Jobs run in the order in which they come.
         add(tx, number, i64::from(contends))
     })
     .await;

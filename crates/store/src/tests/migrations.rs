@@ -1,4 +1,4 @@
-//! What a newer version may do to a database on which nodes of an older one work.
+//! Migrations of a newer version on a database that nodes of an older version use.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::{
     db::{Dialect, Tx, newest_known_migration, vals},
 };
 
-/// Every table there is, but for the one that migrations are written down in.
+/// Lists every table except the one that records the migrations.
 async fn tables(fixture: &Fixture) -> Vec<String> {
     let sql = match fixture.dialect() {
         Dialect::Sqlite => {
@@ -28,7 +28,7 @@ async fn tables(fixture: &Fixture) -> Vec<String> {
     rows.iter().map(|row| row.text(0).unwrap().to_owned()).collect()
 }
 
-/// Does to every table what a later version may do: `expand`, in the words of `docs/STORAGE.md`.
+/// Expands every table as a later version may: new columns, an index and a new table. `docs/STORAGE.md` has the rules.
 async fn expand(fixture: &Fixture) {
     let tables = tables(fixture).await;
     assert!(tables.len() > 20, "{tables:?}");
@@ -37,7 +37,7 @@ async fn expand(fixture: &Fixture) {
         .db
         .write(move |tx: &mut dyn Tx| {
             for table in &tables {
-                // A statement is known by its address, so it is never freed.
+                // The text is leaked: the store knows a statement by its address.
                 let text = |sql: String| -> &'static str { Box::leak(sql.into_boxed_str()) };
                 tx.exec(
                     text(format!("ALTER TABLE {table} ADD COLUMN later_text TEXT")),
@@ -65,7 +65,7 @@ async fn expand(fixture: &Fixture) {
         .unwrap();
 }
 
-/// A run through its whole life, and one that is cancelled under its worker.
+/// Uses a node: one run succeeds, and another is cancelled while a worker has it.
 async fn work(fixture: &Fixture) {
     let org = fixture.org().await;
     let node = fixture.node().await;
@@ -102,17 +102,18 @@ async fn work(fixture: &Fixture) {
 
 both! {
     async fn a_node_at_work_goes_on_while_a_newer_one_expands_its_tables(fixture: &Fixture) {
-        // Its statements are prepared by now, with the columns of before.
+        // This prepares the statements of the node with the earlier columns.
         work(fixture).await;
         expand(fixture).await;
         work(fixture).await;
     }
 }
 
-/// Longer than a command waits for a lock.
+/// Time that is longer than a command waits for a lock.
 const LONG: Duration = Duration::from_secs(5);
 
-/// A dump reads every table in one transaction. The migration of a newer version waits for it, and nobody for the migration.
+/// A dump reads every table in one transaction. The migration of a newer version waits for the dump, and no command waits for
+/// the migration.
 #[tokio::test]
 async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
     let fixture = Fixture::postgres().await;

@@ -63,14 +63,14 @@ macro_rules! both {
 }
 use both;
 
-/// As [`both`] for tests that prove commands, which are listed beside that.
+/// Works as [`both`] does, for tests that prove commands. The tests are also listed in `SCENARIOS`.
 macro_rules! commands {
     ($(async fn $name:ident($fixture:ident: &Fixture) $body:block)+) => {
         crate::tests::both! {
             $(async fn $name($fixture: &Fixture) $body)+
         }
 
-        /// The tests here, with their texts.
+        /// Tests of this module, with their texts.
         pub(super) const SCENARIOS: &[(&str, crate::tests::commits::Scenario)] =
             &[$((stringify!($body), |fixture| Box::pin($name(fixture)))),+];
     };

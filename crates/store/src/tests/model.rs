@@ -1,5 +1,5 @@
-//! Random commands against a small model of the status machine: the store answers as the model does, and the rules
-//! hold after every sequence.
+//! Random commands against a small model of the status machine. The store answers as the model does, and the
+//! rules hold after every sequence.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,7 +9,7 @@ use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp};
 use super::fixture::{Fixture, after, sweep};
 use crate::{Append, Cancelled, Created, Error, Fence, Held, NewEntries, NodeId, Result, SeenLease, Sweep};
 
-/// What a client, a worker or a node does. Indexes are taken modulo what there is.
+/// Command of a client, a worker or a node. Indexes are taken modulo the number of objects.
 #[derive(Clone, Debug)]
 enum Command {
     Create {
@@ -60,7 +60,7 @@ enum Command {
     },
 }
 
-/// How the fence of a worker differs from the right one.
+/// Difference between the fence of a worker and the right one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stale {
     No,
@@ -103,7 +103,7 @@ fn command() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// A run as the model has it.
+/// Run in the model.
 #[derive(Clone, Debug)]
 struct ModelRun {
     id: RunId,
@@ -115,7 +115,7 @@ struct ModelRun {
     journal: Vec<String>,
     cost: Micros,
     node: Option<NodeId>,
-    /// Cancelled, and its worker has not said what it cost.
+    /// Whether the run was cancelled and its worker has not reported its cost.
     unsettled: bool,
 }
 
@@ -132,12 +132,12 @@ impl ModelRun {
         matches!(self.status, RunStatus::Starting | RunStatus::Running)
     }
 
-    /// Whether it counts against the limit of its organization.
+    /// Whether the run counts against the limit of its organization.
     fn occupies(&self) -> bool {
         self.is_held() || self.unsettled
     }
 
-    /// It goes to a node in another attempt.
+    /// Gives the run to a node, in another attempt.
     fn lose(&mut self, taker: NodeId) {
         self.attempt += 1;
         self.resumes += 1;
@@ -154,7 +154,7 @@ impl ModelRun {
         self.resumes >= 4
     }
 
-    /// What a worker hears that shows `fence` and wants to go to `next` (or, with none, to append).
+    /// Expected answer to a worker that shows `fence` and wants to go to `next`; `None` means an append.
     fn verdict(&self, fence: Fence, next: Option<RunStatus>) -> Result<()> {
         let is_same = fence == self.fence();
         match next {
@@ -166,11 +166,11 @@ impl ModelRun {
     }
 }
 
-/// The whole model beside the store it is compared with.
+/// Model of the whole store, beside the store that it is compared with.
 struct Model<'a> {
     fixture: &'a Fixture,
     orgs: Vec<OrgId>,
-    /// The live incarnation of each of two nodes, and whether it was lost.
+    /// Live incarnation of each of two nodes, and whether its lease has expired.
     nodes: [(NodeId, bool); 2],
     /// Nodes that were replaced or lost, whose runs are still to be ended.
     gone: Vec<NodeId>,
@@ -200,7 +200,7 @@ impl<'a> Model<'a> {
             Command::Create { org, key } => self.create(org, key).await,
             Command::Claim { node, limit, cap } => self.claim(node, limit, cap).await,
             Command::Lose { node } => {
-                // A lease that is over; only the next sweep notices.
+                // The lease expires. Only the next sweep notices.
                 let (id, lost) = self.nodes[node];
                 let renewed = self
                     .fixture
@@ -267,7 +267,8 @@ impl<'a> Model<'a> {
         });
     }
 
-    /// Which runs a claim takes: organizations in turn after the one served last, the oldest run of each.
+    /// Returns the runs that a claim takes: the oldest run of each organization in turn, beginning after the
+    /// organization served last.
     fn expected_claim(&mut self, limit: u32, cap: Option<u32>) -> Vec<usize> {
         let mut orgs: Vec<(String, OrgId)> = self.orgs.iter().map(|org| (org.to_string(), *org)).collect();
         orgs.sort_by_key(|(name, _)| (*name <= self.last_org, name.clone()));
@@ -326,7 +327,7 @@ impl<'a> Model<'a> {
         assert_eq!(claimed, expected);
     }
 
-    /// A command on one run.
+    /// Applies a command to one run.
     async fn drive(&mut self, run: usize, command: Command) {
         let fixture = self.fixture;
         let run = &mut self.runs[run];
@@ -404,7 +405,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The report of the worker of a cancelled run.
+    /// Reports the cost of a cancelled run, as its worker does.
     async fn settle(&mut self, run: usize, stale: Stale) {
         let run = &mut self.runs[run];
         let attempt = stale.of(run.fence()).attempt;
@@ -423,7 +424,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// A node takes a run up again that it has no task for, if it holds it and is not lost.
+    /// Takes over a run again that the node holds and has no task for, unless the node is lost.
     async fn abandon(&mut self, node: usize, run: usize) {
         let (node, _) = self.nodes[node];
         let is_fenced = self.is_fenced(node);
@@ -457,11 +458,12 @@ impl<'a> Model<'a> {
         let (sweeper, is_lost) = self.nodes[node];
         let at = self.fixture.now();
         if !is_lost {
-            // Refused where it was declared lost.
+            // The lease is not renewed if the node was declared lost.
             drop(self.fixture.renew(sweeper, at).await);
         }
         let is_alive = !is_lost && !self.is_fenced(sweeper);
-        // It never declares itself, and nobody while its own lease is over.
+        // The sweeping node never declares itself lost, and declares nobody lost while its own lease has
+        // expired.
         let declared = |(id, lost): &(NodeId, bool)| *lost && *id != sweeper && is_alive;
         let mut gone = self.gone.clone();
         gone.extend(self.nodes.iter().filter(|node| declared(node)).map(|(id, _)| *id));

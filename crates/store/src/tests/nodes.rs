@@ -21,7 +21,7 @@ both! {
         fixture.running(org, second).await;
         let since = fixture.now();
         fixture.store.drain_node(second, since).await.unwrap();
-        // Told again, it has been going since the first time.
+        // A second announcement does not change the time.
         fixture.store.drain_node(second, fixture.now()).await.unwrap();
         let listed = fixture.store.list_nodes().await.unwrap();
         let seen: Vec<_> = listed
@@ -54,7 +54,7 @@ both! {
         watched.positions.sort_unstable();
         assert_eq!(watched.positions, [(kept.run, kept.last_event), (waiting, 2)]);
         assert_eq!(watched.cancelled, [stopped.run]);
-        // Another organization's cancel says nothing.
+        // A cancel by another organization has no effect.
         fixture.store.cancel_run(fixture.org().await, kept.run, fixture.now()).await.unwrap_err();
         assert_eq!(fixture.store.watch(node, vec![]).await.unwrap().cancelled, [stopped.run]);
         fixture
@@ -115,7 +115,7 @@ both! {
         let second = fixture.renew(node, fixture.now()).await.unwrap().clock;
         match fixture.dialect() {
             Dialect::Sqlite => assert_eq!((first, second), (None, None)),
-            // In microseconds of this century: nobody here says what time it is.
+            // The clock is in microseconds of this century. No argument gives the time.
             Dialect::Postgres => {
                 assert!(first > Some(Timestamp::from_micros(1_700_000_000_000_000)), "{first:?}");
                 assert!(first < second && second < Some(Timestamp::from_micros(4_100_000_000_000_000)), "{second:?}");
@@ -128,7 +128,8 @@ both! {
         let (node, taker) = (fixture.node().await, fixture.node().await);
         let fence = fixture.running(org, node).await;
         let at = fixture.now() + HOURS;
-        // Over both times it is looked at, but not the same lease: it may have waited long for its turn.
+        // The sweep may have waited long for the lock. The lease has expired by then, as the earlier one had, but
+        // it is not the one that the sweep has seen.
         let sweep = Sweep { places: 10, ..fixture.declaring(taker, at, 100).await };
         fixture.store.heartbeat(node, fixture.now(), Duration::ZERO).await.unwrap();
         assert!(fixture.store.sweep(sweep).await.unwrap().taken.is_empty());
@@ -144,7 +145,7 @@ both! {
         let at = fixture.now();
         fixture.store.heartbeat(node, at, HOURS).await.unwrap();
         let seen = SeenLease { node, lease_until: fixture.lease_of(node).await };
-        // Whatever the sweeping node believes to have seen.
+        // The clock of the database decides, whatever the sweeping node believes to have seen.
         let sweep = Sweep { places: 10, overdue: vec![seen], ..fixture.declaring(taker, at, 100).await };
         assert!(fixture.store.sweep(sweep).await.unwrap().taken.is_empty());
         fixture.renew(node, at).await.unwrap();
@@ -171,7 +172,8 @@ both! {
         let seen = SeenLease { node, lease_until: fixture.lease_of(node).await };
         fixture.renew(taker, at).await.unwrap();
         let with_lease = |lease| Sweep { places: 10, overdue: vec![seen], lease, ..sweep(taker, at, 100) };
-        // A lease may end two leases from now, and no later. The clock of one of the databases goes on meanwhile.
+        // A lease may end two leases from now, and no later. The clock of one of the databases goes on
+        // meanwhile.
         let swept = fixture.store.sweep(with_lease(HOURS / 2)).await.unwrap();
         assert!(swept.taken.is_empty());
         let swept = fixture.store.sweep(with_lease(HOURS / 3)).await.unwrap();
@@ -196,7 +198,7 @@ both! {
         assert_eq!(fixture.renew(node, at).await.unwrap_err(), Error::Fenced);
         let claim = fixture.store.claim_runs(node, 5, None, at).await;
         assert_eq!(claim.unwrap_err(), Error::Fenced);
-        // Its run is not ended yet: what it still manages counts.
+        // The run of the lost node has not ended yet, so its late writes count.
         fixture.store.finish_run(fence, fixture.succeeded("in time")).await.unwrap();
         assert!(fixture.sweep(at, 100).await.is_empty());
     }
@@ -272,8 +274,8 @@ both! {
 
     async fn a_lost_run_costs_the_time_since_its_claim_up_to_its_budget(fixture: &Fixture) {
         let org = fixture.org().await;
-        // The recorded cost, the price of a second, and what comes out for a run of 10.000001 seconds with a budget of
-        // a million.
+        // Each case has the recorded cost, the price of a second, and the resulting cost of a run of
+        // 10.000001 seconds with a budget of a million.
         for (recorded, rate, cost) in [
             (0, 0, 0),
             (7, 0, 7),
@@ -361,7 +363,7 @@ both! {
             let run = claim.fence.run;
             fixture.tire(run).await;
             fixture.claimed_earlier(run, HOURS).await;
-            // The clocks of those who cancel and sweep are behind that of the node that claimed.
+            // The clocks of the nodes that cancel and sweep are behind the clock of the node that claimed.
             let behind = Timestamp::from_micros(claim.started_at.as_micros() - 1);
             if is_cancelled {
                 fixture.store.cancel_run(org, run, behind).await.unwrap();

@@ -1,4 +1,4 @@
-//! What operators watch of the database.
+//! Figures of the database for operators.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use sortie_api::Timestamp;
 use super::both;
 use crate::Observed;
 
-/// The figure of this name and these labels, as Prometheus reads it.
+/// Returns the figure of this name and these labels, as Prometheus reads it.
 fn figure(fixture: &super::fixture::Fixture, series: &str) -> Option<f64> {
     let (mut registry, mut text) = (Registry::default(), String::new());
     fixture.store.register_metrics(&mut registry);
@@ -101,7 +101,7 @@ both! {
 #[tokio::test]
 async fn the_log_of_sqlite_has_a_size() {
     let fixture = super::fixture::Fixture::sqlite().await;
-    // While somebody reads what was there before, nothing is folded into the database.
+    // The log is not checkpointed while a reader still uses what it contains.
     let mut reader = crate::db::open_sqlite_copy(&fixture.sqlite_file()).unwrap();
     for sql in ["BEGIN", "SELECT id FROM organization"] {
         reader.query_all(sql, crate::db::vals![]).unwrap();

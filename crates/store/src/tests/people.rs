@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sortie_api::{OrgId, Role, Timestamp, UserId};
+use sortie_api::{OrgId, Role, SessionId, Timestamp, UserId};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    Error, NewOneTime, OwnOrganization, PasswordChange, Purpose, Result, SessionKind, SignedIn,
-    UnknownPurpose, UnknownSessionKind,
+    Error, NewOneTime, NewOrganization, NewPerson, NewSession, OwnOrganization, PasswordChange, Purpose,
+    Result, SessionKind, SignedIn, UnknownPurpose, UnknownSessionKind,
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -32,7 +32,7 @@ fn token(number: u8, purpose: Purpose, user: UserId, expires_at: Timestamp) -> N
     }
 }
 
-fn conflicts<T: std::fmt::Debug>(done: Result<T>) {
+fn conflicts<T: std::fmt::Debug>(done: &Result<T>) {
     assert!(matches!(done, Err(Error::Conflict(_))), "{done:?}");
 }
 
@@ -73,7 +73,7 @@ both! {
 
         let again = fixture.new_person("ann");
         let other = fixture.new_session(again.id);
-        conflicts(store.sign_up(again.clone(), other.clone()).await);
+        conflicts(&store.sign_up(again.clone(), other.clone()).await);
         assert_eq!(store.find_session(other.hash).await.unwrap(), None);
         assert_eq!(store.account(again.id).await.unwrap_err(), Error::NotFound);
         assert_eq!(store.find_account("bob@example.com").await.unwrap(), None);
@@ -106,8 +106,8 @@ both! {
         assert_eq!(store.list_sessions(bob, fixture.now(), 10).await.unwrap().len(), 1);
 
         // Of two changes that compared the same password one comes second.
-        conflicts(store.change_password(change.clone(), keep.id).await);
-        conflicts(store.sign_in(fixture.new_session(ann), Some(change)).await);
+        conflicts(&store.change_password(change.clone(), keep.id).await);
+        conflicts(&store.sign_in(fixture.new_session(ann), Some(change)).await);
         assert_eq!(store.list_sessions(ann, fixture.now(), 10).await.unwrap().len(), 1);
     }
 
@@ -123,8 +123,8 @@ both! {
     async fn sessions_are_listed_newest_first_until_they_end(fixture: &Fixture) {
         let (ann, bob) = (fixture.person("ann").await, fixture.person("bob").await);
         let store = &fixture.store;
-        let short = crate::NewSession { expires_at: fixture.now() + HOUR, ..fixture.new_session(ann) };
-        let web = crate::NewSession { kind: SessionKind::Web, ..fixture.new_session(ann) };
+        let short = NewSession { expires_at: fixture.now() + HOUR, ..fixture.new_session(ann) };
+        let web = NewSession { kind: SessionKind::Web, ..fixture.new_session(ann) };
         for session in [&short, &web] {
             store.sign_in(session.clone(), None).await.unwrap();
         }
@@ -173,11 +173,11 @@ both! {
         let ann = fixture.person("ann").await;
         let (store, at) = (&fixture.store, fixture.now());
         store.keep_one_time(token(1, Purpose::VerifyEmail, ann, at + HOUR)).await.unwrap();
-        conflicts(store.verify_by_token([2; 32], at).await);
-        conflicts(store.verify_by_token([1; 32], at + HOUR).await);
-        conflicts(store.reset_password([1; 32], "new".to_owned(), at).await);
+        conflicts(&store.verify_by_token([2; 32], at).await);
+        conflicts(&store.verify_by_token([1; 32], at + HOUR).await);
+        conflicts(&store.reset_password([1; 32], "new".to_owned(), at).await);
         assert_eq!(store.verify_by_token([1; 32], at).await.unwrap(), ann);
-        conflicts(store.verify_by_token([1; 32], at).await);
+        conflicts(&store.verify_by_token([1; 32], at).await);
         assert_eq!(store.account(ann).await.unwrap().person.email_verified_at, Some(at));
         store.verify_email(ann, at + HOUR).await.unwrap();
         assert_eq!(store.account(ann).await.unwrap().person.email_verified_at, Some(at));
@@ -197,12 +197,12 @@ both! {
         ] {
             store.keep_one_time(token(number, purpose, user, at + HOUR)).await.unwrap();
         }
-        conflicts(store.verify_by_token([1; 32], at).await);
+        conflicts(&store.verify_by_token([1; 32], at).await);
         assert_eq!(store.verify_by_token([2; 32], at).await.unwrap(), bob);
         assert_eq!(store.verify_by_token([4; 32], at).await.unwrap(), ann);
         assert_eq!(store.delete_ended_one_times(at + HOUR, 10).await.unwrap(), 0);
         assert_eq!(store.delete_ended_one_times(at + HOUR + HOUR, 10).await.unwrap(), 1);
-        conflicts(store.reset_password([3; 32], "new".to_owned(), at).await);
+        conflicts(&store.reset_password([3; 32], "new".to_owned(), at).await);
     }
 
     async fn a_reset_sets_the_password_and_ends_every_session(fixture: &Fixture) {
@@ -214,7 +214,7 @@ both! {
         assert_eq!((account.password.as_str(), account.person.email_verified_at), ("new", Some(at)));
         assert_eq!(store.list_sessions(ann, at, 10).await.unwrap(), []);
         assert_eq!(store.list_sessions(bob, at, 10).await.unwrap().len(), 1);
-        conflicts(store.reset_password([1; 32], "again".to_owned(), at).await);
+        conflicts(&store.reset_password([1; 32], "again".to_owned(), at).await);
     }
 
     async fn attempts_are_counted_up_to_their_limit_and_not_beyond(fixture: &Fixture) {
@@ -260,9 +260,9 @@ both! {
         store.set_role(org, bob, Role::Admin, audit()).await.unwrap();
         assert_eq!(members(fixture, org).await, [(ann, Role::Owner), (bob, Role::Admin)]);
         assert_eq!(members(fixture, other).await, [(bob, Role::Owner)]);
-        conflicts(store.set_role(org, ann, Role::Member, audit()).await);
-        conflicts(store.set_role(org, bob, Role::Owner, audit()).await);
-        conflicts(store.remove_member(org, ann, audit()).await);
+        conflicts(&store.set_role(org, ann, Role::Member, audit()).await);
+        conflicts(&store.set_role(org, bob, Role::Owner, audit()).await);
+        conflicts(&store.remove_member(org, ann, audit()).await);
         for done in [
             store.set_role(org, cat, Role::Admin, audit()).await,
             store.remove_member(org, cat, audit()).await,
@@ -284,10 +284,10 @@ both! {
         let org = fixture.org_of(ann).await;
         fixture.member(org, bob, Role::Member).await;
         let store = &fixture.store;
-        conflicts(store.transfer_ownership(org, (bob, ann), fixture.audit(org)).await);
+        conflicts(&store.transfer_ownership(org, (bob, ann), fixture.audit(org)).await);
         store.transfer_ownership(org, (ann, bob), fixture.audit(org)).await.unwrap();
         assert_eq!(members(fixture, org).await, [(ann, Role::Admin), (bob, Role::Owner)]);
-        conflicts(store.transfer_ownership(org, (ann, ann), fixture.audit(org)).await);
+        conflicts(&store.transfer_ownership(org, (ann, ann), fixture.audit(org)).await);
         store.remove_member(org, ann, fixture.audit(org)).await.unwrap();
     }
 
@@ -337,6 +337,79 @@ fn page() -> crate::AuditFilter {
 }
 
 impl Fixture {
+    /// A session to begin for a person.
+    pub(super) fn new_session(&self, user: UserId) -> NewSession {
+        let at = self.now();
+        let mut hash = [7; 32];
+        hash[..8].copy_from_slice(&self.number().to_be_bytes());
+        NewSession {
+            id: SessionId::new(at, self.random()),
+            hash,
+            user,
+            kind: SessionKind::Api,
+            created_at: at,
+            expires_at: at + Duration::from_hours(720),
+            address: Some("192.0.2.7".parse().expect("an address")),
+            agent: Some("curl/8".to_owned()),
+        }
+    }
+
+    /// A person to sign up whose address begins with `name`.
+    pub(super) fn new_person(&self, name: &str) -> NewPerson {
+        let at = self.now();
+        NewPerson {
+            id: UserId::new(at, self.random()),
+            email: format!("{name}@Example.com"),
+            email_key: format!("{name}@example.com"),
+            name: name.to_owned(),
+            password: format!("hash of {name}"),
+            created_at: at,
+        }
+    }
+
+    /// Signs a person up.
+    pub(super) async fn person(&self, name: &str) -> UserId {
+        let person = self.new_person(name);
+        let session = self.new_session(person.id);
+        self.store
+            .sign_up(person.clone(), session)
+            .await
+            .expect("a person");
+        person.id
+    }
+
+    /// Creates an organization of a person.
+    pub(super) async fn org_of(&self, owner: UserId) -> OrgId {
+        let new = self.new_organization(owner);
+        let id = new.id;
+        self.store
+            .create_organization(new, self.audit(id))
+            .await
+            .expect("an organization");
+        id
+    }
+
+    pub(super) fn new_organization(&self, owner: UserId) -> NewOrganization {
+        let at = self.now();
+        NewOrganization {
+            id: OrgId::new(at, self.random()),
+            name: "ours".to_owned(),
+            owner,
+            created_at: at,
+        }
+    }
+
+    /// Makes a person a member, past the commands: invitations do it in the product.
+    pub(super) async fn member(&self, org: OrgId, user: UserId, role: Role) {
+        let insert = move |tx: &mut dyn crate::db::Tx| {
+            tx.exec(
+                "INSERT INTO membership (org_id, user_id, role, created_at) VALUES ($1, $2, $3, 1)",
+                crate::db::vals![org, user, role],
+            )
+        };
+        self.store.db.write(insert).await.expect("a member");
+    }
+
     /// Runs every command about people once, in an order in which each finds its rows.
     pub(super) async fn use_people(&self) {
         let (ann, bob) = (self.person("plan-a").await, self.person("plan-b").await);

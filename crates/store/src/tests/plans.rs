@@ -1,4 +1,4 @@
-//! How the database finds the rows of a statement: through an index, in the order of the answer.
+//! Query plans: statements find their rows through an index, in the order of the answer.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     db::{Dialect, Row, Tx, vals},
 };
 
-/// Runs every command that meets rows which can be many.
+/// Runs every command on tables that can have many rows.
 async fn use_everything(fixture: &Fixture) {
     let org = fixture.org().await;
     administer(fixture, org).await;
@@ -417,14 +417,14 @@ async fn list_everything(fixture: &Fixture, org: OrgId) {
     }
 }
 
-/// How many parameters a statement takes.
+/// Number of parameters of a statement.
 fn parameters(sql: &str) -> usize {
     (1..30)
         .filter(|number| sql.contains(&format!("${number}")))
         .count()
 }
 
-/// Runs a statement that is made up here.
+/// Runs statements whose texts are made at run time. Returns the rows of the last one.
 async fn query(fixture: &Fixture, statements: Vec<(String, usize)>) -> Vec<Row> {
     let statements: Vec<(&'static str, usize)> = statements
         .into_iter()
@@ -465,9 +465,9 @@ async fn no_statement_walks_or_sorts_a_table_that_grows_on_sqlite() {
         let explain = (format!("EXPLAIN QUERY PLAN {sql}"), parameters(sql));
         for step in query(&fixture, vec![explain]).await {
             let step = step.text(3).unwrap();
-            // `n` is the few nodes, `h` those that hold runs, `w` and `found` the organizations found so far, `counted` ends at its limit, `made` and `used` are what
-            // usage has found already,
-            // `json_each` and `t` are parameters. Only runs that were named are put in order.
+            // There are few nodes: `n` is each of them, `h` those that hold runs. `w` and `found` are the organizations found so far,
+            // `counted` ends at its limit, `made` and `used` are rows that a query of usage has found. `json_each` and `t` are
+            // parameters. Only statements on a list of run ids sort.
             let is_small = SMALL
                 .iter()
                 .any(|small| step.starts_with(&format!("SCAN {small}")));
@@ -486,7 +486,7 @@ async fn no_statement_walks_or_sorts_a_table_that_grows_on_sqlite() {
     assert!(explained > 40, "{explained}");
 }
 
-/// The columns of each index, in order.
+/// Reads the columns of each index, in order.
 async fn index_columns(fixture: &Fixture) -> HashMap<String, Vec<String>> {
     let sql = "SELECT CAST(i.relname AS TEXT), CAST(a.attname AS TEXT) FROM pg_index x \
                JOIN pg_class i ON i.oid = x.indexrelid \
@@ -502,9 +502,9 @@ async fn index_columns(fixture: &Fixture) -> HashMap<String, Vec<String>> {
     columns
 }
 
-/// Whether the condition of an index names its columns from the first one on and leaves none out: what comes after a gap
-/// is looked for in all that the columns before it let through. Columns of other tables than the one that is scanned, which
-/// goes by the name of `scanned`, do not count.
+/// Whether the condition of an index scan names the columns of the index from the first one on, without a gap. A column
+/// behind a gap does not narrow the scan. `scanned` is the name of the table in the plan; columns of other tables do not
+/// count.
 fn enters(condition: &str, columns: &[String], scanned: &str) -> bool {
     let words: Vec<&str> = condition
         .split(|character: char| !character.is_ascii_alphanumeric() && character != '_' && character != '.')
@@ -547,10 +547,10 @@ async fn no_statement_walks_or_sorts_a_table_that_grows_on_postgres() {
             .collect();
         let is_named = sql.contains("id {IN}");
         for (step, next) in steps.iter().zip(steps.iter().skip(1).chain([&"end"])) {
-            // Nodes are few, of the organizations the first one is enough.
+            // There are few nodes, and the first organization is enough.
             let is_small = ["node", "organization"].iter().any(|few| step.ends_with(few));
             assert!(!step.starts_with("Seq Scan") || is_small, "{step}\n{sql}");
-            // An index is entered by a condition, except to find out whether it is empty.
+            // Every index scan has a condition, except the one that looks for any organization.
             let index = step
                 .split_whitespace()
                 .skip_while(|word| *word != "using")

@@ -1,4 +1,5 @@
-//! Commands that meet: whoever comes first, the outcome is one of the allowed ones and the rules hold.
+//! Commands that run at the same time. In any order, the outcome is one of the allowed ones and the rules
+//! hold.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -17,7 +18,7 @@ use crate::{
 
 both! {
     async fn nodes_that_race_for_the_last_of_a_quota_never_get_more_than_it(fixture: &Fixture) {
-        // In both orders of the subjects: whoever locks one waits for the other.
+        // The subjects are given in both orders. A command that locks one of them waits for the other.
         let orders = [["a", "b"], ["b", "a"]];
         let races = (0..60).map(|number| {
             let wanted = orders[number % 2].map(|subject| crate::WantedBlock { quota: 40, ..super::rates::wants(subject, 7, 0) });
@@ -115,7 +116,7 @@ both! {
         let claimed: Vec<_> = claims.into_iter().flat_map(Result::unwrap).map(|one| one.run).collect();
         let runs: HashSet<_> = claimed.iter().collect();
         assert_eq!(claimed.len(), runs.len());
-        // Who met another at a row goes away with less; nothing is lost.
+        // A command that met another one at a row claimed fewer deliveries. Nothing is lost.
         let rest = fixture.claim_due("last", "a:1", at).await.len() + fixture.claim_due("last", "b:1", at).await.len();
         assert_eq!(claimed.len() + rest, 40);
     }
@@ -131,7 +132,8 @@ both! {
             )
             .await;
             assert_eq!(recorded, Ok(()));
-            // Asked for before the record, the attempt that was under way was it; after it there is one more.
+            // If the redelivery came before the record, the attempt under way was its attempt. Otherwise
+            // there is one more.
             let due = fixture.claim_due("n", "a:1", at).await;
             let (number, _) = again.unwrap();
             assert_eq!(number, 1 + i64::try_from(due.len()).unwrap());
@@ -170,7 +172,8 @@ both! {
                 join(fixture.store.settle_run(fence.run, fence.attempt, cost, sortie_api::RunUsage::default()), fixture.sweep(at, 5)),
             )
             .await;
-            // Whoever came second to the queue had nothing to do; what nobody met is met now.
+            // The command that came second to the queue had nothing to do. A run that neither of them met is
+            // met now.
             let late = fixture.sweep(at, 5).await;
             let run = fixture.get(org, fence.run).await;
             assert!(!run.billing_pending, "{cancelled:?} {settled:?} {swept:?}");
@@ -299,7 +302,7 @@ both! {
                 fixture.running(org, node).await;
             }
         }
-        // One is not known any more: then the first look takes no lock.
+        // A node is not registered any more. In that case the first search takes no lock.
         let forget = fixture.store.db.write(move |tx| tx.exec("DELETE FROM node WHERE id = $1", vals![lost[2]]));
         forget.await.unwrap();
         let takers = [fixture.node().await, fixture.node().await];
@@ -384,9 +387,10 @@ both! {
                 let late = fixture.store.finish_run(claim.fence, fixture.succeeded("late")).await;
                 assert_eq!(late.unwrap_err(), Error::Fenced);
             }
-            // A run that is cancelled between the two searches of a sweep is met by neither, but by the next sweep.
+            // A run that is cancelled between the two searches of a sweep is met by neither search, but by
+            // the next sweep.
             fixture.take_over(taker, fixture.now(), 5).await;
-            // Whoever holds it now has no task for it.
+            // The node that holds the run now has no task for it.
             let held = vec![fence.run];
             fixture.store.retake_held(taker, held, fixture.now(), Micros::ZERO).await.unwrap();
             let run = fixture.get(org, fence.run).await;
@@ -444,7 +448,7 @@ both! {
         let org = fixture.org().await;
         let names: Vec<String> = (0..30).map(|number| format!("w{}", number % 15)).collect();
         let saved = join_all(names.iter().map(|name| fixture.put_workflow(org, name, "x"))).await;
-        let refused = Error::Conflict("the organization has as many workflows as it may");
+        let refused = Error::Conflict("the organization has reached its limit of workflows");
         assert!(saved.iter().all(|saved| saved.as_ref().err().is_none_or(|error| *error == refused)));
         let created = saved.iter().filter(|saved| matches!(saved, Ok(SavedWorkflow::Created(_)))).count();
         let kept = fixture.store.workflow_names(org).await.unwrap();
@@ -543,7 +547,7 @@ async fn a_node_that_is_replaced_while_its_claim_by_name_waits_for_the_lock_is_f
     let org = fixture.org().await;
     let old = fixture.node_named("same").await;
     let run = fixture.queued(org).await;
-    // The replacement has the lock, and waits until the claim waits for it.
+    // The replacement has the lock. It waits until the claim waits for the lock.
     let (reached, go_on) = fixture.store.db.faults().pause(2);
     let (_, claimed) = join(fixture.node_named("same"), async {
         reached.await.unwrap();

@@ -1,14 +1,14 @@
-//! Blocks of a minute's quota.
+//! Leases on rate limits.
 
 use std::time::Duration;
 
 use super::{both, fixture::Fixture};
 use crate::{GrantedBlock, WantedBlock};
 
-/// The minute of every lease here.
+/// Minute of the leases in these tests.
 pub(super) const MINUTE: i64 = 28_333_333;
 
-/// What a node wants that would like to be good for `target` requests of 600.
+/// Request for a block, for a node that wants to have `target` requests of a quota of 600.
 pub(super) fn wants(subject: &str, target: u32, unused: i64) -> WantedBlock {
     WantedBlock {
         minute: MINUTE,
@@ -19,7 +19,7 @@ pub(super) fn wants(subject: &str, target: u32, unused: i64) -> WantedBlock {
     }
 }
 
-/// The answer to the only thing that is wanted.
+/// Leases a single block.
 async fn lease(fixture: &Fixture, wanted: WantedBlock, nodes: u32) -> GrantedBlock {
     let leased = fixture
         .store
@@ -36,7 +36,7 @@ fn block(requests: u32, rest: u32) -> GrantedBlock {
 
 both! {
     async fn blocks_shrink_with_what_is_left_and_end_at_the_quota(fixture: &Fixture) {
-        // Three nodes: at most a twelfth of what is left.
+        // With three nodes a block is at most a twelfth of the rest.
         assert_eq!(lease(fixture, wants("a", 10, 0), 3).await, block(10, 590));
         assert_eq!(lease(fixture, wants("a", 1_000, 0), 3).await, block(50, 540));
         assert_eq!(lease(fixture, wants("a", 1_000, 20), 3).await, block(25, 515), "filled up to 45");

@@ -74,7 +74,7 @@ both! {
         assert_eq!(by(RunStatus::Queued).await, [waiting[1], waiting[0]]);
         assert!(by(RunStatus::Failed).await.is_empty());
         assert!(by(RunStatus::Starting).await.is_empty());
-        // Cancelled under its worker, and not settled yet.
+        // The run was cancelled while its worker held it, and is not settled yet.
         fixture.store.cancel_run(org, running, fixture.now()).await.unwrap();
         assert_eq!(by(RunStatus::Cancelled).await, [running, cancelled]);
         assert!(by(RunStatus::Running).await.is_empty());
@@ -212,7 +212,7 @@ both! {
         let run = fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
         let last = fixture.count("SELECT last_event FROM run").await;
         let all: Vec<_> = (1..=last).collect();
-        // The run, which may be large, comes with its last events alone.
+        // The run, which may be large, comes only with its last events.
         let pages = [
             (0, 2, vec![1, 2], None),
             (0, u32::try_from(last).unwrap(), all, Some(run.clone())),

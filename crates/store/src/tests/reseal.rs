@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Fixture {
-    /// One value in every column that has sealed ones.
+    /// Stores a value in every column of sealed values.
     pub(super) async fn seal_everywhere(&self, org: OrgId) -> SeenTokens {
         let store = &self.store;
         store.seal_check(b"check".to_vec()).await.unwrap();
@@ -43,7 +43,7 @@ impl Fixture {
         seen
     }
 
-    /// The values of a column, page by page.
+    /// Returns the values of a column, page by page.
     pub(super) async fn sealed(&self, column: SealedColumn) -> Vec<SealedRow> {
         let mut all: Vec<SealedRow> = Vec::new();
         loop {
@@ -59,7 +59,7 @@ impl Fixture {
     }
 }
 
-/// A value in the place of one that was read.
+/// Creates a new value for one that was read.
 fn instead(row: &SealedRow, new: &[u8]) -> Resealed {
     Resealed {
         row: row.row.clone(),
@@ -68,7 +68,7 @@ fn instead(row: &SealedRow, new: &[u8]) -> Resealed {
     }
 }
 
-/// The columns of the migrations that hold sealed values, as `table.column`: those that are bytes and no digest.
+/// Columns of the migrations that hold sealed values, as `table.column`: columns of bytes that are no digest.
 fn columns_of_the_migrations() -> Vec<String> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations");
     let mut found = Vec::new();
@@ -109,7 +109,7 @@ fn no_sealed_column_is_forgotten() {
     assert_eq!(stored, known);
 }
 
-/// A backup finds out by it whether it has the key of the database.
+/// A backup uses this text to find out whether it has the key of the database.
 #[tokio::test]
 async fn a_copy_has_the_text_by_which_the_master_key_is_told() {
     let fixture = Fixture::sqlite().await;
@@ -178,7 +178,8 @@ both! {
         assert_eq!(fixture.store.reseal(column, late, None).await.unwrap(), 0);
         assert_eq!(fixture.sealed(column).await[0].sealed, b"renewed");
 
-        // The other way round: who renews has seen a version, which sealing anew does not change.
+        // In the other order: a node that refreshes tokens has seen a version, which sealing anew does not
+        // change.
         let seen = SeenTokens { version: seen.version + 1, ..seen };
         let now = fixture.now();
         assert!(fixture.store.lease_refresh(seen, crate::RefreshHolder(1), now, std::time::Duration::ZERO).await.unwrap());

@@ -19,7 +19,7 @@ const MANY: Batch = Batch {
     events: 2_000,
 };
 
-/// Runs of `org` that finished before now.
+/// Creates an expiry for the runs of `org` that finished before now.
 fn past(fixture: &Fixture, org: OrgId) -> Expiry {
     let now = fixture.now();
     Expiry {
@@ -34,7 +34,7 @@ async fn delete(fixture: &Fixture, expiry: Expiry, batch: Batch) -> Deleted {
     fixture.store.delete_expired_runs(expiry, batch).await.unwrap()
 }
 
-/// A run that used everything a run can use, finished now.
+/// Creates a run that used everything a run can use, and finishes it now.
 async fn full(fixture: &Fixture, org: OrgId, node: NodeId) -> RunId {
     let mut run = fixture.new_run(org);
     run.idempotency_key = Some("once".to_owned());
@@ -68,7 +68,7 @@ async fn finished(fixture: &Fixture, org: OrgId, node: NodeId) -> RunId {
     fence.run
 }
 
-/// The tables that have a column `run_id`.
+/// Returns the tables that have a column `run_id`.
 async fn tables_of_runs(fixture: &Fixture) -> BTreeSet<String> {
     let sql = match fixture.dialect() {
         Dialect::Sqlite => {
@@ -95,8 +95,8 @@ async fn rows_of(fixture: &Fixture, table: &str, run: RunId) -> i64 {
 both! {
     async fn every_table_with_rows_of_a_run_is_known_to_retention(fixture: &Fixture) {
         let mut known: BTreeSet<String> = retention::tables().into_iter().map(str::to_owned).collect();
-        // A settled run has left these; the history of a schedule goes by its own age; the timer of schedules forgets
-        // replaced runs that are over or gone.
+        // A settled run has left two of these tables. The history of a schedule expires by its own age. The
+        // timer of schedules forgets replaced runs that have ended or were deleted.
         known.extend(["queue", "budget_hold", "fire", "replaced_run"].map(str::to_owned));
         assert_eq!(tables_of_runs(fixture).await, known);
     }
@@ -172,7 +172,7 @@ both! {
         let expiry = past(fixture, org);
         let two = Batch { runs: 2, ..MANY };
         assert_eq!(delete(fixture, expiry, two).await, Deleted { runs: 2, more: true });
-        // Each has five events or more: one goes all the same.
+        // Each run has five events or more. A single run is deleted all the same.
         let few = Batch { events: 1, ..MANY };
         assert_eq!(delete(fixture, expiry, few).await, Deleted { runs: 1, more: true });
         assert_eq!(delete(fixture, expiry, few).await, Deleted { runs: 1, more: false });
@@ -217,7 +217,7 @@ both! {
     }
 }
 
-/// The limit does not come from the age alone: a run that ran long is kept by its end.
+/// The limit does not follow from the age alone: a run that took long is kept by the time of its end.
 #[tokio::test]
 async fn a_run_is_kept_by_its_end_and_not_by_its_creation() {
     let fixture = Fixture::sqlite().await;

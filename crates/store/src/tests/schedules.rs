@@ -13,7 +13,8 @@ use crate::{
 };
 
 impl Fixture {
-    /// A schedule of the workflow `w` that is due a minute after it was made, and every minute from there.
+    /// Creates a schedule of the workflow `w` that is due a minute after its creation, and every minute from
+    /// there.
     pub(super) fn new_schedule(&self, org: OrgId) -> SaveSchedule {
         let at = self.now();
         let mut random = [0; 10];
@@ -52,7 +53,7 @@ impl Fixture {
         }
     }
 
-    /// A saved schedule, and its workflow.
+    /// Saves a schedule and its workflow.
     pub(super) async fn schedule(&self, org: OrgId) -> ScheduleRow {
         self.put_workflow(org, "w", "x").await.unwrap();
         let new = self.new_schedule(org);
@@ -65,7 +66,7 @@ impl Fixture {
         self.store.create_schedule(new, 3, audit).await
     }
 
-    /// The next instant of a schedule, as it starts a run.
+    /// Returns the next occurrence of a schedule, as it starts a run.
     pub(super) fn start_next(&self, row: &ScheduleRow) -> Fires {
         let next = row.state.next.unwrap();
         let run = NewRun {
@@ -154,7 +155,7 @@ both! {
         assert_eq!(refused, Error::Conflict("a schedule uses the workflow"));
         let more = join_all((0..5).map(|_| fixture.create_schedule(fixture.new_schedule(org)))).await;
         assert_eq!(more.iter().filter(|made| made.is_ok()).count(), 2, "three are as many as it may have");
-        let full = Error::Conflict("the organization has as many schedules as it may");
+        let full = Error::Conflict("the organization has reached its limit of schedules");
         assert!(more.iter().filter_map(|made| made.as_ref().err()).all(|error| *error == full));
         let moved = SaveSchedule { id: row.id, spec: ScheduleSpec { workflow: "none".to_owned(), ..row.spec },
             ..fixture.new_schedule(org) };
@@ -270,7 +271,7 @@ both! {
         assert_eq!(replaced(None, 5).await, runs[1..3]);
         assert_eq!(replaced(None, 1).await, runs[1..2]);
         assert_eq!(replaced(Some(runs[1]), 5).await, runs[2..3]);
-        // Replaced again, a run is still to be cancelled once.
+        // A run that is replaced again is cancelled only once.
         let row = fixture.row(&row).await;
         store.record_fires(Fires { replaces: true, ..fixture.start_next(&row) }).await.unwrap();
         assert_eq!(replaced(None, 5).await, runs[1..4]);
@@ -343,7 +344,7 @@ both! {
             let instant = fires.rows[0].instant;
             fires.rows[0] = match number {
                 0 => FireRow { outcome: FireOutcome::Waiting, ..skipped(instant) },
-                // Missed long ago, and recorded just now.
+                // The occurrence was missed long ago and recorded just now.
                 1 => FireRow { recorded_at: instant + Duration::from_hours(9), ..skipped(instant) },
                 _ => skipped(instant),
             };
@@ -352,7 +353,7 @@ both! {
         }
         let other = fixture.new_schedule(org);
         fixture.create_schedule(other.clone()).await.unwrap();
-        // The last two are younger.
+        // The last two occurrences are younger.
         let before = waits + Duration::from_mins(7);
         assert_eq!(store.schedules_with_fires(None, before, 5).await.unwrap(), [row.id]);
         assert_eq!(store.schedules_with_fires(Some(row.id), before, 5).await.unwrap(), []);

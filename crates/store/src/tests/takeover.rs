@@ -1,4 +1,4 @@
-//! How runs go on after the loss of their worker: the journal, and who has them next.
+//! Runs after the loss of their worker: the journal, and the next holder.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ both! {
         assert_eq!(first.origin, Origin::Lost { status: RunStatus::Running, cost, usage: usage(1) });
         assert_eq!(second.fence, Fence { attempt: 2, ..starting.fence });
         assert_eq!(second.origin, Origin::Lost { status: RunStatus::Starting, cost: Micros::ZERO, usage: sortie_api::RunUsage::default() });
-        // A client sees nothing of it.
+        // Clients notice nothing of the takeover.
         assert_eq!(fixture.events(org, running.run).await, events);
         assert_eq!(fixture.get(org, running.run).await.status, RunStatus::Running);
         // The old worker is fenced, the new one goes on.
@@ -100,7 +100,7 @@ both! {
         let cancelled = fixture.cancelled(org, lost).await;
         let tired = fixture.tired(org, lost).await;
         fixture.store.deregister_node(lost, fixture.now()).await.unwrap();
-        // What others could not take is not in the way of what ends.
+        // Runs that cannot be taken over do not hold up runs that end.
         let swept = fixture.take_over(taker, fixture.now(), 0).await;
         assert_eq!((swept.taken.len(), swept.ended), (0, vec![(org, tired.run)]));
         assert!(!fixture.get(org, cancelled.run).await.billing_pending);
@@ -134,7 +134,7 @@ both! {
         store.append(fence, journaled(entries(0, &data[..70]))).await.unwrap();
         store.deregister_node(node, fixture.now()).await.unwrap();
         let claim = fixture.take_over(taker, fixture.now(), 1).await.taken.remove(0);
-        // Without an event the position stays: what is not known to be stored is written again.
+        // Without an event the position stays. Entries that may not be stored are written again.
         for _ in 0..2 {
             store.append(claim.fence, journaled(entries(70, &data[70..]))).await.unwrap();
         }

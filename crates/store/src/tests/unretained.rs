@@ -1,4 +1,5 @@
-//! Runs without retention: who may claim them, what is written of them, and what becomes of them without their node.
+//! Runs without retention: the nodes that may claim them, the writes of their workers, and their fate without
+//! their node.
 
 use proptest::prelude::*;
 use sortie_api::{Micros, OrgId, RunStatus, RunUsage};
@@ -12,7 +13,7 @@ use crate::{
     runs::sweep::{Answers, Ending, give_up},
 };
 
-/// A run at work whose content only `node` has.
+/// Creates a run that a worker works on and whose content only `node` has.
 async fn at_work(fixture: &Fixture, org: OrgId, node: NodeId) -> Fence {
     let new = fixture.new_unretained(org, node);
     fixture.store.create_run(new.clone()).await.unwrap();
@@ -64,7 +65,7 @@ both! {
         let (org, node) = (fixture.org().await, fixture.node().await);
         let waits = fixture.new_unretained(org, node);
         fixture.store.create_run(waits.clone()).await.unwrap();
-        // One that waits is not one at work.
+        // A waiting run does not count against the limit.
         fixture.queued(org).await;
         let claimed = fixture.store.claim_runs(node, 5, Some(1), fixture.now()).await.unwrap();
         assert_eq!(claimed.len(), 1);
@@ -118,7 +119,7 @@ both! {
         fixture.store.finish_unretained(fence, fixture.unretained_finish()).await.unwrap();
         let ids = serde_json::to_string(&[fence.run]).unwrap();
         let ending = Ending::new(fixture.now(), Micros::ZERO).unwrap();
-        // As a sweep that found the run at work, and waited for its row.
+        // This is a sweep that has found the run at work, and has waited for its row.
         let swept = fixture.store.db.write(move |tx| give_up(tx, &ids, Answers::Expired, &ending));
         assert_eq!(swept.await.unwrap(), []);
         assert_eq!(fixture.get(org, fence.run).await.output_available, Some(true));
@@ -133,7 +134,7 @@ both! {
         let now = fixture.node().await;
         let held = vec![waits.id, works.run, fixture.run_id()];
         fixture.store.adopt_contents(now, held.clone()).await.unwrap();
-        // A worker was at work on the other one, and was stopped with the identity.
+        // A worker was working on the other run, and was stopped with that identity of the node.
         assert_eq!(fixture.store.content_of(now).await.unwrap(), [waits.id]);
         let fenced = fixture.node_named("b").await;
         fixture.node_named("b").await;
@@ -167,7 +168,7 @@ both! {
 
         let sweep = Sweep { places: 10, ..sweep(other, fixture.now(), 2) };
         let mut swept = fixture.store.sweep(sweep.clone()).await.unwrap();
-        // A limit is not overstepped in one go; what is left comes with the next.
+        // A limit is not exceeded at once. The remaining runs come with the next sweep.
         let next = fixture.store.sweep(sweep.clone()).await.unwrap();
         swept.ended.extend(next.ended);
         swept.taken.extend(next.taken);
@@ -184,7 +185,7 @@ both! {
         }
         assert_eq!(fixture.get(org, works.run).await.cost_micros.get(), 120);
         assert!(!fixture.get(org, cancelled.run).await.billing_pending);
-        // The process may live: its answer stays until the time of the answer is over.
+        // The process may be alive, so its answer stays until it expires.
         let answered = fixture.get(org, done.run).await;
         assert_eq!((answered.status, answered.output_available), (RunStatus::Succeeded, Some(true)));
         let holder = fixture.store.content_holder(org, done.run).await.unwrap().unwrap();
@@ -212,7 +213,7 @@ both! {
         fixture.store.cancel_run(org, cancelled.run, fixture.now()).await.unwrap();
         let waits = fixture.new_unretained(org, node);
         fixture.store.create_run(waits.clone()).await.unwrap();
-        // A node is declared lost before anybody sweeps what it leaves.
+        // The node is declared lost before anybody sweeps the runs that it leaves.
         fixture.store.deregister_node(node, fixture.now()).await.unwrap();
         let row = fixture.store.list_nodes().await.unwrap().into_iter().find(|row| row.node.id == node).unwrap();
         let renewed = NodeId(fixture.number());
@@ -241,7 +242,7 @@ both! {
         for fence in [gone, kept] {
             fixture.store.finish_unretained(fence, fixture.unretained_finish()).await.unwrap();
         }
-        // Swept before the next start: the name of the node is still known.
+        // The runs are swept before the next start. The name of the node is still known.
         fixture.store.deregister_node(node, fixture.now()).await.unwrap();
         fixture.take_over(stays, fixture.now(), 5).await;
         assert_eq!(fixture.get(org, gone.run).await.output_available, Some(true));
@@ -366,7 +367,7 @@ fn why_a_run_did_not_succeed_is_told_without_a_word_of_it() {
 }
 
 proptest! {
-    /// What the statements reckon, in their own integers.
+    /// Evaluates the surcharge as the statements do, in their own integers.
     #[test]
     fn the_surcharge_always_fits_the_budget(max in 1_i64..=100_000_000, percent in 0_i64..=1_000, part in 0.0_f64..=1.0) {
         let room = max / (100 + percent) * 100 + max % (100 + percent) * 100 / (100 + percent);

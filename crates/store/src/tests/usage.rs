@@ -1,4 +1,4 @@
-//! Usage against a model: the sums over what was run, whatever of it is counted and deleted meanwhile.
+//! Usage against a model: the sums over all runs, however many of them are counted and deleted meanwhile.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,7 +20,7 @@ const HOUR: i64 = 3_600_000_000;
 /// 2026-11-20, 00:00.
 const START: i64 = 1_795_132_800_000_000;
 
-/// A run of the model.
+/// Run of the model.
 #[derive(Clone, Debug)]
 struct Used {
     id: RunId,
@@ -34,7 +34,7 @@ struct Used {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A run so many minutes from the start: organization, workflow, key, whether it succeeds and is settled.
+    /// Adds a run, created this number of minutes after the start.
     Run {
         org: usize,
         minute: i64,
@@ -43,13 +43,13 @@ enum Step {
         settled: bool,
         amount: i64,
     },
-    /// Every run is settled.
+    /// Settles every run.
     Settle,
-    /// What was created before this hour is counted.
+    /// Counts the usage of runs that were created before this hour.
     Count { hour: i64 },
-    /// What is counted is deleted.
+    /// Deletes the runs that are counted.
     Delete,
-    /// Usage is asked for.
+    /// Asks for the usage.
     Ask {
         org: usize,
         from: i64,
@@ -89,7 +89,7 @@ struct Model<'a> {
     orgs: [OrgId; 2],
     keys: [KeyId; 2],
     runs: Vec<Used>,
-    /// No run is created before it any more.
+    /// Hour before which no run is created any more.
     counted: i64,
 }
 
@@ -245,7 +245,7 @@ async fn settle(fixture: &Fixture, run: RunId) {
     assert_eq!(settled.await, Ok(1));
 }
 
-/// Counts every hour before `before` that can be, as a node does.
+/// Counts every hour before `before` that can be counted, as a node does.
 async fn count(fixture: &Fixture, before: Timestamp) {
     let due = async || -> Vec<_> {
         let all = fixture.store.usage_due(before, None, 10).await.unwrap();
@@ -264,7 +264,7 @@ async fn count(fixture: &Fixture, before: Timestamp) {
 }
 
 impl Fixture {
-    /// Writes down what a run has used.
+    /// Records the usage of a run.
     async fn use_up(&self, run: RunId, figures: &UsageFigures) {
         let outcome = if figures.succeeded == 1 {
             "succeeded"

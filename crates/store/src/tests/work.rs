@@ -116,7 +116,7 @@ both! {
         let store = &fixture.store;
         assert_eq!(fixture.append(fence, vec![], micros(1)).await.unwrap_err(), Error::Fenced);
         assert_eq!(store.finish_run(fence, fixture.succeeded("late")).await.unwrap_err(), Error::Fenced);
-        // Not even with the number of events that the cancelled run has now.
+        // The number of events that the cancelled run has now does not help either.
         let caught_up = after(fence, 1);
         assert_eq!(fixture.append(caught_up, vec![], micros(1)).await.unwrap_err(), Error::Fenced);
     }

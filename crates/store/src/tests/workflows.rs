@@ -4,7 +4,7 @@ use super::{both, fixture::Fixture};
 use crate::{Audit, Error, PutWorkflow, SavedWorkflow, WorkflowRow, db::vals};
 
 impl Fixture {
-    /// An entry of the audit log for what is done now.
+    /// Creates an entry of the audit log for an action of now.
     pub(super) fn audit_of(&self, org: OrgId, action: &'static str, target: &str) -> Audit {
         Audit {
             action,
@@ -21,7 +21,7 @@ impl Fixture {
         }
     }
 
-    /// Saves a workflow, of which an organization may have ten.
+    /// Saves a workflow, with a limit of ten for the organization.
     pub(super) async fn put_workflow(
         &self,
         org: OrgId,
@@ -39,7 +39,7 @@ impl Fixture {
         self.store.delete_workflow(org, name, audit).await
     }
 
-    /// The row of a schedule that starts a workflow.
+    /// Adds the row of a schedule that starts a workflow.
     async fn schedule_of(&self, org: OrgId, workflow: &'static str) {
         let made = self.store.db.write(move |tx| {
             tx.exec(
@@ -52,7 +52,7 @@ impl Fixture {
         assert_eq!(made.await, Ok(1));
     }
 
-    /// What the audit log says of an organization: actions and targets, the oldest first.
+    /// Returns the entries of the audit log of an organization: actions and targets, the oldest first.
     pub(super) async fn audited(&self, org: OrgId) -> Vec<(String, String)> {
         self.store
             .db
@@ -85,7 +85,7 @@ fn row(
     }
 }
 
-/// A workflow in a list.
+/// Summary of a workflow in a list.
 fn summary(name: &str, description: &str) -> (String, String) {
     let text = format!(r#"{{"name":"{name}","description":"{description}"}}"#);
     (name.to_owned(), text)
@@ -160,7 +160,7 @@ both! {
             fixture.put_workflow(org, &number.to_string(), "x").await.unwrap();
         }
         let refused = fixture.put_workflow(org, "a", "x").await.unwrap_err();
-        assert_eq!(refused, Error::Conflict("the organization has as many workflows as it may"));
+        assert_eq!(refused, Error::Conflict("the organization has reached its limit of workflows"));
         fixture.put_workflow(org, "9", "y").await.unwrap();
         fixture.put_workflow(other, "a", "x").await.unwrap();
         let nobody = OrgId::new(fixture.now(), [1; 10]);

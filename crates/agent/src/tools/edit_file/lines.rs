@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     folded::plain_line,
-    place::{self, MOST, Place, Wanted},
+    replacement::{self, MOST, Replacement, Wanted},
 };
 
 /// Lines of the file that are tried as a part of a place.
@@ -52,7 +52,7 @@ pub(super) fn places(
     (old, new): (&str, &str),
     leniency: Leniency,
     wanted: Wanted,
-) -> Result<Vec<Place>, String> {
+) -> Result<Vec<Replacement>, String> {
     let (file, old_lines, new_lines) = (lines_of(content), lines_of(old), lines_of(new));
     let (file, mut old_items) = (items(&file, leniency), items(&old_lines, leniency));
     let mut new_items = items(&new_lines, leniency);
@@ -65,7 +65,7 @@ pub(super) fn places(
         let (first, last) = ends(here(begin));
         first..last
     };
-    place::filled(&found, wanted, at, |begin| {
+    replacement::filled(&found, wanted, at, |begin| {
         let range = at(begin);
         let rest = content.get(range.end..).unwrap_or_default();
         let line_break = ["\r\n", "\n"]
@@ -83,7 +83,7 @@ pub(super) fn places(
             }
             with
         });
-        Place {
+        Replacement {
             at: range.start..range.end + taken,
             with,
         }
@@ -229,7 +229,8 @@ fn replaced(here: &[Item<'_>], old: &[Item<'_>], new: &[Item<'_>]) -> Option<Vec
     Some(lines)
 }
 
-/// Indentation of the first line with text, and of this item. Where they differ between old and new, the line has moved.
+/// Indentation of the first line with text, and of this item. Where they differ between old and new, the line has
+/// moved.
 fn relative<'t>(item: &Item<'t>, all: &[Item<'t>]) -> Option<(&'t str, &'t str)> {
     let line = item.lines.first().filter(|line| !line.text.trim().is_empty())?;
     let first = all

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     folded::{Fold, Folded},
-    place::{self, MOST, Place, Wanted},
+    replacement::{self, MOST, Replacement, Wanted},
 };
 
 /// Finds the places of `old` in `content`.
@@ -13,7 +13,7 @@ pub(super) fn places(
     (old, new): (&str, &str),
     fold: Fold,
     wanted: Wanted,
-) -> Result<Vec<Place>, String> {
+) -> Result<Vec<Replacement>, String> {
     let search = Search {
         content,
         new,
@@ -30,7 +30,7 @@ pub(super) fn places(
     let found = search.found(ends_line, wanted);
     if !found.is_empty() {
         let at = |here: &Range<usize>| search.file.source(here.clone());
-        return place::filled(&found, wanted, at, |here| search.replaced(here.clone()));
+        return replacement::filled(&found, wanted, at, |here| search.replaced(here.clone()));
     }
     // The file has no line break at its end, and the old text has one.
     match old.strip_suffix('\n') {
@@ -96,7 +96,7 @@ impl Search<'_> {
     }
 
     /// The text for one place: what the new text has as the old one stays as the file has it.
-    fn replaced(&self, here: Range<usize>) -> Place {
+    fn replaced(&self, here: Range<usize>) -> Replacement {
         let Self { content, file, .. } = self;
         // White space that was folded away at the end of a line goes with a change before it.
         let end_of = |end: usize| {
@@ -129,7 +129,7 @@ impl Search<'_> {
             with.push_str(middle);
         }
         with.push_str(content.get(changed.end..at.end).unwrap_or_default());
-        Place { at, with: Some(with) }
+        Replacement { at, with: Some(with) }
     }
 
     /// Number of bytes that the old and the new text have in common at their beginnings and at their ends. A character

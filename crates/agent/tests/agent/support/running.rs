@@ -45,7 +45,7 @@ pub(crate) async fn run_in(
                 Source::Bytes(text.as_bytes().to_vec()),
             )
         });
-        workspace.lay(files.collect()).await.unwrap();
+        workspace.stage(files.collect()).await.unwrap();
     }
     let outcome = run_agent(spec, model, &mut workspace, &recorder).await;
     workspace.close().await.unwrap();

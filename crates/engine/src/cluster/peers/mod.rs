@@ -1,16 +1,19 @@
-//! Other nodes: what only the memory of one node has is asked of that node, on behalf of a client that came to another.
+//! Requests to other nodes, for the content of runs that only the memory of one node has.
 //!
-//! A request is passed on once: a node that gets one and does not have the content says so. It is signed with a key that
-//! the nodes derive from the master key they share, and answered within the time of one request: a node that does not
-//! answer is an error at once, until it is declared lost and the store says what became of the run.
+//! A node forwards a client's request to the node that has the content. A forwarded request is not forwarded again: a node
+//! without the content refuses it. Nodes sign these requests with a key that they derive from the shared master key. While
+//! the node with the content does not answer, the client gets an error. Once that node is declared lost, the store has the
+//! outcome of the run.
 
+#[cfg(test)]
+mod recorded_tests;
 mod signature;
 
 use std::{sync::Arc, time::Duration};
 
 use futures_util::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
 use reqwest::{Method, RequestBuilder, Response, header};
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 use sortie_api::{ErrorBody, ErrorCode, Event, Run, RunId, Timestamp};
 use sortie_net::{
@@ -29,33 +32,33 @@ use crate::{
     runs::hub::{Batch, Deltas, Message, TextDelta},
 };
 
-/// Whether a request came from a client, or from a node that has it from one.
+/// Origin of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hop {
-    /// From a client: it may be passed on.
+    /// A client. The request may be forwarded.
     First,
-    /// From another node: it is answered here or not at all.
+    /// Another node. The request is not forwarded again.
     Second,
 }
 
-/// Largest run that is taken: its output of 1 MiB may be escaped sixfold.
+/// Maximum size of a run in an answer. JSON escapes can make its output of 1 MiB six times as long.
 const RUN_BYTES: usize = 8 << 20;
 
-/// Largest array of events that is taken.
+/// Maximum size of an array of events in an answer.
 const EVENTS_BYTES: usize = 256 << 20;
 
-/// Largest single event that is taken.
+/// Maximum size of one event of a stream.
 const EVENT_BYTES: usize = 8 << 20;
 
-/// Silence after which another node counts as gone. A stream sends a heartbeat every 15 seconds.
+/// Read timeout. A stream sends a heartbeat every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(45);
 
-/// What a short answer may take beyond what was asked to wait for.
+/// Timeout of an answer that is no stream, beyond the wait that the client asked for.
 const ANSWER: Duration = Duration::from_secs(10);
 
 const X_REQUEST_ID: &str = "x-request-id";
 
-/// Asks other nodes.
+/// Client for other nodes, and verifier of their requests.
 #[derive(Clone)]
 pub(crate) struct Peers(Arc<Inner>);
 
@@ -66,7 +69,8 @@ struct Inner {
 }
 
 impl Peers {
-    /// `signer` is none where the node was given no master key: then it asks nobody and answers nobody.
+    /// Makes the client. Without a signer, which needs a master key, the node neither sends nor accepts requests between
+    /// nodes.
     pub(crate) fn new(signer: Option<Signer>, clock: Clock) -> Result<Self, Error> {
         let timeouts = Timeouts {
             connect: Duration::from_secs(2),
@@ -79,8 +83,8 @@ impl Peers {
         Ok(Self(Arc::new(Inner { http, signer, clock })))
     }
 
-    /// The client behind a request that another node has signed. `None` for a request that no node has signed, and for every
-    /// request that nodes do not make: a signature opens two routes, to read, and no other.
+    /// Returns the client on whose behalf another node has signed a request. None for a request without a valid signature, and
+    /// for every request that nodes do not send: a signature gives read access to two routes.
     pub(crate) fn verify(&self, method: &str, target: &str, header: &str) -> Option<Peer> {
         let signer = self
             .0
@@ -90,7 +94,7 @@ impl Peers {
         signer.verify((method, target), header, self.0.clock.now())
     }
 
-    /// A run, from the node that has its content.
+    /// Gets a run from the node that has its content.
     pub(crate) async fn run(
         &self,
         holder: &ContentHolder,
@@ -103,7 +107,7 @@ impl Peers {
         read(answer(request).await?, RUN_BYTES).await
     }
 
-    /// Recorded events of a run, likewise.
+    /// Gets the recorded events of a run from the node that has its content.
     pub(crate) async fn events(
         &self,
         holder: &ContentHolder,
@@ -119,7 +123,7 @@ impl Peers {
         read(answer(request).await?, EVENTS_BYTES).await
     }
 
-    /// The stream of a run, likewise.
+    /// Follows the event stream of a run on the node that has its content.
     pub(crate) async fn follow(
         &self,
         holder: &ContentHolder,
@@ -138,14 +142,17 @@ impl Peers {
             let Some((mut response, mut parser)) = reading else {
                 return Ok(None);
             };
-            let Some(bytes) = response.chunk().await.map_err(|error| silent(&error.into()))? else {
+            let Some(bytes) = response.chunk().await.map_err(|error| no_answer(&error.into()))? else {
                 return Ok::<_, Error>(None);
             };
             let mut messages = Vec::new();
             let parsed = parser.push(&bytes, &mut messages);
             let reading = parsed.is_ok().then_some((response, parser));
-            let mut batches: Vec<_> = messages.iter().map(batch).collect();
-            // Behind the events that were whole; nothing is read after it.
+            let mut batches: Vec<_> = messages
+                .iter()
+                .filter_map(|message| batch(message).transpose())
+                .collect();
+            // The error comes after the complete events, and ends the stream.
             batches.extend(
                 parsed
                     .err()
@@ -194,7 +201,7 @@ impl Peers {
     }
 }
 
-/// Whether nodes make such requests: those of [`Peers::run`], [`Peers::events`] and [`Peers::follow`].
+/// Whether nodes send such a request: [`Peers::run`], [`Peers::events`] and [`Peers::follow`] do.
 fn is_asked_by_nodes(method: &str, target: &str) -> bool {
     let path = target.split_once('?').map_or(target, |(path, _)| path);
     let run = path.strip_prefix("/v1/runs/").unwrap_or_default();
@@ -202,7 +209,7 @@ fn is_asked_by_nodes(method: &str, target: &str) -> bool {
     method == "GET" && run.parse::<RunId>().is_ok()
 }
 
-/// A recorded event in the form of the API. The data passes through as it is, also that of a later version.
+/// Recorded event in the form of the API. The data passes through unchanged, also the data of a later version.
 #[derive(Deserialize)]
 struct Recorded<'a> {
     id: i64,
@@ -213,8 +220,8 @@ struct Recorded<'a> {
     created_at: Timestamp,
 }
 
-/// Reads a message of another node's stream.
-fn batch(message: &sse::Message) -> Result<Arc<Batch>, Error> {
+/// Reads a message of another node's stream. None for a message that is not recorded and that only a later version knows.
+fn batch(message: &sse::Message) -> Result<Option<Arc<Batch>>, Error> {
     let sse::Message { event, data, .. } = message;
     let message = match event.as_str() {
         "done" => RawValue::from_string(data.clone()).map(|run| Message::Done(run.into())),
@@ -228,13 +235,26 @@ fn batch(message: &sse::Message) -> Result<Arc<Batch>, Error> {
             })
         }),
     };
-    let message = message
-        .map_err(|error| Error::Internal(format!("cannot read the stream of another node: {error}")))?;
-    Ok(Arc::new(Batch::new(vec![message])))
+    match message {
+        Ok(message) => Ok(Some(Arc::new(Batch::new(vec![message])))),
+        Err(_) if is_without_id(data) => Ok(None),
+        Err(error) => Err(Error::Internal(format!(
+            "cannot read the stream of another node: {error}"
+        ))),
+    }
+}
+
+/// Whether the data of a message is a JSON object without `id`. Every recorded event has one.
+fn is_without_id(data: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Position {
+        id: Option<IgnoredAny>,
+    }
+    serde_json::from_str::<Position>(data).is_ok_and(|position| position.id.is_none())
 }
 
 async fn answer(request: RequestBuilder) -> Result<Response, Error> {
-    let response = request.send().await.map_err(|error| silent(&error.into()))?;
+    let response = request.send().await.map_err(|error| no_answer(&error.into()))?;
     if response.status().is_success() {
         return Ok(response);
     }
@@ -264,12 +284,14 @@ async fn answer(request: RequestBuilder) -> Result<Response, Error> {
 }
 
 async fn read<T: serde::de::DeserializeOwned>(response: Response, limit: usize) -> Result<T, Error> {
-    let body = read_body(response, limit).await.map_err(|error| silent(&error))?;
+    let body = read_body(response, limit)
+        .await
+        .map_err(|error| no_answer(&error))?;
     serde_json::from_slice(&body)
         .map_err(|_| Error::Internal("another node answers what this one cannot read".to_owned()))
 }
 
-fn silent(error: &sortie_net::Error) -> Error {
+fn no_answer(error: &sortie_net::Error) -> Error {
     tracing::warn!(%error, "another node does not answer");
     Error::Unavailable("the node that has the content of this run does not answer, retry later".to_owned())
 }
@@ -343,7 +365,7 @@ mod tests {
         let event = format!(
             r#"{{"id":7,"type":"of_tomorrow","data":{data},"created_at":"2026-01-02T03:04:05.006Z"}}"#
         );
-        let found = read("of_tomorrow", &event).unwrap();
+        let found = read("of_tomorrow", &event).unwrap().unwrap();
         let [Message::Event(row)] = found.messages() else {
             panic!("{found:?}");
         };
@@ -354,13 +376,24 @@ mod tests {
         assert_eq!(row.created_at.to_string(), "2026-01-02T03:04:05.006Z");
 
         let run = r#"{"id":"run_1","field_of_tomorrow":1e2}"#;
-        let found = read("done", run).unwrap();
+        let found = read("done", run).unwrap().unwrap();
         let [Message::Done(done)] = found.messages() else {
             panic!("{found:?}");
         };
         assert_eq!(done.get(), run);
         assert!(found.is_last());
 
-        assert!(matches!(read("status", "{}"), Err(Error::Internal(_))));
+        // A message that is not recorded has no position, so followers of this node miss nothing that they could ask for.
+        assert!(
+            read("progress_of_tomorrow", r#"{"percent":40}"#)
+                .unwrap()
+                .is_none()
+        );
+        for broken in [r#"{"id":7}"#, "{", r#"{"id":"x","type":"status"}"#] {
+            assert!(
+                matches!(read("status", broken), Err(Error::Internal(_))),
+                "{broken}"
+            );
+        }
     }
 }

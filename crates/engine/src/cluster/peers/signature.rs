@@ -1,8 +1,7 @@
-//! Signature of a request between nodes: an HMAC-SHA256 over its method, its path and query, its time, and the client on
-//! whose behalf it is made.
+//! Signature of a request between nodes: an HMAC-SHA256 over the method, the path and query, the time, and the client on
+//! whose behalf the node sends the request.
 //!
-//! A signature is valid for 30 seconds and for one request. Somebody who reads the request on its way may repeat it in
-//! that time.
+//! A signature is valid for 30 seconds and for this request. An eavesdropper can repeat the request in that time.
 
 use std::time::Duration;
 
@@ -16,15 +15,16 @@ use crate::{
     error::Error,
 };
 
-/// The header that carries the signature.
+/// Header with the signature.
 pub const PEER_HEADER: &str = "x-sortie-peer";
 
-/// Largest difference between the clocks of two nodes, with the time of the request on its way.
+/// Maximum difference between the time of the signature and the time of its verification: the difference of the clocks and
+/// the time of the transfer.
 const WINDOW: Duration = Duration::from_secs(30);
 
 const VERSION: &str = "1";
 
-/// Client on whose behalf another node asks.
+/// Client on whose behalf another node sends a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The organization.
@@ -33,7 +33,7 @@ pub struct Peer {
     pub by: By,
 }
 
-/// Signs and verifies: the first key signs, every key verifies.
+/// Keys of the signatures. The first key signs, every key verifies.
 #[derive(Clone)]
 pub(crate) struct Signer(Vec<Hmac<Sha256>>);
 
@@ -56,8 +56,8 @@ impl Signer {
         Ok(format!("{VERSION} {} {org} {by} {}", at.as_micros(), hex(&mac)))
     }
 
-    /// Returns the client that a header names. None unless one of the keys signed the header for this request in the last
-    /// 30 seconds.
+    /// Returns the client that a header names. None unless one of the keys signed this request, with a time at most 30 seconds
+    /// from `now`.
     pub(crate) fn verify(&self, request: (&str, &str), header: &str, now: Timestamp) -> Option<Peer> {
         let mut parts = header.split(' ');
         let mut next = || parts.next();
@@ -88,9 +88,9 @@ fn signed((method, target): (&str, &str), peer: Peer, at: i64) -> Vec<u8> {
 }
 
 impl MasterKey {
-    /// Derives the key that requests between nodes are signed with.
+    /// Derives the key for signatures of requests between nodes.
     fn peer_key(&self) -> Hmac<Sha256> {
-        // An HMAC takes a key of any length; its own output is one.
+        // The output of an HMAC is a valid key, because an HMAC accepts keys of any length.
         self.derived(b"sortie requests between nodes")
     }
 }
@@ -179,5 +179,23 @@ mod tests {
             prop_assume!(changed != header);
             prop_assert_eq!(signer(&[1]).verify(REQUEST, &changed, NOW), None);
         }
+    }
+
+    /// Recorded from a node of the version before, whose master key was this one.
+    #[test]
+    fn a_signature_of_the_version_before_stays_valid_and_is_made_the_same() {
+        let request = (
+            "GET",
+            "/v1/runs/run_01m82wgka0fqtbq5j9yqfzybhg/events?after=0&deltas=true",
+        );
+        let at = Timestamp::from_micros(1_795_393_342_801_832);
+        let header = "1 1795393342801832 org_01m82wgk3xf0j9ztmdtbzhaa23 key_01m82wgk3xe7yaq2bnpy4vzq5v \
+                      a088d93a3367379c948b15d3a9e8d98fd6bb1e78eb8bba8d655eabb3cf8a2a63";
+        let peer = Peer {
+            org: "org_01m82wgk3xf0j9ztmdtbzhaa23".parse().unwrap(),
+            by: By::Key("key_01m82wgk3xe7yaq2bnpy4vzq5v".parse().unwrap()),
+        };
+        assert_eq!(signer(&[1]).verify(request, header, at), Some(peer));
+        assert_eq!(signer(&[1]).sign(request, peer, at).unwrap(), header);
     }
 }

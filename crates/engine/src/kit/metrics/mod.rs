@@ -1,8 +1,8 @@
-//! Counters and histograms of a node, for operators. An event adds to them in one line where it happens.
+//! Counters and histograms of a node, for operators. Code that causes an event adds to them in one line.
 //!
-//! Nothing here names an organization, a run, a key or anything that a client has sent: the figures are shown to whoever
-//! reaches them. Labels take their values from the catalog of models and from lists in this folder. Adding to a figure
-//! allocates nothing.
+//! No metric names an organization, a run, a key or anything that a client has sent, because the endpoint is
+//! unauthenticated. Values of labels come from the catalog of models and from lists in this folder. Adding to a metric
+//! does not allocate.
 
 mod models;
 mod sandbox;
@@ -24,22 +24,22 @@ pub(crate) use self::{
     sandbox::MeasuredSandbox,
 };
 
-/// One label.
+/// A single label: name and value.
 type Label = [(&'static str, &'static str); 1];
 type Counters = Family<Label, Counter>;
 type Histograms = Family<Label, Histogram, fn() -> Histogram>;
 
-/// Bounds in seconds of what is meant to take milliseconds: dispatch, events, opening a sandbox.
+/// Bucket bounds in seconds of actions that should take milliseconds: dispatch, events, opening a sandbox.
 const SHORT: [f64; 14] = [
     0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0,
 ];
 
-/// Bounds in seconds of what others take their time for: tools, receivers of callbacks.
+/// Bucket bounds in seconds of actions that depend on others: tools, receivers of callbacks.
 const MEDIUM: [f64; 14] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0,
 ];
 
-/// Bounds in seconds of a whole run.
+/// Bucket bounds in seconds of a whole run.
 const LONG: [f64; 14] = [
     0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0,
 ];
@@ -58,10 +58,10 @@ const TOOLS: [&str; 10] = [
     "write_file",
 ];
 
-/// What tools of connections are called together.
+/// Labels under which tools of connections are counted together.
 const HTTP: &str = "http";
 const MCP: &str = "mcp";
-/// What a model has called that is no tool.
+/// Label of calls that name no known tool.
 const UNKNOWN: &str = "unknown";
 
 fn short() -> Histogram {
@@ -76,7 +76,7 @@ fn long() -> Histogram {
     Histogram::new(LONG)
 }
 
-/// Where a run comes from.
+/// Origin of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trigger {
     /// A client created it.
@@ -85,29 +85,29 @@ pub(crate) enum Trigger {
     Schedule,
 }
 
-/// What came of an attempt to deliver a callback.
+/// Outcome of an attempt to deliver a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// The receiver took it.
+    /// The receiver accepted the callback.
     Delivered,
-    /// It is tried again.
+    /// The attempt failed, and another follows.
     Failed,
-    /// It failed, and there is no further attempt.
+    /// The attempt failed, and no other follows.
     Abandoned,
 }
 
-/// What came of a node's renewal of its lease.
+/// Outcome of a node's renewal of its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// It lasts on.
+    /// The lease was extended.
     Renewed,
-    /// The node had been declared lost, and starts afresh.
+    /// The node had been declared lost, and starts under a new identity.
     Lost,
-    /// The database did not take it.
+    /// The database did not store the renewal.
     Failed,
 }
 
-/// The figures of one node.
+/// Metrics of one node.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     runs_accepted: Counters,
@@ -136,8 +136,8 @@ pub(crate) struct Metrics {
 }
 
 impl Default for Metrics {
-    /// With every value of every label there from the start: a counter that appears with its first event hides it from
-    /// `rate` and `increase`.
+    /// Creates every label value at the start: `rate` and `increase` would miss the first event of a counter that
+    /// appears with it.
     fn default() -> Self {
         let metrics = Self {
             runs_accepted: counters("trigger", &["api", "schedule"]),
@@ -204,14 +204,14 @@ impl Metrics {
         self.runs_accepted.get_or_create(&[("trigger", trigger)]).inc();
     }
 
-    /// A run was refused where a budget had no room for it.
+    /// Counts a refused run if the refusal is by a budget.
     pub(crate) fn refused(&self, error: &sortie_store::Error) {
         if matches!(error, sortie_store::Error::OverBudget(_)) {
             self.budget_refusals.inc();
         }
     }
 
-    /// A run that waited since `queued` has its worker.
+    /// A run that waited since `queued` has a worker.
     pub(crate) fn dispatched(&self, queued: Timestamp, now: Timestamp) {
         self.dispatch_delay.observe(now.since(queued).as_secs_f64());
     }
@@ -221,20 +221,20 @@ impl Metrics {
         self.taken_over.inc();
     }
 
-    /// This node has written the end of a run down.
+    /// This node has recorded the end of a run.
     pub(crate) fn ended(&self, status: RunStatus) {
         self.runs_finished
             .get_or_create(&[("status", status.as_str())])
             .inc();
     }
 
-    /// The same of one that it worked on: how long since its first claim, and what it has cost.
+    /// This node has recorded the end of a run that it worked on, with the time since its first claim and its cost.
     pub(crate) fn finished(&self, status: RunStatus, took: Duration, cost: Micros) {
         self.ended(status);
         self.settled(status, took, cost);
     }
 
-    /// What a run that this node worked on has taken, where its end is counted already.
+    /// Counts time and cost of a run that this node worked on and whose end is counted already.
     pub(crate) fn settled(&self, status: RunStatus, took: Duration, cost: Micros) {
         self.run_duration
             .get_or_create(&[("status", status.as_str())])
@@ -242,7 +242,7 @@ impl Metrics {
         self.run_cost.inc_by(u64::try_from(cost.get()).unwrap_or(0));
     }
 
-    /// These events are durable and their followers told.
+    /// These events are durable, and the readers of their run were notified.
     pub(crate) fn published(&self, events: &[EventRow], now: Timestamp) {
         self.events.inc_by(events.len() as u64);
         if let Some(oldest) = events.first() {
@@ -250,12 +250,12 @@ impl Metrics {
         }
     }
 
-    /// Streams that were in step have what was read from the store, of which the oldest event happened at `oldest`.
+    /// Streams that were up to date have read on from the store. The oldest event of that read happened at `oldest`.
     pub(crate) fn read_on(&self, oldest: Timestamp, now: Timestamp) {
         self.event_read_lag.observe(now.since(oldest).as_secs_f64());
     }
 
-    /// Something has happened in a run.
+    /// Counts an event of a run.
     pub(crate) fn happened(&self, event: &EventType) {
         if let EventType::ModelCall(call) = event {
             self.models.charged(call);
@@ -309,7 +309,7 @@ impl Metrics {
         self.callback_duration.observe(took.as_secs_f64());
     }
 
-    /// The node's lease was to be renewed.
+    /// Counts a renewal of the node's lease.
     pub(crate) fn renewed(&self, outcome: Renewal) {
         let outcome = match outcome {
             Renewal::Renewed => "renewed",
@@ -319,13 +319,13 @@ impl Metrics {
         self.renewals.get_or_create(&[("outcome", outcome)]).inc();
     }
 
-    /// A file of so many bytes was taken in.
+    /// Counts an upload of this many bytes.
     pub(crate) fn uploaded(&self, bytes: u64) {
         self.uploads.inc();
         self.upload_bytes.inc_by(bytes);
     }
 
-    /// Registers every figure.
+    /// Registers every metric.
     pub(crate) fn register(&self, registry: &mut Registry) {
         self.register_runs(registry);
         self.models.register(registry);
@@ -409,7 +409,7 @@ impl Metrics {
         );
         registry.register(
             "runs_taken_over",
-            "Runs that this node has taken over from lost nodes, or taken up again",
+            "Runs that this node has taken over from lost nodes, or resumed itself",
             self.taken_over.clone(),
         );
         registry.register(
@@ -445,8 +445,8 @@ impl Metrics {
     }
 }
 
-/// What a tool counts as. Tools of connections are `<connection>__<tool>`, and that of an HTTP API is called `request`,
-/// with a piece of a hash behind it where the connection's name had to be changed.
+/// Returns the label of a tool. Tools of connections are named `<connection>__<tool>`. The tool of an HTTP API is named
+/// `request`, with a piece of a hash behind it if the connection's name had to be changed.
 fn tool_label(name: &str) -> &'static str {
     let meant = tool_named(name).unwrap_or(name);
     if let Some(known) = TOOLS.into_iter().find(|known| *known == meant) {

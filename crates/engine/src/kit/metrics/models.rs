@@ -1,4 +1,5 @@
-//! Calls of models: how often, how long, what for and what came of them. Handles are made once for each model of the catalog.
+//! Metrics of model calls: number, duration, tokens, cost and outcome. Handles are made once for each model of the
+//! catalog.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +21,7 @@ use sortie_agent::{
 };
 use sortie_api::{event::ModelCall, model::ModelInfo};
 
-/// Bounds in seconds of a model call.
+/// Bucket bounds in seconds of a model call.
 const SECONDS: [f64; 14] = [
     0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 600.0,
 ];
@@ -32,7 +33,7 @@ fn seconds() -> Histogram {
     Histogram::new(SECONDS)
 }
 
-/// The figures of all models of a node.
+/// Metrics of the models of a node.
 #[derive(Debug)]
 pub(crate) struct ModelFigures {
     calls: Family<Labels<3>, Counter>,
@@ -61,7 +62,7 @@ impl Default for ModelFigures {
     }
 }
 
-/// The figures of one model.
+/// Metrics of one model.
 #[derive(Debug)]
 struct Figures {
     replied: Counter,
@@ -79,7 +80,7 @@ struct Figures {
 }
 
 impl ModelFigures {
-    /// The handles of a model.
+    /// Returns the handles of a model.
     fn of(&self, info: &ModelInfo) -> Figures {
         let (provider, model): (Arc<str>, Arc<str>) =
             (info.provider.as_str().into(), info.id.as_str().into());
@@ -163,7 +164,7 @@ impl ModelFigures {
     }
 }
 
-/// The same models, measured.
+/// Wraps each model so that its calls are measured.
 pub(crate) fn measured(models: Vec<Arc<dyn Model>>, all: &ModelFigures) -> Vec<Arc<dyn Model>> {
     let known = all.by_id.get_or_init(|| {
         let figures = |model: &Arc<dyn Model>| (model.info().id.clone(), Arc::new(all.of(model.info())));
@@ -226,7 +227,7 @@ impl Model for Measured {
     }
 }
 
-/// A call that waits for its reply. Dropped before its end, it was given up.
+/// A call that waits for its reply. Dropping it earlier counts the call as abandoned.
 struct UnderWay<'a> {
     figures: &'a Figures,
     began: Instant,
@@ -266,7 +267,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Notes when the output of a call begins.
+/// Records the time at which the output of a call begins.
 struct FirstOutput<'a> {
     deltas: &'a dyn Deltas,
     began: Instant,

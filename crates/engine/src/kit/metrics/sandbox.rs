@@ -1,4 +1,4 @@
-//! How sandboxes open.
+//! Metrics of the opening of sandboxes.
 
 use std::{sync::Arc, time::Instant};
 
@@ -8,14 +8,14 @@ use sortie_sandbox::{Backend, Capabilities, Error, Sandbox, Spec, Workdir};
 use super::Metrics;
 use crate::kit::no_sandbox::NoSandbox;
 
-/// A backend whose sandboxes are counted.
+/// A sandbox backend that counts and times what it opens.
 pub(crate) struct MeasuredSandbox {
     backend: Arc<dyn Backend>,
     metrics: Arc<Metrics>,
 }
 
 impl MeasuredSandbox {
-    /// Over what the host gives, or over what opens nothing and says why.
+    /// Wraps the host's backend, or one that opens nothing and returns the reason.
     pub(crate) fn over(
         sandbox: Result<Arc<dyn Backend>, String>,
         metrics: &Arc<Metrics>,

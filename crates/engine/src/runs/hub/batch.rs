@@ -20,7 +20,7 @@ pub enum Message {
     Event(EventRow),
     /// A piece of the text that the model is writing. It is not recorded and has no position.
     Delta(TextDelta),
-    /// The final run, as JSON. The stream ends after it.
+    /// The run in its terminal status, as JSON. The stream ends after it.
     Done(Arc<RawValue>),
 }
 
@@ -44,7 +44,7 @@ impl Message {
     }
 }
 
-/// Messages that belong together, with the bytes that they are sent as.
+/// Messages that belong together, with their encoded form.
 #[derive(Debug)]
 pub struct Batch {
     messages: Vec<Message>,
@@ -52,7 +52,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A batch of these messages.
+    /// Creates a batch of these messages.
     pub fn new(messages: Vec<Message>) -> Self {
         Self {
             messages,
@@ -60,12 +60,12 @@ impl Batch {
         }
     }
 
-    /// A batch of committed events.
+    /// Creates a batch of committed events.
     pub(super) fn of_events(events: &[EventRow]) -> Self {
         Self::new(events.iter().cloned().map(Message::Event).collect())
     }
 
-    /// A batch of the final run alone.
+    /// Creates a batch of the `done` message alone.
     pub(super) fn of_final(run: &Run) -> Result<Self, Error> {
         let run = sortie_api::json::to_line(run)
             .and_then(RawValue::from_string)
@@ -73,7 +73,7 @@ impl Batch {
         Ok(Self::new(vec![Message::Done(run.into())]))
     }
 
-    /// The messages, in order.
+    /// Returns the messages, in order.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
@@ -83,7 +83,8 @@ impl Batch {
         matches!(self.messages.last(), Some(Message::Done(_)))
     }
 
-    /// The messages as bytes. `encode` is called once for all followers, so every caller passes the same form.
+    /// Returns the encoded messages. `encode` is called once for every follower, so each caller must pass the same
+    /// encoder.
     pub fn encoded(&self, encode: impl FnOnce(&[Message]) -> Bytes) -> Bytes {
         self.encoded.get_or_init(|| encode(&self.messages)).clone()
     }
@@ -99,13 +100,13 @@ impl Batch {
         sizes.map(|content| content + AROUND).sum()
     }
 
-    /// Memory that the batch takes once it is encoded, in bytes: the content stands in it twice.
+    /// Memory that the batch takes once it is encoded, in bytes: it then holds the content twice.
     pub(super) fn memory_bytes(&self) -> usize {
         2 * self.encoded_bytes()
     }
 }
 
-/// Whether this is the last event of a run: its final `status`.
+/// Whether this is the last event of a run: its terminal `status`.
 pub(super) fn is_final(event: &EventRow) -> bool {
     #[derive(Deserialize)]
     struct Data {

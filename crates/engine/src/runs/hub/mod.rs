@@ -1,8 +1,9 @@
 //! The hub: live events of runs, shared by every reader on this node.
 //!
-//! The store is the truth. A worker hands over what it has just committed; a reader that is in step takes it from
-//! here, any other reads the store at its own pace, one at a time at the head of a run, and hands over what it read.
-//! What a run keeps here is bounded in bytes, so a slow reader costs queries, never memory, and holds up nobody.
+//! The store is the truth. A worker publishes the events that it has just committed. A reader that is up to date takes
+//! them from the hub. Any other reader reads the store at its own pace; at the newest events of a run, one reader at a
+//! time does so and publishes them for the others. The events of a run in memory are bounded in bytes, so a slow reader
+//! costs queries, never memory, and delays nobody.
 
 mod batch;
 mod reader;
@@ -26,42 +27,42 @@ use self::{
     tail::{Chunk, Tail},
 };
 use crate::{
-    cluster::news::News,
+    cluster::hints::HintSender,
     error::Error,
     kit::{clock::Clock, metrics::Metrics},
     runs::run_log::Records,
 };
 
-/// Whether a reader wants the text that the model is writing, beside the recorded events.
+/// Live text of the model in a reader's stream, besides the recorded events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deltas {
-    /// As `message_delta` messages without an id, from the node that works on the run.
+    /// The text comes as `message_delta` messages without an id, from the node that works on the run.
     Live,
-    /// Recorded events alone.
+    /// The stream has recorded events alone.
     Off,
 }
 
 #[derive(Clone)]
 pub(crate) struct Hub {
     records: Records,
-    news: News,
+    hints: HintSender,
     live: Arc<Mutex<BTreeMap<RunId, Weak<Live>>>>,
     stop: CancellationToken,
     metrics: Arc<Metrics>,
     clock: Clock,
 }
 
-/// A run that somebody follows on this node.
+/// A run with a reader on this node.
 struct Live {
     tail: Mutex<Tail>,
     changed: watch::Sender<()>,
-    /// Held by the one reader that reads the head of the run from the store.
+    /// Locked by the reader that reads the newest events from the store.
     reading: tokio::sync::Mutex<()>,
-    /// Text that a model is writing, for the readers who want it.
+    /// Live text of the model, for readers with [`Deltas::Live`].
     deltas: broadcast::Sender<Arc<Batch>>,
 }
 
-/// Pieces of text that a reader may be behind; it misses what is older.
+/// Number of pieces of live text that a reader may be behind. It misses older ones.
 const DELTAS: usize = 256;
 
 impl Live {
@@ -69,7 +70,7 @@ impl Live {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds committed events to the tail and wakes the readers, unless all of it was there.
+    /// Adds committed events to the tail and wakes the readers, unless the tail had them already.
     fn add(&self, chunk: Chunk) {
         if self.tail().push(chunk) {
             self.changed.send_replace(());
@@ -78,16 +79,16 @@ impl Live {
 }
 
 impl Hub {
-    /// A hub whose readers add to these figures, by this clock.
+    /// Creates a hub whose readers add to `metrics`, by `clock`.
     pub(crate) fn measured(
         records: &Records,
-        news: &News,
+        hints: &HintSender,
         stop: &CancellationToken,
         (metrics, clock): (&Arc<Metrics>, &Clock),
     ) -> Self {
         Self {
             records: records.clone(),
-            news: news.clone(),
+            hints: hints.clone(),
             live: Arc::default(),
             stop: stop.clone(),
             metrics: Arc::clone(metrics),
@@ -95,12 +96,12 @@ impl Hub {
         }
     }
 
-    /// A hub whose figures nobody looks at.
+    /// Creates a hub with unused metrics.
     #[cfg(test)]
-    pub(crate) fn new(records: Records, news: News, stop: CancellationToken) -> Self {
+    pub(crate) fn new(records: Records, hints: HintSender, stop: CancellationToken) -> Self {
         Self {
             records,
-            news,
+            hints,
             live: Arc::default(),
             stop,
             metrics: Arc::default(),
@@ -116,10 +117,10 @@ impl Hub {
         self.runs().get(&run).and_then(Weak::upgrade)
     }
 
-    /// Hands over events that have just been committed, and tells other nodes of them. Costs nothing when nobody follows the
-    /// run and there is no other node.
+    /// Publishes events that have just been committed, and sends a hint to other nodes. Costs nothing if the run has no
+    /// reader and there is no other node.
     pub(crate) fn publish(&self, run: RunId, events: &[EventRow]) {
-        self.tell(run, events);
+        self.send_hint(run, events);
         if let Some(live) = self.followed(run)
             && let Some(chunk) = Chunk::of(events)
         {
@@ -127,9 +128,9 @@ impl Hub {
         }
     }
 
-    /// Hands over the end of a run: its last events and the final run.
+    /// Publishes the end of a run: its last events and the run in its terminal status.
     pub(crate) fn publish_final(&self, run: &Run, events: &[EventRow]) -> Result<(), Error> {
-        self.tell(run.id, events);
+        self.send_hint(run.id, events);
         let Some(live) = self.followed(run.id) else {
             return Ok(());
         };
@@ -143,7 +144,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Hands over a piece of the text that a run's model is writing. Costs nothing when nobody wants it.
+    /// Publishes a piece of live text of a run's model. Costs nothing if no reader wants it.
     pub(crate) fn delta(&self, run: RunId, step: u32, text: &str) {
         if let Some(live) = self.followed(run)
             && live.deltas.receiver_count() > 0
@@ -157,7 +158,7 @@ impl Hub {
         }
     }
 
-    /// Tells readers that the store has events of a run up to `last`, written by another node.
+    /// Notifies readers that the store has events of a run up to `last`, written by another node.
     pub(crate) fn hint(&self, run: RunId, last: i64) {
         if let Some(live) = self.followed(run)
             && live.tail().learn(last)
@@ -166,19 +167,20 @@ impl Hub {
         }
     }
 
-    fn tell(&self, run: RunId, events: &[EventRow]) {
+    fn send_hint(&self, run: RunId, events: &[EventRow]) {
         if let Some(last) = events.last() {
-            self.news.events(run, last.seq);
+            self.hints.events(run, last.seq);
         }
     }
 
-    /// Tells readers on all nodes that a run was ended here by somebody else than its worker.
+    /// Notifies readers on every node that a run was ended here by another than its worker.
     pub(crate) fn ended(&self, run: RunId) {
-        self.news.ended(run);
+        self.hints.ended(run);
         self.ended_elsewhere(run);
     }
 
-    /// Tells readers here that a run was ended by somebody else than its worker: what comes after the tail is in the store.
+    /// Notifies readers on this node that a run was ended by another than its worker. The events after the tail are in
+    /// the store.
     pub(crate) fn ended_elsewhere(&self, run: RunId) {
         if let Some(live) = self.followed(run) {
             live.tail().end_elsewhere();
@@ -186,7 +188,7 @@ impl Hub {
         }
     }
 
-    /// The runs that somebody follows here.
+    /// Returns the runs with a reader on this node.
     pub(crate) fn watched(&self) -> Vec<RunId> {
         let mut runs = self.runs();
         runs.retain(|_, live| live.strong_count() > 0);
@@ -208,9 +210,9 @@ impl Hub {
         live
     }
 
-    /// Returns when the run is final, after `limit`, or when the node stops.
+    /// Waits until the run has a terminal status, but at most for `limit` or until the node stops.
     pub(crate) async fn until_final(&self, org: OrgId, run: RunId, limit: Duration) -> Result<(), Error> {
-        // Registered before the first query, so that no change after it goes unseen.
+        // Registered before the first query, so that no later change is missed.
         let live = self.subscribe(run);
         let mut changed = live.changed.subscribe();
         let over = tokio::time::sleep(limit);
@@ -229,7 +231,8 @@ impl Hub {
         }
     }
 
-    /// The run's events after `after`, then new ones, then `done`. A position beyond the last event counts as the last.
+    /// Streams the run's events after `after`, then new ones, then `done`. A position beyond the last event counts as
+    /// the last.
     pub(crate) async fn follow(
         &self,
         org: OrgId,
@@ -237,7 +240,7 @@ impl Hub {
         after: i64,
         deltas: Deltas,
     ) -> Result<BoxStream<'static, Result<Arc<Batch>, Error>>, Error> {
-        // Registered before the first query, so that nothing committed after the query goes unseen.
+        // Registered before the first query, so that no event committed after the query is missed.
         let live = self.subscribe(run);
         let reader = Reader::begin(self.clone(), live, (org, run), after, deltas).await?;
         Ok(stream::unfold(reader, Reader::next).boxed())
@@ -277,7 +280,7 @@ mod tests {
         (
             Hub::new(
                 crate::testing::records(&store),
-                News::default(),
+                HintSender::default(),
                 CancellationToken::new(),
             ),
             org,
@@ -317,7 +320,7 @@ mod tests {
         for at in 0..DELTAS + 10 {
             hub.delta(run, 1, &at.to_string());
         }
-        // The first look only learns that it was too slow.
+        // The first receive only reports that this reader was too slow.
         let _missed = futures_util::poll!(slow.next());
         assert!(seen(slow.next().await).ends_with("in step 1"));
     }

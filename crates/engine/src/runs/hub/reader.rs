@@ -1,4 +1,4 @@
-//! One reader of one run: from the tail while it is in step, from the store while it is not.
+//! A reader of one run. It reads from the tail while it is up to date, and from the store otherwise.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::error::Error;
 
-/// Events read from the store at once.
+/// Events in one read from the store.
 const PAGE: u32 = 64;
 
 pub(super) struct Reader {
@@ -22,9 +22,9 @@ pub(super) struct Reader {
     deltas: Option<broadcast::Receiver<Arc<Batch>>>,
     org: OrgId,
     run: RunId,
-    /// The last event that was handed out.
+    /// Number of the last event that was returned.
     position: i64,
-    /// What was read before anything was asked for.
+    /// Batch that was read at the start, before the first call.
     first: Option<Arc<Batch>>,
     state: State,
 }
@@ -32,7 +32,7 @@ pub(super) struct Reader {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Following,
-    /// The last event was handed out; `done` is due.
+    /// The last event was returned; `done` follows.
     Final,
     Ended,
 }
@@ -78,11 +78,11 @@ impl Reader {
         let followed = reader.hub.records.follow(org, run, after, limit).await?;
         reader.position = after.min(followed.progress.last_event);
         let is_head = reader.live.tail().is_head(reader.position);
-        reader.first = reader.go_on(followed, is_head)?;
+        reader.first = reader.take_followed(followed, is_head)?;
         Ok(reader)
     }
 
-    /// The next message; `None` at the end. As [`futures_util::stream::unfold`] wants it.
+    /// Returns the next message and the reader, in the form for [`futures_util::stream::unfold`]. `None` at the end.
     pub(super) async fn next(mut self) -> Option<(Result<Arc<Batch>, Error>, Self)> {
         match self.advance().await {
             Ok(Some(batch)) => Some((Ok(batch), self)),
@@ -98,8 +98,8 @@ impl Reader {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
-        // Who was in step and waits is behind by what it takes for events to get here. Who was sent much, or is slow, is
-        // behind for other reasons.
+        // A reader that was up to date and waits is behind only by the time that events take to get here. A reader that
+        // was sent much, or is slow, is behind for other reasons.
         let mut was_in_step = false;
         loop {
             match self.state {
@@ -129,7 +129,7 @@ impl Reader {
         }
     }
 
-    /// Hands out events and goes on behind them.
+    /// Moves the position behind the events and returns them.
     fn take(&mut self, next: Next) -> Option<Arc<Batch>> {
         let Next::Events { last, batch, end } = next else {
             return None;
@@ -143,7 +143,8 @@ impl Reader {
         Some(batch)
     }
 
-    /// Reads on in the store. At the head of the run one reader does it for all; what is older each reads alone.
+    /// Reads the next events from the store. Readers of older events each read alone; the newest events are read by one
+    /// reader for the others as well.
     async fn read(&mut self, was_in_step: bool) -> Result<Option<Arc<Batch>>, Error> {
         let live = Arc::clone(&self.live);
         let alone = if live.tail().is_head(self.position) {
@@ -163,7 +164,7 @@ impl Reader {
             .await?;
         let is_more = followed.progress.last_event > self.position;
         let oldest = followed.events.first().map(|event| event.created_at);
-        let read = self.go_on(followed, alone.is_some())?;
+        let read = self.take_followed(followed, alone.is_some())?;
         if let Some(oldest) = oldest
             && was_in_step
             && alone.is_some()
@@ -171,15 +172,15 @@ impl Reader {
             self.hub.metrics.read_on(oldest, self.hub.clock.now());
         }
         drop(alone);
-        // Where more was known than the store shows, the end was handed out already, or nothing is there yet.
+        // A hint named an event that the store does not have yet, or the end was returned already.
         if read.is_none() && !is_more && self.state == State::Following {
             self.hint().await;
         }
         Ok(read)
     }
 
-    /// Hands out what was read behind the position, and keeps it for others where it is the head of the run.
-    fn go_on(&mut self, followed: Followed, is_head: bool) -> Result<Option<Arc<Batch>>, Error> {
+    /// Returns the events that were read, and adds them to the tail for others if they are the newest ones.
+    fn take_followed(&mut self, followed: Followed, is_head: bool) -> Result<Option<Arc<Batch>>, Error> {
         let Followed {
             progress,
             events,
@@ -207,13 +208,13 @@ impl Reader {
         };
         if is_head {
             self.live.add(chunk.clone());
-            // What this reader has just told the others is no news to itself.
+            // This reader has the events that it has just announced to the others.
             self.changed.mark_unchanged();
         }
         Ok(self.take(chunk.into_next()))
     }
 
-    /// The `done` message, made once for all readers.
+    /// Returns the `done` message, which is made once for every reader.
     async fn done(&self) -> Result<Arc<Batch>, Error> {
         let _alone = self.live.reading.lock().await;
         let made = self.live.tail().done_after(self.position);
@@ -226,7 +227,7 @@ impl Reader {
         Ok(done)
     }
 
-    /// Waits for a hint or for a piece of text.
+    /// Waits for a hint or for a piece of live text.
     async fn wait(&mut self) -> Option<Arc<Batch>> {
         let Some(mut deltas) = self.deltas.take() else {
             self.hint().await;
@@ -235,14 +236,14 @@ impl Reader {
         let piece = tokio::select! {
             biased;
             () = self.hint() => None,
-            // What a slow reader has missed follows whole as a `message`.
+            // Text that a slow reader has missed follows as a whole `message`.
             piece = deltas.recv() => piece.ok(),
         };
         self.deltas = Some(deltas);
         piece
     }
 
-    /// Waits for a hint; at the node's stop the reader ends.
+    /// Waits for a hint. When the node stops the reader ends.
     async fn hint(&mut self) {
         tokio::select! {
             biased;

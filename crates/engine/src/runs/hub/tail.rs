@@ -1,4 +1,4 @@
-//! The newest events of a followed run, and the last event that is known to exist.
+//! The newest events of a followed run, and the number of the last event that is known to exist.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -9,7 +9,7 @@ use super::batch::{Batch, is_final};
 /// Memory for the newest events of a followed run, in bytes.
 const TAIL_BYTES: usize = 256 * 1024;
 
-/// The last events and `done` are joined up to this size, in bytes.
+/// Maximum size, in bytes, up to which the last events and `done` are joined.
 const JOINED_BYTES: usize = 64 * 1024;
 
 /// Events that were committed together.
@@ -21,17 +21,17 @@ pub(super) struct Chunk {
     end: End,
 }
 
-/// Whether a run goes on after an event.
+/// State of a run after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     GoesOn,
-    /// `done` is due.
+    /// The run has a terminal status; `done` follows.
     Final,
-    /// `done` is behind the events.
+    /// The batch ends with `done`.
     Done,
 }
 
-/// What the tail has for a reader.
+/// Result of a reader's look into the tail.
 #[derive(Debug)]
 pub(super) enum Next {
     Events {
@@ -41,7 +41,7 @@ pub(super) enum Next {
     },
     /// The reader has everything that is known here.
     InStep,
-    /// There is more, and only the store has it.
+    /// Only the store has the next events.
     Behind,
 }
 
@@ -52,12 +52,12 @@ pub(super) struct Tail {
     done: Option<(i64, Arc<Batch>)>,
     /// The last event that is known to exist, from whatever source.
     known: i64,
-    /// Somebody else than the worker has ended the run: there is an event that nobody will publish.
+    /// Whether the run was ended by another than its worker: its last event is published by nobody.
     ended_elsewhere: bool,
 }
 
 impl Chunk {
-    /// The chunk of these events; `None` of none.
+    /// Makes a chunk of these events. `None` if there are none.
     pub(super) fn of(events: &[EventRow]) -> Option<Self> {
         let (first, last) = (events.first()?, events.last()?);
         Some(Self {
@@ -68,8 +68,8 @@ impl Chunk {
         })
     }
 
-    /// With the `done` message behind the last event of the run, so that a reader takes both at once; not where they are
-    /// large, as each holds the output.
+    /// Appends the `done` message to the last event of the run, so that a reader takes both at once. Large ones stay
+    /// separate, because each holds the output.
     pub(super) fn with_done(mut self, done: &Batch) -> Self {
         let joined = self.batch.encoded_bytes() + done.encoded_bytes();
         if self.end == End::Final
@@ -92,14 +92,14 @@ impl Chunk {
 }
 
 impl Tail {
-    /// Adds committed events; false when all of them were here.
+    /// Adds committed events. Returns false if the tail had them already.
     pub(super) fn push(&mut self, chunk: Chunk) -> bool {
         self.known = self.known.max(chunk.last);
         if let Some(newest) = self.chunks.back() {
             if chunk.last <= newest.last {
                 return false;
             }
-            // After a gap or an overlap what is older is of no use to a reader in step.
+            // After a gap or an overlap, older events are of no use to a reader that is up to date.
             if chunk.first != newest.last + 1 {
                 self.chunks.clear();
                 self.bytes = 0;
@@ -121,7 +121,7 @@ impl Tail {
         self.done = Some((last, done));
     }
 
-    /// The `done` message for a reader that has the event `position`, the last one.
+    /// Returns the `done` message for a reader that has the last event, with the number `position`.
     pub(super) fn done_after(&self, position: i64) -> Option<Arc<Batch>> {
         self.done
             .as_ref()
@@ -129,23 +129,23 @@ impl Tail {
             .map(|(_, done)| Arc::clone(done))
     }
 
-    /// Learns that there are events up to `last`; false when that was known.
+    /// Records that there are events up to `last`. Returns false if that was known.
     pub(super) fn learn(&mut self, last: i64) -> bool {
-        let news = last > self.known;
+        let is_new = last > self.known;
         self.known = self.known.max(last);
-        news
+        is_new
     }
 
     pub(super) fn end_elsewhere(&mut self) {
         self.ended_elsewhere = true;
     }
 
-    /// True for a reader that has nothing to catch up on before the newest events.
+    /// Whether a reader at `position` has nothing to catch up on before the newest events.
     pub(super) fn is_head(&self, position: i64) -> bool {
         self.chunks.back().is_none_or(|newest| newest.last <= position)
     }
 
-    /// The next batch for a reader that has everything up to `position`.
+    /// Returns the next batch for a reader that has the events up to `position`.
     pub(super) fn after(&self, position: i64) -> Next {
         let start = self.chunks.partition_point(|chunk| chunk.first <= position);
         match self.chunks.get(start) {

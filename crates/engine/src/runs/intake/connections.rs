@@ -1,6 +1,7 @@
-//! Rules of `connections`: how many, under which names, and that each is a saved one there is or a definition that holds.
+//! Rules of `connections`: their number, their names, and that each is an existing saved connection or a valid
+//! definition.
 //!
-//! What passes is stored without credentials; those that inline definitions bring come out beside it, to be sealed.
+//! The checked request holds no credentials: those of inline definitions are returned separately, for sealing.
 
 use std::collections::BTreeMap;
 
@@ -22,28 +23,28 @@ use crate::{
     kit::rules::{self, broken},
 };
 
-/// Checks the request's connections and takes the credentials of inline ones out of it. Those that had some, by name.
+/// Checks the request's connections and removes the credentials of inline ones from it. Returns these by name.
 pub(super) async fn check(
     connections: &Connections,
     org: OrgId,
     request: &mut RunRequest,
 ) -> Result<BTreeMap<String, Secrets>, Error> {
-    let brought = form(connections, request)?;
+    let inline_secrets = form(connections, request)?;
     if let Some(all) = &request.connections {
         references_there_are(connections, org, all).await?;
     }
-    Ok(brought)
+    Ok(inline_secrets)
 }
 
-/// Checks all that can be said of the request's connections without looking for those that are saved. The credentials of
-/// inline ones by name, taken out of it.
+/// Checks the request's connections without a look-up of saved ones. Removes the credentials of inline ones from the
+/// request, and returns them by name.
 pub(super) fn form(
     connections: &Connections,
     request: &mut RunRequest,
 ) -> Result<BTreeMap<String, Secrets>, Error> {
-    let mut brought = BTreeMap::new();
+    let mut inline_secrets = BTreeMap::new();
     let Some(all) = &mut request.connections else {
-        return Ok(brought);
+        return Ok(inline_secrets);
     };
     if all.len() > limits::CONNECTIONS {
         return Err(broken(
@@ -60,7 +61,7 @@ pub(super) fn form(
             (None, Some(_)) => {
                 let secrets = inline(connections, at, connection)?;
                 if !secrets.is_empty() {
-                    brought.insert(name.clone(), secrets);
+                    inline_secrets.insert(name.clone(), secrets);
                 }
             }
             (Some(_), Some(_)) | (None, None) => {
@@ -68,10 +69,10 @@ pub(super) fn form(
             }
         }
     }
-    Ok(brought)
+    Ok(inline_secrets)
 }
 
-/// A field's name as a message may repeat it: the name in it is not known to be one yet.
+/// Shortens a field's name for use in a message, because the name of the connection in it is not checked yet.
 fn shown(field: &str) -> String {
     field
         .chars()
@@ -80,7 +81,7 @@ fn shown(field: &str) -> String {
         .collect()
 }
 
-/// The form of `{ref, allowed_methods?, allowed_tools?}`.
+/// Checks the form of `{ref, allowed_methods?, allowed_tools?}`.
 fn reference(at: At<'_>, connection: &RunConnection) -> Result<(), Error> {
     let others = [
         ("url", connection.url.is_some()),
@@ -131,7 +132,7 @@ fn inline(connections: &Connections, at: At<'_>, connection: &mut RunConnection)
     Ok(checked.secrets)
 }
 
-/// That each saved connection exists and takes the lists that narrow it.
+/// Checks that each saved connection exists and is of the type that its lists are for.
 async fn references_there_are(
     connections: &Connections,
     org: OrgId,

@@ -1,4 +1,4 @@
-//! Rules of `files`: how many, where they go, and what they bring.
+//! Rules of `files`: their number, their paths and their content.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use sortie_store::Store;
 
 use crate::{error::Error, kit::rules::broken};
 
-/// Checks all that can be said of `files` without looking for those that are saved.
+/// Checks `files` without a look-up of saved ones.
 pub(super) fn form(files: &[RunFile]) -> Result<(), Error> {
     if files.len() > limits::FILES {
         return Err(broken(
@@ -42,7 +42,7 @@ pub(super) fn form(files: &[RunFile]) -> Result<(), Error> {
     distinct(files)
 }
 
-/// Puts the ids of saved files in the place of their names: a file's content never changes, its name may go to another.
+/// Replaces the names of saved files by their ids: a name may be given to another file later.
 pub(super) async fn resolve(
     store: &Store,
     org: OrgId,
@@ -81,7 +81,7 @@ pub(super) async fn resolve(
     Ok(())
 }
 
-/// No path twice, and none that another one needs as a folder.
+/// Checks that no path occurs twice, and that none is a folder of another one.
 fn distinct(files: &[RunFile]) -> Result<(), Error> {
     let mut paths = BTreeSet::new();
     for (at, file) in files.iter().enumerate() {

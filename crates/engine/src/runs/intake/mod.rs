@@ -1,7 +1,7 @@
-//! Intake: from a client's request to a definition that can be stored and run, or to the rule it breaks.
+//! Intake: validation of a client's request, and its resolution into a definition that can be stored and run.
 //!
-//! Nothing is written here. The first rule that is broken is told with the name of its field; the order is that of the
-//! table in `docs/RUNS.md#fields-of-a-request`.
+//! Intake writes nothing. It reports the first broken rule with the name of its field, in the order of the table in
+//! `docs/RUNS.md#fields-of-a-request`.
 
 mod connections;
 mod files;
@@ -26,35 +26,35 @@ use schemas::NoInput;
 
 /// A request that has passed every rule.
 pub(crate) struct Accepted {
-    /// The definition the run will use, defaults filled in, as JSON.
+    /// Definition of the run as JSON, with defaults filled in.
     pub(crate) definition: Arc<str>,
     pub(crate) max_cost: Micros,
     pub(crate) timeout_seconds: u32,
-    /// Whether anything of it is stored.
+    /// Retention of the run's content.
     pub(crate) retention: Retention,
-    /// The saved workflow it comes from.
+    /// Saved workflow that the request names.
     pub(crate) workflow: Option<String>,
     pub(crate) model: String,
     pub(crate) tags: Vec<String>,
-    /// The credentials of inline connections, by name; they are not in the definition.
+    /// Credentials of inline connections, by name. They are not in the definition.
     pub(crate) inline: BTreeMap<String, Secrets>,
-    /// Where its completion callback goes; it is not in the definition either.
+    /// Completion callback. It is not in the definition either.
     pub(crate) callback: Option<Callback>,
 }
 
-/// What intake checks a request against.
+/// Rules and resources that a request is checked against.
 pub(crate) struct Intake<'a> {
     pub(crate) options: &'a Options,
     pub(crate) models: &'a Models,
-    /// What runs get of the web.
+    /// Web access of runs.
     pub(crate) web: &'a NodeWeb,
-    /// Whether this node can run commands; the sentence says why not.
+    /// Isolation of commands on this node, or the reason why it can run none.
     pub(crate) commands: Result<Level, &'a str>,
     pub(crate) connections: &'a Connections,
-    /// Where saved workflows are.
+    /// Store of saved workflows and files.
     pub(crate) store: &'a Store,
     pub(crate) callbacks: &'a Callbacks,
-    /// Whose request it is.
+    /// Organization that sent the request.
     pub(crate) org: OrgId,
 }
 
@@ -95,8 +95,8 @@ impl Intake<'_> {
         })
     }
 
-    /// Checks every rule that a definition can break before a run is made of it. What it leaves open stays open; whether
-    /// the files and connections exist that it names is seen by the run.
+    /// Checks every rule that a definition of a workflow can break before a run uses it. Missing fields stay missing.
+    /// The run itself checks that the files and connections exist that the definition names.
     pub(crate) async fn accept_saved(&self, definition: &mut RunRequest) -> Result<(), Error> {
         let sent = [
             definition.workflow.is_some(),
@@ -148,7 +148,7 @@ impl Intake<'_> {
         self.resolve_model(request)
     }
 
-    /// The rules of what a run is told by, may do and may cost; its time limit in seconds and its budget.
+    /// Checks description, time limit, shell, web, budget and tags. Returns the time limit in seconds and the budget.
     fn check_conditions(&self, request: &mut RunRequest) -> Result<(u32, Micros), Error> {
         if let Some(description) = &request.description {
             text::description(description)?;
@@ -199,7 +199,7 @@ impl Intake<'_> {
         }
     }
 
-    /// The budget: within its limits and, where time is money, enough for the whole time limit.
+    /// Checks the budget: within its limits and, on a hosted engine, enough for the compute of the whole time limit.
     fn budget(
         &self,
         request: &mut RunRequest,

@@ -9,15 +9,15 @@ use tokio::sync::Semaphore;
 
 use crate::{error::Error, kit::rules::broken};
 
-/// Schemas are checked on the blocking threads, a few at a time: they are strangers' programs, if small ones.
+/// Limit of concurrent schema checks, which run on blocking threads. Schemas are untrusted and can be expensive.
 static CHECKS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(4));
 
-/// What an `input_schema` says of an `input` that is not there.
+/// Treatment of a missing `input` when there is an `input_schema`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoInput {
-    /// That it is missing: the run starts now.
+    /// A missing input is an error: the run starts now.
     IsMissing,
-    /// Nothing yet: each run may send its own.
+    /// A missing input is allowed: each run may send its own.
     MayCome,
 }
 

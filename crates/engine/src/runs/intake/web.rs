@@ -1,4 +1,4 @@
-//! Rules of `web`: domains that are domains, and no search where there is none.
+//! Rules of `web`: valid domains, and no search on a node without a search provider.
 
 use std::sync::Arc;
 

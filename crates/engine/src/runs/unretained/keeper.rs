@@ -1,7 +1,7 @@
-//! The care of content: answers and events go at their time, runs that were ended elsewhere are closed here, and what the
-//! store says this node has is compared with what it has.
+//! The keeper of content in memory: deletes expired outputs and events, closes runs that were ended by others, and
+//! compares the contents in memory with those that the store expects here.
 //!
-//! Idempotent and timed.
+//! The keeper runs at intervals, and each pass is idempotent.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,26 +15,26 @@ use tokio_util::sync::CancellationToken;
 use super::{EVENTS_FOR, Stage, Unretained};
 use crate::{Engine, error::Error};
 
-/// Pause between two looks.
-const LOOK: Duration = Duration::from_millis(500);
+/// Pause between two passes.
+const PERIOD: Duration = Duration::from_millis(500);
 
-/// Time for which the content of a run is kept that the store does not know. The answer to its creation was lost, and the commit
-/// may still take place: one that waits for a standby is seen only when the standby has it.
+/// Time for which the content of a run is kept that the store does not know. The answer to its creation was lost, and
+/// the commit may still take place: a commit that waits for a standby becomes visible only once the standby has it.
 const LATE_COMMIT: Duration = Duration::from_mins(1);
 
-/// Looks from one comparison with the store to the next.
+/// Number of passes from one comparison with the store to the next.
 const COMPARE_EVERY: u32 = 10;
 
 /// The job.
 pub(crate) struct Keeper {
     engine: Engine,
-    /// Answers that are gone here, and still held as far as the store knows.
+    /// Outputs that were deleted here, and of which the store was not notified yet.
     untold_outputs: Vec<RunId>,
-    /// The same of whole contents.
+    /// Contents that were deleted here, and of which the store was not notified yet.
     untold_contents: Vec<RunId>,
-    /// Runs that the store does not know, and since when.
+    /// Runs that the store does not know, each with the time of that discovery.
     unknown: BTreeMap<RunId, Instant>,
-    /// Looks until the next comparison.
+    /// Passes until the next comparison.
     until_compare: u32,
 }
 
@@ -49,9 +49,9 @@ impl Keeper {
         }
     }
 
-    /// Looks now and again until the node stops.
+    /// Runs a pass every [`PERIOD`] until the node stops.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        let mut tick = tokio::time::interval(LOOK);
+        let mut tick = tokio::time::interval(PERIOD);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -59,7 +59,7 @@ impl Keeper {
                 () = stop.cancelled() => return,
                 _ = tick.tick() => {}
             }
-            if let Err(error) = self.look().await {
+            if let Err(error) = self.pass().await {
                 tracing::warn!(%error, "cannot process zero-data-retention runs");
             }
         }
@@ -69,11 +69,11 @@ impl Keeper {
         &self.engine.0.stores.records.unretained
     }
 
-    /// One look.
-    async fn look(&mut self) -> Result<(), Error> {
+    /// Runs one pass.
+    async fn pass(&mut self) -> Result<(), Error> {
         let node = &self.engine.0;
         let (store, unretained) = (&node.stores.database, &node.stores.records.unretained);
-        // From memory first: a database that is away keeps nothing alive.
+        // From memory first: an unavailable database must not keep content alive.
         self.untold_outputs.extend(unretained.delete_expired_outputs());
         self.untold_outputs.extend(unretained.take_delivered());
         self.untold_contents.extend(unretained.delete_forgotten());
@@ -94,8 +94,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Closes those that were ended by somebody else and have no worker here, and forgets those that were never recorded. A
-    /// run that is being recorded is not among them.
+    /// Closes runs without a worker here that others have ended, and removes runs that were never stored. Runs that are
+    /// being stored are left out.
     async fn close_ended(&mut self) -> Result<(), Error> {
         let idle = self.unretained().idle();
         if idle.is_empty() {
@@ -125,13 +125,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// Compares the contents that the store says this node has with those that are here. A content whose row names an earlier
-    /// identity of the node, because its run was recorded or ended while the node was made known again, is adopted. A run
-    /// without content is given up: its commit took place long after its answer was lost, and the content was forgotten.
+    /// Compares the contents in memory with those that the store expects on this node. A content whose row names an
+    /// earlier identity of the node is adopted: its run was stored or ended while the node registered again. A run
+    /// without content is abandoned: its commit took place long after its answer was lost, and the content was removed.
     async fn compare(&self) -> Result<(), Error> {
         let node = &self.engine.0;
         let holder = node.cluster.identity.get();
-        // Content is here before its run is in the store: what is not here now is gone.
+        // Content is in memory before its run is in the store: a content that is missing now is gone.
         let recorded: BTreeSet<RunId> = node
             .stores
             .database
@@ -157,20 +157,20 @@ impl Keeper {
             .database
             .give_up_missing(holder, missing, at, price)
             .await?;
-        self.engine.tell_given_up(&ended);
+        self.engine.announce_abandoned(&ended);
         node.work.due.look();
         Ok(())
     }
 }
 
 impl Engine {
-    /// Tells readers and figures of runs that ended with their content.
-    pub(crate) fn tell_given_up(&self, ended: &[(OrgId, RunId)]) {
+    /// Notifies readers and counts runs that ended because their content is gone.
+    pub(crate) fn announce_abandoned(&self, ended: &[(OrgId, RunId)]) {
         let node = &self.0;
         for (_, run) in ended {
-            tracing::warn!(run.id = %run, "a run with zero data retention is ended as interrupted");
+            tracing::warn!(run.id = %run, "ended a run with zero data retention as interrupted");
             if let Err(error) = node.stores.records.unretained.close(*run, RunStatus::Interrupted) {
-                tracing::error!(run.id = %run, %error, "the end of a run could not be told to its readers");
+                tracing::error!(run.id = %run, %error, "notifying the readers of a run of its end failed");
             }
             node.metrics.ended(RunStatus::Interrupted);
             node.work.hub.ended(*run);
@@ -179,7 +179,7 @@ impl Engine {
 }
 
 impl Unretained {
-    /// Runs that are not final and that no worker has.
+    /// Returns runs without a terminal status that no worker has.
     fn idle(&self) -> Vec<RunId> {
         let runs = self.runs();
         let open = runs
@@ -197,7 +197,7 @@ impl Unretained {
         !self.0.active.contains(run)
     }
 
-    /// Contents of which nothing is left to be asked for; they are deleted here. Events alone go at their time.
+    /// Deletes expired events, and returns the contents that were deleted because no output is left either.
     fn delete_forgotten(&self) -> Vec<RunId> {
         let now = self.0.clock.now();
         let mut runs = self.runs();

@@ -1,7 +1,7 @@
-//! Where runs without retention have their working directories: a folder in a file system that lives in memory.
+//! Folder of the working directories of runs without retention, on a file system in memory.
 //!
-//! Nothing in it outlives its run, and nothing in it outlives the process: what a killed node leaves is removed at its
-//! next start, and by a restart of the host at the latest. Such a file system may be swapped out by the host.
+//! A directory does not outlive its run. Directories that a killed node leaves are removed at its next start, and by a
+//! restart of the host at the latest. The host may swap such a file system out.
 
 use std::{
     fs::DirBuilder,
@@ -15,10 +15,10 @@ use sortie_sandbox::Workdir;
 
 use crate::kit::options::Options;
 
-/// What `statfs` calls the file systems that live in memory: tmpfs and ramfs.
+/// Numbers by which `statfs` names the file systems in memory: tmpfs and ramfs.
 const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// The folder. It is made when the first run needs it.
+/// The folder. It is created when the first run needs it.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryDir(PathBuf);
 
@@ -37,12 +37,12 @@ impl MemoryDir {
         Self(path)
     }
 
-    /// Makes the folder, where it is missing, and makes sure that it is this user's alone and in memory. The error is a
-    /// sentence for people.
+    /// Creates the folder if it is missing, and checks that it belongs to this user alone and is in memory. The error
+    /// is a sentence for people.
     pub(crate) fn prepare(&self) -> Result<(), String> {
         let shown = self.0.display();
         let failed = |error: io::Error| format!("the folder {shown} cannot be made: {error}");
-        // Only the last part is made: an error in writing of the path leads nowhere.
+        // Only the last part of the path is created: a misspelled path must fail.
         match DirBuilder::new().mode(0o711).create(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
             Ok(()) | Err(_) => {}
@@ -75,19 +75,19 @@ impl MemoryDir {
         }
     }
 
-    /// The folder at `path`, without what an earlier life of the node left. Where it cannot be looked after, runs that need it
-    /// are refused, and all others are served.
+    /// Returns the folder at `path`, without the directories of an earlier process of the node. If it cannot be used,
+    /// runs that need it are refused, and all others are accepted.
     pub(crate) async fn cleared(path: PathBuf) -> Self {
         let dir = Self::new(path);
         match dir.clear().await {
             Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, "working directories in memory were removed"),
-            Err(error) => tracing::error!(%error, "working directories in memory cannot be looked after"),
+            Ok(removed) => tracing::info!(removed, "removed working directories in memory"),
+            Err(error) => tracing::error!(%error, "removing working directories in memory failed"),
         }
         dir
     }
 
-    /// Removes what an earlier life of the node left.
+    /// Removes the directories of an earlier process of the node.
     async fn clear(&self) -> Result<u64, String> {
         let dir = self.clone();
         let cleared = tokio::task::spawn_blocking(move || {
@@ -108,7 +108,7 @@ impl MemoryDir {
         }
     }
 
-    /// Where it is by default, for the node of this name.
+    /// Returns the default folder of the node of this name.
     pub(crate) fn default_for(node_name: &str) -> PathBuf {
         Path::new("/dev/shm").join(format!("sortie-{node_name}"))
     }

@@ -1,8 +1,9 @@
-//! The content of runs without retention: request, credentials, events and output, in this node's memory and nowhere else.
+//! Content of runs without retention: request, credentials, events and output, in this node's memory alone.
 //!
-//! What a run keeps here is bounded, and so is what all keep together: a run that does not fit is refused before it is
-//! recorded, and one that outgrows its bound is ended. Content goes as soon as nobody may ask for it any more: the request
-//! and the credentials at the run's end, the output when it was read, events after five minutes. `Debug` shows none of it.
+//! The content of a run is limited, and so is the content of all runs together. A run that does not fit is refused
+//! before it is stored, and a run that exceeds its limit is ended. Content is deleted as soon as nobody may read it any
+//! more: request and credentials at the run's end, the output once it was read, events after five minutes. `Debug`
+//! prints none of it.
 
 mod keeper;
 mod memory_dir;
@@ -29,25 +30,25 @@ use crate::{
     runs::active::{Active, StopReason},
 };
 
-/// How long events are there after the end of their run.
+/// Time for which events are kept after the end of their run.
 pub(crate) const EVENTS_FOR: Duration = Duration::from_mins(5);
 
-/// What one run may keep, in bytes.
+/// Memory limit of one run, in bytes.
 const RUN_BYTES: usize = 64 << 20;
 
-/// What a run that is not final counts at least, in bytes: it will say something.
+/// Minimum size counted for a run without a terminal status, in bytes: its content will grow.
 const LEAST_BYTES: usize = 1 << 20;
 
-/// What stands around the data of an event in memory, in bytes.
+/// Memory overhead of an event, in bytes.
 const AROUND_EVENT: usize = 128;
 
-/// The registry. Cheap to clone.
+/// Registry of the contents. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Unretained(Arc<Inner>);
 
 struct Inner {
     runs: Mutex<Runs>,
-    /// What all runs may keep together, in bytes.
+    /// Memory limit of all runs together, in bytes.
     limit: usize,
     clock: Clock,
     active: Active,
@@ -59,9 +60,9 @@ struct Inner {
 struct Runs {
     by_id: BTreeMap<RunId, Content>,
     bytes: usize,
-    /// Those that wait for a worker, by organization, the next one to be served first.
+    /// Runs that wait for a worker, by organization. The next organization to be served is first.
     waiting: VecDeque<(OrgId, VecDeque<RunId>)>,
-    /// Runs whose answer the receiver of the callback has. The store is not told yet.
+    /// Runs whose callback was delivered, and of which the store was not notified yet.
     delivered: Vec<RunId>,
 }
 
@@ -73,38 +74,38 @@ struct Content {
     output: Option<Output>,
     error: Option<String>,
     stage: Stage,
-    /// Held by the one who hands the output out.
-    handing_out: Arc<tokio::sync::Mutex<()>>,
+    /// Locked while a reader takes the output.
+    output_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// What a worker needs of a run.
+/// Input of a worker: the definition of a run and its inline credentials.
 #[derive(Clone)]
 pub(crate) struct Request {
-    /// The JSON of the resolved `RunRequest`.
+    /// JSON of the resolved `RunRequest`.
     pub(crate) definition: Arc<str>,
-    /// The credentials of its inline connections, by name.
+    /// Credentials of the inline connections, by name.
     pub(crate) inline: BTreeMap<String, Secrets>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It is being recorded.
+    /// The run is being stored.
     New,
-    /// The answer of the store to its creation was lost: the keeper finds out.
+    /// The store's answer to the creation of the run was lost. The keeper finds out whether the run exists.
     InDoubt,
-    /// It waits, or a worker has it.
+    /// The run waits, or a worker has it.
     Open,
-    /// It is final since then.
+    /// The run has a terminal status since this time.
     Final(Timestamp),
 }
 
-/// What is to be known of the events of a run.
-pub(crate) enum Found<T> {
-    /// It is here.
+/// Result of a read of a run's events.
+pub(crate) enum Lookup<T> {
+    /// The content is on this node.
     Here(T),
-    /// The content was here, and the events are forgotten.
+    /// The content was on this node, and its events were deleted.
     Forgotten,
-    /// This node knows nothing of the run.
+    /// This node never had the content, or has deleted it.
     Elsewhere,
 }
 
@@ -133,7 +134,7 @@ impl Content {
             .collect()
     }
 
-    /// What it counts for.
+    /// Returns the size that counts against the limit, in bytes.
     fn counts(&self) -> usize {
         match self.stage {
             Stage::New | Stage::Open => self.bytes.max(LEAST_BYTES),
@@ -143,7 +144,7 @@ impl Content {
 }
 
 impl Runs {
-    /// Changes the content of a run and reckons what it counts for anew. None where there is no such run.
+    /// Changes the content of a run and updates the counted size. `None` if there is no such run.
     fn change<T>(&mut self, run: RunId, change: impl FnOnce(&mut Content) -> T) -> Option<T> {
         let content = self.by_id.get_mut(&run)?;
         let before = content.counts();
@@ -166,7 +167,7 @@ impl Runs {
         }
     }
 
-    /// Lets a run wait again, behind the `before` that are served before it. Its organization keeps its turn.
+    /// Puts a run back into the queue of its organization, at the index `before`. The organization keeps its turn.
     fn wait_again(&mut self, org: OrgId, run: RunId, before: usize) {
         match self.waiting.iter_mut().find(|(waiting, _)| *waiting == org) {
             Some((_, runs)) => runs.insert(before.min(runs.len()), run),
@@ -180,8 +181,7 @@ impl Runs {
     }
 }
 
-/// A run whose content is here and that is being recorded. The content stays as long as this is there. Dropped, the run
-/// waits for a worker.
+/// A run whose content is in memory and that is being stored. Dropping it lets the run wait for a worker.
 pub(crate) struct Admission {
     unretained: Unretained,
     org: OrgId,
@@ -189,12 +189,13 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// The run was not recorded: its content goes.
+    /// Deletes the content, because the run was not stored.
     pub(crate) fn refuse(self) {
         self.unretained.runs().remove(self.run);
     }
 
-    /// Nobody knows whether the run was recorded: its content stays, and it does not wait for a worker before that is known.
+    /// Keeps the content although it is unknown whether the run was stored. The run waits for a worker once that is
+    /// known.
     pub(crate) fn leave_in_doubt(self) {
         let mut runs = self.unretained.runs();
         runs.change(self.run, |content| content.stage = Stage::InDoubt);
@@ -205,7 +206,7 @@ impl Drop for Admission {
     fn drop(&mut self) {
         let mut runs = self.unretained.runs();
         let is_new = runs.change(self.run, |content| {
-            // One that was closed meanwhile stays so.
+            // A run that was closed meanwhile stays closed.
             let is_new = content.stage == Stage::New;
             if is_new {
                 content.stage = Stage::Open;
@@ -221,7 +222,7 @@ impl Drop for Admission {
 }
 
 impl Unretained {
-    /// An empty registry for content of `limit` bytes together. `work` is notified when a run waits.
+    /// Creates an empty registry for `limit` bytes of content. `work` is notified when a run waits.
     pub(crate) fn new(limit: usize, clock: Clock, active: Active, work: Arc<Notify>) -> Self {
         Self(Arc::new(Inner {
             runs: Mutex::default(),
@@ -236,12 +237,12 @@ impl Unretained {
         self.0.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bytes that are held, and how many may be.
+    /// Returns the used memory and its limit, in bytes.
     pub(crate) fn held(&self) -> (usize, usize) {
         (self.runs().bytes, self.0.limit)
     }
 
-    /// Takes the content of a run that is about to be recorded, with its first event.
+    /// Adds the content of a run that is about to be stored, with its first event.
     pub(crate) fn admit(
         &self,
         (org, run): (OrgId, RunId),
@@ -259,7 +260,7 @@ impl Unretained {
             output: Some(output),
             error: None,
             stage: Stage::New,
-            handing_out: Arc::default(),
+            output_lock: Arc::default(),
         };
         let mut runs = self.runs();
         if runs.bytes.saturating_add(content.counts()) > self.0.limit {
@@ -278,17 +279,17 @@ impl Unretained {
         })
     }
 
-    /// Whether the content of a run is here.
+    /// Whether the content of a run is on this node.
     pub(crate) fn holds(&self, run: RunId) -> bool {
         self.runs().by_id.contains_key(&run)
     }
 
-    /// A run that was in doubt is recorded: it waits for a worker.
+    /// Lets a run in doubt wait for a worker, because the store has it.
     pub(crate) fn is_recorded(&self, run: RunId) {
         let mut runs = self.runs();
         let org = runs.change(run, |content| {
-            let is_news = content.stage == Stage::InDoubt;
-            is_news.then(|| {
+            let was_in_doubt = content.stage == Stage::InDoubt;
+            was_in_doubt.then(|| {
                 content.stage = Stage::Open;
                 content.org
             })
@@ -300,7 +301,7 @@ impl Unretained {
         }
     }
 
-    /// The runs whose content is here and that the store knows, as far as this node can tell.
+    /// Returns the runs whose content is on this node and that the store has, as far as this node knows.
     pub(crate) fn recorded(&self) -> Vec<RunId> {
         let runs = self.runs();
         let contents = runs.by_id.iter();
@@ -310,22 +311,22 @@ impl Unretained {
             .collect()
     }
 
-    /// The runs whose content is here.
+    /// Returns the runs whose content is on this node.
     pub(crate) fn all(&self) -> Vec<RunId> {
         self.runs().by_id.keys().copied().collect()
     }
 
-    /// Whether the content of a run is here and the run not final.
+    /// Whether the content of a run is on this node and its status is not terminal.
     pub(crate) fn is_open(&self, run: RunId) -> bool {
         self.runs().is_open(run)
     }
 
-    /// What a worker needs of a run.
+    /// Returns the input for the worker of a run.
     pub(crate) fn request(&self, run: RunId) -> Option<Request> {
         self.runs().by_id.get(&run)?.request.clone()
     }
 
-    /// Up to `limit` runs that wait, in turn by organization.
+    /// Takes up to `limit` waiting runs, round-robin by organization.
     pub(crate) fn take_waiting(&self, limit: u32, share: Share) -> Vec<RunId> {
         let mut runs = self.runs();
         let mut left = match share {
@@ -336,7 +337,7 @@ impl Unretained {
         while left > 0
             && let Some((org, mut own)) = runs.waiting.pop_front()
         {
-            // One that has ended meanwhile does not take the turn of the next.
+            // A run that has ended meanwhile does not use up the turn of its organization.
             while let Some(run) = own.pop_front() {
                 if runs.is_open(run) {
                     taken.push(run);
@@ -356,8 +357,8 @@ impl Unretained {
         !self.runs().waiting.is_empty()
     }
 
-    /// Puts runs back that the store did not hand out: it may later, as long as they are neither final nor forgotten. They
-    /// go before those of their organization that came after them.
+    /// Puts runs back that could not be claimed, as long as they are still open. They keep their position among the
+    /// waiting runs of their organization.
     pub(crate) fn put_back(&self, taken: impl IntoIterator<Item = RunId>) {
         let mut runs = self.runs();
         let mut put: HashMap<OrgId, usize> = HashMap::new();
@@ -374,7 +375,7 @@ impl Unretained {
         }
     }
 
-    /// Adds events that the store has counted. A run that has outgrown its bound, or the node's, is told to stop.
+    /// Adds events that the store has counted. A run that exceeds its own limit or the node's is stopped.
     pub(crate) fn add(&self, run: RunId, events: &[EventRow]) {
         let mut runs = self.runs();
         let own = runs.change(run, |content| {
@@ -392,7 +393,7 @@ impl Unretained {
         }
     }
 
-    /// A run is final: its request goes, its error is kept with its events.
+    /// Ends the record of a run: deletes its request, and keeps its error with its events.
     pub(crate) fn finish(&self, run: RunId, error: Option<String>) {
         let at = self.0.clock.now();
         self.runs().change(run, |content| {
@@ -402,8 +403,8 @@ impl Unretained {
         });
     }
 
-    /// A run has ended without a worker here that knows of it: the last event is added here, as nobody else will. A run that
-    /// succeeded was ended by its worker, so that its answer stays.
+    /// Closes a run that has ended without a worker on this node, and adds the last events. The output of a run that
+    /// succeeded stays: its worker had recorded that end.
     pub(crate) fn close(&self, run: RunId, status: RunStatus) -> Result<(), Error> {
         let at = self.0.clock.now();
         let mut last = Vec::new();
@@ -430,7 +431,7 @@ impl Unretained {
                 .extend((first..).zip(last).map(|(seq, event)| row(seq, event)));
             content.request = None;
             if status != RunStatus::Succeeded {
-                // The worker was about to record it as the end, and did not.
+                // The worker was about to store this output with the end of the run, and did not.
                 let output = content.output.take();
                 let held = output.as_ref().and_then(Output::text).map_or(0, str::len);
                 content.bytes = content.bytes.saturating_sub(held);
@@ -440,23 +441,23 @@ impl Unretained {
         Ok(())
     }
 
-    /// Events after `after`, at most `limit`.
+    /// Returns events after `after`, at most `limit`.
     pub(crate) fn events_after(
         &self,
         (org, run): (OrgId, RunId),
         after: i64,
         limit: u32,
-    ) -> Found<Vec<EventRow>> {
+    ) -> Lookup<Vec<EventRow>> {
         self.find(org, run, |content| content.events_after(after, limit))
     }
 
-    /// How far a run has come: whether it is final, and its last event.
-    pub(crate) fn progress(&self, org: OrgId, run: RunId) -> Found<Progress> {
+    /// Returns the status and the last event of a run.
+    pub(crate) fn progress(&self, org: OrgId, run: RunId) -> Lookup<Progress> {
         self.find(org, run, Content::progress)
     }
 
-    /// How far a run has come, and its events after `after`, at most `limit`.
-    pub(crate) fn follow(&self, (org, run): (OrgId, RunId), after: i64, limit: u32) -> Found<Followed> {
+    /// Returns the status of a run and its events after `after`, at most `limit`.
+    pub(crate) fn follow(&self, (org, run): (OrgId, RunId), after: i64, limit: u32) -> Lookup<Followed> {
         self.find(org, run, |content| Followed {
             progress: content.progress(),
             events: content.events_after(after, limit),
@@ -464,19 +465,19 @@ impl Unretained {
         })
     }
 
-    fn find<T>(&self, org: OrgId, run: RunId, read: impl FnOnce(&Content) -> T) -> Found<T> {
+    fn find<T>(&self, org: OrgId, run: RunId, read: impl FnOnce(&Content) -> T) -> Lookup<T> {
         let now = self.0.clock.now();
         let runs = self.runs();
         match runs.by_id.get(&run).filter(|content| content.org == org) {
-            None => Found::Elsewhere,
+            None => Lookup::Elsewhere,
             Some(content) => match content.stage {
-                Stage::Final(at) if now >= at + EVENTS_FOR => Found::Forgotten,
-                Stage::New | Stage::InDoubt | Stage::Open | Stage::Final(_) => Found::Here(read(content)),
+                Stage::Final(at) if now >= at + EVENTS_FOR => Lookup::Forgotten,
+                Stage::New | Stage::InDoubt | Stage::Open | Stage::Final(_) => Lookup::Here(read(content)),
             },
         }
     }
 
-    /// The run with why it did not succeed, as far as that is only known here.
+    /// Adds the error of a run that only this node has.
     pub(crate) fn with_error(&self, run: Run) -> Run {
         let known = self
             .runs()
@@ -490,12 +491,12 @@ impl Unretained {
     }
 }
 
-/// How waiting runs are taken.
+/// Selection of waiting runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// As many as there are.
+    /// Every waiting run, up to the limit.
     All,
-    /// At most one of each organization.
+    /// At most one run of each organization.
     OneOfEach,
 }
 
@@ -508,7 +509,7 @@ fn row(seq: i64, event: NewEvent) -> EventRow {
     }
 }
 
-/// The status that the last `status` event tells.
+/// Returns the status in the last `status` event.
 fn last_status(events: &[EventRow]) -> RunStatus {
     #[derive(serde::Deserialize)]
     struct Data {

@@ -1,9 +1,8 @@
-//! The answer of a run without retention: handed out once, or deleted unread after an hour.
+//! Output of a run without retention: read once, or deleted unread after an hour.
 //!
-//! Whoever hands it out holds a lock of the run: of many readers one gets it. Before the store is told that the answer is
-//! gone, the answer is marked here. A reader that goes away, or a lost answer of the store, leaves the mark, and the next
-//! reader gets the answer. It leaves the memory when it is returned to a reader, when the receiver of the callback has it,
-//! or when its time is over.
+//! A lock of the run makes sure that one of several readers gets the output. The output is marked here before the store
+//! records it as gone. If the reader disconnects, or the store's answer is lost, the mark stays and the next reader
+//! gets the output. It is deleted when it is returned to a reader, when the callback was delivered, or when it expires.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,30 +12,30 @@ use sortie_store::Store;
 use super::Unretained;
 use crate::error::Error;
 
-/// How long an answer that nobody has read is held.
+/// Time for which an unread output is kept.
 pub(crate) const OUTPUT_FOR: Duration = Duration::from_hours(1);
 
-/// An answer, and who gets it.
+/// An output and its reader.
 #[derive(Clone)]
 pub(crate) struct Output {
     reader: Reader,
     text: Option<Arc<str>>,
     expires_at: Option<Timestamp>,
-    /// Whether the store may know by this node that the answer is gone, although it is here.
+    /// Whether the store may have recorded the output as gone, although it is still here.
     is_marked: bool,
 }
 
-/// Who gets the answer of a run.
+/// Recipient of the output of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// Who asks for the run first.
+    /// The first caller of `GET /v1/runs/{id}`.
     Get,
-    /// The receiver of its callback.
+    /// The receiver of the run's callback.
     Callback,
 }
 
 impl Output {
-    /// The answer that a run will have.
+    /// Creates the entry for the output that a run will have.
     pub(crate) fn of(reader: Reader) -> Self {
         Self {
             reader,
@@ -46,19 +45,19 @@ impl Output {
         }
     }
 
-    /// The answer, where it is held.
+    /// Returns the output, if it is there.
     pub(super) fn text(&self) -> Option<&str> {
         self.text.as_deref()
     }
 }
 
 impl Unretained {
-    /// Takes the answer of a run that is about to be recorded as final at `at`; until when it is held.
+    /// Adds the output of a run whose end at `at` is about to be stored. Returns the time at which the output expires.
     pub(crate) fn put_output(&self, run: RunId, text: &str, at: Timestamp) -> Option<Timestamp> {
         let expires_at = at + OUTPUT_FOR;
         self.runs().change(run, |content| {
             let output = content.output.as_mut()?;
-            // A write that is tried again comes by again.
+            // A repeated write adds the same output again.
             if output.text.is_none() {
                 content.bytes += text.len();
             }
@@ -68,7 +67,7 @@ impl Unretained {
         })?
     }
 
-    /// The answer is not held any more, or never was.
+    /// Deletes the output of a run.
     pub(crate) fn drop_output(&self, run: RunId) {
         self.runs().change(run, |content| {
             let text = content.output.take().and_then(|output| output.text);
@@ -76,7 +75,7 @@ impl Unretained {
         });
     }
 
-    /// The answer of a run that is final, for this kind of reader, as long as it is held.
+    /// Returns the output of an ended run for this kind of reader, until it expires.
     pub(crate) fn output(&self, run: RunId, reader: Reader) -> Option<Arc<str>> {
         let now = self.0.clock.now();
         let runs = self.runs();
@@ -85,7 +84,7 @@ impl Unretained {
         output.text.clone().filter(|_| is_held && output.reader == reader)
     }
 
-    /// Those whose answer is over its time; it is deleted here.
+    /// Deletes expired outputs, and returns their runs.
     pub(super) fn delete_expired_outputs(&self) -> Vec<RunId> {
         let now = self.0.clock.now();
         let is_over = |output: &Output| output.expires_at.is_some_and(|at| at <= now);
@@ -102,8 +101,7 @@ impl Unretained {
         over
     }
 
-    /// A run that is final with the answer that waits for the receiver of its callback, as long as it is held and the store
-    /// says so too.
+    /// Adds the output to an ended run for the receiver of its callback, until the output expires here or in the store.
     pub(crate) fn with_output_to_deliver(&self, run: Run) -> Run {
         match self.output(run.id, Reader::Callback) {
             Some(output) if run.status.is_final() && run.output_expires_at.is_some() => Run {
@@ -114,7 +112,7 @@ impl Unretained {
         }
     }
 
-    /// The receiver of a run's callback has its answer, which is gone after this. The keeper tells the store.
+    /// Deletes the output of a run whose callback was delivered. The keeper notifies the store.
     pub(crate) fn delivered(&self, run: RunId) {
         if self.output(run, Reader::Callback).is_some() {
             self.drop_output(run);
@@ -122,12 +120,12 @@ impl Unretained {
         }
     }
 
-    /// Takes the runs whose answer was delivered, for the keeper to tell the store.
+    /// Takes the runs whose output was delivered, for the keeper to notify the store.
     pub(super) fn take_delivered(&self) -> Vec<RunId> {
         std::mem::take(&mut self.runs().delivered)
     }
 
-    /// Marks the answer of a run as one that the store may call gone.
+    /// Marks the output of a run as one that the store may have recorded as gone.
     fn mark(&self, run: RunId) {
         self.runs().change(run, |content| {
             if let Some(output) = &mut content.output {
@@ -142,15 +140,15 @@ impl Unretained {
         output.is_some_and(|output| output.is_marked)
     }
 
-    /// A run as its first reader gets it: with its answer, which is gone after this.
-    pub(crate) async fn hand_out(&self, store: &Store, org: OrgId, id: RunId) -> Result<Run, Error> {
-        let handing_out = self
+    /// Returns a run to a reader. The first reader gets the output, which is deleted.
+    pub(crate) async fn read_once(&self, store: &Store, org: OrgId, id: RunId) -> Result<Run, Error> {
+        let output_lock = self
             .runs()
             .by_id
             .get(&id)
-            .map(|content| Arc::clone(&content.handing_out));
-        let _alone = match &handing_out {
-            Some(handing_out) => Some(handing_out.lock().await),
+            .map(|content| Arc::clone(&content.output_lock));
+        let _alone = match &output_lock {
+            Some(output_lock) => Some(output_lock.lock().await),
             None => None,
         };
         let run = self.with_error(store.get_run(org, id).await?);
@@ -158,7 +156,7 @@ impl Unretained {
             return Ok(run);
         }
         if run.output_expires_at.is_none() && !self.is_marked(id) {
-            // Nobody is handed what the store calls gone.
+            // The store has recorded the output as gone: no reader gets it.
             self.drop_output(id);
             return Ok(run);
         }

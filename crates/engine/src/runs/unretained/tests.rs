@@ -92,7 +92,7 @@ fn one_that_is_closed_while_it_is_recorded_stays_closed() {
     drop(admission);
     assert!(!unretained.is_open(run(1)));
     assert!(!unretained.has_waiting());
-    let Found::Here(progress) = unretained.progress(org(1), run(1)) else {
+    let Lookup::Here(progress) = unretained.progress(org(1), run(1)) else {
         panic!("it is here")
     };
     assert_eq!(progress.status, RunStatus::Cancelled);
@@ -115,11 +115,11 @@ async fn a_run_that_outgrows_its_bound_or_the_nodes_is_stopped() {
         let active = Active::default();
         let unretained = registry(limit, &active);
         drop(admit(&unretained, 1, 1, 1).unwrap());
-        let mut place = active.enter(run(1));
+        let mut active_run = active.enter(run(1));
         unretained.add(run(1), &[event(2, bytes / 2)]);
-        assert_eq!(place.told(), None);
+        assert_eq!(active_run.stop_reason(), None);
         unretained.add(run(1), &[event(3, bytes / 2)]);
-        assert_eq!(place.stopped().await, StopReason::TooLarge);
+        assert_eq!(active_run.stopped().await, StopReason::TooLarge);
     }
 }
 
@@ -133,21 +133,21 @@ fn events_keep_their_numbers_and_the_end_closes_them_once() {
     for _ in 0..2 {
         unretained.close(run(1), RunStatus::Interrupted).unwrap();
     }
-    let Found::Here(events) = unretained.events_after((org(1), run(1)), 1, 100) else {
+    let Lookup::Here(events) = unretained.events_after((org(1), run(1)), 1, 100) else {
         panic!("it is here")
     };
     assert_eq!(
         events.iter().map(|event| event.seq).collect::<Vec<_>>(),
         [2, 3, 4, 5, 6]
     );
-    let Found::Here(progress) = unretained.progress(org(1), run(1)) else {
+    let Lookup::Here(progress) = unretained.progress(org(1), run(1)) else {
         panic!("it is here")
     };
     assert_eq!(
         (progress.status, progress.last_event),
         (RunStatus::Interrupted, 6)
     );
-    assert!(matches!(unretained.progress(org(2), run(1)), Found::Elsewhere));
+    assert!(matches!(unretained.progress(org(2), run(1)), Lookup::Elsewhere));
     assert!(unretained.request(run(1)).is_none());
 }
 

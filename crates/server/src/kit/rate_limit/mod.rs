@@ -1,10 +1,11 @@
 //! Rate limits (`docs/API.md#rate-limits`): a fixed window of one minute that restarts at the top of each minute.
 //!
 //! A request with a valid credential is counted by its subject, such as its API key, every other request by the client's
-//! network. In one window no subject and no network is let through more often than its quota, by all nodes together: where others may work on the same database,
-//! a node leases blocks of the quota from it ([`leasing`]) and counts against them in memory ([`windows`]). Where there
-//! is one node, the whole quota is its block. Memory is bounded: counters live for one window, and networks beyond
-//! [`NETWORKS`] in a window share one counter. The time is an argument, so that tests move it.
+//! network. In one window no subject and no network is let through more often than its quota, by all nodes together:
+//! where others may work on the same database, a node leases blocks of the quota from it ([`leasing`]) and counts against
+//! them in memory ([`windows`]). Where there is one node, the whole quota is its block. Memory is bounded: counters live
+//! for one window, and networks beyond [`NETWORKS`] in a window share one counter. The time is an argument, so that
+//! tests move it.
 
 mod counter;
 mod leasing;

@@ -1,11 +1,11 @@
-//! One call of each operation, for the test of access.
+//! Calls of the operations for the test of access: each operation has one call.
 
 /// Answer to an admin of another organization.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Foreign {
     /// The resource does not exist.
     NotFound,
-    /// Resources of that organization, which are none or others.
+    /// The answer has only resources of that organization.
     ItsOwn,
 }
 
@@ -40,7 +40,7 @@ const fn call(
     }
 }
 
-/// Call that is refused for another reason than the caller.
+/// Call that is refused for a reason other than the caller.
 const fn refused(
     operation: &'static str,
     route: (&'static str, &'static str),

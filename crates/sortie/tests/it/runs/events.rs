@@ -6,7 +6,7 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 use sortie_api::RunStatus;
 use sortie_testkit::{
-    Database,
+    Client, Database,
     client::{Next, PATIENCE, data, kinds, status_of},
     http::HeaderValue,
     model::Turn,
@@ -179,6 +179,26 @@ async fn a_stream_resumes_after_last_event_id(database: Database) -> Checked {
 }
 
 #[tokio::test]
+async fn last_event_id_comes_before_after_and_is_sent_once() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let (_, run) = client.complete(&plain("x")).await?;
+    let path = format!("/v1/runs/{}/events?after=3", run.id);
+    let second = |client: Client| client.with_header("last-event-id", HeaderValue::from_static("2"));
+    for (client, first) in [(client.clone(), "id: 4\n"), (second(client.clone()), "id: 3\n")] {
+        let sent = client.get(&path).await?.expect(200)?.text();
+        ensure!(
+            sent.starts_with(&format!(": connected\nretry: 2000\n{first}")),
+            "{sent}"
+        );
+    }
+    let refused = second(second(client)).get(&path).await?;
+    let refused = refused.failure(400, "invalid_request")?;
+    ensure!(refused.error.starts_with("Last-Event-ID: "), "{}", refused.error);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_last_event_id_that_is_no_event_id_is_refused() -> Checked {
     let node = node(Database::Sqlite).await?;
     let client = node.client()?;
@@ -315,6 +335,10 @@ async fn the_record_is_also_to_be_had_as_json() -> Checked {
     let path = format!("/v1/runs/{}/events", run.id);
     let whole: Vec<sortie_api::Event> = json.get(&path).await?.expect(200)?.read()?;
     assert_eq!(kinds(&whole), kinds(&events));
+    // Names of media types are the same in capitals, and parameters change nothing.
+    let quality = HeaderValue::from_static("text/plain, Application/JSON;q=0.5");
+    let named = client.clone().with_header("accept", quality).get(&path).await?;
+    assert_eq!(named.expect(200)?.text(), json.get(&path).await?.text());
     let rest: Vec<sortie_api::Event> = json.get(&format!("{path}?after=3")).await?.expect(200)?.read()?;
     assert_eq!(rest.first().map(|event| event.id), Some(4));
     assert_eq!(rest.len(), events.len() - 3);
@@ -324,6 +348,32 @@ async fn the_record_is_also_to_be_had_as_json() -> Checked {
         json.get(&format!("{path}?after={wrong}"))
             .await?
             .failure(400, "invalid_request")?;
+    }
+    Ok(())
+}
+
+/// `docs/API.md#event-streams`: an array has at most 1,000 events, those that come first.
+#[tokio::test]
+async fn an_array_has_at_most_1000_events() -> Checked {
+    let node = node(Database::Postgres).await?;
+    let client = node.client()?;
+    let (events, run) = client.complete(&plain("x")).await?;
+    let (id, first) = (run.id, events.len() + 1);
+    node.meddle(&format!(
+        "INSERT INTO event (run_id, seq, kind, data, created_at) \
+         SELECT '{id}', seq, 'message', '{{}}', 0 FROM generate_series({first}, 1100) seq; \
+         UPDATE run SET last_event = 1100 WHERE id = '{id}'"
+    ))
+    .await?;
+    let json = client.with_header("accept", HeaderValue::from_static("application/json"));
+    for (after, ids) in [(0, 1..=1_000), (2, 3..=1_002), (1_000, 1_001..=1_100)] {
+        let path = format!("/v1/runs/{id}/events?after={after}");
+        let sent: Vec<sortie_api::Event> = json.get(&path).await?.expect(200)?.read()?;
+        ensure!(
+            sent.iter().map(|event| event.id).eq(ids),
+            "{} after {after}",
+            sent.len()
+        );
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How a connection is made: address, TLS, session settings.
+//! Connections to `PostgreSQL`: address, TLS, session settings.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use tokio_postgres::{
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
-    channel::{Ears, Line},
+    channel::{HintConnection, Listener},
     session::{PgSession, failure},
 };
 use crate::{
@@ -20,24 +20,24 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Time limit of making a connection, from the socket to the settings of the session, where the URL has no
+/// Time limit for opening a connection, from the socket to the settings of the session, if the URL has no
 /// `connect_timeout`.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The same for each of several hosts, so that one that does not answer leaves time for the others.
+/// Time limit for each of several hosts, so that one that does not answer leaves time for the others.
 const CONNECT_EACH: Duration = Duration::from_secs(2);
 
-/// Time limit of an answer. The server gives up earlier; this is for a server that is not there any more.
+/// Time limit for an answer. The server gives up earlier; this limit is for a server that has vanished.
 const ANSWER: Duration = Duration::from_secs(8);
 
-/// Time limit of connecting and of an answer for urgent commands; in tests of other things a machine under load has time
-/// for it.
+/// Time limit for connecting and for an answer, for urgent commands. Tests have a longer one, because their
+/// machine may be under load.
 const URGENT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 });
 
-/// Settings of every session. A command that waits longer than this waits for something that went wrong; it ends well
-/// before the lease of its node does. All statements are served by an index in their order; the planner is kept to that,
-/// so that a plan made while a table was small is right when it is large. Outside of a transaction that says that it
-/// writes, the session is read-only: see `BEGIN` of the pipeline.
+/// Settings of every session. A command that waits longer than these limits waits for something that went
+/// wrong; it ends well before the lease of its node does. An index serves every statement in its order. The
+/// planner is held to that, so that a plan made while a table was small is right when it is large. A session
+/// is read-only outside of a transaction that says that it writes: see `BEGIN` of the pipeline.
 pub(in crate::db) const SETTINGS: &str = "SET statement_timeout = '5s'; SET lock_timeout = '4s'; \
     SET idle_in_transaction_session_timeout = '5s'; SET default_transaction_read_only = on; \
     SET default_transaction_isolation = 'read committed'; \
@@ -45,16 +45,16 @@ pub(in crate::db) const SETTINGS: &str = "SET statement_timeout = '5s'; SET lock
     SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
     SET enable_sort = off";
 
-/// Where the server is and how to speak to it.
+/// Address of the server, with the settings of its connections.
 #[derive(Clone)]
 pub(in crate::db) struct Link {
     config: Config,
     /// Settings of each session.
     settings: &'static str,
     timeout: Duration,
-    /// Time limit of an answer to a batch or a commit.
+    /// Time limit for an answer to a batch or a commit.
     answer: Duration,
-    /// Sessions that are made here.
+    /// Pool that counts the sessions opened here.
     pool: Arc<Pool>,
     tls: Option<MakeRustlsConnect>,
 }
@@ -76,7 +76,7 @@ impl Link {
         // The driver's limit is for the socket to one host.
         config.connect_timeout(each);
         let timeout = each.saturating_mul(hosts);
-        // A standby is of no use: of several hosts the driver takes the one that accepts writes.
+        // A standby is of no use. Of several hosts the driver takes the one that accepts writes.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         let tls = if config.get_ssl_mode() == SslMode::Require {
             Some(MakeRustlsConnect::new(public_roots()?))
@@ -93,12 +93,14 @@ impl Link {
         })
     }
 
-    /// The same server for urgent commands: one connection that leads nowhere does not take up the time of a lease.
+    /// Returns the link with shorter time limits, for urgent commands: a connection that leads nowhere must
+    /// not use up the time of a lease.
     pub(super) fn urgent(&self) -> Self {
         let mut link = self.clone();
         link.timeout = link.timeout.min(URGENT);
         link.answer = link.answer.min(URGENT);
-        // Each of several hosts has its share, so that one that does not answer leaves time for the others.
+        // Each of several hosts gets a share of the time, so that one that does not answer leaves time for
+        // the others.
         link.config.connect_timeout(link.timeout / hosts(&link.config));
         link
     }
@@ -107,8 +109,8 @@ impl Link {
         &self.pool
     }
 
-    /// The same server for sessions that set nothing and may be read-only. Behind a pooler in transaction mode a session has the
-    /// settings that another one has made.
+    /// Returns the link for sessions that set nothing and may be read-only. Behind a pooler in transaction
+    /// mode, a session would have the settings that another one has made.
     pub(super) fn without_settings(&self) -> Self {
         let mut link = self.clone();
         link.config.target_session_attrs(TargetSessionAttrs::Any);
@@ -118,7 +120,8 @@ impl Link {
 
     /// Opens a session that is ready for commands.
     pub(super) fn connect(&self, runtime: &Arc<Runtime>) -> Result<PgSession> {
-        // The driver's own limit covers the socket only: a server that accepts and says nothing would hold the thread.
+        // The driver's own limit covers only the socket. A server that accepts and stays silent would block
+        // the thread.
         let client = runtime.block_on(async {
             let client = async {
                 match &self.tls {
@@ -133,18 +136,24 @@ impl Link {
         Ok(PgSession::new(client, Arc::clone(runtime), self.answer))
     }
 
-    /// A connection whose messages go to `ears`, on this runtime.
-    pub(super) async fn listening(&self, runtime: &Runtime, ears: &Ears) -> Result<Line> {
-        let line = async {
+    /// Opens a connection on this runtime and passes its messages to `listener`.
+    pub(super) async fn listening(&self, runtime: &Runtime, listener: &Listener) -> Result<HintConnection> {
+        let connection = async {
             if let Some(tls) = &self.tls {
                 let (client, connection) = self.dial(tls.clone()).await?;
-                Ok(Line::new(client, runtime.spawn(ears.clone().listen(connection))))
+                Ok(HintConnection::new(
+                    client,
+                    runtime.spawn(listener.clone().listen(connection)),
+                ))
             } else {
                 let (client, connection) = self.dial(NoTls).await?;
-                Ok(Line::new(client, runtime.spawn(ears.clone().listen(connection))))
+                Ok(HintConnection::new(
+                    client,
+                    runtime.spawn(listener.clone().listen(connection)),
+                ))
             }
         };
-        tokio::time::timeout(self.timeout, line)
+        tokio::time::timeout(self.timeout, connection)
             .await
             .map_err(|_| Error::Unavailable("the database does not answer".to_owned()))?
     }
@@ -157,7 +166,8 @@ impl Link {
             if refuses_writes(&error) {
                 read_only()
             } else {
-                // A wrong password or database is for the operator; to the caller the database is away.
+                // A wrong password or database is for the operator. To the caller the database is
+                // unavailable.
                 Error::Unavailable(failure(&error).to_string())
             }
         })
@@ -186,18 +196,18 @@ fn hosts(config: &Config) -> u32 {
     u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX).max(1)
 }
 
-/// Whether the driver has turned away from a server that accepts no writes.
+/// Whether the driver has rejected a server because it accepts no writes.
 fn refuses_writes(error: &tokio_postgres::Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
     cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
-/// The runtime that a thread drives its connection with.
+/// Creates the runtime on which a thread drives its connection.
 pub(super) fn runtime() -> Result<Runtime> {
     Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::Unavailable(format!("no runtime for the database: {error}")))
+        .map_err(|error| Error::Unavailable(format!("cannot create a runtime for the database: {error}")))
 }
 
 fn public_roots() -> Result<ClientConfig> {
@@ -211,7 +221,7 @@ fn public_roots() -> Result<ClientConfig> {
         .with_no_client_auth())
 }
 
-/// An error with its causes: the driver's own text leaves them out.
+/// Formats an error with its causes, which the driver's own text leaves out.
 pub(super) fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,9 +1,10 @@
-//! The clustered database: threads with one connection each, statements pipelined.
+//! Database server `PostgreSQL`: threads with one connection each, and pipelined statements.
 //!
-//! A thread runs its connection on a runtime of its own, so that a command stays a plain closure while all
-//! statements of a batch travel together. Isolation is READ COMMITTED: commands decide by conditional updates and
-//! row locks, never by a value they read before. Commands that meet a deadlock or lose their connection before
-//! the commit are run again; only a commit whose answer was lost is reported as unknown.
+//! A thread drives its connection on a runtime of its own. A command is therefore a plain closure, and all
+//! statements of a batch still travel together. Isolation is READ COMMITTED: commands decide by conditional
+//! updates and row locks, never by a value that they read before. Commands that meet a deadlock, or lose
+//! their connection before the commit, are run again. Only a commit whose answer was lost is reported as
+//! unknown.
 
 mod channel;
 mod connect;
@@ -31,28 +32,30 @@ use crate::{
     types::{Error, Result},
 };
 
-/// The advisory lock under which migrations run, across all nodes of the database.
+/// Takes the advisory lock under which migrations run, across all nodes of the database.
 const MIGRATION_LOCK: &str = "SELECT pg_advisory_lock(7310314218846317427)";
 
-/// How long a migration waits for a table, and everybody else behind it: much less than a command waits for a lock.
+/// Begins a migration. While it waits for a table lock, everybody else waits behind it, so its limit is much
+/// shorter than that of a command.
 const BEGIN_MIGRATION: &str = "BEGIN; SET LOCAL lock_timeout = '200ms'";
 
-/// One try in so many waits for longer than `deadlock_timeout`, which is a second: an automatic vacuum makes room for who has
-/// waited for that long, and only then.
+/// Number of tries of which one waits longer than `deadlock_timeout`, which is a second. An automatic vacuum makes
+/// room only for a session that has waited that long.
 const PATIENT: u64 = 10;
+/// Begins such a patient try.
 const BEGIN_PATIENT: &str = "BEGIN; SET LOCAL lock_timeout = '1300ms'";
 
-/// When it is tried again.
+/// Pause before the next try.
 const NEXT_TRY: Duration = Duration::from_secs(1);
 
-/// Looks for a pooler in transaction mode.
+/// Number of checks for a pooler in transaction mode.
 const POOLED: u32 = 3;
 
-/// The oldest server that is supported, as `server_version_num`.
+/// Oldest supported server, as `server_version_num`.
 const OLDEST_SERVER: i64 = 140_000;
 
-/// Connects, migrates and starts `connections` threads; each connects at its first job. One more is for urgent jobs, so that
-/// they do not wait for a lock behind others; one for the channel between nodes, where it is opened.
+/// Connects, migrates and starts `connections` threads. Each thread connects at its first job. One more
+/// thread serves urgent jobs, so that they do not wait for a lock behind others.
 pub(super) fn open(url: &str, connections: usize, metrics: &Metrics) -> Result<Backend> {
     let link = Link::new(url)?;
     let runtime = Arc::new(connect::runtime()?);
@@ -92,7 +95,7 @@ pub(super) fn open(url: &str, connections: usize, metrics: &Metrics) -> Result<B
     })
 }
 
-/// A server that each thread reaches over a connection of its own.
+/// Server that each thread reaches over a connection of its own.
 struct PgServer {
     link: Link,
     runtime: Arc<Runtime>,
@@ -110,12 +113,13 @@ impl Server for PgServer {
     }
 }
 
-/// Refuses a pooler that hands a server connection to another client after each transaction. Prepared statements, session
-/// settings and `LISTEN` need a connection of their own: they would be lost, or be those of another client.
+/// Refuses a pooler that gives a server connection to another client after each transaction. Prepared
+/// statements, session settings and `LISTEN` need a connection of their own: they would be lost, or would be
+/// those of another client.
 fn refuse_transaction_pooling(link: &Link, runtime: &Arc<Runtime>) -> Result<()> {
     let link = link.without_settings();
     let (mut first, mut second) = (link.connect(runtime)?, link.connect(runtime)?);
-    // A pooler may hand its server connections out in turn.
+    // A pooler may use its server connections in rotation.
     for _ in 0..POOLED {
         let before = first.backend()?;
         second.control("BEGIN")?;
@@ -134,7 +138,7 @@ fn refuse_transaction_pooling(link: &Link, runtime: &Arc<Runtime>) -> Result<()>
 
 fn apply_migrations(link: &Link, runtime: &Arc<Runtime>) -> Result<()> {
     let mut session = link.connect(runtime)?;
-    // A migration may take longer than a command, and may wait for another node's.
+    // A migration may take longer than a command, and may wait for another node's migration.
     session.control(
         "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
          SET default_transaction_read_only = off",
@@ -156,12 +160,12 @@ fn apply_migrations(link: &Link, runtime: &Arc<Runtime>) -> Result<()> {
     for migration in migrate::pending(migrate::MIGRATIONS, &applied)? {
         apply(migration, &mut session)?;
     }
-    // The lock and anything uncommitted go with the session.
+    // The end of the session releases the lock and rolls back anything uncommitted.
     Ok(())
 }
 
-/// Applies one migration. It locks tables, and others wait behind it for their turn at these tables. While somebody holds
-/// one of them for long, as a dump does, it lets the others pass and tries again.
+/// Applies one migration. It locks tables, and other sessions wait behind it for these tables. While somebody
+/// holds one of them for long, as a dump does, the migration lets the others pass and tries again.
 fn apply(migration: &Migration, session: &mut PgSession) -> Result<()> {
     let text = Dialect::Postgres.translate(migration.text);
     let mut tries: u64 = 0;
@@ -182,7 +186,7 @@ fn apply(migration: &Migration, session: &mut PgSession) -> Result<()> {
             let name = migration.name;
             tracing::warn!(
                 name,
-                "a migration waits for somebody who has a table for long, as a dump or a vacuum does"
+                "a migration waits for a table that another session has locked, as a dump or a vacuum does"
             );
         }
         thread::sleep(NEXT_TRY);

@@ -1,4 +1,4 @@
-//! One connection: prepared statements by the address of their text, and batches sent as a whole.
+//! Connection: prepared statements cached by the address of their text, and batches sent as a whole.
 
 use std::{
     borrow::Cow, collections::HashMap, future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration,
@@ -29,12 +29,12 @@ use crate::{
 
 type Driver<T> = std::result::Result<T, tokio_postgres::Error>;
 
-/// A connection with its prepared statements.
+/// Connection with its prepared statements.
 pub(super) struct PgSession {
     client: Client,
     /// The runtime that drives the connection.
     runtime: Arc<Runtime>,
-    /// Time limit of an answer.
+    /// Time limit for an answer.
     answer: Duration,
     prepared: Prepared,
 }
@@ -60,7 +60,7 @@ impl PgSession {
             .map_err(|error| failure(&error))
     }
 
-    /// Process id of the server's end of the session.
+    /// Returns the process id of the server's end of the session.
     pub(super) fn backend(&mut self) -> Result<String> {
         let answer = self
             .runtime
@@ -75,10 +75,10 @@ impl PgSession {
         });
         rows.next()
             .map(str::to_owned)
-            .ok_or_else(|| Error::Database("the server tells no process id".to_owned()))
+            .ok_or_else(|| Error::Database("the server reports no process id".to_owned()))
     }
 
-    /// As [`control`](Self::control); false where it has waited too long for a lock.
+    /// Runs statements as [`control`](Self::control) does. Returns false if waiting for a lock took too long.
     pub(super) fn unless_locked(&mut self, sql: &str) -> Result<bool> {
         match self.runtime.block_on(self.client.batch_execute(sql)) {
             Ok(()) => Ok(true),
@@ -139,7 +139,8 @@ impl Prepared {
         Ok(())
     }
 
-    /// Sends `statements`, after `begin` where there is one, and takes the answers: one round trip where all are prepared.
+    /// Sends `begin`, if given, and `statements`, and reads the answers. This takes one round trip if all
+    /// statements are prepared.
     async fn send(&mut self, client: &Client, begin: Option<&'static str>, statements: &[Stmt<'_>]) -> Sent {
         self.prepare(client, statements)
             .await
@@ -150,7 +151,8 @@ impl Prepared {
                 None => Ok(()),
             }
         }));
-        // A request is sent when its future is first polled: this is what puts them in order.
+        // A request is sent when its future is first polled. Polling the futures in turn puts the requests in
+        // order.
         sent(opening.as_mut()).await;
         let mut waiting = Vec::with_capacity(statements.len());
         for statement in statements {
@@ -182,7 +184,7 @@ fn address(sql: &str) -> (usize, usize) {
 /// Polls a future once.
 async fn sent<F: Future>(mut future: Pin<&mut F>) {
     poll_fn(|context| {
-        // Whether it is ready already is seen when it is awaited.
+        // A future that is ready already is noticed when it is awaited.
         let _: Poll<F::Output> = future.as_mut().poll(context);
         Poll::Ready(())
     })
@@ -228,7 +230,7 @@ fn row_from(row: &tokio_postgres::Row) -> Driver<Row> {
     Ok(Row(values))
 }
 
-/// A parameter, sent in the type the server asks for.
+/// Parameter, sent as the type that the server asks for.
 #[derive(Debug)]
 struct Param<'a>(&'a Val<'a>);
 
@@ -276,7 +278,7 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
     std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<std::io::Error>)
 }
 
-/// What the driver says, in the store's words: what another try may cure is [`Error::Unavailable`].
+/// Converts an error of the driver. It is [`Error::Unavailable`] if another try may succeed.
 pub(super) fn failure(error: &tokio_postgres::Error) -> Error {
     let Some(answer) = error.as_db_error() else {
         let text = describe(error);

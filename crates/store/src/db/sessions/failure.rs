@@ -1,8 +1,9 @@
-//! The meaning of a failure by its code, for the session and for another try.
+//! Failures of the database, classified by their `SQLSTATE`: whether the session stays usable, and whether
+//! another try may succeed.
 
 use crate::types::Error;
 
-/// A failure of the database, with its meaning for the session and for another try.
+/// Failure of the database, with its consequences for the session and for another try.
 #[derive(Clone, Debug)]
 pub(in crate::db) struct Failure {
     pub(in crate::db) error: Error,
@@ -11,19 +12,19 @@ pub(in crate::db) struct Failure {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::db) enum FailureKind {
-    /// The statement is refused. Another try would fail as well.
+    /// The server refused the statement. Another try would fail as well.
     Refused,
     /// The transaction did not take place, and another try may succeed: a deadlock, a serialization failure.
     Retry,
-    /// The transaction did not take place, and the session can take no other: its transaction was ended, its prepared
-    /// statements are gone.
+    /// The transaction did not take place, and the session can run no other: the server has ended the
+    /// transaction or lost the prepared statements.
     Unusable,
-    /// The transaction did not take place, because the server accepts no writes: after a fail-over it is a standby.
-    /// Every session that is as old as this one may be connected to that server.
+    /// The transaction did not take place, because the server accepts no writes: after a fail-over it is a
+    /// standby. Every session at least as old as this one may be connected to that server.
     ReadOnly,
-    /// The session is gone. Whether a commit under way took place is unknown.
+    /// The session is lost. It is unknown whether a commit under way took place.
     Disconnected,
-    /// The server did not answer in time. Whether a commit under way took place is unknown.
+    /// The server did not answer in time. It is unknown whether a commit under way took place.
     Silent,
 }
 
@@ -36,11 +37,11 @@ const READ_ONLY: &str = "25006";
 /// `SQLSTATE`: idle-in-transaction timeout, unknown prepared statement.
 const UNUSABLE: [&str; 2] = ["25P03", "26000"];
 
-/// `SQLSTATE`: feature not supported. A standby says so of a transaction that writes.
+/// `SQLSTATE`: feature not supported. A standby reports it for a transaction that writes.
 const NOT_SUPPORTED: &str = "0A000";
 
 impl FailureKind {
-    /// The kind of the failure that the server reports by this `SQLSTATE`.
+    /// Returns the kind of a failure with this `SQLSTATE`.
     pub(in crate::db) fn of(code: &str) -> Self {
         if RETRY.contains(&code) {
             Self::Retry
@@ -57,7 +58,7 @@ impl FailureKind {
 }
 
 impl Failure {
-    /// The server does not answer.
+    /// Failure of a server that does not answer.
     pub(in crate::db) fn silent() -> Self {
         Self {
             error: Error::Unavailable("the database does not answer".to_owned()),
@@ -65,8 +66,8 @@ impl Failure {
         }
     }
 
-    /// The same failure of the statement that begins a transaction. The session is read-only without it, so nothing took
-    /// place.
+    /// Adapts a failure of the statement that begins a transaction. Without that statement the session is
+    /// read-only, so nothing took place.
     pub(in crate::db) fn of_begin(self, code: Option<&str>) -> Self {
         if self.kind != FailureKind::Refused {
             return self;
@@ -94,12 +95,12 @@ impl Failure {
     }
 }
 
-/// The answer where the server that is reached accepts no writes.
+/// Error of a command that reached a server which accepts no writes.
 pub(in crate::db) fn read_only() -> Error {
     Error::Unavailable("the database accepts no writes: the server that was reached is read-only".to_owned())
 }
 
-/// The error of a failure with this `SQLSTATE`: what another try may cure is [`Error::Unavailable`].
+/// Error of a failure with this `SQLSTATE`. It is [`Error::Unavailable`] if another try may succeed.
 pub(in crate::db) fn error_of(code: &str, text: String) -> Error {
     // 53: out of resources; 55P03: lock timeout; 57014: statement timeout; 25006: a read-only standby;
     // 40: rolled back by a conflict.
@@ -113,7 +114,7 @@ pub(in crate::db) fn error_of(code: &str, text: String) -> Error {
     }
 }
 
-/// The server ends the session, or does not take a new one for now.
+/// Whether the server ended the session, or accepts no new one for now.
 fn is_server_away(code: &str) -> bool {
     // Class 57P: operator intervention; class 08: connection exception.
     code.starts_with("57P") || code.starts_with("08")

@@ -1,7 +1,8 @@
-//! Commands on a database that is reached through sessions: transactions, shared transactions, retries, lost sessions.
+//! Commands on a database that is reached through sessions: transactions, shared transactions, retries, lost
+//! sessions.
 //!
-//! Nothing here knows a driver. A driver implements [`Server`] and [`Session`] and says of each error what it means for
-//! the session and for another try ([`Failure`]).
+//! Nothing here knows a driver. A driver implements [`Server`] and [`Session`], and classifies each error as
+//! a [`Failure`].
 
 mod failure;
 mod pipeline;
@@ -37,11 +38,12 @@ pub(super) trait Server {
 
 /// A connection to a database server.
 pub(super) trait Session {
-    /// Whether the connection still stands, as far as is known without a round trip.
+    /// Whether the connection is still open, as far as is known without a round trip.
     fn is_open(&mut self) -> bool;
 
-    /// Sends `begin` and `statements` in one round trip and returns the answer to each statement. `begin` begins a transaction,
-    /// or changes settings of the open one. An error is the failure of `begin`, or of the session.
+    /// Sends `begin` and `statements` in one round trip and returns the answer to each statement. `begin`
+    /// begins a transaction, or changes settings of the open one. An error means that `begin` or the session
+    /// failed.
     fn send(&mut self, begin: Option<&'static str>, statements: &[Stmt<'_>]) -> Sent;
 
     /// Runs `COMMIT` or `ROLLBACK`.
@@ -54,10 +56,10 @@ pub(super) type Sent = std::result::Result<Vec<std::result::Result<Answer, Failu
 /// State that the threads of one database share.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    /// Sessions that are open.
+    /// Number of open sessions.
     open: AtomicUsize,
-    /// Increased when a server is found to be read-only, or does not answer a commit: sessions of an earlier generation are not
-    /// used again.
+    /// Increased when a server turns out to be read-only, or does not answer a commit. Sessions of an earlier
+    /// generation are not used again.
     generation: AtomicU64,
 }
 
@@ -66,14 +68,15 @@ impl Pool {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// No session that is open now is used again.
+    /// Retires all sessions that are open now.
     pub(super) fn retire_all(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A session of `generation` has met a server that commits nothing. The first report of a generation retires it.
+    /// Retires the sessions of `generation`: one of them has met a server that commits nothing. Only the
+    /// first report of a generation counts.
     fn retire(&self, generation: u64) {
-        // Fails where another thread has reported the same fail-over.
+        // Fails if another thread has reported the same fail-over.
         let _retired =
             self.generation
                 .compare_exchange(generation, generation + 1, Ordering::SeqCst, Ordering::SeqCst);

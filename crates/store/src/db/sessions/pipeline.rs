@@ -1,4 +1,4 @@
-//! The statements of one transaction on a session.
+//! Transaction on a session.
 
 use super::{Failure, Session};
 use crate::{
@@ -9,44 +9,48 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Begins a transaction that writes. A session is read-only outside of such a transaction: statements travel behind
-/// their `BEGIN` without waiting for its answer, and where it fails the server refuses their writes.
+/// Begins a transaction that writes. Outside of such a transaction a session is read-only. Statements travel
+/// behind their `BEGIN` without waiting for its answer; if it fails, the server refuses their writes.
 const BEGIN: &str = "BEGIN READ WRITE";
 
-/// Begins a transaction of several commands. It waits for a lock as long as for another's commit, and then fails.
+/// Begins a transaction of several commands. It waits for a lock about as long as another transaction takes
+/// to commit, and then fails.
 const BEGIN_GROUP: &str = "BEGIN READ WRITE; SET LOCAL lock_timeout = '50ms'";
 
-/// Goes before the tails of several commands. Transactions lock the rows of their tails in one order and behind all others, so a
-/// wait for one is no circle: it is as long as that of a lone command, the `lock_timeout` of a session.
+/// Sent before the tails of several commands. Every transaction locks the rows of its tails last, and in one
+/// order, so waiting for one cannot be part of a deadlock. The limit is that of a lone command, the
+/// `lock_timeout` of a session.
 const BEGIN_TAILS: &str = "SET LOCAL lock_timeout = '4s'";
 
 /// Statements of one or several jobs on a session. `BEGIN` is sent with the first of them.
 pub(crate) struct Pipeline<'a, S> {
     session: &'a mut S,
-    /// Sent before the next batch.
+    /// Statement to send before the next batch.
     begin: Option<&'static str>,
     /// Whether a transaction may be open on the server.
     pub(super) open: bool,
     /// Whether the transaction takes locks that others wait for.
     pub(super) contends: bool,
-    /// Tails of the jobs so far.
+    /// Tails of the jobs that have run.
     pub(super) tails: Vec<Tail>,
-    /// The first failure of the database, as opposed to a refusal by the command itself.
+    /// First failure reported by the database, as opposed to a refusal by the command itself.
     pub(super) failure: Option<Failure>,
+    /// Number of statements answered since the tails began.
+    answered: usize,
 }
 
 impl<'a, S: Session> Pipeline<'a, S> {
-    /// Statements in a transaction.
+    /// Starts the statements of one job, in a transaction.
     pub(crate) fn writer(session: &'a mut S) -> Self {
         Self::begun_by(Some(BEGIN), session)
     }
 
-    /// Statements of several jobs in a transaction.
+    /// Starts the statements of several jobs, in one transaction.
     pub(crate) fn group(session: &'a mut S) -> Self {
         Self::begun_by(Some(BEGIN_GROUP), session)
     }
 
-    /// Statements each by itself, outside of a transaction.
+    /// Starts queries outside of a transaction.
     pub(crate) fn reader(session: &'a mut S) -> Self {
         Self::begun_by(None, session)
     }
@@ -59,14 +63,21 @@ impl<'a, S: Session> Pipeline<'a, S> {
             contends: false,
             tails: Vec::new(),
             failure: None,
+            answered: 0,
         }
     }
 
-    /// Prepares for the tails of several jobs, whose statements have begun the transaction.
+    /// Prepares for the tails of several jobs, if their statements have begun the transaction.
     pub(super) fn begin_tails(&mut self) {
+        self.answered = 0;
         if self.open {
             self.begin = Some(BEGIN_TAILS);
         }
+    }
+
+    /// Number of the tails' statements that were answered before one failed.
+    pub(super) fn answered(&self) -> usize {
+        self.answered
     }
 
     fn failed(&mut self, failure: Failure) -> Error {
@@ -98,6 +109,7 @@ impl<S: Session> Tx for Pipeline<'_, S> {
         let mut checked = Vec::with_capacity(answers.len());
         for (statement, answer) in statements.iter().zip(answers) {
             let answer = answer.map_err(|failure| self.failed(failure))?;
+            self.answered += 1;
             statement.check(&answer)?;
             checked.push(answer);
         }

@@ -7,14 +7,15 @@ use crate::{
     db::{
         fault::Faults,
         job::{self, Access, Job, Queue},
+        tail::{Tail, WindowChange, WindowKey},
         tx::Tx,
-        value::vals,
+        value::{Row, Val, vals},
     },
     metrics::Metrics,
     types::Error,
 };
 
-/// Servers behind one address, and what clients have done there.
+/// Fake servers behind one address, and a record of what clients have done there.
 #[derive(Default)]
 struct World {
     /// Number of the server that new connections reach.
@@ -25,9 +26,34 @@ struct World {
     connects: u32,
     /// Failures of the next statements that end a transaction.
     ends: Vec<FailureKind>,
-    /// The number of the server for each commit.
+    /// Number of the server of each commit.
     commits: Vec<u32>,
     reads: Vec<u32>,
+    /// Texts that begin transactions or tails.
+    begins: Vec<&'static str>,
+    /// Scope of the window whose next writes fail, the kind of the failures, and their number.
+    blocked: Option<(&'static str, FailureKind, u32)>,
+}
+
+impl World {
+    /// Answers a statement. The write of a window returns its row.
+    fn answer(&mut self, statement: &Stmt<'_>) -> std::result::Result<Answer, Failure> {
+        if !statement.sql.contains("budget_window") {
+            return Ok(Answer::default());
+        }
+        if let Some((scope, kind, left)) = &mut self.blocked
+            && *left > 0
+            && statement.params.contains(&Val::from(*scope))
+        {
+            *left -= 1;
+            let error = Error::Unavailable(format!("{scope} is locked"));
+            return Err(Failure { error, kind: *kind });
+        }
+        Ok(Answer {
+            rows: vec![Row(vec![Val::Int(0), Val::Int(2)])],
+            affected: 1,
+        })
+    }
 }
 
 #[derive(Clone, Default)]
@@ -38,7 +64,7 @@ impl Fake {
         self.0.lock().unwrap()
     }
 
-    /// From now on another server takes writes, and the one before is a standby.
+    /// Makes another server the primary. The one before becomes a standby.
     fn fail_over(&self) {
         let mut world = self.world();
         world.server += 1;
@@ -85,6 +111,7 @@ impl Session for FakeSession {
 
     fn send(&mut self, begin: Option<&'static str>, statements: &[Stmt<'_>]) -> Sent {
         let mut world = self.fake.world();
+        world.begins.extend(begin);
         if begin.is_none() {
             world.reads.push(self.server);
         } else if self.server < world.first_writable {
@@ -93,7 +120,10 @@ impl Session for FakeSession {
                 kind: FailureKind::ReadOnly,
             });
         }
-        Ok(statements.iter().map(|_| Ok(Answer::default())).collect())
+        Ok(statements
+            .iter()
+            .map(|statement| world.answer(statement))
+            .collect())
     }
 
     fn end(&mut self, sql: &'static str) -> std::result::Result<(), Failure> {
@@ -109,7 +139,7 @@ impl Session for FakeSession {
     }
 }
 
-/// A job of one statement, and where its answer arrives.
+/// Creates a job of one statement. Returns the job and the receiver of its answer.
 fn command(access: Access) -> (Box<dyn Job>, oneshot::Receiver<Result<()>>) {
     let (reply, answer) = oneshot::channel();
     let task = job::Task {
@@ -123,7 +153,45 @@ fn command(access: Access) -> (Box<dyn Job>, oneshot::Receiver<Result<()>>) {
     (Box::new(task), answer)
 }
 
-/// Has a worker run a command.
+/// Creates a job that adds to the window of a scope at the end of its transaction; of none with an empty scope.
+fn with_tail(scope: &'static str) -> (Box<dyn Job>, oneshot::Receiver<Result<()>>) {
+    let (reply, answer) = oneshot::channel();
+    let task = job::Task {
+        access: Access::Own,
+        bytes: 0,
+        queued_at: std::time::Instant::now(),
+        work: move |tx: &mut dyn Tx| {
+            tx.exec("", vals![])?;
+            if !scope.is_empty() {
+                let at = sortie_api::Timestamp::from_micros(0);
+                let key = WindowKey {
+                    org: sortie_api::OrgId::new(at, [0; 10]),
+                    scope: scope.to_owned(),
+                    since: 1,
+                    starts_at: at,
+                };
+                tx.tail(Tail::Window(key, WindowChange::settle(1, 1)));
+            }
+            Ok(())
+        },
+        value: None,
+        reply,
+    };
+    (Box::new(task), answer)
+}
+
+/// Runs jobs of these scopes in one group. Returns the scopes of the jobs that failed.
+fn run_group(worker: &mut Worker<Fake>, scopes: &[&'static str]) -> Vec<&'static str> {
+    let (jobs, answers): (Vec<_>, Vec<_>) = scopes.iter().map(|scope| with_tail(scope)).unzip();
+    worker.serve(jobs, &Queue::default());
+    scopes
+        .iter()
+        .zip(answers)
+        .filter_map(|(scope, mut answer)| answer.try_recv().unwrap().is_err().then_some(*scope))
+        .collect()
+}
+
+/// Runs a command on a worker.
 fn run(worker: &mut Worker<Fake>, access: Access) -> Result<()> {
     let (job, mut answer) = command(access);
     worker.serve(vec![job], &Queue::default());
@@ -138,7 +206,7 @@ fn after_a_fail_over_no_session_with_the_old_server_is_used_again() {
         run(worker, Access::Write).unwrap();
     }
     fake.fail_over();
-    // The first write finds out, and is run again on a new session. A read alone would not find out.
+    // The first write finds out and is run again on a new session. A read alone would not find out.
     run(&mut workers[0], Access::Write).unwrap();
     run(&mut workers[1], Access::Read).unwrap();
     let world = fake.world();
@@ -218,4 +286,39 @@ fn a_failed_connect_answers_all_that_wait_unless_another_thread_has_a_session() 
     assert!(matches!(failing.try_recv(), Ok(Err(Error::Unavailable(_)))));
     assert!(matches!(waiting.try_recv(), Ok(Err(Error::Unavailable(_)))));
     assert_eq!(queue.waiting(), 0);
+}
+
+#[test]
+fn a_shared_row_that_stays_locked_fails_the_jobs_that_want_it_and_no_others() {
+    let (fake, pool) = (Fake::default(), Arc::<Pool>::default());
+    let mut worker = fake.worker(&pool);
+    fake.world().blocked = Some(("b", FailureKind::Refused, u32::MAX));
+    let failed = run_group(&mut worker, &["a", "b", "", "c", "b", "a", ""]);
+    assert_eq!(failed, ["b", "b"]);
+    let world = fake.world();
+    assert_eq!(world.commits.len(), 1, "the others share a transaction");
+    let waits = |text: &&&str| text.contains("lock_timeout = '4s'");
+    assert_eq!(world.begins.iter().filter(waits).count(), 2, "{:?}", world.begins);
+}
+
+#[test]
+fn a_deadlock_over_a_shared_row_sends_the_jobs_that_want_it_back_and_no_others() {
+    let (fake, pool) = (Fake::default(), Arc::<Pool>::default());
+    let mut worker = fake.worker(&pool);
+    fake.world().blocked = Some(("b", FailureKind::Retry, 2));
+    let failed = run_group(&mut worker, &["a", "b", "", "c", "b"]);
+    assert_eq!(failed, [""; 0]);
+    // The three others, and the two of the row one by one, of which the first fails once more.
+    assert_eq!(fake.world().commits.len(), 3);
+}
+
+#[test]
+fn a_job_without_a_tail_is_not_blamed_for_the_row_of_others() {
+    let (fake, pool) = (Fake::default(), Arc::<Pool>::default());
+    let mut worker = fake.worker(&pool);
+    fake.world().blocked = Some(("a", FailureKind::Disconnected, 1));
+    let failed = run_group(&mut worker, &["a", "", ""]);
+    assert_eq!(failed, [""; 0]);
+    let world = fake.world();
+    assert_eq!((world.commits.len(), world.connects), (2, 2));
 }

@@ -1,12 +1,15 @@
-//! A thread with its session: takes jobs, runs them, commits, answers; connects again after it has lost its session.
+//! Thread with a session: takes jobs, runs them, commits, answers. It connects again after it has lost its
+//! session.
 //!
-//! Under load it takes several jobs that write rows of their own alone, and runs them in one transaction. A job that is
-//! refused is answered. A job that the database fails is run by itself later, and the others are run again. No answer is
-//! sent before the commit. A transaction of several jobs does not wait long for a lock: its rows are in no order, so it
-//! may be in a circle with a command that locks many, and others are not to wait for the rows that it has locked.
+//! Under load it runs several jobs in one transaction, if each of them writes only rows of its own. A refused
+//! job is answered with its error. A job that fails in the database is run by itself later. The other jobs of
+//! the transaction are then run again. No answer is sent before the commit. A transaction of several jobs
+//! does not wait long for a lock: it locks rows in no particular order, so it may be part of a deadlock with
+//! a command that locks many rows. Other commands must not wait for the rows that it has locked.
 //!
-//! Tails are written last, added up over all jobs of the transaction. Where a row has no room for the sum, the transaction is
-//! rolled back: the jobs that want that row are run one by one, and the others share a transaction again.
+//! Tails are written last, added up over all jobs of the transaction. If a row has no room for the sum, the
+//! transaction is rolled back. The jobs that use that row are then run one by one, and the others share a
+//! transaction again.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -26,48 +29,51 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Attempts at a job that meets deadlocks or loses its session before the commit.
+/// Maximum number of attempts at a job that meets deadlocks or loses its session before the commit.
 const TRIES: u32 = 5;
 
-/// Jobs of one commit.
+/// Maximum number of jobs in one transaction.
 const GROUP: usize = 64;
 
-/// Limit of the bytes that a group writes, so that a small job does not wait for many large ones.
+/// Maximum of the bytes that a group writes, so that a small job does not wait for many large ones.
 const GROUP_BYTES: usize = 1 << 20;
 
-/// Silence of a commit after which the server is taken to commit nothing. An urgent command gives up long before.
+/// Time without an answer to a commit after which the server is assumed to commit nothing. An urgent command
+/// times out long before.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// Outcome of jobs that were run together.
-enum Ran {
+enum GroupOutcome {
     Done,
-    /// Rolled back, because the last job refused with this error.
+    /// Rolled back: the last job refused with this error.
     Refused(Error),
-    /// Rolled back, because a shared row has no room for what these jobs add to it together.
+    /// Rolled back: these jobs cannot write a shared row together.
     Crowded(Vec<usize>),
-    /// Rolled back, because the database failed the last job.
+    /// Rolled back: the database failed the write of a shared row of these jobs, after the wait of a lone command.
+    Blocked(Vec<usize>, Error),
+    /// Rolled back: the database failed the last job.
     Failed(Failure),
     /// No session could be opened.
     Away(Error),
-    /// The answer to COMMIT was lost: whether it took place is unknown.
+    /// The answer to COMMIT was lost. It is unknown whether the commit took place.
     InDoubt(Error),
 }
 
-/// A job that is run by itself.
-struct Lone {
+/// Job that is run by itself.
+struct LoneJob {
     job: Box<dyn Job>,
-    /// Times that it has failed.
+    /// Number of failed attempts.
     tries: u32,
 }
 
-/// An open session, counted in its pool.
-struct Open<S> {
+/// Open session, counted in its pool.
+struct OpenSession<S> {
     session: S,
     generation: u64,
     pool: Arc<Pool>,
 }
 
-impl<S> Drop for Open<S> {
+impl<S> Drop for OpenSession<S> {
     fn drop(&mut self) {
         self.pool.open.fetch_sub(1, Ordering::SeqCst);
     }
@@ -76,7 +82,7 @@ impl<S> Drop for Open<S> {
 /// State of a thread that owns a session.
 pub(crate) struct Worker<S: Server> {
     server: S,
-    session: Option<Open<S::Session>>,
+    session: Option<OpenSession<S::Session>>,
     pool: Arc<Pool>,
     metrics: Metrics,
     #[cfg(test)]
@@ -112,8 +118,9 @@ impl<S: Server> Worker<S> {
         queue.take_share(GROUP, GROUP_BYTES)
     }
 
-    /// Runs and answers jobs that were taken from `queue`. Where the server cannot be reached at all, the jobs that
-    /// wait in the queue are answered as well: each would wait in vain for a connection of its own.
+    /// Runs and answers jobs that were taken from `queue`. If the server cannot be reached and no thread has
+    /// a session, the jobs waiting in the queue are answered as well: each would wait in vain for a
+    /// connection.
     pub(crate) fn serve(&mut self, mut jobs: Vec<Box<dyn Job>>, queue: &Queue) {
         let metrics = self.metrics.clone();
         let _busy = metrics.took(&jobs);
@@ -121,40 +128,46 @@ impl<S: Server> Worker<S> {
         while !jobs.is_empty() {
             self.some(&mut jobs, &mut lone, queue);
         }
-        // After all others, as it may wait for a lock.
-        for Lone { mut job, tries } in lone {
+        // Last, because a lone job may wait for a lock.
+        for LoneJob { mut job, tries } in lone {
             let outcome = self.one(&mut job, tries, queue);
             job.answer(outcome);
         }
     }
 
-    /// Runs the first of the jobs, or several in one transaction. Removes the jobs that are answered, or those that are to be
-    /// run by themselves; the others go on without them.
-    fn some(&mut self, jobs: &mut Vec<Box<dyn Job>>, lone: &mut Vec<Lone>, queue: &Queue) {
-        // The first of several has not had the patience of a lone command either.
+    /// Runs the first of the jobs, or several in one transaction. Removes from `jobs` those that are answered
+    /// and those that move to `lone`. The remaining jobs go on without them.
+    fn some(&mut self, jobs: &mut Vec<Box<dyn Job>>, lone: &mut Vec<LoneJob>, queue: &Queue) {
+        // Even the first job of a group had a shorter lock timeout than a lone command has.
         let was_group = jobs.len() > 1;
         let (count, ran) = self.once(jobs);
         let outcome = match ran {
-            Ran::Done => Ok(()),
-            Ran::InDoubt(error) => Err(error),
-            Ran::Away(error) => {
+            GroupOutcome::Done => Ok(()),
+            GroupOutcome::InDoubt(error) => Err(error),
+            GroupOutcome::Away(error) => {
                 self.refuse_waiting(queue, &error);
                 Err(error)
             }
-            Ran::Failed(failure) if was_group || failure.may_pass() => {
+            GroupOutcome::Failed(failure) if was_group || failure.may_pass() => {
                 let job = jobs.remove(count - 1);
-                lone.push(Lone { job, tries: 1 });
+                lone.push(LoneJob { job, tries: 1 });
                 return;
             }
-            Ran::Crowded(crowd) => {
+            GroupOutcome::Crowded(crowd) => {
                 let first = lone.len();
                 for at in crowd.into_iter().rev() {
                     let job = jobs.remove(at);
-                    lone.insert(first, Lone { job, tries: 0 });
+                    lone.insert(first, LoneJob { job, tries: 0 });
                 }
                 return;
             }
-            Ran::Refused(error) | Ran::Failed(Failure { error, .. }) => {
+            GroupOutcome::Blocked(blocked, error) => {
+                for at in blocked.into_iter().rev() {
+                    jobs.remove(at).answer(Err(error.clone()));
+                }
+                return;
+            }
+            GroupOutcome::Refused(error) | GroupOutcome::Failed(Failure { error, .. }) => {
                 jobs.remove(count - 1).answer(Err(error));
                 return;
             }
@@ -164,7 +177,8 @@ impl<S: Server> Worker<S> {
         }
     }
 
-    /// Runs a job by itself that has failed so many times, until it is done or another try cannot help.
+    /// Runs a job by itself until it is done or another try cannot help. `tries` is the number of failed
+    /// attempts so far.
     fn one(&mut self, job: &mut Box<dyn Job>, mut tries: u32, queue: &Queue) -> Result<()> {
         loop {
             self.metrics.retried();
@@ -173,33 +187,39 @@ impl<S: Server> Worker<S> {
                 self.server.pause(pause(tries));
             }
             match self.once(slice::from_mut(job)).1 {
-                Ran::Done => return Ok(()),
-                Ran::Failed(failure) if tries < TRIES && failure.may_pass() => {}
-                Ran::Away(error) => {
+                GroupOutcome::Done => return Ok(()),
+                GroupOutcome::Failed(failure) if tries < TRIES && failure.may_pass() => {}
+                GroupOutcome::Away(error) => {
                     self.refuse_waiting(queue, &error);
                     return Err(error);
                 }
-                // The tail of a lone job is refused with an error.
-                Ran::Crowded(_) => return Err(Error::Database("a lone command is crowded".to_owned())),
-                Ran::Refused(error) | Ran::InDoubt(error) | Ran::Failed(Failure { error, .. }) => {
+                // A lone job whose tail has no room is refused with an error instead.
+                GroupOutcome::Crowded(_) => {
+                    return Err(Error::Database("a lone command is crowded".to_owned()));
+                }
+                GroupOutcome::Refused(error)
+                | GroupOutcome::Blocked(_, error)
+                | GroupOutcome::InDoubt(error)
+                | GroupOutcome::Failed(Failure { error, .. }) => {
                     return Err(error);
                 }
             }
         }
     }
 
-    /// Answers every job that waits, where no thread has a session that could run it.
+    /// Answers every waiting job with `error`, if no thread has a session that could run it.
     fn refuse_waiting(&self, queue: &Queue, error: &Error) {
         if self.pool.open.load(Ordering::SeqCst) == 0 {
             queue.refuse_waiting(error);
         }
     }
 
-    /// Runs jobs once in one transaction, up to one that fails or contends. Returns how many were run, and their outcome.
-    fn once(&mut self, jobs: &mut [Box<dyn Job>]) -> (usize, Ran) {
+    /// Runs jobs once in one transaction, up to the first that fails or contends. Returns the number of jobs
+    /// that ran, and their outcome.
+    fn once(&mut self, jobs: &mut [Box<dyn Job>]) -> (usize, GroupOutcome) {
         let mut open = match self.open() {
             Ok(open) => open,
-            Err(error) => return (jobs.len(), Ran::Away(error)),
+            Err(error) => return (jobs.len(), GroupOutcome::Away(error)),
         };
         let is_group = jobs.len() > 1;
         let mut pipeline = match jobs.first().map(|job| job.access()) {
@@ -215,7 +235,7 @@ impl<S: Server> Worker<S> {
                 break;
             }
         }
-        let mut crowd = Vec::new();
+        let (mut crowd, mut blamed) = (Vec::new(), None);
         if outcome.is_ok() && pipeline.failure.is_none() {
             let tails = std::mem::take(&mut pipeline.tails);
             #[cfg(test)]
@@ -224,7 +244,10 @@ impl<S: Server> Worker<S> {
             let written = write_tails(&mut pipeline, &tails, is_group);
             match written {
                 Ok(missed) => crowd = jobs_of(&missed, &tails, &ends),
-                Err(error) => outcome = Err(error),
+                Err(error) => {
+                    blamed = is_group.then(|| blame(pipeline.answered(), &tails, &ends));
+                    outcome = Err(error);
+                }
             }
         }
         let (is_begun, failure) = (pipeline.open, pipeline.failure.take());
@@ -232,27 +255,27 @@ impl<S: Server> Worker<S> {
             // A command that goes on after a failed statement has failed all the same.
             (Some(failure), _) => {
                 self.give_up(open, is_begun, &failure);
-                Ran::Failed(failure)
+                GroupOutcome::Failed(failure)
             }
             (None, Ok(())) if !crowd.is_empty() => {
                 self.roll_back(open, is_begun);
-                Ran::Crowded(crowd)
+                GroupOutcome::Crowded(crowd)
             }
             (None, Ok(())) if is_begun => self.commit(open, ends.len()),
             (None, Ok(())) => {
                 self.session = Some(open);
-                Ran::Done
+                GroupOutcome::Done
             }
             (None, Err(error)) => {
                 self.roll_back(open, is_begun);
-                Ran::Refused(error)
+                GroupOutcome::Refused(error)
             }
         };
-        (ends.len(), ran)
+        (ends.len(), of_blamed(blamed, ran))
     }
 
-    /// The session at hand, or a new one.
-    fn open(&mut self) -> Result<Open<S::Session>> {
+    /// Returns the current session, or opens a new one.
+    fn open(&mut self) -> Result<OpenSession<S::Session>> {
         let generation = self.pool.generation();
         if let Some(mut open) = self.session.take()
             && open.generation == generation
@@ -262,15 +285,16 @@ impl<S: Server> Worker<S> {
         }
         let session = self.server.connect()?;
         self.pool.open.fetch_add(1, Ordering::SeqCst);
-        Ok(Open {
+        Ok(OpenSession {
             session,
             generation,
             pool: Arc::clone(&self.pool),
         })
     }
 
-    /// Keeps the session after a failure where it can be used again. The server rolls back what the others began.
-    fn give_up(&mut self, open: Open<S::Session>, is_begun: bool, failure: &Failure) {
+    /// Keeps the session after a failure if it can be used again. Otherwise the session is closed, and the
+    /// server rolls back its transaction.
+    fn give_up(&mut self, open: OpenSession<S::Session>, is_begun: bool, failure: &Failure) {
         if failure.kind == FailureKind::ReadOnly {
             self.pool.retire(open.generation);
         }
@@ -279,54 +303,55 @@ impl<S: Server> Worker<S> {
         }
     }
 
-    fn roll_back(&mut self, mut open: Open<S::Session>, is_begun: bool) {
+    fn roll_back(&mut self, mut open: OpenSession<S::Session>, is_begun: bool) {
         if !is_begun || open.session.end("ROLLBACK").is_ok() {
             self.session = Some(open);
         }
     }
 
-    fn commit(&mut self, mut open: Open<S::Session>, jobs: usize) -> Ran {
+    fn commit(&mut self, mut open: OpenSession<S::Session>, jobs: usize) -> GroupOutcome {
         #[cfg(test)]
         if let Err(error) = self.faults.at_commit() {
             self.roll_back(open, true);
-            return Ran::InDoubt(error);
+            return GroupOutcome::InDoubt(error);
         }
         let began = Instant::now();
         match open.session.end("COMMIT") {
             Ok(()) => {
                 #[cfg(test)]
                 if let Err(error) = self.faults.after_commit() {
-                    // Dropped with its session, as a lost connection is.
-                    return Ran::InDoubt(error);
+                    // Drops the session, as a lost connection would be.
+                    return GroupOutcome::InDoubt(error);
                 }
                 self.metrics.committed(jobs, began.elapsed());
                 self.session = Some(open);
-                Ran::Done
+                GroupOutcome::Done
             }
             Err(Failure {
                 kind: kind @ (FailureKind::Disconnected | FailureKind::Silent),
                 ..
             }) => {
-                // Perhaps a primary that waits for a standby which was promoted: the next commits would be lost there as
-                // well. A commit that is only slow says nothing of the other sessions.
+                // The server may be a primary that waits for a standby which was promoted: the next commits
+                // would be lost there as well. A commit that is only slow says nothing about the other
+                // sessions.
                 if kind == FailureKind::Disconnected || began.elapsed() >= SILENCE {
                     self.pool.retire(open.generation);
                 }
-                Ran::InDoubt(Error::Unavailable(
+                GroupOutcome::InDoubt(Error::Unavailable(
                     "the connection was lost during the commit".to_owned(),
                 ))
             }
             Err(failure) => {
-                // The transaction is over: there is nothing to roll back.
+                // The transaction has ended: there is nothing to roll back.
                 self.give_up(open, false, &failure);
-                Ran::Failed(failure)
+                GroupOutcome::Failed(failure)
             }
         }
     }
 }
 
-/// Writes the tails of the jobs of a transaction, behind everything else. Returns the windows that have no room for the jobs
-/// of a group together; a lone job is refused.
+/// Writes the tails of the jobs of a transaction, after all other statements. Returns the windows that have
+/// no room for the jobs of a group together. A lone job without room fails.
 fn write_tails<S: Session>(
     pipeline: &mut Pipeline<'_, S>,
     tails: &[Tail],
@@ -348,12 +373,52 @@ fn write_tails<S: Session>(
     }
 }
 
-/// Places of the jobs that have a tail for one of these windows. The tails of each job end where `ends` says.
+/// Jobs of a group whose tails could not be written.
+struct Blamed {
+    jobs: Vec<usize>,
+    /// Whether the row that failed is theirs. Otherwise they are all the jobs with tails.
+    by_row: bool,
+}
+
+/// Finds the jobs of the row whose write failed, after so many statements of the tails were answered.
+fn blame(answered: usize, tails: &[Tail], ends: &[usize]) -> Blamed {
+    let sums = Sums::of(tails);
+    if let Some(row) = windows::window_after(answered, &sums) {
+        return Blamed {
+            jobs: jobs_of(slice::from_ref(row), tails, ends),
+            by_row: true,
+        };
+    }
+    let mut jobs: Vec<usize> = (0..tails.len()).map(|at| job_of(at, ends)).collect();
+    jobs.dedup();
+    Blamed { jobs, by_row: false }
+}
+
+/// The outcome of a group where the failure of a tail concerns the jobs with that tail, and no others.
+fn of_blamed(blamed: Option<Blamed>, ran: GroupOutcome) -> GroupOutcome {
+    match (blamed, ran) {
+        (Some(Blamed { jobs, by_row: true }), GroupOutcome::Failed(failure)) if !failure.may_pass() => {
+            GroupOutcome::Blocked(jobs, failure.error)
+        }
+        (Some(Blamed { jobs, .. }), GroupOutcome::Failed(_) | GroupOutcome::Refused(_)) => {
+            GroupOutcome::Crowded(jobs)
+        }
+        (_, ran) => ran,
+    }
+}
+
+/// Index of the job that handed over the tail at this place.
+fn job_of(at: usize, ends: &[usize]) -> usize {
+    ends.partition_point(|end| *end <= at)
+}
+
+/// Returns the indexes of the jobs that have a tail for one of these windows. `ends` has the end of each
+/// job's tails.
 fn jobs_of(missed: &[WindowKey], tails: &[Tail], ends: &[usize]) -> Vec<usize> {
     let mut crowd: Vec<usize> = (0..)
         .zip(tails)
         .filter(|(_, tail)| tail.is_for(missed))
-        .map(|(at, _)| ends.partition_point(|end| *end <= at))
+        .map(|(at, _)| job_of(at, ends))
         .collect();
     crowd.dedup();
     crowd

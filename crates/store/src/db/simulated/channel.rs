@@ -1,4 +1,4 @@
-//! The channel between nodes: what one says is heard by the others after a while, or never.
+//! Channel between nodes: a hint reaches the other nodes after a while, or never.
 
 use std::time::Duration;
 
@@ -6,23 +6,24 @@ use tokio::sync::mpsc;
 
 use super::{SimulatedLink, SimulatedServer};
 use crate::{
-    channel::{Heard, Said},
+    channel::{Heard, OutgoingHint},
     types::Error,
 };
 
-/// Texts that wait to be heard, and to be said: see `PostgreSQL`.
-const HEARD: usize = 1_024;
-const SAID: usize = 16;
+/// Capacity of the queue of received hints, as on `PostgreSQL`.
+const INCOMING: usize = 1_024;
+/// Capacity of the queue of hints to send, as on `PostgreSQL`.
+const OUTGOING: usize = 16;
 
 /// Opens the channel of a node.
-pub(in crate::db) fn open(link: &SimulatedLink) -> (mpsc::Sender<Said>, mpsc::Receiver<Heard>) {
-    let (say, mut said) = mpsc::channel::<Said>(SAID);
-    let (ears, heard) = mpsc::channel(HEARD);
-    link.listens(ears.clone());
+pub(in crate::db) fn open(link: &SimulatedLink) -> (mpsc::Sender<OutgoingHint>, mpsc::Receiver<Heard>) {
+    let (say, mut said) = mpsc::channel::<OutgoingHint>(OUTGOING);
+    let (hints, heard) = mpsc::channel(INCOMING);
+    link.listens(hints.clone());
     if let Some(server) = link.server() {
         let link = link.clone();
         server.spawn(async move {
-            hear(&ears, Heard::Gap);
+            hear(&hints, Heard::Gap);
             while let Some(said) = said.recv().await {
                 let Some((way, is_lost)) = link.server().map(|server| server.draw_message()) else {
                     return;
@@ -32,8 +33,8 @@ pub(in crate::db) fn open(link: &SimulatedLink) -> (mpsc::Sender<Said>, mpsc::Re
                     std::future::pending::<()>().await;
                 }
                 if is_lost || !link.is_reachable() {
-                    said.answer(Err(Error::Unavailable("nobody was told".to_owned())));
-                    hear(&ears, Heard::Gap);
+                    said.answer(Err(Error::Unavailable("the hint was lost".to_owned())));
+                    hear(&hints, Heard::Gap);
                     continue;
                 }
                 if let Some(server) = link.server() {
@@ -46,9 +47,9 @@ pub(in crate::db) fn open(link: &SimulatedLink) -> (mpsc::Sender<Said>, mpsc::Re
     (say, heard)
 }
 
-/// A node that does not listen misses it.
-fn hear(ears: &mpsc::Sender<Heard>, heard: Heard) {
-    let _missed = ears.try_send(heard);
+/// Passes a hint on. It is lost if the node does not listen.
+fn hear(hints: &mpsc::Sender<Heard>, heard: Heard) {
+    let _missed = hints.try_send(heard);
 }
 
 impl SimulatedServer {
@@ -65,8 +66,8 @@ impl SimulatedServer {
             .iter()
             .filter(|link| link.name() != from.name() && link.is_reachable())
         {
-            if let Some(ears) = link.ears() {
-                hear(&ears, Heard::Text(text.to_owned()));
+            if let Some(hints) = link.hints() {
+                hear(&hints, Heard::Text(text.to_owned()));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Connections of a node: each is a task that takes jobs, as a thread does on `PostgreSQL`.
+//! Connections of a node. Each is a task that takes jobs, as a thread does on `PostgreSQL`.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::{
     SimulatedLink,
     faults::Fate,
-    session::{Course, Drawn, SimulatedDial},
+    session::{ConnectionState, Drawn, SimulatedDial},
 };
 use crate::{
     db::{
@@ -23,13 +23,13 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Time limit of the answer to a command: see `ANSWER` of `PostgreSQL`.
+/// Time limit for the answer to a command: see `ANSWER` of `PostgreSQL`.
 const ROUND_TRIP: Duration = Duration::from_secs(8);
 
 /// Answers on their way back.
 type Answers = Arc<Mutex<Vec<(Box<dyn Job>, Result<()>)>>>;
 
-/// A job whose answer takes its time.
+/// Job whose answer is delayed.
 struct Answered {
     job: Box<dyn Job>,
     answers: Answers,
@@ -62,7 +62,7 @@ impl Job for Answered {
     }
 }
 
-/// Starts the connections of a node: one for urgent commands, and so many for the others.
+/// Starts the connections of a node: one for urgent commands, and `connections` for the others.
 pub(super) fn open(link: &SimulatedLink, connections: usize, metrics: &Metrics) -> Backend {
     let (queue, urgent) = (Arc::<Queue>::default(), Arc::<Queue>::default());
     let pool = Arc::<Pool>::default();
@@ -128,7 +128,8 @@ impl Connection {
                 })
                 .collect();
             let back = self.go().await;
-            // A commit is seen when it is over. That of several jobs is counted on their way back.
+            // A commit is visible when it is done, so its time passes first. Further commits are counted on
+            // the way back.
             let commit = self
                 .link
                 .server()
@@ -153,7 +154,7 @@ impl Connection {
         }
     }
 
-    /// Travels to the server. Returns the time of the way back.
+    /// Passes the time of the way to the server. Returns the time of the way back.
     async fn go(&mut self) -> Duration {
         let (mut fate, there, back) = self.link.draw();
         sleep(there).await;
@@ -168,17 +169,17 @@ impl Connection {
         if fate.is_trouble() && self.is_urgent {
             self.link.had_trouble(Duration::ZERO);
         }
-        let mut course = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
-        *course = Course { fate, commits: 0 };
+        let mut state = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        *state = ConnectionState { fate, commits: 0 };
         back
     }
 
-    /// Commits that were asked for.
+    /// Number of commits that were requested.
     fn commits(&self) -> u32 {
         self.drawn.lock().unwrap_or_else(PoisonError::into_inner).commits
     }
 
-    /// Travels back. True where the answer is lost.
+    /// Passes the time that the answer is held up. Returns true if the answer is lost.
     async fn come_back(&self) -> bool {
         let Some(until) = self.link.hangs_until() else {
             return false;
@@ -188,7 +189,7 @@ impl Connection {
         until > given_up
     }
 
-    /// Waits for ever where the node is dead.
+    /// Waits for ever if the node is dead.
     async fn while_alive(&self) {
         if self.link.is_cut() {
             std::future::pending::<()>().await;

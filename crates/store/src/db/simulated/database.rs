@@ -1,4 +1,4 @@
-//! The tables: `SQLite` in memory, emptied for each schedule.
+//! Tables of the simulated server: `SQLite` in memory, emptied for each schedule.
 
 use crate::{
     db::{
@@ -11,22 +11,22 @@ use crate::{
     types::{Error, Result},
 };
 
-/// The tables of the schema, in no order that matters: foreign keys are off.
+/// Lists the tables of the schema. Their order does not matter: foreign keys are off.
 const TABLES: &str = "SELECT name FROM main.sqlite_master WHERE type = 'table' \
     AND name NOT LIKE 'sqlite_%' AND name <> 'migration'";
 
-/// The server's clock, which `{CLOCK}` reads.
+/// Clock of the server, which `{CLOCK}` reads.
 const CLOCK: &str =
     "CREATE TEMP TABLE simulated_clock (at BIGINT NOT NULL); INSERT INTO simulated_clock VALUES (0)";
 
 const SETTINGS: &str = "PRAGMA foreign_keys = OFF; PRAGMA journal_mode = MEMORY; PRAGMA temp_store = MEMORY";
 
-/// `sql` in the words of `SQLite`, with the clock of a server.
+/// Translates `sql` for `SQLite`, with the clock of a server.
 fn translate(sql: &str) -> String {
     Dialect::Sqlite.translate(&sql.replace("{CLOCK}", "(SELECT at FROM temp.simulated_clock)"))
 }
 
-/// A statement with what it was given and what it answered.
+/// Statement that was run, with its parameters and its answer.
 pub(super) struct Done {
     pub(super) sql: &'static str,
     pub(super) params: Vec<Val<'static>>,
@@ -35,7 +35,7 @@ pub(super) struct Done {
 
 pub(super) struct Database {
     connection: Connection,
-    /// Puts the tables back as they were after the migrations.
+    /// SQL that restores the tables as they were after the migrations.
     clear: String,
 }
 
@@ -81,7 +81,7 @@ impl Database {
             .map(drop)
     }
 
-    /// Runs COMMIT or ROLLBACK, where a transaction is open.
+    /// Runs COMMIT or ROLLBACK, if a transaction is open.
     pub(super) fn end(&mut self, sql: &'static str) -> Result<()> {
         if self.connection.is_idle() {
             return Ok(());
@@ -89,7 +89,7 @@ impl Database {
         self.connection.control(sql)
     }
 
-    /// Runs one statement, whatever its answer has to be.
+    /// Runs one statement and does not check the number of rows that it affects.
     pub(super) fn run(&mut self, statement: &Stmt<'_>) -> Result<Answer> {
         let bare = Stmt::new(statement.sql, statement.params.clone());
         let [answer] = crate::db::batch(&mut self.connection, &[bare])?;
@@ -100,7 +100,7 @@ impl Database {
         self.connection.query_all(sql, vals![])
     }
 
-    /// Runs a transaction that was under way, and keeps it where every statement answers as it did.
+    /// Runs a transaction again. Commits it if every statement answers as it did before.
     pub(super) fn repeat(&mut self, transaction: &[Done], clock: i64) -> Result<bool> {
         self.begin(clock)?;
         let mut is_same = true;
@@ -121,7 +121,7 @@ impl Database {
     }
 }
 
-/// The code and the text of the failure of a statement, as the server reports it.
+/// Code and text by which the server reports a failed statement.
 pub(super) fn reported(error: &Error) -> (&'static str, String) {
     let text = error.to_string();
     let code = if text.contains("UNIQUE") || text.contains("PRIMARY KEY") {

@@ -1,11 +1,10 @@
-//! Faults of the network and the server, and how they are drawn.
+//! Faults of the network and the server, and their random choice.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// Frequency of each fault, in a thousand commands, and the time on the ways. The default is a network without
-/// faults.
+/// Frequency of each fault, per thousand commands, and delays. The default is a network without faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// The connection is cut before the statements have arrived.
@@ -24,7 +23,7 @@ pub struct Faults {
     pub deadlock: u32,
     /// A hint between nodes is lost.
     pub deaf: u32,
-    /// Longest way of a command to the server, and of its answer back.
+    /// Longest time of a command on its way to the server, and of its answer on the way back.
     pub way: Duration,
     /// Time of each commit.
     pub commit: Duration,
@@ -45,7 +44,7 @@ pub(super) enum Fate {
 }
 
 impl Fate {
-    /// A number for the trace.
+    /// Number of the fate in the trace.
     pub(super) fn number(self) -> u64 {
         match self {
             Self::Fine => 0,
@@ -59,12 +58,12 @@ impl Fate {
         }
     }
 
-    /// Whether it keeps a command from being done in time.
+    /// Whether the fate keeps a command from being done in time.
     pub(super) fn is_trouble(self) -> bool {
         self != Self::Fine
     }
 
-    /// The code and the text by which the server refuses each statement.
+    /// Code and text by which the server refuses each statement, if it does.
     pub(super) fn refusal(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Cancelled => Some(("57014", "canceling statement due to statement timeout")),
@@ -78,7 +77,7 @@ impl Fate {
         }
     }
 
-    /// Whether a commit takes place when it is asked for.
+    /// Whether a commit takes place when it is requested.
     pub(super) fn commits(self) -> bool {
         !matches!(self, Self::LostBefore | Self::Late(_))
     }
@@ -118,7 +117,7 @@ impl Faults {
         }
     }
 
-    /// Time of one way.
+    /// Draws the time of one way.
     pub(super) fn way(&self, rng: &mut Rng) -> Duration {
         let longest = u64::try_from(self.way.as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros(rng.u64(100..=longest.max(200)))

@@ -1,4 +1,4 @@
-//! A node's way to the server, and what is wrong with it.
+//! Link of a node to the server, with its current faults.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +11,7 @@ use tokio::{sync::mpsc, time::Instant};
 use super::{SimulatedServer, faults::Fate};
 use crate::channel::Heard;
 
-/// Troubles of a link that are remembered.
+/// Number of outages that a link remembers.
 const TROUBLES: usize = 64;
 
 impl std::fmt::Debug for SimulatedLink {
@@ -20,7 +20,7 @@ impl std::fmt::Debug for SimulatedLink {
     }
 }
 
-/// A node's way to the server. Cheap to clone.
+/// Link of a node to the server. Cheap to clone.
 #[derive(Clone)]
 pub struct SimulatedLink(Arc<Inner>);
 
@@ -32,20 +32,20 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    /// Nothing passes until then.
+    /// Nothing passes before this time.
     hangs_until: Option<Instant>,
-    /// Connections are refused until then.
+    /// Connections are refused before this time.
     refuses_until: Option<Instant>,
-    /// The node is dead: nothing of it passes any more.
+    /// Whether the node is dead. Nothing of it passes any more.
     is_cut: bool,
     /// Increased when all connections are reset.
     resets: u32,
-    /// Receiver of the hints of other nodes.
-    ears: Option<mpsc::Sender<Heard>>,
+    /// Sender of the hints that other nodes send to this one.
+    hints: Option<mpsc::Sender<Heard>>,
     troubles: VecDeque<Trouble>,
 }
 
-/// A time in which the link may have kept the node from renewing its lease.
+/// Outage in which the link may have kept the node from renewing its lease.
 #[derive(Clone, Copy, Debug)]
 pub struct Trouble {
     /// Beginning of the outage.
@@ -89,7 +89,7 @@ impl SimulatedLink {
         self.had_trouble(time);
     }
 
-    /// The node is dead: no command of it is served any more, and none is answered.
+    /// Kills the node: none of its commands is served or answered any more.
     pub fn cut(&self) {
         self.state().is_cut = true;
     }
@@ -99,14 +99,14 @@ impl SimulatedLink {
         self.state().is_cut
     }
 
-    /// Ends what is wrong with the link, but for the death of its node.
+    /// Ends the faults of the link. A dead node stays dead.
     pub fn heal(&self) {
         let mut state = self.state();
         state.hangs_until = None;
         state.refuses_until = None;
     }
 
-    /// Whether the link was in trouble within `time` before now.
+    /// Whether the link had an outage within `time` before now.
     pub fn had_trouble_within(&self, time: Duration) -> bool {
         let now = Instant::now();
         let state = self.state();
@@ -125,12 +125,12 @@ impl SimulatedLink {
         });
     }
 
-    /// The time at which the link lets something pass again.
+    /// Time at which the link lets something pass again, if it is blocked now.
     pub(super) fn hangs_until(&self) -> Option<Instant> {
         self.state().hangs_until.filter(|until| *until > Instant::now())
     }
 
-    /// Whether a connection can be made now.
+    /// Whether a connection can be opened now.
     pub(super) fn is_reachable(&self) -> bool {
         let state = self.state();
         let now = Instant::now();
@@ -142,20 +142,20 @@ impl SimulatedLink {
         self.state().resets
     }
 
-    pub(super) fn listens(&self, ears: mpsc::Sender<Heard>) {
-        self.state().ears = Some(ears);
+    pub(super) fn listens(&self, hints: mpsc::Sender<Heard>) {
+        self.state().hints = Some(hints);
     }
 
-    pub(super) fn ears(&self) -> Option<mpsc::Sender<Heard>> {
-        self.state().ears.clone()
+    pub(super) fn hints(&self) -> Option<mpsc::Sender<Heard>> {
+        self.state().hints.clone()
     }
 
-    /// The server, while it is there.
+    /// The server, unless it was dropped.
     pub(super) fn server(&self) -> Option<SimulatedServer> {
         self.0.server.upgrade().map(SimulatedServer)
     }
 
-    /// The fate of the next command, with the time of its way and of the way of its answer.
+    /// Draws the fate of the next command, and the times of its way and of its answer's way back.
     pub(super) fn draw(&self) -> (Fate, Duration, Duration) {
         let Some(server) = self.server() else {
             return (Fate::Cut, Duration::ZERO, Duration::ZERO);

@@ -1,11 +1,11 @@
-//! A database server in memory, for simulations of a cluster: the SQL of every command runs, and a seed decides about
-//! the network, the clock and the crashes.
+//! Database server in memory, for simulations of a cluster. The SQL of every command runs; a seed decides
+//! about the network, the clock and the crashes.
 //!
-//! Nodes reach the server over a [`SimulatedLink`] each. A link has connections like a pool of threads on `PostgreSQL`:
-//! each takes jobs from the same queues, and runs them with the same [`Worker`](super::sessions::Worker). Here a connection
-//! is a task on the runtime of the test, whose time stands still while anything can be done. A transaction takes place at
-//! one moment. The way to the server and back takes time, and may fail: what is lost, late or refused is drawn from the
-//! seed.
+//! Each node reaches the server over a [`SimulatedLink`]. A link has connections like a pool of threads on
+//! `PostgreSQL`: each takes jobs from the same queues and runs them with the same
+//! [`Worker`](super::sessions::Worker). Here a connection is a task on the runtime of the test, whose time
+//! stands still while any task can run. A transaction takes place at one moment. The way to the server and
+//! back takes time, and may fail: the seed decides what is lost, late or refused.
 
 mod channel;
 mod connection;
@@ -34,27 +34,28 @@ pub use self::{
 use super::Backend;
 use crate::types::Result;
 
-/// The time of the server's clock at the beginning of a schedule, in microseconds.
+/// Time of the server's clock at the beginning of a schedule, in microseconds.
 const BEGINNING: i64 = 1_700_000_000_000_000;
 
-/// A database in memory that serves one schedule after the other. Making one takes much longer than a schedule.
+/// Database in memory that serves one schedule after the other. Creating one takes much longer than a
+/// schedule.
 pub struct SimulatedDatabase(Database);
 
 impl SimulatedDatabase {
-    /// An empty database with every table.
+    /// Creates an empty database with every table.
     pub fn new() -> Result<Self> {
         Ok(Self(Database::new()?))
     }
 }
 
-/// A simulated server. Cheap to clone.
+/// Simulated server. Cheap to clone.
 #[derive(Clone)]
 pub struct SimulatedServer(Arc<Shared>);
 
 struct Shared {
     database: Mutex<Database>,
     state: Mutex<State>,
-    /// Connections, channels and commits that are late.
+    /// Tasks of connections, channels and late commits.
     tasks: Mutex<JoinSet<()>>,
     began: Instant,
 }
@@ -64,9 +65,9 @@ struct State {
     faults: Faults,
     /// Whether commits are late in this schedule.
     has_late_commits: bool,
-    /// Increased by a fail-over: sessions of an earlier one are connected to a server that accepts no writes.
+    /// Increased by a fail-over. Sessions opened before it are connected to a server that accepts no writes.
     primary: u32,
-    /// Until then the address still leads to the server that was the primary.
+    /// Time until which the address still leads to the server that was the primary.
     moved_at: Option<Instant>,
     /// Deviation of the clock, in microseconds.
     clock_off: i64,
@@ -77,7 +78,7 @@ struct State {
 }
 
 impl SimulatedServer {
-    /// A server over an empty database. To be called on a runtime whose time stands still.
+    /// Creates a server over an emptied database. It must run on a runtime whose time stands still.
     pub fn new(database: SimulatedDatabase, seed: u64) -> Result<Self> {
         let SimulatedDatabase(mut database) = database;
         database.clear()?;
@@ -101,7 +102,7 @@ impl SimulatedServer {
         })))
     }
 
-    /// A way to the server, for the node of this name, with so many connections for commands.
+    /// Creates the link of the node of this name.
     pub fn link(&self, name: &str) -> SimulatedLink {
         let link = SimulatedLink::new(self, name);
         self.state().links.push(link.clone());
@@ -115,8 +116,8 @@ impl SimulatedServer {
         state.has_late_commits |= faults.late > 0;
     }
 
-    /// Another server becomes the primary. Sessions stay on the old one, which accepts no writes any more; new ones
-    /// reach the new one after `moving`.
+    /// Makes another server the primary. Sessions stay on the old one, which accepts no writes any more. New
+    /// sessions reach the new one after `moving`.
     pub fn fail_over(&self, moving: Duration) {
         let mut state = self.state();
         state.primary += 1;
@@ -126,12 +127,12 @@ impl SimulatedServer {
         }
     }
 
-    /// Sets the server's clock forward, or back.
+    /// Moves the server's clock forward, or back.
     pub fn step_clock(&self, micros: i64) {
         self.state().clock_off += micros;
     }
 
-    /// A hash of everything that happened.
+    /// Returns a hash of everything that happened.
     pub fn trace(&self) -> u64 {
         self.state().trace
     }
@@ -144,7 +145,7 @@ impl SimulatedServer {
             .rotate_left(17);
     }
 
-    /// Ends every connection, and gives the database back.
+    /// Ends every connection and returns the database. `None` while another handle of the server is in use.
     pub async fn end(self) -> Option<SimulatedDatabase> {
         let mut tasks = std::mem::take(&mut *self.tasks());
         tasks.shutdown().await;
@@ -179,14 +180,14 @@ impl SimulatedServer {
         self.0.began.elapsed()
     }
 
-    /// The server's clock, in microseconds.
+    /// Returns the time of the server's clock, in microseconds.
     fn clock(&self) -> i64 {
         let elapsed = i64::try_from(self.elapsed().as_micros()).unwrap_or(i64::MAX);
         BEGINNING + elapsed + self.state().clock_off
     }
 }
 
-/// The back end of a node behind `link`.
+/// Opens the back end of the node behind `link`.
 pub(super) fn open(link: &SimulatedLink, connections: usize, metrics: &crate::metrics::Metrics) -> Backend {
     connection::open(link, connections, metrics)
 }

@@ -1,4 +1,4 @@
-//! The rows that a transaction writes, as far as others want them as well.
+//! Rows that a transaction writes, as far as other transactions may write them as well.
 
 use std::{
     collections::HashMap,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::db::{Stmt, Val};
 
-/// Times of the last writes to rows.
+/// Number of the commit that last wrote each row.
 #[derive(Default)]
 pub(super) struct Locked {
     commits: u64,
@@ -15,12 +15,12 @@ pub(super) struct Locked {
 }
 
 impl Locked {
-    /// The number of commits so far.
+    /// Returns the number of commits so far.
     pub(super) fn now(&self) -> u64 {
         self.commits
     }
 
-    /// A transaction has written these rows.
+    /// Records a commit that wrote these rows.
     pub(super) fn written(&mut self, rows: &[u64]) {
         self.commits += 1;
         for row in rows {
@@ -28,15 +28,15 @@ impl Locked {
         }
     }
 
-    /// Whether one of these rows was written since then.
+    /// Whether one of these rows was written after the commit with number `since`.
     pub(super) fn were_written(&self, rows: &[u64], since: u64) -> bool {
         rows.iter()
             .any(|row| self.last.get(row).is_some_and(|last| *last > since))
     }
 }
 
-/// Adds the rows that a statement writes: those of runs by their ids, those of nodes by id and name, and the few that all
-/// want.
+/// Adds the rows that a statement writes: runs by their ids, nodes by id and name. The tables `dispatch` and
+/// `budget_window`, which all commands share, count as one row each.
 pub(super) fn add(rows: &mut Vec<u64>, statement: &Stmt<'_>) {
     for table in ["dispatch", "budget_window"] {
         if statement.sql.contains(table) {

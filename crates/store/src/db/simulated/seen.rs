@@ -1,4 +1,4 @@
-//! A look at the tables for a simulation, which holds them against what clients were told.
+//! Contents of the tables, for a simulation that compares them with what clients were told.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,67 +7,67 @@ use sortie_api::{RunId, RunStatus};
 use super::{SimulatedLink, SimulatedServer, database::Done};
 use crate::types::{NodeId, Result};
 
-/// A run.
+/// State of a run in the tables.
 #[derive(Clone, Debug)]
 pub struct SeenRun {
-    /// The run.
+    /// Id of the run.
     pub id: RunId,
     /// Current status.
     pub status: RunStatus,
     /// Number of attempts.
     pub attempt: i64,
-    /// Number of the last event.
+    /// Sequence number of the last event.
     pub last_event: i64,
-    /// Idempotency key.
+    /// Idempotency key of the client.
     pub key: Option<String>,
-    /// Whether it has zero data retention.
+    /// Whether the run has zero data retention.
     pub is_unretained: bool,
     /// Whether an output is held for its first reader.
     pub holds_output: bool,
-    /// Whether its cost may change.
+    /// Whether the cost may still change.
     pub is_billing_pending: bool,
     /// Cost in micros.
     pub cost: i64,
-    /// Node that holds it, where it is in the queue.
+    /// Entry in the queue, if the run has one: the node that holds the run, or `None` while it waits.
     pub queued: Option<Option<NodeId>>,
 }
 
-/// A budget window.
+/// State of a budget window.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenBudget {
-    /// Sum of the holds, as the window counts them.
+    /// Amount held, as the window has it.
     pub held: i64,
-    /// Sum of the holds of runs.
+    /// Sum of the holds that runs have in the window.
     pub holds: i64,
-    /// Sum of what was spent.
+    /// Amount spent, as the window has it.
     pub spent: i64,
 }
 
-/// A node that was declared lost.
+/// Node that was declared lost.
 #[derive(Clone, Debug)]
 pub struct SeenNode {
-    /// The node.
+    /// Id of the node.
     pub id: NodeId,
-    /// Link of the process that made it known.
+    /// Link of the process that registered the node.
     pub link: SimulatedLink,
-    /// Name of the node whose command did so.
+    /// Name of the node whose command declared it lost.
     pub by: String,
-    /// Whether its link had no trouble for the time of a lease.
+    /// Whether the node was alive and its link had no outage for the duration of a lease.
     pub was_reachable: bool,
 }
 
-/// The nodes that are known, and those that were declared lost since it was asked last.
+/// Nodes that are registered, and those declared lost since the last query.
 #[derive(Default)]
 pub(super) struct Nodes {
     known: BTreeMap<i64, SimulatedLink>,
     lost: Vec<SeenNode>,
 }
 
-/// Time for which a link must have had no trouble: a lease, and a heartbeat.
+/// Time for which a link must have had no outage: a lease and a heartbeat.
 const LEASE: Duration = Duration::from_secs(13);
 
 impl SimulatedServer {
-    /// Every run.
+    /// Returns every run.
     pub fn runs(&self) -> Result<Vec<SeenRun>> {
         let rows = self.database().query(
             "SELECT r.id, r.status, r.attempt, r.last_event, r.idempotency_key, r.zero_data_retention, \
@@ -95,7 +95,7 @@ impl SimulatedServer {
             .collect()
     }
 
-    /// Final `status` events of each run whose events are stored.
+    /// Returns the number of terminal `status` events of each run whose events are stored.
     pub fn ends(&self) -> Result<BTreeMap<RunId, i64>> {
         let rows = self.database().query(
             "SELECT r.id, (SELECT COUNT(*) FROM event e WHERE e.run_id = r.id AND e.kind = 'status' \
@@ -106,7 +106,7 @@ impl SimulatedServer {
         rows.iter().map(|row| Ok((row.parse(0)?, row.int(1)?))).collect()
     }
 
-    /// Every budget window, with the sum of the holds that name it.
+    /// Returns every budget window, with the sum of the holds that name it.
     pub fn budgets(&self) -> Result<Vec<SeenBudget>> {
         let rows = self.database().query(
             "SELECT w.held_micros, (SELECT COALESCE(SUM(h.held_micros), 0) FROM budget_hold h \
@@ -124,12 +124,12 @@ impl SimulatedServer {
             .collect()
     }
 
-    /// The nodes that others have declared lost since this was asked last.
+    /// Returns the nodes that others have declared lost since the last call.
     pub fn lost_nodes(&self) -> Vec<SeenNode> {
         std::mem::take(&mut self.state().nodes.lost)
     }
 
-    /// Notes which nodes a transaction of the process behind `by` has declared lost.
+    /// Records which nodes a transaction of the process behind `by` has declared lost.
     pub(super) fn look_at_nodes(&self, by: &SimulatedLink, transaction: &[Done]) {
         let touches =
             |done: &Done| done.answer.affected > 0 && TOUCHES.iter().any(|start| done.sql.starts_with(start));
@@ -138,7 +138,7 @@ impl SimulatedServer {
         }
         match self.alive() {
             Ok(alive) => self.compare_nodes(by, &alive),
-            Err(error) => tracing::error!(%error, "the nodes cannot be looked at"),
+            Err(error) => tracing::error!(%error, "cannot read the nodes"),
         }
     }
 
@@ -146,7 +146,7 @@ impl SimulatedServer {
         let nodes = &mut self.state().nodes;
         let before = std::mem::take(&mut nodes.known);
         for id in alive {
-            // A node makes itself known.
+            // A node registers itself.
             let link = before.get(id).unwrap_or(by);
             nodes.known.insert(*id, link.clone());
         }
@@ -171,5 +171,5 @@ impl SimulatedServer {
     }
 }
 
-/// Statements after which other nodes may be known.
+/// Statements that may change the set of known nodes.
 const TOUCHES: [&str; 3] = ["UPDATE node SET ended_at", "DELETE FROM node", "INSERT INTO node"];

@@ -1,4 +1,4 @@
-//! A session on the simulated server, and how it is opened.
+//! Session on the simulated server, and its opening.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -20,21 +20,21 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Statements that write begin with one of these.
+/// First words of the statements that write.
 const WRITES: [&str; 3] = ["INSERT", "UPDATE", "DELETE"];
 
-/// Faults that a connection has drawn, and their outcome.
+/// Fate that a connection has drawn, and the commits that it has requested.
 #[derive(Default)]
-pub(super) struct Course {
-    /// The fate of what is run next. The first command uses it up.
+pub(super) struct ConnectionState {
+    /// Fate of the next command, which uses it up.
     pub(super) fate: Fate,
-    /// Commits that were asked for.
+    /// Number of commits that were requested.
     pub(super) commits: u32,
 }
 
-pub(super) type Drawn = Arc<Mutex<Course>>;
+pub(super) type Drawn = Arc<Mutex<ConnectionState>>;
 
-/// The server as one connection reaches it.
+/// Server as one connection reaches it.
 pub(super) struct SimulatedDial {
     pub(super) link: SimulatedLink,
     pub(super) drawn: Drawn,
@@ -68,18 +68,18 @@ impl Server for SimulatedDial {
         })
     }
 
-    // Its connection is busy for a drawn time anyway.
+    // The connection is busy for a drawn time anyway.
     fn pause(&mut self, _: Duration) {}
 }
 
-/// A session. It is on the server that was the primary when it was opened.
+/// Session on the server that was the primary when it was opened.
 pub(super) struct SimulatedSession {
     link: SimulatedLink,
     drawn: Drawn,
     primary: u32,
     resets: u32,
     is_lost: bool,
-    /// Whether a transaction that does not say otherwise is read-only.
+    /// Whether transactions are read-only by default.
     reads_only: bool,
     transaction: Option<Transaction>,
 }
@@ -87,14 +87,14 @@ pub(super) struct SimulatedSession {
 /// An open transaction.
 struct Transaction {
     done: Vec<Done>,
-    /// Rows that it locks.
+    /// Rows that the transaction locks.
     rows: Vec<u64>,
     reads_only: bool,
-    /// Set where COMMIT does not simply take place.
+    /// Fate that COMMIT meets.
     ending: Fate,
 }
 
-/// A failure that the server reports by this code.
+/// Failure that the server reports by this code.
 fn refused(code: &str, text: &str) -> Failure {
     Failure {
         error: error_of(code, format!("{text} ({code})")),
@@ -113,7 +113,7 @@ impl SimulatedSession {
         server.ok_or_else(|| self.lose())
     }
 
-    /// The connection is gone: what was open on it is rolled back.
+    /// Drops the connection. The open transaction is rolled back.
     fn lose(&mut self) -> Failure {
         self.is_lost = true;
         self.transaction = None;
@@ -125,16 +125,16 @@ impl SimulatedSession {
         Failure::silent()
     }
 
-    fn course(&self) -> MutexGuard<'_, Course> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the server accepts writes.
+    /// Whether the server of this session accepts writes.
     fn is_primary(&self, server: &SimulatedServer) -> bool {
         server.state().primary == self.primary
     }
 
-    /// Begins a transaction. Failing, it leaves the statements behind it to themselves.
+    /// Begins a transaction. If that fails, the statements behind it run without one.
     fn begin(
         &mut self,
         server: &SimulatedServer,
@@ -204,7 +204,7 @@ impl SimulatedSession {
         server: &SimulatedServer,
         transaction: Transaction,
     ) -> std::result::Result<(), Failure> {
-        self.course().commits += 1;
+        self.state().commits += 1;
         let ending = transaction.ending;
         let sql = if ending.commits() { "COMMIT" } else { "ROLLBACK" };
         server.database().end(sql).map_err(|error| broken(&error))?;
@@ -230,14 +230,14 @@ impl Session for SimulatedSession {
 
     fn send(&mut self, begin: Option<&'static str>, statements: &[Stmt<'_>]) -> Sent {
         let server = self.server()?;
-        let fate = std::mem::take(&mut self.course().fate);
+        let fate = std::mem::take(&mut self.state().fate);
         server.note(fate.number());
         if fate == Fate::Cut {
             return Err(self.lose());
         }
         let opened = match begin {
             Some(begin) if self.transaction.is_none() => self.begin(&server, begin, fate),
-            // There are no settings to change.
+            // The simulation has no settings to change.
             Some(_) | None => Ok(()),
         };
         if begin.is_none() && self.transaction.is_none() {
@@ -273,8 +273,8 @@ impl Session for SimulatedSession {
 }
 
 impl SimulatedServer {
-    /// Lets a commit take place after its connection was lost. A server would let others wait for the rows that it has
-    /// locked; here it does not take place where others have written them.
+    /// Lets a commit take place after its connection was lost. A server would let others wait for the rows
+    /// that it has locked. Here the commit does not take place if others have written these rows meanwhile.
     fn commit_later(&self, link: SimulatedLink, transaction: Transaction, time: Duration) {
         let shared = Arc::downgrade(&self.0);
         let since = self.state().locked.now();

@@ -1,4 +1,4 @@
-//! One connection: its settings, and statements on it.
+//! Connection to a `SQLite` database: its settings, and statements on it.
 
 use std::{borrow::Cow, collections::HashMap, path::Path};
 
@@ -17,26 +17,26 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Prepared statements kept by each connection.
+/// Number of prepared statements that each connection caches.
 const STATEMENTS: usize = 256;
 
-/// Settings of every connection. A page is on disk before a commit is answered.
+/// Settings of every connection. A commit is on disk before it is answered.
 const SETTINGS: &str = "PRAGMA busy_timeout = 5000; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; \
                         PRAGMA synchronous = FULL; PRAGMA mmap_size = 0;";
 
-/// A connection, which is a transaction while one is open on it.
+/// Connection, which stands for the transaction that is open on it.
 pub(in crate::db) struct Connection {
     inner: rusqlite::Connection,
-    /// Puts a text into the words of this database.
+    /// Translates SQL for this database.
     translate: fn(&str) -> String,
-    /// Translated texts by the address and length of the original.
+    /// Translated SQL by the address and length of the original.
     texts: HashMap<(usize, usize), String>,
-    /// Tails of the job under way.
+    /// Tails of the running job.
     tails: Vec<Tail>,
 }
 
 impl Connection {
-    /// The connection that writes.
+    /// Opens the connection that writes.
     pub(super) fn writer(path: &Path) -> Result<Self> {
         let connection = Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         let mode: String = connection
@@ -53,7 +53,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// A connection that cannot write.
+    /// Opens a connection that cannot write.
     pub(super) fn reader(path: &Path) -> Result<Self> {
         Self::open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
     }
@@ -66,7 +66,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// A database in memory, whose texts are translated by `translate`.
+    /// Opens a database in memory, whose SQL is translated by `translate`.
     #[cfg(feature = "simulation")]
     pub(in crate::db) fn in_memory(translate: fn(&str) -> String) -> Result<Self> {
         let inner = rusqlite::Connection::open_in_memory().map_err(failure)?;
@@ -88,16 +88,16 @@ impl Connection {
         self.inner.execute_batch(sql).map_err(failure)
     }
 
-    /// Folds the log into the database as far as readers let it, and waits for none: a backup reads for long, and whoever
-    /// writes would wait with this.
-    pub(super) fn fold_log(&self) -> Result<()> {
+    /// Checkpoints the write-ahead log as far as readers allow, and waits for none of them. A backup reads
+    /// for long, and every writer would wait with this call.
+    pub(super) fn checkpoint(&self) -> Result<()> {
         self.script("PRAGMA busy_timeout = 0")?;
-        let folded = self.script("PRAGMA wal_checkpoint(TRUNCATE)");
+        let checkpointed = self.script("PRAGMA wal_checkpoint(TRUNCATE)");
         self.script(SETTINGS)?;
-        folded
+        checkpointed
     }
 
-    /// Runs one of the few statements around a job from the statement cache.
+    /// Runs a statement that begins, ends or divides a transaction. It comes from the statement cache.
     pub(in crate::db) fn control(&self, sql: &'static str) -> Result<()> {
         self.inner
             .prepare_cached(sql)
@@ -106,12 +106,12 @@ impl Connection {
             .map_err(failure)
     }
 
-    /// Takes the tails that were handed over since this was called last.
+    /// Takes the tails that were added since the last call.
     pub(super) fn take_tails(&mut self) -> Vec<Tail> {
         std::mem::take(&mut self.tails)
     }
 
-    /// True when no transaction is open.
+    /// Whether no transaction is open.
     pub(in crate::db) fn is_idle(&self) -> bool {
         self.inner.is_autocommit()
     }
@@ -196,7 +196,7 @@ fn all_rows(statement: &mut CachedStatement<'_>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What the driver says, in the store's words: what another try may cure is [`Error::Unavailable`].
+/// Converts an error of the driver. It is [`Error::Unavailable`] if another try may succeed.
 #[expect(clippy::needless_pass_by_value, reason = "the shape `map_err` takes")]
 pub(super) fn failure(error: rusqlite::Error) -> Error {
     let passing = error.sqlite_error_code().is_some_and(|code| {

@@ -1,4 +1,5 @@
-//! A second look at a database file that a process may be writing to: it takes no lock that a writer would meet.
+//! Copies of a database file that a process may be writing to. Reading takes no lock that a writer would
+//! meet.
 
 use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::Path};
 
@@ -8,10 +9,10 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Writes the database at `from`, as it stands at one moment, into the new file `to`, for this user alone.
+/// Writes the database at `from`, as of one moment, into the new file `to`, which only this user can read.
 ///
-/// One read transaction on the write-ahead log sees it all: the writer goes on meanwhile, and only the log grows. Pages
-/// that hold nothing any more are not copied, so what was deleted is not in the copy.
+/// One read transaction on the write-ahead log sees all of it. The writer goes on meanwhile; only the log
+/// grows. Unused pages are not copied, so deleted data is not in the copy.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     let name = to
         .to_str()
@@ -22,13 +23,13 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
         .mode(0o600)
         .open(to)
         .map_err(|error| failed("make", to, &error))?;
-    // SQLite fills a file that is there and empty.
+    // SQLite fills an existing file if it is empty.
     Connection::reader(from)?
         .exec("VACUUM INTO $1", vals![name])
         .map(drop)
 }
 
-/// Opens a database that nobody writes to.
+/// Opens a database that no process writes to.
 pub(crate) fn open_copy(path: &Path) -> Result<Box<dyn Tx + Send>> {
     Ok(Box::new(Connection::reader(path)?))
 }

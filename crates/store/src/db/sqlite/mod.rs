@@ -1,8 +1,8 @@
-//! The embedded database: one file, one process, one writing thread.
+//! Embedded database `SQLite`: one file, one process, one writing thread.
 //!
-//! Every write waits for the disk (`synchronous=FULL`); that this is fast is the grouped commit of the
-//! [writer](writer::run). Readers are connections of their own that cannot write and never wait for the writer.
-//! A lock file beside the database keeps a second process out.
+//! Every write waits for the disk (`synchronous=FULL`). The [writer](writer::run) is fast all the same,
+//! because it commits in groups. Readers have connections of their own, which cannot write and never wait for
+//! the writer. A lock file beside the database keeps a second process out.
 
 mod connection;
 mod copy;
@@ -28,7 +28,7 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Reading connections, each with its thread.
+/// Number of reading connections, each with a thread.
 const READERS: usize = 3;
 
 /// Opens or creates the database at `path` and starts its threads.
@@ -42,7 +42,7 @@ pub(super) fn open(path: &Path, metrics: &Metrics) -> Result<Backend> {
             .map_err(|error| failed("create the folder", folder, &error))?;
     }
     let lock = lock(path)?;
-    // Its journal files take over the mode of the database file.
+    // SQLite gives its journal files the mode of the database file.
     OpenOptions::new()
         .create(true)
         .append(true)
@@ -73,7 +73,7 @@ pub(super) fn open(path: &Path, metrics: &Metrics) -> Result<Backend> {
     let queue = Arc::clone(&writes);
     threads.push(spawn("store-write", move || {
         writer::run(owner, &queue);
-        // Held until the last write is on disk.
+        // Keeps other processes out until the last write is on disk.
         drop(lock);
     })?);
     Ok(Backend {
@@ -88,14 +88,14 @@ pub(super) fn open(path: &Path, metrics: &Metrics) -> Result<Backend> {
     })
 }
 
-/// The file beside the database whose name ends with `suffix`.
+/// Path of the database with `suffix` added to its name.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut beside = path.as_os_str().to_owned();
     beside.push(suffix);
     PathBuf::from(beside)
 }
 
-/// Takes the lock file beside the database.
+/// Locks the lock file beside the database.
 fn lock(path: &Path) -> Result<File> {
     let lock_path = beside(path, ".lock");
     let file = OpenOptions::new()
@@ -138,7 +138,7 @@ pub(super) fn apply_migrations(connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// The life of a reading thread: one job after the other, each on one snapshot.
+/// Main loop of a reading thread: one job after the other, each on one snapshot.
 fn read(mut connection: Connection, queue: &Queue, metrics: &Metrics) {
     while let Next::Jobs(jobs) = queue.take(1, usize::MAX, None) {
         let _busy = metrics.took(&jobs);

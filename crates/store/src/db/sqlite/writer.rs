@@ -1,8 +1,8 @@
-//! The writing thread: it takes what waits, runs each job in a savepoint, commits once, then answers.
+//! Writing thread: takes the waiting jobs, runs each in a savepoint, commits once, then answers.
 //!
-//! A lone job is committed at once; under load up to 64 share one wait for the disk. The tail of a job is the last that is
-//! written in its savepoint. A job that fails or panics is rolled back alone. No answer goes out before the commit, and where the commit fails every answer of the
-//! group is that error.
+//! A lone job is committed at once. Under load up to 64 jobs share one wait for the disk. The tail of a job
+//! is written last in its savepoint. A job that fails or panics is rolled back alone. No answer is sent
+//! before the commit. If the commit fails, every job of the group is answered with that error.
 
 use std::{
     collections::VecDeque,
@@ -20,16 +20,17 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Jobs of one commit.
+/// Maximum number of jobs in one commit.
 const GROUP: usize = 64;
 
-/// About how many bytes they may write together, so that a small job does not wait for many large ones.
+/// Approximate maximum of the bytes that a group writes, so that a small job does not wait for many large
+/// ones.
 const GROUP_BYTES: usize = 1 << 20;
 
-/// How long nothing is to come before the log is folded into the database file.
+/// Time without a job after which the write-ahead log is checkpointed.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// The writing thread's own.
+/// State of the writing thread.
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
@@ -38,7 +39,7 @@ pub(super) struct Writer {
     pub(super) faults: std::sync::Arc<crate::db::fault::Faults>,
 }
 
-/// The life of the writing thread.
+/// Main loop of the writing thread.
 pub(super) fn run(mut writer: Writer, queue: &Queue) {
     let mut log_has_pages = true;
     loop {
@@ -50,8 +51,8 @@ pub(super) fn run(mut writer: Writer, queue: &Queue) {
                 log_has_pages = true;
             }
             Next::Idle => {
-                if let Err(error) = writer.connection.fold_log() {
-                    tracing::warn!(%error, "the write-ahead log could not be folded in");
+                if let Err(error) = writer.connection.checkpoint() {
+                    tracing::warn!(%error, "WAL checkpoint failed");
                 }
                 log_has_pages = false;
             }
@@ -60,16 +61,17 @@ pub(super) fn run(mut writer: Writer, queue: &Queue) {
     }
 }
 
-/// What became of a job inside its group.
-enum Ran {
-    /// Its work, or its refusal, stands until the commit.
+/// Outcome of a job inside its group.
+enum JobOutcome {
+    /// The job has succeeded or was refused. This holds once the group commits.
     Settled(Result<()>),
-    /// It took the whole transaction with it (disk full, for example).
+    /// The job ended the whole transaction (disk full, for example).
     GroupLost(Error),
 }
 
 impl Writer {
-    /// Runs jobs in groups until all are answered. More than one group is needed only where a job destroys one.
+    /// Runs jobs in groups until all are answered. More than one group is needed only if a job ends the
+    /// transaction of its group.
     fn commit_all(&mut self, mut jobs: VecDeque<Box<dyn Job>>) {
         while !jobs.is_empty() {
             let mut settled = Vec::with_capacity(jobs.len());
@@ -93,7 +95,7 @@ impl Writer {
         }
     }
 
-    /// One transaction: moves jobs from `jobs` to `settled` as they have run, then commits.
+    /// Runs one transaction: moves jobs from `jobs` to `settled` as they have run, then commits.
     fn group(
         &mut self,
         jobs: &mut VecDeque<Box<dyn Job>>,
@@ -103,14 +105,14 @@ impl Writer {
         while let Some(mut job) = jobs.pop_front() {
             let ran = match &begun {
                 Ok(()) => self.one(job.as_mut()),
-                Err(error) => Ran::GroupLost(error.clone()),
+                Err(error) => JobOutcome::GroupLost(error.clone()),
             };
             match ran {
-                Ran::Settled(outcome) => settled.push((job, outcome)),
-                Ran::GroupLost(error) => {
+                JobOutcome::Settled(outcome) => settled.push((job, outcome)),
+                JobOutcome::GroupLost(error) => {
                     settled.push((job, Ok(())));
                     if begun.is_err() {
-                        // Nothing can begin now: all that wait hear the same.
+                        // No transaction can begin now. All waiting jobs get the same error.
                         settled.extend(jobs.drain(..).map(|job| (job, Ok(()))));
                     }
                     return Err(error);
@@ -123,15 +125,15 @@ impl Writer {
         Ok(())
     }
 
-    fn one(&mut self, job: &mut dyn Job) -> Ran {
+    fn one(&mut self, job: &mut dyn Job) -> JobOutcome {
         if let Err(error) = self.connection.control("SAVEPOINT job") {
-            return Ran::GroupLost(error);
+            return JobOutcome::GroupLost(error);
         }
         let outcome = job.run(&mut self.connection).and_then(|()| self.write_tail());
-        // Those of a job that has failed are of no use.
+        // Drops the tails of a job that has failed.
         self.connection.take_tails();
         if self.connection.is_idle() {
-            return Ran::GroupLost(
+            return JobOutcome::GroupLost(
                 outcome.err().unwrap_or_else(|| {
                     Error::Database("a command ended the transaction it ran in".to_owned())
                 }),
@@ -142,8 +144,8 @@ impl Writer {
             Err(_) => self.connection.control("ROLLBACK TO job"),
         };
         match kept.and_then(|()| self.connection.control("RELEASE job")) {
-            Ok(()) => Ran::Settled(outcome),
-            Err(error) => Ran::GroupLost(error),
+            Ok(()) => JobOutcome::Settled(outcome),
+            Err(error) => JobOutcome::GroupLost(error),
         }
     }
 
@@ -166,7 +168,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes the connection usable again after a failed group: rolls back, or opens a new one.
+    /// Makes the connection usable again after a failed group: rolls back, or opens a new connection.
     fn recover(&mut self) -> Result<()> {
         if self.connection.is_idle() {
             return Ok(());

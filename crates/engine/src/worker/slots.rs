@@ -1,5 +1,5 @@
-//! The places of a node: runs that it works on at once. Whoever brings runs (claimed, taken over, taken up again) does
-//! so in turn, so that there are never more of them than places, and none comes once the node is closing.
+//! The slots of a node, which limit its concurrent runs. A task that starts runs (claimed, taken over or resumed) holds
+//! the permit meanwhile. There are therefore never more runs than slots, and none starts once the node is closing.
 
 use std::sync::Arc;
 
@@ -11,73 +11,73 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::Worker;
 use crate::{kit::metrics::Metrics, runs::active::Active};
 
-/// Runs brought in one transaction.
+/// Most runs that one transaction may claim.
 const BATCH: u32 = 64;
 
-/// Where claimed runs become tasks.
+/// Slots of a node, in which claimed runs become tasks.
 #[derive(Clone)]
-pub(crate) struct Places(Arc<Inner>);
+pub(crate) struct Slots(Arc<Inner>);
 
 struct Inner {
     worker: Arc<Worker>,
     tracker: TaskTracker,
     closing: CancellationToken,
-    turn: Mutex<()>,
+    permit: Mutex<()>,
 }
 
-/// The turn of one who brings runs.
-pub(crate) struct Turn<'a> {
+/// The only permit to start runs on this node.
+pub(crate) struct StartPermit<'a> {
     inner: &'a Inner,
-    _turn: MutexGuard<'a, ()>,
+    _permit: MutexGuard<'a, ()>,
 }
 
-impl Places {
-    /// Places for tasks of `worker`, none of them free once `closing` is cancelled.
+impl Slots {
+    /// Creates the slots for tasks of `worker`. None is free once `closing` is cancelled.
     pub(crate) fn new(worker: Arc<Worker>, tracker: TaskTracker, closing: CancellationToken) -> Self {
         Self(Arc::new(Inner {
             worker,
             tracker,
             closing,
-            turn: Mutex::default(),
+            permit: Mutex::default(),
         }))
     }
 
-    /// The worker, with everything that runs on this node share.
+    /// Returns the worker, with the parts that runs of this node share.
     pub(crate) fn worker(&self) -> &Worker {
         &self.0.worker
     }
 
-    /// The runs at work.
+    /// Returns the registry of runs at work.
     pub(crate) fn active(&self) -> &Active {
         &self.0.worker.active
     }
 
-    /// What the node measures.
+    /// Returns the metrics of the node.
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.worker.metrics
     }
 
-    /// What confines the commands of runs.
+    /// Returns the capabilities of the sandbox for commands.
     pub(crate) fn sandbox(&self) -> &Capabilities {
         self.0.worker.sandbox.capabilities()
     }
 
-    /// From here on no place is free.
+    /// Closes the node for new runs: no slot is free from now on.
     pub(crate) fn close(&self) {
         self.0.closing.cancel();
     }
 
-    /// Waits for its turn to bring runs: until this is dropped nobody else does.
-    pub(crate) async fn turn(&self) -> Turn<'_> {
-        Turn {
+    /// Waits for the permit to start runs. No other task starts runs until it is dropped.
+    pub(crate) async fn permit(&self) -> StartPermit<'_> {
+        StartPermit {
             inner: &self.0,
-            _turn: self.0.turn.lock().await,
+            _permit: self.0.permit.lock().await,
         }
     }
 }
 
-impl Turn<'_> {
-    /// How many runs may be brought at once now.
+impl StartPermit<'_> {
+    /// Returns the number of runs that may be claimed in one transaction now.
     pub(crate) fn free(&self) -> u32 {
         if self.is_closing() {
             return 0;
@@ -87,17 +87,19 @@ impl Turn<'_> {
         free.min(BATCH)
     }
 
-    /// Whether the node takes no more runs.
+    /// Whether the node is closed for new runs.
     pub(crate) fn is_closing(&self) -> bool {
         self.inner.closing.is_cancelled()
     }
 
-    /// Works on a run that this node holds, in a task of its own.
+    /// Starts the task of a run that this node holds.
     pub(crate) fn start(&self, claim: Claim) {
         // Entered before the task is spawned, so that a cancel finds it from here on.
-        let place = self.inner.worker.active.enter(claim.fence.run);
+        let active_run = self.inner.worker.active.enter(claim.fence.run);
         let worker = Arc::clone(&self.inner.worker);
         let spans = worker.options.traces.execute(&claim);
-        self.inner.tracker.spawn(spans.around(worker.run(claim, place)));
+        self.inner
+            .tracker
+            .spawn(spans.around(worker.run(claim, active_run)));
     }
 }

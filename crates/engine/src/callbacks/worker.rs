@@ -1,8 +1,8 @@
-//! The courier: the task of a node that claims deliveries as they become due and sends them.
+//! The callback worker: the task of a node that claims deliveries when they become due and sends them.
 //!
-//! A run that ends here wakes it with its host. What other nodes left, and what is to be tried again, it finds in a look
-//! every few seconds, which also tells it what is due soon. At its start it gives back what an earlier start of the node
-//! had claimed; at its end what it could not finish.
+//! A run that ends on this node wakes the worker with the host of its callback. A poll every few seconds finds retries,
+//! deliveries that other nodes left, and deliveries that are due soon. At its start the worker releases what an earlier
+//! process of the node had claimed. At its end it releases what it could not finish.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -12,9 +12,9 @@ use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Callbacks, Hinted, Hints,
+    Callbacks, DeliveryHints, Hinted,
     attempt::Sender,
-    lanes::{Health, Lanes, Place},
+    lanes::{Health, Lanes, Slot},
 };
 use crate::{
     cluster::identity::Identity,
@@ -25,45 +25,45 @@ use crate::{
 /// Lease on a claimed delivery: twice the attempt timeout. Leases and due times are on the clock that all nodes share.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// How often it looks for what nobody has told, at least; and how far ahead it looks.
-const LOOK: Duration = Duration::from_secs(5);
+/// Interval between polls for due deliveries. A poll also finds those that become due within this time.
+const POLL: Duration = Duration::from_secs(5);
 
-/// How much longer it may take, so that nodes that started together drift apart.
-const LOOK_JITTER_MS: i64 = 500;
+/// Maximum addition to the interval, in milliseconds. Nodes that started together drift apart by it.
+const POLL_JITTER_MS: i64 = 500;
 
-/// Hosts found in one look. Where there are more, the next look is soon, behind the last of these.
+/// Most hosts that one poll returns. If there are more, the next poll follows after [`SOON`], behind the last of these.
 const HOSTS: u32 = 1_000;
 const SOON: Duration = Duration::from_millis(500);
 
-/// Pause after the database has failed.
+/// Pause after a failed query.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// How long attempts under way may go on when the node stops.
+/// Time that running attempts have to end when the node stops.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The task that delivers callbacks.
-pub(crate) struct Courier {
+pub(crate) struct CallbackWorker {
     records: Records,
-    /// Whose content this node has.
+    /// The identity of this node: it alone may send a run's output that is in its memory.
     identity: Identity,
-    /// Under which it claims: the same at each start of the node.
+    /// Name of the node, under which deliveries are claimed. It stays the same when the node restarts.
     node: String,
-    hints: Hints,
+    hints: DeliveryHints,
     sender: Arc<Sender>,
     stop: CancellationToken,
 }
 
-/// What it does just now.
+/// Progress of the worker's loop.
 #[derive(Default)]
 struct Round {
     lanes: Lanes,
-    attempts: JoinSet<(Place, Health)>,
-    /// Behind which host the next look begins.
+    attempts: JoinSet<(Slot, Health)>,
+    /// The next poll begins behind this host.
     after: String,
 }
 
-impl Courier {
-    /// A courier that stops with `stop`.
+impl CallbackWorker {
+    /// Creates a worker that ends when `stop` is cancelled.
     pub(crate) fn new(
         options: &Options,
         (records, identity): (Records, Identity),
@@ -91,17 +91,17 @@ impl Courier {
     pub(crate) async fn run(self) {
         self.release().await;
         let mut round = Round::default();
-        let mut look_at = Instant::now();
+        let mut poll_at = Instant::now();
         loop {
-            let Hinted { hosts, mut look } = self.hints.take();
+            let Hinted { hosts, mut poll } = self.hints.take();
             let now = self.now();
             for (host, org) in hosts {
                 round.lanes.wait(host, org, now);
             }
-            look |= look_at <= Instant::now();
-            let done = if look {
-                self.look(&mut round, now).await.map(|pause| {
-                    look_at = Instant::now() + pause;
+            poll |= poll_at <= Instant::now();
+            let done = if poll {
+                self.poll(&mut round, now).await.map(|pause| {
+                    poll_at = Instant::now() + pause;
                 })
             } else {
                 Ok(())
@@ -111,9 +111,9 @@ impl Courier {
                 Err(error) => Err(error),
             };
             let pause = match claimed {
-                Ok(()) => self.until_next(&round, look_at),
+                Ok(()) => self.until_next(&round, poll_at),
                 Err(error) => {
-                    tracing::error!(%error, "callbacks that are due cannot be claimed");
+                    tracing::error!(%error, "claiming due callbacks failed");
                     AFTER_FAILURE
                 }
             };
@@ -123,7 +123,7 @@ impl Courier {
                 Some(ended) = round.attempts.join_next() => round.ended(ended),
                 () = tokio::time::sleep(pause) => {}
             }
-            // All that have ended meanwhile make room for the next claim together.
+            // Every attempt that has ended meanwhile frees its slot before the next claim.
             while let Some(ended) = round.attempts.try_join_next() {
                 round.ended(ended);
             }
@@ -131,24 +131,24 @@ impl Courier {
         self.wind_up(round.attempts).await;
     }
 
-    /// The time by the clock that all nodes share.
+    /// Returns the time of the clock that all nodes share.
     fn now(&self) -> Timestamp {
         self.identity.leases.now()
     }
 
-    /// Until something that is known becomes due, or the next look.
-    fn until_next(&self, round: &Round, look_at: Instant) -> Duration {
-        let look = look_at.saturating_duration_since(Instant::now());
+    /// Returns the time until the next known delivery is due, or until the next poll.
+    fn until_next(&self, round: &Round, poll_at: Instant) -> Duration {
+        let poll = poll_at.saturating_duration_since(Instant::now());
         match round.lanes.next_due() {
-            Some(due_at) => due_at.since(self.now()).min(look),
-            None => look,
+            Some(due_at) => due_at.since(self.now()).min(poll),
+            None => poll,
         }
     }
 
-    /// Finds hosts with something due. How long until the next look.
-    async fn look(&self, round: &mut Round, now: Timestamp) -> Result<Duration, StoreError> {
+    /// Finds hosts with due deliveries. Returns the pause before the next poll.
+    async fn poll(&self, round: &mut Round, now: Timestamp) -> Result<Duration, StoreError> {
         let after = std::mem::take(&mut round.after);
-        let found = self.records.store.due_hosts(after, now + LOOK, HOSTS).await?;
+        let found = self.records.store.due_hosts(after, now + POLL, HOSTS).await?;
         let is_all = found.len() < HOSTS as usize;
         if !is_all && let Some(last) = found.last() {
             round.after.clone_from(&last.host);
@@ -156,11 +156,11 @@ impl Courier {
         for due in found {
             round.lanes.wait(due.host, due.org, due.due_at);
         }
-        let jitter = Duration::from_millis(now.as_micros().rem_euclid(LOOK_JITTER_MS).unsigned_abs());
-        Ok(if is_all { LOOK + jitter } else { SOON })
+        let jitter = Duration::from_millis(now.as_micros().rem_euclid(POLL_JITTER_MS).unsigned_abs());
+        Ok(if is_all { POLL + jitter } else { SOON })
     }
 
-    /// Claims what is due and has a place, and sends it.
+    /// Claims due deliveries that have a slot, and sends them.
     async fn claim(&self, round: &mut Round) -> Result<(), StoreError> {
         loop {
             let (now, lease_ends) = (self.now(), Instant::now() + LEASE);
@@ -185,26 +185,26 @@ impl Courier {
             for order in &orders {
                 let of_host = by_host.remove(&order.host).unwrap_or_default();
                 let orgs: Vec<OrgId> = of_host.iter().map(|delivery| delivery.org).collect();
-                let places = round.lanes.claimed(order, &orgs);
-                for (delivery, place) in of_host.into_iter().zip(places) {
+                let slots = round.lanes.claimed(order, &orgs);
+                for (delivery, slot) in of_host.into_iter().zip(slots) {
                     let attempt = Arc::clone(&self.sender).deliver(delivery, lease_ends);
-                    round.attempts.spawn(async move { (place, attempt.await) });
+                    round.attempts.spawn(async move { (slot, attempt.await) });
                 }
             }
         }
     }
 
-    /// Lets attempts under way end within the grace, and gives the others back.
-    async fn wind_up(&self, mut attempts: JoinSet<(Place, Health)>) {
+    /// Waits up to [`GRACE`] for running attempts to end, then aborts the others and releases their deliveries.
+    async fn wind_up(&self, mut attempts: JoinSet<(Slot, Health)>) {
         let all_ended = async { while attempts.join_next().await.is_some() {} };
         if tokio::time::timeout(GRACE, all_ended).await.is_err() {
-            tracing::info!(left = attempts.len(), "callbacks under way are given back");
+            tracing::info!(left = attempts.len(), "releasing unfinished callbacks");
             attempts.shutdown().await;
             self.release().await;
         }
     }
 
-    /// Makes due what was claimed under this node's name. Where that fails, its lease runs out.
+    /// Makes every delivery due again that was claimed under this node's name. If that fails, their lease expires.
     async fn release(&self) {
         let released = self
             .records
@@ -212,16 +212,16 @@ impl Courier {
             .release_deliveries(self.node.clone(), self.now())
             .await;
         if let Err(error) = released {
-            tracing::warn!(%error, "claimed callbacks could not be given back; their lease will run out");
+            tracing::warn!(%error, "releasing claimed callbacks failed; their lease will expire");
         }
     }
 }
 
 impl Round {
-    fn ended(&mut self, ended: Result<(Place, Health), tokio::task::JoinError>) {
+    fn ended(&mut self, ended: Result<(Slot, Health), tokio::task::JoinError>) {
         // `deliver` catches the panics of an attempt, and nobody aborts one before the end.
-        if let Ok((place, health)) = ended {
-            self.lanes.ended(&place, health);
+        if let Ok((slot, health)) = ended {
+            self.lanes.ended(&slot, health);
         }
     }
 }

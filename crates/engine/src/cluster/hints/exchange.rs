@@ -1,4 +1,4 @@
-//! The task that sends this node's bulletins and acts on those of others.
+//! The task that sends this node's hints and applies those of others.
 
 use std::time::Duration;
 
@@ -6,46 +6,46 @@ use sortie_store::{Heard, Speaker};
 use tokio::{sync::mpsc, time::MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::{Bulletin, PERIOD, Topic};
+use super::{HintBatch, PERIOD, Topic};
 use crate::Engine;
 
-/// Pause after a bulletin that could not be sent.
+/// Pause after a batch that could not be sent.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 /// Both directions of the channel to other nodes.
 pub(crate) type Channel = (Speaker, mpsc::Receiver<Heard>);
 
-/// Tells and hears until `stop`; what has come together by then is still told.
+/// Sends and receives hints until `stop`. Hints that were gathered by then are still sent.
 pub(crate) async fn exchange(engine: Engine, (speaker, heard): Channel, stop: CancellationToken) {
-    tokio::join!(tell(&engine, &speaker, &stop), hear(&engine, heard, &stop));
+    tokio::join!(send(&engine, &speaker, &stop), receive(&engine, heard, &stop));
 }
 
-async fn tell(engine: &Engine, speaker: &Speaker, stop: &CancellationToken) {
-    let (news, options) = (&engine.0.cluster.news, &engine.0.options);
+async fn send(engine: &Engine, speaker: &Speaker, stop: &CancellationToken) {
+    let (hints, options) = (&engine.0.cluster.hints, &engine.0.options);
     let mut beat = tokio::time::interval(options.heartbeat);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let is_last = tokio::select! {
             biased;
             () = stop.cancelled() => true,
-            () = news.arrived() => false,
+            () = hints.added() => false,
             _ = beat.tick() => {
-                news.greet(options.lease);
+                hints.announce(options.lease);
                 false
             }
         };
-        let pause = match news.take().map(Bulletin::text) {
+        let pause = match hints.take().map(HintBatch::text) {
             None => Duration::ZERO,
             Some(Ok(text)) => match speaker.say(text).await {
                 Ok(()) => PERIOD,
                 Err(error) => {
-                    tracing::debug!(%error, "other nodes were not told what is new");
-                    news.missed();
+                    tracing::debug!(%error, "sending hints to other nodes failed");
+                    hints.mark_lost();
                     AFTER_FAILURE
                 }
             },
             Some(Err(error)) => {
-                tracing::error!(%error, "what is new cannot be written down for other nodes");
+                tracing::error!(%error, "serializing hints for other nodes failed");
                 PERIOD
             }
         };
@@ -60,7 +60,7 @@ async fn tell(engine: &Engine, speaker: &Speaker, stop: &CancellationToken) {
     }
 }
 
-async fn hear(engine: &Engine, mut heard: mpsc::Receiver<Heard>, stop: &CancellationToken) {
+async fn receive(engine: &Engine, mut heard: mpsc::Receiver<Heard>, stop: &CancellationToken) {
     loop {
         let next = tokio::select! {
             biased;
@@ -70,17 +70,17 @@ async fn hear(engine: &Engine, mut heard: mpsc::Receiver<Heard>, stop: &Cancella
         match next {
             None => return,
             Some(Heard::Gap) => {
-                engine.0.cluster.news.join();
-                engine.look_at_everything();
+                engine.0.cluster.hints.announce_join();
+                engine.wake_all();
             }
-            Some(Heard::Text(text)) => engine.act_on(&text),
+            Some(Heard::Text(text)) => engine.apply_hints(&text),
         }
     }
 }
 
 impl Engine {
-    /// Another node may have written anything.
-    fn look_at_everything(&self) {
+    /// Wakes every task that reads data of other nodes, because hints may have been lost.
+    fn wake_all(&self) {
         for topic in [
             Topic::Work,
             Topic::Callbacks,
@@ -88,46 +88,46 @@ impl Engine {
             Topic::Nodes,
             Topic::Runs,
         ] {
-            self.turn_to(topic);
+            self.wake_for(topic);
         }
     }
 
-    /// Wakes whom a bulletin of another node concerns.
-    pub(super) fn act_on(&self, text: &str) {
+    /// Wakes the tasks that a batch of another node concerns.
+    pub(super) fn apply_hints(&self, text: &str) {
         let node = &self.0;
-        node.cluster.news.met();
-        let Ok(bulletin) = serde_json::from_str::<Bulletin>(text) else {
-            tracing::debug!("a bulletin of another node is of a later version");
-            self.look_at_everything();
+        node.cluster.hints.record_peer();
+        let Ok(batch) = serde_json::from_str::<HintBatch>(text) else {
+            tracing::debug!("received hints of a later version");
+            self.wake_all();
             return;
         };
-        for (run, last) in bulletin.events {
+        for (run, last) in batch.events {
             node.work.hub.hint(run, last);
         }
-        for run in bulletin.ended {
+        for run in batch.ended {
             node.work.hub.ended_elsewhere(run);
             if node.work.active.contains(run) {
-                // Whether it was is for the store to say.
+                // The watch checks in the store that the run has ended.
                 node.cluster.wake.watch.notify_one();
             }
         }
-        for topic in bulletin.topics {
-            self.turn_to(topic);
+        for topic in batch.topics {
+            self.wake_for(topic);
         }
     }
 
-    fn turn_to(&self, topic: Topic) {
+    fn wake_for(&self, topic: Topic) {
         let node = &self.0;
         match topic {
-            // That another node is there is all there is to know.
+            // The other node was recorded already.
             Topic::Here | Topic::Later => {}
-            Topic::Joined => node.cluster.news.topic(Topic::Here),
+            Topic::Joined => node.cluster.hints.topic(Topic::Here),
             Topic::Work => node.cluster.wake.work.notify_one(),
             Topic::Callbacks => node.work.due.look_here(),
             Topic::Schedules => node.work.timer.ring_here(),
             Topic::Nodes => node.cluster.wake.nodes.notify_one(),
             Topic::Runs => node.cluster.wake.watch.notify_one(),
-            Topic::Everything => self.look_at_everything(),
+            Topic::Everything => self.wake_all(),
         }
     }
 }

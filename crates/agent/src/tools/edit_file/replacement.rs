@@ -1,4 +1,4 @@
-//! Places of a file that an edit may replace.
+//! Replacements that an edit may make in a file.
 
 use std::ops::Range;
 
@@ -14,9 +14,9 @@ pub(super) enum Wanted {
     All,
 }
 
-/// A place in the file, and the text that replaces it.
+/// A range of the file, and the text that replaces it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Replacement {
     pub(super) at: Range<usize>,
     /// `None` where the text cannot be told, and where several places leave the choice open.
     pub(super) with: Option<String>,
@@ -30,10 +30,10 @@ pub(super) fn filled<F>(
     found: &[F],
     wanted: Wanted,
     at: impl Fn(&F) -> Range<usize>,
-    replaced: impl Fn(&F) -> Place,
-) -> Result<Vec<Place>, String> {
+    replaced: impl Fn(&F) -> Replacement,
+) -> Result<Vec<Replacement>, String> {
     if wanted == Wanted::Single && found.len() > 1 {
-        let open = |found| Place {
+        let open = |found| Replacement {
             at: at(found),
             with: None,
         };

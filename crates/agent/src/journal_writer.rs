@@ -1,5 +1,5 @@
-//! Writes the run's journal: one entry at a time, each with what the run had spent when it was written, so that neither
-//! order nor cost goes back where calls run side by side.
+//! The writer of a run's journal. It writes one entry at a time, each with the cost of the run at that moment. Order
+//! and cost therefore never go back, even if calls run concurrently.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,8 +11,8 @@ use crate::{
     meter::Meter,
 };
 
-/// The journal of a run, to be written.
-pub(crate) struct Scribe<'a> {
+/// Writer of the journal of a run.
+pub(crate) struct JournalWriter<'a> {
     sink: &'a dyn Sink,
     meter: &'a Meter<'a>,
     writing: Mutex<()>,
@@ -20,7 +20,7 @@ pub(crate) struct Scribe<'a> {
     changed: AtomicBool,
 }
 
-impl<'a> Scribe<'a> {
+impl<'a> JournalWriter<'a> {
     pub(crate) fn new(sink: &'a dyn Sink, meter: &'a Meter<'a>) -> Self {
         Self {
             sink,
@@ -30,7 +30,7 @@ impl<'a> Scribe<'a> {
         }
     }
 
-    /// Writes what happened in turn `step`.
+    /// Writes an entry about turn `step`.
     pub(crate) async fn write(&self, step: u32, what: What) -> Result<(), Stopped> {
         let _in_turn = self.writing.lock().await;
         let entry = Entry {
@@ -41,19 +41,20 @@ impl<'a> Scribe<'a> {
         self.sink.journal(entry).await
     }
 
-    /// Waits until all of it is durable.
+    /// Waits until every entry is durable.
     pub(crate) async fn durable(&self) -> Result<(), Stopped> {
         self.changed.store(false, Ordering::Relaxed);
         self.sink.durable().await
     }
 
-    /// Notes that a call has changed the directory.
+    /// Records that a call has changed the directory.
     pub(crate) fn changed(&self) {
         self.changed.store(true, Ordering::Relaxed);
     }
 
-    /// Before a call that changes the directory: waits until the change before it is durable. So only one such call is
-    /// ever made again, the one that was under way: with two, the first would meet what the second has left.
+    /// Waits, before a call that changes the directory, until the change before it is durable. After a loss, at most
+    /// the call that was under way is therefore repeated. If two were repeated, the first would meet the changes of the
+    /// second.
     pub(crate) async fn changes(&self) -> Result<(), Stopped> {
         if self.changed.load(Ordering::Relaxed) {
             self.durable().await?;
@@ -107,8 +108,8 @@ mod tests {
             spent: Micros::ZERO,
         };
         let meter = Meter::new(&budget, &sink);
-        let scribe = Scribe::new(&sink, &meter);
-        let entry = |step| scribe.write(step, What::Trimmed { turns: 0 });
+        let journal_writer = JournalWriter::new(&sink, &meter);
+        let entry = |step| journal_writer.write(step, What::Trimmed { turns: 0 });
         let (first, second) = join(entry(1), entry(2)).await;
         assert!(first.is_ok() && second.is_ok());
         assert_eq!(*sink.0.lock().unwrap(), [1, 2]);
