@@ -17,6 +17,7 @@ lint: ## The lints of the workspace, as errors
 	scripts/fuzz lint
 	scripts/words
 	scripts/citations
+	scripts/simulate --patches
 
 snap: ## Take over the snapshots that changed, after a look at the diff
 	INSTA_UPDATE=always scripts/test-postgres cargo nextest run --workspace --locked
