@@ -140,6 +140,8 @@ ids! {
     ConnectionId = "conn";
     /// An entry of the audit log.
     AuditId = "aud";
+    /// A person who signs in.
+    UserId = "user";
     /// A person's permission for an OAuth client to act in an organization.
     GrantId = "grant";
     /// A sign-in of a person.

@@ -45,7 +45,9 @@ pub use effort::Effort;
 pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
 pub use file::{File, FilePage};
-pub use id::{AuditId, BlobId, ConnectionId, FileId, GrantId, KeyId, OrgId, RunId, ScheduleId, SessionId};
+pub use id::{
+    AuditId, BlobId, ConnectionId, FileId, GrantId, KeyId, OrgId, RunId, ScheduleId, SessionId, UserId,
+};
 pub use license::License;
 pub use money::Micros;
 pub use organization::{Mode, OrganizationInfo, Role};

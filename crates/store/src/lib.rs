@@ -21,6 +21,7 @@ mod metrics;
 mod money;
 mod nodes;
 mod observe;
+mod people;
 mod principal;
 mod rates;
 mod reseal;
@@ -43,6 +44,12 @@ pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order,
 pub use files::{FileRow, NewFile};
 pub use money::usage::{UsageDue, UsageQuery};
 pub use observe::{MOST_COUNTED, Observed};
+pub use people::{
+    memberships::{MemberRow, NewOrganization, OwnOrganization},
+    one_time::{NewOneTime, Purpose, UnknownPurpose},
+    persons::{Account, NewPerson, PasswordChange, PersonRow},
+    sessions::{NewSession, SessionKind, SessionRow, SignedIn, UnknownSessionKind},
+};
 pub use principal::{By, Principal, UnknownSubject};
 pub use rates::{GrantedBlock, Leased, WantedBlock};
 pub use reseal::{CredentialRow, NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};

@@ -120,6 +120,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "audit_actors",
         text: include_str!("../../../../migrations/0019_audit_actors.sql"),
     },
+    Migration {
+        version: 20,
+        name: "people",
+        text: include_str!("../../../../migrations/0020_people.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.

@@ -7,7 +7,7 @@ use std::{borrow::Cow, str::FromStr};
 
 use sortie_api::{
     AuditId, BlobId, BudgetPeriod, ConnectionId, ConnectionStatus, FileId, Micros, OrgId, Role, RunId,
-    RunStatus, ScheduleId, Timestamp, id::KeyId,
+    RunStatus, ScheduleId, SessionId, Timestamp, UserId, id::KeyId,
 };
 
 use crate::types::{Error, NodeId, Result};
@@ -72,7 +72,7 @@ macro_rules! texts {
     )+};
 }
 
-texts!(RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId BlobId);
+texts!(RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId BlobId UserId SessionId);
 
 impl<'a> From<&'a str> for Val<'a> {
     fn from(text: &'a str) -> Self {

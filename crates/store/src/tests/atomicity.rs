@@ -10,8 +10,8 @@ use super::{
     fixture::{Fixture, entries},
 };
 use crate::{
-    AfterAttempt, Append, Batch, Counted, Error, Expiry, InlineCredentials, NewNode, NewRun, NodeId,
-    OauthFlow, OldTokens, Result, Rotation, SeenTokens, Sweep, db::vals,
+    AfterAttempt, Append, Batch, Counted, Error, Expiry, InlineCredentials, NewNode, NewOneTime, NewRun,
+    NodeId, OauthFlow, OldTokens, PasswordChange, Purpose, Result, Rotation, SeenTokens, Sweep, db::vals,
 };
 
 /// Reads the stored rows of every table, as text.
@@ -53,6 +53,11 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT id, name, callback_secret, enabled, next_instant, due_at, handled_instant, waiting_instant, last_run_id, revision, \
          updated_at FROM schedule ORDER BY id",
         "SELECT run_id, org_id FROM replaced_run ORDER BY run_id",
+        "SELECT id, email, name, password, email_verified_at FROM person ORDER BY id",
+        "SELECT id, hash, user_id, seen_at FROM session ORDER BY id",
+        "SELECT hash, purpose, user_id, expires_at FROM one_time ORDER BY hash",
+        "SELECT window_start, subject, count FROM attempt ORDER BY window_start, subject",
+        "SELECT org_id, user_id, role FROM membership ORDER BY org_id, user_id",
         "SELECT minute, subject, granted, block FROM rate_lease ORDER BY minute, subject",
         "SELECT schedule_id, instant, occasion, last_instant, instants, outcome, reason, run_id FROM fire \
          ORDER BY schedule_id, instant, occasion",
@@ -144,6 +149,61 @@ commands! {
         let at = fixture.now();
         let rotation = Rotation { id: key.id, hash: [9; 32], at, previous_until: at };
         proves(fixture, async || fixture.store.rotate_key(org, rotation, fixture.audit(org)).await).await;
+    }
+
+    async fn sign_up_and_sign_in_are_one_transaction_each(fixture: &Fixture) {
+        let store = &fixture.store;
+        let person = fixture.new_person("ann");
+        let first = fixture.new_session(person.id);
+        proves(fixture, async || store.sign_up(person.clone(), first.clone()).await).await;
+        let (ann, second) = (person.id, fixture.new_session(person.id));
+        let change = |old: &str, new: &str| PasswordChange { user: ann, old: old.to_owned(), new: new.to_owned() };
+        let rehash = change("hash of ann", "b");
+        proves(fixture, async || store.sign_in(second.clone(), Some(rehash.clone())).await).await;
+        let new = change("b", "c");
+        proves(fixture, async || store.change_password(new.clone(), second.id).await).await;
+        let later = second.created_at + std::time::Duration::from_hours(1);
+        proves(fixture, async || store.session_seen(second.id, later).await).await;
+        proves(fixture, async || store.rename_person(ann, "new").await).await;
+        let token = |number, purpose| NewOneTime { hash: [number; 32], purpose, user: ann, expires_at: later };
+        let at = fixture.now();
+        let verify = token(1, Purpose::VerifyEmail);
+        proves(fixture, async || store.keep_one_time(verify.clone()).await).await;
+        proves(fixture, async || store.verify_by_token([1; 32], at).await).await;
+        store.keep_one_time(token(2, Purpose::ResetPassword)).await.unwrap();
+        proves(fixture, async || store.reset_password([2; 32], "d".to_owned(), at).await).await;
+        let third = fixture.new_session(ann);
+        store.sign_in(third.clone(), None).await.unwrap();
+        proves(fixture, async || store.end_session(ann, third.id).await).await;
+        let bob = fixture.person("bob").await;
+        proves(fixture, async || store.verify_email(bob, at).await).await;
+    }
+
+    async fn what_ends_is_deleted_in_one_transaction_each(fixture: &Fixture) {
+        let store = &fixture.store;
+        let (ann, at) = (fixture.person("ann").await, fixture.now());
+        let later = at + std::time::Duration::from_hours(10_000);
+        let token = NewOneTime { hash: [1; 32], purpose: Purpose::VerifyEmail, user: ann, expires_at: at };
+        store.keep_one_time(token).await.unwrap();
+        proves_step(fixture, async || store.count_attempt("x", at, 100).await).await;
+        proves(fixture, async || store.forget_attempts("x", at).await).await;
+        store.count_attempt("x", at, 5).await.unwrap();
+        proves(fixture, async || store.delete_old_attempts(later, 10).await).await;
+        proves(fixture, async || store.delete_ended_one_times(later, 10).await).await;
+        proves(fixture, async || store.delete_ended_sessions(later, 10).await).await;
+    }
+
+    async fn changes_of_an_organization_are_one_transaction_each(fixture: &Fixture) {
+        let store = &fixture.store;
+        let (ann, bob) = (fixture.person("ann").await, fixture.person("bob").await);
+        let new = fixture.new_organization(ann);
+        let org = new.id;
+        proves(fixture, async || store.create_organization(new.clone(), fixture.audit(org)).await).await;
+        proves(fixture, async || store.rename_organization(org, "new", fixture.audit(org)).await).await;
+        fixture.member(org, bob, Role::Member).await;
+        proves(fixture, async || store.set_role(org, bob, Role::Admin, fixture.audit(org)).await).await;
+        proves(fixture, async || store.transfer_ownership(org, (ann, bob), fixture.audit(org)).await).await;
+        proves(fixture, async || store.remove_member(org, ann, fixture.audit(org)).await).await;
     }
 
     async fn count_usage_is_one_transaction(fixture: &Fixture) {

@@ -21,6 +21,7 @@ mod migrations;
 mod model;
 mod nodes;
 mod observe;
+mod people;
 mod plans;
 mod races;
 mod rates;

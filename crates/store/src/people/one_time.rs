@@ -1,0 +1,142 @@
+//! Tokens that work once: to verify an address, and to reset a password. Only their SHA-256 is stored.
+
+use std::str::FromStr;
+
+use sortie_api::{Timestamp, UserId};
+
+use super::{persons, sessions};
+use crate::{
+    Store,
+    db::{Stmt, Tx, vals},
+    types::{Error, Result},
+};
+
+/// Error of a token that was used, that has ended, or that never was: the three cannot be told apart.
+const SPENT: Error = Error::Conflict("the token is unknown, used or expired");
+
+/// Use of a one-time token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Proof that an email address belongs to the person.
+    VerifyEmail,
+    /// A new password without the old one.
+    ResetPassword,
+}
+
+/// A text that is no purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be verify or reset")]
+pub struct UnknownPurpose;
+
+impl Purpose {
+    /// The name in the store.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::VerifyEmail => "verify",
+            Self::ResetPassword => "reset",
+        }
+    }
+}
+
+impl FromStr for Purpose {
+    type Err = UnknownPurpose;
+
+    fn from_str(text: &str) -> std::result::Result<Self, UnknownPurpose> {
+        [Self::VerifyEmail, Self::ResetPassword]
+            .into_iter()
+            .find(|purpose| purpose.as_str() == text)
+            .ok_or(UnknownPurpose)
+    }
+}
+
+/// Token to keep, which works once.
+#[derive(Clone, Debug)]
+pub struct NewOneTime {
+    /// SHA-256 of the token.
+    pub hash: [u8; 32],
+    /// Use of the token.
+    pub purpose: Purpose,
+    /// The person.
+    pub user: UserId,
+    /// End of the token.
+    pub expires_at: Timestamp,
+}
+
+impl Store {
+    /// Keeps a one-time token. Earlier tokens of the person for the same purpose end.
+    pub async fn keep_one_time(&self, token: NewOneTime) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    Stmt::new(
+                        "DELETE FROM one_time WHERE user_id = $1 AND purpose = $2",
+                        vals![token.user, token.purpose.as_str()],
+                    ),
+                    Stmt::new(
+                        "INSERT INTO one_time (hash, purpose, user_id, expires_at) VALUES ($1, $2, $3, $4)",
+                        vals![
+                            token.hash.as_slice(),
+                            token.purpose.as_str(),
+                            token.user,
+                            token.expires_at
+                        ],
+                    ),
+                ])
+                .map(drop)
+            })
+            .await
+    }
+
+    /// Verifies an address by a token, which ends. Returns the person. `Conflict` where the token does not work at `at`.
+    pub async fn verify_by_token(&self, hash: [u8; 32], at: Timestamp) -> Result<UserId> {
+        self.db
+            .write(move |tx| {
+                let user = take(tx, &hash, Purpose::VerifyEmail, at)?;
+                tx.batch(&[persons::verify(user, at)])?;
+                Ok(user)
+            })
+            .await
+    }
+
+    /// Sets a password by a token, which ends, and ends every session of the person. The person could read the mail, so
+    /// the address is verified as well. Returns the person. `Conflict` where the token does not work at `at`.
+    pub async fn reset_password(&self, hash: [u8; 32], password: String, at: Timestamp) -> Result<UserId> {
+        self.db
+            .write(move |tx| {
+                let user = take(tx, &hash, Purpose::ResetPassword, at)?;
+                tx.batch(&[
+                    Stmt::new(
+                        "UPDATE person SET password = $2 WHERE id = $1",
+                        vals![user, password.as_str()],
+                    )
+                    .exactly(1, Error::NotFound),
+                    persons::verify(user, at),
+                    sessions::delete_all(user),
+                ])?;
+                Ok(user)
+            })
+            .await
+    }
+
+    /// System: deletes up to `limit` tokens that ended before `at`, the earliest first. Returns their number.
+    pub async fn delete_ended_one_times(&self, at: Timestamp, limit: u32) -> Result<u64> {
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "DELETE FROM one_time WHERE hash {IN}SELECT o.hash FROM one_time o WHERE o.expires_at < $1 \
+                     ORDER BY o.expires_at LIMIT $2{END}",
+                    vals![at, limit],
+                )
+            })
+            .await
+    }
+}
+
+/// Ends a token and returns its person.
+fn take(tx: &mut dyn Tx, hash: &[u8; 32], purpose: Purpose, at: Timestamp) -> Result<UserId> {
+    let taken = tx.query_opt(
+        "DELETE FROM one_time WHERE hash = $1 AND purpose = $2 AND expires_at > $3 RETURNING user_id",
+        vals![hash.as_slice(), purpose.as_str(), at],
+    )?;
+    taken.ok_or(SPENT)?.parse(0)
+}

@@ -1,0 +1,251 @@
+//! Sessions: what a person gets at each sign-in. Only the SHA-256 of a session's token is stored.
+
+use std::{fmt, net::IpAddr, str::FromStr};
+
+use sortie_api::{SessionId, Timestamp, UserId};
+
+use super::persons::PasswordChange;
+use crate::{
+    Store,
+    db::{Row, Stmt, Val, vals},
+    types::{Error, Result},
+};
+
+/// Client of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionKind {
+    /// A program that sends the token as a bearer token.
+    Api,
+    /// A browser that sends the token as a cookie.
+    Web,
+}
+
+/// A text that is no kind of session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be api or web")]
+pub struct UnknownSessionKind;
+
+impl SessionKind {
+    /// The name in the store.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Api => "api",
+            Self::Web => "web",
+        }
+    }
+}
+
+impl FromStr for SessionKind {
+    type Err = UnknownSessionKind;
+
+    fn from_str(text: &str) -> std::result::Result<Self, UnknownSessionKind> {
+        [Self::Api, Self::Web]
+            .into_iter()
+            .find(|kind| kind.as_str() == text)
+            .ok_or(UnknownSessionKind)
+    }
+}
+
+impl fmt::Display for SessionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Session to begin.
+#[derive(Clone, Debug)]
+pub struct NewSession {
+    /// ID of the session.
+    pub id: SessionId,
+    /// SHA-256 of the token.
+    pub hash: [u8; 32],
+    /// The person who signs in.
+    pub user: UserId,
+    /// Client of the session.
+    pub kind: SessionKind,
+    /// Time of the sign-in.
+    pub created_at: Timestamp,
+    /// End of the session.
+    pub expires_at: Timestamp,
+    /// Address that the person signed in from.
+    pub address: Option<IpAddr>,
+    /// Name that the client gave itself (`User-Agent`).
+    pub agent: Option<String>,
+}
+
+/// Session as its person sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionRow {
+    /// ID of the session.
+    pub id: SessionId,
+    /// Client of the session.
+    pub kind: SessionKind,
+    /// Time of the sign-in.
+    pub created_at: Timestamp,
+    /// End of the session.
+    pub expires_at: Timestamp,
+    /// Time of a late use; the last one may be an hour later.
+    pub seen_at: Timestamp,
+    /// Address that the person signed in from.
+    pub address: Option<IpAddr>,
+    /// Name that the client gave itself (`User-Agent`).
+    pub agent: Option<String>,
+}
+
+/// Person behind the token of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignedIn {
+    /// The person.
+    pub user: UserId,
+    /// The session.
+    pub session: SessionId,
+    /// Client of the session.
+    pub kind: SessionKind,
+    /// End of the session.
+    pub until: Timestamp,
+    /// Time of a late use; see [`Store::session_seen`].
+    pub seen_at: Timestamp,
+    /// True where the person proved that the email address is theirs.
+    pub email_verified: bool,
+}
+
+impl Store {
+    /// Begins a session. With `rehashed`, the account gets a new hash of the same password in the same transaction;
+    /// `Conflict` where the password was changed since it was compared.
+    pub async fn sign_in(&self, session: NewSession, rehashed: Option<PasswordChange>) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                let mut statements = vec![insert(&session)];
+                statements.extend(rehashed.as_ref().map(super::persons::set_password));
+                tx.batch(&statements).map(drop)
+            })
+            .await
+    }
+
+    /// System: finds the person behind the SHA-256 of a token. None where no session has it, or where the operator has
+    /// disabled the person. The session may have ended: the caller compares [`SignedIn::until`] with its clock.
+    pub async fn find_session(&self, hash: [u8; 32]) -> Result<Option<SignedIn>> {
+        self.db
+            .read(move |tx| {
+                tx.query_opt(
+                    "SELECT s.user_id, s.id, s.kind, s.expires_at, s.seen_at, \
+                     CASE WHEN p.email_verified_at IS NULL THEN 0 ELSE 1 END \
+                     FROM session s JOIN person p ON p.id = s.user_id \
+                     WHERE s.hash = $1 AND p.disabled_at IS NULL",
+                    vals![hash.as_slice()],
+                )?
+                .as_ref()
+                .map(signed_in_from)
+                .transpose()
+            })
+            .await
+    }
+
+    /// System: notes a use of a session. Callers note one use in an hour.
+    pub async fn session_seen(&self, session: SessionId, at: Timestamp) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "UPDATE session SET seen_at = $2 WHERE id = $1 AND seen_at < $2",
+                    vals![session, at],
+                )
+                .map(drop)
+            })
+            .await
+    }
+
+    /// Lists the sessions of a person that have not ended at `at`, the newest first, at most `limit`.
+    pub async fn list_sessions(&self, user: UserId, at: Timestamp, limit: u32) -> Result<Vec<SessionRow>> {
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT id, kind, created_at, expires_at, seen_at, address, agent FROM session \
+                     WHERE user_id = $1 AND expires_at > $2 ORDER BY created_at DESC, id DESC LIMIT $3",
+                    vals![user, at, limit],
+                )?
+                .iter()
+                .map(session_from)
+                .collect()
+            })
+            .await
+    }
+
+    /// Ends one session of a person. `NotFound` where the person has no such session.
+    pub async fn end_session(&self, user: UserId, session: SessionId) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                let end = Stmt::new(
+                    "DELETE FROM session WHERE id = $1 AND user_id = $2",
+                    vals![session, user],
+                );
+                tx.batch(&[end.exactly(1, Error::NotFound)]).map(drop)
+            })
+            .await
+    }
+
+    /// System: deletes up to `limit` sessions that ended before `at`, the earliest first. Returns their number.
+    pub async fn delete_ended_sessions(&self, at: Timestamp, limit: u32) -> Result<u64> {
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "DELETE FROM session WHERE id {IN}SELECT s.id FROM session s WHERE s.expires_at < $1 \
+                     ORDER BY s.expires_at LIMIT $2{END}",
+                    vals![at, limit],
+                )
+            })
+            .await
+    }
+}
+
+pub(super) fn insert(session: &NewSession) -> Stmt<'_> {
+    Stmt::new(
+        "INSERT INTO session (id, hash, user_id, kind, created_at, expires_at, seen_at, address, agent) \
+         VALUES ($1, $2, $3, $4, $5, $6, $5, $7, $8)",
+        vals![
+            session.id,
+            session.hash.as_slice(),
+            session.user,
+            session.kind.as_str(),
+            session.created_at,
+            session.expires_at,
+            session.address.map(|address| address.to_string()),
+            session.agent.as_deref()
+        ],
+    )
+}
+
+/// Ends every session of a person but one.
+pub(super) fn delete_others(user: UserId, keep: SessionId) -> Stmt<'static> {
+    Stmt::new(
+        "DELETE FROM session WHERE user_id = $1 AND id <> $2",
+        vals![user, keep],
+    )
+}
+
+/// Ends every session of a person.
+pub(super) fn delete_all(user: UserId) -> Stmt<'static> {
+    Stmt::new("DELETE FROM session WHERE user_id = $1", vec![Val::from(user)])
+}
+
+fn signed_in_from(row: &Row) -> Result<SignedIn> {
+    Ok(SignedIn {
+        user: row.parse(0)?,
+        session: row.parse(1)?,
+        kind: row.parse(2)?,
+        until: row.time(3)?,
+        seen_at: row.time(4)?,
+        email_verified: row.int(5)? == 1,
+    })
+}
+
+fn session_from(row: &Row) -> Result<SessionRow> {
+    Ok(SessionRow {
+        id: row.parse(0)?,
+        kind: row.parse(1)?,
+        created_at: row.time(2)?,
+        expires_at: row.time(3)?,
+        seen_at: row.time(4)?,
+        address: row.opt_parse(5)?,
+        agent: row.opt_text(6)?.map(str::to_owned),
+    })
+}
