@@ -18,7 +18,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use serde_json::{json, value::RawValue};
 use sortie_agent::{
-    BudgetSpec, Egress, Environment, Model, Outcome, RunSpec, Shell, Sink, Stopped, Tool, ToolContent, Whose,
+    BudgetSpec, Egress, Environment, Model, Outcome, Owner, RunSpec, Shell, Sink, Stopped, Tool, ToolContent,
     Workspace,
     journal::Entry,
     model::{
@@ -331,7 +331,7 @@ async fn simulate(case: Case, infos: &[ModelInfo]) -> Ended {
         bytes: case.page_bytes,
     };
     let spec = RunSpec {
-        whose: Whose {
+        owner: Owner {
             run: RunId::new(Timestamp::from_micros(0), [1; 10]),
             org: OrgId::new(Timestamp::from_micros(0), [1; 10]),
         },
