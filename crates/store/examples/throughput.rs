@@ -96,7 +96,7 @@ impl Bench {
             max_cost: Micros::new(1_000_000)?,
             timeout_seconds: 300,
             labels: sortie_store::Labels {
-                key,
+                by: key.map(sortie_store::By::Key),
                 workflow,
                 ..sortie_store::Labels::default()
             },

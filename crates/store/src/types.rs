@@ -264,8 +264,8 @@ impl<T: Into<Arc<str>>> From<T> for Definition {
 /// Labels under which a run is listed and accounted.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
-    /// API key that started the run.
-    pub key: Option<KeyId>,
+    /// Subject that started the run; none where the engine started it by itself.
+    pub by: Option<By>,
     /// Saved workflow that the run was started from.
     pub workflow: Option<String>,
     /// Schedule that started the run.
@@ -274,6 +274,13 @@ pub struct Labels {
     pub model: Option<String>,
     /// The client's tags.
     pub tags: Vec<String>,
+}
+
+impl Labels {
+    /// The API key that started the run.
+    pub fn key(&self) -> Option<KeyId> {
+        self.by.and_then(By::key)
+    }
 }
 
 /// Author of a change, and the request that asked for it.

@@ -146,7 +146,7 @@ impl Engine {
             max_cost: accepted.max_cost,
             timeout_seconds: accepted.timeout_seconds,
             labels: Labels {
-                key: caller.actor.key(),
+                by: caller.actor.by,
                 workflow: accepted.workflow,
                 schedule,
                 model: Some(accepted.model),

@@ -117,8 +117,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     },
     Migration {
         version: 19,
-        name: "audit_actors",
-        text: include_str!("../../../../migrations/0019_audit_actors.sql"),
+        name: "actors",
+        text: include_str!("../../../../migrations/0019_actors.sql"),
     },
     Migration {
         version: 20,

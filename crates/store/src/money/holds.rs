@@ -23,7 +23,7 @@ pub(crate) fn scopes(run: &NewRun) -> [Option<BudgetScope>; 4] {
         Some(BudgetScope::Organization),
         labels.workflow.clone().map(BudgetScope::Workflow),
         labels.schedule.map(BudgetScope::Schedule),
-        labels.key.map(BudgetScope::Key),
+        labels.key().map(BudgetScope::Key),
     ]
 }
 

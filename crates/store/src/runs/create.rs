@@ -60,8 +60,8 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
         Stmt::new(
             "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
              cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
-             callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate, budgeted) \
-             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, \
+             callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate, started_by, budgeted) \
+             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
              CASE WHEN (SELECT h.scope FROM budget_hold h WHERE h.run_id = $1 LIMIT 1) IS NULL THEN 0 ELSE 1 END) \
              ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
             vals![
@@ -75,13 +75,14 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
                 labels.workflow.as_deref(),
                 labels.schedule,
                 labels.model.as_deref(),
-                labels.key,
+                labels.key(),
                 tags.as_deref(),
                 run.callback.as_ref().map(|callback| callback.host.as_str()),
                 i64::from(unretained.is_some()),
                 unretained.map_or(0, |unretained| unretained.surcharge_percent),
                 run.trace.as_ref().map(TraceContext::traceparent),
-                run.trace.as_ref().and_then(TraceContext::tracestate)
+                run.trace.as_ref().and_then(TraceContext::tracestate),
+                labels.by.map(|by| by.to_string())
             ],
         ),
         Stmt::new(

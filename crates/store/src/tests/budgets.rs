@@ -6,7 +6,7 @@ use sortie_api::{
 };
 
 use super::{both, fixture::Fixture};
-use crate::{Audit, Cancelled, Created, Error, Labels, NewRun, OverBudget};
+use crate::{Audit, By, Cancelled, Created, Error, Labels, NewRun, OverBudget};
 
 pub(super) const HOUR: Duration = Duration::from_hours(1);
 
@@ -29,7 +29,7 @@ pub(super) fn workflow() -> BudgetScope {
 /// Labels of a run that all four kinds of budgets apply to.
 pub(super) fn labels() -> Labels {
     Labels {
-        key: Some(key()),
+        by: Some(By::Key(key())),
         workflow: Some("report".to_owned()),
         schedule: Some(schedule()),
         ..Labels::default()
@@ -411,7 +411,7 @@ both! {
         for round in 0..4 {
             let stacks = [
                 labels(),
-                Labels { key: Some(key()), ..Labels::default() },
+                Labels { by: Some(By::Key(key())), ..Labels::default() },
                 Labels { workflow: Some("report".to_owned()), schedule: Some(schedule()), ..Labels::default() },
                 Labels::default(),
             ];

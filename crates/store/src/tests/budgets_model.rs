@@ -167,7 +167,7 @@ impl Model<'_> {
         let labels = Labels {
             workflow: all.workflow.filter(|_| bits & 1 != 0),
             schedule: all.schedule.filter(|_| bits & 2 != 0),
-            key: all.key.filter(|_| bits & 4 != 0),
+            by: all.by.filter(|_| bits & 4 != 0),
             ..Labels::default()
         };
         let applies = BTreeSet::from([

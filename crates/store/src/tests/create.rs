@@ -1,9 +1,31 @@
-use sortie_api::{Micros, RunStatus};
+use sortie_api::{GrantId, Micros, RunStatus, SessionId};
 
 use super::{both, fixture::DEFINITION};
-use crate::{Created, Error};
+use crate::{By, Created, Error, Labels, NewRun, db::vals};
 
 both! {
+    async fn a_run_keeps_the_subject_that_started_it(fixture: &Fixture) {
+        let (org, at) = (fixture.org().await, fixture.now());
+        let key = fixture.key(org, sortie_api::Role::Member).await.id;
+        for by in [
+            None,
+            Some(By::Key(key)),
+            Some(By::Grant(GrantId::new(at, [1; 10]))),
+            Some(By::Session(SessionId::new(at, [1; 10]))),
+            Some(By::Operator),
+        ] {
+            let labels = Labels { by, ..Labels::default() };
+            let run = NewRun { labels, ..fixture.new_run(org) };
+            let id = run.id;
+            fixture.store.create_run(run).await.unwrap();
+            let kept = fixture.store.db.read(move |tx| {
+                let row = tx.query_one("SELECT started_by, key_id FROM run WHERE id = $1", vals![id])?;
+                Ok((row.opt_parse::<By>(0)?, row.opt_parse(1)?))
+            });
+            assert_eq!(kept.await.unwrap(), (by, by.and_then(By::key)));
+        }
+    }
+
     async fn a_new_run_is_queued_with_its_definition_and_first_event(fixture: &Fixture) {
         let org = fixture.org().await;
         let new = fixture.new_run(org);

@@ -128,6 +128,7 @@ async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
             "DROP TABLE attempt",
             "DROP TABLE membership",
             "ALTER TABLE organization DROP COLUMN created_by",
+            "ALTER TABLE run DROP COLUMN started_by",
             "ALTER TABLE audit DROP COLUMN actor_kind",
             "ALTER TABLE audit DROP COLUMN actor_id",
             "ALTER TABLE oauth_flow DROP COLUMN tries",

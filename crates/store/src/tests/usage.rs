@@ -13,7 +13,7 @@ use sortie_api::{
 };
 
 use super::{both, fixture::Fixture};
-use crate::{Created, Labels, NewRun, Result, UsageQuery, db::vals};
+use crate::{By, Created, Labels, NewRun, Result, UsageQuery, db::vals};
 
 const HOUR: i64 = 3_600_000_000;
 
@@ -145,7 +145,7 @@ impl Model<'_> {
         let labels = Labels {
             workflow: (label % 2 == 1).then(|| "report".to_owned()),
             model: (label > 0).then(|| format!("model-{}", label / 2)),
-            key: self.keys.get(label).copied(),
+            by: self.keys.get(label).copied().map(By::Key),
             ..Labels::default()
         };
         let new = NewRun {
@@ -213,7 +213,7 @@ impl Model<'_> {
                     .clone()
                     .filter(|_| asked(UsageDimension::Workflow)),
                 used.labels.model.clone().filter(|_| asked(UsageDimension::Model)),
-                used.labels.key.filter(|_| asked(UsageDimension::Key)),
+                used.labels.key().filter(|_| asked(UsageDimension::Key)),
             );
             expected.entry(row).or_default().add(&used.figures);
         }
