@@ -118,6 +118,7 @@ const LONG: Duration = Duration::from_secs(5);
 async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
     let fixture = Fixture::postgres().await;
     let org = fixture.org().await;
+    let run = fixture.queued(org).await;
     // The database lacks migration 17, which changes the locked table, and the later ones.
     assert_eq!(newest_known_migration(), 20);
     let undone = fixture.store.db.write(|tx| {
@@ -154,8 +155,16 @@ async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
     let mut newer = JoinSet::new();
     newer.spawn(async move { Store::open(&url).await });
     let begun = Instant::now();
+    // No command that needs a column which is missing now.
+    let write = move |tx: &mut dyn Tx| {
+        tx.exec(
+            "UPDATE run SET cost_micros = cost_micros WHERE id = $1",
+            vals![run],
+        )
+    };
     while begun.elapsed() < LONG {
-        fixture.queued(org).await;
+        assert_eq!(fixture.store.db.write(write).await.unwrap(), 1);
+        fixture.get(org, run).await;
     }
     assert!(newer.try_join_next().is_none(), "it does not wait for the dump");
     dump.batch_execute("COMMIT").await.unwrap();

@@ -183,7 +183,7 @@ async fn nothing_of_a_run_is_anywhere_after_it(database: Database) -> Checked {
         failed
             .error
             .as_deref()
-            .is_some_and(|error| !error.contains("not kept")),
+            .is_some_and(|error| !error.contains("is not stored")),
         "{failed:?}"
     );
     planted.look().await?;
@@ -191,7 +191,7 @@ async fn nothing_of_a_run_is_anywhere_after_it(database: Database) -> Checked {
     planted.look().await?;
     planted.node.restart().await?;
     let failed = planted.node.client()?.run(&failed.id.to_string()).await?;
-    ensure!(failed.error.is_some_and(|error| error.contains("not kept")));
+    ensure!(failed.error.is_some_and(|error| error.contains("is not stored")));
     planted.node.stop().await?;
     ensure!(
         !planted.memory()?.exists(),
