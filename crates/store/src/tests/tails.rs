@@ -180,7 +180,8 @@ async fn a_fault_anywhere_in_a_group_and_in_its_tail_loses_nothing_and_keeps_the
         assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_hold").await, 2 * made);
         assert_eq!(fixture.count(HELD).await, 2 * 7 * made);
     }
-    assert!((38..=42).contains(&failed), "{failed}");
+    // At most four groups have two statements in their tails each. Every other fault fails its command.
+    assert!(failed >= 44 - 4 * 2, "{failed}");
     assert_eq!(made + failed, 44 * 8);
 }
 
@@ -234,7 +235,8 @@ async fn a_fault_anywhere_in_ends_that_share_a_transaction_settles_each_run_once
         assert_eq!(fixture.count(SPENT).await, 2 * 7 * ended);
         fixture.check().await;
     }
-    assert!((46..=50).contains(&failed), "{failed}");
+    // At most four groups have three statements in their tails each. Every other fault fails its command.
+    assert!(failed >= 51 - 4 * 3, "{failed}");
     assert_eq!(ended, 51 * 8);
 }
 
