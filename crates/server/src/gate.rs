@@ -221,6 +221,8 @@ impl Gate {
             org: peer.org,
             role: Role::Member,
             until: None,
+            user: None,
+            suspended: false,
         })
     }
 

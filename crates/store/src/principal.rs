@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use sortie_api::{ActorKind, GrantId, KeyId, OrgId, Role, ScheduleId, SessionId, Timestamp};
+use sortie_api::{ActorKind, GrantId, KeyId, OrgId, Role, ScheduleId, SessionId, Timestamp, UserId};
 
 use crate::{
     Store,
@@ -21,6 +21,10 @@ pub struct Principal {
     pub by: By,
     /// End of the credential; none where it does not expire.
     pub until: Option<Timestamp>,
+    /// Person of the credential; none for an API key.
+    pub user: Option<UserId>,
+    /// True while the operator has suspended the organization.
+    pub suspended: bool,
 }
 
 /// Subject of a credential or a change. Rate limits count its requests; the audit log and the signatures between nodes name
@@ -118,9 +122,11 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_opt(
-                    "SELECT id, org_id, role, expires_at, NULL FROM api_key WHERE hash = $1 \
+                    "SELECT k.id, k.org_id, k.role, k.expires_at, NULL, o.suspended_at \
+                     FROM api_key k JOIN organization o ON o.id = k.org_id WHERE k.hash = $1 \
                      UNION ALL \
-                     SELECT id, org_id, role, expires_at, previous_until FROM api_key WHERE previous_hash = $1",
+                     SELECT k.id, k.org_id, k.role, k.expires_at, k.previous_until, o.suspended_at \
+                     FROM api_key k JOIN organization o ON o.id = k.org_id WHERE k.previous_hash = $1",
                     vals![hash.as_slice()],
                 )?
                 .as_ref()
@@ -138,6 +144,8 @@ fn of_key(row: &Row) -> Result<Principal> {
         org: row.parse(1)?,
         role: row.parse(2)?,
         until: ends.into_iter().flatten().min(),
+        user: None,
+        suspended: row.opt_time(5)?.is_some(),
     })
 }
 

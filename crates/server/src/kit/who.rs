@@ -117,10 +117,11 @@ fn caller(org: OrgId, actor: &Actor) -> Caller {
     }
 }
 
-fn actor(parts: &Parts, by: Option<By>) -> Actor {
+fn actor(parts: &Parts, principal: Option<&Principal>) -> Actor {
     let whence = parts.extensions.get::<Whence>();
     Actor {
-        by,
+        by: principal.map(|principal| principal.by),
+        user: principal.and_then(|principal| principal.user),
         address: whence.map(|whence| whence.address),
         request_id: whence.map(|whence| whence.request_id.as_str().to_owned()),
         trace: whence.and_then(|whence| whence.trace.clone()),
@@ -156,7 +157,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Member {
         Ok(Self {
             org: principal.org,
             role: principal.role,
-            actor: actor(parts, Some(principal.by)),
+            actor: actor(parts, Some(&principal)),
         })
     }
 }
@@ -172,7 +173,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Admin {
         Ok(Self {
             org: principal.org,
             by: principal.by,
-            actor: actor(parts, Some(principal.by)),
+            actor: actor(parts, Some(&principal)),
         })
     }
 }
@@ -233,6 +234,8 @@ mod tests {
             org: OrgId::new(at, [2; 10]),
             role,
             until: None,
+            user: None,
+            suspended: false,
         })
     }
 
