@@ -6,6 +6,7 @@
 mod caller;
 mod error;
 mod options;
+mod session;
 
 use std::sync::Arc;
 

@@ -17,6 +17,9 @@ pub const SELF_HOSTED_KEY: &str = "sts_";
 /// Prefix of a hosted API key.
 pub const HOSTED_KEY: &str = "sth_";
 
+/// Prefix of the token of a person's session.
+pub const SESSION_TOKEN: &str = "stu_";
+
 /// A secret in clear. `Debug` shows the prefix only, and its memory is overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
