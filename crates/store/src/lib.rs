@@ -45,6 +45,7 @@ pub use files::{FileRow, NewFile};
 pub use money::usage::{UsageDue, UsageQuery};
 pub use observe::{MOST_COUNTED, Observed};
 pub use people::{
+    attempts::Attempt,
     memberships::{MemberRow, NewOrganization, OwnOrganization},
     one_time::{NewOneTime, Purpose, UnknownPurpose},
     persons::{Account, NewPerson, PasswordChange, PersonRow},
