@@ -5,6 +5,7 @@
 
 mod caller;
 mod error;
+mod mail;
 mod options;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use sortie_store::Store;
 
 pub use caller::Author;
 pub use error::Error;
+pub use mail::MailOptions;
 pub use options::{Options, SignUp};
 
 /// Result of a command on accounts.
