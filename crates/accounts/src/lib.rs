@@ -6,6 +6,7 @@
 mod attempts;
 mod caller;
 mod error;
+mod mail;
 mod options;
 #[cfg(test)]
 mod rig;
@@ -18,6 +19,7 @@ use sortie_store::Store;
 
 pub use caller::Author;
 pub use error::Error;
+pub use mail::MailOptions;
 pub use options::{Options, SignUp};
 
 /// Result of a command on accounts.
