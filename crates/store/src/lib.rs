@@ -47,6 +47,7 @@ pub use mail::{AfterSending, ClaimedMail, NewMail, OwnerRow};
 pub use money::usage::{UsageDue, UsageQuery};
 pub use observe::{MOST_COUNTED, Observed};
 pub use people::{
+    attempts::Attempt,
     memberships::{MemberRow, NewOrganization, OwnOrganization},
     one_time::{NewOneTime, Purpose, UnknownPurpose},
     persons::{Account, NewPerson, PasswordChange, PersonRow},
