@@ -253,6 +253,7 @@ fn accounts_options(settings: &HostedSettings) -> sortie_accounts::Options {
         org_url: settings.org_url.clone(),
         engine_url: settings.engine_url.clone(),
         sign_up: settings.sign_up,
+        mail: None,
     }
 }
 

@@ -88,6 +88,7 @@ impl Rig {
             org_url: org_url.clone(),
             engine_url: engine_url.clone(),
             sign_up: SignUp::Open,
+            mail: None,
         };
         change(&mut options);
         let accounts = Accounts::new(options, store, Sealer::new(vec![master_key]));
