@@ -223,6 +223,7 @@ impl Gate {
             until: None,
             user: None,
             suspended: false,
+            scope: None,
         })
     }
 

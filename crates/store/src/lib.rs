@@ -20,6 +20,7 @@ mod keys;
 mod metrics;
 mod money;
 mod nodes;
+mod oauth;
 mod observe;
 mod people;
 mod principal;
@@ -43,6 +44,11 @@ pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED};
 pub use files::{FileRow, NewFile};
 pub use money::usage::{UsageDue, UsageQuery};
+pub use oauth::{
+    clients::{OauthClientKind, OauthClientRow, UnknownOauthClientKind},
+    grants::{EndedGrant, GRANTS_OF_A_PERSON, GrantAudit, GrantRow, NewGrant},
+    tokens::{CodeRedemption, Exchange, IssuedTokens, NewTokens, TokenRefresh},
+};
 pub use observe::{MOST_COUNTED, Observed};
 pub use people::{
     memberships::{MemberRow, NewOrganization, OwnOrganization},

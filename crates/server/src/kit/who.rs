@@ -236,6 +236,7 @@ mod tests {
             until: None,
             user: None,
             suspended: false,
+            scope: None,
         })
     }
 

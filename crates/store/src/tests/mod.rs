@@ -20,6 +20,7 @@ mod keys;
 mod migrations;
 mod model;
 mod nodes;
+mod oauth;
 mod observe;
 mod people;
 mod plans;
