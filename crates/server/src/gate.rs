@@ -248,6 +248,7 @@ impl Gate {
             until: None,
             user: None,
             suspended: false,
+            scope: None,
         })
     }
 
