@@ -49,8 +49,9 @@ CREATE UNIQUE INDEX invitation_hash ON invitation (hash);
 CREATE UNIQUE INDEX invitation_address ON invitation (org_id, email_key);
 CREATE INDEX invitation_end ON invitation (expires_at);
 
--- Mail to send. content is sealed: the address and the arguments of the template. due_at is empty while a node sends it:
--- claim is the node's own number of this attempt. dedupe makes a mail unique.
+-- Mail to send. content is sealed: the address and the arguments of the template. A node that sends a mail moves due_at to
+-- the end of its lease and counts the attempt; attempts is the fence of the claim. dedupe makes a mail unique: such a row
+-- stays after the mail was sent, without content and without due_at.
 CREATE TABLE mail (
     id {TEXT} NOT NULL PRIMARY KEY,
     kind {TEXT} NOT NULL,
@@ -59,13 +60,10 @@ CREATE TABLE mail (
     created_at BIGINT NOT NULL,
     due_at BIGINT,
     give_up_at BIGINT NOT NULL,
-    attempts BIGINT NOT NULL,
-    node_id BIGINT,
-    last_error {TEXT}
+    attempts BIGINT NOT NULL
 );
 CREATE UNIQUE INDEX mail_dedupe ON mail (dedupe) WHERE dedupe IS NOT NULL;
 CREATE INDEX mail_due ON mail (due_at) WHERE due_at IS NOT NULL;
-CREATE INDEX mail_node ON mail (node_id) WHERE node_id IS NOT NULL;
 
 -- The operator's key. hash is its SHA-256.
 CREATE TABLE operator_key (

@@ -3,9 +3,14 @@
 //! [`Accounts`] is the handle that the server and the command line hold. Each method of the handle is in the module of its
 //! subject.
 
+mod attempts;
 mod caller;
 mod error;
+mod mail;
 mod options;
+#[cfg(test)]
+mod rig;
+mod session;
 
 use std::sync::Arc;
 
@@ -14,6 +19,7 @@ use sortie_store::Store;
 
 pub use caller::Author;
 pub use error::Error;
+pub use mail::MailOptions;
 pub use options::{Options, SignUp};
 
 /// Result of a command on accounts.
@@ -43,6 +49,11 @@ impl Accounts {
     /// Store of the node, for handlers that only read.
     pub fn store(&self) -> &Store {
         &self.0.store
+    }
+
+    #[cfg(test)]
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.0
     }
 
     /// Settings of the accounts.

@@ -17,6 +17,7 @@ mod db;
 mod deliveries;
 mod files;
 mod keys;
+mod mail;
 mod metrics;
 mod money;
 mod nodes;
@@ -43,6 +44,7 @@ pub use checks::{Backlog, DatabaseInfo};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED};
 pub use files::{FileRow, NewFile};
+pub use mail::NewMail;
 pub use money::usage::{UsageDue, UsageQuery};
 pub use oauth::{
     clients::{OauthClientKind, OauthClientRow, UnknownOauthClientKind},
@@ -51,6 +53,7 @@ pub use oauth::{
 };
 pub use observe::{MOST_COUNTED, Observed};
 pub use people::{
+    attempts::Attempt,
     memberships::{MemberRow, NewOrganization, OwnOrganization},
     one_time::{NewOneTime, Purpose, UnknownPurpose},
     persons::{Account, NewPerson, PasswordChange, PersonRow},

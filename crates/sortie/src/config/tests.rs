@@ -254,9 +254,12 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
         ),
         (
             "mode = \"hosted\"",
-            "mode (sortie.toml): `hosted` needs accounts and credits, which this version does not have; use `self-hosted`",
+            "org_listen: must be set with mode = \"hosted\"",
         ),
-        ("mode = \"cloud\"", "mode (sortie.toml): must be `self-hosted`"),
+        (
+            "mode = \"cloud\"",
+            "mode (sortie.toml): must be `self-hosted` or `hosted`",
+        ),
         (
             "database_url = \"mysql://x\"",
             "database_url (sortie.toml): must be `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE`",

@@ -17,6 +17,7 @@ mod files;
 mod fixture;
 mod groups;
 mod keys;
+mod mail;
 mod migrations;
 mod model;
 mod nodes;
