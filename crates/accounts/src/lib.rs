@@ -7,6 +7,7 @@ mod attempts;
 mod caller;
 mod error;
 mod options;
+mod people;
 #[cfg(test)]
 mod rig;
 
@@ -18,6 +19,7 @@ use sortie_store::Store;
 pub use caller::Author;
 pub use error::Error;
 pub use options::{Options, SignUp};
+pub use people::sessions::{Client, MOST_LISTED, SESSION_LENGTH};
 
 /// Result of a command on accounts.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -31,6 +33,7 @@ struct Parts {
     options: Options,
     store: Store,
     sealer: Sealer,
+    lookups: people::sessions::Lookups,
 }
 
 impl Accounts {
@@ -40,6 +43,7 @@ impl Accounts {
             options,
             store,
             sealer,
+            lookups: people::sessions::Lookups::default(),
         }))
     }
 
