@@ -6,10 +6,12 @@
 mod attempts;
 mod caller;
 mod error;
+mod mail;
 mod options;
 mod people;
 #[cfg(test)]
 mod rig;
+mod session;
 
 use std::sync::Arc;
 
@@ -18,6 +20,7 @@ use sortie_store::Store;
 
 pub use caller::Author;
 pub use error::Error;
+pub use mail::MailOptions;
 pub use options::{Options, SignUp};
 pub use people::sessions::{Client, MOST_LISTED, SESSION_LENGTH};
 

@@ -2,6 +2,8 @@
 
 use sortie_base::Clock;
 
+use crate::mail::MailOptions;
+
 /// Settings of accounts.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -13,6 +15,8 @@ pub struct Options {
     pub engine_url: String,
     /// Rule for new accounts.
     pub sign_up: SignUp,
+    /// Settings of the mail. `None` where no mail is sent.
+    pub mail: Option<MailOptions>,
 }
 
 /// Rule for new accounts.

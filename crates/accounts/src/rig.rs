@@ -32,6 +32,7 @@ impl Rig {
             org_url: "https://accounts.example".to_owned(),
             engine_url: "https://engine.example".to_owned(),
             sign_up,
+            mail: None,
         };
         let sealer = Sealer::new(vec![MasterKey::new([7; 32])]);
         Self {

@@ -274,7 +274,8 @@ impl Connections {
             | SealedColumn::OauthFlow
             | SealedColumn::ScheduleSecret
             | SealedColumn::Delivery
-            | SealedColumn::ConnectionIssuer => Ok(None),
+            | SealedColumn::ConnectionIssuer
+            | SealedColumn::Mail => Ok(None),
         }
     }
 

@@ -263,7 +263,7 @@ both! {
         assert_eq!(behind.iter().map(|of| of.id).collect::<Vec<_>>(), [second]);
         assert_eq!(store.organizations_of(ann, None, 1).await.unwrap().len(), 1);
         let found = store.membership(first, ann).await.unwrap();
-        assert_eq!(found, Some(OwnOrganization { id: first, name: "ours".to_owned(), role: Role::Owner }));
+        assert_eq!(found, Some(OwnOrganization { id: first, name: "ours".to_owned(), role: Role::Owner, suspended: false }));
         assert_eq!(store.membership(first, bob).await.unwrap(), None);
         store.rename_organization(first, "new", fixture.audit(first)).await.unwrap();
         assert_eq!(store.organization_name(first).await.unwrap(), "new");
