@@ -8,6 +8,7 @@ mod caller;
 mod error;
 mod mail;
 mod options;
+mod people;
 #[cfg(test)]
 mod rig;
 mod session;
@@ -21,6 +22,7 @@ pub use caller::Author;
 pub use error::Error;
 pub use mail::MailOptions;
 pub use options::{Options, SignUp};
+pub use people::sessions::{Client, MOST_LISTED, SESSION_LENGTH};
 
 /// Result of a command on accounts.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -34,6 +36,7 @@ struct Parts {
     options: Options,
     store: Store,
     sealer: Sealer,
+    lookups: people::sessions::Lookups,
 }
 
 impl Accounts {
@@ -43,6 +46,7 @@ impl Accounts {
             options,
             store,
             sealer,
+            lookups: people::sessions::Lookups::default(),
         }))
     }
 
