@@ -7,9 +7,11 @@ mod attempts;
 mod caller;
 mod error;
 mod mail;
+mod oauth;
 mod options;
 #[cfg(test)]
 mod rig;
+mod sealed_text;
 mod session;
 
 use std::sync::Arc;
@@ -20,6 +22,10 @@ use sortie_store::Store;
 pub use caller::Author;
 pub use error::Error;
 pub use mail::MailOptions;
+pub use oauth::{
+    AuthMethod, Authorization, AuthorizationRefusal, ClientMetadata, IssuedPair, OauthError, OauthErrorCode,
+    OauthFailure, OauthResult, RegisteredClient, Scope, TokenRequest,
+};
 pub use options::{Options, SignUp};
 
 /// Result of a command on accounts.
