@@ -11,7 +11,6 @@ mod options;
 mod people;
 #[cfg(test)]
 mod rig;
-mod session;
 
 use std::sync::Arc;
 
