@@ -13,7 +13,6 @@ mod people;
 #[cfg(test)]
 mod rig;
 mod sealed_text;
-mod session;
 
 use std::sync::Arc;
 
