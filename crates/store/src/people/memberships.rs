@@ -6,9 +6,10 @@
 use sortie_api::{OrgId, Role, Timestamp, UserId};
 
 use crate::{
-    Audit, Store,
+    Audit, NewMail, Store,
     audit::record,
     db::{Row, Stmt, vals},
+    mail,
     oauth::grants::revoke_of_member,
     types::{Error, Result},
 };
@@ -181,7 +182,8 @@ impl Store {
             .await
     }
 
-    /// Removes a member and ends the grants of the person in the organization. `NotFound` where the person is no member, `Conflict` for the owner.
+    /// Removes a member, or lets a member leave, and ends the grants of the person in the organization. `NotFound` where the
+    /// person is no member, `Conflict` for the owner.
     pub async fn remove_member(&self, org: OrgId, user: UserId, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -201,17 +203,18 @@ impl Store {
             .await
     }
 
-    /// Hands the ownership from one member to another. The former owner becomes an admin. `Conflict` where `from` is not
-    /// the owner, `NotFound` where `to` is no member.
+    /// Hands the ownership from one member to another, and queues `mails`. The former owner becomes an admin. `Conflict`
+    /// where `from` is not the owner, `NotFound` where `to` is no member.
     pub async fn transfer_ownership(
         &self,
         org: OrgId,
         (from, to): (UserId, UserId),
+        mails: Vec<NewMail>,
         audit: Audit,
     ) -> Result<()> {
         self.db
             .write(move |tx| {
-                tx.batch(&[
+                let mut statements = vec![
                     lock(org),
                     is_member(org, to),
                     Stmt::new(
@@ -225,15 +228,16 @@ impl Store {
                     )
                     .exactly(1, Error::NotFound),
                     record(&audit),
-                ])
-                .map(drop)
+                ];
+                statements.extend(mails.iter().map(mail::insert));
+                tx.batch(&statements).map(drop)
             })
             .await
     }
 }
 
 /// Locks an organization until the end of the transaction.
-fn lock(org: OrgId) -> Stmt<'static> {
+pub(super) fn lock(org: OrgId) -> Stmt<'static> {
     Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org]).exactly(1, Error::NotFound)
 }
 
