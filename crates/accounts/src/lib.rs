@@ -19,7 +19,7 @@ use sortie_store::Store;
 
 pub use caller::Author;
 pub use error::Error;
-pub use mail::MailOptions;
+pub use mail::{ApiDeprecation, InvalidSender, InvalidServer, MailOptions, MailServer, NotSent, Sender};
 pub use options::{Options, SignUp};
 
 /// Result of a command on accounts.
@@ -34,15 +34,18 @@ struct Parts {
     options: Options,
     store: Store,
     sealer: Sealer,
+    outbox: mail::Outbox,
 }
 
 impl Accounts {
     /// Creates the handle. The node's master keys seal what `sealer` seals.
     pub fn new(options: Options, store: Store, sealer: Sealer) -> Self {
+        let outbox = mail::Outbox::new(options.mail.as_ref(), &options.org_url);
         Self(Arc::new(Parts {
             options,
             store,
             sealer,
+            outbox,
         }))
     }
 
