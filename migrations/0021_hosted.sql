@@ -71,19 +71,20 @@ CREATE TABLE operator_key (
     created_at BIGINT NOT NULL
 );
 
--- An OAuth client. kind is registered or document. metadata is the JSON that the client registered or publishes.
+-- An OAuth client. kind is registered or document; a document client has the URL of its document as id. metadata is the JSON
+-- that the client registered or publishes.
 CREATE TABLE oauth_client (
     id {TEXT} NOT NULL PRIMARY KEY,
     kind {TEXT} NOT NULL,
     metadata {TEXT} NOT NULL,
     secret_hash {BLOB},
     created_at BIGINT NOT NULL,
-    used_at BIGINT,
-    expires_at BIGINT
+    expires_at BIGINT NOT NULL
 );
-CREATE INDEX oauth_client_end ON oauth_client (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX oauth_client_end ON oauth_client (expires_at);
 
--- Permission of a person for a client in one organization, and the family of its tokens. scope is member or admin.
+-- Permission of a person for a client in one organization, and the family of its tokens. scope is member or admin. Without
+-- its grant a code or a token is worth nothing: to revoke a family is to delete this row.
 CREATE TABLE oauth_grant (
     id {TEXT} NOT NULL PRIMARY KEY,
     org_id {TEXT} NOT NULL,
@@ -91,26 +92,22 @@ CREATE TABLE oauth_grant (
     client_id {TEXT} NOT NULL,
     client_name {TEXT} NOT NULL,
     scope {TEXT} NOT NULL,
-    resource {TEXT} NOT NULL,
     created_at BIGINT NOT NULL,
     used_at BIGINT NOT NULL,
     expires_at BIGINT NOT NULL
 );
 CREATE INDEX oauth_grant_person ON oauth_grant (user_id, org_id, id);
-CREATE INDEX oauth_grant_client ON oauth_grant (client_id);
 CREATE INDEX oauth_grant_end ON oauth_grant (expires_at);
 
 -- Authorization code. hash is its SHA-256, challenge the PKCE challenge (S256).
 CREATE TABLE oauth_code (
     hash {BLOB} NOT NULL PRIMARY KEY,
     grant_id {TEXT} NOT NULL,
-    client_id {TEXT} NOT NULL,
     redirect_uri {TEXT} NOT NULL,
     challenge {TEXT} NOT NULL,
     expires_at BIGINT NOT NULL,
     used_at BIGINT
 );
-CREATE INDEX oauth_code_grant ON oauth_code (grant_id);
 CREATE INDEX oauth_code_end ON oauth_code (expires_at);
 
 -- Access or refresh token of a grant. hash is its SHA-256.
@@ -121,5 +118,4 @@ CREATE TABLE oauth_token (
     expires_at BIGINT NOT NULL,
     used_at BIGINT
 );
-CREATE INDEX oauth_token_grant ON oauth_token (grant_id);
 CREATE INDEX oauth_token_end ON oauth_token (expires_at);

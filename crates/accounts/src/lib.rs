@@ -8,9 +8,9 @@ mod caller;
 mod error;
 mod mail;
 mod options;
+mod people;
 #[cfg(test)]
 mod rig;
-mod session;
 
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ pub use caller::Author;
 pub use error::Error;
 pub use mail::{ApiDeprecation, InvalidSender, InvalidServer, MailOptions, MailServer, NotSent, Sender};
 pub use options::{Options, SignUp};
+pub use people::sessions::{Client, MOST_LISTED, SESSION_LENGTH};
 
 /// Result of a command on accounts.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -35,6 +36,7 @@ struct Parts {
     store: Store,
     sealer: Sealer,
     outbox: mail::Outbox,
+    lookups: people::sessions::Lookups,
 }
 
 impl Accounts {
@@ -46,6 +48,7 @@ impl Accounts {
             store,
             sealer,
             outbox,
+            lookups: people::sessions::Lookups::default(),
         }))
     }
 

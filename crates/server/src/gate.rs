@@ -85,7 +85,7 @@ impl From<Counted> for Refused {
 }
 
 impl Gate {
-    /// `seed` is a random number that makes this process's request ids its own.
+    /// `seed` is a random number that makes the request ids of this gate its own.
     pub(crate) fn new(
         engine: Engine,
         (door, router): (Door, Router),
@@ -248,6 +248,7 @@ impl Gate {
             until: None,
             user: None,
             suspended: false,
+            scope: None,
         })
     }
 

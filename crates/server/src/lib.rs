@@ -95,7 +95,7 @@ pub async fn serve(
     options: Arc<Options>,
     stop: CancellationToken,
 ) -> std::io::Result<()> {
-    let seed = getrandom::u64().map_err(std::io::Error::other)?;
+    let seed = || getrandom::u64().map_err(std::io::Error::other);
     let Listeners {
         api,
         metrics,
@@ -114,18 +114,18 @@ pub async fn serve(
     });
     let limits = Arc::new(rate_limits(&engine, &options));
     let gate = |door: (Door, axum::Router)| {
-        let gate = Gate::new(engine.clone(), door, &limits, &options, http.clone(), seed);
-        Arc::new(gate)
+        let gate = Gate::new(engine.clone(), door, &limits, &options, http.clone(), seed()?);
+        std::io::Result::Ok(Arc::new(gate))
     };
     let router = routes::router(Arc::clone(&app));
     let organization = match organization {
-        Some(side) => Some((
-            side.listener,
-            gate(organization_api(&app, side.accounts, router.clone())?),
-        )),
+        Some(side) => {
+            let gate = gate(organization_api(&app, side.accounts, router.clone())?)?;
+            Some((side.listener, gate))
+        }
         None => None,
     };
-    let served = connections::serve(api, gate((Door::Engine, router)), stop.clone());
+    let served = connections::serve(api, gate((Door::Engine, router))?, stop.clone());
     let organization_served = async {
         if let Some((listener, gate)) = organization {
             connections::serve(listener, gate, stop.clone()).await;

@@ -21,6 +21,7 @@ mod mail;
 mod metrics;
 mod money;
 mod nodes;
+mod oauth;
 mod observe;
 mod people;
 mod principal;
@@ -45,6 +46,11 @@ pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order,
 pub use files::{FileRow, NewFile};
 pub use mail::{AfterSending, ClaimedMail, NewMail, OwnerRow};
 pub use money::usage::{UsageDue, UsageQuery};
+pub use oauth::{
+    clients::{OauthClientKind, OauthClientRow, UnknownOauthClientKind},
+    grants::{EndedGrant, GRANTS_OF_A_PERSON, GrantAudit, GrantRow, NewGrant},
+    tokens::{CodeRedemption, Exchange, IssuedTokens, NewTokens, TokenRefresh},
+};
 pub use observe::{MOST_COUNTED, Observed};
 pub use people::{
     attempts::Attempt,

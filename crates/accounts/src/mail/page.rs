@@ -29,9 +29,9 @@ pub(super) struct Page {
     pub(super) subject: String,
     /// Name of the recipient, or empty.
     name: String,
-    /// What has happened, in paragraphs.
+    /// Paragraphs of the letter.
     said: Vec<String>,
-    /// What the recipient can do: a label and the page for it.
+    /// Button: its label and its page.
     action: Option<(&'static str, String)>,
     /// Advice in small type.
     notes: Vec<String>,

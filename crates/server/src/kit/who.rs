@@ -305,6 +305,7 @@ mod tests {
             until: None,
             user: None,
             suspended: false,
+            scope: None,
         }))
     }
 

@@ -93,6 +93,7 @@ impl OrganizationDoor {
             until: Some(person.until),
             user: Some(person.user),
             suspended: membership.suspended,
+            scope: None,
         }))
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     Audit, Store,
     audit::record,
     db::{Row, Stmt, vals},
+    oauth::grants::revoke_of_member,
     types::{Error, Result},
 };
 
@@ -180,7 +181,7 @@ impl Store {
             .await
     }
 
-    /// Removes a member. `NotFound` where the person is no member, `Conflict` for the owner.
+    /// Removes a member and ends the grants of the person in the organization. `NotFound` where the person is no member, `Conflict` for the owner.
     pub async fn remove_member(&self, org: OrgId, user: UserId, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -192,6 +193,7 @@ impl Store {
                         vals![org, user, Role::Owner],
                     )
                     .exactly(1, THE_OWNER),
+                    revoke_of_member(org, user),
                     record(&audit),
                 ])
                 .map(drop)

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     AfterAttempt, AfterSending, Append, Attempt, Batch, Counted, Error, Expiry, InlineCredentials, NewNode,
-    NewOneTime, NewRun, NodeId, OauthFlow, OldTokens, PasswordChange, Purpose, Result, Rotation, SeenTokens,
-    Sweep, db::vals,
+    NewOneTime, NewRun, NodeId, OauthClientKind, OauthClientRow, OauthFlow, OldTokens, PasswordChange,
+    Purpose, Result, Rotation, SeenTokens, Sweep, db::vals,
 };
 
 /// Reads the stored rows of every table, as text.
@@ -60,6 +60,10 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT window_start, subject, count FROM attempt ORDER BY window_start, subject",
         "SELECT org_id, user_id, role FROM membership ORDER BY org_id, user_id",
         "SELECT id, content, dedupe, due_at, attempts FROM mail ORDER BY id",
+        "SELECT id, kind, metadata, secret_hash, expires_at FROM oauth_client ORDER BY id",
+        "SELECT id, org_id, user_id, client_id, scope, used_at, expires_at FROM oauth_grant ORDER BY id",
+        "SELECT hash, grant_id, redirect_uri, challenge, expires_at, used_at FROM oauth_code ORDER BY hash",
+        "SELECT hash, grant_id, kind, expires_at, used_at FROM oauth_token ORDER BY hash",
         "SELECT minute, subject, granted, block FROM rate_lease ORDER BY minute, subject",
         "SELECT schedule_id, instant, occasion, last_instant, instants, outcome, reason, run_id FROM fire \
          ORDER BY schedule_id, instant, occasion",
@@ -223,6 +227,41 @@ commands! {
         proves(fixture, async || store.set_role(org, bob, Role::Admin, fixture.audit(org)).await).await;
         proves(fixture, async || store.transfer_ownership(org, (ann, bob), fixture.audit(org)).await).await;
         proves(fixture, async || store.remove_member(org, ann, fixture.audit(org)).await).await;
+    }
+
+    async fn the_commands_of_the_oauth_server_are_one_transaction_each(fixture: &Fixture) {
+        let store = &fixture.store;
+        let ann = fixture.person("ann").await;
+        let org = fixture.org_of(ann).await;
+        let (new, other) = (fixture.new_grant(org, ann, Role::Admin), fixture.new_grant(org, ann, Role::Member));
+        let client = OauthClientRow {
+            id: new.client_id.clone(),
+            kind: OauthClientKind::Registered,
+            metadata: "{}".to_owned(),
+            secret_hash: None,
+            created_at: new.created_at,
+            expires_at: new.created_at,
+        };
+        proves(fixture, async || store.keep_oauth_client(client.clone()).await).await;
+        proves(fixture, async || store.create_grant(new.clone(), fixture.audit(org)).await).await;
+        store.create_grant(other.clone(), fixture.audit(org)).await.unwrap();
+        let redemption = fixture.redemption(&new);
+        let redeem = async || store.redeem_code(redemption.clone(), fixture.grant_audit()).await;
+        proves_step(fixture, redeem).await;
+        let refresh = fixture.refresh(redemption.tokens.refresh_hash, redemption.at);
+        let next = async || store.refresh_tokens(refresh.clone(), fixture.grant_audit()).await;
+        proves_step(fixture, next).await;
+        let token = refresh.tokens.access_hash;
+        proves(fixture, async || store.revoke_token(token, &new.client_id, fixture.grant_audit()).await).await;
+        proves(fixture, async || store.end_grant(ann, other.id, fixture.grant_audit()).await).await;
+        let reused = fixture.new_grant(org, ann, Role::Member);
+        store.create_grant(reused.clone(), fixture.audit(org)).await.unwrap();
+        let redemption = fixture.redemption(&reused);
+        store.redeem_code(redemption.clone(), fixture.grant_audit()).await.unwrap();
+        let replay = async || store.redeem_code(redemption.clone(), fixture.grant_audit()).await;
+        proves(fixture, replay).await;
+        let later = new.created_at + std::time::Duration::from_hours(10_000);
+        proves(fixture, async || store.delete_ended_oauth(later, 10).await).await;
     }
 
     async fn count_usage_is_one_transaction(fixture: &Fixture) {

@@ -21,6 +21,7 @@ mod mail;
 mod migrations;
 mod model;
 mod nodes;
+mod oauth;
 mod observe;
 mod people;
 mod plans;
