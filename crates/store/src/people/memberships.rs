@@ -159,6 +159,22 @@ impl Store {
             .await
     }
 
+    /// Reads a member of an organization. None where the person is no member.
+    pub async fn member(&self, org: OrgId, user: UserId) -> Result<Option<MemberRow>> {
+        self.db
+            .read(move |tx| {
+                tx.query_opt(
+                    "SELECT m.user_id, p.email, p.name, m.role, m.created_at \
+                     FROM membership m JOIN person p ON p.id = m.user_id WHERE m.org_id = $1 AND m.user_id = $2",
+                    vals![org, user],
+                )?
+                .as_ref()
+                .map(member_from)
+                .transpose()
+            })
+            .await
+    }
+
     /// Makes a member an admin or a member. `NotFound` where the person is no member, `Conflict` for the owner and for
     /// the role owner, which [`Store::transfer_ownership`] gives.
     pub async fn set_role(&self, org: OrgId, user: UserId, role: Role, audit: Audit) -> Result<()> {

@@ -470,6 +470,7 @@ impl Fixture {
         store.organizations_of(ann, None, 10).await.unwrap();
         store.membership(org, ann).await.unwrap();
         store.list_members(org, None, 10).await.unwrap();
+        assert_eq!(store.member(org, ann).await.unwrap().unwrap().user, ann);
         store
             .rename_organization(org, "x", self.audit(org))
             .await
