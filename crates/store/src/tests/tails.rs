@@ -290,6 +290,19 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_hold").await, 2);
     }
 
+    async fn a_run_over_two_budgets_is_refused_by_the_first_of_them(fixture: &Fixture) {
+        let (org, store) = (fixture.org().await, &fixture.store);
+        fixture.budget(org, &ORG, 10).await;
+        fixture.budget(org, &workflow(), 3).await;
+        store.create_run(costing(fixture, org, 8)).await.unwrap();
+        let run = NewRun { labels: labels(), ..costing(fixture, org, 5) };
+        let refused = store.create_run(run).await.unwrap_err();
+        let Error::OverBudget(refused) = refused else { panic!("{refused}") };
+        // The run costs more than the whole budget of the workflow, whose window has not begun.
+        assert_eq!((refused.scope, refused.available), (ORG, micros(2)));
+        assert_eq!(fixture.count(HELD).await, 8);
+    }
+
     async fn a_repeated_key_leaves_no_hold_behind(fixture: &Fixture) {
         let (org, store) = (fixture.org().await, &fixture.store);
         fixture.budget(org, &ORG, 100).await;
@@ -333,7 +346,7 @@ fn shared_rows_are_written_in_the_order_of_their_keys_whoever_asks_first() {
         };
         let room = Room {
             limit: 100,
-            previous: at,
+            begins_after: None,
             resets_at: at,
         };
         Tail::Window(key, WindowChange::hold(amount, room))
@@ -357,7 +370,7 @@ fn the_lowest_limit_holds_for_a_sum() {
     };
     let room = |limit| Room {
         limit,
-        previous: at,
+        begins_after: None,
         resets_at: at,
     };
     let changes = [
