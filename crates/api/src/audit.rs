@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    id::{AuditId, KeyId},
+    id::{AuditId, KeyId, UserId},
     time::Timestamp,
 };
 
@@ -35,6 +35,10 @@ pub struct AuditEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub key_id: Option<KeyId>,
+    /// ID of the person behind the grant or the session; absent for every other author.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub user_id: Option<UserId>,
     /// Client address of the request; absent for a change by the engine itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, nullable = false, example = "192.0.2.7")]

@@ -146,6 +146,8 @@ ids! {
     GrantId = "grant";
     /// A sign-in of a person.
     SessionId = "sess";
+    /// A mail to send: no client ever sees one.
+    MailId = "mail";
     /// Content as it is stored: no client ever sees one.
     BlobId = "blob";
 }

@@ -19,6 +19,7 @@ pub mod json;
 pub mod key;
 pub mod license;
 pub mod limits;
+pub mod mail;
 pub mod master_key;
 pub mod model;
 pub mod money;
@@ -46,9 +47,11 @@ pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
 pub use file::{File, FilePage};
 pub use id::{
-    AuditId, BlobId, ConnectionId, FileId, GrantId, KeyId, OrgId, RunId, ScheduleId, SessionId, UserId,
+    AuditId, BlobId, ConnectionId, FileId, GrantId, KeyId, MailId, OrgId, RunId, ScheduleId, SessionId,
+    UserId,
 };
 pub use license::License;
+pub use mail::EmailDelivery;
 pub use money::Micros;
 pub use organization::{Mode, OrganizationInfo, Role};
 pub use request::RunRequest;

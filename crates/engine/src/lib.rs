@@ -26,20 +26,17 @@ use sortie_store::Store;
 
 pub use cluster::peers::{Hop, PEER_HEADER, Peer};
 pub use connections::{AwaitingConfirmation, Connections, Put};
-pub use credentials::{
-    master_keys::{check_key_text, check_master_keys},
-    sealing::{InvalidKey, MasterKey},
-};
+pub use credentials::master_keys::{check_key_text, check_master_keys};
 pub use error::Error;
 pub use files::saved::{Stored, Upload};
 pub use kit::{
     caller::Caller,
-    clock::Clock,
     options::{AwsVariables, Options, Serves},
     traces::{SpanExport, Traces},
 };
 pub use operations::checks::Providers;
 pub use runs::hub::{Batch, Deltas, Message, TextDelta};
+pub use sortie_base::{Clock, InvalidKey, MasterKey};
 pub use sortie_connect::oauth::Callback;
 
 use node::parts::Node;

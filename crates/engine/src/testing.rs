@@ -15,12 +15,11 @@ use crate::{
     cluster::hints::{HintSender, TimerBell},
     connections::Connections,
     files::contents::{self, Contents},
-    kit::{
-        clock::Clock, metrics::Metrics, models::Models, no_sandbox::NoSandbox, options::Options, web::NodeWeb,
-    },
+    kit::{metrics::Metrics, models::Models, no_sandbox::NoSandbox, options::Options, web::NodeWeb},
     runs::{active::Active, hub::Hub, run_log::Records, unretained::Unretained},
     worker::{Collecting, Programs, Worker},
 };
+use sortie_base::Clock;
 
 /// A fresh SQLite file with a node, and a run that it has claimed.
 pub(crate) struct Held {

@@ -1,9 +1,10 @@
 //! Access to the operations of the API: the API of an operation, the role that it needs, and the deployment modes that have
 //! it.
 //!
-//! [`routes`](crate::routes) lists every operation with its access, and makes both the router and the description from
-//! that list. The extractors of the handlers ([`Member`](crate::kit::Member), [`Admin`](crate::kit::Admin)) check the role. A
-//! test calls every operation as every kind of caller and compares the answer with this list.
+//! [`routes`](crate::routes) and [`org`](crate::org) list every operation with its access; router and description are made
+//! from the lists. The extractors of the handlers (such as [`Member`](crate::kit::Member) and
+//! [`OrgAdmin`](crate::org::OrgAdmin)) check the role. A test calls every operation as every kind of caller and compares the
+//! answer with these lists.
 
 /// Access to one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,17 +57,19 @@ pub enum Modes {
 }
 
 impl Access {
-    /// The `security` of the operation in the description (`OpenAPI` 3.1, "Security Requirement Object"). The roles of
-    /// the organization API get their security scheme with that API.
+    /// The `security` of the operation in the description (`OpenAPI` 3.1, "Security Requirement Object").
     pub(crate) fn security(self) -> serde_json::Value {
-        let scope = match self.role {
+        let role = match self.role {
             RequiredRole::Public | RequiredRole::Signature => return serde_json::json!([]),
+            RequiredRole::Operator => return serde_json::json!([{"operator_key": []}]),
             RequiredRole::SignedIn => "signed_in",
             RequiredRole::Member => "member",
             RequiredRole::Admin => "admin",
             RequiredRole::Owner => "owner",
-            RequiredRole::Operator => "operator",
         };
-        serde_json::json!([{"api_key": [scope]}])
+        match self.api {
+            Api::Engine => serde_json::json!([{"api_key": [role]}]),
+            Api::Organization => serde_json::json!([{"session": [role]}]),
+        }
     }
 }

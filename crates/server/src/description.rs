@@ -1,4 +1,4 @@
-//! The `OpenAPI` document: what the routes say of themselves, and what holds for all of them.
+//! The `OpenAPI` document of each API: what the routes say of themselves, and what holds for all of them.
 //!
 //! Handlers describe what is theirs. The answers that follow from how they are built (a key is needed, there is a
 //! body, the path has an id) and the headers of every answer are added here, so that no route can forget them.
@@ -11,7 +11,12 @@
 use serde_json::{Map, Value, json};
 use sortie_api::{ErrorCode, Mode, limits};
 
-use crate::{kit::WINDOW_SECONDS, metrics::METRICS, routes};
+use crate::{
+    access::{Access, Api},
+    kit::WINDOW_SECONDS,
+    metrics::METRICS,
+    org, routes,
+};
 
 /// Headers of every answer.
 const HEADERS: [&str; 6] = [
@@ -75,69 +80,138 @@ const FAILURES: [(ErrorCode, &str, &str, &str); 8] = [
     ),
 ];
 
-/// The whole document; `base_url` is the address clients use.
-pub(crate) fn document(base_url: Option<&str>) -> Value {
-    // The document is made of our own types: one that does not serialize would fail every test of it.
-    let mut document =
-        serde_json::to_value(routes::table(Mode::SelfHosted).into_openapi()).unwrap_or_default();
-    document["info"] = info();
-    document["servers"] = json!([{"url": base_url.unwrap_or("/")}]);
-    document["tags"] = json!([
-        {"name": "runs", "description": "Create runs, follow them, read their results."},
-        {"name": "workflows", "description": "Save run definitions under names that runs and schedules start by."},
-        {"name": "files", "description": "Save files under names for runs to read."},
-        {"name": "schedules", "description": "Start workflows on a timetable."},
-        {"name": "connections", "description": "The HTTP APIs and MCP servers that runs call through the engine."},
-        {"name": "budgets", "description": "Limit the cost of runs in a day or a month."},
-        {"name": "models", "description": "The models runs can use."},
-        {"name": "organization", "description": "The organization behind the key."},
-        {"name": "administration", "description": "API keys, the audit log, usage, and the license, the nodes, the master keys and the checks of a self-hosted engine."},
-        {"name": "operations", "description": "Health and description of the engine."},
-    ]);
-    document["paths"] = members(&mut document["paths"])
-        // The router's word for a parameter that takes slashes.
-        .map(|(path, item)| (path.replace("{*", "{"), item.take()))
-        .collect::<Map<_, _>>()
-        .into();
-    for (path, item) in members(&mut document["paths"]) {
-        for (_, operation) in members(item) {
-            complete(path, operation);
+/// Document of an API.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Description {
+    /// Engine API.
+    Engine,
+    /// Organization API.
+    Organization,
+}
+
+impl Description {
+    /// Returns the document of an API.
+    pub(crate) const fn of(api: Api) -> Self {
+        match api {
+            Api::Engine => Self::Engine,
+            Api::Organization => Self::Organization,
         }
     }
-    // What the derive has no words for.
-    let connections = &mut document["components"]["schemas"]["RunRequest"]["properties"]["connections"];
-    connections["maxProperties"] = limits::CONNECTIONS.into();
-    connections["propertyNames"] = json!({"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,99}$"});
-    routes::workflows::describe(&mut document["components"]["schemas"]);
-    document["components"]["responses"] = failures();
-    document["components"]["headers"] = headers();
-    document["components"]["securitySchemes"] = json!({"api_key": {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "An API key of the organization. The role an operation needs stands in its `security`; an \
-            `admin` key passes wherever `member` is asked for.",
-    }});
-    document
+
+    /// Makes the whole document; `base_url` is the address that clients use.
+    pub(crate) fn document(self, base_url: Option<&str>) -> Value {
+        let (table, access) = match self {
+            Self::Engine => (routes::table(Mode::SelfHosted).into_openapi(), routes::ACCESS),
+            Self::Organization => (org::table(Mode::Hosted).into_openapi(), org::ACCESS),
+        };
+        // The document is made of our own types: one that does not serialize would fail every test of it.
+        let mut document = serde_json::to_value(table).unwrap_or_default();
+        document["info"] = self.info();
+        document["servers"] = json!([{"url": base_url.unwrap_or("/")}]);
+        document["tags"] = self.tags();
+        document["paths"] = members(&mut document["paths"])
+            // The router's word for a parameter that takes slashes.
+            .map(|(path, item)| (path.replace("{*", "{"), item.take()))
+            .collect::<Map<_, _>>()
+            .into();
+        for (path, item) in members(&mut document["paths"]) {
+            for (_, operation) in members(item) {
+                complete(access, path, operation);
+            }
+        }
+        if let Self::Engine = self {
+            // What the derive has no words for.
+            let connections =
+                &mut document["components"]["schemas"]["RunRequest"]["properties"]["connections"];
+            connections["maxProperties"] = limits::CONNECTIONS.into();
+            connections["propertyNames"] =
+                json!({"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,99}$"});
+            routes::workflows::describe(&mut document["components"]["schemas"]);
+        }
+        document["components"]["responses"] = failures();
+        document["components"]["headers"] = headers();
+        document["components"]["securitySchemes"] = self.security_schemes();
+        document
+    }
+
+    fn info(self) -> Value {
+        let (title, purpose) = match self {
+            Self::Engine => ("Sortie engine API", "Runs AI agents on demand."),
+            Self::Organization => (
+                "Sortie organization API",
+                "Manages the people, organizations and keys of a hosted deployment.",
+            ),
+        };
+        json!({
+            "title": title,
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": format!(
+                "{purpose} Every failure is `{{error, code}}`; every answer carries \
+                `X-Request-Id` and the rate-limit headers. Request bodies with unknown fields are refused; clients ignore \
+                unknown fields in answers. Fields that end in `_micros` are millionths of a US dollar; times are RFC 3339 in UTC."
+            ),
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        })
+    }
+
+    fn tags(self) -> Value {
+        match self {
+            Self::Engine => json!([
+                {"name": "runs", "description": "Create runs, follow them, read their results."},
+                {"name": "workflows", "description": "Save run definitions under names that runs and schedules start by."},
+                {"name": "files", "description": "Save files under names for runs to read."},
+                {"name": "schedules", "description": "Start workflows on a timetable."},
+                {"name": "connections", "description": "The HTTP APIs and MCP servers that runs call through the engine."},
+                {"name": "budgets", "description": "Limit the cost of runs in a day or a month."},
+                {"name": "models", "description": "The models runs can use."},
+                {"name": "organization", "description": "The organization behind the key."},
+                {"name": "administration", "description": "API keys, the audit log, usage, and the license, the nodes, the master keys and the checks of a self-hosted engine."},
+                {"name": "operations", "description": "Health and description of the engine."},
+            ]),
+            Self::Organization => json!([
+                {"name": "sign-in", "description": "Sign up, sign in and out, verify an address, reset a password."},
+                {"name": "account", "description": "The signed-in person: name, picture, password, sessions, second factor."},
+                {"name": "organizations", "description": "Organizations, their members and invitations."},
+                {"name": "keys", "description": "API keys of an organization."},
+                {"name": "oauth", "description": "The OAuth 2.1 server, and the applications that act for a person."},
+                {"name": "operator", "description": "Organizations and people, for the operator of the installation."},
+                {"name": "operations", "description": "Health and description of the organization API."},
+            ]),
+        }
+    }
+
+    fn security_schemes(self) -> Value {
+        match self {
+            Self::Engine => json!({"api_key": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "An API key of the organization. The role an operation needs stands in its `security`; an \
+                    `admin` key passes wherever `member` is asked for.",
+            }}),
+            Self::Organization => json!({
+                "session": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The token of a session, as a sign-in returns it. The role that an operation needs stands in \
+                        its `security`: `signed_in`, or the role of the person in the organization of the path. API keys are refused.",
+                },
+                "operator_key": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The operator's key.",
+                },
+            }),
+        }
+    }
 }
 
 fn members(value: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
     value.as_object_mut().into_iter().flatten()
 }
 
-fn info() -> Value {
-    json!({
-        "title": "Sortie engine API",
-        "version": env!("CARGO_PKG_VERSION"),
-        "description": "Runs AI agents on demand. Every failure is `{error, code}`; every answer carries \
-            `X-Request-Id` and the rate-limit headers. Request bodies with unknown fields are refused; clients ignore \
-            unknown fields in answers. Fields that end in `_micros` are millionths of a US dollar; times are RFC 3339 in UTC.",
-        "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-    })
-}
-
 /// Adds what follows from how the operation is built.
-fn complete(path: &str, operation: &mut Value) {
-    let access = routes::ACCESS
+fn complete(table: &[Access], path: &str, operation: &mut Value) {
+    let access = table
         .iter()
         .find(|access| operation["operationId"] == access.operation);
     operation["security"] = access.map_or(Value::Null, |access| access.security());

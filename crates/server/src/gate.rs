@@ -1,5 +1,6 @@
 //! The way of every request: id, credential, rate limit, router, headers. One function, so that nothing leaves the
-//! server without its `X-Request-Id` and rate-limit headers, errors and panics included.
+//! server without its `X-Request-Id` and rate-limit headers, errors and panics included. Each API has a gate; the gates of a
+//! server share the counters of its rate limits.
 //!
 //! A request with a valid credential is counted against the subject of the credential, every other request against the
 //! client's network. Guesses at credentials are looked up as far as the quota of their network goes. The health routes
@@ -34,27 +35,37 @@ use crate::{
     Options,
     connections::Answers,
     kit::{
-        Advice, ApiError, Counting, Credential, DeprecationHeaders, Fault, Guesses, Passed, Quota,
-        RateLimits, RequestIds, Standing, Token, Whence, X_REQUEST_ID, bearer, client_address,
+        Advice, ApiError, Counting, Credential, DeprecationHeaders, Fault, Guesses, Holder, LookUpFailure,
+        Passed, Quota, RateLimits, RequestIds, Standing, Token, Whence, X_REQUEST_ID, bearer, client_address,
         error_response, network,
     },
     metrics::{HttpMetrics, METRICS, Refused},
+    org::OrganizationDoor,
     routes,
     spans::{Spans, shown},
 };
 
-/// The server's side of one node, shared by its connections.
+/// Gate of one API of a node, shared by its connections.
 pub(crate) struct Gate {
     engine: Engine,
+    door: Door,
     router: Router,
     ids: RequestIds,
-    limits: RateLimits,
+    limits: Arc<RateLimits>,
     guesses: Guesses,
     trusted_proxies: Vec<IpNet>,
     deprecation: DeprecationHeaders,
     metrics: HttpMetrics,
     /// Seconds since 1970.
     clock: fn() -> u64,
+}
+
+/// API of a gate, and what looks its credentials up.
+pub(crate) enum Door {
+    /// Engine API.
+    Engine,
+    /// Organization API.
+    Organization(Box<OrganizationDoor>),
 }
 
 /// Quota that a request is counted against.
@@ -74,39 +85,27 @@ impl From<Counted> for Refused {
 }
 
 impl Gate {
-    /// `seed` is a random number that makes this process's request ids its own.
+    /// `seed` is a random number that makes the request ids of this gate its own.
     pub(crate) fn new(
         engine: Engine,
-        router: Router,
+        (door, router): (Door, Router),
+        limits: &Arc<RateLimits>,
         options: &Options,
         metrics: HttpMetrics,
         seed: u64,
     ) -> Self {
-        let counting = if engine.store().is_shared() {
-            Counting::Together
-        } else {
-            Counting::Alone
-        };
         Self {
             engine,
+            door,
             router,
             ids: RequestIds::new(seed),
-            limits: RateLimits::new(
-                Quota::per_minute(options.requests_per_minute),
-                Quota::per_minute(options.anonymous_requests_per_minute),
-                counting,
-            ),
+            limits: Arc::clone(limits),
             guesses: Guesses::new(options.anonymous_requests_per_minute),
             trusted_proxies: options.trusted_proxies.clone(),
             deprecation: DeprecationHeaders::new(options.deprecation.as_ref()),
             metrics,
             clock: now_seconds,
         }
-    }
-
-    /// Keeps the rate limits shared with other nodes, until it is dropped.
-    pub(crate) async fn share_limits(&self) {
-        self.limits.keep_leased(&self.engine, &self.clock).await;
     }
 
     /// Answers one request of the client at `peer`.
@@ -165,7 +164,7 @@ impl Gate {
         if what.uri.path().starts_with("/v1/") {
             self.deprecation.write(headers);
         }
-        if status == StatusCode::TOO_MANY_REQUESTS {
+        if status == StatusCode::TOO_MANY_REQUESTS && !headers.contains_key(RETRY_AFTER) {
             headers.insert(RETRY_AFTER, HeaderValue::from(standing.reset));
         } else if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, challenge);
@@ -182,13 +181,15 @@ impl Gate {
     ) -> Response {
         if let Some(peer) = self.peer(&request) {
             // Its client was counted where it came in.
-            request.extensions_mut().insert(Credential::Valid(peer));
+            let credential = Credential::Valid(Holder::Principal(peer));
+            request.extensions_mut().insert(credential);
             request.extensions_mut().insert(Passed(Hop::Second));
         } else if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ | METRICS) {
-            let credential = self.look_up(request.headers(), network).await;
+            let (sent, by_cookie) = self.sent(request.headers());
+            let credential = self.look_up(sent, network).await;
             let by = match &credential {
-                Some(Credential::Valid(principal)) => {
-                    Counted::Subject(self.limits.count_subject(principal.by, &self.clock).await)
+                Some(Credential::Valid(holder)) => {
+                    Counted::Subject(self.limits.count_subject(holder.subject(), &self.clock).await)
                 }
                 Some(Credential::Missing | Credential::Invalid | Credential::Unchecked(_)) | None => {
                     Counted::Network(self.limits.count_network(network, &self.clock).await)
@@ -200,19 +201,43 @@ impl Gate {
                 self.metrics.refused(by.into());
                 return ApiError::rate_limited(standing.reset).into_response();
             };
+            if by_cookie
+                && let Door::Organization(door) = &self.door
+                && !door.is_safe(&request)
+            {
+                return ApiError::forbidden(
+                    "Origin: a request with the cookie must come from a page of this address",
+                )
+                .into_response();
+            }
             request.extensions_mut().insert(credential);
         }
-        // A router is always ready and never fails.
-        self.router
-            .clone()
-            .oneshot(request)
-            .await
-            .unwrap_or_else(|never| match never {})
+        match &self.door {
+            Door::Organization(door) if OrganizationDoor::leads_to_engine(request.uri()) => {
+                door.engine(request).await
+            }
+            Door::Organization(_) | Door::Engine => pass(&self.router, request).await,
+        }
+    }
+
+    /// Returns the credential that a request brings, and true where it is the cookie of a browser. A request with an
+    /// `Authorization` header has no cookie.
+    fn sent<'a>(&self, headers: &'a HeaderMap) -> (Option<&'a str>, bool) {
+        match (bearer(headers), &self.door) {
+            (None, Door::Organization(door)) => {
+                let token = door.cookie.token(headers);
+                (token, token.is_some())
+            }
+            (credential, Door::Engine | Door::Organization(_)) => (credential, false),
+        }
     }
 
     /// The client on whose behalf another node of this engine asks. `None` for a request of a client's own, and for any
     /// that nodes do not make: such a request needs a credential like any other.
     fn peer(&self, request: &Request<Body>) -> Option<Principal> {
+        if matches!(self.door, Door::Organization(_)) {
+            return None;
+        }
         let header = request.headers().get(PEER_HEADER)?.to_str().ok()?;
         let target = request.uri().path_and_query()?.as_str();
         let peer = self.engine.peer(request.method().as_str(), target, header)?;
@@ -221,12 +246,15 @@ impl Gate {
             org: peer.org,
             role: Role::Member,
             until: None,
+            user: None,
+            suspended: false,
+            scope: None,
         })
     }
 
     /// None where too many credentials from `network` were nobody's for one more to be looked up.
-    async fn look_up(&self, headers: &HeaderMap, network: IpAddr) -> Option<Credential> {
-        let Some(credential) = bearer(headers) else {
+    async fn look_up(&self, credential: Option<&str>, network: IpAddr) -> Option<Credential> {
+        let Some(credential) = credential else {
             return Some(Credential::Missing);
         };
         if credential.is_empty() {
@@ -238,18 +266,46 @@ impl Gate {
             Advice::Nobodys => return Some(Credential::Invalid),
             Advice::Refuse => return None,
         }
-        Some(match self.engine.authenticate(credential).await {
-            Ok(Some(principal)) => {
+        let found = match &self.door {
+            Door::Engine => {
+                let found = self.engine.authenticate(credential).await;
+                found
+                    .map(|found| found.map(Holder::Principal))
+                    .map_err(LookUpFailure::from)
+            }
+            Door::Organization(door) => door.holder(credential).await,
+        };
+        Some(match found {
+            Ok(Some(holder)) => {
                 self.guesses.found(token);
-                Credential::Valid(principal)
+                Credential::Valid(holder)
             }
             Ok(None) => {
                 self.guesses.not_found(token, network, (self.clock)());
                 Credential::Invalid
             }
-            Err(error) => Credential::Unchecked(Arc::new(error)),
+            Err(failure) => Credential::Unchecked(failure),
         })
     }
+}
+
+/// Creates the counters of the rate limits of a server.
+pub(crate) fn rate_limits(engine: &Engine, options: &Options) -> RateLimits {
+    let counting = if engine.store().is_shared() {
+        Counting::Together
+    } else {
+        Counting::Alone
+    };
+    RateLimits::new(
+        Quota::per_minute(options.requests_per_minute),
+        Quota::per_minute(options.anonymous_requests_per_minute),
+        counting,
+    )
+}
+
+/// Keeps the rate limits shared with other nodes, until the future is dropped.
+pub(crate) async fn share_limits(limits: &RateLimits, engine: &Engine) {
+    limits.keep_leased(engine, &now_seconds).await;
 }
 
 impl Answers for Gate {
@@ -262,6 +318,15 @@ impl Answers for Gate {
         }
         response
     }
+}
+
+/// Hands a request to a router, which is always ready and never fails.
+pub(crate) async fn pass(router: &Router, request: Request<Body>) -> Response {
+    router
+        .clone()
+        .oneshot(request)
+        .await
+        .unwrap_or_else(|never| match never {})
 }
 
 /// Log fields of a failed request: never the query, the headers or the name of a file.
@@ -354,7 +419,9 @@ mod tests {
             base_url: None,
             deprecation: None,
         };
-        let mut gate = Gate::new(engine, router, &options, HttpMetrics::default(), 7);
+        let limits = Arc::new(rate_limits(&engine, &options));
+        let door = (Door::Engine, router);
+        let mut gate = Gate::new(engine, door, &limits, &options, HttpMetrics::default(), 7);
         gate.clock = || 1_763_674_200;
         gate
     }

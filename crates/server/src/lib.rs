@@ -1,4 +1,5 @@
-//! HTTP: the engine API as axum routes, the kit they stand on, and the `OpenAPI` document made from them.
+//! HTTP: the engine API and the organization API as axum routes, the kit they stand on, and the `OpenAPI` documents made
+//! from them.
 //!
 //! A request passes the gate (id, credential, rate limit), the router, one handler with role extractors, one call
 //! into engine or store, and the gate again (headers). [`serve`] runs it, [`openapi`] describes it.
@@ -10,12 +11,15 @@ mod description;
 mod gate;
 mod kit;
 mod metrics;
+mod org;
 mod routes;
 mod spans;
+mod table;
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use ipnet::IpNet;
+use sortie_accounts::Accounts;
 use sortie_engine::Engine;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -25,9 +29,11 @@ pub use kit::Deprecation;
 
 use crate::{
     app::App,
-    gate::Gate,
-    kit::BodyBudget,
+    description::Description,
+    gate::{Door, Gate, rate_limits, share_limits},
+    kit::{BodyBudget, SessionCookie},
     metrics::{Exposition, HttpMetrics},
+    org::{OrgApp, OrganizationDoor},
 };
 
 /// Settings of the server at its start.
@@ -52,11 +58,33 @@ pub struct Listeners {
     pub api: TcpListener,
     /// For `/metrics` alone, which the API then does not have.
     pub metrics: Option<TcpListener>,
+    /// For the organization API of a hosted deployment.
+    pub organization: Option<OrganizationListener>,
+}
+
+/// Listener of the organization API, and the accounts behind it.
+pub struct OrganizationListener {
+    /// The listener.
+    pub listener: TcpListener,
+    /// The accounts.
+    pub accounts: Accounts,
+}
+
+impl fmt::Debug for OrganizationListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OrganizationListener")
+            .field(&self.listener)
+            .finish()
+    }
 }
 
 impl From<TcpListener> for Listeners {
     fn from(api: TcpListener) -> Self {
-        Self { api, metrics: None }
+        Self {
+            api,
+            metrics: None,
+            organization: None,
+        }
     }
 }
 
@@ -67,39 +95,88 @@ pub async fn serve(
     options: Arc<Options>,
     stop: CancellationToken,
 ) -> std::io::Result<()> {
-    let seed = getrandom::u64().map_err(std::io::Error::other)?;
-    let document = serde_json::to_vec(&description::document(options.base_url.as_deref()))?;
-    let Listeners { api, metrics } = listeners.into();
+    let seed = || getrandom::u64().map_err(std::io::Error::other);
+    let Listeners {
+        api,
+        metrics,
+        organization,
+    } = listeners.into();
+    let document = Description::Engine.document(options.base_url.as_deref());
     let http = HttpMetrics::default();
     let exposition = Arc::new(Exposition::new(engine.clone(), &http));
     let app = Arc::new(App {
         engine: engine.clone(),
         bodies: BodyBudget::default(),
-        document: document.into(),
+        document: serde_json::to_vec(&document)?.into(),
         http: http.clone(),
         exposition: metrics.is_none().then(|| Arc::clone(&exposition)),
         stop: stop.clone(),
     });
-    let gate = Arc::new(Gate::new(engine, routes::router(app), &options, http, seed));
-    let served = connections::serve(api, Arc::clone(&gate), stop.clone());
+    let limits = Arc::new(rate_limits(&engine, &options));
+    let gate = |door: (Door, axum::Router)| {
+        let gate = Gate::new(engine.clone(), door, &limits, &options, http.clone(), seed()?);
+        std::io::Result::Ok(Arc::new(gate))
+    };
+    let router = routes::router(Arc::clone(&app));
+    let organization = match organization {
+        Some(side) => {
+            let gate = gate(organization_api(&app, side.accounts, router.clone())?)?;
+            Some((side.listener, gate))
+        }
+        None => None,
+    };
+    let served = connections::serve(api, gate((Door::Engine, router))?, stop.clone());
+    let organization_served = async {
+        if let Some((listener, gate)) = organization {
+            connections::serve(listener, gate, stop.clone()).await;
+        }
+    };
     let measured = async {
         if let Some(listener) = metrics {
-            connections::serve(listener, exposition, stop).await;
+            connections::serve(listener, exposition, stop.clone()).await;
         }
     };
     tokio::select! {
-        ((), ()) = async { tokio::join!(served, measured) } => {}
-        () = gate.share_limits() => {}
+        ((), (), ()) = async { tokio::join!(served, organization_served, measured) } => {}
+        () = share_limits(&limits, &engine) => {}
     }
     Ok(())
 }
 
-/// Access to each operation of the engine API.
-pub fn access() -> &'static [Access] {
-    routes::ACCESS
+/// Makes the door and the router of the organization API. `engine_router` serves the engine API to signed-in browsers.
+fn organization_api(
+    app: &App,
+    accounts: Accounts,
+    engine_router: axum::Router,
+) -> serde_json::Result<(Door, axum::Router)> {
+    let org_url = &accounts.options().org_url;
+    let cookie = SessionCookie::of(org_url);
+    let document = Description::Organization.document(Some(org_url));
+    let router = org::router(Arc::new(OrgApp {
+        accounts: accounts.clone(),
+        engine: app.engine.clone(),
+        bodies: app.bodies.clone(),
+        cookie: cookie.clone(),
+        document: serde_json::to_vec(&document)?.into(),
+    }));
+    let door = OrganizationDoor {
+        accounts,
+        engine: app.engine.clone(),
+        cookie,
+        engine_router,
+    };
+    Ok((Door::Organization(Box::new(door)), router))
 }
 
-/// The `OpenAPI` 3.1 document of the engine API, as JSON.
-pub fn openapi() -> serde_json::Value {
-    description::document(None)
+/// Access to each operation of an API.
+pub fn access(api: Api) -> &'static [Access] {
+    match api {
+        Api::Engine => routes::ACCESS,
+        Api::Organization => org::ACCESS,
+    }
+}
+
+/// The `OpenAPI` 3.1 document of an API, as JSON.
+pub fn openapi(api: Api) -> serde_json::Value {
+    Description::of(api).document(None)
 }

@@ -74,12 +74,12 @@ fn walk(value: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
 
 #[test]
 fn the_document_is_the_reviewed_one() {
-    insta::assert_json_snapshot!(sortie_server::openapi());
+    insta::assert_json_snapshot!(sortie_server::openapi(sortie_server::Api::Engine));
 }
 
 #[test]
 fn every_operation_says_what_it_does_and_who_may_call_it() {
-    let document = sortie_server::openapi();
+    let document = sortie_server::openapi(sortie_server::Api::Engine);
     assert_eq!(document["openapi"], "3.1.0");
     let mut ids = Vec::new();
     for (method, path, operation) in operations(&document) {
@@ -122,7 +122,7 @@ fn every_operation_says_what_it_does_and_who_may_call_it() {
 
 #[test]
 fn every_operation_names_each_failure_it_can_have() {
-    let document = sortie_server::openapi();
+    let document = sortie_server::openapi(sortie_server::Api::Engine);
     for (method, path, operation) in operations(&document) {
         let name = format!("{method} {path}");
         let mut expected = vec![500];
@@ -182,7 +182,7 @@ fn check_response(document: &Value, name: &str, status: &str, response: &Value) 
 
 #[test]
 fn the_document_avoids_what_client_generators_stumble_over() {
-    let document = sortie_server::openapi();
+    let document = sortie_server::openapi(sortie_server::Api::Engine);
     walk(&document, "", &mut |path, value| {
         if let Some(types) = value.get("type").and_then(Value::as_array) {
             // In a patch, `null` puts a field back to its default.
@@ -207,7 +207,7 @@ fn the_document_avoids_what_client_generators_stumble_over() {
 
 #[test]
 fn request_bodies_refuse_unknown_fields() {
-    let document = sortie_server::openapi();
+    let document = sortie_server::openapi(sortie_server::Api::Engine);
     for name in [
         "RunRequest",
         "RunFile",
@@ -230,7 +230,7 @@ fn request_bodies_refuse_unknown_fields() {
 
 #[test]
 fn the_examples_of_runs_are_runs() {
-    let document = sortie_server::openapi();
+    let document = sortie_server::openapi(sortie_server::Api::Engine);
     let mut seen = 0;
     for (_, _, operation) in operations(&document) {
         for response in operation["responses"].as_object().unwrap().values() {

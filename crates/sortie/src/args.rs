@@ -24,7 +24,7 @@ pub(crate) use self::{
     connections::{ConnectionsCommand, PutArgs},
     files::{FileRef, FilesCommand},
     name::Name,
-    operations::{BackupArgs, DoctorArgs, MasterKeyCommand, RestoreArgs},
+    operations::{BackupArgs, DoctorArgs, MasterKeyCommand, OpenapiArgs, RestoreArgs},
     replay::ReplayArgs,
     schedules::{Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
     workflows::{PutWorkflows, WorkflowsCommand},
@@ -96,8 +96,8 @@ pub(crate) enum Command {
     License(ListArgs),
     /// List the models that runs can use
     Models(ListArgs),
-    /// Print the OpenAPI document of the API
-    Openapi,
+    /// Print the OpenAPI document of an API
+    Openapi(OpenapiArgs),
     /// Check the machine, and the engine that runs
     Doctor(DoctorArgs),
     /// Write an embedded database and its files to an archive

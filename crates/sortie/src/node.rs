@@ -4,16 +4,21 @@
 
 use std::{future::Future, io, net::SocketAddr, path::Path, process, sync::Arc, time::Duration};
 
-use sortie_api::secret::{SELF_HOSTED_KEY, Secret};
+use sortie_accounts::Accounts;
+use sortie_api::{
+    Mode,
+    secret::{SELF_HOSTED_KEY, Secret},
+};
+use sortie_base::{Clock, Sealer};
 use sortie_engine::{Engine, MasterKey, Serves, Traces, check_master_keys};
 use sortie_sandbox::{Backend, Capabilities, Level};
-use sortie_server::Listeners;
+use sortie_server::{Listeners, OrganizationListener};
 use sortie_store::Store;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    config::Config,
+    config::{Config, HostedSettings},
     core_dumps,
     data_dir::{DataDir, Owner, PreparedKey, Purpose, RunningEngine},
     failure::{Failure, Result},
@@ -62,7 +67,7 @@ impl Node {
         let work = data_dir.work()?;
         let (api, address) = bind(listen, "--listen")?;
         let metrics = bind_metrics(config, purpose)?;
-        let listeners = Listeners { api, metrics };
+        let organization = bind_organization(config, purpose)?;
         let (store, sandbox) = tokio::join!(
             open_store(config),
             detect_sandbox(config.sandbox_minimum, &work, Some(&config.data_dir))
@@ -72,8 +77,21 @@ impl Node {
             .map(|backend| backend.capabilities().clone())
             .map_err(Clone::clone);
         let store = store?;
+        let master_keys = master_keys(config, &data_dir, &store).await?;
+        let listeners = Listeners {
+            api,
+            metrics,
+            organization: organization.map(|(listener, settings)| OrganizationListener {
+                listener,
+                accounts: Accounts::new(
+                    accounts_options(settings),
+                    store.clone(),
+                    Sealer::new(master_keys.clone()),
+                ),
+            }),
+        };
         let options = sortie_engine::Options {
-            master_keys: master_keys(config, &data_dir, &store).await?,
+            master_keys,
             base_url: Some(config.advertise_url.clone().unwrap_or_else(|| url_of(address))),
             node_address: node_address(config, address),
             traces,
@@ -82,7 +100,10 @@ impl Node {
         let engine = Engine::start(options, store, sandbox)
             .await
             .map_err(not_started)?;
-        let first_key = first_key(&engine, &data_dir).await?;
+        let first_key = match config.mode {
+            Mode::SelfHosted => first_key(&engine, &data_dir).await?,
+            Mode::Hosted => None,
+        };
         let node = Self {
             engine,
             address,
@@ -213,6 +234,27 @@ fn bind_metrics(config: &Config, purpose: Purpose) -> Result<Option<TcpListener>
     let (listener, address) = bind(listen, "metrics_listen")?;
     tracing::info!(%address, "listening for /metrics");
     Ok(Some(listener))
+}
+
+/// The listener of the organization API of a hosted deployment.
+fn bind_organization(config: &Config, purpose: Purpose) -> Result<Option<(TcpListener, &HostedSettings)>> {
+    let Some(settings) = config.hosted.as_ref().filter(|_| purpose == Purpose::Serve) else {
+        return Ok(None);
+    };
+    let (listener, address) = bind(settings.listen, "org_listen")?;
+    tracing::info!(%address, "listening for the organization API");
+    Ok(Some((listener, settings)))
+}
+
+/// Returns the options of the accounts, as far as the configuration has them.
+fn accounts_options(settings: &HostedSettings) -> sortie_accounts::Options {
+    sortie_accounts::Options {
+        clock: Clock::system(),
+        org_url: settings.org_url.clone(),
+        engine_url: settings.engine_url.clone(),
+        sign_up: settings.sign_up,
+        mail: None,
+    }
 }
 
 /// Listens on an address that was given by the setting `named`.

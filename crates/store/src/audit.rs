@@ -29,8 +29,8 @@ pub struct Audit {
 /// Returns the statement that writes an entry.
 pub(crate) fn record(audit: &Audit) -> Stmt<'_> {
     Stmt::new(
-        "INSERT INTO audit (org_id, at, id, action, target, key_id, address, request_id, actor_kind, actor_id) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        "INSERT INTO audit (org_id, at, id, action, target, key_id, address, request_id, actor_kind, actor_id, \
+         user_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         vals![
             audit.org,
             audit.at,
@@ -41,7 +41,8 @@ pub(crate) fn record(audit: &Audit) -> Stmt<'_> {
             audit.actor.address.map(|address| address.to_string()),
             audit.actor.request_id.as_deref(),
             audit.actor.by.map(|by| by.kind().as_str()),
-            audit.actor.by.and_then(By::id)
+            audit.actor.by.and_then(By::id),
+            audit.actor.user
         ],
     )
 }
@@ -51,7 +52,8 @@ pub(crate) fn record(audit: &Audit) -> Stmt<'_> {
 macro_rules! list {
     ($way:literal) => {
         concat!(
-            "SELECT id, at, action, target, key_id, address, request_id, actor_kind, actor_id FROM audit WHERE org_id = $1",
+            "SELECT id, at, action, target, key_id, address, request_id, actor_kind, actor_id, user_id FROM audit \
+             WHERE org_id = $1",
             $way,
             " AND at >= $2 AND (at, id) < ($3, $4) AND action = COALESCE($6, action) AND target = COALESCE($7, target) \
              AND COALESCE(key_id, '') = COALESCE($8, key_id, '') ORDER BY at DESC, id DESC LIMIT $5"
@@ -111,6 +113,7 @@ fn entry_from(row: &Row) -> Result<AuditEntry> {
             .or_else(by_key),
         actor_id: row.opt_text(8)?.map(str::to_owned).or_else(id_of_key),
         key_id,
+        user_id: row.opt_parse(9)?,
         address: row.opt_parse(5)?,
         request_id: row.opt_text(6)?.map(str::to_owned),
     })

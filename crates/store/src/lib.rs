@@ -17,9 +17,11 @@ mod db;
 mod deliveries;
 mod files;
 mod keys;
+mod mail;
 mod metrics;
 mod money;
 mod nodes;
+mod oauth;
 mod observe;
 mod people;
 mod principal;
@@ -42,9 +44,16 @@ pub use checks::{Backlog, DatabaseInfo};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED};
 pub use files::{FileRow, NewFile};
+pub use mail::{AfterSending, ClaimedMail, NewMail, OwnerRow};
 pub use money::usage::{UsageDue, UsageQuery};
+pub use oauth::{
+    clients::{OauthClientKind, OauthClientRow, UnknownOauthClientKind},
+    grants::{EndedGrant, GRANTS_OF_A_PERSON, GrantAudit, GrantRow, NewGrant},
+    tokens::{CodeRedemption, Exchange, IssuedTokens, NewTokens, TokenRefresh},
+};
 pub use observe::{MOST_COUNTED, Observed};
 pub use people::{
+    attempts::Attempt,
     memberships::{MemberRow, NewOrganization, OwnOrganization},
     one_time::{NewOneTime, Purpose, UnknownPurpose},
     persons::{Account, NewPerson, PasswordChange, PersonRow},

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use sortie_api::{ActorKind, GrantId, KeyId, OrgId, Role, ScheduleId, SessionId, Timestamp};
+use sortie_api::{ActorKind, GrantId, KeyId, OrgId, Role, ScheduleId, SessionId, Timestamp, UserId};
 
 use crate::{
     Store,
@@ -17,10 +17,16 @@ pub struct Principal {
     pub org: OrgId,
     /// Role in that organization.
     pub role: Role,
+    /// Scope of the grant, for an access token. The role is at most this one.
+    pub scope: Option<Role>,
     /// Subject of the credential.
     pub by: By,
     /// End of the credential; none where it does not expire.
     pub until: Option<Timestamp>,
+    /// Person of the credential; none for an API key.
+    pub user: Option<UserId>,
+    /// True while the operator has suspended the organization.
+    pub suspended: bool,
 }
 
 /// Subject of a credential or a change. Rate limits count its requests; the audit log and the signatures between nodes name
@@ -112,32 +118,51 @@ impl FromStr for By {
 }
 
 impl Store {
-    /// System: finds the principal of the credential with this SHA-256. The credential may have expired: the caller compares
-    /// [`Principal::until`] with its clock.
+    /// System: finds the principal of the credential with this SHA-256, an API key or an access token. The credential may
+    /// have expired: the caller compares [`Principal::until`] with its clock.
+    ///
+    /// An access token has the role that its person has in the organization now, but at most its scope. None where the
+    /// person is no member any more or is disabled, or where the grant has ended.
     pub async fn find_principal(&self, hash: [u8; 32]) -> Result<Option<Principal>> {
         self.db
             .read(move |tx| {
                 tx.query_opt(
-                    "SELECT id, org_id, role, expires_at, NULL FROM api_key WHERE hash = $1 \
+                    "SELECT k.id, k.org_id, k.role, k.expires_at, NULL, o.suspended_at, NULL, NULL \
+                     FROM api_key k JOIN organization o ON o.id = k.org_id WHERE k.hash = $1 \
                      UNION ALL \
-                     SELECT id, org_id, role, expires_at, previous_until FROM api_key WHERE previous_hash = $1",
+                     SELECT k.id, k.org_id, k.role, k.expires_at, k.previous_until, o.suspended_at, NULL, NULL \
+                     FROM api_key k JOIN organization o ON o.id = k.org_id WHERE k.previous_hash = $1 \
+                     UNION ALL \
+                     SELECT g.id, g.org_id, m.role, t.expires_at, g.expires_at, o.suspended_at, g.scope, g.user_id \
+                     FROM oauth_token t JOIN oauth_grant g ON g.id = t.grant_id \
+                     JOIN membership m ON m.org_id = g.org_id AND m.user_id = g.user_id \
+                     JOIN organization o ON o.id = g.org_id JOIN person p ON p.id = g.user_id \
+                     WHERE t.hash = $1 AND t.kind = 'access' AND p.disabled_at IS NULL",
                     vals![hash.as_slice()],
                 )?
                 .as_ref()
-                .map(of_key)
+                .map(principal_from)
                 .transpose()
             })
             .await
     }
 }
 
-fn of_key(row: &Row) -> Result<Principal> {
+fn principal_from(row: &Row) -> Result<Principal> {
     let ends = [row.opt_time(3)?, row.opt_time(4)?];
+    let (role, scope) = (row.parse::<Role>(2)?, row.opt_parse(6)?);
     Ok(Principal {
-        by: By::Key(row.parse(0)?),
+        by: if scope.is_some() {
+            By::Grant(row.parse(0)?)
+        } else {
+            By::Key(row.parse(0)?)
+        },
         org: row.parse(1)?,
-        role: row.parse(2)?,
+        role: scope.map_or(role, |scope| role.min(scope)),
+        scope,
         until: ends.into_iter().flatten().min(),
+        user: row.opt_parse(7)?,
+        suspended: row.opt_time(5)?.is_some(),
     })
 }
 

@@ -33,11 +33,13 @@ pub enum SealedColumn {
     Delivery,
     /// Authorization servers that have authorized saved connections.
     ConnectionIssuer,
+    /// Recipients and arguments of mails.
+    Mail,
 }
 
 impl SealedColumn {
     /// Every column. A cursor names a column by its number here, so new columns go to the end.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::SealCheck,
         Self::ConnectionCredentials,
         Self::ConnectionTokens,
@@ -46,6 +48,7 @@ impl SealedColumn {
         Self::RunSecret,
         Self::Delivery,
         Self::ConnectionIssuer,
+        Self::Mail,
     ];
 
     /// Table of the column.
@@ -57,6 +60,7 @@ impl SealedColumn {
             Self::ScheduleSecret => "schedule",
             Self::RunSecret => "run_secret",
             Self::Delivery => "delivery",
+            Self::Mail => "mail",
         }
     }
 
@@ -70,6 +74,7 @@ impl SealedColumn {
             Self::ScheduleSecret => "callback_secret",
             Self::Delivery => "target",
             Self::ConnectionIssuer => "issuer",
+            Self::Mail => "content",
         }
     }
 
@@ -101,6 +106,9 @@ impl SealedColumn {
             Self::ConnectionIssuer => {
                 "SELECT id, org_id, issuer FROM connection WHERE id > $1 AND issuer IS NOT NULL ORDER BY id LIMIT $2"
             }
+            Self::Mail => {
+                "SELECT id, NULL, content FROM mail WHERE id > $1 AND due_at IS NOT NULL ORDER BY id LIMIT $2"
+            }
         }
     }
 
@@ -125,7 +133,8 @@ impl SealedColumn {
             | Self::OauthFlow
             | Self::ScheduleSecret
             | Self::Delivery
-            | Self::ConnectionIssuer => None,
+            | Self::ConnectionIssuer
+            | Self::Mail => None,
         }
     }
 
@@ -149,6 +158,7 @@ impl SealedColumn {
             }
             Self::Delivery => "UPDATE delivery SET target = $3 WHERE run_id = $1 AND target = $2",
             Self::ConnectionIssuer => "UPDATE connection SET issuer = $3 WHERE id = $1 AND issuer = $2",
+            Self::Mail => "UPDATE mail SET content = $3 WHERE id = $1 AND content = $2",
         }
     }
 

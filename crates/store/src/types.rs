@@ -5,7 +5,9 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use crate::{principal::By, runs::artifacts::NewArtifacts};
 use sortie_api::{
     AuditId, BudgetScope, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp,
-    TraceContext, event::EventType, id::KeyId,
+    TraceContext,
+    event::EventType,
+    id::{KeyId, UserId},
 };
 
 /// Result of a store command.
@@ -288,6 +290,8 @@ impl Labels {
 pub struct Actor {
     /// Subject of the request's credential. None where the engine makes the change by itself, and for a public route.
     pub by: Option<By>,
+    /// Person of the credential; none for a key and for the operator.
+    pub user: Option<UserId>,
     /// Client address of the request.
     pub address: Option<IpAddr>,
     /// ID of the request.

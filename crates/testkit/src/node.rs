@@ -43,6 +43,8 @@ pub struct NodeOptions {
     pub data_from: Option<PathBuf>,
     /// Address of the shared database for this node, where a proxy stands in front of it.
     pub database_url: Option<String>,
+    /// Address of the API; any free port where there is none.
+    pub listen: Option<SocketAddr>,
 }
 
 /// Treatment of a node's log when it is dropped.
@@ -202,8 +204,14 @@ impl Node {
 
     fn command(&self) -> Command {
         let mut command = binary_command(&self.binary);
+        let listen = self.options.listen.map(|address| address.to_string());
         command
-            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args([
+                "serve",
+                "--listen",
+                listen.as_deref().unwrap_or("127.0.0.1:0"),
+                "--data-dir",
+            ])
             .arg(self.data.path());
         if let Records::Shared(database) = &self.records {
             let url = self.options.database_url.as_deref();

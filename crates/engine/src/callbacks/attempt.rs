@@ -25,15 +25,15 @@ use url::Url;
 use super::{ATTEMPT, Callbacks, Target, lanes::Health};
 use crate::{
     cluster::lease_clock::LeaseClock,
-    credentials::sealing::hex,
     error::Error,
     kit::{
-        clock::{Clock, random},
         metrics::{Delivery, Metrics},
+        random::random,
         traces::{Traces, delivered, with_trace},
     },
     runs::run_log::Records,
 };
+use sortie_base::{Clock, hex};
 
 /// Memory limit of all request bodies together, in KiB.
 const ROOM_KIB: u32 = 128 << 10;

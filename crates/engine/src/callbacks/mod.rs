@@ -30,9 +30,9 @@ use url::Url;
 
 pub(crate) use self::worker::CallbackWorker;
 use crate::{
-    Engine, cluster::hints::HintSender, connections::Connections, credentials::sealing::SealContext,
-    error::Error, kit::options::Options,
+    Engine, cluster::hints::HintSender, connections::Connections, error::Error, kit::options::Options,
 };
+use sortie_base::SealContext;
 
 /// Timeout of one attempt, from the resolution of the name to the response.
 const ATTEMPT: Duration = Duration::from_secs(15);
@@ -244,7 +244,7 @@ mod tests {
     use tokio_util::task::TaskTracker;
 
     use super::*;
-    use crate::credentials::sealing::MasterKey;
+    use sortie_base::MasterKey;
 
     /// Callbacks as an engine of this mode and reach has them.
     async fn callbacks(mode: Mode, callbacks_reach: Reach) -> (Callbacks, tempfile::TempDir) {

@@ -12,14 +12,12 @@ use tokio::time::Instant;
 use super::leases::Leases;
 use crate::{
     cluster::lease_clock::LeaseClock,
-    credentials::{
-        master_keys::{ADDRESSED, check_master_keys},
-        sealing::MasterKey,
-    },
+    credentials::master_keys::{ADDRESSED, check_master_keys},
     error::Error,
-    kit::{clock::random, options::Options},
+    kit::{options::Options, random::random},
     runs::unretained::Unretained,
 };
+use sortie_base::MasterKey;
 
 /// Identity of this node, with its own lease and those of the others.
 #[derive(Clone)]

@@ -9,7 +9,7 @@ use sortie_api::Timestamp;
 use sortie_store::{Result, Store};
 use tokio::time::Instant;
 
-use crate::kit::clock::Clock;
+use sortie_base::Clock;
 
 /// The database's clock, which its nodes share. Between two reads it advances with the monotonic clock. A database
 /// without a clock has a single node, whose own clock is used.

@@ -19,7 +19,8 @@ use sortie_api::{
 use sortie_store::ConnectionRow;
 
 use super::{Connections, definition_of, secrets::Secrets};
-use crate::{credentials::sealing::SealContext, error::Error};
+use crate::error::Error;
+use sortie_base::SealContext;
 
 /// A sealed value with its address.
 #[derive(Serialize, Deserialize)]

@@ -20,7 +20,8 @@ use super::{
     resolve::target,
     secrets::{AuthSecret, OAuthClient},
 };
-use crate::{credentials::sealing::hex, error::Error, kit::caller::Caller};
+use crate::{error::Error, kit::caller::Caller};
+use sortie_base::hex;
 
 /// Path that the authorization server sends the browser back to.
 const CALLBACK_PATH: &str = "/v1/oauth/callback";

@@ -23,10 +23,10 @@ use super::{
     tokens::{Held, tokens_at},
 };
 use crate::{
-    credentials::sealing::hex,
     error::Error,
-    kit::{caller::Caller, clock::random},
+    kit::{caller::Caller, random::random},
 };
+use sortie_base::hex;
 
 /// Begins the hashed text of the state of a flow that waits for its confirmation.
 const CONFIRMATION: &[u8] = b"sortie oauth confirmation\0";

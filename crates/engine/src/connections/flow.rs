@@ -3,7 +3,8 @@
 use sha2::{Digest as _, Sha256};
 use sortie_api::OrgId;
 
-use crate::{credentials::sealing::SealContext, error::Error};
+use crate::error::Error;
+use sortie_base::SealContext;
 
 /// Hash that finds a row of a flow; `prefix` says which of its two rows.
 pub(super) fn hash_of(prefix: &[u8], state: &str) -> [u8; 32] {

@@ -50,17 +50,11 @@ use self::{
     secrets::{AuthSecret, Secrets},
 };
 use crate::{
-    credentials::{
-        master_keys::SEAL_CHECK,
-        sealing::{SealContext, SealError, Sealer},
-    },
+    credentials::master_keys::SEAL_CHECK,
     error::Error,
-    kit::{
-        caller::Caller,
-        clock::{Clock, random},
-        options::Options,
-    },
+    kit::{caller::Caller, options::Options, random::random},
 };
+use sortie_base::{Clock, SealContext, SealError, Sealer};
 
 /// Maximum number of attempts to save a connection that others change at the same time.
 const PUT_TRIES: u32 = 5;

@@ -12,7 +12,8 @@ use sortie_sandbox::{Backend, Egress, Limits, Process, Sandbox, Spec, Workdir};
 use tokio::{runtime::Handle, sync::OnceCell};
 use tokio_util::task::TaskTracker;
 
-use crate::{credentials::sealing::hex, kit::clock::random};
+use crate::kit::random::random;
+use sortie_base::hex;
 
 /// Starts programs in sandboxes.
 pub(super) struct Programs {

@@ -22,7 +22,8 @@ use super::{
     Connections,
     addressed::{Address, Addressed},
 };
-use crate::{credentials::sealing::SealContext, error::Error, kit::clock::random};
+use crate::{error::Error, kit::random::random};
+use sortie_base::SealContext;
 
 /// Duration of the lease under which a node refreshes tokens. Afterwards another node may try.
 const LEASE: Duration = Duration::from_mins(2);

@@ -28,13 +28,11 @@ use super::{
 };
 use crate::{
     cluster::lease_clock::LeaseClock,
-    credentials::{
-        master_keys::{ADDRESSED, SEAL_CHECK},
-        sealing::SealContext,
-    },
+    credentials::master_keys::{ADDRESSED, SEAL_CHECK, seal_context},
     error::Error,
-    kit::clock::random,
+    kit::random::random,
 };
+use sortie_base::SealContext;
 
 /// Text of the key check once every credential is sealed with its address.
 pub(crate) const COMPLETE: &[u8] = b"sortie addressed";
@@ -225,7 +223,7 @@ impl Connections {
                     let RowKey::Text(name) = &row.sealed.row else {
                         continue;
                     };
-                    let context = SealContext::in_column(column, name, row.sealed.org);
+                    let context = seal_context(column, name, row.sealed.org);
                     match self.with_address(column, context, &row) {
                         Ok(Some(text)) => values.push(Resealed {
                             new: self.seal_text(context, &text).await?,
@@ -276,7 +274,8 @@ impl Connections {
             | SealedColumn::OauthFlow
             | SealedColumn::ScheduleSecret
             | SealedColumn::Delivery
-            | SealedColumn::ConnectionIssuer => Ok(None),
+            | SealedColumn::ConnectionIssuer
+            | SealedColumn::Mail => Ok(None),
         }
     }
 

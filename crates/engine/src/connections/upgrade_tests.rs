@@ -17,13 +17,12 @@ use crate::{
         credentials_at,
         tokens::{ConnectionTokens, tokens_at},
     },
-    credentials::sealing::{MasterKey, Sealer},
     kit::{
         caller::Caller,
-        clock::Clock,
         options::{Options, Serves},
     },
 };
+use sortie_base::{Clock, MasterKey, Sealer};
 
 const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_630_000_000);
 const HERE: &str = r#"{"type":"http","url":"http://here.example/v1"}"#;
@@ -247,7 +246,7 @@ async fn what_the_version_before_has_sealed_opens_once_with_its_address_and_neve
     engine.shutdown().await;
 
     // Whoever writes the database puts the old values back, the key check included, and another address beside them.
-    let hex = |bytes: &[u8]| crate::credentials::sealing::hex(bytes);
+    let hex = |bytes: &[u8]| sortie_base::hex(bytes);
     let old_check = sealed(SEAL_CHECK, INCOMPLETE);
     for statement in [
         format!(
@@ -451,8 +450,7 @@ async fn tokens_without_an_address_are_authorized_again_once_the_upgrade_is_comp
         "issuer": "http://issuer.example", "token_url": "http://issuer.example/token", "resource": null,
         "identity": {"client_id": "c", "client_secret": null, "method": "none"}}});
     let store_tokens = |text: &Value| {
-        let tokens =
-            crate::credentials::sealing::hex(&sealed(tokens_at(&id, org), text.to_string().as_bytes()));
+        let tokens = sortie_base::hex(&sealed(tokens_at(&id, org), text.to_string().as_bytes()));
         rig.sql(&format!("UPDATE connection SET tokens = x'{tokens}'"));
     };
     let is_kept = async || {

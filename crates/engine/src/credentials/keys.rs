@@ -14,11 +14,9 @@ use crate::{
     Engine,
     credentials::principals::Principals,
     error::Error,
-    kit::{
-        caller::Caller,
-        clock::{Clock, random},
-    },
+    kit::{caller::Caller, random::random},
 };
+use sortie_base::Clock;
 
 /// Commands on the API keys of this node's store.
 #[derive(Clone)]

@@ -7,15 +7,18 @@
 
 use std::{collections::BTreeMap, str::FromStr};
 
-use sortie_api::master_key::{MasterKeys, NodeKeys, Reseal, SealedValues};
+use sortie_api::{
+    OrgId,
+    master_key::{MasterKeys, NodeKeys, Reseal, SealedValues},
+};
 use sortie_store::{Resealed, RowKey, SealedColumn, SealedRow, Store};
 
 use crate::{
     Engine,
-    credentials::sealing::{MasterKey, SealContext, SealError, Sealer, from_hex, hex, key_of},
     error::Error,
-    kit::{caller::Caller, clock::random},
+    kit::{caller::Caller, random::random},
 };
+use sortie_base::{MasterKey, SealContext, SealError, Sealer, from_hex, hex, key_of};
 
 /// Seal context of the text by which a node checks that it has the keys of a database.
 pub(crate) const SEAL_CHECK: SealContext<'static> = SealContext {
@@ -24,6 +27,16 @@ pub(crate) const SEAL_CHECK: SealContext<'static> = SealContext {
     row: "1",
     org: None,
 };
+
+/// Returns the seal context of a row in a sealed column.
+pub(crate) const fn seal_context(column: SealedColumn, row: &str, org: Option<OrgId>) -> SealContext<'_> {
+    SealContext {
+        table: column.table(),
+        column: column.column(),
+        row,
+        org,
+    }
+}
 
 /// Mark beside the ids of a node's keys: the node seals credentials with their addresses. The mark is no id of a key.
 pub(crate) const ADDRESSED: &str = "addressed";
@@ -185,7 +198,7 @@ impl Engine {
         let (mut values, mut unreadable) = (Vec::new(), 0);
         for row in rows {
             let name = row_name(&row.row);
-            let context = SealContext::in_column(column, &name, row.org);
+            let context = seal_context(column, &name, row.org);
             let sealer = self.0.stores.connections.sealer();
             match sealer.seal_again(context, &row.sealed, random()?) {
                 Ok(Some(new)) => values.push(Resealed {

@@ -3,4 +3,3 @@
 pub(crate) mod keys;
 pub(crate) mod master_keys;
 pub(crate) mod principals;
-pub(crate) mod sealing;

@@ -17,11 +17,8 @@ use sortie_api::{
 use sortie_store::{By, Principal, Store};
 use tokio::time::Instant;
 
-use crate::{
-    Engine,
-    error::Error,
-    kit::clock::{Clock, random},
-};
+use crate::{Engine, error::Error, kit::random::random};
+use sortie_base::Clock;
 
 /// Time for which a look-up is used again.
 const FRESH: Duration = Duration::from_secs(5);

@@ -18,11 +18,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::Error,
-    kit::{
-        clock::{Clock, random},
-        options::Options,
-    },
+    kit::{options::Options, random::random},
 };
+use sortie_base::Clock;
 
 /// Time that content without a reference is kept, for a reference that is about to be stored and for current readers.
 pub(crate) const GRACE: Duration = Duration::from_hours(1);

@@ -14,7 +14,7 @@ use crate::{
     Engine,
     error::Error,
     files::contents::{Contents, storage},
-    kit::{caller::Caller, clock::random},
+    kit::{caller::Caller, random::random},
 };
 
 /// Maximum concurrent uploads on one node. Each takes about a MiB of memory.

@@ -3,10 +3,8 @@
 use sortie_api::{AuditId, OrgId};
 use sortie_store::{Actor, Audit};
 
-use crate::{
-    error::Error,
-    kit::clock::{Clock, random},
-};
+use crate::{error::Error, kit::random::random};
+use sortie_base::Clock;
 
 /// Organization and author of a command.
 #[derive(Clone, Debug)]

@@ -1,11 +1,11 @@
 //! Parts that every room uses: settings, time, callers, figures, traces, models and the network.
 
 pub(crate) mod caller;
-pub(crate) mod clock;
 pub(crate) mod metrics;
 pub(crate) mod models;
 pub(crate) mod no_sandbox;
 pub(crate) mod options;
+pub(crate) mod random;
 pub(crate) mod retry;
 pub(crate) mod rules;
 pub(crate) mod traces;

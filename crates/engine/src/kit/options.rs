@@ -7,10 +7,8 @@ use sortie_net::{Network, Reach};
 use sortie_sandbox::Limits;
 use sortie_web::{RobotsTxt, SearchSettings};
 
-use crate::{
-    credentials::sealing::MasterKey,
-    kit::{clock::Clock, traces::Traces},
-};
+use crate::kit::traces::Traces;
+use sortie_base::{Clock, MasterKey};
 
 /// Environment variables for access to an S3-compatible store, by name.
 pub type AwsVariables = BTreeMap<String, Credential>;

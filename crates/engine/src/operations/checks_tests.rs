@@ -8,15 +8,10 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    credentials::{
-        master_keys::SEAL_CHECK,
-        sealing::{MasterKey, Sealer},
-    },
-    kit::{
-        clock::Clock,
-        options::{Options, Serves},
-    },
+    credentials::master_keys::SEAL_CHECK,
+    kit::options::{Options, Serves},
 };
+use sortie_base::{Clock, MasterKey, Sealer};
 
 const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_630_000_000);
 

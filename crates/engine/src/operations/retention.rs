@@ -11,7 +11,8 @@ use sortie_store::{Batch, Expiry, Store};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::{error::Error, files::contents::GRACE, kit::clock::Clock, operations::usage};
+use crate::{error::Error, files::contents::GRACE, operations::usage};
+use sortie_base::Clock;
 
 /// Interval between two passes of the job.
 const INTERVAL: Duration = Duration::from_hours(1);

@@ -12,7 +12,8 @@ use sortie_store::{Store, UsageQuery};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Engine, credentials::sealing::hex, error::Error, kit::clock::Clock};
+use crate::{Engine, error::Error};
+use sortie_base::{Clock, hex};
 
 /// Interval between two passes of the job.
 const COUNT: Duration = Duration::from_mins(10);

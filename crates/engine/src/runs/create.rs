@@ -10,7 +10,7 @@ use crate::{
     Engine,
     connections::secrets::Secrets,
     error::Error,
-    kit::{caller::Caller, clock::random, metrics::Trigger, options::Serves, rules::idempotency_key},
+    kit::{caller::Caller, metrics::Trigger, options::Serves, random::random, rules::idempotency_key},
     runs::{
         active::StopReason,
         intake::Intake,

@@ -27,10 +27,10 @@ use self::{
 };
 use crate::{
     Engine,
-    credentials::sealing::SealContext,
     error::Error,
-    kit::{caller::Caller, clock::random, metrics::Trigger},
+    kit::{caller::Caller, metrics::Trigger, random::random},
 };
+use sortie_base::SealContext;
 
 pub(crate) use timer::run as run_timer;
 

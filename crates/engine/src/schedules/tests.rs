@@ -17,13 +17,8 @@ use sortie_store::{Actor, Finish, NewEvent, NewNode, NodeId, Store};
 use sortie_testkit::postgres::TestDatabase;
 
 use super::*;
-use crate::{
-    credentials::sealing::MasterKey,
-    kit::{
-        clock::Clock,
-        options::{Options, Serves},
-    },
-};
+use crate::kit::options::{Options, Serves};
+use sortie_base::{Clock, MasterKey};
 
 /// Engines on one database with one clock, and an organization with the workflow `w`.
 struct Rig {

@@ -11,7 +11,7 @@ use sortie_api::Timestamp;
 use sortie_store::Due;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Engine, error::Error, kit::clock::random};
+use crate::{Engine, error::Error, kit::random::random};
 
 /// Schedules in one query.
 pub(super) const PAGE: u32 = 256;

@@ -18,10 +18,11 @@ use super::{plan::Plan, witness::Witness};
 use crate::{
     Engine,
     files::contents,
-    kit::{caller::Caller, clock::Clock, options::Options},
+    kit::{caller::Caller, options::Options},
     node::parts::Storage,
     runs::{active::StopReason, unretained::MemoryDir},
 };
+use sortie_base::Clock;
 
 /// The time at the beginning of a schedule.
 pub(super) const BEGINNING: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);

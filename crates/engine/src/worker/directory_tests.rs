@@ -6,10 +6,8 @@ use sortie_api::{Micros, RunStatus};
 use sortie_store::Claim;
 
 use super::Worker;
-use crate::{
-    kit::clock::Clock,
-    testing::{Held, held},
-};
+use crate::testing::{Held, held};
+use sortie_base::Clock;
 
 /// A node with a claimed run that brings a file, and so needs its directory from the start.
 async fn with_directory() -> (Held, Arc<Worker>, PathBuf) {

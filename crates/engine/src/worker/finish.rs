@@ -263,6 +263,7 @@ fn cut(mut output: String) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
+    use sortie_base::Clock;
     use std::{sync::Arc, time::Duration};
 
     use proptest::prelude::*;
@@ -273,7 +274,6 @@ mod tests {
     use super::*;
     use crate::{
         cluster::hints::HintSender,
-        kit::clock::Clock,
         runs::{hub::Hub, run_log::RunLog},
         testing::held,
         worker::recorder::Recorder,

@@ -111,12 +111,10 @@ async fn in_background<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use sortie_api::Micros;
+    use sortie_base::Clock;
 
     use super::*;
-    use crate::{
-        kit::clock::Clock,
-        testing::{Held, held},
-    };
+    use crate::testing::{Held, held};
 
     #[tokio::test]
     async fn directories_of_runs_that_are_over_go_and_those_of_others_stay() {

@@ -38,9 +38,10 @@ use crate::{
     cluster::hints::TimerBell,
     connections::Connections,
     files::contents::Contents,
-    kit::{clock::Clock, metrics::Metrics, models::Models, options::Options, web::NodeWeb},
+    kit::{metrics::Metrics, models::Models, options::Options, web::NodeWeb},
     runs::{active::Active, hub::Hub, run_log::Records},
 };
+use sortie_base::Clock;
 
 /// Parts of the node that every run needs.
 pub(crate) struct Worker {

@@ -16,9 +16,10 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{spent::Spent, writes::until_stored};
 use crate::{
-    kit::{clock::Clock, metrics::Metrics},
+    kit::metrics::Metrics,
     runs::{hub::Hub, run_log::RunLog},
 };
+use sortie_base::Clock;
 
 /// Time that the first event of a batch waits for others.
 const GATHER: Duration = Duration::from_millis(15);

@@ -3,13 +3,16 @@
 //! A client reads `{error, code}`. What is wrong inside (the source) never reaches it: `into_response` leaves the
 //! source on the response as a [`Fault`], and the gate logs it once, with the request id that the client is told.
 
-use std::{error::Error as StdError, sync::Arc};
+use std::{error::Error as StdError, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
     response::{IntoResponse, Response},
 };
-use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use http::{
+    HeaderValue, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
 use sortie_api::{ErrorBody, ErrorCode};
 
 /// Answer of a handler: a value, or an error in the form of `docs/API.md#errors`.
@@ -22,6 +25,8 @@ pub(crate) struct ApiError {
     code: ErrorCode,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    /// Seconds for `Retry-After`, where the limit is another one than that of requests.
+    retry_after: Option<u64>,
 }
 
 /// A message about what the client sent is cut here.
@@ -38,6 +43,7 @@ impl ApiError {
             code,
             message: message.into(),
             source: None,
+            retry_after: None,
         }
     }
 
@@ -118,6 +124,17 @@ impl ApiError {
         )
     }
 
+    /// 429: too many attempts at something that has a limit of its own. `wait` is the time to the next attempt.
+    pub(crate) fn too_many_attempts(wait: Duration) -> Self {
+        let seconds = wait.as_secs().max(1);
+        let mut error = Self::new(
+            ErrorCode::RateLimited,
+            format!("too many attempts, retry in {seconds} s"),
+        );
+        error.retry_after = Some(seconds);
+        error
+    }
+
     /// 500: `source` is for the log only.
     pub(crate) fn internal(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let mut error = Self::new(ErrorCode::Internal, "internal error");
@@ -171,6 +188,22 @@ impl From<sortie_engine::Error> for ApiError {
     }
 }
 
+impl From<sortie_accounts::Error> for ApiError {
+    fn from(error: sortie_accounts::Error) -> Self {
+        use sortie_accounts::Error;
+        match error {
+            Error::Invalid(rule) => Self::invalid_request(rule),
+            Error::Unauthorized(reason) => Self::unauthorized(reason),
+            Error::Forbidden(reason) => Self::forbidden(reason),
+            Error::NotFound => Self::not_found("not found"),
+            Error::Conflict(rule) => Self::conflict(rule),
+            Error::TooManyAttempts(wait) => Self::too_many_attempts(wait),
+            Error::Unavailable(reason) => Self::unavailable(reason),
+            Error::Internal(_) => Self::internal(error),
+        }
+    }
+}
+
 impl From<sortie_store::Error> for ApiError {
     fn from(error: sortie_store::Error) -> Self {
         sortie_engine::Error::from(error).into()
@@ -185,6 +218,11 @@ impl IntoResponse for ApiError {
             code: self.code,
         };
         let mut response = error_response(self.status, &body);
+        if let Some(seconds) = self.retry_after {
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
         if let Some(fault) = fault {
             response.extensions_mut().insert(fault);
         }

@@ -5,6 +5,7 @@
 
 mod body_budget;
 mod client_address;
+mod cookies;
 mod deprecation;
 mod download;
 mod error;
@@ -20,6 +21,7 @@ mod who;
 
 pub(crate) use body_budget::BodyBudget;
 pub(crate) use client_address::{client_address, network};
+pub(crate) use cookies::SessionCookie;
 pub use deprecation::Deprecation;
 pub(crate) use deprecation::DeprecationHeaders;
 pub(crate) use download::{Offered, Wanted};
@@ -31,4 +33,6 @@ pub(crate) use path::{Below, Path};
 pub(crate) use query::{FromQuery, Pairs, Query, integer};
 pub(crate) use rate_limit::{Counting, Quota, RateLimits, Standing, WINDOW_SECONDS};
 pub(crate) use request_id::{RequestId, RequestIds, X_REQUEST_ID};
-pub(crate) use who::{Admin, Anybody, Credential, Member, Passed, Whence, bearer};
+pub(crate) use who::{
+    Admin, Anybody, Credential, Holder, LookUpFailure, Member, Passed, Whence, actor, bearer, holder,
+};

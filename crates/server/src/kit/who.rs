@@ -1,14 +1,14 @@
 //! Caller of a request. The gate looks the credential up once and leaves a [`Credential`] on the request; the
-//! extractors [`Member`] and [`Admin`] turn it into a role or a refusal, and give the handler the organization to work
-//! in.
+//! extractors [`Member`] and [`Admin`] of the engine API turn it into a role or a refusal, and give the handler the
+//! organization to work in. The organization API has its own extractors ([`org`](crate::org)).
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc};
+use std::{convert::Infallible, net::IpAddr};
 
 use axum::extract::FromRequestParts;
-use http::{HeaderMap, header::AUTHORIZATION, request::Parts};
-use sortie_api::{OrgId, Role, TraceContext};
+use http::{Extensions, HeaderMap, header::AUTHORIZATION, request::Parts};
+use sortie_api::{OrgId, Role, TraceContext, UserId};
 use sortie_engine::{Caller, Hop};
-use sortie_store::{Actor, By, Principal};
+use sortie_store::{Actor, By, Principal, SignedIn};
 
 use super::{ApiError, ApiResult, RequestId};
 
@@ -20,9 +20,69 @@ pub(crate) enum Credential {
     /// Malformed, unknown, expired or revoked.
     Invalid,
     /// Valid, and whose it is.
-    Valid(Principal),
+    Valid(Holder),
     /// Not looked up, because of this failure.
-    Unchecked(Arc<sortie_engine::Error>),
+    Unchecked(LookUpFailure),
+}
+
+/// Holder of a valid credential.
+#[derive(Clone, Debug)]
+pub(crate) enum Holder {
+    /// Organization and role of an API key or an access token, or of a session in the engine.
+    Principal(Principal),
+    /// Person with a session.
+    Person(SignedIn),
+    /// Operator of the installation.
+    Operator,
+}
+
+impl Holder {
+    /// Subject that the requests of the holder are counted for.
+    pub(crate) const fn subject(&self) -> By {
+        match self {
+            Self::Principal(principal) => principal.by,
+            Self::Person(person) => By::Session(person.session),
+            Self::Operator => By::Operator,
+        }
+    }
+}
+
+/// Reason why a credential was not looked up.
+#[derive(Clone, Debug)]
+pub(crate) enum LookUpFailure {
+    /// A dependency is away for the moment; the text is for the client.
+    Unavailable(String),
+    /// The text is for the log.
+    Internal(String),
+}
+
+impl From<sortie_engine::Error> for LookUpFailure {
+    fn from(error: sortie_engine::Error) -> Self {
+        if let sortie_engine::Error::Unavailable(reason) = error {
+            Self::Unavailable(reason)
+        } else {
+            Self::Internal(error.to_string())
+        }
+    }
+}
+
+impl From<sortie_accounts::Error> for LookUpFailure {
+    fn from(error: sortie_accounts::Error) -> Self {
+        if let sortie_accounts::Error::Unavailable(reason) = error {
+            Self::Unavailable(reason)
+        } else {
+            Self::Internal(error.to_string())
+        }
+    }
+}
+
+impl From<LookUpFailure> for ApiError {
+    fn from(failure: LookUpFailure) -> Self {
+        match failure {
+            LookUpFailure::Unavailable(reason) => Self::unavailable(reason),
+            LookUpFailure::Internal(reason) => Self::internal(reason),
+        }
+    }
 }
 
 /// The token of `Authorization: Bearer …`; `None` where there is no such header. What is not a bearer token is the
@@ -117,34 +177,43 @@ fn caller(org: OrgId, actor: &Actor) -> Caller {
     }
 }
 
-fn actor(parts: &Parts, by: Option<By>) -> Actor {
+/// Author of the changes of a request, by a credential of this subject and person.
+pub(crate) fn actor(parts: &Parts, by: Option<By>, user: Option<UserId>) -> Actor {
     let whence = parts.extensions.get::<Whence>();
     Actor {
         by,
+        user,
         address: whence.map(|whence| whence.address),
         request_id: whence.map(|whence| whence.request_id.as_str().to_owned()),
         trace: whence.and_then(|whence| whence.trace.clone()),
     }
 }
 
-fn principal(parts: &Parts) -> ApiResult<Principal> {
-    match parts.extensions.get::<Credential>() {
-        Some(Credential::Valid(principal)) => Ok(*principal),
+/// Returns the holder of the credential of a request, or else the refusal. `wanted` names the credential that an API takes.
+pub(crate) fn holder<'a>(extensions: &'a Extensions, wanted: &str) -> ApiResult<&'a Holder> {
+    match extensions.get::<Credential>() {
+        Some(Credential::Valid(holder)) => Ok(holder),
         Some(Credential::Invalid) => Err(ApiError::unauthorized(
             "the credential is invalid, expired or revoked",
         )),
-        Some(Credential::Unchecked(error)) => Err(unchecked(error)),
-        Some(Credential::Missing) | None => Err(ApiError::unauthorized(
-            "a credential is required: send Authorization: Bearer <API key>",
-        )),
+        Some(Credential::Unchecked(failure)) => Err(failure.clone().into()),
+        Some(Credential::Missing) | None => Err(ApiError::unauthorized(format!(
+            "a credential is required: send Authorization: Bearer <{wanted}>"
+        ))),
     }
 }
 
-fn unchecked(error: &sortie_engine::Error) -> ApiError {
-    if let sortie_engine::Error::Unavailable(reason) = error {
-        ApiError::unavailable(reason.clone())
-    } else {
-        ApiError::internal(error.to_string())
+/// Returns the principal of a request to the engine. A suspended organization is refused here, for every operation that
+/// needs a role.
+fn principal(parts: &Parts) -> ApiResult<Principal> {
+    match holder(&parts.extensions, "API key")? {
+        Holder::Principal(principal) if principal.suspended => {
+            Err(ApiError::forbidden("the organization is suspended"))
+        }
+        Holder::Principal(principal) => Ok(*principal),
+        Holder::Person(_) | Holder::Operator => Err(ApiError::unauthorized(
+            "this credential is not one of the engine API: send an API key or an access token",
+        )),
     }
 }
 
@@ -156,7 +225,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Member {
         Ok(Self {
             org: principal.org,
             role: principal.role,
-            actor: actor(parts, Some(principal.by)),
+            actor: actor(parts, Some(principal.by), principal.user),
         })
     }
 }
@@ -172,7 +241,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Admin {
         Ok(Self {
             org: principal.org,
             by: principal.by,
-            actor: actor(parts, Some(principal.by)),
+            actor: actor(parts, Some(principal.by), principal.user),
         })
     }
 }
@@ -182,7 +251,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Anybody {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
         Ok(Self {
-            actor: actor(parts, None),
+            actor: actor(parts, None, None),
         })
     }
 }
@@ -191,7 +260,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Anybody {
 mod tests {
     use axum::response::IntoResponse as _;
     use http::{HeaderValue, Request};
-    use sortie_api::{KeyId, Timestamp};
+    use sortie_api::{KeyId, SessionId, Timestamp};
+    use sortie_store::SessionKind;
 
     use super::*;
 
@@ -228,12 +298,15 @@ mod tests {
 
     fn key(role: Role) -> Credential {
         let at = Timestamp::from_micros(0);
-        Credential::Valid(Principal {
+        Credential::Valid(Holder::Principal(Principal {
             by: By::Key(KeyId::new(at, [1; 10])),
             org: OrgId::new(at, [2; 10]),
             role,
             until: None,
-        })
+            user: None,
+            suspended: false,
+            scope: None,
+        }))
     }
 
     async fn statuses(credential: Option<Credential>) -> (u16, u16) {
@@ -256,10 +329,28 @@ mod tests {
         assert_eq!(statuses(Some(key(Role::Member))).await, (200, 403));
         assert_eq!(statuses(Some(key(Role::Admin))).await, (200, 200));
         assert_eq!(statuses(Some(key(Role::Owner))).await, (200, 200));
-        let away = sortie_engine::Error::Unavailable("the database is unavailable".into());
-        assert_eq!(
-            statuses(Some(Credential::Unchecked(Arc::new(away)))).await,
-            (503, 503)
-        );
+        let away = LookUpFailure::Unavailable("the database is unavailable".to_owned());
+        assert_eq!(statuses(Some(Credential::Unchecked(away))).await, (503, 503));
+        let at = Timestamp::from_micros(0);
+        let person = SignedIn {
+            user: UserId::new(at, [3; 10]),
+            session: SessionId::new(at, [4; 10]),
+            kind: SessionKind::Api,
+            until: at,
+            seen_at: at,
+            email_verified: true,
+        };
+        for other in [Holder::Person(person), Holder::Operator] {
+            assert_eq!(statuses(Some(Credential::Valid(other))).await, (401, 401));
+        }
+        let Credential::Valid(Holder::Principal(principal)) = key(Role::Admin) else {
+            panic!("a key has a principal");
+        };
+        let suspended = Principal {
+            suspended: true,
+            ..principal
+        };
+        let suspended = Credential::Valid(Holder::Principal(suspended));
+        assert_eq!(statuses(Some(suspended)).await, (403, 403));
     }
 }

@@ -1,24 +1,12 @@
-//! List of all operations. The router, the description document and the access table are made from it.
+//! List of the operations of the engine API. The router, the description document and the access table are made from it.
 
 use std::sync::Arc;
 
-use axum::{
-    Router,
-    extract::Request,
-    middleware::{self, Next},
-};
-use http::{Method, Uri};
-use sortie_api::Mode;
-use utoipa_axum::{
-    router::{OpenApiRouter, UtoipaMethodRouter},
-    routes,
-};
+use axum::Router;
 
 use crate::{
-    access::{Access, Api, Modes, RequiredRole},
     app::App,
-    kit::ApiError,
-    metrics::tell_route,
+    table::{finished, operations},
 };
 
 mod artifacts;
@@ -47,34 +35,15 @@ mod schedules;
 mod usage;
 pub(crate) mod workflows;
 
+pub(crate) use operations::{Health, OK};
+
 /// Liveness: answers 200 while the process serves requests.
 pub(crate) const HEALTHZ: &str = "/healthz";
 /// Readiness: answers 200 while the node accepts runs.
 pub(crate) const READYZ: &str = "/readyz";
 
-/// Makes the access table and the routes from a list of operations.
-macro_rules! operations {
-    ($api:ident: $($role:ident $module:ident::$handler:ident $(, self_hosted $elsewhere:literal)?;)+) => {
-        /// Access to each operation.
-        pub(crate) const ACCESS: &[Access] = &[$(Access {
-            operation: stringify!($handler),
-            api: Api::$api,
-            role: RequiredRole::$role,
-            modes: operations!(@modes $($elsewhere)?),
-        }),+];
-
-        /// Routes with their descriptions, for a deployment of this mode.
-        pub(crate) fn table(mode: Mode) -> OpenApiRouter<Arc<App>> {
-            OpenApiRouter::default()
-                $(.routes(in_mode(mode, operations!(@modes $($elsewhere)?), routes!($module::$handler))))+
-        }
-    };
-    (@modes) => { Modes::All };
-    (@modes $elsewhere:literal) => { Modes::SelfHosted($elsewhere) };
-}
-
 operations! {
-    Engine:
+    Engine, App:
     Member organization::get_me;
     Member runs::create_run;
     Member runs::list_runs;
@@ -138,36 +107,7 @@ operations! {
     Public operations::get_description;
 }
 
-/// Replaces the handler of an operation that a deployment of this mode lacks with an answer 404.
-fn in_mode(mode: Mode, modes: Modes, route: UtoipaMethodRouter<Arc<App>>) -> UtoipaMethodRouter<Arc<App>> {
-    match (mode, modes) {
-        (Mode::SelfHosted, _) | (Mode::Hosted, Modes::All) => route,
-        (Mode::Hosted, Modes::SelfHosted(elsewhere)) => {
-            let (schemas, paths, handler) = route;
-            let absent = middleware::from_fn(move |_request: Request, _next: Next| {
-                std::future::ready(ApiError::not_found(elsewhere))
-            });
-            (schemas, paths, handler.route_layer(absent))
-        }
-    }
-}
-
 /// Makes the router: every route, and JSON answers for unknown routes and wrong methods.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let (router, _document) = table(app.engine.mode()).split_for_parts();
-    router
-        .route_layer(middleware::from_fn(tell_route))
-        .fallback(unknown_route)
-        .method_not_allowed_fallback(wrong_method)
-        .with_state(app)
-}
-
-async fn unknown_route(method: Method, uri: Uri) -> ApiError {
-    // The answer has only the beginning of a path, which a client can make very long.
-    let path: String = uri.path().chars().take(100).collect();
-    ApiError::not_found(format!("no such route: {method} {path}"))
-}
-
-async fn wrong_method() -> ApiError {
-    ApiError::method_not_allowed()
+    finished(table(app.engine.mode()), app)
 }

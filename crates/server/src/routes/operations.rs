@@ -19,7 +19,8 @@ pub(crate) struct Health {
     status: &'static str,
 }
 
-const OK: Health = Health { status: "ok" };
+/// State of a node that serves requests.
+pub(crate) const OK: Health = Health { status: "ok" };
 
 /// Liveness
 ///

@@ -70,7 +70,7 @@ async fn every_answer_carries_its_headers_also_when_it_is_a_failure() {
 #[tokio::test]
 async fn a_wrong_method_is_told_the_documented_ones() {
     let rig = Rig::start().await;
-    let document = sortie_server::openapi();
+    let document = sortie_server::openapi(sortie_server::Api::Engine);
     for (path, item) in document["paths"].as_object().unwrap() {
         let methods: Vec<String> = item
             .as_object()
@@ -292,5 +292,5 @@ async fn the_document_is_served_as_it_is_reviewed() {
         .unwrap()
         .json()
         .unwrap();
-    assert_eq!(served, sortie_server::openapi());
+    assert_eq!(served, sortie_server::openapi(sortie_server::Api::Engine));
 }

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use sortie_server::Api;
 
 use super::{EngineArgs, ListArgs, NodeArgs};
 
@@ -24,6 +25,31 @@ pub(crate) struct DoctorArgs {
     pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) node: NodeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OpenapiArgs {
+    /// The API that the document describes
+    #[arg(long, value_name = "API", default_value = "engine")]
+    pub(crate) api: NamedApi,
+}
+
+/// API by its name on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum NamedApi {
+    /// Runs and their resources
+    Engine,
+    /// People and organizations of a hosted deployment
+    Organization,
+}
+
+impl From<NamedApi> for Api {
+    fn from(named: NamedApi) -> Self {
+        match named {
+            NamedApi::Engine => Self::Engine,
+            NamedApi::Organization => Self::Organization,
+        }
+    }
 }
 
 /// A file, or `-` for a standard stream.

@@ -65,7 +65,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Usage(args) => administration::usage(&context, &args).await,
         Command::License(args) => administration::license(&context, &args).await,
         Command::Models(args) => models::list(&context, &args).await,
-        Command::Openapi => print_json(&sortie_server::openapi()),
+        Command::Openapi(args) => print_json(&sortie_server::openapi(args.api.into())),
         Command::Doctor(args) => doctor::doctor(&context, &args).await,
         Command::Backup(args) => backup::backup(&context, args).await,
         Command::MasterKey(command) => master_key::execute(&context, command).await,

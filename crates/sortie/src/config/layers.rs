@@ -24,6 +24,7 @@ pub(super) enum Kind {
 pub(super) const KEYS: &[(&str, Kind)] = &[
     ("listen", Kind::Text),
     ("metrics_listen", Kind::Text),
+    ("org_listen", Kind::Text),
     ("data_dir", Kind::Text),
     ("mode", Kind::Text),
     ("database_url", Kind::Text),
@@ -32,7 +33,9 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("max_file_bytes", Kind::Integer),
     ("node_name", Kind::Text),
     ("advertise_url", Kind::Text),
+    ("org_url", Kind::Text),
     ("node_url", Kind::Text),
+    ("sign_up", Kind::Text),
     ("master_key", Kind::Text),
     ("concurrency", Kind::Integer),
     ("organization_concurrency", Kind::Integer),

@@ -4,6 +4,7 @@
 //! started, with one sentence that names the key and where its value comes from.
 
 mod environment;
+mod hosted;
 mod layers;
 mod print;
 mod providers;
@@ -30,6 +31,7 @@ use toml::Value;
 use zeroize::Zeroizing;
 
 pub(crate) use environment::Environment;
+pub(crate) use hosted::HostedSettings;
 use layers::{Layers, Source};
 #[cfg(feature = "otel")]
 pub(crate) use traces::Sampler;
@@ -79,6 +81,8 @@ pub(crate) struct Config {
     pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) data_dir: PathBuf,
     pub(crate) mode: Mode,
+    /// Settings of a hosted deployment; none on a self-hosted one.
+    pub(crate) hosted: Option<HostedSettings>,
     pub(crate) database_url: DatabaseUrl,
     pub(crate) database_connections: u32,
     /// Storage for the content of files; `None`: the data folder.
@@ -186,6 +190,7 @@ impl Config {
         policy: SandboxPolicy,
     ) -> Result<Self, Error> {
         relax_sandbox(&mut layers, policy);
+        hosted::apply_defaults(&mut layers)?;
         let read = values::Reader(&layers);
         let data_dir = PathBuf::from(read.text("data_dir")?);
         let config = Self {
@@ -195,6 +200,7 @@ impl Config {
             )?,
             metrics_listen: read.optional_address("metrics_listen")?,
             mode: read.mode()?,
+            hosted: hosted::settings(&read)?,
             database_url: read.database_url(&data_dir)?,
             database_connections: read.integer("database_connections", 1, 100)?,
             blob_url: read.blob_url()?,

@@ -20,11 +20,11 @@ fn load(
     Config::from_layers(stack(file, flags, &environment)?, &environment, policy)
 }
 
-fn of_file(file: &str) -> Result<Config, Error> {
+pub(super) fn of_file(file: &str) -> Result<Config, Error> {
     load(file, &[], &Flags::default(), SandboxPolicy::Required)
 }
 
-fn refusal(file: &str) -> String {
+pub(super) fn refusal(file: &str) -> String {
     of_file(file).map_or_else(|error| error.to_string(), |config| format!("accepted {config:?}"))
 }
 
@@ -254,9 +254,12 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
         ),
         (
             "mode = \"hosted\"",
-            "mode (sortie.toml): `hosted` needs accounts and credits, which this version does not have; use `self-hosted`",
+            "org_listen: must be set with mode = \"hosted\"",
         ),
-        ("mode = \"cloud\"", "mode (sortie.toml): must be `self-hosted`"),
+        (
+            "mode = \"cloud\"",
+            "mode (sortie.toml): must be `self-hosted` or `hosted`",
+        ),
         (
             "database_url = \"mysql://x\"",
             "database_url (sortie.toml): must be `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE`",

@@ -216,11 +216,8 @@ impl Reader<'_> {
     pub(super) fn mode(&self) -> Result<Mode, Error> {
         match self.text("mode")? {
             "self-hosted" => Ok(Mode::SelfHosted),
-            "hosted" => Err(self.wrong(
-                "mode",
-                "`hosted` needs accounts and credits, which this version does not have; use `self-hosted`",
-            )),
-            _ => Err(self.wrong("mode", "must be `self-hosted`")),
+            "hosted" => Ok(Mode::Hosted),
+            _ => Err(self.wrong("mode", "must be `self-hosted` or `hosted`")),
         }
     }
 

@@ -125,6 +125,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "people",
         text: include_str!("../../../../migrations/0020_people.sql"),
     },
+    Migration {
+        version: 21,
+        name: "hosted",
+        text: include_str!("../../../../migrations/0021_hosted.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.

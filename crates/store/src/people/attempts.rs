@@ -2,49 +2,84 @@
 
 use sortie_api::Timestamp;
 
-use crate::{Store, db::vals, types::Result};
+use crate::{
+    Store,
+    db::{Stmt, vals},
+    types::{Error, Result},
+};
+
+/// Error of a batch in which one subject has reached the limit. It rolls the counts of the others back.
+const REFUSED: Error = Error::Conflict("too many attempts");
+
+/// Subject whose attempts are counted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Attempt {
+    /// Start of the window.
+    pub window: Timestamp,
+    /// Action, and the person, the address or the network that tries it.
+    pub subject: String,
+}
 
 impl Store {
-    /// System: counts an attempt of `subject` in the window that began at `window`. False, without a count, where the
-    /// window has `limit` attempts.
-    pub async fn count_attempt(&self, subject: &str, window: Timestamp, limit: u32) -> Result<bool> {
-        let subject = subject.to_owned();
+    /// System: counts an attempt of each subject. Each comes with its limit. False, without any count, where one of them has
+    /// reached its limit in its window.
+    pub async fn count_attempts(&self, mut limited: Vec<(Attempt, u32)>) -> Result<bool> {
+        // Rows are locked in one order, so that commands with the same subjects do not block each other.
+        limited.sort();
+        let counted = self
+            .db
+            .write(move |tx| {
+                let statements: Vec<_> = limited.iter().map(|(of, limit)| count(of, *limit)).collect();
+                tx.batch(&statements).map(drop)
+            })
+            .await;
+        match counted {
+            Ok(()) => Ok(true),
+            Err(error) if error == REFUSED => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// System: takes one attempt of each subject back.
+    pub async fn refund_attempts(&self, mut attempts: Vec<Attempt>) -> Result<()> {
+        attempts.sort();
         self.db
             .write(move |tx| {
-                let counted = tx.exec(
-                    "INSERT INTO attempt (window_start, subject, count) \
-                     SELECT CAST($1 AS BIGINT), $2, 1 WHERE CAST($3 AS BIGINT) > 0 \
-                     ON CONFLICT (window_start, subject) DO UPDATE SET count = attempt.count + 1 \
-                     WHERE attempt.count < CAST($3 AS BIGINT)",
-                    vals![window, subject.as_str(), limit],
-                )?;
-                Ok(counted == 1)
+                let statements: Vec<_> = attempts
+                    .iter()
+                    .map(|of| {
+                        Stmt::new(
+                            "UPDATE attempt SET count = count - 1 \
+                             WHERE window_start = $1 AND subject = $2 AND count > 0",
+                            vals![of.window, of.subject.as_str()],
+                        )
+                    })
+                    .collect();
+                tx.batch(&statements).map(drop)
             })
             .await
     }
 
-    /// System: reads the number of attempts of `subject` in the window that began at `window`.
-    pub async fn attempts(&self, subject: &str, window: Timestamp) -> Result<i64> {
-        let subject = subject.to_owned();
+    /// System: reads the number of attempts of a subject.
+    pub async fn attempts(&self, of: Attempt) -> Result<i64> {
         self.db
             .read(move |tx| {
                 let row = tx.query_opt(
                     "SELECT count FROM attempt WHERE window_start = $1 AND subject = $2",
-                    vals![window, subject.as_str()],
+                    vals![of.window, of.subject.as_str()],
                 )?;
                 row.map_or(Ok(0), |row| row.int(0))
             })
             .await
     }
 
-    /// System: forgets the attempts of `subject` in the window that began at `window`, after a success.
-    pub async fn forget_attempts(&self, subject: &str, window: Timestamp) -> Result<()> {
-        let subject = subject.to_owned();
+    /// System: forgets the attempts of a subject, after a success.
+    pub async fn forget_attempts(&self, of: Attempt) -> Result<()> {
         self.db
             .write(move |tx| {
                 tx.exec(
                     "DELETE FROM attempt WHERE window_start = $1 AND subject = $2",
-                    vals![window, subject.as_str()],
+                    vals![of.window, of.subject.as_str()],
                 )
                 .map(drop)
             })
@@ -64,4 +99,15 @@ impl Store {
             })
             .await
     }
+}
+
+fn count(of: &Attempt, limit: u32) -> Stmt<'_> {
+    Stmt::new(
+        "INSERT INTO attempt (window_start, subject, count) \
+         SELECT CAST($1 AS BIGINT), $2, 1 WHERE CAST($3 AS BIGINT) > 0 \
+         ON CONFLICT (window_start, subject) DO UPDATE SET count = attempt.count + 1 \
+         WHERE attempt.count < CAST($3 AS BIGINT)",
+        vals![of.window, of.subject.as_str(), limit],
+    )
+    .exactly(1, REFUSED)
 }

@@ -9,6 +9,7 @@ use crate::{
     Audit, Store,
     audit::record,
     db::{Row, Stmt, vals},
+    oauth::grants::revoke_of_member,
     types::{Error, Result},
 };
 
@@ -41,6 +42,8 @@ pub struct OwnOrganization {
     pub name: String,
     /// Role of the person there.
     pub role: Role,
+    /// True while the operator has suspended the organization.
+    pub suspended: bool,
 }
 
 /// Member of an organization.
@@ -87,7 +90,7 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_all(
-                    "SELECT m.org_id, o.name, m.role FROM membership m JOIN organization o ON o.id = m.org_id \
+                    "SELECT m.org_id, o.name, m.role, o.suspended_at FROM membership m JOIN organization o ON o.id = m.org_id \
                      WHERE m.user_id = $1 AND m.org_id > $2 ORDER BY m.user_id, m.org_id LIMIT $3",
                     vals![user, after.as_str(), limit],
                 )?
@@ -103,7 +106,7 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_opt(
-                    "SELECT m.org_id, o.name, m.role FROM membership m JOIN organization o ON o.id = m.org_id \
+                    "SELECT m.org_id, o.name, m.role, o.suspended_at FROM membership m JOIN organization o ON o.id = m.org_id \
                      WHERE m.org_id = $1 AND m.user_id = $2",
                     vals![org, user],
                 )?
@@ -178,7 +181,7 @@ impl Store {
             .await
     }
 
-    /// Removes a member. `NotFound` where the person is no member, `Conflict` for the owner.
+    /// Removes a member and ends the grants of the person in the organization. `NotFound` where the person is no member, `Conflict` for the owner.
     pub async fn remove_member(&self, org: OrgId, user: UserId, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -190,6 +193,7 @@ impl Store {
                         vals![org, user, Role::Owner],
                     )
                     .exactly(1, THE_OWNER),
+                    revoke_of_member(org, user),
                     record(&audit),
                 ])
                 .map(drop)
@@ -254,6 +258,7 @@ fn organization_from(row: &Row) -> Result<OwnOrganization> {
         id: row.parse(0)?,
         name: row.text(1)?.to_owned(),
         role: row.parse(2)?,
+        suspended: row.opt_time(3)?.is_some(),
     })
 }
 

@@ -8,6 +8,7 @@ use super::{persons, sessions};
 use crate::{
     Store,
     db::{Stmt, Tx, vals},
+    oauth::grants::revoke_of,
     types::{Error, Result},
 };
 
@@ -98,7 +99,7 @@ impl Store {
             .await
     }
 
-    /// Sets a password by a token, which ends, and ends every session of the person. The person could read the mail, so
+    /// Sets a password by a token, which ends, and ends every session and every grant of the person. The person could read the mail, so
     /// the address is verified as well. Returns the person. `Conflict` where the token does not work at `at`.
     pub async fn reset_password(&self, hash: [u8; 32], password: String, at: Timestamp) -> Result<UserId> {
         self.db
@@ -112,6 +113,7 @@ impl Store {
                     .exactly(1, Error::NotFound),
                     persons::verify(user, at),
                     sessions::delete_all(user),
+                    revoke_of(user),
                 ])?;
                 Ok(user)
             })

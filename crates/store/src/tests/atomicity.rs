@@ -10,8 +10,9 @@ use super::{
     fixture::{Fixture, entries},
 };
 use crate::{
-    AfterAttempt, Append, Batch, Counted, Error, Expiry, InlineCredentials, NewNode, NewOneTime, NewRun,
-    NodeId, OauthFlow, OldTokens, PasswordChange, Purpose, Result, Rotation, SeenTokens, Sweep, db::vals,
+    AfterAttempt, AfterSending, Append, Attempt, Batch, Counted, Error, Expiry, InlineCredentials, NewNode,
+    NewOneTime, NewRun, NodeId, OauthClientKind, OauthClientRow, OauthFlow, OldTokens, PasswordChange,
+    Purpose, Result, Rotation, SeenTokens, Sweep, db::vals,
 };
 
 /// Reads the stored rows of every table, as text.
@@ -58,6 +59,11 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT hash, purpose, user_id, expires_at FROM one_time ORDER BY hash",
         "SELECT window_start, subject, count FROM attempt ORDER BY window_start, subject",
         "SELECT org_id, user_id, role FROM membership ORDER BY org_id, user_id",
+        "SELECT id, content, dedupe, due_at, attempts FROM mail ORDER BY id",
+        "SELECT id, kind, metadata, secret_hash, expires_at FROM oauth_client ORDER BY id",
+        "SELECT id, org_id, user_id, client_id, scope, used_at, expires_at FROM oauth_grant ORDER BY id",
+        "SELECT hash, grant_id, redirect_uri, challenge, expires_at, used_at FROM oauth_code ORDER BY hash",
+        "SELECT hash, grant_id, kind, expires_at, used_at FROM oauth_token ORDER BY hash",
         "SELECT minute, subject, granted, block FROM rate_lease ORDER BY minute, subject",
         "SELECT schedule_id, instant, occasion, last_instant, instants, outcome, reason, run_id FROM fire \
          ORDER BY schedule_id, instant, occasion",
@@ -179,15 +185,32 @@ commands! {
         proves(fixture, async || store.verify_email(bob, at).await).await;
     }
 
+    async fn queueing_claiming_and_recording_a_mail_are_one_transaction_each(fixture: &Fixture) {
+        let (store, lease) = (&fixture.store, std::time::Duration::ZERO);
+        let (mail, kept, at) = (fixture.new_mail(Some("a")), fixture.new_mail(None), fixture.now());
+        proves(fixture, async || store.queue_mails(vec![mail.clone()]).await).await;
+        proves_step(fixture, async || store.claim_mails(at, lease, 10).await).await;
+        let attempt = fixture.count("SELECT MAX(attempts) FROM mail").await;
+        let later = AfterSending::RetryIn(std::time::Duration::from_secs(1));
+        proves_step(fixture, async || store.record_mail(mail.id, attempt, at, later).await).await;
+        proves(fixture, async || store.record_mail(mail.id, attempt, at, AfterSending::Ended).await).await;
+        store.queue_mails(vec![kept.clone()]).await.unwrap();
+        proves(fixture, async || store.record_mail(kept.id, 0, at, AfterSending::Ended).await).await;
+    }
+
     async fn what_ends_is_deleted_in_one_transaction_each(fixture: &Fixture) {
         let store = &fixture.store;
         let (ann, at) = (fixture.person("ann").await, fixture.now());
         let later = at + std::time::Duration::from_hours(10_000);
         let token = NewOneTime { hash: [1; 32], purpose: Purpose::VerifyEmail, user: ann, expires_at: at };
         store.keep_one_time(token).await.unwrap();
-        proves_step(fixture, async || store.count_attempt("x", at, 100).await).await;
-        proves(fixture, async || store.forget_attempts("x", at).await).await;
-        store.count_attempt("x", at, 5).await.unwrap();
+        let tried = Attempt { window: at, subject: "x".to_owned() };
+        let count = async || store.count_attempts(vec![(tried.clone(), 100)]).await;
+        proves_step(fixture, count).await;
+        proves_step(fixture, async || store.refund_attempts(vec![tried.clone()]).await).await;
+        count().await.unwrap();
+        proves(fixture, async || store.forget_attempts(tried.clone()).await).await;
+        count().await.unwrap();
         proves(fixture, async || store.delete_old_attempts(later, 10).await).await;
         proves(fixture, async || store.delete_ended_one_times(later, 10).await).await;
         proves(fixture, async || store.delete_ended_sessions(later, 10).await).await;
@@ -204,6 +227,41 @@ commands! {
         proves(fixture, async || store.set_role(org, bob, Role::Admin, fixture.audit(org)).await).await;
         proves(fixture, async || store.transfer_ownership(org, (ann, bob), fixture.audit(org)).await).await;
         proves(fixture, async || store.remove_member(org, ann, fixture.audit(org)).await).await;
+    }
+
+    async fn the_commands_of_the_oauth_server_are_one_transaction_each(fixture: &Fixture) {
+        let store = &fixture.store;
+        let ann = fixture.person("ann").await;
+        let org = fixture.org_of(ann).await;
+        let (new, other) = (fixture.new_grant(org, ann, Role::Admin), fixture.new_grant(org, ann, Role::Member));
+        let client = OauthClientRow {
+            id: new.client_id.clone(),
+            kind: OauthClientKind::Registered,
+            metadata: "{}".to_owned(),
+            secret_hash: None,
+            created_at: new.created_at,
+            expires_at: new.created_at,
+        };
+        proves(fixture, async || store.keep_oauth_client(client.clone()).await).await;
+        proves(fixture, async || store.create_grant(new.clone(), fixture.audit(org)).await).await;
+        store.create_grant(other.clone(), fixture.audit(org)).await.unwrap();
+        let redemption = fixture.redemption(&new);
+        let redeem = async || store.redeem_code(redemption.clone(), fixture.grant_audit()).await;
+        proves_step(fixture, redeem).await;
+        let refresh = fixture.refresh(redemption.tokens.refresh_hash, redemption.at);
+        let next = async || store.refresh_tokens(refresh.clone(), fixture.grant_audit()).await;
+        proves_step(fixture, next).await;
+        let token = refresh.tokens.access_hash;
+        proves(fixture, async || store.revoke_token(token, &new.client_id, fixture.grant_audit()).await).await;
+        proves(fixture, async || store.end_grant(ann, other.id, fixture.grant_audit()).await).await;
+        let reused = fixture.new_grant(org, ann, Role::Member);
+        store.create_grant(reused.clone(), fixture.audit(org)).await.unwrap();
+        let redemption = fixture.redemption(&reused);
+        store.redeem_code(redemption.clone(), fixture.grant_audit()).await.unwrap();
+        let replay = async || store.redeem_code(redemption.clone(), fixture.grant_audit()).await;
+        proves(fixture, replay).await;
+        let later = new.created_at + std::time::Duration::from_hours(10_000);
+        proves(fixture, async || store.delete_ended_oauth(later, 10).await).await;
     }
 
     async fn count_usage_is_one_transaction(fixture: &Fixture) {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use sortie_api::{ActorKind, AuditEntry, GrantId, Role, ScheduleId, SessionId};
+use sortie_api::{ActorKind, AuditEntry, GrantId, Role, ScheduleId, SessionId, UserId};
 
 use super::both;
 use crate::{
@@ -21,6 +21,7 @@ both! {
         let key = fixture.new_key(org, Role::Admin);
         let actor = Actor {
             by: Some(By::Key(key.id)),
+            user: Some(UserId::new(fixture.now(), [7; 10])),
             address: Some("2001:db8::7".parse().unwrap()),
             request_id: Some("req-1".to_owned()),
             trace: None,
@@ -36,6 +37,7 @@ both! {
             actor_kind: Some(ActorKind::Key),
             actor_id: Some(key.id.to_string()),
             key_id: Some(key.id),
+            user_id: audit.actor.user,
             address: audit.actor.address,
             request_id: Some("req-1".to_owned()),
         };

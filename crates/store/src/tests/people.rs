@@ -5,8 +5,8 @@ use sortie_api::{OrgId, Role, SessionId, Timestamp, UserId};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    Error, NewOneTime, NewOrganization, NewPerson, NewSession, OwnOrganization, PasswordChange, Purpose,
-    Result, SessionKind, SignedIn, UnknownPurpose, UnknownSessionKind,
+    Attempt, Error, NewOneTime, NewOrganization, NewPerson, NewSession, OwnOrganization, PasswordChange,
+    Purpose, Result, SessionKind, SignedIn, UnknownPurpose, UnknownSessionKind,
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -29,6 +29,13 @@ fn token(number: u8, purpose: Purpose, user: UserId, expires_at: Timestamp) -> N
         purpose,
         user,
         expires_at,
+    }
+}
+
+fn attempt(subject: &str, window: Timestamp) -> Attempt {
+    Attempt {
+        window,
+        subject: subject.to_owned(),
     }
 }
 
@@ -219,16 +226,31 @@ both! {
 
     async fn attempts_are_counted_up_to_their_limit_and_not_beyond(fixture: &Fixture) {
         let (store, window) = (&fixture.store, fixture.now());
-        let tries = (0..32).map(|_| store.count_attempt("login ann", window, 10));
+        let tries = (0..32).map(|_| store.count_attempts(vec![(attempt("login ann", window), 10)]));
         let counted = join_all(tries).await;
         assert_eq!(counted.into_iter().filter(|counted| *counted.as_ref().unwrap()).count(), 10);
-        assert_eq!(store.attempts("login ann", window).await.unwrap(), 10);
-        assert!(!store.count_attempt("login bob", window, 0).await.unwrap());
-        assert!(store.count_attempt("login ann", window + HOUR, 10).await.unwrap());
+        assert_eq!(store.attempts(attempt("login ann", window)).await.unwrap(), 10);
+        assert!(!store.count_attempts(vec![(attempt("login bob", window), 0)]).await.unwrap());
+        let later = attempt("login ann", window + HOUR);
+        assert!(store.count_attempts(vec![(later.clone(), 10)]).await.unwrap());
         assert_eq!(store.delete_old_attempts(window + HOUR, 10).await.unwrap(), 1);
-        assert_eq!(store.attempts("login ann", window).await.unwrap(), 0);
-        store.forget_attempts("login ann", window + HOUR).await.unwrap();
-        assert_eq!(store.attempts("login ann", window + HOUR).await.unwrap(), 0);
+        assert_eq!(store.attempts(attempt("login ann", window)).await.unwrap(), 0);
+        store.forget_attempts(later.clone()).await.unwrap();
+        assert_eq!(store.attempts(later).await.unwrap(), 0);
+    }
+
+    async fn an_attempt_that_one_subject_refuses_counts_for_none(fixture: &Fixture) {
+        let (store, window) = (&fixture.store, fixture.now());
+        let [ann, net] = ["login ann", "login net"].map(|subject| attempt(subject, window));
+        let both = || store.count_attempts(vec![(net.clone(), 20), (ann.clone(), 5)]);
+        let counted = join_all((0..16).map(|_| both())).await;
+        assert_eq!(counted.into_iter().filter(|counted| *counted.as_ref().unwrap()).count(), 5);
+        assert_eq!(store.attempts(net.clone()).await.unwrap(), 5);
+        store.refund_attempts(vec![net.clone(), attempt("login cat", window)]).await.unwrap();
+        assert_eq!(store.attempts(net.clone()).await.unwrap(), 4);
+        assert_eq!(store.attempts(ann.clone()).await.unwrap(), 5);
+        assert_eq!(store.attempts(attempt("login cat", window)).await.unwrap(), 0);
+        assert!(!both().await.unwrap());
     }
 
     async fn whoever_creates_an_organization_owns_it(fixture: &Fixture) {
@@ -241,7 +263,7 @@ both! {
         assert_eq!(behind.iter().map(|of| of.id).collect::<Vec<_>>(), [second]);
         assert_eq!(store.organizations_of(ann, None, 1).await.unwrap().len(), 1);
         let found = store.membership(first, ann).await.unwrap();
-        assert_eq!(found, Some(OwnOrganization { id: first, name: "ours".to_owned(), role: Role::Owner }));
+        assert_eq!(found, Some(OwnOrganization { id: first, name: "ours".to_owned(), role: Role::Owner, suspended: false }));
         assert_eq!(store.membership(first, bob).await.unwrap(), None);
         store.rename_organization(first, "new", fixture.audit(first)).await.unwrap();
         assert_eq!(store.organization_name(first).await.unwrap(), "new");
@@ -438,9 +460,11 @@ impl Fixture {
             new: "new".to_owned(),
         };
         store.change_password(change, session.id).await.unwrap();
-        store.count_attempt("x", at, 5).await.unwrap();
-        store.attempts("x", at).await.unwrap();
-        store.forget_attempts("x", at).await.unwrap();
+        let tried = attempt("x", at);
+        store.count_attempts(vec![(tried.clone(), 5)]).await.unwrap();
+        store.attempts(tried.clone()).await.unwrap();
+        store.refund_attempts(vec![tried.clone()]).await.unwrap();
+        store.forget_attempts(tried).await.unwrap();
         let org = self.org_of(ann).await;
         self.member(org, bob, Role::Member).await;
         store.organizations_of(ann, None, 10).await.unwrap();

@@ -28,9 +28,10 @@ pub use signature::{PEER_HEADER, Peer};
 
 use crate::{
     error::Error,
-    kit::{caller::Caller, clock::Clock, traces::with_trace},
+    kit::{caller::Caller, traces::with_trace},
     runs::hub::{Batch, Deltas, Message, TextDelta},
 };
+use sortie_base::Clock;
 
 /// Origin of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -302,7 +303,7 @@ mod tests {
     use sortie_store::By;
 
     use super::*;
-    use crate::credentials::sealing::MasterKey;
+    use sortie_base::MasterKey;
 
     #[test]
     fn a_signature_of_a_node_opens_the_two_routes_that_nodes_ask_and_no_other() {

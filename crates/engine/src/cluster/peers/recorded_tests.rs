@@ -10,7 +10,7 @@ use std::{
 use sortie_store::{Actor, By, NodeId};
 
 use super::*;
-use crate::credentials::sealing::MasterKey;
+use sortie_base::MasterKey;
 
 /// A stream as a node of the version before sent it, of a run with zero data retention and with `deltas=true`.
 const STREAM: &str = include_str!("recorded/stream.txt");

@@ -10,10 +10,8 @@ use sha2::Sha256;
 use sortie_api::{OrgId, Timestamp};
 use sortie_store::By;
 
-use crate::{
-    credentials::sealing::{MasterKey, from_hex, hex},
-    error::Error,
-};
+use crate::error::Error;
+use sortie_base::{MasterKey, from_hex, hex};
 
 /// Header with the signature.
 pub const PEER_HEADER: &str = "x-sortie-peer";
@@ -40,7 +38,7 @@ pub(crate) struct Signer(Vec<Hmac<Sha256>>);
 impl Signer {
     /// Derives the keys of the signatures from the master keys; none where there are no master keys.
     pub(crate) fn new(keys: &[MasterKey]) -> Option<Self> {
-        let keys: Vec<_> = keys.iter().map(MasterKey::peer_key).collect();
+        let keys: Vec<_> = keys.iter().map(peer_key).collect();
         (!keys.is_empty()).then_some(Self(keys))
     }
 
@@ -87,12 +85,10 @@ fn signed((method, target): (&str, &str), peer: Peer, at: i64) -> Vec<u8> {
     format!("{VERSION}\n{method}\n{target}\n{at}\n{}\n{}", peer.org, peer.by).into_bytes()
 }
 
-impl MasterKey {
-    /// Derives the key for signatures of requests between nodes.
-    fn peer_key(&self) -> Hmac<Sha256> {
-        // The output of an HMAC is a valid key, because an HMAC accepts keys of any length.
-        self.derived(b"sortie requests between nodes")
-    }
+/// Derives the key for signatures of requests between nodes.
+fn peer_key(key: &MasterKey) -> Hmac<Sha256> {
+    // The output of an HMAC is a valid key, because an HMAC accepts keys of any length.
+    key.derived(b"sortie requests between nodes")
 }
 
 #[cfg(test)]

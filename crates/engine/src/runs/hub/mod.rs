@@ -26,12 +26,8 @@ use self::{
     reader::Reader,
     tail::{Chunk, Tail},
 };
-use crate::{
-    cluster::hints::HintSender,
-    error::Error,
-    kit::{clock::Clock, metrics::Metrics},
-    runs::run_log::Records,
-};
+use crate::{cluster::hints::HintSender, error::Error, kit::metrics::Metrics, runs::run_log::Records};
+use sortie_base::Clock;
 
 /// Live text of the model in a reader's stream, besides the recorded events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,9 +26,9 @@ pub(crate) use output::{Output, Reader};
 use crate::{
     connections::secrets::Secrets,
     error::Error,
-    kit::clock::Clock,
     runs::active::{Active, StopReason},
 };
+use sortie_base::Clock;
 
 /// Time for which events are kept after the end of their run.
 pub(crate) const EVENTS_FOR: Duration = Duration::from_mins(5);

@@ -21,7 +21,6 @@ use chacha20poly1305::{
 use hmac::{Hmac, Mac as _, digest::common::Key};
 use sha2::{Digest as _, Sha256};
 use sortie_api::OrgId;
-use sortie_store::SealedColumn;
 use zeroize::{Zeroize as _, Zeroizing};
 
 /// Version of the form of a sealed text.
@@ -57,7 +56,7 @@ impl MasterKey {
     }
 
     /// Derives a key for another purpose. It reveals nothing about this key.
-    pub(crate) fn derived(&self, purpose: &[u8]) -> Hmac<Sha256> {
+    pub fn derived(&self, purpose: &[u8]) -> Hmac<Sha256> {
         let mut block = Key::<Hmac<Sha256>>::default();
         for (to, from) in block.iter_mut().zip(&*self.bytes) {
             *to = *from;
@@ -107,7 +106,7 @@ impl MasterKey {
 }
 
 /// Returns bytes in lowercase hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     // The buffer has its final size from the start: a growing one leaves copies of the key in memory.
     let text = String::with_capacity(2 * bytes.len());
     bytes.iter().fold(text, |mut text, byte| {
@@ -118,7 +117,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// Reads 32 bytes, of a key or a hash, from hexadecimal.
-pub(crate) fn from_hex(text: &str) -> Option<[u8; 32]> {
+pub fn from_hex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     fill_from_hex(text, &mut bytes)?;
     Some(bytes)
@@ -167,30 +166,20 @@ impl fmt::Debug for MasterKey {
 
 /// The cell of the database that a sealed text belongs to. It is authenticated with the text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SealContext<'a> {
-    pub(crate) table: &'a str,
-    pub(crate) column: &'a str,
+pub struct SealContext<'a> {
+    /// Name of the table.
+    pub table: &'a str,
+    /// Name of the column.
+    pub column: &'a str,
     /// Id of the row.
-    pub(crate) row: &'a str,
+    pub row: &'a str,
     /// Organization that owns the row. `None` if the row belongs to the installation.
-    pub(crate) org: Option<OrgId>,
-}
-
-impl<'a> SealContext<'a> {
-    /// Returns the context of a row in a sealed column.
-    pub(crate) const fn in_column(column: SealedColumn, row: &'a str, org: Option<OrgId>) -> Self {
-        Self {
-            table: column.table(),
-            column: column.column(),
-            row,
-            org,
-        }
-    }
+    pub org: Option<OrgId>,
 }
 
 /// Reason why a text cannot be sealed or opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SealError {
+pub enum SealError {
     /// The node has no key.
     #[error("this node has no master key")]
     NoKey,
@@ -204,28 +193,28 @@ pub(crate) enum SealError {
 
 /// Seals and opens texts with the master keys of a node.
 #[derive(Clone, Debug)]
-pub(crate) struct Sealer {
+pub struct Sealer {
     keys: Vec<MasterKey>,
 }
 
 impl Sealer {
     /// Creates a sealer with these keys, the newest first.
-    pub(crate) const fn new(keys: Vec<MasterKey>) -> Self {
+    pub const fn new(keys: Vec<MasterKey>) -> Self {
         Self { keys }
     }
 
     /// Whether there is a key.
-    pub(crate) const fn has_key(&self) -> bool {
+    pub const fn has_key(&self) -> bool {
         !self.keys.is_empty()
     }
 
     /// Returns the ids of the keys, the newest first.
-    pub(crate) fn ids(&self) -> Vec<String> {
+    pub fn ids(&self) -> Vec<String> {
         self.keys.iter().map(MasterKey::id).collect()
     }
 
     /// Seals a sealed text again with the newest key. `None` if that key has sealed it already.
-    pub(crate) fn seal_again(
+    pub fn seal_again(
         &self,
         context: SealContext<'_>,
         sealed: &[u8],
@@ -240,7 +229,7 @@ impl Sealer {
     }
 
     /// Seals `text` with the newest key for its context. A nonce must not be used twice.
-    pub(crate) fn seal(
+    pub fn seal(
         &self,
         context: SealContext<'_>,
         text: &[u8],
@@ -263,11 +252,7 @@ impl Sealer {
     }
 
     /// Opens a text that was sealed for this context.
-    pub(crate) fn open(
-        &self,
-        context: SealContext<'_>,
-        sealed: &[u8],
-    ) -> Result<Zeroizing<Vec<u8>>, SealError> {
+    pub fn open(&self, context: SealContext<'_>, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
         let (header, rest) = sealed.split_at_checked(1 + KEY_ID).ok_or(SealError::Broken)?;
         let (nonce, encrypted) = rest.split_first_chunk::<NONCE>().ok_or(SealError::Broken)?;
         let key_id = header.strip_prefix(&[VERSION]).ok_or(SealError::Broken)?;
@@ -291,7 +276,7 @@ impl Sealer {
 }
 
 /// Returns the id of the key that a text was sealed with. `None` if the text was not sealed.
-pub(crate) fn key_of(sealed: &[u8]) -> Option<String> {
+pub fn key_of(sealed: &[u8]) -> Option<String> {
     let (header, _) = sealed.split_at_checked(1 + KEY_ID)?;
     header.strip_prefix(&[VERSION]).map(hex)
 }

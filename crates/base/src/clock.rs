@@ -12,8 +12,6 @@ use std::{
 use sortie_api::Timestamp;
 use tokio::time::Instant;
 
-use crate::error::Error;
-
 /// Maximum distance of two clock readings that count as one moment.
 const ONE_MOMENT: Duration = Duration::from_micros(100);
 /// Maximum number of attempts to read two clocks within [`ONE_MOMENT`].
@@ -28,7 +26,7 @@ enum Source {
     System,
     Manual(Arc<AtomicI64>),
     /// A clock that advances with the time of the runtime.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     Going(Arc<AtomicI64>, Instant),
 }
 
@@ -44,8 +42,8 @@ impl Clock {
     }
 
     /// A clock that stands at `at` now, and goes on evenly with the time of the runtime.
-    #[cfg(test)]
-    pub(crate) fn going(at: Timestamp) -> Self {
+    #[cfg(any(test, feature = "simulation"))]
+    pub fn going(at: Timestamp) -> Self {
         Self(Source::Going(
             Arc::new(AtomicI64::new(at.as_micros())),
             Instant::now(),
@@ -53,8 +51,8 @@ impl Clock {
     }
 
     /// Moves a clock that goes on by itself, forward or back.
-    #[cfg(test)]
-    pub(crate) fn step(&self, by: i64) {
+    #[cfg(any(test, feature = "simulation"))]
+    pub fn step(&self, by: i64) {
         if let Source::Going(micros, _) = &self.0 {
             micros.fetch_add(by, Ordering::SeqCst);
         }
@@ -79,7 +77,7 @@ impl Clock {
                 Timestamp::from_micros(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
             }
             Source::Manual(micros) => Timestamp::from_micros(micros.load(Ordering::SeqCst)),
-            #[cfg(test)]
+            #[cfg(any(test, feature = "simulation"))]
             Source::Going(micros, began) => {
                 Timestamp::from_micros(micros.load(Ordering::SeqCst)) + began.elapsed()
             }
@@ -88,7 +86,7 @@ impl Clock {
 
     /// Returns the time now, and the same moment on the monotonic clock. Displayed times come from the one and charges
     /// from the other, so the two must not drift apart when a thread loses its core between the readings.
-    pub(crate) fn moment(&self) -> (Timestamp, Instant) {
+    pub fn moment(&self) -> (Timestamp, Instant) {
         closest(|| {
             let at = Instant::now();
             let now = self.now();
@@ -117,21 +115,21 @@ impl fmt::Debug for Clock {
         f.write_str(match self.0 {
             Source::System => "Clock(system)",
             Source::Manual(_) => "Clock(manual)",
-            #[cfg(test)]
+            #[cfg(any(test, feature = "simulation"))]
             Source::Going(..) => "Clock(going)",
         })
     }
 }
 
+/// Error of a kernel that gives no random bytes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the kernel gives no random bytes: {0}")]
+pub struct NoRandomness(getrandom::Error);
+
 /// Returns `N` unpredictable bytes from the kernel.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
+pub fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
     let mut bytes = [0; N];
-    #[cfg(test)]
-    if crate::simulation::fill(&mut bytes) {
-        return Ok(bytes);
-    }
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Error::Internal(format!("the kernel gives no random bytes: {error}")))?;
+    getrandom::fill(&mut bytes).map_err(NoRandomness)?;
     Ok(bytes)
 }
 

@@ -1,0 +1,67 @@
+//! Accounts of a hosted deployment: people, organizations, mail, and the rules of the OAuth server. No SQL, no HTTP server.
+//!
+//! [`Accounts`] is the handle that the server and the command line hold. Each method of the handle is in the module of its
+//! subject.
+
+mod attempts;
+mod caller;
+mod error;
+mod mail;
+mod options;
+mod people;
+#[cfg(test)]
+mod rig;
+mod session;
+
+use std::sync::Arc;
+
+use sortie_base::Sealer;
+use sortie_store::Store;
+
+pub use caller::Author;
+pub use error::Error;
+pub use mail::MailOptions;
+pub use options::{Options, SignUp};
+pub use people::sessions::{Client, MOST_LISTED, SESSION_LENGTH};
+
+/// Result of a command on accounts.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Handle on the accounts of a node. Cheap to clone; every clone is the same node.
+#[derive(Clone)]
+pub struct Accounts(Arc<Parts>);
+
+/// Everything that the clones of an [`Accounts`] share.
+struct Parts {
+    options: Options,
+    store: Store,
+    sealer: Sealer,
+    lookups: people::sessions::Lookups,
+}
+
+impl Accounts {
+    /// Creates the handle. The node's master keys seal what `sealer` seals.
+    pub fn new(options: Options, store: Store, sealer: Sealer) -> Self {
+        Self(Arc::new(Parts {
+            options,
+            store,
+            sealer,
+            lookups: people::sessions::Lookups::default(),
+        }))
+    }
+
+    /// Store of the node, for handlers that only read.
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    #[cfg(test)]
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.0
+    }
+
+    /// Settings of the accounts.
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+}

@@ -1,0 +1,118 @@
+//! Letters: one variant for each template, with the arguments of the template.
+
+use serde::{Deserialize, Serialize};
+use sortie_api::{Role, Timestamp};
+
+/// Letter to one person. `name` is the name of the recipient, where an account has one.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Letter {
+    /// Asks the recipient to prove that the address is theirs.
+    VerifyEmail {
+        name: String,
+        /// Page with the token, in its fragment.
+        url: String,
+        /// End of the token.
+        expires_at: Timestamp,
+    },
+    /// Tells the recipient that somebody signed up with an address that has an account.
+    SignUpAgain { name: String },
+    /// Lets the recipient set a password without the old one.
+    ResetPassword {
+        name: String,
+        /// Page with the token, in its fragment.
+        url: String,
+        /// End of the token.
+        expires_at: Timestamp,
+    },
+    /// Tells the recipient that the password was set by such a letter.
+    PasswordWasReset { name: String },
+    /// Invites the recipient into an organization.
+    Invitation {
+        organization: String,
+        /// Name of the person who invites.
+        inviter: String,
+        role: Role,
+        /// Page with the token, in its fragment.
+        url: String,
+        /// End of the token.
+        expires_at: Timestamp,
+    },
+    /// Tells the former owner of an organization.
+    OwnershipHandedOver {
+        organization: String,
+        /// Name of the former owner.
+        from: String,
+        /// Name of the new owner.
+        to: String,
+    },
+    /// Tells the new owner of an organization.
+    OwnershipReceived {
+        organization: String,
+        /// Name of the former owner.
+        from: String,
+        /// Name of the new owner.
+        to: String,
+    },
+    /// Tells the owner of an organization that a version of the API stops working.
+    ApiDeprecated {
+        name: String,
+        /// Version that stops working.
+        version: String,
+        /// Time at which it stops working.
+        sunset: Timestamp,
+        /// Page about the next version.
+        successor: Option<String>,
+    },
+}
+
+impl Letter {
+    /// Name of the template, as in the metrics.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::VerifyEmail { .. } => "verify_email",
+            Self::SignUpAgain { .. } => "sign_up_again",
+            Self::ResetPassword { .. } => "reset_password",
+            Self::PasswordWasReset { .. } => "password_was_reset",
+            Self::Invitation { .. } => "invitation",
+            Self::OwnershipHandedOver { .. } => "ownership_handed_over",
+            Self::OwnershipReceived { .. } => "ownership_received",
+            Self::ApiDeprecated { .. } => "api_deprecated",
+        }
+    }
+
+    /// End of the token in the letter.
+    pub(super) const fn expires_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::VerifyEmail { expires_at, .. }
+            | Self::ResetPassword { expires_at, .. }
+            | Self::Invitation { expires_at, .. } => Some(*expires_at),
+            Self::SignUpAgain { .. }
+            | Self::PasswordWasReset { .. }
+            | Self::OwnershipHandedOver { .. }
+            | Self::OwnershipReceived { .. }
+            | Self::ApiDeprecated { .. } => None,
+        }
+    }
+
+    /// Page with a token that the letter links to.
+    pub(super) fn url(&self) -> Option<&str> {
+        match self {
+            Self::VerifyEmail { url, .. }
+            | Self::ResetPassword { url, .. }
+            | Self::Invitation { url, .. } => Some(url),
+            Self::SignUpAgain { .. }
+            | Self::PasswordWasReset { .. }
+            | Self::OwnershipHandedOver { .. }
+            | Self::OwnershipReceived { .. }
+            | Self::ApiDeprecated { .. } => None,
+        }
+    }
+}
+
+/// Shows the kind alone: a letter has addresses and tokens.
+impl std::fmt::Debug for Letter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.kind())
+    }
+}

@@ -1,0 +1,45 @@
+//! Settings of accounts, as the configuration has them.
+
+use sortie_base::Clock;
+
+use crate::mail::MailOptions;
+
+/// Settings of accounts.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Source of the time.
+    pub clock: Clock,
+    /// Address of the organization API and its pages, without a slash at its end. The OAuth issuer.
+    pub org_url: String,
+    /// Address of the engine API, without a slash at its end. The OAuth resource.
+    pub engine_url: String,
+    /// Rule for new accounts.
+    pub sign_up: SignUp,
+    /// Settings of the mail. `None` where no mail is sent.
+    pub mail: Option<MailOptions>,
+}
+
+/// Rule for new accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignUp {
+    /// Everybody may sign up and is signed in at once.
+    Open,
+    /// Everybody may sign up. The address is verified before the first session.
+    VerifyFirst,
+    /// People with an invitation may sign up.
+    Invited,
+    /// Nobody may sign up: the operator creates accounts.
+    Closed,
+}
+
+impl SignUp {
+    /// The name in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::VerifyFirst => "verify_first",
+            Self::Invited => "invited",
+            Self::Closed => "closed",
+        }
+    }
+}

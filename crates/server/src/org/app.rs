@@ -1,0 +1,30 @@
+//! State that the handlers of the organization API share.
+
+use std::sync::Arc;
+
+use axum::extract::FromRef;
+use bytes::Bytes;
+use sortie_accounts::Accounts;
+use sortie_engine::Engine;
+
+use crate::kit::{BodyBudget, SessionCookie};
+
+/// The state of the router; handlers get it as `State<Arc<OrgApp>>`.
+pub(crate) struct OrgApp {
+    /// The accounts.
+    pub(crate) accounts: Accounts,
+    /// The node.
+    pub(crate) engine: Engine,
+    /// The memory for the bodies of requests, shared with the engine API.
+    pub(crate) bodies: BodyBudget,
+    /// The cookie of the pages.
+    pub(crate) cookie: SessionCookie,
+    /// `/openapi.json`, serialized once.
+    pub(crate) document: Bytes,
+}
+
+impl FromRef<Arc<OrgApp>> for BodyBudget {
+    fn from_ref(app: &Arc<OrgApp>) -> Self {
+        app.bodies.clone()
+    }
+}

@@ -1,0 +1,141 @@
+//! Credentials of the organization API, and the way of a signed-in browser to the engine API.
+
+use axum::{
+    Router,
+    body::Body,
+    response::{IntoResponse as _, Response},
+};
+use http::{Method, Request, Uri, uri::PathAndQuery};
+use sortie_accounts::Accounts;
+use sortie_api::{
+    OrgId,
+    secret::{HOSTED_KEY, SESSION_TOKEN},
+};
+use sortie_engine::Engine;
+use sortie_store::{By, Principal, SignedIn};
+
+use crate::{
+    gate::pass,
+    kit::{ApiError, ApiResult, Credential, Holder, LookUpFailure, SessionCookie, holder},
+};
+
+/// First segment of the paths that lead to the engine API: the organization and a path of the engine follow.
+const ENGINE: &str = "/engine/";
+
+/// Look-up of credentials for the gate of the organization API.
+pub(crate) struct OrganizationDoor {
+    /// The accounts.
+    pub(crate) accounts: Accounts,
+    /// The node, which knows the API keys.
+    pub(crate) engine: Engine,
+    /// The cookie of the pages.
+    pub(crate) cookie: SessionCookie,
+    /// Router of the engine API.
+    pub(crate) engine_router: Router,
+}
+
+impl OrganizationDoor {
+    /// Finds the holder of a credential. API keys are known, so that they are refused as what they are.
+    pub(crate) async fn holder(&self, credential: &str) -> Result<Option<Holder>, LookUpFailure> {
+        if credential.starts_with(SESSION_TOKEN) {
+            let person = self.accounts.session(credential).await?;
+            return Ok(person.map(Holder::Person));
+        }
+        if credential.starts_with(HOSTED_KEY) {
+            let principal = self.engine.authenticate(credential).await?;
+            return Ok(principal.map(Holder::Principal));
+        }
+        Ok(None)
+    }
+
+    /// Returns true where a request with the cookie changes nothing or comes from a page of this origin.
+    pub(crate) fn is_safe(&self, request: &Request<Body>) -> bool {
+        matches!(*request.method(), Method::GET | Method::HEAD) || self.cookie.is_own(request.headers())
+    }
+
+    /// Returns true where a path leads to the engine API.
+    pub(crate) fn leads_to_engine(uri: &Uri) -> bool {
+        uri.path().starts_with(ENGINE)
+    }
+
+    /// Answers a request to the engine API that a person makes in the organization of the path.
+    pub(crate) async fn engine(&self, mut request: Request<Body>) -> Response {
+        match self.enter_engine(&mut request).await {
+            Ok(()) => pass(&self.engine_router, request).await,
+            Err(refusal) => refusal.into_response(),
+        }
+    }
+
+    /// Makes the request one to the engine API: with the path behind the organization, and with the person's role there.
+    async fn enter_engine(&self, request: &mut Request<Body>) -> ApiResult<()> {
+        let person = match holder(request.extensions(), "session token")? {
+            Holder::Person(person) => *person,
+            Holder::Principal(_) | Holder::Operator => return Err(not_a_person()),
+        };
+        let (org, target) = split(request.uri()).ok_or_else(|| ApiError::not_found("not found"))?;
+        let principal = self
+            .principal(org, person)
+            .await?
+            .ok_or_else(|| ApiError::not_found("not found"))?;
+        *request.uri_mut() = target;
+        let credential = Credential::Valid(Holder::Principal(principal));
+        request.extensions_mut().insert(credential);
+        Ok(())
+    }
+
+    /// Finds the principal of a person's session in an organization. None where the person is no member.
+    async fn principal(&self, org: OrgId, person: SignedIn) -> ApiResult<Option<Principal>> {
+        let membership = self.accounts.store().membership(org, person.user).await?;
+        Ok(membership.map(|membership| Principal {
+            org,
+            role: membership.role,
+            by: By::Session(person.session),
+            until: Some(person.until),
+            user: Some(person.user),
+            suspended: membership.suspended,
+            scope: None,
+        }))
+    }
+}
+
+/// Refusal of a valid credential that is no session of a person.
+pub(super) fn not_a_person() -> ApiError {
+    ApiError::forbidden("this needs a person who is signed in: send the token of a session, not an API key")
+}
+
+/// Returns the organization of a path to the engine API, and the target behind it.
+fn split(uri: &Uri) -> Option<(OrgId, Uri)> {
+    let rest = uri.path().strip_prefix(ENGINE)?;
+    let slash = rest.find('/')?;
+    let (org, path) = rest.split_at(slash);
+    let target = match uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    };
+    let target = PathAndQuery::try_from(target).ok()?;
+    Some((org.parse().ok()?, Uri::from(target)))
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_path_to_the_engine_has_an_organization_and_a_path_behind_it() {
+        let org = OrgId::new(Timestamp::from_micros(1_763_674_200_000_000), [5; 10]);
+        let found = |path: &str| {
+            let (org, target) = split(&path.parse().unwrap())?;
+            Some((org, target.to_string()))
+        };
+        assert_eq!(
+            found(&format!("/engine/{org}/v1/runs?limit=2")),
+            Some((org, "/v1/runs?limit=2".to_owned()))
+        );
+        assert_eq!(found(&format!("/engine/{org}/")), Some((org, "/".to_owned())));
+        assert_eq!(found(&format!("/engine/{org}")), None);
+        assert_eq!(found("/engine/org_x/v1/runs"), None);
+        assert_eq!(found("/engine//v1/runs"), None);
+    }
+}

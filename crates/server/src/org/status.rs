@@ -1,0 +1,47 @@
+//! Liveness, readiness and description of the organization API.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+
+use super::OrgApp;
+use crate::{
+    kit::{ApiResult, Json, json_response},
+    routes::{Health, OK},
+};
+
+/// Liveness
+///
+/// Answers while the process serves requests, whatever the state of its database. Needs no credential and is not counted
+/// against the rate limit.
+#[utoipa::path(
+    get, path = "/healthz", tag = "operations",
+    responses((status = 200, description = "The process is alive.", body = Health, example = json!({"status": "ok"}))),
+)]
+pub(crate) async fn get_org_health() -> Json<Health> {
+    Json(OK)
+}
+
+/// Readiness
+///
+/// Answers 200 while the node can serve requests. Answers 503 while its database is away or the node is about to stop. Needs
+/// no credential and is not counted against the rate limit.
+#[utoipa::path(
+    get, path = "/readyz", tag = "operations",
+    responses((status = 200, description = "The node serves requests.", body = Health, example = json!({"status": "ok"}))),
+)]
+pub(crate) async fn get_org_readiness(State(app): State<Arc<OrgApp>>) -> ApiResult<Json<Health>> {
+    app.engine.ready().await?;
+    Ok(Json(OK))
+}
+
+/// Get this description
+///
+/// Returns the `OpenAPI` 3.1 document of the organization API. `security` of an operation has the role that it needs.
+#[utoipa::path(
+    get, path = "/openapi.json", tag = "operations",
+    responses((status = 200, description = "The document.", body = serde_json::Value, example = json!({"openapi": "3.1.0"}))),
+)]
+pub(crate) async fn get_org_description(State(app): State<Arc<OrgApp>>) -> Response {
+    json_response(app.document.clone())
+}

@@ -1,0 +1,155 @@
+//! Callers of the organization API: a person, a person with a role in the organization of the path, and the operator.
+//!
+//! Each extractor reads the membership once. A stranger gets 404, as for an organization that does not exist; a member with
+//! too small a role gets 403.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use http::{Method, request::Parts};
+use sortie_accounts::Author;
+use sortie_api::{OrgId, Role, SessionId, UserId};
+use sortie_store::{By, SignedIn};
+
+use super::{app::OrgApp, door::not_a_person};
+use crate::kit::{ApiError, ApiResult, Holder, actor, holder};
+
+/// A person who is signed in.
+#[derive(Clone, Debug)]
+pub(crate) struct Person {
+    /// The person.
+    pub(crate) user: UserId,
+    /// The session of the request.
+    pub(crate) session: SessionId,
+    /// True where the person proved that the email address is theirs.
+    pub(crate) email_verified: bool,
+    /// Author of changes, for the audit log.
+    pub(crate) author: Author,
+}
+
+/// A member of the organization of the path, with any role.
+#[derive(Clone, Debug)]
+pub(crate) struct OrgMember {
+    /// The organization.
+    pub(crate) org: OrgId,
+    /// Name of the organization.
+    pub(crate) name: String,
+    /// Role of the person there.
+    pub(crate) role: Role,
+    /// The person.
+    pub(crate) person: Person,
+}
+
+/// An admin or the owner of the organization of the path.
+#[derive(Clone, Debug)]
+pub(crate) struct OrgAdmin(pub(crate) OrgMember);
+
+/// The owner of the organization of the path.
+#[derive(Clone, Debug)]
+pub(crate) struct OrgOwner(pub(crate) OrgMember);
+
+/// The operator of the installation.
+#[derive(Clone, Debug)]
+pub(crate) struct Operator {
+    /// Author of changes, for the audit log.
+    pub(crate) author: Author,
+}
+
+fn person(parts: &Parts) -> ApiResult<Person> {
+    match holder(&parts.extensions, "session token")? {
+        Holder::Person(SignedIn {
+            user,
+            session,
+            email_verified,
+            ..
+        }) => Ok(Person {
+            user: *user,
+            session: *session,
+            email_verified: *email_verified,
+            author: Author {
+                actor: actor(parts, Some(By::Session(*session)), Some(*user)),
+            },
+        }),
+        Holder::Principal(_) | Holder::Operator => Err(not_a_person()),
+    }
+}
+
+/// Finds the person's membership of the organization of the path (its first parameter).
+///
+/// A suspended organization can be read, and left; everything else is refused.
+async fn membership(parts: &mut Parts, app: &Arc<OrgApp>, least: Role) -> ApiResult<OrgMember> {
+    let person = person(parts)?;
+    let not_found = || ApiError::not_found("not found");
+    let params = RawPathParams::from_request_parts(parts, app)
+        .await
+        .map_err(|_| not_found())?;
+    let org: OrgId = params
+        .iter()
+        .next()
+        .and_then(|(_, text)| text.parse().ok())
+        .ok_or_else(not_found)?;
+    let found = app.accounts.store().membership(org, person.user).await?;
+    let found = found.ok_or_else(not_found)?;
+    if found.role < least {
+        return Err(ApiError::forbidden(format!("this needs the role {least}")));
+    }
+    let allowed = matches!(parts.method, Method::GET | Method::HEAD) || parts.uri.path().ends_with("/leave");
+    if found.suspended && !allowed {
+        return Err(ApiError::forbidden("the organization is suspended"));
+    }
+    Ok(OrgMember {
+        org,
+        name: found.name,
+        role: found.role,
+        person,
+    })
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Person {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> ApiResult<Self> {
+        person(parts)
+    }
+}
+
+impl FromRequestParts<Arc<OrgApp>> for OrgMember {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<OrgApp>) -> ApiResult<Self> {
+        membership(parts, app, Role::Member).await
+    }
+}
+
+impl FromRequestParts<Arc<OrgApp>> for OrgAdmin {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<OrgApp>) -> ApiResult<Self> {
+        membership(parts, app, Role::Admin).await.map(Self)
+    }
+}
+
+impl FromRequestParts<Arc<OrgApp>> for OrgOwner {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<OrgApp>) -> ApiResult<Self> {
+        membership(parts, app, Role::Owner).await.map(Self)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Operator {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> ApiResult<Self> {
+        match holder(&parts.extensions, "operator key")? {
+            Holder::Operator => Ok(Self {
+                author: Author {
+                    actor: actor(parts, Some(By::Operator), None),
+                },
+            }),
+            Holder::Person(_) | Holder::Principal(_) => {
+                Err(ApiError::forbidden("this needs the operator's key"))
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The gate of the organization API: health, credentials, the cookie of a browser, and the way to the engine.
+
+use sortie_testkit::{
+    Bytes, Client,
+    http::{HeaderValue, Method},
+};
+
+use crate::rig::Rig;
+
+/// A client that sends the session as a browser does.
+fn browser(rig: &Rig, token: &str) -> Client {
+    let cookie = HeaderValue::try_from(format!("sortie={token}")).unwrap();
+    Client::new(rig.address, None).with_header("cookie", cookie)
+}
+
+#[tokio::test]
+async fn no_two_requests_have_the_same_id() {
+    let rig = Rig::start().await;
+    let mut ids = std::collections::BTreeSet::new();
+    for address in [rig.engine_address, rig.address, rig.engine_address, rig.address] {
+        let answer = Client::new(address, None).get("/healthz").await.unwrap();
+        ids.insert(answer.header("x-request-id").unwrap().to_owned());
+    }
+    assert_eq!(ids.len(), 4, "{ids:?}");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn both_apis_answer_with_their_own_description() {
+    let rig = Rig::start().await;
+    for (address, title) in [
+        (rig.engine_address, "Sortie engine API"),
+        (rig.address, "Sortie organization API"),
+    ] {
+        let anybody = Client::new(address, None);
+        anybody.get("/healthz").await.unwrap().expect(200).unwrap();
+        anybody.get("/readyz").await.unwrap().expect(200).unwrap();
+        let document = anybody.get("/openapi.json").await.unwrap().expect(200).unwrap();
+        assert_eq!(document.json().unwrap()["info"]["title"], title);
+        let unknown = anybody.get("/v1/nothing").await.unwrap();
+        unknown.failure(404, "not_found").unwrap();
+        assert!(unknown.header("ratelimit").is_ok());
+    }
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_session_reaches_the_engine_in_the_organizations_of_the_person_alone() {
+    let rig = Rig::start().await;
+    let path = format!("/engine/{}/v1/me", rig.ours);
+    for (signed, role) in [
+        (&rig.owner, "owner"),
+        (&rig.admin, "admin"),
+        (&rig.member, "member"),
+    ] {
+        for client in [signed.client.clone(), browser(&rig, &signed.token)] {
+            let me = client
+                .get(&path)
+                .await
+                .unwrap()
+                .expect(200)
+                .unwrap()
+                .json()
+                .unwrap();
+            assert_eq!((&me["role"], &me["mode"]), (&role.into(), &"hosted".into()));
+            assert_eq!(me["organization_id"], rig.ours.to_string());
+        }
+    }
+    let theirs = rig.stranger.client.get(&path).await.unwrap();
+    let theirs = theirs.failure(404, "not_found").unwrap();
+    let none = rig.stranger.client.get("/engine/org_x/v1/me").await.unwrap();
+    assert_eq!(none.failure(404, "not_found").unwrap().error, theirs.error);
+    let nobody = Client::new(rig.address, None).get(&path).await.unwrap();
+    nobody.failure(401, "unauthorized").unwrap();
+    // The engine's own listener knows no sessions.
+    let direct = rig.engine_client(&rig.owner.token).get("/v1/me").await.unwrap();
+    direct.failure(401, "unauthorized").unwrap();
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_browser_changes_something_from_a_page_of_this_origin_alone() {
+    let rig = Rig::start().await;
+    let path = format!("/engine/{}/v1/runs", rig.ours);
+    let body = Bytes::from_static(br#"{"prompt":"x","shell":false,"model":"runbook"}"#);
+    let from = |origin: Option<&str>| {
+        let client = browser(&rig, &rig.member.token);
+        match origin {
+            Some(origin) => client.with_header("origin", HeaderValue::from_str(origin).unwrap()),
+            None => client,
+        }
+    };
+    for foreign in [
+        None,
+        Some("null"),
+        Some("https://evil.example"),
+        Some("http://127.0.0.1"),
+    ] {
+        let answer = from(foreign)
+            .send(Method::POST, &path, body.clone())
+            .await
+            .unwrap();
+        answer.failure(403, "forbidden").unwrap();
+    }
+    let listed = rig.member.client.get(&path).await.unwrap().json().unwrap();
+    assert_eq!(listed, serde_json::json!([]), "nothing was changed");
+    let own = from(Some(&rig.org_url))
+        .send(Method::POST, &path, body.clone())
+        .await
+        .unwrap();
+    own.expect(202).unwrap();
+    // A client with the token in the header is no browser that another page could drive.
+    let bearer = rig.member.client.send(Method::POST, &path, body).await.unwrap();
+    bearer.expect(202).unwrap();
+    rig.end().await;
+}

@@ -1,0 +1,11 @@
+//! The whole server of a hosted deployment over TCP: the organization API beside the engine API.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod gate;
+mod rig;

@@ -1,0 +1,223 @@
+//! Settings of a hosted deployment, and the defaults that it has of its own.
+
+use std::net::{IpAddr, SocketAddr};
+
+use sortie_accounts::SignUp;
+use sortie_api::Mode;
+use toml::Value;
+use url::{Host, Url};
+
+use super::{
+    Error,
+    layers::{Layers, Source},
+    values::Reader,
+};
+
+/// Settings of a hosted deployment.
+#[derive(Clone, Debug)]
+pub(crate) struct HostedSettings {
+    /// Address of the listener of the organization API.
+    pub(crate) listen: SocketAddr,
+    /// Address of the organization API that people use: an origin, as browsers write it.
+    pub(crate) org_url: String,
+    /// Address of the engine API that clients use, without a slash at its end.
+    pub(crate) engine_url: String,
+    /// Rule for new accounts.
+    pub(crate) sign_up: SignUp,
+}
+
+/// Defaults of a hosted deployment, where a key has no other value.
+const DEFAULTS: [(&str, i64); 3] = [
+    ("compute_micros_per_second", 30),
+    ("surcharge_percent", 20),
+    ("organization_concurrency", 20),
+];
+
+/// Puts the defaults of a hosted deployment in the place of the general ones.
+pub(super) fn apply_defaults(layers: &mut Layers) -> Result<(), Error> {
+    if Reader(layers).mode()? == Mode::SelfHosted {
+        return Ok(());
+    }
+    for (key, value) in DEFAULTS {
+        let untouched = layers
+            .get(key)
+            .is_none_or(|setting| setting.source == Source::Default);
+        if untouched {
+            layers.set(key, Value::Integer(value), Source::Default);
+        }
+    }
+    Ok(())
+}
+
+/// Reads the settings of a hosted deployment. None on a self-hosted one, which must not have them.
+pub(super) fn settings(read: &Reader<'_>) -> Result<Option<HostedSettings>, Error> {
+    let sign_up = sign_up(read)?;
+    if read.mode()? == Mode::SelfHosted {
+        for key in ["org_listen", "org_url"] {
+            if read.optional_text(key)?.is_some() {
+                return Err(read.wrong(key, "needs mode = \"hosted\""));
+            }
+        }
+        return Ok(None);
+    }
+    let needed = |key| read.wrong(key, "must be set with mode = \"hosted\"");
+    Ok(Some(HostedSettings {
+        listen: read
+            .optional_address("org_listen")?
+            .ok_or_else(|| needed("org_listen"))?,
+        org_url: org_url(read)?.ok_or_else(|| needed("org_url"))?,
+        engine_url: engine_url(read)?.ok_or_else(|| needed("advertise_url"))?,
+        sign_up,
+    }))
+}
+
+fn sign_up(read: &Reader<'_>) -> Result<SignUp, Error> {
+    let text = read.text("sign_up")?;
+    [SignUp::Open, SignUp::VerifyFirst, SignUp::Invited, SignUp::Closed]
+        .into_iter()
+        .find(|rule| rule.as_str() == text)
+        .ok_or_else(|| read.wrong("sign_up", "must be `open`, `verify_first`, `invited` or `closed`"))
+}
+
+fn org_url(read: &Reader<'_>) -> Result<Option<String>, Error> {
+    let key = "org_url";
+    let Some(text) = read.base_url(key)? else {
+        return Ok(None);
+    };
+    let url = Url::parse(&text).map_err(|_| read.wrong(key, "must be an address"))?;
+    if url.path() != "/" {
+        return Err(read.wrong(key, "must have no path"));
+    }
+    secure(read, key, &url)?;
+    // Browsers write an origin in this form: compared with `Origin`, it must have the same bytes.
+    Ok(Some(url.origin().ascii_serialization()))
+}
+
+fn engine_url(read: &Reader<'_>) -> Result<Option<String>, Error> {
+    let key = "advertise_url";
+    let Some(text) = read.base_url(key)? else {
+        return Ok(None);
+    };
+    let url = Url::parse(&text).map_err(|_| read.wrong(key, "must be an address"))?;
+    secure(read, key, &url)?;
+    Ok(Some(text))
+}
+
+/// Refuses plain http, except on loopback addresses: tokens and passwords would travel in clear.
+fn secure(read: &Reader<'_>, key: &str, url: &Url) -> Result<(), Error> {
+    let loopback = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => IpAddr::from(address).is_loopback(),
+        Some(Host::Ipv6(address)) => IpAddr::from(address).is_loopback(),
+        None => false,
+    };
+    if url.scheme() == "https" || loopback {
+        Ok(())
+    } else {
+        Err(read.wrong(
+            key,
+            "must begin with https:// unless its host is a loopback address",
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::Micros;
+    use sortie_net::Reach;
+
+    use super::{
+        super::tests::{of_file, refusal},
+        *,
+    };
+
+    /// The settings that a hosted deployment needs.
+    const HOSTED: &str = "mode = \"hosted\"\norg_listen = \"127.0.0.1:8081\"\norg_url = \"https://Accounts.example.com/\"\n\
+        advertise_url = \"https://engine.example.com/\"\n";
+
+    #[test]
+    fn a_hosted_deployment_has_defaults_of_its_own() {
+        let config = of_file(HOSTED).unwrap();
+        assert_eq!(config.mode, Mode::Hosted);
+        let hosted = config.hosted.unwrap();
+        // Browsers write an origin without a slash and in lower case.
+        assert_eq!(hosted.org_url, "https://accounts.example.com");
+        assert_eq!(hosted.engine_url, "https://engine.example.com");
+        assert_eq!(hosted.listen.to_string(), "127.0.0.1:8081");
+        assert_eq!(hosted.sign_up, SignUp::Open);
+        assert_eq!(config.compute_micros_per_second.get(), 30);
+        assert_eq!(config.surcharge_percent, 20);
+        assert_eq!(config.organization_concurrency, Some(20));
+        let reach = (config.connections_reach, config.callbacks_reach);
+        assert_eq!(reach, (Reach::Public, Reach::Public));
+    }
+
+    #[test]
+    fn an_own_value_wins_over_the_default_of_the_mode() {
+        let own = "compute_micros_per_second = 0\nsurcharge_percent = 5\norganization_concurrency = 3\n\
+            sign_up = \"verify_first\"\n";
+        let config = of_file(&format!("{HOSTED}{own}")).unwrap();
+        assert_eq!(config.compute_micros_per_second, Micros::ZERO);
+        let figures = (config.surcharge_percent, config.organization_concurrency);
+        assert_eq!(figures, (5, Some(3)));
+        assert_eq!(config.hosted.unwrap().sign_up, SignUp::VerifyFirst);
+    }
+
+    #[test]
+    fn a_hosted_deployment_needs_addresses_that_are_safe() {
+        let org_url = "https://Accounts.example.com/";
+        for (from, to, sentence) in [
+            (
+                "org_listen = \"127.0.0.1:8081\"\n",
+                "",
+                "org_listen: must be set with mode = \"hosted\"",
+            ),
+            (
+                "org_url = \"https://Accounts.example.com/\"\n",
+                "",
+                "org_url: must be set with mode = \"hosted\"",
+            ),
+            (
+                "advertise_url = \"https://engine.example.com/\"\n",
+                "",
+                "advertise_url: must be set with mode = \"hosted\"",
+            ),
+            (
+                org_url,
+                "http://accounts.example.com",
+                "org_url (sortie.toml): must begin with https:// unless its host is a loopback address",
+            ),
+            (
+                "https://engine.example.com/",
+                "http://10.0.0.5:8080",
+                "advertise_url (sortie.toml): must begin with https:// unless its host is a loopback address",
+            ),
+            (
+                org_url,
+                "https://example.com/accounts",
+                "org_url (sortie.toml): must have no path",
+            ),
+            (
+                "mode = \"hosted\"",
+                "mode = \"self-hosted\"",
+                "org_listen (sortie.toml): needs mode = \"hosted\"",
+            ),
+            (
+                "mode = \"hosted\"",
+                "mode = \"hosted\"\nsign_up = \"maybe\"",
+                "sign_up (sortie.toml): must be `open`, `verify_first`, `invited` or `closed`",
+            ),
+        ] {
+            assert!(HOSTED.contains(from), "{from}");
+            assert_eq!(refusal(&HOSTED.replace(from, to)), sentence);
+        }
+        for loopback in [
+            "http://127.0.0.1:8081",
+            "http://localhost:8081",
+            "http://[::1]:8081",
+        ] {
+            let file = HOSTED.replace(org_url, loopback);
+            assert_eq!(of_file(&file).unwrap().hosted.unwrap().org_url, loopback);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Grants: permissions of a person for OAuth clients, each in one organization.
+
+use sortie_api::{AuditId, GrantId, OrgId, Role, Timestamp, UserId};
+
+use crate::{
+    Audit, Store,
+    audit::record,
+    db::{Row, Stmt, Tx, vals},
+    types::{Actor, Error, Result},
+};
+
+/// Maximum number of grants of a person.
+pub const GRANTS_OF_A_PERSON: u32 = 100;
+
+/// Error of a grant that the person may not give.
+const NOT_ALLOWED: Error = Error::Conflict("the role in this organization does not allow this scope");
+
+/// Error of a person who has the maximum number of grants.
+const TOO_MANY: Error =
+    Error::Conflict("a person can give at most 100 applications access: end one of them first");
+
+/// Grant to create, with the authorization code that the client gets.
+#[derive(Clone, Debug)]
+pub struct NewGrant {
+    /// ID of the grant.
+    pub id: GrantId,
+    /// Organization in which the client may act.
+    pub org: OrgId,
+    /// Person who gives the permission.
+    pub user: UserId,
+    /// ID of the client.
+    pub client_id: String,
+    /// Name that the client gave itself.
+    pub client_name: String,
+    /// Highest role of the client: member or admin.
+    pub scope: Role,
+    /// Time of the permission.
+    pub created_at: Timestamp,
+    /// SHA-256 of the authorization code.
+    pub code_hash: [u8; 32],
+    /// Address that the browser brings the code to.
+    pub redirect_uri: String,
+    /// PKCE challenge, the unpadded base64url form of a SHA-256.
+    pub challenge: String,
+    /// End of the code. The grant ends with its code, unless the client redeems it.
+    pub code_expires_at: Timestamp,
+}
+
+/// Grant as its person sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantRow {
+    /// ID of the grant.
+    pub id: GrantId,
+    /// Organization in which the client may act.
+    pub org: OrgId,
+    /// Name of the organization.
+    pub org_name: String,
+    /// ID of the client.
+    pub client_id: String,
+    /// Name that the client gave itself.
+    pub client_name: String,
+    /// Highest role of the client: member or admin.
+    pub scope: Role,
+    /// Time of the permission.
+    pub created_at: Timestamp,
+    /// Time at which the client last got tokens.
+    pub used_at: Timestamp,
+    /// End of the grant.
+    pub expires_at: Timestamp,
+}
+
+/// Grant that a command has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedGrant {
+    /// ID of the grant.
+    pub id: GrantId,
+    /// Organization of the grant.
+    pub org: OrgId,
+    /// Person of the grant.
+    pub user: UserId,
+}
+
+/// Audit entry of a command that finds the organization of the grant itself.
+#[derive(Clone, Debug)]
+pub struct GrantAudit {
+    /// ID of the entry.
+    pub id: AuditId,
+    /// Time of the command.
+    pub at: Timestamp,
+    /// Author of the command. The grant is the author where the actor names nobody.
+    pub actor: Actor,
+}
+
+impl Store {
+    /// Creates a grant with its authorization code. `Conflict` where the person has no role in the organization that
+    /// includes the scope, where the operator has suspended the organization or disabled the person, and where the person
+    /// has [`GRANTS_OF_A_PERSON`] grants.
+    pub async fn create_grant(&self, new: NewGrant, audit: Audit) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    Stmt::new(
+                        "SELECT 1 WHERE (SELECT COUNT(*) FROM oauth_grant WHERE user_id = $1 AND expires_at > $2) < $3",
+                        vals![new.user, new.created_at, GRANTS_OF_A_PERSON],
+                    )
+                    .exactly(1, TOO_MANY),
+                    insert(&new).exactly(1, NOT_ALLOWED),
+                    Stmt::new(
+                        "INSERT INTO oauth_code (hash, grant_id, redirect_uri, challenge, expires_at) \
+                         VALUES ($1, $2, $3, $4, $5)",
+                        vals![
+                            new.code_hash.as_slice(),
+                            new.id,
+                            new.redirect_uri.as_str(),
+                            new.challenge.as_str(),
+                            new.code_expires_at
+                        ],
+                    ),
+                    record(&audit),
+                ])
+                .map(drop)
+            })
+            .await
+    }
+
+    /// Returns the grants of a person that have not ended at `at`, in the order of their organizations and ids.
+    pub async fn list_grants(&self, user: UserId, at: Timestamp) -> Result<Vec<GrantRow>> {
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT g.id, g.org_id, o.name, g.client_id, g.client_name, g.scope, g.created_at, g.used_at, \
+                     g.expires_at FROM oauth_grant g JOIN organization o ON o.id = g.org_id \
+                     WHERE g.user_id = $1 AND g.expires_at > $2 ORDER BY g.org_id, g.id",
+                    vals![user, at],
+                )?
+                .iter()
+                .map(grant_from)
+                .collect()
+            })
+            .await
+    }
+
+    /// Ends a grant of a person. `NotFound` where the person has no such grant.
+    pub async fn end_grant(&self, user: UserId, grant: GrantId, audit: GrantAudit) -> Result<EndedGrant> {
+        self.db
+            .write(move |tx| {
+                let ended = tx.query_one(
+                    "DELETE FROM oauth_grant WHERE id = $1 AND user_id = $2 RETURNING id, org_id, user_id",
+                    vals![grant, user],
+                )?;
+                tell_end(tx, &ended, &audit, "grant.end")
+            })
+            .await
+    }
+}
+
+/// Inserts a grant where the person may give it.
+fn insert(new: &NewGrant) -> Stmt<'_> {
+    Stmt::new(
+        "INSERT INTO oauth_grant (id, org_id, user_id, client_id, client_name, scope, created_at, used_at, expires_at) \
+         SELECT $1, m.org_id, m.user_id, $4, $5, $6, CAST($7 AS BIGINT), CAST($7 AS BIGINT), CAST($8 AS BIGINT) \
+         FROM membership m JOIN organization o ON o.id = m.org_id JOIN person p ON p.id = m.user_id \
+         WHERE m.org_id = $2 AND m.user_id = $3 AND m.role IN ($6, $9, $10) AND o.suspended_at IS NULL \
+         AND p.disabled_at IS NULL",
+        vals![
+            new.id,
+            new.org,
+            new.user,
+            new.client_id.as_str(),
+            new.client_name.as_str(),
+            new.scope,
+            new.created_at,
+            new.code_expires_at,
+            Role::Admin,
+            Role::Owner
+        ],
+    )
+}
+
+/// Statement that ends every grant of a person.
+pub(crate) fn revoke_of(user: UserId) -> Stmt<'static> {
+    Stmt::new("DELETE FROM oauth_grant WHERE user_id = $1", vals![user])
+}
+
+/// Statement that ends every grant of a person in an organization.
+pub(crate) fn revoke_of_member(org: OrgId, user: UserId) -> Stmt<'static> {
+    Stmt::new(
+        "DELETE FROM oauth_grant WHERE user_id = $1 AND org_id = $2",
+        vals![user, org],
+    )
+}
+
+/// Writes the audit entry of the end of a grant, whose id, organization and person are in the first columns.
+pub(super) fn tell_end(
+    tx: &mut dyn Tx,
+    ended: &Row,
+    audit: &GrantAudit,
+    action: &'static str,
+) -> Result<EndedGrant> {
+    let grant = EndedGrant {
+        id: ended.parse(0)?,
+        org: ended.parse(1)?,
+        user: ended.parse(2)?,
+    };
+    let by = audit.actor.by.unwrap_or(crate::By::Grant(grant.id));
+    let entry = Audit {
+        id: audit.id,
+        org: grant.org,
+        at: audit.at,
+        actor: Actor {
+            by: Some(by),
+            user: Some(audit.actor.user.unwrap_or(grant.user)),
+            ..audit.actor.clone()
+        },
+        action,
+        target: grant.id.to_string(),
+    };
+    tx.batch(&[record(&entry)])?;
+    Ok(grant)
+}
+
+fn grant_from(row: &Row) -> Result<GrantRow> {
+    Ok(GrantRow {
+        id: row.parse(0)?,
+        org: row.parse(1)?,
+        org_name: row.text(2)?.to_owned(),
+        client_id: row.text(3)?.to_owned(),
+        client_name: row.text(4)?.to_owned(),
+        scope: row.parse(5)?,
+        created_at: row.time(6)?,
+        used_at: row.time(7)?,
+        expires_at: row.time(8)?,
+    })
+}
