@@ -7,11 +7,12 @@ mod attempts;
 mod caller;
 mod error;
 mod mail;
+mod oauth;
 mod options;
 mod people;
 #[cfg(test)]
 mod rig;
-mod session;
+mod sealed_text;
 
 use std::sync::Arc;
 
@@ -21,6 +22,10 @@ use sortie_store::Store;
 pub use caller::Author;
 pub use error::Error;
 pub use mail::MailOptions;
+pub use oauth::{
+    AuthMethod, Authorization, AuthorizationRefusal, ClientMetadata, IssuedPair, OauthError, OauthErrorCode,
+    OauthFailure, OauthResult, RegisteredClient, Scope, TokenRequest,
+};
 pub use options::{Options, SignUp};
 pub use people::sessions::{Client, MOST_LISTED, SESSION_LENGTH};
 

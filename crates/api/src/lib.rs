@@ -47,8 +47,8 @@ pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
 pub use file::{File, FilePage};
 pub use id::{
-    AuditId, BlobId, ConnectionId, FileId, GrantId, KeyId, MailId, OrgId, RunId, ScheduleId, SessionId,
-    UserId,
+    AuditId, BlobId, ConnectionId, FileId, GrantId, KeyId, MailId, OauthClientId, OrgId, RunId, ScheduleId,
+    SessionId, UserId,
 };
 pub use license::License;
 pub use mail::EmailDelivery;
