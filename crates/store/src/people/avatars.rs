@@ -60,8 +60,8 @@ impl Store {
             .read(move |tx| {
                 tx.query_opt(
                     "SELECT a.content_type, a.bytes, a.sha256, a.updated_at FROM avatar a WHERE a.user_id = $2 \
-                     AND ($1 = $2 OR EXISTS (SELECT 1 FROM membership m WHERE m.user_id = $2 AND EXISTS \
-                     (SELECT 1 FROM membership v WHERE v.org_id = m.org_id AND v.user_id = $1 LIMIT 1)))",
+                     AND ($1 = $2 OR EXISTS (SELECT 1 FROM membership m WHERE m.user_id = $2 AND \
+                     (SELECT v.user_id FROM membership v WHERE v.org_id = m.org_id AND v.user_id = $1) IS NOT NULL))",
                     vals![viewer, user],
                 )?
                 .as_ref()

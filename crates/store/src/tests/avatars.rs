@@ -1,14 +1,14 @@
-use sortie_api::Role;
+use sortie_api::{Role, Timestamp};
 
 use super::{both, fixture::Fixture};
 use crate::Avatar;
 
-fn avatar(fixture: &Fixture, number: u8) -> Avatar {
+fn avatar(number: u8) -> Avatar {
     Avatar {
         content_type: "image/png".to_owned(),
         bytes: vec![number; 300],
         sha256: [number; 32],
-        updated_at: fixture.now(),
+        updated_at: Timestamp::from_micros(7),
     }
 }
 
@@ -20,9 +20,9 @@ both! {
         fixture.member(org, bob, Role::Member).await;
         fixture.org_of(eve).await;
         assert_eq!(store.avatar(ann, ann).await.unwrap(), None);
-        store.put_avatar(ann, avatar(fixture, 1)).await.unwrap();
+        store.put_avatar(ann, avatar(1)).await.unwrap();
         for viewer in [ann, bob] {
-            assert_eq!(store.avatar(viewer, ann).await.unwrap(), Some(avatar(fixture, 1)));
+            assert_eq!(store.avatar(viewer, ann).await.unwrap(), Some(avatar(1)));
         }
         assert_eq!(store.avatar(eve, ann).await.unwrap(), None);
         assert_eq!(store.avatar(ann, bob).await.unwrap(), None);
@@ -32,9 +32,9 @@ both! {
         let (store, ann) = (&fixture.store, fixture.person("ann").await);
         assert_eq!(store.avatar_hash(ann).await.unwrap(), None);
         for number in [1, 2] {
-            store.put_avatar(ann, avatar(fixture, number)).await.unwrap();
+            store.put_avatar(ann, avatar(number)).await.unwrap();
             assert_eq!(store.avatar_hash(ann).await.unwrap(), Some([number; 32]));
-            assert_eq!(store.avatar(ann, ann).await.unwrap(), Some(avatar(fixture, number)));
+            assert_eq!(store.avatar(ann, ann).await.unwrap(), Some(avatar(number)));
         }
         for _ in 0..2 {
             store.delete_avatar(ann).await.unwrap();
@@ -47,7 +47,7 @@ impl Fixture {
     /// Runs every command about pictures once.
     pub(super) async fn use_avatars(&self) {
         let (store, ann) = (&self.store, self.person("plan-picture").await);
-        store.put_avatar(ann, avatar(self, 1)).await.unwrap();
+        store.put_avatar(ann, avatar(1)).await.unwrap();
         store.avatar(ann, ann).await.unwrap();
         store.avatar_hash(ann).await.unwrap();
         store.delete_avatar(ann).await.unwrap();
