@@ -57,6 +57,7 @@ pub use operators::{OperatedOrganization, OperatedPerson};
 pub use people::{
     attempts::Attempt,
     invitations::{InvitationRow, Invited, NewInvitation},
+    avatars::Avatar,
     memberships::{MemberRow, NewOrganization, OwnOrganization},
     one_time::{NewOneTime, Purpose, UnknownPurpose},
     persons::{Account, NewPerson, PasswordChange, PersonRow},

@@ -8,4 +8,6 @@
 )]
 
 mod gate;
+mod operator;
+mod organizations;
 mod rig;

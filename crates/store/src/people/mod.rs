@@ -2,6 +2,7 @@
 
 pub(crate) mod attempts;
 pub(crate) mod invitations;
+pub(crate) mod avatars;
 pub(crate) mod memberships;
 pub(crate) mod one_time;
 pub(crate) mod persons;

@@ -3,6 +3,7 @@ mod artifacts;
 mod atomicity;
 mod atomicity_accounts;
 mod audit;
+mod avatars;
 mod backend;
 mod backup;
 mod budgets;
