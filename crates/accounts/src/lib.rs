@@ -9,10 +9,10 @@ mod error;
 mod mail;
 mod oauth;
 mod options;
+mod people;
 #[cfg(test)]
 mod rig;
 mod sealed_text;
-mod session;
 
 use std::sync::Arc;
 
@@ -27,6 +27,7 @@ pub use oauth::{
     OauthFailure, OauthResult, RegisteredClient, Scope, TokenRequest,
 };
 pub use options::{Options, SignUp};
+pub use people::sessions::{Client, MOST_LISTED, SESSION_LENGTH};
 
 /// Result of a command on accounts.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -40,6 +41,7 @@ struct Parts {
     options: Options,
     store: Store,
     sealer: Sealer,
+    lookups: people::sessions::Lookups,
 }
 
 impl Accounts {
@@ -49,6 +51,7 @@ impl Accounts {
             options,
             store,
             sealer,
+            lookups: people::sessions::Lookups::default(),
         }))
     }
 

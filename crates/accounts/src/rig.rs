@@ -1,12 +1,12 @@
 //! Accounts of a test: a fresh database, and a clock that the test moves.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
-use sortie_api::Timestamp;
-use sortie_base::{Clock, MasterKey, Sealer};
-use sortie_store::Store;
+use sortie_api::{Timestamp, UserId};
+use sortie_base::{Clock, MasterKey, Sealer, random};
+use sortie_store::{NewPerson, SessionKind, Store};
 
-use crate::{Accounts, Options, SignUp};
+use crate::{Accounts, Client, Options, SignUp};
 
 /// Accounts over a `SQLite` database of their own.
 pub(crate) struct Rig {
@@ -45,5 +45,49 @@ impl Rig {
     /// Moves the clock.
     pub(crate) fn pass(&self, time: Duration) {
         self.clock.set(self.clock.now() + time);
+    }
+}
+
+impl Rig {
+    /// Signs a person up who has the address `name@example.com`, and signs the person in. Returns the token.
+    pub(crate) async fn signed_in(&self, name: &str) -> (UserId, String) {
+        let now = self.clock.now();
+        let person = NewPerson {
+            id: UserId::new(now, random().expect("random bytes")),
+            email: format!("{name}@example.com"),
+            email_key: format!("{name}@example.com"),
+            name: name.to_owned(),
+            password: "no password has this hash".to_owned(),
+            created_at: now,
+        };
+        let parts = self.accounts.parts();
+        let (session, token) = parts.new_session(person.id, &client()).expect("a session");
+        let id = person.id;
+        self.accounts
+            .store()
+            .sign_up(person, session)
+            .await
+            .expect("a person");
+        (id, token.expose().to_owned())
+    }
+
+    /// Signs a person in once more. Returns the token.
+    pub(crate) async fn sign_in(&self, user: UserId) -> String {
+        let parts = self.accounts.parts();
+        let (session, token) = parts.new_session(user, &client()).expect("a session");
+        let began = self.accounts.store().sign_in(session, None).await;
+        began.expect("a sign-in");
+        token.expose().to_owned()
+    }
+}
+
+/// A program at one address.
+pub(crate) fn client() -> Client {
+    let address = IpAddr::from([192, 0, 2, 7]);
+    Client {
+        kind: SessionKind::Api,
+        address,
+        network: address,
+        agent: Some("curl/8".to_owned()),
     }
 }

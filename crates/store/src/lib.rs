@@ -44,7 +44,7 @@ pub use checks::{Backlog, DatabaseInfo};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED};
 pub use files::{FileRow, NewFile};
-pub use mail::NewMail;
+pub use mail::{AfterSending, ClaimedMail, NewMail, OwnerRow};
 pub use money::usage::{UsageDue, UsageQuery};
 pub use oauth::{
     clients::{OauthClientKind, OauthClientRow, UnknownOauthClientKind},

@@ -5,12 +5,14 @@
 //! the fence: a node that lost its claim records nothing. Due times are on the database's clock, which the nodes share, or
 //! on the node's if the database has none; a command therefore takes delays and no times.
 
-use sortie_api::{MailId, Timestamp};
+use std::time::Duration;
+
+use sortie_api::{MailId, Role, Timestamp, UserId};
 
 use crate::{
     Store,
-    db::{Stmt, vals},
-    types::Result,
+    db::{Row, Stmt, Tx, Val, batch, vals},
+    types::{Error, Result},
 };
 
 /// Mail to send.
@@ -32,6 +34,41 @@ pub struct NewMail {
     pub give_up_at: Timestamp,
 }
 
+/// Mail that a node is to send now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimedMail {
+    /// ID of the mail.
+    pub id: MailId,
+    /// Name of the template, for metrics.
+    pub kind: String,
+    /// Sealed recipient and arguments of the template.
+    pub content: Vec<u8>,
+    /// Number of this attempt. The record of the attempt must carry it.
+    pub attempt: i64,
+    /// Time after which no attempt is made.
+    pub give_up_at: Timestamp,
+}
+
+/// State of a mail after an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterSending {
+    /// The mail was taken, or is given up. The row is deleted, or stays without content where it has a `dedupe`.
+    Ended,
+    /// The mail is tried again after this time.
+    RetryIn(Duration),
+}
+
+/// Owner of an organization.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerRow {
+    /// The person.
+    pub user: UserId,
+    /// Email address of the person.
+    pub email: String,
+    /// Name of the person.
+    pub name: String,
+}
+
 impl Store {
     /// System: queues mails. Those whose `dedupe` is known are left out. Returns the number of the others.
     pub async fn queue_mails(&self, mails: Vec<NewMail>) -> Result<u64> {
@@ -43,6 +80,120 @@ impl Store {
                 Ok(answers.iter().map(|answer| answer.affected).sum())
             })
             .await
+    }
+
+    /// System: claims at most `limit` mails that are due, for the time `lease`. Also returns the time until the next mail
+    /// is due; a lease that ends counts as well. `at` is the time on a database without a clock.
+    pub async fn claim_mails(
+        &self,
+        at: Timestamp,
+        lease: Duration,
+        limit: u32,
+    ) -> Result<(Vec<ClaimedMail>, Option<Duration>)> {
+        self.db.write(move |tx| claim(tx, at, lease, limit)).await
+    }
+
+    /// System: records an attempt to send a mail. The number of the attempt is that of the claim, or 0 for the node that
+    /// queued the mail. `Fenced` if the claim was lost meanwhile.
+    pub async fn record_mail(
+        &self,
+        id: MailId,
+        attempt: i64,
+        at: Timestamp,
+        after: AfterSending,
+    ) -> Result<()> {
+        self.db
+            .write(move |tx| match after {
+                AfterSending::Ended => end(tx, id, attempt),
+                AfterSending::RetryIn(delay) => {
+                    let retry = Stmt::new(
+                        "UPDATE mail SET due_at = COALESCE({NOW}, $3) + CAST($4 AS BIGINT) \
+                         WHERE id = $1 AND attempts = $2 AND due_at IS NOT NULL",
+                        vals![id, attempt, at, micros(delay)],
+                    );
+                    tx.batch(&[retry.exactly(1, Error::Fenced)]).map(drop)
+                }
+            })
+            .await
+    }
+
+    /// System: lists owners of organizations to whom no mail was queued whose `dedupe` is `prefix` and their ID. The order
+    /// is that of the IDs, from behind `after`.
+    pub async fn owners_without_mail(
+        &self,
+        prefix: &str,
+        after: Option<UserId>,
+        limit: u32,
+    ) -> Result<Vec<OwnerRow>> {
+        let prefix = prefix.to_owned();
+        let after = after.map(|id| id.to_string()).unwrap_or_default();
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    // Each person is looked up on its own: a join could read a whole table.
+                    "SELECT p.id, p.email, p.name FROM person p WHERE p.id > $1 \
+                     AND p.disabled_at IS NULL AND p.deleted_at IS NULL \
+                     AND (SELECT m.org_id FROM membership m WHERE m.user_id = p.id AND m.role = $4 LIMIT 1) IS NOT NULL \
+                     AND (SELECT d.id FROM mail d WHERE d.dedupe = $2 || p.id) IS NULL \
+                     ORDER BY p.id LIMIT $3",
+                    vals![after.as_str(), prefix.as_str(), limit, Role::Owner],
+                )?
+                .iter()
+                .map(owner_from)
+                .collect()
+            })
+            .await
+    }
+}
+
+fn claim(
+    tx: &mut dyn Tx,
+    at: Timestamp,
+    lease: Duration,
+    limit: u32,
+) -> Result<(Vec<ClaimedMail>, Option<Duration>)> {
+    let [claimed, next] = batch(
+        tx,
+        &[
+            // The condition on `due_at` appears a second time, to be checked again if another node was faster.
+            Stmt::new(
+                "UPDATE mail SET due_at = COALESCE({NOW}, $1) + CAST($2 AS BIGINT), attempts = attempts + 1 \
+                 WHERE id {IN}SELECT m.id FROM mail m WHERE m.due_at >= 0 AND m.due_at <= COALESCE({NOW}, $1) \
+                 ORDER BY m.due_at LIMIT $3{END} AND due_at <= COALESCE({NOW}, $1) \
+                 RETURNING id, kind, content, attempts, give_up_at",
+                vals![at, micros(lease), limit],
+            ),
+            Stmt::new(
+                "SELECT due_at - COALESCE({NOW}, $1) FROM mail WHERE due_at >= 0 ORDER BY due_at LIMIT 1",
+                vals![at],
+            ),
+        ],
+    )?;
+    let claimed = claimed.rows.iter().map(claimed_from).collect::<Result<_>>()?;
+    let next = next.rows.first().map(|row| row.int(0)).transpose()?;
+    let next = next.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0)));
+    Ok((claimed, next))
+}
+
+fn end(tx: &mut dyn Tx, id: MailId, attempt: i64) -> Result<()> {
+    let [deleted, emptied] = batch(
+        tx,
+        &[
+            Stmt::new(
+                "DELETE FROM mail WHERE id = $1 AND attempts = $2 AND dedupe IS NULL",
+                vals![id, attempt],
+            ),
+            Stmt::new(
+                "UPDATE mail SET due_at = NULL, content = $3 \
+                 WHERE id = $1 AND attempts = $2 AND dedupe IS NOT NULL AND due_at IS NOT NULL",
+                vals![id, attempt, Val::from(&[][..])],
+            ),
+        ],
+    )?;
+    if deleted.affected + emptied.affected == 1 {
+        Ok(())
+    } else {
+        Err(Error::Fenced)
     }
 }
 
@@ -66,4 +217,26 @@ pub(crate) fn insert(mail: &NewMail) -> Stmt<'_> {
             mail.give_up_at
         ],
     )
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn claimed_from(row: &Row) -> Result<ClaimedMail> {
+    Ok(ClaimedMail {
+        id: row.parse(0)?,
+        kind: row.text(1)?.to_owned(),
+        content: row.blob(2)?.to_vec(),
+        attempt: row.int(3)?,
+        give_up_at: row.time(4)?,
+    })
+}
+
+fn owner_from(row: &Row) -> Result<OwnerRow> {
+    Ok(OwnerRow {
+        user: row.parse(0)?,
+        email: row.text(1)?.to_owned(),
+        name: row.text(2)?.to_owned(),
+    })
 }

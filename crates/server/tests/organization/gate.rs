@@ -14,6 +14,18 @@ fn browser(rig: &Rig, token: &str) -> Client {
 }
 
 #[tokio::test]
+async fn no_two_requests_have_the_same_id() {
+    let rig = Rig::start().await;
+    let mut ids = std::collections::BTreeSet::new();
+    for address in [rig.engine_address, rig.address, rig.engine_address, rig.address] {
+        let answer = Client::new(address, None).get("/healthz").await.unwrap();
+        ids.insert(answer.header("x-request-id").unwrap().to_owned());
+    }
+    assert_eq!(ids.len(), 4, "{ids:?}");
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn both_apis_answer_with_their_own_description() {
     let rig = Rig::start().await;
     for (address, title) in [

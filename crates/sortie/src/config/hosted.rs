@@ -120,3 +120,104 @@ fn secure(read: &Reader<'_>, key: &str, url: &Url) -> Result<(), Error> {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::Micros;
+    use sortie_net::Reach;
+
+    use super::{
+        super::tests::{of_file, refusal},
+        *,
+    };
+
+    /// The settings that a hosted deployment needs.
+    const HOSTED: &str = "mode = \"hosted\"\norg_listen = \"127.0.0.1:8081\"\norg_url = \"https://Accounts.example.com/\"\n\
+        advertise_url = \"https://engine.example.com/\"\n";
+
+    #[test]
+    fn a_hosted_deployment_has_defaults_of_its_own() {
+        let config = of_file(HOSTED).unwrap();
+        assert_eq!(config.mode, Mode::Hosted);
+        let hosted = config.hosted.unwrap();
+        // Browsers write an origin without a slash and in lower case.
+        assert_eq!(hosted.org_url, "https://accounts.example.com");
+        assert_eq!(hosted.engine_url, "https://engine.example.com");
+        assert_eq!(hosted.listen.to_string(), "127.0.0.1:8081");
+        assert_eq!(hosted.sign_up, SignUp::Open);
+        assert_eq!(config.compute_micros_per_second.get(), 30);
+        assert_eq!(config.surcharge_percent, 20);
+        assert_eq!(config.organization_concurrency, Some(20));
+        let reach = (config.connections_reach, config.callbacks_reach);
+        assert_eq!(reach, (Reach::Public, Reach::Public));
+    }
+
+    #[test]
+    fn an_own_value_wins_over_the_default_of_the_mode() {
+        let own = "compute_micros_per_second = 0\nsurcharge_percent = 5\norganization_concurrency = 3\n\
+            sign_up = \"verify_first\"\n";
+        let config = of_file(&format!("{HOSTED}{own}")).unwrap();
+        assert_eq!(config.compute_micros_per_second, Micros::ZERO);
+        let figures = (config.surcharge_percent, config.organization_concurrency);
+        assert_eq!(figures, (5, Some(3)));
+        assert_eq!(config.hosted.unwrap().sign_up, SignUp::VerifyFirst);
+    }
+
+    #[test]
+    fn a_hosted_deployment_needs_addresses_that_are_safe() {
+        let org_url = "https://Accounts.example.com/";
+        for (from, to, sentence) in [
+            (
+                "org_listen = \"127.0.0.1:8081\"\n",
+                "",
+                "org_listen: must be set with mode = \"hosted\"",
+            ),
+            (
+                "org_url = \"https://Accounts.example.com/\"\n",
+                "",
+                "org_url: must be set with mode = \"hosted\"",
+            ),
+            (
+                "advertise_url = \"https://engine.example.com/\"\n",
+                "",
+                "advertise_url: must be set with mode = \"hosted\"",
+            ),
+            (
+                org_url,
+                "http://accounts.example.com",
+                "org_url (sortie.toml): must begin with https:// unless its host is a loopback address",
+            ),
+            (
+                "https://engine.example.com/",
+                "http://10.0.0.5:8080",
+                "advertise_url (sortie.toml): must begin with https:// unless its host is a loopback address",
+            ),
+            (
+                org_url,
+                "https://example.com/accounts",
+                "org_url (sortie.toml): must have no path",
+            ),
+            (
+                "mode = \"hosted\"",
+                "mode = \"self-hosted\"",
+                "org_listen (sortie.toml): needs mode = \"hosted\"",
+            ),
+            (
+                "mode = \"hosted\"",
+                "mode = \"hosted\"\nsign_up = \"maybe\"",
+                "sign_up (sortie.toml): must be `open`, `verify_first`, `invited` or `closed`",
+            ),
+        ] {
+            assert!(HOSTED.contains(from), "{from}");
+            assert_eq!(refusal(&HOSTED.replace(from, to)), sentence);
+        }
+        for loopback in [
+            "http://127.0.0.1:8081",
+            "http://localhost:8081",
+            "http://[::1]:8081",
+        ] {
+            let file = HOSTED.replace(org_url, loopback);
+            assert_eq!(of_file(&file).unwrap().hosted.unwrap().org_url, loopback);
+        }
+    }
+}

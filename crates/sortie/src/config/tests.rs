@@ -20,11 +20,11 @@ fn load(
     Config::from_layers(stack(file, flags, &environment)?, &environment, policy)
 }
 
-fn of_file(file: &str) -> Result<Config, Error> {
+pub(super) fn of_file(file: &str) -> Result<Config, Error> {
     load(file, &[], &Flags::default(), SandboxPolicy::Required)
 }
 
-fn refusal(file: &str) -> String {
+pub(super) fn refusal(file: &str) -> String {
     of_file(file).map_or_else(|error| error.to_string(), |config| format!("accepted {config:?}"))
 }
 

@@ -10,9 +10,9 @@ use super::{
     fixture::{Fixture, entries},
 };
 use crate::{
-    AfterAttempt, Append, Attempt, Batch, Counted, Error, Expiry, InlineCredentials, NewNode, NewOneTime,
-    NewRun, NodeId, OauthClientKind, OauthClientRow, OauthFlow, OldTokens, PasswordChange, Purpose, Result,
-    Rotation, SeenTokens, Sweep, db::vals,
+    AfterAttempt, AfterSending, Append, Attempt, Batch, Counted, Error, Expiry, InlineCredentials, NewNode,
+    NewOneTime, NewRun, NodeId, OauthClientKind, OauthClientRow, OauthFlow, OldTokens, PasswordChange,
+    Purpose, Result, Rotation, SeenTokens, Sweep, db::vals,
 };
 
 /// Reads the stored rows of every table, as text.
@@ -59,6 +59,7 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT hash, purpose, user_id, expires_at FROM one_time ORDER BY hash",
         "SELECT window_start, subject, count FROM attempt ORDER BY window_start, subject",
         "SELECT org_id, user_id, role FROM membership ORDER BY org_id, user_id",
+        "SELECT id, content, dedupe, due_at, attempts FROM mail ORDER BY id",
         "SELECT id, kind, metadata, secret_hash, expires_at FROM oauth_client ORDER BY id",
         "SELECT id, org_id, user_id, client_id, scope, used_at, expires_at FROM oauth_grant ORDER BY id",
         "SELECT hash, grant_id, redirect_uri, challenge, expires_at, used_at FROM oauth_code ORDER BY hash",
@@ -182,6 +183,19 @@ commands! {
         proves(fixture, async || store.end_session(ann, third.id).await).await;
         let bob = fixture.person("bob").await;
         proves(fixture, async || store.verify_email(bob, at).await).await;
+    }
+
+    async fn queueing_claiming_and_recording_a_mail_are_one_transaction_each(fixture: &Fixture) {
+        let (store, lease) = (&fixture.store, std::time::Duration::ZERO);
+        let (mail, kept, at) = (fixture.new_mail(Some("a")), fixture.new_mail(None), fixture.now());
+        proves(fixture, async || store.queue_mails(vec![mail.clone()]).await).await;
+        proves_step(fixture, async || store.claim_mails(at, lease, 10).await).await;
+        let attempt = fixture.count("SELECT MAX(attempts) FROM mail").await;
+        let later = AfterSending::RetryIn(std::time::Duration::from_secs(1));
+        proves_step(fixture, async || store.record_mail(mail.id, attempt, at, later).await).await;
+        proves(fixture, async || store.record_mail(mail.id, attempt, at, AfterSending::Ended).await).await;
+        store.queue_mails(vec![kept.clone()]).await.unwrap();
+        proves(fixture, async || store.record_mail(kept.id, 0, at, AfterSending::Ended).await).await;
     }
 
     async fn what_ends_is_deleted_in_one_transaction_each(fixture: &Fixture) {

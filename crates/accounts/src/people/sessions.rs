@@ -1,0 +1,255 @@
+//! Sessions: the look-up of each request's token, the list of a person, and their ends.
+//!
+//! A node keeps a look-up for five seconds, so that a busy client costs one query in that time. A session that is ended on
+//! this node stops at once; other nodes accept it for five seconds at most. The end of a session is part of its look-up and
+//! holds on every node at that moment.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use sortie_api::{
+    SessionId, UserId,
+    secret::{SESSION_TOKEN, Secret},
+};
+use sortie_base::random;
+use sortie_store::{NewSession, SessionKind, SessionRow, SignedIn};
+use tokio::time::Instant;
+
+use crate::{Accounts, Parts, Result};
+
+/// Time from a sign-in to the end of the session. Nothing extends it.
+pub const SESSION_LENGTH: Duration = Duration::from_hours(30 * 24);
+
+/// Maximum number of sessions in a list.
+pub const MOST_LISTED: u32 = 100;
+
+/// Time for which a look-up is used again.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// Number of look-ups kept; when it is reached, all of them are dropped at once.
+const KEPT: usize = 10_000;
+
+/// Time between two notes of the use of a session.
+const NOTED: Duration = Duration::from_hours(1);
+
+/// Maximum length of the client's name that a session keeps, in bytes.
+const LONGEST_AGENT: usize = 200;
+
+/// Client that signs in.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Kind of its session.
+    pub kind: SessionKind,
+    /// Network address of the client.
+    pub address: IpAddr,
+    /// Network that attempts are counted by: the address, or the part of it that one customer of a provider gets.
+    pub network: IpAddr,
+    /// Name that the client gives itself (`User-Agent`).
+    pub agent: Option<String>,
+}
+
+/// Look-ups of the last seconds.
+#[derive(Default)]
+pub(crate) struct Lookups(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    /// People and times of the look-ups, by the SHA-256 of the token.
+    by_hash: HashMap<[u8; 32], (SignedIn, Instant)>,
+    /// Number of times that look-ups were dropped. A look-up that began before the last of them is not kept.
+    dropped: u64,
+}
+
+impl Accounts {
+    /// Finds the person who is signed in with a token. None where the token is malformed, unknown, ended or expired, and
+    /// where the operator has disabled the person.
+    pub async fn session(&self, token: &str) -> Result<Option<SignedIn>> {
+        self.0.session(token).await
+    }
+
+    /// Lists the sessions of a person, newest first, at most [`MOST_LISTED`].
+    pub async fn sessions(&self, user: UserId) -> Result<Vec<SessionRow>> {
+        let now = self.0.options.clock.now();
+        Ok(self.0.store.list_sessions(user, now, MOST_LISTED).await?)
+    }
+
+    /// Ends a session of a person, also the one that asks. `NotFound` where the person has no such session.
+    pub async fn end_session(&self, user: UserId, session: SessionId) -> Result<()> {
+        let ended = self.0.store.end_session(user, session).await;
+        // Also after an error: the session may have ended.
+        self.0.lookups.forget(|of| of.session == session);
+        Ok(ended?)
+    }
+
+    /// Drops the look-ups of a person's sessions, after a change to the account on this node.
+    pub fn forget_sessions(&self, user: UserId) {
+        self.0.lookups.forget(|of| of.user == user);
+    }
+}
+
+impl Parts {
+    /// Finds the person who is signed in with a token; see [`Accounts::session`].
+    pub(crate) async fn session(&self, token: &str) -> Result<Option<SignedIn>> {
+        let Ok(secret) = Secret::parse(SESSION_TOKEN, token) else {
+            return Ok(None);
+        };
+        let hash = secret.hash();
+        let now = self.options.clock.now();
+        let works = |of: &SignedIn| now < of.until;
+        let dropped = match self.lookups.fresh(&hash) {
+            Ok(found) => return Ok(Some(found).filter(works)),
+            Err(dropped) => dropped,
+        };
+        // Before the read: an end on another node holds five seconds after the read, however slow that is.
+        let began = Instant::now();
+        let found = self.store.find_session(hash).await?.filter(works);
+        if let Some(found) = found {
+            self.lookups.keep(hash, (found, began), dropped);
+            if found.seen_at + NOTED <= now {
+                self.note(found.session).await;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Notes a use of a session. The request goes on where that fails.
+    async fn note(&self, session: SessionId) {
+        let now = self.options.clock.now();
+        if let Err(error) = self.store.session_seen(session, now).await {
+            tracing::warn!(%error, "noting the use of a session failed");
+        }
+    }
+
+    /// Makes a session that begins now, and its token.
+    pub(crate) fn new_session(&self, user: UserId, client: &Client) -> Result<(NewSession, Secret)> {
+        let now = self.options.clock.now();
+        let token = Secret::new(SESSION_TOKEN, random()?);
+        let session = NewSession {
+            id: SessionId::new(now, random()?),
+            hash: token.hash(),
+            user,
+            kind: client.kind,
+            created_at: now,
+            expires_at: now + SESSION_LENGTH,
+            address: Some(client.address),
+            agent: client.agent.as_deref().map(shortened),
+        };
+        Ok((session, token))
+    }
+}
+
+impl Lookups {
+    /// Drops the look-ups that `ended` picks: their tokens are looked up again at their next use.
+    pub(crate) fn forget(&self, ended: impl Fn(&SignedIn) -> bool) {
+        let mut kept = self.kept();
+        kept.dropped += 1;
+        kept.by_hash.retain(|_, (of, _)| !ended(of));
+    }
+
+    /// Keeps a look-up, unless others were dropped since it began.
+    fn keep(&self, hash: [u8; 32], found: (SignedIn, Instant), dropped: u64) {
+        let mut kept = self.kept();
+        if kept.by_hash.len() >= KEPT {
+            kept.by_hash.clear();
+        }
+        if kept.dropped == dropped {
+            kept.by_hash.insert(hash, found);
+        }
+    }
+
+    /// Returns the kept person of a token, or else [`Kept::dropped`] of this moment.
+    fn fresh(&self, hash: &[u8; 32]) -> std::result::Result<SignedIn, u64> {
+        let kept = self.kept();
+        let found = kept.by_hash.get(hash).filter(|(_, at)| at.elapsed() < FRESH);
+        found.map(|(of, _)| *of).ok_or(kept.dropped)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The first bytes of a client's name, without control characters.
+fn shortened(agent: &str) -> String {
+    let mut short = String::new();
+    for character in agent.chars().filter(|character| !character.is_control()) {
+        if short.len() + character.len_utf8() > LONGEST_AGENT {
+            break;
+        }
+        short.push(character);
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rig::Rig;
+
+    #[tokio::test]
+    async fn a_look_up_is_used_for_five_seconds_and_an_end_on_this_node_holds_at_once() {
+        let rig = Rig::new().await;
+        let (ann, token) = rig.signed_in("ann").await;
+        tokio::time::pause();
+        let found = rig.accounts.session(&token).await.unwrap().unwrap();
+        assert_eq!(found.user, ann);
+        // Another node ends it.
+        rig.accounts
+            .store()
+            .end_session(ann, found.session)
+            .await
+            .unwrap();
+        tokio::time::advance(FRESH - Duration::from_millis(1)).await;
+        assert_eq!(rig.accounts.session(&token).await.unwrap(), Some(found));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(rig.accounts.session(&token).await.unwrap(), None);
+
+        let token = rig.sign_in(ann).await;
+        let found = rig.accounts.session(&token).await.unwrap().unwrap();
+        rig.accounts.end_session(ann, found.session).await.unwrap();
+        assert_eq!(rig.accounts.session(&token).await.unwrap(), None);
+        let again = rig.accounts.end_session(ann, found.session).await;
+        assert!(matches!(again, Err(crate::Error::NotFound)), "{again:?}");
+    }
+
+    #[tokio::test]
+    async fn a_kept_look_up_ends_with_its_session() {
+        let rig = Rig::new().await;
+        let (_, token) = rig.signed_in("ann").await;
+        rig.pass(SESSION_LENGTH - Duration::from_secs(1));
+        assert!(rig.accounts.session(&token).await.unwrap().is_some());
+        rig.pass(Duration::from_secs(1));
+        assert_eq!(rig.accounts.session(&token).await.unwrap(), None);
+        for other in ["", "stu_", "stu_x", &token.replace("stu_", "sth_")] {
+            assert_eq!(rig.accounts.session(other).await.unwrap(), None, "{other}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_use_is_noted_once_an_hour() {
+        let rig = Rig::new().await;
+        let (ann, token) = rig.signed_in("ann").await;
+        let seen = async || rig.accounts.sessions(ann).await.unwrap()[0].seen_at;
+        let began = seen().await;
+        tokio::time::pause();
+        for (minutes, noted) in [(59, false), (2, true), (58, false)] {
+            rig.pass(Duration::from_mins(minutes));
+            tokio::time::advance(FRESH).await;
+            let before = seen().await;
+            rig.accounts.session(&token).await.unwrap().unwrap();
+            assert_eq!(seen().await > before, noted, "after {minutes} minutes");
+        }
+        assert_eq!(seen().await, began + Duration::from_mins(61));
+    }
+
+    #[test]
+    fn the_name_of_a_client_is_cut() {
+        assert_eq!(shortened("curl/8\r\nx\0"), "curl/8x");
+        let long = shortened(&"ü".repeat(LONGEST_AGENT));
+        assert_eq!(long.len(), LONGEST_AGENT);
+    }
+}
