@@ -20,6 +20,9 @@ pub enum Error {
     /// 409: the current state forbids it.
     #[error("{0}")]
     Conflict(String),
+    /// 413: a file is larger than it may be.
+    #[error("{0}")]
+    TooLarge(String),
     /// 429: too many attempts; the time after which the next one is accepted.
     #[error("too many attempts, retry in {} s", .0.as_secs())]
     TooManyAttempts(Duration),

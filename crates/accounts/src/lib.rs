@@ -22,6 +22,7 @@ use sortie_store::Store;
 pub use caller::Author;
 pub use error::Error;
 pub use mail::MailOptions;
+pub use mail::{ApiDeprecation, InvalidSender, InvalidServer, MailOptions, MailServer, NotSent, Sender};
 pub use oauth::{
     AuthMethod, Authorization, AuthorizationRefusal, ClientMetadata, IssuedPair, OauthError, OauthErrorCode,
     OauthFailure, OauthResult, RegisteredClient, Scope, TokenRequest,
@@ -41,16 +42,19 @@ struct Parts {
     options: Options,
     store: Store,
     sealer: Sealer,
+    outbox: mail::Outbox,
     lookups: people::sessions::Lookups,
 }
 
 impl Accounts {
     /// Creates the handle. The node's master keys seal what `sealer` seals.
     pub fn new(options: Options, store: Store, sealer: Sealer) -> Self {
+        let outbox = mail::Outbox::new(options.mail.as_ref(), &options.org_url);
         Self(Arc::new(Parts {
             options,
             store,
             sealer,
+            outbox,
             lookups: people::sessions::Lookups::default(),
         }))
     }

@@ -6,7 +6,7 @@ use sortie_api::{Timestamp, UserId};
 use sortie_base::{Clock, MasterKey, Sealer, random};
 use sortie_store::{NewPerson, SessionKind, Store};
 
-use crate::{Accounts, Client, Options, SignUp};
+use crate::{Accounts, Client, MailOptions, Options, SignUp};
 
 /// Accounts over a `SQLite` database of their own.
 pub(crate) struct Rig {
@@ -23,6 +23,11 @@ impl Rig {
 
     /// Accounts with a rule for new ones. The clock stands at the start of an hour.
     pub(crate) async fn with(sign_up: SignUp) -> Self {
+        Self::mailing(sign_up, None).await
+    }
+
+    /// Accounts that send mail.
+    pub(crate) async fn mailing(sign_up: SignUp, mail: Option<MailOptions>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let url = format!("sqlite:{}", folder.path().join("sortie.db").display());
         let store = Store::open(&url).await.expect("a database");
@@ -32,7 +37,7 @@ impl Rig {
             org_url: "https://accounts.example".to_owned(),
             engine_url: "https://engine.example".to_owned(),
             sign_up,
-            mail: None,
+            mail,
         };
         let sealer = Sealer::new(vec![MasterKey::new([7; 32])]);
         Self {

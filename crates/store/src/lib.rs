@@ -54,6 +54,7 @@ pub use oauth::{
 pub use observe::{MOST_COUNTED, Observed};
 pub use people::{
     attempts::Attempt,
+    avatars::Avatar,
     memberships::{MemberRow, NewOrganization, OwnOrganization},
     one_time::{NewOneTime, Purpose, UnknownPurpose},
     persons::{Account, NewPerson, PasswordChange, PersonRow},

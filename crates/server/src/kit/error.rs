@@ -209,6 +209,7 @@ impl From<sortie_accounts::Error> for ApiError {
             Error::Forbidden(reason) => Self::forbidden(reason),
             Error::NotFound => Self::not_found("not found"),
             Error::Conflict(rule) => Self::conflict(rule),
+            Error::TooLarge(rule) => Self::new(ErrorCode::PayloadTooLarge, rule),
             Error::TooManyAttempts(wait) => Self::too_many_attempts(wait),
             Error::Unavailable(reason) => Self::unavailable(reason),
             Error::Internal(_) => Self::internal(error),

@@ -2,6 +2,7 @@
 mod artifacts;
 mod atomicity;
 mod audit;
+mod avatars;
 mod backend;
 mod backup;
 mod budgets;
