@@ -98,6 +98,7 @@ impl From<Error> for PageError {
             Error::Unauthorized(_) | Error::Forbidden(_) => (StatusCode::FORBIDDEN, "This is not allowed"),
             Error::NotFound => (StatusCode::NOT_FOUND, "Not found"),
             Error::Conflict(_) => (StatusCode::CONFLICT, "This is not possible"),
+            Error::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "This is too large"),
             Error::TooManyAttempts(_) => (StatusCode::TOO_MANY_REQUESTS, "Too many attempts"),
             Error::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "Not available"),
             Error::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "Internal error"),
