@@ -13,10 +13,14 @@ mod who;
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{Router, middleware};
 use sortie_api::Mode;
 
-use crate::table::{finished, operations};
+use crate::{
+    oauth::{cross_origin, endpoints, grants},
+    pages,
+    table::{finished, operations},
+};
 
 pub(crate) use app::OrgApp;
 pub(crate) use door::OrganizationDoor;
@@ -27,6 +31,12 @@ operations! {
     Public status::get_org_health;
     Public status::get_org_readiness;
     Public status::get_org_description;
+    Public endpoints::get_authorization_server;
+    Public endpoints::register_oauth_client;
+    Public endpoints::issue_oauth_tokens;
+    Public endpoints::revoke_oauth_token;
+    SignedIn grants::list_grants;
+    SignedIn grants::end_grant;
     SignedIn organizations::list_organizations;
     SignedIn organizations::create_organization;
     Admin organizations::rename_organization;
@@ -56,5 +66,5 @@ operations! {
 
 /// Makes the router: every route, and JSON answers for unknown routes and wrong methods.
 pub(crate) fn router(app: Arc<OrgApp>) -> Router {
-    finished(table(Mode::Hosted), app)
+    finished(table(Mode::Hosted).merge(pages::router().into()), app).layer(middleware::from_fn(cross_origin))
 }

@@ -3,11 +3,15 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
 
+mod browser;
 mod gate;
+mod oauth;
 mod operator;
 mod organizations;
+mod pages;
 mod rig;

@@ -12,7 +12,7 @@ use super::Client;
 use crate::failure::{Failure, Result};
 
 impl Client {
-    /// All organizations, page by page.
+    /// Reads the list of all organizations, page by page.
     pub(crate) async fn operated_organizations(&self) -> Result<Vec<OperatedOrganization>> {
         let (mut all, mut cursor) = (Vec::new(), String::new());
         loop {
@@ -44,7 +44,7 @@ impl Client {
             .await
     }
 
-    /// All people, page by page.
+    /// Reads the list of all people, page by page.
     pub(crate) async fn operated_users(&self) -> Result<Vec<OperatedUser>> {
         let (mut all, mut cursor) = (Vec::new(), String::new());
         loop {
