@@ -21,7 +21,6 @@ use sortie_store::Store;
 
 pub use caller::Author;
 pub use error::Error;
-pub use mail::MailOptions;
 pub use mail::{ApiDeprecation, InvalidSender, InvalidServer, MailOptions, MailServer, NotSent, Sender};
 pub use oauth::{
     AuthMethod, Authorization, AuthorizationRefusal, ClientMetadata, IssuedPair, OauthError, OauthErrorCode,

@@ -98,6 +98,7 @@ impl From<Error> for PageError {
             Error::Unauthorized(_) | Error::Forbidden(_) => (StatusCode::FORBIDDEN, "This is not allowed"),
             Error::NotFound => (StatusCode::NOT_FOUND, "Not found"),
             Error::Conflict(_) => (StatusCode::CONFLICT, "This is not possible"),
+            Error::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "This is too large"),
             Error::TooManyAttempts(_) => (StatusCode::TOO_MANY_REQUESTS, "Too many attempts"),
             Error::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "Not available"),
             Error::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "Internal error"),
@@ -139,14 +140,12 @@ impl IntoResponse for PageError {
 
 /// Page with a message.
 pub(super) fn message(status: StatusCode, title: &str, body: &Markup) -> Response {
-    page(
-        status,
-        Content {
-            title: title.to_owned(),
-            body: body.clone(),
-            leads_to: None,
-        },
-    )
+    let content = Content {
+        title: title.to_owned(),
+        body: body.clone(),
+        leads_to: None,
+    };
+    page(status, &content)
 }
 
 /// Redirect that a browser follows with GET.
@@ -192,13 +191,11 @@ impl FormToken {
 impl Visit {
     /// Person who is signed in, or the redirect to the sign-in that comes back to `path`.
     pub(super) fn signed_in(&self, app: &OrgApp, path: &str) -> PageResult<Result<SignedIn, Response>> {
-        match self.person {
-            Some(person) => Ok(Ok(person)),
-            None => {
-                let sealed = app.accounts.seal_text(RETURN_TO, path.as_bytes(), RETURN)?;
-                see_other(&format!("/sign-in?return={sealed}")).map(Err)
-            }
+        if let Some(person) = self.person {
+            return Ok(Ok(person));
         }
+        let sealed = app.accounts.seal_text(RETURN_TO, path.as_bytes(), RETURN)?;
+        see_other(&format!("/sign-in?return={sealed}")).map(Err)
     }
 
     /// Makes the token of a form that carries `text`.
