@@ -52,6 +52,7 @@ impl From<sortie_store::Error> for Error {
         match error {
             Store::NotFound => Self::NotFound,
             Store::Conflict(rule) => Self::Conflict(rule.to_owned()),
+            Store::Suspended => Self::Forbidden(error.to_string()),
             Store::Unavailable(_) => Self::Unavailable("the database is unavailable, retry later".to_owned()),
             Store::OverBudget(_)
             | Store::Unretained

@@ -5,10 +5,13 @@
 
 mod attempts;
 mod caller;
+mod email;
 mod error;
 mod mail;
 mod oauth;
+mod operator;
 mod options;
+mod organizations;
 mod people;
 #[cfg(test)]
 mod rig;
@@ -26,7 +29,9 @@ pub use oauth::{
     AuthMethod, Authorization, AuthorizationRefusal, ClientMetadata, IssuedPair, OauthError, OauthErrorCode,
     OauthFailure, OauthResult, RegisteredClient, Scope, TokenRequest,
 };
+pub use operator::{NewAccount, NewLink};
 pub use options::{Options, SignUp};
+pub use organizations::{NewInvitationLink, Requester};
 pub use people::sessions::{Client, MOST_LISTED, SESSION_LENGTH};
 
 /// Result of a command on accounts.

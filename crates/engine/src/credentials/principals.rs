@@ -58,6 +58,15 @@ impl Engine {
         self.0.stores.principals.forget(by);
     }
 
+    /// Drops the look-ups of an organization, such as at its suspension: its credentials are looked up again at their next
+    /// use. Other nodes use their look-ups for five seconds at most.
+    pub fn forget_organization(&self, org: OrgId) {
+        self.0
+            .stores
+            .principals
+            .forget_where(|principal| principal.org == org);
+    }
+
     /// Deployment mode: self-hosted or hosted.
     pub fn mode(&self) -> Mode {
         self.0.options.mode
@@ -129,9 +138,13 @@ impl Principals {
 
     /// Drops the look-ups of a subject: its credentials are looked up again at their next use.
     pub(crate) fn forget(&self, by: By) {
+        self.forget_where(|principal| principal.by == by);
+    }
+
+    fn forget_where(&self, is_forgotten: impl Fn(&Principal) -> bool) {
         let mut kept = self.kept();
         kept.forgotten += 1;
-        kept.by_hash.retain(|_, (principal, _)| principal.by != by);
+        kept.by_hash.retain(|_, (principal, _)| !is_forgotten(principal));
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

@@ -190,6 +190,7 @@ impl From<sortie_engine::Error> for ApiError {
         match error {
             Error::Invalid(rule) => Self::invalid_request(rule),
             Error::PaymentRequired(reason) => Self::payment_required(reason),
+            Error::Suspended => Self::forbidden(error.to_string()),
             Error::NotFound => Self::not_found("not found"),
             Error::Conflict(rule) => Self::conflict(rule),
             Error::Gone(reason) => Self::gone(reason),

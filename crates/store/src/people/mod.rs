@@ -2,7 +2,9 @@
 
 pub(crate) mod attempts;
 pub(crate) mod avatars;
+pub(crate) mod invitations;
 pub(crate) mod memberships;
 pub(crate) mod one_time;
 pub(crate) mod persons;
 pub(crate) mod sessions;
+mod suspension;
