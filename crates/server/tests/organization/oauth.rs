@@ -951,7 +951,8 @@ async fn applications_in_a_browser_may_read_the_open_endpoints_alone() {
     let rig = Rig::start().await;
     let preflight = async |address, path: &str| {
         let client =
-            Client::new(address, None).with_header("origin", HeaderValue::from_static("https://a.example"));
+            Client::new(address, None).with_header("origin", HeaderValue::from_static("https://a.example"))
+            .with_header("access-control-request-method", HeaderValue::from_static("POST"));
         client.send(Method::OPTIONS, path, Bytes::new()).await.unwrap()
     };
     for (address, path) in [
