@@ -56,8 +56,8 @@ pub use observe::{MOST_COUNTED, Observed};
 pub use operators::{OperatedOrganization, OperatedPerson};
 pub use people::{
     attempts::Attempt,
-    invitations::{InvitationRow, Invited, NewInvitation},
     avatars::Avatar,
+    invitations::{InvitationRow, Invited, NewInvitation},
     memberships::{MemberRow, NewOrganization, OwnOrganization},
     one_time::{NewOneTime, Purpose, UnknownPurpose},
     persons::{Account, NewPerson, PasswordChange, PersonRow},

@@ -36,10 +36,17 @@ async fn the_first_start_leaves_a_key_for_the_operator(database: Database) -> Ch
     let mode = std::fs::metadata(&file)?.permissions().mode() & 0o777;
     assert_eq!(mode, 0o600);
     ensure!(!node.node.data_dir().join("admin.key").exists());
-    assert_eq!(answered(&node, &["organizations", "list", "--json"])?, Value::Array(Vec::new()));
+    assert_eq!(
+        answered(&node, &["organizations", "list", "--json"])?,
+        Value::Array(Vec::new())
+    );
     node.node.stop().await?;
     node.node.restart().await?;
-    assert_eq!(std::fs::read_to_string(&file)?, key, "a later start keeps the key");
+    assert_eq!(
+        std::fs::read_to_string(&file)?,
+        key,
+        "a later start keeps the key"
+    );
     let client = node.client(key.trim());
     client.get("/v1/operator/organizations").await?.expect(200)?;
     Ok(())
@@ -47,7 +54,10 @@ async fn the_first_start_leaves_a_key_for_the_operator(database: Database) -> Ch
 
 async fn the_operators_commands_make_and_close_accounts(database: Database) -> Checked {
     let node = hosted(database).await?;
-    let created = exits(node.node.sortie(&["users", "create", "ann@example.com", "Ann"]), 0)?;
+    let created = exits(
+        node.node.sortie(&["users", "create", "ann@example.com", "Ann"]),
+        0,
+    )?;
     let link = text(&created.stdout);
     let page = format!("{}/reset-password?token=stm_", node.org_url());
     ensure!(link.starts_with(&page), "{link}");
@@ -62,7 +72,10 @@ async fn the_operators_commands_make_and_close_accounts(database: Database) -> C
     ensure!(text(&again.stdout).starts_with(&page) && text(&again.stdout) != link);
     let listed = text(&exits(node.node.sortie(&["users", "list"]), 0)?.stdout);
     ensure!(listed.contains("ann@example.com"), "{listed}");
-    let unknown = node.node.sortie(&["users", "disable", "bob@example.com"]).output()?;
+    let unknown = node
+        .node
+        .sortie(&["users", "disable", "bob@example.com"])
+        .output()?;
     ensure!(!unknown.status.success());
     ensure!(text(&unknown.stderr).contains("no person has this email address"));
     Ok(())
@@ -81,16 +94,21 @@ async fn the_commands_find_the_node_by_the_environment_too() -> Checked {
         command
     };
     let mut told = command();
-    told.env("SORTIE_ORG_URL", node.org_url()).env("SORTIE_OPERATOR_KEY", key.trim());
+    told.env("SORTIE_ORG_URL", node.org_url())
+        .env("SORTIE_OPERATOR_KEY", key.trim());
     assert_eq!(text(&exits(told, 0)?.stdout).trim(), "[]");
     let nowhere = command().output()?;
     ensure!(text(&nowhere.stderr).contains("SORTIE_ORG_URL"), "{nowhere:?}");
     let mut without_key = command();
     without_key.env("SORTIE_ORG_URL", node.org_url());
     let refused = without_key.output()?;
-    ensure!(text(&refused.stderr).contains("SORTIE_OPERATOR_KEY"), "{refused:?}");
+    ensure!(
+        text(&refused.stderr).contains("SORTIE_OPERATOR_KEY"),
+        "{refused:?}"
+    );
     let none = exits(
-        node.node.sortie(&["organizations", "suspend", "org_01kafs6w1cefkstv6qr1ptb0mp"]),
+        node.node
+            .sortie(&["organizations", "suspend", "org_01kafs6w1cefkstv6qr1ptb0mp"]),
         1,
     );
     // Exit codes of refusals are those of every command: only the text is of interest here.
