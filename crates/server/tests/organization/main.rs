@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod access;
 mod browser;
 mod gate;
 mod oauth;
