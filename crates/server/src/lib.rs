@@ -103,7 +103,8 @@ pub async fn serve(
     } = listeners.into();
     let document = Description::Engine.document(options.base_url.as_deref());
     let http = HttpMetrics::default();
-    let exposition = Arc::new(Exposition::new(engine.clone(), &http));
+    let accounts = organization.as_ref().map(|side| &side.accounts);
+    let exposition = Arc::new(Exposition::new(engine.clone(), accounts, &http));
     let app = Arc::new(App {
         engine: engine.clone(),
         bodies: BodyBudget::default(),
