@@ -5,12 +5,17 @@
 
 mod attempts;
 mod caller;
+mod email;
 mod error;
 mod mail;
+mod oauth;
+mod operator;
 mod options;
+mod organizations;
 mod people;
 #[cfg(test)]
 mod rig;
+mod sealed_text;
 
 use std::sync::Arc;
 
@@ -20,7 +25,13 @@ use sortie_store::Store;
 pub use caller::Author;
 pub use error::Error;
 pub use mail::{ApiDeprecation, InvalidSender, InvalidServer, MailOptions, MailServer, NotSent, Sender};
+pub use oauth::{
+    AuthMethod, Authorization, AuthorizationRefusal, ClientMetadata, IssuedPair, OauthError, OauthErrorCode,
+    OauthFailure, OauthResult, RegisteredClient, Scope, TokenRequest,
+};
+pub use operator::{NewAccount, NewLink};
 pub use options::{Options, SignUp};
+pub use organizations::{NewInvitationLink, Requester};
 pub use people::sessions::{Client, MOST_LISTED, SESSION_LENGTH};
 
 /// Result of a command on accounts.

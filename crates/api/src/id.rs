@@ -144,8 +144,12 @@ ids! {
     UserId = "user";
     /// A person's permission for an OAuth client to act in an organization.
     GrantId = "grant";
+    /// An OAuth client that registered itself.
+    OauthClientId = "client";
     /// A sign-in of a person.
     SessionId = "sess";
+    /// An invitation of an email address into an organization.
+    InvitationId = "inv";
     /// A mail to send: no client ever sees one.
     MailId = "mail";
     /// Content as it is stored: no client ever sees one.

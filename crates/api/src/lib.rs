@@ -21,10 +21,12 @@ pub mod license;
 pub mod limits;
 pub mod mail;
 pub mod master_key;
+pub mod membership;
 pub mod model;
 pub mod money;
 pub mod node;
 mod object;
+pub mod operator;
 pub mod organization;
 pub mod request;
 pub mod run;
@@ -47,8 +49,8 @@ pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
 pub use file::{File, FilePage};
 pub use id::{
-    AuditId, BlobId, ConnectionId, FileId, GrantId, KeyId, MailId, OrgId, RunId, ScheduleId, SessionId,
-    UserId,
+    AuditId, BlobId, ConnectionId, FileId, GrantId, InvitationId, KeyId, MailId, OauthClientId, OrgId, RunId,
+    ScheduleId, SessionId, UserId,
 };
 pub use license::License;
 pub use mail::EmailDelivery;

@@ -117,6 +117,7 @@ impl Parts {
         match mail {
             Some(mail) => {
                 let sent = tokio::time::timeout(ANSWERED_WITHIN, self.send_held(mail)).await;
+                self.mail_queued();
                 sent.unwrap_or(EmailDelivery::Failed)
             }
             None => EmailDelivery::Unavailable,

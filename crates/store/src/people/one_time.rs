@@ -73,15 +73,7 @@ impl Store {
                         "DELETE FROM one_time WHERE user_id = $1 AND purpose = $2",
                         vals![token.user, token.purpose.as_str()],
                     ),
-                    Stmt::new(
-                        "INSERT INTO one_time (hash, purpose, user_id, expires_at) VALUES ($1, $2, $3, $4)",
-                        vals![
-                            token.hash.as_slice(),
-                            token.purpose.as_str(),
-                            token.user,
-                            token.expires_at
-                        ],
-                    ),
+                    insert(&token),
                 ])
                 .map(drop)
             })
@@ -132,6 +124,18 @@ impl Store {
             })
             .await
     }
+}
+
+pub(crate) fn insert(token: &NewOneTime) -> Stmt<'_> {
+    Stmt::new(
+        "INSERT INTO one_time (hash, purpose, user_id, expires_at) VALUES ($1, $2, $3, $4)",
+        vals![
+            token.hash.as_slice(),
+            token.purpose.as_str(),
+            token.user,
+            token.expires_at
+        ],
+    )
 }
 
 /// Ends a token and returns its person.

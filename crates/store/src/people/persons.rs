@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Error of a sign-up whose address has an account.
-const TAKEN: Error = Error::Conflict("this email address has an account");
+pub(crate) const TAKEN: Error = Error::Conflict("this email address has an account");
 
 /// Error of a change that was computed from another password.
 const CHANGED: Error = Error::Conflict("the password was changed at the same time");
@@ -163,7 +163,7 @@ impl Store {
     }
 }
 
-fn insert(person: &NewPerson) -> Stmt<'_> {
+pub(crate) fn insert(person: &NewPerson) -> Stmt<'_> {
     Stmt::new(
         "INSERT INTO person (id, email, email_key, name, password, created_at) VALUES ($1, $2, $3, $4, $5, $6) \
          ON CONFLICT (email_key) DO NOTHING",

@@ -223,7 +223,7 @@ pub(super) fn delete_others(user: UserId, keep: SessionId) -> Stmt<'static> {
 }
 
 /// Ends every session of a person.
-pub(super) fn delete_all(user: UserId) -> Stmt<'static> {
+pub(crate) fn delete_all(user: UserId) -> Stmt<'static> {
     Stmt::new("DELETE FROM session WHERE user_id = $1", vec![Val::from(user)])
 }
 
