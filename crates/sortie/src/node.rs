@@ -4,7 +4,7 @@
 
 use std::{future::Future, io, net::SocketAddr, path::Path, process, sync::Arc, time::Duration};
 
-use sortie_accounts::Accounts;
+use sortie_accounts::{Accounts, ApiDeprecation};
 use sortie_api::{
     Mode,
     secret::{SELF_HOSTED_KEY, Secret},
@@ -147,6 +147,16 @@ impl Node {
             base_url: config.advertise_url.clone(),
             deprecation: config.deprecation.clone(),
         };
+        if let Some(side) = &listeners.organization {
+            let deprecation = config.deprecation.clone().map(|deprecation| ApiDeprecation {
+                version: "v1",
+                since: deprecation.since,
+                sunset: deprecation.sunset,
+                successor: deprecation.successor,
+            });
+            let mailer = side.accounts.clone().run_mailer(deprecation, self.stop.clone());
+            self.tasks.spawn(mailer);
+        }
         let serving = sortie_server::serve(
             listeners,
             self.engine.clone(),
@@ -265,7 +275,7 @@ fn accounts_options(settings: &HostedSettings) -> sortie_accounts::Options {
         org_url: settings.org_url.clone(),
         engine_url: settings.engine_url.clone(),
         sign_up: settings.sign_up,
-        mail: None,
+        mail: settings.mail.clone(),
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("org_url", Kind::Text),
     ("node_url", Kind::Text),
     ("sign_up", Kind::Text),
+    ("smtp_url", Kind::Text),
+    ("mail_from", Kind::Text),
     ("master_key", Kind::Text),
     ("concurrency", Kind::Integer),
     ("organization_concurrency", Kind::Integer),
