@@ -950,8 +950,8 @@ async fn a_client_revokes_its_own_tokens_and_is_not_told_about_others() {
 async fn applications_in_a_browser_may_read_the_open_endpoints_alone() {
     let rig = Rig::start().await;
     let preflight = async |address, path: &str| {
-        let client =
-            Client::new(address, None).with_header("origin", HeaderValue::from_static("https://a.example"))
+        let client = Client::new(address, None)
+            .with_header("origin", HeaderValue::from_static("https://a.example"))
             .with_header("access-control-request-method", HeaderValue::from_static("POST"));
         client.send(Method::OPTIONS, path, Bytes::new()).await.unwrap()
     };
