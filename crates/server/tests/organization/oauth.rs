@@ -46,7 +46,7 @@ async fn register(rig: &Rig, more: &Value) -> Value {
     made.expect(201).unwrap().json().unwrap()
 }
 
-async fn client_id(rig: &Rig) -> String {
+pub(crate) async fn client_id(rig: &Rig) -> String {
     register(rig, &json!({})).await["client_id"]
         .as_str()
         .unwrap()
@@ -117,7 +117,7 @@ fn redemption<'a>(client: &'a str, code: &'a str) -> Vec<(&'a str, &'a str)> {
 }
 
 /// Tokens of a new grant of a person.
-async fn tokens(rig: &Rig, person: &Signed, client: &str, scope: &str) -> Value {
+pub(crate) async fn tokens(rig: &Rig, person: &Signed, client: &str, scope: &str) -> Value {
     let code = code(rig, person, client, scope).await;
     let answer = form(rig, "/oauth/token", &redemption(client, &code)).await;
     answer.expect(200).unwrap().json().unwrap()
