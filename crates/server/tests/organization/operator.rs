@@ -67,11 +67,9 @@ async fn a_suspended_organization_reads_and_leaves_and_nothing_else() {
     let rig = Rig::start().await;
     let operator = operator(&rig).await;
     let ours = format!("/v1/organizations/{}", rig.ours);
-    let key = rig
-        .owner
-        .client
-        .post(&format!("{ours}/keys"), &json!({"name": "x", "role": "admin"}));
-    let key = key.await.unwrap().json().unwrap();
+    let body = json!({"name": "x", "role": "admin"});
+    let key = rig.owner.client.post(&format!("{ours}/keys"), &body).await;
+    let key = key.unwrap().json().unwrap();
     let engine = rig.engine_client(key["key"].as_str().unwrap());
     engine.get("/v1/me").await.unwrap().expect(200).unwrap();
 

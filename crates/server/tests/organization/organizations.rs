@@ -140,12 +140,8 @@ async fn members_get_403_and_strangers_404_where_admins_manage() {
         let refused = send(&nobody, method.clone(), path, body).await;
         refused.failure(401, "unauthorized").unwrap();
     }
-    let only_the_owner = send(
-        &rig.admin.client,
-        Method::POST,
-        &format!("{org}/ownership"),
-        &json!({"user_id": rig.admin.user}),
-    );
+    let (ownership, body) = (format!("{org}/ownership"), json!({"user_id": rig.admin.user}));
+    let only_the_owner = send(&rig.admin.client, Method::POST, &ownership, &body);
     only_the_owner.await.failure(403, "forbidden").unwrap();
     assert_eq!(
         get(&rig.stranger.client, "/v1/organizations")
