@@ -14,6 +14,7 @@ mod rig;
 
 use std::sync::Arc;
 
+use prometheus_client::registry::Registry;
 use sortie_base::Sealer;
 use sortie_store::Store;
 
@@ -21,7 +22,12 @@ pub use caller::Author;
 pub use error::Error;
 pub use mail::MailOptions;
 pub use options::{Options, SignUp};
-pub use people::sessions::{Client, MOST_LISTED, SESSION_LENGTH};
+pub use people::{
+    login::{LogIn, LoggedIn},
+    second_factor::EnrolledTotp,
+    sessions::{Client, MOST_LISTED, SESSION_LENGTH},
+    sign_up::{Applicant, RESET_PAGE, SignedUp, VERIFY_PAGE},
+};
 
 /// Result of a command on accounts.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -36,16 +42,23 @@ struct Parts {
     store: Store,
     sealer: Sealer,
     lookups: people::sessions::Lookups,
+    slots: people::Slots,
+    jobs: people::jobs::Jobs,
+    metrics: people::Metrics,
 }
 
 impl Accounts {
     /// Creates the handle. The node's master keys seal what `sealer` seals.
     pub fn new(options: Options, store: Store, sealer: Sealer) -> Self {
+        let metrics = people::Metrics::default();
         Self(Arc::new(Parts {
             options,
             store,
             sealer,
             lookups: people::sessions::Lookups::default(),
+            slots: people::Slots::of_machine(metrics.clone()),
+            jobs: people::jobs::Jobs::default(),
+            metrics,
         }))
     }
 
@@ -57,6 +70,11 @@ impl Accounts {
     #[cfg(test)]
     pub(crate) fn parts(&self) -> &Parts {
         &self.0
+    }
+
+    /// Registers the metrics of the accounts.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        self.0.metrics.register(registry);
     }
 
     /// Settings of the accounts.

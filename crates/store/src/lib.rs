@@ -54,10 +54,13 @@ pub use oauth::{
 pub use observe::{MOST_COUNTED, Observed};
 pub use people::{
     attempts::Attempt,
+    avatars::Avatar,
+    deletion::PersonDeletion,
     memberships::{MemberRow, NewOrganization, OwnOrganization},
-    one_time::{NewOneTime, Purpose, UnknownPurpose},
+    one_time::{NewOneTime, OneTimeMail, Purpose, UnknownPurpose},
     persons::{Account, NewPerson, PasswordChange, PersonRow},
-    sessions::{NewSession, SessionKind, SessionRow, SignedIn, UnknownSessionKind},
+    second_factor::{CODE_USED, Factor},
+    sessions::{NewSession, SessionKind, SessionRow, SignIn, SignedIn, UnknownSessionKind},
 };
 pub use principal::{By, Principal, UnknownSubject};
 pub use rates::{GrantedBlock, Leased, WantedBlock};

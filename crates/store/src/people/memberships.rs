@@ -233,7 +233,7 @@ impl Store {
 }
 
 /// Locks an organization until the end of the transaction.
-fn lock(org: OrgId) -> Stmt<'static> {
+pub(super) fn lock(org: OrgId) -> Stmt<'static> {
     Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org]).exactly(1, Error::NotFound)
 }
 

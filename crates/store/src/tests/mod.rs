@@ -24,6 +24,7 @@ mod nodes;
 mod oauth;
 mod observe;
 mod people;
+mod persons;
 mod plans;
 mod races;
 mod rates;
