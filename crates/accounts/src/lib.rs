@@ -7,10 +7,12 @@ mod attempts;
 mod caller;
 mod error;
 mod mail;
+mod oauth;
 mod options;
 mod people;
 #[cfg(test)]
 mod rig;
+mod sealed_text;
 
 use std::sync::Arc;
 
@@ -21,8 +23,13 @@ use sortie_store::Store;
 pub use caller::Author;
 pub use error::Error;
 pub use mail::MailOptions;
+pub use oauth::{
+    AuthMethod, Authorization, AuthorizationRefusal, ClientMetadata, IssuedPair, OauthError, OauthErrorCode,
+    OauthFailure, OauthResult, RegisteredClient, Scope, TokenRequest,
+};
 pub use options::{Options, SignUp};
 pub use people::{
+    account::PersonExport,
     login::{LogIn, LoggedIn},
     second_factor::EnrolledTotp,
     sessions::{Client, MOST_LISTED, SESSION_LENGTH},

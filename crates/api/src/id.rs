@@ -144,6 +144,8 @@ ids! {
     UserId = "user";
     /// A person's permission for an OAuth client to act in an organization.
     GrantId = "grant";
+    /// An OAuth client that registered itself.
+    OauthClientId = "client";
     /// A sign-in of a person.
     SessionId = "sess";
     /// A mail to send: no client ever sees one.

@@ -3,6 +3,7 @@
 //! No I/O, no clock and no randomness of its own: times and random bytes are arguments. The server, the
 //! command line, the store and the tests share these types, so a field exists in one place.
 
+pub mod account;
 pub mod audit;
 pub mod budget;
 pub mod check;
@@ -21,6 +22,7 @@ pub mod license;
 pub mod limits;
 pub mod mail;
 pub mod master_key;
+pub mod membership;
 pub mod model;
 pub mod money;
 pub mod node;
@@ -47,8 +49,8 @@ pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
 pub use file::{File, FilePage};
 pub use id::{
-    AuditId, BlobId, ConnectionId, FileId, GrantId, KeyId, MailId, OrgId, RunId, ScheduleId, SessionId,
-    UserId,
+    AuditId, BlobId, ConnectionId, FileId, GrantId, KeyId, MailId, OauthClientId, OrgId, RunId, ScheduleId,
+    SessionId, UserId,
 };
 pub use license::License;
 pub use mail::EmailDelivery;

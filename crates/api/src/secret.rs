@@ -16,10 +16,6 @@ const CHECK_LEN: usize = 6;
 pub const SELF_HOSTED_KEY: &str = "sts_";
 /// Prefix of a hosted API key.
 pub const HOSTED_KEY: &str = "sth_";
-/// Prefix of a session token of a person.
-pub const SESSION_TOKEN: &str = "stu_";
-/// Prefix of a token that a mail carries: it verifies an address or resets a password once.
-pub const MAIL_TOKEN: &str = "stm_";
 /// Prefix of an OAuth access token.
 pub const ACCESS_TOKEN: &str = "sto_";
 /// Prefix of an OAuth refresh token.
@@ -28,6 +24,10 @@ pub const REFRESH_TOKEN: &str = "str_";
 pub const AUTHORIZATION_CODE: &str = "sta_";
 /// Prefix of the secret of an OAuth client.
 pub const CLIENT_SECRET: &str = "stc_";
+/// Prefix of a session token of a person.
+pub const SESSION_TOKEN: &str = "stu_";
+/// Prefix of a token that a mail carries: it verifies an address or resets a password once.
+pub const MAIL_TOKEN: &str = "stm_";
 
 /// A secret in clear. `Debug` shows the prefix only, and its memory is overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! People: their accounts, sessions, passwords, pictures and second factors.
 
+pub(crate) mod account;
+mod cleanup;
 mod hashing;
 pub(crate) mod jobs;
 pub(crate) mod login;

@@ -1,0 +1,224 @@
+//! Authorization request of a client: parameters, and the rules that each of them follows.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    error::{OauthError, OauthErrorCode},
+    parameters::{Parameters, Repeated},
+};
+
+/// Maximum length of the query of an authorization request, in bytes.
+pub(crate) const LONGEST_QUERY: usize = 6_144;
+
+/// Highest role that a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Works with runs.
+    Member,
+    /// Also changes connections and budgets, where the person is an admin.
+    Admin,
+}
+
+impl Scope {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// Reads a list of scopes: the highest one counts, and no list is `member`.
+    pub(crate) fn parse(text: Option<&str>) -> Result<Self, OauthError> {
+        let mut scope = Self::Member;
+        for name in text
+            .unwrap_or_default()
+            .split(' ')
+            .filter(|name| !name.is_empty())
+        {
+            match name {
+                "member" => {}
+                "admin" => scope = Self::Admin,
+                _ => return Err(OauthErrorCode::InvalidScope.because("scope: must be member or admin")),
+            }
+        }
+        Ok(scope)
+    }
+}
+
+/// Parameters of an authorization request behind the client and the redirect URI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// Scope that the client asks for.
+    pub(crate) scope: Scope,
+    /// PKCE challenge.
+    pub(crate) challenge: String,
+}
+
+/// Reads the parameters of an authorization request behind the client and the redirect URI. `resource` is the one that the
+/// server issues tokens for.
+pub(crate) fn asked(parameters: &Parameters<'_>, resource: &str) -> Result<Asked, OauthError> {
+    let one = |name: &'static str| parameters.one(name).map_err(repeated);
+    match one("response_type")? {
+        Some("code") => {}
+        Some(_) => {
+            return Err(OauthErrorCode::UnsupportedResponseType.because("response_type: must be code"));
+        }
+        None => return Err(missing("response_type")),
+    }
+    for unsupported in ["request", "request_uri"] {
+        if one(unsupported)?.is_some() {
+            return Err(invalid(format!("{unsupported}: is not supported")));
+        }
+    }
+    if one("response_mode")?.is_some_and(|mode| mode != "query") {
+        return Err(invalid("response_mode: must be query"));
+    }
+    // The state is returned as it came; it is read here so that two of them are refused.
+    one("state")?;
+    let scope = Scope::parse(one("scope")?)?;
+    let challenge = one("code_challenge")?.ok_or_else(|| missing("code_challenge"))?;
+    if one("code_challenge_method")? != Some("S256") {
+        return Err(invalid("code_challenge_method: must be S256"));
+    }
+    if challenge.len() != 43 || !challenge.bytes().all(is_base64url) {
+        return Err(invalid("code_challenge: must be 43 characters of base64url"));
+    }
+    check_resource(parameters, resource)?;
+    Ok(Asked {
+        scope,
+        challenge: challenge.to_owned(),
+    })
+}
+
+/// Checks every `resource` of a request (RFC 8707): the one resource, with or without a slash at its end.
+pub(crate) fn check_resource(parameters: &Parameters<'_>, resource: &str) -> Result<(), OauthError> {
+    let is_ours = |named: &str| named.strip_suffix('/').unwrap_or(named) == resource;
+    if parameters.all("resource").all(is_ours) {
+        Ok(())
+    } else {
+        Err(OauthErrorCode::InvalidTarget.because(format!("resource: must be {resource}")))
+    }
+}
+
+/// Error of a parameter that was sent twice.
+pub(crate) fn repeated(Repeated(name): Repeated) -> OauthError {
+    invalid(format!("{name}: must be sent once"))
+}
+
+/// Error of a parameter that was not sent.
+pub(crate) fn missing(name: &str) -> OauthError {
+    invalid(format!("{name}: required"))
+}
+
+fn invalid(description: impl Into<String>) -> OauthError {
+    OauthErrorCode::InvalidRequest.because(description)
+}
+
+const fn is_base64url(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const RESOURCE: &str = "https://engine.example";
+    const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+
+    fn read(query: &str) -> Result<Asked, OauthError> {
+        asked(&Parameters::parse(query.as_bytes()), RESOURCE)
+    }
+
+    fn right() -> String {
+        format!("response_type=code&code_challenge={CHALLENGE}&code_challenge_method=S256")
+    }
+
+    #[test]
+    fn a_request_asks_for_a_scope_with_a_challenge() {
+        for (more, scope) in [
+            ("", Scope::Member),
+            ("&scope=member", Scope::Member),
+            ("&scope=admin", Scope::Admin),
+            ("&scope=member+admin", Scope::Admin),
+            ("&scope=", Scope::Member),
+            ("&resource=https%3A%2F%2Fengine.example", Scope::Member),
+            (
+                "&resource=https://engine.example/&resource=https://engine.example",
+                Scope::Member,
+            ),
+            (
+                "&state=x&nonce=1&nonce=2&unknown=%ff&response_mode=query",
+                Scope::Member,
+            ),
+        ] {
+            let asked =
+                read(&format!("{}{more}", right())).unwrap_or_else(|error| panic!("{more}: {error:?}"));
+            assert_eq!(
+                (asked.scope, asked.challenge.as_str()),
+                (scope, CHALLENGE),
+                "{more}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_broken_rule_has_its_error() {
+        let right = right();
+        for (query, code) in [
+            (right.replace("response_type=code&", ""), "invalid_request"),
+            (right.replace("=code&", "=token&"), "unsupported_response_type"),
+            (format!("{right}&response_type=code"), "invalid_request"),
+            (right.replace("S256", "plain"), "invalid_request"),
+            (
+                right.replace("&code_challenge_method=S256", ""),
+                "invalid_request",
+            ),
+            (right.replace(CHALLENGE, ""), "invalid_request"),
+            (right.replace(CHALLENGE, &CHALLENGE[1..]), "invalid_request"),
+            (right.replace("cM", "c%3D"), "invalid_request"),
+            (format!("{right}&code_challenge={CHALLENGE}"), "invalid_request"),
+            (format!("{right}&state=a&state=b"), "invalid_request"),
+            (format!("{right}&scope=owner"), "invalid_scope"),
+            (format!("{right}&scope=member&scope=admin"), "invalid_request"),
+            (
+                format!("{right}&resource=https://other.example"),
+                "invalid_target",
+            ),
+            (
+                format!("{right}&resource=https://engine.example//"),
+                "invalid_target",
+            ),
+            (
+                format!("{right}&resource=https://engine.example%23x"),
+                "invalid_target",
+            ),
+            (
+                format!("{right}&resource=https://engine.example&resource=x"),
+                "invalid_target",
+            ),
+            (format!("{right}&request=x"), "invalid_request"),
+            (
+                format!("{right}&request_uri=https://a.example"),
+                "invalid_request",
+            ),
+            (format!("{right}&response_mode=fragment"), "invalid_request"),
+        ] {
+            let error = read(&query).expect_err(&query);
+            assert_eq!(error.code.as_str(), code, "{query}: {}", error.description);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_query_makes_it_panic_and_only_s256_is_taken(more in "\\PC{0,60}") {
+            let query = format!("response_type=code&code_challenge={CHALLENGE}&{more}");
+            if read(&query).is_ok() {
+                prop_assert!(Parameters::parse(query.as_bytes()).one("code_challenge_method") == Ok(Some("S256")));
+            }
+        }
+    }
+}
