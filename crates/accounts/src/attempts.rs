@@ -25,7 +25,7 @@ pub(crate) struct Limit<'a> {
     pub(crate) window: Duration,
 }
 
-/// Attempts that were counted, to take back or to forget.
+/// Attempts that were counted.
 #[derive(Clone, Debug)]
 pub(crate) struct CountedAttempts(Vec<Attempt>);
 
@@ -58,21 +58,28 @@ impl Parts {
     pub(crate) async fn refund(&self, counted: CountedAttempts) -> Result<()> {
         Ok(self.store.refund_attempts(counted.0).await?)
     }
+}
 
-    /// Forgets the attempts of a subject in this window, after a success.
-    pub(crate) async fn forget(&self, of: Limit<'_>) -> Result<()> {
-        Ok(self
-            .store
-            .forget_attempts(of.attempt(self.options.clock.now()))
-            .await?)
+impl CountedAttempts {
+    /// Returns the attempt of `forgotten` to forget after a success, and the others to take back.
+    pub(crate) fn of_success(self, forgotten: &Limit<'_>) -> (Option<Attempt>, Vec<Attempt>) {
+        let subject = forgotten.name();
+        let (forgotten, mut refunded): (Vec<_>, Vec<_>) =
+            self.0.into_iter().partition(|of| of.subject == subject);
+        refunded.sort();
+        (forgotten.into_iter().next(), refunded)
     }
 }
 
 impl Limit<'_> {
+    fn name(&self) -> String {
+        format!("{} {}", self.action, self.subject)
+    }
+
     fn attempt(&self, now: Timestamp) -> Attempt {
         Attempt {
             window: start(now, self.window),
-            subject: format!("{} {}", self.action, self.subject),
+            subject: self.name(),
         }
     }
 }
@@ -125,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn attempts_that_are_taken_back_or_forgotten_are_accepted_again() {
+    async fn attempts_that_are_taken_back_are_accepted_again() {
         let rig = Rig::new().await;
         let parts = rig.accounts.parts();
         let limit = |subject, limit| Limit {
@@ -139,9 +146,7 @@ mod tests {
         parts.attempts(&[ann, net]).await.unwrap_err();
         parts.refund(counted).await.unwrap();
         parts.attempts(&[ann, net]).await.unwrap();
-        parts.forget(ann).await.unwrap();
-        parts.attempts(&[ann, net]).await.unwrap();
-        parts.forget(ann).await.unwrap();
-        parts.attempts(&[ann, net]).await.unwrap_err();
+        parts.attempts(&[net]).await.unwrap();
+        parts.attempts(&[net]).await.unwrap_err();
     }
 }

@@ -8,9 +8,12 @@ pub enum Error {
     /// 400: the field and the rule it breaks.
     #[error("{0}")]
     Invalid(String),
-    /// 401: the credentials of a sign-in are wrong, or a second factor is missing.
+    /// 401: the credentials of a sign-in are wrong.
     #[error("{0}")]
     Unauthorized(String),
+    /// 401: the password is right, and the second factor is missing or wrong.
+    #[error("code: must be the current code of the authenticator, or an unused recovery code")]
+    SecondFactorRequired,
     /// 403: the person or the role may not do this.
     #[error("{0}")]
     Forbidden(String),

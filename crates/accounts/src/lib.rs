@@ -32,7 +32,13 @@ pub use oauth::{
 pub use operator::{NewAccount, NewLink};
 pub use options::{Options, SignUp};
 pub use organizations::{NewInvitationLink, Requester};
-pub use people::sessions::{Client, MOST_LISTED, SESSION_LENGTH};
+pub use people::{
+    account::PersonExport,
+    login::{LogIn, LoggedIn},
+    second_factor::EnrolledTotp,
+    sessions::{Client, MOST_LISTED, SESSION_LENGTH},
+    sign_up::{Applicant, RESET_PAGE, SignedUp, VERIFY_PAGE},
+};
 
 /// Result of a command on accounts.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -48,11 +54,15 @@ struct Parts {
     sealer: Sealer,
     outbox: mail::Outbox,
     lookups: people::sessions::Lookups,
+    slots: people::Slots,
+    jobs: people::jobs::Jobs,
+    metrics: people::Metrics,
 }
 
 impl Accounts {
     /// Creates the handle. The node's master keys seal what `sealer` seals.
     pub fn new(options: Options, store: Store, sealer: Sealer) -> Self {
+        let metrics = people::Metrics::default();
         let outbox = mail::Outbox::new(options.mail.as_ref(), &options.org_url);
         Self(Arc::new(Parts {
             options,
@@ -60,6 +70,9 @@ impl Accounts {
             sealer,
             outbox,
             lookups: people::sessions::Lookups::default(),
+            slots: people::Slots::of_machine(metrics.clone()),
+            jobs: people::jobs::Jobs::default(),
+            metrics,
         }))
     }
 

@@ -7,7 +7,9 @@ use sortie_api::{
     secret::{MAIL_TOKEN, OPERATOR_KEY, Secret},
 };
 use sortie_base::random;
-use sortie_store::{Audit, NewOneTime, NewPerson, OperatedOrganization, OperatedPerson, Purpose};
+use sortie_store::{
+    Audit, NewOneTime, NewPerson, OneTimeMail, OperatedOrganization, OperatedPerson, Purpose,
+};
 
 use crate::{Accounts, Author, Error, Parts, Result, email::EmailAddress, organizations::checked_name};
 
@@ -125,7 +127,11 @@ impl Accounts {
         let parts = &self.0;
         parts.store.operated_person_by_id(user).await?;
         let (reset, link) = parts.reset_link(user)?;
-        parts.store.keep_one_time(reset).await?;
+        let token = OneTimeMail {
+            token: reset,
+            mail: None,
+        };
+        parts.store.keep_one_time(token).await?;
         Ok(link)
     }
 

@@ -3,8 +3,8 @@
 use std::{net::IpAddr, time::Duration};
 
 use sortie_api::{Timestamp, UserId};
-use sortie_base::{Clock, MasterKey, Sealer, random};
-use sortie_store::{NewPerson, SessionKind, Store};
+use sortie_base::{Clock, MasterKey, SealContext, Sealer, random};
+use sortie_store::{NewPerson, SessionKind, SignIn, Store};
 
 use crate::{Accounts, Client, MailOptions, Options, SignUp};
 
@@ -12,7 +12,7 @@ use crate::{Accounts, Client, MailOptions, Options, SignUp};
 pub(crate) struct Rig {
     pub(crate) accounts: Accounts,
     pub(crate) clock: Clock,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Rig {
@@ -21,9 +21,18 @@ impl Rig {
         Self::with(SignUp::Open).await
     }
 
-    /// Accounts with a rule for new ones. The clock stands at the start of an hour.
+    /// Accounts with a rule for new ones, without mail. The clock stands at the start of an hour.
     pub(crate) async fn with(sign_up: SignUp) -> Self {
         Self::mailing(sign_up, None).await
+    }
+
+    /// Accounts with a rule for new ones, whose mails wait in the outbox.
+    pub(crate) async fn with_mail(sign_up: SignUp) -> Self {
+        let mail = MailOptions {
+            server: "smtp://127.0.0.1:1".parse().expect("a server"),
+            from: "sortie@example.com".parse().expect("a sender"),
+        };
+        Self::mailing(sign_up, Some(mail)).await
     }
 
     /// Accounts that send mail.
@@ -43,7 +52,7 @@ impl Rig {
         Self {
             accounts: Accounts::new(options, store, sealer),
             clock,
-            _folder: folder,
+            folder,
         }
     }
 
@@ -54,6 +63,49 @@ impl Rig {
 }
 
 impl Rig {
+    /// Returns the mails that were queued since the last call: the address, and the letter.
+    pub(crate) async fn mails(&self) -> Vec<(String, serde_json::Value)> {
+        let (store, lease) = (self.accounts.store(), Duration::from_hours(1_000));
+        let claimed = store.claim_mails(self.clock.now(), lease, 100).await;
+        let mails = claimed.expect("mails").0.into_iter().map(|mail| {
+            let row = mail.id.to_string();
+            let context = SealContext {
+                table: "mail",
+                column: "content",
+                row: &row,
+                org: None,
+            };
+            let opened = self.accounts.parts().sealer.open(context, &mail.content);
+            let content: serde_json::Value =
+                serde_json::from_slice(&opened.expect("an open mail")).expect("JSON");
+            let to = content["to"].as_str().expect("an address").to_owned();
+            (to, content["letter"].clone())
+        });
+        mails.collect()
+    }
+
+    /// Disables a person, past the store.
+    pub(crate) fn disable(&self, user: UserId) {
+        let file = self.folder.path().join("sortie.db");
+        let disabled = rusqlite::Connection::open(file).expect("the database").execute(
+            "UPDATE person SET disabled_at = 1 WHERE id = ?1",
+            [user.to_string()],
+        );
+        assert_eq!(disabled, Ok(1));
+    }
+
+    /// Returns the number of hashes of passwords that were begun.
+    pub(crate) fn hashes(&self) -> u64 {
+        let mut registry = prometheus_client::registry::Registry::default();
+        self.accounts.register_metrics(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("metrics");
+        let count = text
+            .lines()
+            .find_map(|line| line.strip_prefix("password_hash_wait_seconds_count "));
+        count.expect("a count").parse().expect("a number")
+    }
+
     /// Signs a person up who has the address `name@example.com`, and signs the person in. Returns the token.
     pub(crate) async fn signed_in(&self, name: &str) -> (UserId, String) {
         let now = self.clock.now();
@@ -70,7 +122,7 @@ impl Rig {
         let id = person.id;
         self.accounts
             .store()
-            .sign_up(person, session)
+            .sign_up(person, Some(session), None)
             .await
             .expect("a person");
         (id, token.expose().to_owned())
@@ -80,7 +132,7 @@ impl Rig {
     pub(crate) async fn sign_in(&self, user: UserId) -> String {
         let parts = self.accounts.parts();
         let (session, token) = parts.new_session(user, &client()).expect("a session");
-        let began = self.accounts.store().sign_in(session, None).await;
+        let began = self.accounts.store().sign_in(session, SignIn::default()).await;
         began.expect("a sign-in");
         token.expose().to_owned()
     }
@@ -92,7 +144,6 @@ pub(crate) fn client() -> Client {
     Client {
         kind: SessionKind::Api,
         address,
-        network: address,
         agent: Some("curl/8".to_owned()),
     }
 }

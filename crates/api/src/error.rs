@@ -11,6 +11,8 @@ pub enum ErrorCode {
     InvalidRequest,
     /// 401: the credential is missing, invalid, expired or revoked.
     Unauthorized,
+    /// 401: the password is right, and the account needs a code of its second factor as well.
+    SecondFactorRequired,
     /// 402: a budget, credits or the monthly allowance do not cover the run.
     PaymentRequired,
     /// 403: the role is too small, or the organization is suspended.
@@ -42,7 +44,7 @@ impl ErrorCode {
     pub const fn status(self) -> u16 {
         match self {
             Self::InvalidRequest => 400,
-            Self::Unauthorized => 401,
+            Self::Unauthorized | Self::SecondFactorRequired => 401,
             Self::PaymentRequired => 402,
             Self::Forbidden => 403,
             Self::NotFound => 404,

@@ -3,6 +3,7 @@
 //! No I/O, no clock and no randomness of its own: times and random bytes are arguments. The server, the
 //! command line, the store and the tests share these types, so a field exists in one place.
 
+pub mod account;
 pub mod audit;
 pub mod budget;
 pub mod check;

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, de};
 
-/// Implements `Deserialize` (from an object and nothing else) and `Serialize` for types that derive both with
-/// `#[serde(remote = "Self")]`.
-macro_rules! objects {
+/// Implements `Deserialize` (from an object and nothing else) for types that derive it with `#[serde(remote = "Self")]`.
+macro_rules! read_objects {
     ($($name:ident)+) => {$(
         impl<'de> ::serde::Deserialize<'de> for $name {
             fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -28,16 +27,24 @@ macro_rules! objects {
                 deserializer.deserialize_map(Visitor)
             }
         }
-
-        impl ::serde::Serialize for $name {
-            fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                $name::serialize(self, serializer)
-            }
-        }
     )+};
 }
 
-pub(crate) use objects;
+/// Implements `Deserialize` (from an object and nothing else) and `Serialize` for types that derive both with
+/// `#[serde(remote = "Self")]`.
+macro_rules! objects {
+    ($($name:ident)+) => {
+        $crate::object::read_objects!($($name)+);
+
+        $(impl ::serde::Serialize for $name {
+            fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                $name::serialize(self, serializer)
+            }
+        })+
+    };
+}
+
+pub(crate) use {objects, read_objects};
 
 /// Reads an optional field that may be absent but not `null`: absence is how this API says "none".
 pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>

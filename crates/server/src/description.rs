@@ -232,6 +232,7 @@ fn complete(table: &[Access], path: &str, operation: &mut Value) {
             ErrorCode::RateLimited => !probe,
             ErrorCode::Unavailable => !matches!(path, routes::HEALTHZ | METRICS),
             ErrorCode::Internal
+            | ErrorCode::SecondFactorRequired
             | ErrorCode::PaymentRequired
             | ErrorCode::MethodNotAllowed
             | ErrorCode::Conflict

@@ -26,6 +26,7 @@ use http::{
 };
 use ipnet::IpNet;
 use sortie_api::{ErrorBody, ErrorCode, Role};
+use sortie_base::network;
 use sortie_engine::{Engine, Hop, PEER_HEADER};
 use sortie_store::Principal;
 use tower::ServiceExt as _;
@@ -37,7 +38,7 @@ use crate::{
     kit::{
         Advice, ApiError, Challenges, Counting, Credential, DeprecationHeaders, Fault, Guesses, Holder,
         LacksScope, LookUpFailure, Passed, Quota, RateLimits, RequestIds, Standing, Token, Whence,
-        X_REQUEST_ID, bearer, client_address, error_response, network,
+        X_REQUEST_ID, bearer, client_address, error_response,
     },
     metrics::{HttpMetrics, METRICS, Refused},
     org::OrganizationDoor,

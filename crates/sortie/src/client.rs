@@ -143,7 +143,7 @@ impl Client {
             ));
         };
         match code {
-            ErrorCode::Unauthorized => Failure::new(
+            ErrorCode::Unauthorized | ErrorCode::SecondFactorRequired => Failure::new(
                 Exit::Denied,
                 format!("the engine at {} refuses the API key: {error}", self.base),
             ),

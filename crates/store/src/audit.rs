@@ -61,6 +61,10 @@ macro_rules! list {
     };
 }
 
+/// Query of the entries by a person, with their organizations in the last column.
+pub(crate) const OF_PERSON: &str = "SELECT id, at, action, target, key_id, address, request_id, actor_kind, actor_id, \
+     user_id, org_id FROM audit WHERE user_id = $1 ORDER BY at DESC, id DESC LIMIT $2";
+
 impl Store {
     /// Returns entries of the audit log, newest first.
     pub async fn list_audit(&self, org: OrgId, filter: AuditFilter) -> Result<Vec<AuditEntry>> {
@@ -96,7 +100,7 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &AuditFilter) -> Result<Vec<AuditEn
     tx.query_all(sql, params)?.iter().map(entry_from).collect()
 }
 
-fn entry_from(row: &Row) -> Result<AuditEntry> {
+pub(crate) fn entry_from(row: &Row) -> Result<AuditEntry> {
     let key_id = row.opt_parse::<KeyId>(4)?;
     // Nodes of earlier versions write `key_id` and leave the kind and the id of the author empty.
     let by_key = || key_id.map(|_| ActorKind::Key);

@@ -57,11 +57,13 @@ pub use operators::{OperatedOrganization, OperatedPerson};
 pub use people::{
     attempts::Attempt,
     avatars::Avatar,
+    deletion::PersonDeletion,
     invitations::{InvitationRow, Invited, NewInvitation},
     memberships::{MemberRow, NewOrganization, OwnOrganization},
-    one_time::{NewOneTime, Purpose, UnknownPurpose},
+    one_time::{NewOneTime, OneTimeMail, Purpose, UnknownPurpose},
     persons::{Account, NewPerson, PasswordChange, PersonRow},
-    sessions::{NewSession, SessionKind, SessionRow, SignedIn, UnknownSessionKind},
+    second_factor::{CODE_USED, Factor},
+    sessions::{NewSession, SessionKind, SessionRow, SignIn, SignedIn, UnknownSessionKind},
 };
 pub use principal::{By, Principal, UnknownSubject};
 pub use rates::{GrantedBlock, Leased, WantedBlock};

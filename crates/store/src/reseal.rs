@@ -35,11 +35,13 @@ pub enum SealedColumn {
     ConnectionIssuer,
     /// Recipients and arguments of mails.
     Mail,
+    /// Keys of the authenticators of people.
+    PersonTotp,
 }
 
 impl SealedColumn {
     /// Every column. A cursor names a column by its number here, so new columns go to the end.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::SealCheck,
         Self::ConnectionCredentials,
         Self::ConnectionTokens,
@@ -49,6 +51,7 @@ impl SealedColumn {
         Self::Delivery,
         Self::ConnectionIssuer,
         Self::Mail,
+        Self::PersonTotp,
     ];
 
     /// Table of the column.
@@ -61,6 +64,7 @@ impl SealedColumn {
             Self::RunSecret => "run_secret",
             Self::Delivery => "delivery",
             Self::Mail => "mail",
+            Self::PersonTotp => "person",
         }
     }
 
@@ -75,6 +79,7 @@ impl SealedColumn {
             Self::Delivery => "target",
             Self::ConnectionIssuer => "issuer",
             Self::Mail => "content",
+            Self::PersonTotp => "totp",
         }
     }
 
@@ -106,6 +111,9 @@ impl SealedColumn {
             Self::ConnectionIssuer => {
                 "SELECT id, org_id, issuer FROM connection WHERE id > $1 AND issuer IS NOT NULL ORDER BY id LIMIT $2"
             }
+            Self::PersonTotp => {
+                "SELECT id, NULL, totp FROM person WHERE id > $1 AND totp IS NOT NULL ORDER BY id LIMIT $2"
+            }
             Self::Mail => {
                 "SELECT id, NULL, content FROM mail WHERE id > $1 AND due_at IS NOT NULL ORDER BY id LIMIT $2"
             }
@@ -134,7 +142,8 @@ impl SealedColumn {
             | Self::ScheduleSecret
             | Self::Delivery
             | Self::ConnectionIssuer
-            | Self::Mail => None,
+            | Self::Mail
+            | Self::PersonTotp => None,
         }
     }
 
@@ -158,6 +167,7 @@ impl SealedColumn {
             }
             Self::Delivery => "UPDATE delivery SET target = $3 WHERE run_id = $1 AND target = $2",
             Self::ConnectionIssuer => "UPDATE connection SET issuer = $3 WHERE id = $1 AND issuer = $2",
+            Self::PersonTotp => "UPDATE person SET totp = $3 WHERE id = $1 AND totp = $2",
             Self::Mail => "UPDATE mail SET content = $3 WHERE id = $1 AND content = $2",
         }
     }

@@ -87,6 +87,7 @@ impl Outbox {
 impl Accounts {
     /// Registers the metrics of the accounts.
     pub fn register_metrics(&self, registry: &mut Registry) {
+        self.0.metrics.register(registry);
         self.0.outbox.metrics.register(registry);
     }
 }

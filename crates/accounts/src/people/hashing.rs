@@ -12,16 +12,15 @@ use std::{
     time::Instant,
 };
 
+use super::{metrics::Metrics, rules};
+use crate::{Error, Result};
 use argon2::{
     Algorithm, Argon2, Params, Version,
     password_hash::{PasswordHasher as _, PasswordVerifier as _, phc::PasswordHash},
 };
+use sortie_api::Credential;
 use sortie_base::random;
 use tokio::sync::Semaphore;
-use zeroize::Zeroizing;
-
-use super::metrics::Metrics;
-use crate::{Error, Result};
 
 /// Maximum number of hashes at once.
 const MOST_SLOTS: usize = 4;
@@ -108,14 +107,30 @@ impl Slots {
     }
 
     /// Hashes a password. Returns a PHC string.
-    pub(crate) async fn hash(&self, password: Zeroizing<String>) -> Result<String> {
+    pub(crate) async fn hash(&self, password: Credential) -> Result<String> {
         let salt = random()?;
-        self.run(move || hash(&password, salt)).await
+        self.run(move || hash(password.expose(), salt)).await
+    }
+
+    /// Checks the new password in a field of a person with this address and name, and hashes it. Returns a PHC string.
+    pub(crate) async fn hash_new(
+        &self,
+        field: &'static str,
+        password: Credential,
+        person: [String; 2],
+    ) -> Result<String> {
+        rules::password_length(field, password.expose())?;
+        let salt = random()?;
+        self.run(move || {
+            rules::password_strength(field, password.expose(), &person.each_ref().map(String::as_str))?;
+            hash(password.expose(), salt)
+        })
+        .await
     }
 
     /// Compares a password with a hash, given as a PHC string.
-    pub(crate) async fn matches(&self, password: Zeroizing<String>, expected: String) -> Result<bool> {
-        self.run(move || matches(&password, &expected)).await
+    pub(crate) async fn matches(&self, password: Credential, expected: String) -> Result<bool> {
+        self.run(move || matches(password.expose(), &expected)).await
     }
 }
 
@@ -130,6 +145,8 @@ fn hash(password: &str, salt: [u8; 16]) -> Result<String> {
 }
 
 fn matches(password: &str, expected: &str) -> Result<bool> {
+    // An account that the operator has made has no password yet.
+    let expected = if expected.is_empty() { NOBODYS } else { expected };
     match argon2()?.verify_password(password.as_bytes(), expected) {
         Ok(()) => Ok(true),
         Err(argon2::password_hash::Error::PasswordInvalid) => Ok(false),
@@ -151,6 +168,16 @@ fn internal(error: impl std::fmt::Display) -> Error {
     Error::Internal(format!("cannot compute the hash of a password: {error}"))
 }
 
+/// Hash of a password with weaker parameters than new ones have.
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test")]
+pub(crate) fn weaker(password: &str) -> String {
+    let params = Params::new(8 * 1024, 1, 1, None).unwrap();
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+    let hashed = argon2.hash_password_with_salt(password.as_bytes(), &[7; 16]);
+    hashed.unwrap().to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
@@ -169,15 +196,10 @@ mod tests {
         assert!(hashed.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hashed}");
         assert!(matches("correct horse battery", &hashed).unwrap());
         assert!(!matches("correct horse batterY", &hashed).unwrap());
-        assert!(!matches("", NOBODYS).unwrap());
+        assert!(!matches("", NOBODYS).unwrap() && !matches("", "").unwrap());
         assert!(matches("x", "no hash").is_err());
         assert!(!is_outdated(&hashed) && !is_outdated(NOBODYS));
-        let weaker = Params::new(8 * 1024, 1, 1, None).unwrap();
-        let weaker = Argon2::new(Algorithm::Argon2id, Version::V0x13, weaker);
-        let weaker = weaker
-            .hash_password_with_salt(b"x", &[7; 16])
-            .unwrap()
-            .to_string();
+        let weaker = weaker("x");
         assert!(is_outdated(&weaker) && is_outdated("no hash"));
         assert!(matches("x", &weaker).unwrap());
     }

@@ -1,7 +1,20 @@
 //! People: their accounts, sessions, passwords, pictures and second factors.
 
+pub(crate) mod account;
 mod avatar;
-pub(crate) mod hashing;
-pub(crate) mod metrics;
+mod cleanup;
+mod hashing;
+pub(crate) mod jobs;
+pub(crate) mod login;
+mod metrics;
+mod passwords;
 pub(crate) mod picture;
+pub(crate) mod rules;
+pub(crate) mod second_factor;
 pub(crate) mod sessions;
+pub(crate) mod sign_up;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use hashing::Slots;
+pub(crate) use metrics::Metrics;

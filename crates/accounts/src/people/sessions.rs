@@ -15,7 +15,7 @@ use sortie_api::{
     SessionId, UserId,
     secret::{SESSION_TOKEN, Secret},
 };
-use sortie_base::random;
+use sortie_base::{network, random};
 use sortie_store::{NewSession, SessionKind, SessionRow, SignedIn};
 use tokio::time::Instant;
 
@@ -46,10 +46,15 @@ pub struct Client {
     pub kind: SessionKind,
     /// Network address of the client.
     pub address: IpAddr,
-    /// Network that attempts are counted by: the address, or the part of it that one customer of a provider gets.
-    pub network: IpAddr,
     /// Name that the client gives itself (`User-Agent`).
     pub agent: Option<String>,
+}
+
+impl Client {
+    /// Network that attempts are counted by.
+    pub(crate) fn network(&self) -> IpAddr {
+        network(self.address)
+    }
 }
 
 /// Look-ups of the last seconds.

@@ -275,7 +275,8 @@ impl Connections {
             | SealedColumn::ScheduleSecret
             | SealedColumn::Delivery
             | SealedColumn::ConnectionIssuer
-            | SealedColumn::Mail => Ok(None),
+            | SealedColumn::Mail
+            | SealedColumn::PersonTotp => Ok(None),
         }
     }
 

@@ -23,7 +23,7 @@ mod who;
 
 pub(crate) use body_budget::BodyBudget;
 pub(crate) use challenge::{Challenges, LacksScope};
-pub(crate) use client_address::{client_address, network};
+pub(crate) use client_address::client_address;
 pub(crate) use cookies::SessionCookie;
 pub use deprecation::Deprecation;
 pub(crate) use deprecation::DeprecationHeaders;

@@ -14,7 +14,9 @@ use sortie_accounts::Author;
 
 pub(crate) use cross_origin::cross_origin;
 
-use crate::kit::{Whence, actor, network};
+use sortie_base::network;
+
+use crate::kit::{Whence, actor};
 
 /// Client of a public endpoint: no credential of a person is asked for.
 #[derive(Clone, Debug)]

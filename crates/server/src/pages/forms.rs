@@ -18,11 +18,12 @@ use http::{
 use maud::{Markup, html};
 use sortie_accounts::{Author, Error};
 use sortie_api::secret::Secret;
+use sortie_base::network;
 use sortie_store::{By, SignedIn};
 
 use super::layout::{Content, page};
 use crate::{
-    kit::{Credential, Fault, Holder, LookUpFailure, Whence, actor, is_form, network, small_body},
+    kit::{Credential, Fault, Holder, LookUpFailure, Whence, actor, is_form, small_body},
     org::OrgApp,
 };
 
@@ -96,6 +97,7 @@ impl From<Error> for PageError {
         let (status, title) = match &error {
             Error::Invalid(_) => (StatusCode::BAD_REQUEST, "This does not work"),
             Error::Unauthorized(_) | Error::Forbidden(_) => (StatusCode::FORBIDDEN, "This is not allowed"),
+            Error::SecondFactorRequired => (StatusCode::FORBIDDEN, "A second factor is needed"),
             Error::NotFound => (StatusCode::NOT_FOUND, "Not found"),
             Error::Conflict(_) => (StatusCode::CONFLICT, "This is not possible"),
             Error::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "This is too large"),

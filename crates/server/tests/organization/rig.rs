@@ -232,7 +232,7 @@ impl People {
             address: None,
             agent: None,
         };
-        self.store.sign_up(person, begun).await.unwrap();
+        self.store.sign_up(person, Some(begun), None).await.unwrap();
         Signed {
             user,
             session,

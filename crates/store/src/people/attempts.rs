@@ -45,16 +45,7 @@ impl Store {
         attempts.sort();
         self.db
             .write(move |tx| {
-                let statements: Vec<_> = attempts
-                    .iter()
-                    .map(|of| {
-                        Stmt::new(
-                            "UPDATE attempt SET count = count - 1 \
-                             WHERE window_start = $1 AND subject = $2 AND count > 0",
-                            vals![of.window, of.subject.as_str()],
-                        )
-                    })
-                    .collect();
+                let statements: Vec<_> = attempts.iter().map(refund).collect();
                 tx.batch(&statements).map(drop)
             })
             .await
@@ -75,15 +66,7 @@ impl Store {
 
     /// System: forgets the attempts of a subject, after a success.
     pub async fn forget_attempts(&self, of: Attempt) -> Result<()> {
-        self.db
-            .write(move |tx| {
-                tx.exec(
-                    "DELETE FROM attempt WHERE window_start = $1 AND subject = $2",
-                    vals![of.window, of.subject.as_str()],
-                )
-                .map(drop)
-            })
-            .await
+        self.db.write(move |tx| tx.batch(&[forget(&of)]).map(drop)).await
     }
 
     /// System: deletes up to `limit` counts of windows that began before `before`, the earliest first. Returns their
@@ -110,4 +93,18 @@ fn count(of: &Attempt, limit: u32) -> Stmt<'_> {
         vals![of.window, of.subject.as_str(), limit],
     )
     .exactly(1, REFUSED)
+}
+
+pub(super) fn refund(of: &Attempt) -> Stmt<'_> {
+    Stmt::new(
+        "UPDATE attempt SET count = count - 1 WHERE window_start = $1 AND subject = $2 AND count > 0",
+        vals![of.window, of.subject.as_str()],
+    )
+}
+
+pub(super) fn forget(of: &Attempt) -> Stmt<'_> {
+    Stmt::new(
+        "DELETE FROM attempt WHERE window_start = $1 AND subject = $2",
+        vals![of.window, of.subject.as_str()],
+    )
 }

@@ -1,13 +1,18 @@
-//! Tokens that work once: to verify an address, and to reset a password. Only their SHA-256 is stored.
+//! Tokens that work once: to verify an address, to reset a password, and to stand in for an authenticator. Only their
+//! SHA-256 is stored.
 
 use std::str::FromStr;
 
 use sortie_api::{Timestamp, UserId};
 
-use super::{persons, sessions};
+use super::{
+    persons::{self, Account},
+    sessions,
+};
 use crate::{
-    Store,
+    NewMail, Store,
     db::{Stmt, Tx, vals},
+    mail,
     oauth::grants::revoke_of,
     types::{Error, Result},
 };
@@ -22,11 +27,13 @@ pub enum Purpose {
     VerifyEmail,
     /// A new password without the old one.
     ResetPassword,
+    /// A sign-in without the authenticator.
+    Recovery,
 }
 
 /// A text that is no purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be verify or reset")]
+#[error("must be verify, reset or recovery")]
 pub struct UnknownPurpose;
 
 impl Purpose {
@@ -35,6 +42,7 @@ impl Purpose {
         match self {
             Self::VerifyEmail => "verify",
             Self::ResetPassword => "reset",
+            Self::Recovery => "recovery",
         }
     }
 }
@@ -43,11 +51,20 @@ impl FromStr for Purpose {
     type Err = UnknownPurpose;
 
     fn from_str(text: &str) -> std::result::Result<Self, UnknownPurpose> {
-        [Self::VerifyEmail, Self::ResetPassword]
+        [Self::VerifyEmail, Self::ResetPassword, Self::Recovery]
             .into_iter()
             .find(|purpose| purpose.as_str() == text)
             .ok_or(UnknownPurpose)
     }
+}
+
+/// Token to keep, with the mail that brings it.
+#[derive(Clone, Debug)]
+pub struct OneTimeMail {
+    /// The token.
+    pub token: NewOneTime,
+    /// Mail that has the token; none where somebody else hands it over.
+    pub mail: Option<NewMail>,
 }
 
 /// Token to keep, which works once.
@@ -64,18 +81,29 @@ pub struct NewOneTime {
 }
 
 impl Store {
-    /// Keeps a one-time token. Earlier tokens of the person for the same purpose end.
-    pub async fn keep_one_time(&self, token: NewOneTime) -> Result<()> {
+    /// Keeps a one-time token and queues its mail. Earlier tokens of the person for the same purpose end.
+    pub async fn keep_one_time(&self, sent: OneTimeMail) -> Result<()> {
+        self.db.write(move |tx| tx.batch(&keep(&sent)).map(drop)).await
+    }
+
+    /// System: finds the account of the person whose token this is. None where the token does not work at `at`.
+    pub async fn account_of_token(
+        &self,
+        hash: [u8; 32],
+        purpose: Purpose,
+        at: Timestamp,
+    ) -> Result<Option<Account>> {
         self.db
-            .write(move |tx| {
-                tx.batch(&[
-                    Stmt::new(
-                        "DELETE FROM one_time WHERE user_id = $1 AND purpose = $2",
-                        vals![token.user, token.purpose.as_str()],
-                    ),
-                    insert(&token),
-                ])
-                .map(drop)
+            .read(move |tx| {
+                let owner = tx.query_opt(
+                    "SELECT user_id FROM one_time WHERE hash = $1 AND purpose = $2 AND expires_at > $3",
+                    vals![hash.as_slice(), purpose.as_str(), at],
+                )?;
+                let Some(owner) = owner else {
+                    return Ok(None);
+                };
+                let account = tx.query_opt(persons::BY_ID, vals![owner.text(0)?])?;
+                account.as_ref().map(persons::account_from).transpose()
             })
             .await
     }
@@ -91,13 +119,19 @@ impl Store {
             .await
     }
 
-    /// Sets a password by a token, which ends, and ends every session and every grant of the person. The person could read the mail, so
-    /// the address is verified as well. Returns the person. `Conflict` where the token does not work at `at`.
-    pub async fn reset_password(&self, hash: [u8; 32], password: String, at: Timestamp) -> Result<UserId> {
+    /// Sets a password by a token, which ends, ends every session and every grant of the person, and queues a mail about it.
+    /// The person could read the mail with the token, so the address is verified as well. Returns the person. `Conflict`
+    /// where the token does not work at `at`.
+    pub async fn reset_password(
+        &self,
+        (hash, at): ([u8; 32], Timestamp),
+        password: String,
+        mail: Option<NewMail>,
+    ) -> Result<UserId> {
         self.db
             .write(move |tx| {
                 let user = take(tx, &hash, Purpose::ResetPassword, at)?;
-                tx.batch(&[
+                let mut statements = vec![
                     Stmt::new(
                         "UPDATE person SET password = $2 WHERE id = $1",
                         vals![user, password.as_str()],
@@ -106,7 +140,9 @@ impl Store {
                     persons::verify(user, at),
                     sessions::delete_all(user),
                     revoke_of(user),
-                ])?;
+                ];
+                statements.extend(mail.as_ref().map(mail::insert));
+                tx.batch(&statements)?;
                 Ok(user)
             })
             .await
@@ -145,4 +181,22 @@ fn take(tx: &mut dyn Tx, hash: &[u8; 32], purpose: Purpose, at: Timestamp) -> Re
         vals![hash.as_slice(), purpose.as_str(), at],
     )?;
     taken.ok_or(SPENT)?.parse(0)
+}
+
+/// Keeps a token in the place of the earlier ones, and queues its mail.
+pub(super) fn keep(sent: &OneTimeMail) -> Vec<Stmt<'_>> {
+    let mut statements = vec![
+        delete_all(sent.token.user, sent.token.purpose),
+        insert(&sent.token),
+    ];
+    statements.extend(sent.mail.as_ref().map(mail::insert));
+    statements
+}
+
+/// Ends the tokens of a person for a purpose.
+pub(super) fn delete_all(user: UserId, purpose: Purpose) -> Stmt<'static> {
+    Stmt::new(
+        "DELETE FROM one_time WHERE user_id = $1 AND purpose = $2",
+        vals![user, purpose.as_str()],
+    )
 }

@@ -1,11 +1,16 @@
 //! Accounts of people.
 
+use std::net::IpAddr;
+
 use sortie_api::{Timestamp, UserId};
 
-use super::sessions::{self, NewSession};
+use super::{
+    one_time::{self, OneTimeMail},
+    sessions::{self, NewSession},
+};
 use crate::{
     Store,
-    db::{Row, Stmt, vals},
+    db::{Row, Stmt, batch, vals},
     types::{Error, Result},
 };
 
@@ -45,6 +50,10 @@ pub struct PersonRow {
     pub created_at: Timestamp,
     /// Time at which the person proved that the address is theirs.
     pub email_verified_at: Option<Timestamp>,
+    /// Time since which a sign-in needs a second factor.
+    pub second_factor_since: Option<Timestamp>,
+    /// SHA-256 of the person's picture.
+    pub avatar: Option<Vec<u8>>,
 }
 
 /// Account that a sign-in names, with its password.
@@ -56,6 +65,8 @@ pub struct Account {
     pub password: String,
     /// Time since which the operator lets this person sign in no more.
     pub disabled_at: Option<Timestamp>,
+    /// Sealed key of the authenticator. Without [`PersonRow::second_factor_since`] it waits for its confirmation.
+    pub totp: Option<Vec<u8>>,
 }
 
 impl std::fmt::Debug for Account {
@@ -78,20 +89,51 @@ pub struct PasswordChange {
     pub new: String,
 }
 
+impl std::fmt::Debug for PasswordChange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PasswordChange")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Columns that [`person_from`] reads, in its order.
 macro_rules! columns {
     () => {
-        "id, email, name, created_at, email_verified_at"
+        "id, email, name, created_at, email_verified_at, totp_since, \
+         (SELECT a.sha256 FROM avatar a WHERE a.user_id = person.id)"
     };
 }
 
+/// Query of the account of an address.
+const BY_ADDRESS: &str = concat!(
+    "SELECT ",
+    columns!(),
+    ", password, disabled_at, totp FROM person WHERE email_key = $1"
+);
+
+/// Query of the account of a person.
+pub(super) const BY_ID: &str = concat!(
+    "SELECT ",
+    columns!(),
+    ", password, disabled_at, totp FROM person WHERE id = $1"
+);
+
 impl Store {
-    /// Creates an account with its first session. `Conflict` where the address has an account.
-    pub async fn sign_up(&self, person: NewPerson, session: NewSession) -> Result<()> {
+    /// Creates an account, with its first session and with a mail that verifies the address. `Conflict` where the address
+    /// has an account.
+    pub async fn sign_up(
+        &self,
+        person: NewPerson,
+        session: Option<NewSession>,
+        verification: Option<OneTimeMail>,
+    ) -> Result<()> {
         self.db
             .write(move |tx| {
-                tx.batch(&[insert(&person).exactly(1, TAKEN), sessions::insert(&session)])
-                    .map(drop)
+                let mut statements = vec![insert(&person).exactly(1, TAKEN)];
+                statements.extend(session.as_ref().map(sessions::insert));
+                statements.extend(verification.iter().flat_map(one_time::keep));
+                tx.batch(&statements).map(drop)
             })
             .await
     }
@@ -101,17 +143,36 @@ impl Store {
         let email_key = email_key.to_owned();
         self.db
             .read(move |tx| {
-                tx.query_opt(
-                    concat!(
-                        "SELECT ",
-                        columns!(),
-                        ", password, disabled_at FROM person WHERE email_key = $1"
-                    ),
-                    vals![email_key.as_str()],
-                )?
-                .as_ref()
-                .map(account_from)
-                .transpose()
+                let row = tx.query_opt(BY_ADDRESS, vals![email_key.as_str()])?;
+                row.as_ref().map(account_from).transpose()
+            })
+            .await
+    }
+
+    /// System: finds the account of an email address, and the addresses of at most 200 of its sessions that have not ended
+    /// at `at`. An unknown address takes the same path.
+    pub async fn account_to_sign_in(
+        &self,
+        email_key: &str,
+        at: Timestamp,
+    ) -> Result<(Option<Account>, Vec<IpAddr>)> {
+        let email_key = email_key.to_owned();
+        self.db
+            .read(move |tx| {
+                let [account, sessions] = batch(
+                    tx,
+                    &[
+                        Stmt::new(BY_ADDRESS, vals![email_key.as_str()]),
+                        Stmt::new(
+                            "SELECT address FROM session WHERE user_id = (SELECT id FROM person WHERE email_key = $1) \
+                             AND expires_at > $2 AND address IS NOT NULL ORDER BY created_at DESC, id DESC LIMIT 200",
+                            vals![email_key.as_str(), at],
+                        ),
+                    ],
+                )?;
+                let account = account.rows.first().map(account_from).transpose()?;
+                let addresses: Result<_> = sessions.rows.iter().map(|row| row.parse(0)).collect();
+                Ok((account, addresses?))
             })
             .await
     }
@@ -119,16 +180,7 @@ impl Store {
     /// Reads the account of a person, with its password.
     pub async fn account(&self, user: UserId) -> Result<Account> {
         self.db
-            .read(move |tx| {
-                account_from(&tx.query_one(
-                    concat!(
-                        "SELECT ",
-                        columns!(),
-                        ", password, disabled_at FROM person WHERE id = $1"
-                    ),
-                    vals![user],
-                )?)
-            })
+            .read(move |tx| account_from(&tx.query_one(BY_ID, vals![user])?))
             .await
     }
 
@@ -186,29 +238,33 @@ pub(super) fn verify(user: UserId, at: Timestamp) -> Stmt<'static> {
     .exactly(1, Error::NotFound)
 }
 
-/// Replaces the hash of a password where it is still the old one: of two changes at once one is refused.
+/// Replaces the hash of a password where it is still the old one and the person may sign in. Of two changes at once one is
+/// refused.
 pub(super) fn set_password(change: &PasswordChange) -> Stmt<'_> {
     Stmt::new(
-        "UPDATE person SET password = $3 WHERE id = $1 AND password = $2",
+        "UPDATE person SET password = $3 WHERE id = $1 AND password = $2 AND disabled_at IS NULL",
         vals![change.user, change.old.as_str(), change.new.as_str()],
     )
     .exactly(1, CHANGED)
 }
 
-pub(super) fn person_from(row: &Row) -> Result<PersonRow> {
+pub(crate) fn person_from(row: &Row) -> Result<PersonRow> {
     Ok(PersonRow {
         id: row.parse(0)?,
         email: row.text(1)?.to_owned(),
         name: row.text(2)?.to_owned(),
         created_at: row.time(3)?,
         email_verified_at: row.opt_time(4)?,
+        second_factor_since: row.opt_time(5)?,
+        avatar: row.opt_blob(6)?.map(<[u8]>::to_vec),
     })
 }
 
-fn account_from(row: &Row) -> Result<Account> {
+pub(super) fn account_from(row: &Row) -> Result<Account> {
     Ok(Account {
         person: person_from(row)?,
-        password: row.text(5)?.to_owned(),
-        disabled_at: row.opt_time(6)?,
+        password: row.text(7)?.to_owned(),
+        disabled_at: row.opt_time(8)?,
+        totp: row.opt_blob(9)?.map(<[u8]>::to_vec),
     })
 }

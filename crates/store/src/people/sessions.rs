@@ -4,7 +4,11 @@ use std::{fmt, net::IpAddr, str::FromStr};
 
 use sortie_api::{SessionId, Timestamp, UserId};
 
-use super::persons::PasswordChange;
+use super::{
+    attempts::{self, Attempt},
+    persons::{self, PasswordChange},
+    second_factor::{self, Factor},
+};
 use crate::{
     Store,
     db::{Row, Stmt, Val, vals},
@@ -73,6 +77,19 @@ pub struct NewSession {
     pub agent: Option<String>,
 }
 
+/// Proofs of a sign-in, and the attempts that it makes good.
+#[derive(Clone, Debug, Default)]
+pub struct SignIn {
+    /// Hash that the password was compared with, and the hash to keep from now on.
+    pub password: Option<PasswordChange>,
+    /// Second factor, which works once.
+    pub factor: Option<Factor>,
+    /// Subject whose attempts are forgotten.
+    pub forgotten: Option<Attempt>,
+    /// Subjects that get one attempt back, in their order.
+    pub refunded: Vec<Attempt>,
+}
+
 /// Session as its person sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRow {
@@ -110,13 +127,21 @@ pub struct SignedIn {
 }
 
 impl Store {
-    /// Begins a session. With `rehashed`, the account gets a new hash of the same password in the same transaction;
-    /// `Conflict` where the password was changed since it was compared.
-    pub async fn sign_in(&self, session: NewSession, rehashed: Option<PasswordChange>) -> Result<()> {
+    /// Begins a session. `Conflict` where the password was changed or the person disabled since the password was compared,
+    /// and where the second factor was used before.
+    pub async fn sign_in(&self, session: NewSession, with: SignIn) -> Result<()> {
         self.db
             .write(move |tx| {
-                let mut statements = vec![insert(&session)];
-                statements.extend(rehashed.as_ref().map(super::persons::set_password));
+                let mut statements = Vec::with_capacity(6);
+                statements.extend(with.password.as_ref().map(persons::set_password));
+                statements.extend(
+                    with.factor
+                        .as_ref()
+                        .map(|factor| second_factor::use_up(session.user, factor)),
+                );
+                statements.push(insert(&session));
+                statements.extend(with.forgotten.as_ref().map(attempts::forget));
+                statements.extend(with.refunded.iter().map(attempts::refund));
                 tx.batch(&statements).map(drop)
             })
             .await

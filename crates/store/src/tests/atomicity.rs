@@ -53,7 +53,8 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT id, name, callback_secret, enabled, next_instant, due_at, handled_instant, waiting_instant, last_run_id, revision, \
          updated_at FROM schedule ORDER BY id",
         "SELECT run_id, org_id FROM replaced_run ORDER BY run_id",
-        "SELECT id, email, name, password, email_verified_at, disabled_at FROM person ORDER BY id",
+        "SELECT id, email, name, password, email_verified_at, totp, totp_since, totp_step, deleted_at, disabled_at FROM person ORDER BY id",
+        "SELECT user_id, sha256 FROM avatar ORDER BY user_id",
         "SELECT id, hash, user_id, seen_at FROM session ORDER BY id",
         "SELECT hash, purpose, user_id, expires_at FROM one_time ORDER BY hash",
         "SELECT window_start, subject, count FROM attempt ORDER BY window_start, subject",

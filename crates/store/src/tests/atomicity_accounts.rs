@@ -6,18 +6,23 @@ use super::{
     atomicity::{proves, proves_step},
     commands,
 };
-use crate::{AfterSending, Attempt, NewOneTime, OauthClientKind, OauthClientRow, PasswordChange, Purpose};
+use crate::{
+    AfterSending, Attempt, Avatar, Factor, NewOneTime, OauthClientKind, OauthClientRow, PasswordChange,
+    PersonDeletion, Purpose, SignIn,
+};
 
 commands! {
     async fn sign_up_and_sign_in_are_one_transaction_each(fixture: &Fixture) {
         let store = &fixture.store;
         let person = fixture.new_person("ann");
         let first = fixture.new_session(person.id);
-        proves(fixture, async || store.sign_up(person.clone(), first.clone()).await).await;
+        let by_mail = NewOneTime { hash: [9; 32], purpose: Purpose::VerifyEmail, user: person.id, expires_at: first.expires_at };
+        let verify = fixture.sent(by_mail);
+        proves(fixture, async || store.sign_up(person.clone(), Some(first.clone()), Some(verify.clone())).await).await;
         let (ann, second) = (person.id, fixture.new_session(person.id));
         let change = |old: &str, new: &str| PasswordChange { user: ann, old: old.to_owned(), new: new.to_owned() };
         let rehash = change("hash of ann", "b");
-        proves(fixture, async || store.sign_in(second.clone(), Some(rehash.clone())).await).await;
+        proves(fixture, async || store.sign_in(second.clone(), SignIn { password: Some(rehash.clone()), ..SignIn::default() }).await).await;
         let new = change("b", "c");
         proves(fixture, async || store.change_password(new.clone(), second.id).await).await;
         let later = second.created_at + std::time::Duration::from_hours(1);
@@ -25,16 +30,38 @@ commands! {
         proves(fixture, async || store.rename_person(ann, "new").await).await;
         let token = |number, purpose| NewOneTime { hash: [number; 32], purpose, user: ann, expires_at: later };
         let at = fixture.now();
-        let verify = token(1, Purpose::VerifyEmail);
+        let verify = fixture.sent(token(1, Purpose::VerifyEmail));
         proves(fixture, async || store.keep_one_time(verify.clone()).await).await;
         proves(fixture, async || store.verify_by_token([1; 32], at).await).await;
-        store.keep_one_time(token(2, Purpose::ResetPassword)).await.unwrap();
-        proves(fixture, async || store.reset_password([2; 32], "d".to_owned(), at).await).await;
+        store.keep_one_time(fixture.sent(token(2, Purpose::ResetPassword))).await.unwrap();
+        proves(fixture, async || store.reset_password(([2; 32], at), "d".to_owned(), None).await).await;
         let third = fixture.new_session(ann);
-        store.sign_in(third.clone(), None).await.unwrap();
+        store.sign_in(third.clone(), SignIn::default()).await.unwrap();
         proves(fixture, async || store.end_session(ann, third.id).await).await;
         let bob = fixture.person("bob").await;
         proves(fixture, async || store.verify_email(bob, at).await).await;
+    }
+
+    async fn changes_of_an_account_are_one_transaction_each(fixture: &Fixture) {
+        let (store, ann, at) = (&fixture.store, fixture.person("ann").await, fixture.now());
+        proves(fixture, async || store.enrol_totp(ann, b"key".to_vec()).await).await;
+        let codes: Vec<_> = [1, 2]
+            .map(|number| NewOneTime { hash: [number; 32], purpose: Purpose::Recovery, user: ann, expires_at: at })
+            .into();
+        let key = || (ann, b"key".to_vec());
+        proves(fixture, async || store.confirm_totp(key(), (7, at), codes.clone()).await).await;
+        let session = fixture.new_session(ann);
+        let tried = Attempt { window: at, subject: "x".to_owned() };
+        store.count_attempts(vec![(tried.clone(), 9)]).await.unwrap();
+        let with = SignIn { factor: Some(Factor::Step(8)), forgotten: Some(tried), ..SignIn::default() };
+        proves(fixture, async || store.sign_in(session.clone(), with.clone()).await).await;
+        proves(fixture, async || store.remove_totp(ann, Factor::Recovery([1; 32])).await).await;
+        let avatar = Avatar { content_type: "image/png".to_owned(), bytes: vec![1], sha256: [1; 32], updated_at: at };
+        proves(fixture, async || store.put_avatar(ann, avatar.clone()).await).await;
+        proves(fixture, async || store.delete_avatar(ann).await).await;
+        let org = fixture.org_of(ann).await;
+        let deletion = PersonDeletion { user: ann, password: "hash of ann".to_owned(), audits: vec![fixture.audit(org)], at };
+        proves(fixture, async || store.delete_person(deletion.clone()).await).await;
     }
 
     async fn queueing_claiming_and_recording_a_mail_are_one_transaction_each(fixture: &Fixture) {
@@ -55,7 +82,7 @@ commands! {
         let (ann, at) = (fixture.person("ann").await, fixture.now());
         let later = at + std::time::Duration::from_hours(10_000);
         let token = NewOneTime { hash: [1; 32], purpose: Purpose::VerifyEmail, user: ann, expires_at: at };
-        store.keep_one_time(token).await.unwrap();
+        store.keep_one_time(fixture.sent(token)).await.unwrap();
         let tried = Attempt { window: at, subject: "x".to_owned() };
         proves_step(fixture, async || store.count_attempts(vec![(tried.clone(), 100)]).await).await;
         proves_step(fixture, async || store.refund_attempts(vec![tried.clone()]).await).await;

@@ -27,6 +27,7 @@ mod oauth;
 mod observe;
 mod organizations;
 mod people;
+mod persons;
 mod plans;
 mod races;
 mod rates;

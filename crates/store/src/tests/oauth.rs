@@ -498,8 +498,8 @@ both! {
             user: bob,
             expires_at: fixture.now() + HOUR,
         };
-        store.keep_one_time(token).await.unwrap();
-        store.reset_password([1; 32], "new".to_owned(), fixture.now()).await.unwrap();
+        store.keep_one_time(fixture.sent(token)).await.unwrap();
+        store.reset_password(([1; 32], fixture.now()), "new".to_owned(), None).await.unwrap();
         assert_eq!(fixture.principal(&pairs[1]).await, None);
         assert_eq!(store.list_grants(bob, fixture.now()).await.unwrap(), []);
     }

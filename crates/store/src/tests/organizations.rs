@@ -6,6 +6,7 @@ use sortie_api::{InvitationId, OrgId, Role, RunId, Timestamp, UserId};
 use super::{both, fixture::Fixture};
 use crate::{
     AuditFilter, Error, Invited, NewInvitation, NewOneTime, NodeId, OperatedOrganization, Purpose, Result,
+    SignIn,
 };
 
 const DAY: Duration = Duration::from_hours(24);
@@ -384,8 +385,8 @@ both! {
         store.create_person(ann.clone(), token(1, ann.id)).await.unwrap();
         let again = fixture.new_person("ann");
         conflicts(&store.create_person(again.clone(), token(2, again.id)).await);
-        conflicts(&store.reset_password([2; 32], "new".to_owned(), at).await);
-        assert_eq!(store.reset_password([1; 32], "new".to_owned(), at).await.unwrap(), ann.id);
+        conflicts(&store.reset_password(([2; 32], at), "new".to_owned(), None).await);
+        assert_eq!(store.reset_password(([1; 32], at), "new".to_owned(), None).await.unwrap(), ann.id);
         assert_eq!(store.account(ann.id).await.unwrap().password, "new");
         assert_eq!(store.list_sessions(ann.id, at, 10).await.unwrap(), []);
     }
@@ -404,7 +405,7 @@ both! {
         assert_eq!(enabled.disabled_at, None);
         assert_eq!(store.list_sessions(ann, at, 10).await.unwrap(), []);
         let session = fixture.new_session(ann);
-        store.sign_in(session.clone(), None).await.unwrap();
+        store.sign_in(session.clone(), SignIn::default()).await.unwrap();
         assert!(store.find_session(session.hash).await.unwrap().is_some());
         let nobody = UserId::new(at, [9; 10]);
         for done in [

@@ -5,8 +5,8 @@ use sortie_api::{OrgId, Role, SessionId, Timestamp, UserId};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    Attempt, Error, NewOneTime, NewOrganization, NewPerson, NewSession, OwnOrganization, PasswordChange,
-    Purpose, Result, SessionKind, SignedIn, UnknownPurpose, UnknownSessionKind,
+    Attempt, Error, NewOneTime, NewOrganization, NewPerson, NewSession, OneTimeMail, OwnOrganization,
+    PasswordChange, Purpose, Result, SessionKind, SignIn, SignedIn, UnknownPurpose, UnknownSessionKind,
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -23,7 +23,7 @@ async fn members(fixture: &Fixture, org: OrgId) -> Vec<(UserId, Role)> {
     found.into_iter().map(|of| (of.user, of.role)).collect()
 }
 
-fn token(number: u8, purpose: Purpose, user: UserId, expires_at: Timestamp) -> NewOneTime {
+pub(super) fn token(number: u8, purpose: Purpose, user: UserId, expires_at: Timestamp) -> NewOneTime {
     NewOneTime {
         hash: [number; 32],
         purpose,
@@ -32,14 +32,22 @@ fn token(number: u8, purpose: Purpose, user: UserId, expires_at: Timestamp) -> N
     }
 }
 
-fn attempt(subject: &str, window: Timestamp) -> Attempt {
+pub(super) fn attempt(subject: &str, window: Timestamp) -> Attempt {
     Attempt {
         window,
         subject: subject.to_owned(),
     }
 }
 
-fn conflicts<T: std::fmt::Debug>(done: &Result<T>) {
+/// Proof of a sign-in by a password.
+fn proved(change: PasswordChange) -> SignIn {
+    SignIn {
+        password: Some(change),
+        ..SignIn::default()
+    }
+}
+
+pub(super) fn conflicts<T: std::fmt::Debug>(done: &Result<T>) {
     assert!(matches!(done, Err(Error::Conflict(_))), "{done:?}");
 }
 
@@ -49,7 +57,7 @@ fn kinds_of_sessions_and_purposes_are_read_from_their_text() {
         assert_eq!(kind.to_string().parse(), Ok(kind));
     }
     assert_eq!("cookie".parse::<SessionKind>(), Err(UnknownSessionKind));
-    for purpose in [Purpose::VerifyEmail, Purpose::ResetPassword] {
+    for purpose in [Purpose::VerifyEmail, Purpose::ResetPassword, Purpose::Recovery] {
         assert_eq!(purpose.as_str().parse(), Ok(purpose));
     }
     assert_eq!("email".parse::<Purpose>(), Err(UnknownPurpose));
@@ -60,7 +68,7 @@ both! {
         let store = &fixture.store;
         let person = fixture.new_person("ann");
         let session = fixture.new_session(person.id);
-        store.sign_up(person.clone(), session.clone()).await.unwrap();
+        store.sign_up(person.clone(), Some(session.clone()), None).await.unwrap();
         let found = store.find_account("ann@example.com").await.unwrap().unwrap();
         assert_eq!((found.person.id, found.person.email.as_str()), (person.id, "ann@Example.com"));
         assert_eq!((found.password.as_str(), found.disabled_at), ("hash of ann", None));
@@ -80,7 +88,7 @@ both! {
 
         let again = fixture.new_person("ann");
         let other = fixture.new_session(again.id);
-        conflicts(&store.sign_up(again.clone(), other.clone()).await);
+        conflicts(&store.sign_up(again.clone(), Some(other.clone()), None).await);
         assert_eq!(store.find_session(other.hash).await.unwrap(), None);
         assert_eq!(store.account(again.id).await.unwrap_err(), Error::NotFound);
         assert_eq!(store.find_account("bob@example.com").await.unwrap(), None);
@@ -90,7 +98,7 @@ both! {
         let sign_ups = (0..16).map(|_| {
             let person = fixture.new_person("ann");
             let session = fixture.new_session(person.id);
-            fixture.store.sign_up(person, session)
+            fixture.store.sign_up(person, Some(session), None)
         });
         let done = join_all(sign_ups).await;
         assert_eq!(done.iter().filter(|done| done.is_ok()).count(), 1);
@@ -102,7 +110,7 @@ both! {
         let store = &fixture.store;
         let (keep, other) = (fixture.new_session(ann), fixture.new_session(ann));
         for session in [&keep, &other] {
-            store.sign_in(session.clone(), None).await.unwrap();
+            store.sign_in(session.clone(), SignIn::default()).await.unwrap();
         }
         let change = PasswordChange { user: ann, old: "hash of ann".to_owned(), new: "new".to_owned() };
         store.change_password(change.clone(), keep.id).await.unwrap();
@@ -114,7 +122,7 @@ both! {
 
         // Of two changes that compared the same password one comes second.
         conflicts(&store.change_password(change.clone(), keep.id).await);
-        conflicts(&store.sign_in(fixture.new_session(ann), Some(change)).await);
+        conflicts(&store.sign_in(fixture.new_session(ann), proved(change)).await);
         assert_eq!(store.list_sessions(ann, fixture.now(), 10).await.unwrap().len(), 1);
     }
 
@@ -122,7 +130,7 @@ both! {
         let ann = fixture.person("ann").await;
         let change = PasswordChange { user: ann, old: "hash of ann".to_owned(), new: "stronger".to_owned() };
         let session = fixture.new_session(ann);
-        fixture.store.sign_in(session.clone(), Some(change)).await.unwrap();
+        fixture.store.sign_in(session.clone(), proved(change)).await.unwrap();
         assert_eq!(fixture.store.account(ann).await.unwrap().password, "stronger");
         assert!(fixture.store.find_session(session.hash).await.unwrap().is_some());
     }
@@ -133,7 +141,7 @@ both! {
         let short = NewSession { expires_at: fixture.now() + HOUR, ..fixture.new_session(ann) };
         let web = NewSession { kind: SessionKind::Web, ..fixture.new_session(ann) };
         for session in [&short, &web] {
-            store.sign_in(session.clone(), None).await.unwrap();
+            store.sign_in(session.clone(), SignIn::default()).await.unwrap();
         }
         let listed = store.list_sessions(ann, fixture.now(), 2).await.unwrap();
         assert_eq!(listed.iter().map(|session| session.id).collect::<Vec<_>>(), [web.id, short.id]);
@@ -155,7 +163,7 @@ both! {
     async fn a_use_is_noted_and_never_moved_back(fixture: &Fixture) {
         let ann = fixture.person("ann").await;
         let session = fixture.new_session(ann);
-        fixture.store.sign_in(session.clone(), None).await.unwrap();
+        fixture.store.sign_in(session.clone(), SignIn::default()).await.unwrap();
         let seen = async || fixture.store.find_session(session.hash).await.unwrap().unwrap().seen_at;
         fixture.store.session_seen(session.id, session.created_at + HOUR).await.unwrap();
         assert_eq!(seen().await, session.created_at + HOUR);
@@ -166,7 +174,7 @@ both! {
     async fn a_disabled_person_has_no_session(fixture: &Fixture) {
         let ann = fixture.person("ann").await;
         let session = fixture.new_session(ann);
-        fixture.store.sign_in(session.clone(), None).await.unwrap();
+        fixture.store.sign_in(session.clone(), SignIn::default()).await.unwrap();
         let disable = move |tx: &mut dyn crate::db::Tx| {
             tx.exec("UPDATE person SET disabled_at = 1 WHERE id = $1", crate::db::vals![ann])
         };
@@ -179,17 +187,17 @@ both! {
     async fn a_token_verifies_an_address_once(fixture: &Fixture) {
         let ann = fixture.person("ann").await;
         let (store, at) = (&fixture.store, fixture.now());
-        store.keep_one_time(token(1, Purpose::VerifyEmail, ann, at + HOUR)).await.unwrap();
+        store.keep_one_time(fixture.sent(token(1, Purpose::VerifyEmail, ann, at + HOUR))).await.unwrap();
         conflicts(&store.verify_by_token([2; 32], at).await);
         conflicts(&store.verify_by_token([1; 32], at + HOUR).await);
-        conflicts(&store.reset_password([1; 32], "new".to_owned(), at).await);
+        conflicts(&store.reset_password(([1; 32], at), "new".to_owned(), None).await);
         assert_eq!(store.verify_by_token([1; 32], at).await.unwrap(), ann);
         conflicts(&store.verify_by_token([1; 32], at).await);
         assert_eq!(store.account(ann).await.unwrap().person.email_verified_at, Some(at));
         store.verify_email(ann, at + HOUR).await.unwrap();
         assert_eq!(store.account(ann).await.unwrap().person.email_verified_at, Some(at));
         let session = fixture.new_session(ann);
-        store.sign_in(session.clone(), None).await.unwrap();
+        store.sign_in(session.clone(), SignIn::default()).await.unwrap();
         assert!(store.find_session(session.hash).await.unwrap().unwrap().email_verified);
     }
 
@@ -202,26 +210,26 @@ both! {
             (3, Purpose::ResetPassword, ann),
             (4, Purpose::VerifyEmail, ann),
         ] {
-            store.keep_one_time(token(number, purpose, user, at + HOUR)).await.unwrap();
+            store.keep_one_time(fixture.sent(token(number, purpose, user, at + HOUR))).await.unwrap();
         }
         conflicts(&store.verify_by_token([1; 32], at).await);
         assert_eq!(store.verify_by_token([2; 32], at).await.unwrap(), bob);
         assert_eq!(store.verify_by_token([4; 32], at).await.unwrap(), ann);
         assert_eq!(store.delete_ended_one_times(at + HOUR, 10).await.unwrap(), 0);
         assert_eq!(store.delete_ended_one_times(at + HOUR + HOUR, 10).await.unwrap(), 1);
-        conflicts(&store.reset_password([3; 32], "new".to_owned(), at).await);
+        conflicts(&store.reset_password(([3; 32], at), "new".to_owned(), None).await);
     }
 
     async fn a_reset_sets_the_password_and_ends_every_session(fixture: &Fixture) {
         let (ann, bob) = (fixture.person("ann").await, fixture.person("bob").await);
         let (store, at) = (&fixture.store, fixture.now());
-        store.keep_one_time(token(1, Purpose::ResetPassword, ann, at + HOUR)).await.unwrap();
-        assert_eq!(store.reset_password([1; 32], "new".to_owned(), at).await.unwrap(), ann);
+        store.keep_one_time(fixture.sent(token(1, Purpose::ResetPassword, ann, at + HOUR))).await.unwrap();
+        assert_eq!(store.reset_password(([1; 32], at), "new".to_owned(), None).await.unwrap(), ann);
         let account = store.account(ann).await.unwrap();
         assert_eq!((account.password.as_str(), account.person.email_verified_at), ("new", Some(at)));
         assert_eq!(store.list_sessions(ann, at, 10).await.unwrap(), []);
         assert_eq!(store.list_sessions(bob, at, 10).await.unwrap().len(), 1);
-        conflicts(&store.reset_password([1; 32], "again".to_owned(), at).await);
+        conflicts(&store.reset_password(([1; 32], at), "again".to_owned(), None).await);
     }
 
     async fn attempts_are_counted_up_to_their_limit_and_not_beyond(fixture: &Fixture) {
@@ -394,7 +402,7 @@ impl Fixture {
         let person = self.new_person(name);
         let session = self.new_session(person.id);
         self.store
-            .sign_up(person.clone(), session)
+            .sign_up(person.clone(), Some(session), None)
             .await
             .expect("a person");
         person.id
@@ -432,12 +440,20 @@ impl Fixture {
         self.store.db.write(insert).await.expect("a member");
     }
 
+    /// A one-time token with its mail.
+    pub(super) fn sent(&self, token: NewOneTime) -> OneTimeMail {
+        OneTimeMail {
+            token,
+            mail: Some(self.new_mail(None)),
+        }
+    }
+
     /// Runs every command about people once, in an order in which each finds its rows.
     pub(super) async fn use_people(&self) {
         let (ann, bob) = (self.person("plan-a").await, self.person("plan-b").await);
         let (store, at) = (&self.store, self.now());
         let session = self.new_session(ann);
-        store.sign_in(session.clone(), None).await.unwrap();
+        store.sign_in(session.clone(), SignIn::default()).await.unwrap();
         store.find_session(session.hash).await.unwrap().unwrap();
         store.find_account("plan-a@example.com").await.unwrap().unwrap();
         store.account(ann).await.unwrap();
@@ -445,15 +461,18 @@ impl Fixture {
         store.session_seen(session.id, at + HOUR).await.unwrap();
         store.list_sessions(ann, at, 10).await.unwrap();
         store
-            .keep_one_time(token(1, Purpose::VerifyEmail, ann, at + HOUR))
+            .keep_one_time(self.sent(token(1, Purpose::VerifyEmail, ann, at + HOUR)))
             .await
             .unwrap();
         store.verify_by_token([1; 32], at).await.unwrap();
         store
-            .keep_one_time(token(2, Purpose::ResetPassword, bob, at + HOUR))
+            .keep_one_time(self.sent(token(2, Purpose::ResetPassword, bob, at + HOUR)))
             .await
             .unwrap();
-        store.reset_password([2; 32], "new".to_owned(), at).await.unwrap();
+        store
+            .reset_password(([2; 32], at), "new".to_owned(), None)
+            .await
+            .unwrap();
         let change = PasswordChange {
             user: ann,
             old: "hash of plan-a".to_owned(),
@@ -485,6 +504,7 @@ impl Fixture {
             .unwrap();
         store.remove_member(org, ann, self.audit(org)).await.unwrap();
         store.end_session(ann, session.id).await.unwrap();
+        self.use_accounts(ann).await;
         let later = at + Duration::from_hours(10_000);
         store.delete_ended_sessions(later, 10).await.unwrap();
         store.delete_ended_one_times(later, 10).await.unwrap();

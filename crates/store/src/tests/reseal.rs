@@ -41,6 +41,8 @@ impl Fixture {
         });
         store.create_run(run).await.unwrap();
         self.queued_mail(None).await;
+        let person = self.person("sealed").await;
+        store.enrol_totp(person, b"totp".to_vec()).await.unwrap();
         seen
     }
 
@@ -100,7 +102,8 @@ fn columns_of_the_migrations() -> Vec<String> {
 fn no_sealed_column_is_forgotten() {
     let digest = |name: &String| name.contains("hash") || name.ends_with("sha256");
     let mut stored: Vec<String> = columns_of_the_migrations();
-    stored.retain(|name| !digest(name));
+    // Colleagues see each other's pictures.
+    stored.retain(|name| !digest(name) && name != "avatar.bytes");
     stored.sort();
     let mut known: Vec<String> = SealedColumn::ALL
         .iter()
@@ -129,7 +132,7 @@ both! {
         for column in SealedColumn::ALL {
             let rows = fixture.sealed(column).await;
             assert_eq!(rows.len(), 1, "{column:?}");
-            let is_of_org = !matches!(column, SealedColumn::SealCheck | SealedColumn::Mail);
+            let is_of_org = !matches!(column, SealedColumn::SealCheck | SealedColumn::Mail | SealedColumn::PersonTotp);
             let owner = is_of_org.then_some(org);
             assert_eq!(rows[0].org, owner, "{column:?}");
             let new = vec![instead(&rows[0], b"new")];
@@ -159,7 +162,8 @@ both! {
                 | SealedColumn::ScheduleSecret
                 | SealedColumn::Delivery
                 | SealedColumn::ConnectionIssuer
-                | SealedColumn::Mail => {
+                | SealedColumn::Mail
+                | SealedColumn::PersonTotp => {
                     assert!(found.is_empty(), "{column:?}");
                     continue;
                 }

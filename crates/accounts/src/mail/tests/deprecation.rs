@@ -28,7 +28,7 @@ impl Rig {
             agent: None,
         };
         let store = self.accounts.store();
-        store.sign_up(person, session).await.unwrap();
+        store.sign_up(person, Some(session), None).await.unwrap();
         let org = OrgId::new(at, random().unwrap());
         let new = NewOrganization {
             id: org,

@@ -267,6 +267,7 @@ async fn answer(request: RequestBuilder) -> Result<Response, Error> {
             ErrorCode::NotFound => Error::NotFound,
             ErrorCode::InvalidRequest => Error::Invalid(error),
             ErrorCode::Unauthorized
+            | ErrorCode::SecondFactorRequired
             | ErrorCode::PaymentRequired
             | ErrorCode::Forbidden
             | ErrorCode::MethodNotAllowed

@@ -1,0 +1,93 @@
+//! The account of a person who is signed in: reading, renaming, export and deletion.
+
+use sortie_api::{AuditEntry, Credential, OrgId, Role, UserId};
+use sortie_store::{GrantRow, OwnOrganization, PersonDeletion, PersonRow, SessionRow};
+
+use super::{rules, sessions::MOST_LISTED};
+use crate::{Accounts, Author, Error, Result};
+
+/// Maximum number of organizations in an export, and of those that a deletion leaves.
+const MOST_ORGANIZATIONS: u32 = 10_000;
+
+/// Maximum number of changes in an export.
+const MOST_CHANGES: u32 = 10_000;
+
+/// Data that the service keeps about a person.
+#[derive(Clone, Debug)]
+pub struct PersonExport {
+    /// The person.
+    pub person: PersonRow,
+    /// Organizations of the person.
+    pub organizations: Vec<OwnOrganization>,
+    /// Sessions that have not ended, newest first.
+    pub sessions: Vec<SessionRow>,
+    /// Permissions of applications.
+    pub grants: Vec<GrantRow>,
+    /// Changes that the person made, newest first, each with its organization.
+    pub changes: Vec<(OrgId, AuditEntry)>,
+}
+
+impl Accounts {
+    /// Reads the account of a person.
+    pub async fn person(&self, user: UserId) -> Result<PersonRow> {
+        Ok(self.0.store.account(user).await?.person)
+    }
+
+    /// Changes the name of a person.
+    pub async fn rename_person(&self, user: UserId, name: &str) -> Result<PersonRow> {
+        let name = rules::name(name)?;
+        Ok(self.0.store.rename_person(user, &name).await?)
+    }
+
+    /// Reads what the service keeps about a person: the newest [`MOST_CHANGES`] changes, and everything else.
+    pub async fn export_person(&self, user: UserId) -> Result<PersonExport> {
+        let store = &self.0.store;
+        let now = self.0.options.clock.now();
+        Ok(PersonExport {
+            person: store.account(user).await?.person,
+            organizations: store.organizations_of(user, None, MOST_ORGANIZATIONS).await?,
+            sessions: store.list_sessions(user, now, MOST_LISTED).await?,
+            grants: store.list_grants(user, now).await?,
+            changes: store.audit_of_person(user, MOST_CHANGES).await?,
+        })
+    }
+
+    /// Deletes the account of a person who proves the password. `Conflict` where the person owns an organization with other
+    /// members. An organization without other members is suspended.
+    pub async fn delete_person(&self, user: UserId, password: Credential, author: &Author) -> Result<()> {
+        let parts = &self.0;
+        let account = parts.own_account(user, "password", password).await?;
+        let organizations = parts
+            .store
+            .organizations_of(user, None, MOST_ORGANIZATIONS)
+            .await?;
+        if organizations.len() >= MOST_ORGANIZATIONS as usize {
+            return Err(Error::Conflict(
+                "you are in too many organizations: leave some first".to_owned(),
+            ));
+        }
+        let clock = &parts.options.clock;
+        let audits: Result<Vec<_>> = organizations
+            .iter()
+            .map(|of| {
+                let action = match of.role {
+                    Role::Owner => "organization.suspend",
+                    Role::Admin | Role::Member => "member.leave",
+                };
+                author.audit(clock, of.id, action, user.to_string())
+            })
+            .collect();
+        let deletion = PersonDeletion {
+            user,
+            password: account.password,
+            audits: audits?,
+            at: clock.now(),
+        };
+        let done = parts.store.delete_person(deletion).await;
+        // Also after an error: the sessions may have ended.
+        self.forget_sessions(user);
+        done?;
+        tracing::info!(user.id = %user, "account deleted");
+        Ok(())
+    }
+}

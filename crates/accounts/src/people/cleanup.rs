@@ -1,0 +1,66 @@
+//! Clean-up: deletes ended sessions, one-time tokens and old attempts, in batches each hour.
+//!
+//! Every node does it; two at once share the work. A unit that fails does not keep the others from theirs.
+
+use std::time::Duration;
+
+use tokio::time::MissedTickBehavior;
+
+use crate::{Accounts, attempts::DAY};
+
+/// Time between two passes.
+const INTERVAL: Duration = Duration::from_hours(1);
+
+/// Maximum number of rows that one transaction deletes.
+const BATCH: u32 = 1_000;
+
+impl Accounts {
+    /// Deletes what has ended, now and each hour. Runs until it is dropped.
+    pub async fn keep_clean(&self) {
+        let mut tick = tokio::time::interval(INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            self.clean().await;
+        }
+    }
+
+    /// Deletes what has ended.
+    pub(crate) async fn clean(&self) {
+        let (store, now) = (&self.0.store, self.0.options.clock.now());
+        // The longest window of attempts is a day: an older one has ended.
+        let windows = sortie_api::Timestamp::from_micros(
+            now.as_micros()
+                .saturating_sub(i64::try_from(DAY.as_micros()).unwrap_or(i64::MAX)),
+        );
+        delete("sessions", || store.delete_ended_sessions(now, BATCH)).await;
+        delete("one-time tokens", || store.delete_ended_one_times(now, BATCH)).await;
+        delete("codes, tokens and grants", || {
+            store.delete_ended_oauth(now, BATCH)
+        })
+        .await;
+        delete("attempts", || store.delete_old_attempts(windows, BATCH)).await;
+    }
+}
+
+/// Deletes the rows of a unit, batch by batch.
+async fn delete<F: Future<Output = sortie_store::Result<u64>>>(unit: &'static str, batch: impl Fn() -> F) {
+    let mut deleted = 0_u64;
+    loop {
+        match batch().await {
+            Ok(rows) => {
+                deleted = deleted.saturating_add(rows);
+                if rows < u64::from(BATCH) {
+                    break;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(unit, %error, "deleting ended rows of accounts failed");
+                return;
+            }
+        }
+    }
+    if deleted > 0 {
+        tracing::debug!(unit, rows = deleted, "deleted ended rows of accounts");
+    }
+}

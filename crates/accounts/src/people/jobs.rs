@@ -1,0 +1,100 @@
+//! Work that goes on behind an answer, so that the time of the answer tells nothing.
+//!
+//! The queue is bounded, and a stopped node drops what is left in it: the person asks again.
+
+use std::sync::{Mutex, PoisonError};
+
+use futures_util::{StreamExt as _, stream};
+use tokio::sync::mpsc;
+
+use super::sign_up::CheckedApplicant;
+use crate::{Accounts, Error, Parts, Result, email::EmailAddress};
+
+/// Maximum number of waiting jobs.
+const MOST_WAITING: usize = 1_000;
+
+/// Jobs at once.
+const AT_ONCE: usize = 4;
+
+/// Work behind an answer.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// Mail a token that sets the password of the account of an address.
+    Forgot(EmailAddress),
+    /// Create an account whose address is verified first.
+    SignUp(Box<CheckedApplicant>),
+}
+
+/// Queue of the jobs of a node.
+pub(crate) struct Jobs {
+    queue: mpsc::Sender<Job>,
+    /// End of the queue, until a task takes it.
+    waiting: Mutex<Option<mpsc::Receiver<Job>>>,
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        let (queue, waiting) = mpsc::channel(MOST_WAITING);
+        Self {
+            queue,
+            waiting: Mutex::new(Some(waiting)),
+        }
+    }
+}
+
+impl Jobs {
+    /// Adds a job. `Unavailable` where too many wait.
+    pub(crate) fn enqueue(&self, job: Job) -> Result<()> {
+        self.queue
+            .try_send(job)
+            .map_err(|_| Error::Unavailable("too many requests wait, retry later".to_owned()))
+    }
+}
+
+impl Accounts {
+    /// Does the jobs behind the answers. Runs until it is dropped; a second call returns at once.
+    pub async fn run_jobs(&self) {
+        let waiting = self
+            .0
+            .jobs
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(mut waiting) = waiting else {
+            return;
+        };
+        stream::poll_fn(|context| waiting.poll_recv(context))
+            .for_each_concurrent(AT_ONCE, |job| self.0.run_job(job))
+            .await;
+    }
+
+    /// Does the jobs that wait now.
+    #[cfg(test)]
+    pub(crate) async fn run_waiting_jobs(&self) {
+        loop {
+            let job = {
+                let mut waiting = self.0.jobs.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                waiting.as_mut().and_then(|waiting| waiting.try_recv().ok())
+            };
+            match job {
+                Some(job) => self.0.run_job(job).await,
+                None => return,
+            }
+        }
+    }
+}
+
+impl Parts {
+    async fn run_job(&self, job: Job) {
+        let (name, done) = match job {
+            Job::Forgot(email) => ("forgot_password", self.send_reset(&email).await),
+            Job::SignUp(applicant) => ("sign_up", self.sign_up_by_mail(*applicant).await),
+        };
+        match done {
+            Ok(()) => {}
+            Err(Error::TooManyAttempts(_)) => tracing::debug!(job = name, "left a mail out"),
+            Err(error) => tracing::warn!(job = name, %error, "a job of the accounts failed"),
+        }
+    }
+}

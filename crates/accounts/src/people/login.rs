@@ -1,0 +1,196 @@
+//! Sign-in by address and password.
+//!
+//! Attempts are counted before the password is hashed. Unknown addresses, wrong passwords and disabled people take one path
+//! and get one answer.
+
+use sortie_api::Credential;
+use sortie_base::network;
+use sortie_store::{
+    Account, Error as StoreError, Factor, OwnOrganization, PasswordChange, PersonRow, SignIn,
+};
+
+use super::{
+    hashing::{NOBODYS, is_outdated},
+    metrics::SignInOutcome,
+    rules,
+    sessions::Client,
+};
+use crate::{
+    Accounts, Error, Parts, Result, SignUp,
+    attempts::{HOUR, Limit},
+    email::EmailAddress,
+};
+
+/// Failed sign-ins an hour to one address from one network.
+const FROM_ONE_NETWORK: u32 = 10;
+/// Failed sign-ins an hour from one network.
+const OF_ONE_NETWORK: u32 = 100;
+/// Failed sign-ins an hour to one address from networks where the person has no session. Nobody locks another person out of
+/// the networks where that person is signed in.
+const FROM_STRANGE_NETWORKS: u32 = 50;
+/// Codes of a second factor an hour for one person.
+const CODES: u32 = 10;
+
+/// Maximum number of organizations that a sign-in lists.
+const MOST_ORGANIZATIONS: u32 = 1_000;
+
+/// Text for every cause of a refused sign-in.
+const WRONG: &str = "the email address or the password is wrong";
+
+/// Proofs of a person who signs in.
+#[derive(Clone, Debug)]
+pub struct LogIn {
+    /// EmailAddress address of the person.
+    pub email: String,
+    /// Password of the person.
+    pub password: Credential,
+    /// Code of the authenticator, or a recovery code.
+    pub code: Option<Credential>,
+}
+
+/// Person who has just signed in.
+#[derive(Clone, Debug)]
+pub struct LoggedIn {
+    /// Token of the session.
+    pub token: Credential,
+    /// The person.
+    pub person: PersonRow,
+    /// Organizations of the person.
+    pub organizations: Vec<OwnOrganization>,
+}
+
+impl Accounts {
+    /// Signs a person in. `Unauthorized` with one text for every wrong proof, `SecondFactorRequired` where the password is
+    /// right and the code is missing or wrong, `TooManyAttempts` before anything is compared.
+    pub async fn log_in(&self, request: LogIn, client: &Client) -> Result<LoggedIn> {
+        let done = self.0.log_in(request, client).await;
+        let outcome = match &done {
+            Ok(_) => Some(SignInOutcome::Succeeded),
+            Err(Error::Unauthorized(_) | Error::Forbidden(_)) => Some(SignInOutcome::Refused),
+            Err(Error::SecondFactorRequired) => Some(SignInOutcome::SecondFactor),
+            Err(Error::TooManyAttempts(_)) => Some(SignInOutcome::Limited),
+            Err(
+                Error::Invalid(_)
+                | Error::NotFound
+                | Error::TooLarge(_)
+                | Error::Conflict(_)
+                | Error::Unavailable(_)
+                | Error::Internal(_),
+            ) => None,
+        };
+        if let Some(outcome) = outcome {
+            self.0.metrics.sign_in(outcome);
+        }
+        done
+    }
+}
+
+impl Parts {
+    async fn log_in(&self, request: LogIn, client: &Client) -> Result<LoggedIn> {
+        let email = EmailAddress::parse(&request.email)?;
+        let now = self.options.clock.now();
+        let (account, addresses) = self.store.account_to_sign_in(&email.key, now).await?;
+        let (of_network, subject) = (client.network().to_string(), rules::subject_of(&email));
+        let near = format!("{subject} {of_network}");
+        let limit = |action, subject, limit| Limit {
+            action,
+            subject,
+            limit,
+            window: HOUR,
+        };
+        let of_both = limit("login", near.as_str(), FROM_ONE_NETWORK);
+        let mut limits = vec![of_both, limit("login network", &of_network, OF_ONE_NETWORK)];
+        if !addresses
+            .iter()
+            .any(|address| network(*address) == client.network())
+        {
+            limits.push(limit("login address", &subject, FROM_STRANGE_NETWORKS));
+        }
+        let counted = self.attempts(&limits).await?;
+
+        let expected = account
+            .as_ref()
+            .map_or(NOBODYS, |of| of.password.as_str())
+            .to_owned();
+        let matches = self.slots.matches(request.password.clone(), expected).await;
+        if matches.is_err() {
+            self.refund(counted.clone()).await?;
+        }
+        let is_right = matches?;
+        let account = account.filter(|of| is_right && of.disabled_at.is_none());
+        let Some(account) = account else {
+            return Err(Error::Unauthorized(WRONG.to_owned()));
+        };
+        let proven = self.prove(&account, &request).await;
+        if matches!(proven, Err(Error::Forbidden(_))) || request.code.is_none() && proven.is_err() {
+            // The password is right, and nothing was guessed.
+            self.refund(counted.clone()).await?;
+        }
+        let mut with = proven?;
+        let (forgotten, refunded) = counted.of_success(&of_both);
+        with.forgotten = forgotten;
+        with.refunded = refunded;
+        self.begin(account, client, with).await
+    }
+
+    /// Checks everything but the password: a verified address where one is needed, and the second factor.
+    async fn prove(&self, account: &Account, request: &LogIn) -> Result<SignIn> {
+        let person = &account.person;
+        if self.options.sign_up == SignUp::VerifyFirst
+            && self.options.mail.is_some()
+            && person.email_verified_at.is_none()
+        {
+            return Err(Error::Forbidden(
+                "email: verify your email address first".to_owned(),
+            ));
+        }
+        let factor = match (&person.second_factor_since, &request.code) {
+            (None, _) => None,
+            (Some(_), None) => return Err(Error::SecondFactorRequired),
+            (Some(_), Some(code)) => Some(self.factor(account, code).await?),
+        };
+        let new = if is_outdated(&account.password) {
+            self.slots.hash(request.password.clone()).await?
+        } else {
+            account.password.clone()
+        };
+        Ok(SignIn {
+            password: Some(PasswordChange {
+                user: person.id,
+                old: account.password.clone(),
+                new,
+            }),
+            factor,
+            ..SignIn::default()
+        })
+    }
+
+    /// Counts the attempt at a second factor, and reads the code.
+    pub(crate) async fn factor(&self, account: &Account, code: &Credential) -> Result<Factor> {
+        let user = account.person.id;
+        self.attempt("second factor", &user.to_string(), CODES).await?;
+        self.factor_of(account, code.expose())
+    }
+
+    /// Begins the session of a person who has proved everything.
+    async fn begin(&self, account: Account, client: &Client, with: SignIn) -> Result<LoggedIn> {
+        let user = account.person.id;
+        let (session, token) = self.new_session(user, client)?;
+        self.store
+            .sign_in(session, with)
+            .await
+            .map_err(|error| match error {
+                StoreError::Conflict(sortie_store::CODE_USED) => Error::SecondFactorRequired,
+                StoreError::Conflict(_) => Error::Unauthorized(WRONG.to_owned()),
+                other => other.into(),
+            })?;
+        Ok(LoggedIn {
+            token: Credential::new(token.expose()),
+            person: account.person,
+            organizations: self
+                .store
+                .organizations_of(user, None, MOST_ORGANIZATIONS)
+                .await?,
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! Changes of passwords: with the old one, and by a mail without it.
+
+use std::time::Duration;
+
+use sortie_api::{Credential, SessionId, UserId};
+use sortie_store::{Account, PasswordChange, Purpose};
+
+use super::{
+    jobs::Job,
+    rules,
+    sign_up::{RESET_PAGE, mail_token, spent, unknown_token},
+};
+use crate::{Accounts, Error, Parts, Result, email::EmailAddress, mail::Letter};
+
+/// Attempts an hour of one person at the own password.
+const ATTEMPTS: u32 = 10;
+
+/// Time for which the token that sets a password works.
+const RESET_WITHIN: Duration = Duration::from_hours(1);
+
+impl Accounts {
+    /// Sends a mail with a token that sets a password, where the address has an account. Returns at once: neither the
+    /// outcome nor the time tells whether it has one. `Conflict` where no mail is configured.
+    pub fn forgot_password(&self, email: &str) -> Result<()> {
+        let email = EmailAddress::parse(email)?;
+        if self.0.options.mail.is_none() {
+            return Err(Error::Conflict(
+                "this deployment sends no mail: ask the operator for a link that sets a password".to_owned(),
+            ));
+        }
+        self.0.jobs.enqueue(Job::Forgot(email))
+    }
+
+    /// Sets a password by the token of a mail, and ends every session and every grant of the person.
+    pub async fn reset_password(&self, token: &str, new: Credential) -> Result<()> {
+        rules::password_length("new_password", new.expose())?;
+        let hash = mail_token(token)?;
+        let parts = &self.0;
+        let now = parts.options.clock.now();
+        let account = parts
+            .store
+            .account_of_token(hash, Purpose::ResetPassword, now)
+            .await?;
+        let person = account.ok_or_else(unknown_token)?.person;
+        let hints = [person.email.clone(), person.name.clone()];
+        let hashed = parts.slots.hash_new("new_password", new, hints).await?;
+        let letter = Letter::PasswordWasReset { name: person.name };
+        let mail = parts.letter(&person.email, &letter)?;
+        let done = parts.store.reset_password((hash, now), hashed, mail).await;
+        // Also after an error: the sessions may have ended.
+        self.forget_sessions(person.id);
+        done.map_err(spent)?;
+        parts.mail_queued();
+        Ok(())
+    }
+
+    /// Changes the password of a person. Other sessions end; `keep`, the one that asks, stays.
+    pub async fn change_password(
+        &self,
+        (user, keep): (UserId, SessionId),
+        current: Credential,
+        new: Credential,
+    ) -> Result<()> {
+        rules::password_length("new_password", new.expose())?;
+        let parts = &self.0;
+        let account = parts.own_account(user, "current_password", current).await?;
+        let hints = [account.person.email, account.person.name];
+        let new = parts.slots.hash_new("new_password", new, hints).await?;
+        let change = PasswordChange {
+            user,
+            old: account.password,
+            new,
+        };
+        let done = parts.store.change_password(change, keep).await;
+        self.forget_sessions(user);
+        Ok(done?)
+    }
+}
+
+impl Parts {
+    /// Reads the account of a person who proves it by the password in a field. Counts the attempt.
+    pub(crate) async fn own_account(
+        &self,
+        user: UserId,
+        field: &'static str,
+        password: Credential,
+    ) -> Result<Account> {
+        self.attempt("password", &user.to_string(), ATTEMPTS).await?;
+        let account = self.store.account(user).await?;
+        if self.slots.matches(password, account.password.clone()).await? {
+            return Ok(account);
+        }
+        Err(Error::Invalid(format!(
+            "{field}: is not the password of the account"
+        )))
+    }
+
+    /// Queues the mail of [`Accounts::forgot_password`].
+    pub(crate) async fn send_reset(&self, email: &EmailAddress) -> Result<()> {
+        self.mail_attempt(email).await?;
+        let account = self.store.find_account(&email.key).await?;
+        let Some(account) = account.filter(|of| of.disabled_at.is_none()) else {
+            return Ok(());
+        };
+        let person = account.person;
+        let letter = |url, expires_at| Letter::ResetPassword {
+            name: person.name.clone(),
+            url,
+            expires_at,
+        };
+        let token = (Purpose::ResetPassword, RESET_WITHIN);
+        let sent = self.token_by_mail(person.id, &person.email, token, (RESET_PAGE, letter))?;
+        if let Some(sent) = sent {
+            self.store.keep_one_time(sent).await?;
+            self.mail_queued();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! Second factor: codes of an authenticator (TOTP, RFC 6238), and recovery codes.
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use sha2::{Digest as _, Sha256};
+use sortie_api::{Credential, Timestamp, UserId};
+use sortie_base::{SealContext, random};
+use sortie_store::{Account, Error as StoreError, Factor, NewOneTime, Purpose, SealedColumn};
+use totp_rs::{Algorithm, Builder, Totp};
+
+use crate::{Accounts, Error, Parts, Result};
+
+/// Number of recovery codes.
+const RECOVERY_CODES: usize = 10;
+
+/// Characters of a recovery code, without the hyphens.
+const RECOVERY_CHARS: usize = 16;
+
+/// Seconds of a time step.
+const STEP_SECONDS: u64 = 30;
+
+/// Time steps before and after this one whose codes are accepted.
+const SKEW: u16 = 1;
+
+/// Name of the service in the authenticator.
+const ISSUER: &str = "Sortie";
+
+/// Attempts an hour at the first code of an authenticator.
+const CONFIRMATIONS: u32 = 10;
+
+/// Key of an authenticator, shown once.
+#[derive(Clone, Debug)]
+pub struct EnrolledTotp {
+    /// The key in base32, to type it.
+    pub secret: Credential,
+    /// The key as an `otpauth` URI, for a QR code.
+    pub uri: Credential,
+}
+
+impl Accounts {
+    /// Makes the key of an authenticator for a person who proves the password. It counts once [`Self::confirm_totp`]
+    /// confirms it. `Conflict` where the person has a second factor.
+    pub async fn enrol_totp(&self, user: UserId, password: Credential) -> Result<EnrolledTotp> {
+        let parts = &self.0;
+        let account = parts.own_account(user, "password", password).await?;
+        let key = totp_rs::Secret::new_stack(random()?);
+        let row = user.to_string();
+        let sealed = parts.sealer.seal(context(&row), key.as_bytes(), random()?)?;
+        parts.store.enrol_totp(user, sealed).await?;
+        let secret = key.to_base32();
+        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let uri = format!(
+            "otpauth://totp/{ISSUER}:{}?secret={secret}&issuer={ISSUER}&algorithm=SHA1&digits=6&period={STEP_SECONDS}",
+            encoded(&account.person.email),
+        );
+        Ok(EnrolledTotp {
+            secret: Credential::new(secret),
+            uri: Credential::new(uri),
+        })
+    }
+
+    /// Confirms the key of an authenticator by its code. Returns the recovery codes, which are shown once.
+    pub async fn confirm_totp(&self, user: UserId, code: &Credential) -> Result<Vec<Credential>> {
+        let parts = &self.0;
+        parts
+            .attempt("second factor", &user.to_string(), CONFIRMATIONS)
+            .await?;
+        let account = parts.store.account(user).await?;
+        let Some(sealed) = account
+            .totp
+            .clone()
+            .filter(|_| account.person.second_factor_since.is_none())
+        else {
+            return Err(Error::Conflict(
+                "no second factor waits for its confirmation: enrol first".to_owned(),
+            ));
+        };
+        let Some(step) = parts.step(&account, code.expose())? else {
+            return Err(Error::Invalid(
+                "code: must be the current code of the authenticator".to_owned(),
+            ));
+        };
+        let now = parts.options.clock.now();
+        let mut codes = Vec::with_capacity(RECOVERY_CODES);
+        for _ in 0..RECOVERY_CODES {
+            codes.push(recovery_code(random()?));
+        }
+        let tokens = codes.iter().map(|code| NewOneTime {
+            hash: recovery_hash(user, code.expose()),
+            purpose: Purpose::Recovery,
+            user,
+            // Only the removal of the second factor ends them.
+            expires_at: Timestamp::from_micros(i64::MAX),
+        });
+        parts
+            .store
+            .confirm_totp((user, sealed), (step, now), tokens.collect())
+            .await?;
+        Ok(codes)
+    }
+
+    /// Removes the second factor of a person who proves the password and the second factor.
+    pub async fn remove_totp(&self, user: UserId, password: Credential, code: &Credential) -> Result<()> {
+        let parts = &self.0;
+        let account = parts.own_account(user, "password", password).await?;
+        if account.person.second_factor_since.is_none() {
+            return Err(Error::Conflict("the account has no second factor".to_owned()));
+        }
+        let wrong = || Error::Invalid(Error::SecondFactorRequired.to_string());
+        let factor = parts.factor(&account, code).await.map_err(|error| match error {
+            Error::SecondFactorRequired => wrong(),
+            other => other,
+        })?;
+        parts
+            .store
+            .remove_totp(user, factor)
+            .await
+            .map_err(|error| match error {
+                StoreError::Conflict(_) => wrong(),
+                other => other.into(),
+            })
+    }
+}
+
+impl Parts {
+    /// Reads a code as the second factor of an account. `SecondFactorRequired` where it cannot be one.
+    pub(crate) fn factor_of(&self, account: &Account, code: &str) -> Result<Factor> {
+        let code: String = code
+            .chars()
+            .filter(|at| !at.is_whitespace() && *at != '-')
+            .collect();
+        if code.len() == RECOVERY_CHARS {
+            return Ok(Factor::Recovery(recovery_hash(account.person.id, &code)));
+        }
+        let step = self.step(account, &code)?.ok_or(Error::SecondFactorRequired)?;
+        Ok(Factor::Step(step))
+    }
+
+    /// Returns the time step that a code of the authenticator belongs to. None where it belongs to none of this moment.
+    fn step(&self, account: &Account, code: &str) -> Result<Option<i64>> {
+        let Some(sealed) = &account.totp else {
+            return Ok(None);
+        };
+        let row = account.person.id.to_string();
+        let key = self.sealer.open(context(&row), sealed)?;
+        let seconds = self.options.clock.now().as_micros() / 1_000_000;
+        let step = totp(&key)?.check(code.trim(), u64::try_from(seconds).unwrap_or(0));
+        Ok(step.and_then(|step| i64::try_from(step).ok()))
+    }
+}
+
+fn totp(key: &[u8]) -> Result<Totp> {
+    Builder::new()
+        .with_algorithm(Algorithm::SHA1)
+        .with_digits(6)
+        .with_skew(SKEW)
+        .with_step_duration(STEP_SECONDS)
+        .with_secret(key.to_vec())
+        .build()
+        .map_err(|error| Error::Internal(error.to_string()))
+}
+
+/// A recovery code of 80 random bits: four groups of four characters.
+fn recovery_code(bits: [u8; 10]) -> Credential {
+    let text = totp_rs::Secret::from(bits.to_vec()).to_base32().to_lowercase();
+    let mut grouped = String::with_capacity(RECOVERY_CHARS + 3);
+    for (at, character) in text.chars().enumerate() {
+        if at > 0 && at % 4 == 0 {
+            grouped.push('-');
+        }
+        grouped.push(character);
+    }
+    Credential::new(grouped)
+}
+
+/// Hash of a person's recovery code, with or without hyphens, in any case.
+fn recovery_hash(user: UserId, code: &str) -> [u8; 32] {
+    let code: String = code.chars().filter(|at| *at != '-').collect();
+    Sha256::new()
+        .chain_update(user.to_string())
+        .chain_update(code.to_lowercase())
+        .finalize()
+        .into()
+}
+
+/// Seal context of the key of the person with the ID `row`.
+const fn context(row: &str) -> SealContext<'_> {
+    SealContext {
+        table: SealedColumn::PersonTotp.table(),
+        column: SealedColumn::PersonTotp.column(),
+        row,
+        org: None,
+    }
+}

@@ -1,0 +1,275 @@
+//! Sign-up, and the proof that an address belongs to its person.
+
+use std::time::Duration;
+
+use sortie_api::{
+    Credential, UserId,
+    secret::{INVITATION_TOKEN, MAIL_TOKEN, Secret},
+};
+use sortie_base::random;
+use sortie_store::{Error as StoreError, NewOneTime, NewPerson, OneTimeMail, Purpose};
+
+use super::{jobs::Job, login::LoggedIn, rules, sessions::Client};
+use crate::{
+    Accounts, Error, Parts, Result, SignUp,
+    attempts::{DAY, Limit},
+    email::EmailAddress,
+    mail::Letter,
+};
+
+/// Sign-ups an hour from one network.
+const FROM_ONE_NETWORK: u32 = 5;
+/// Mails a day to one address that strangers can cause.
+const MAILS: u32 = 3;
+
+/// Time for which the token that verifies an address works.
+const VERIFY_WITHIN: Duration = Duration::from_hours(72);
+
+/// Path of the page that verifies an address.
+pub const VERIFY_PAGE: &str = "/verify-email";
+/// Path of the page that sets a password by a token.
+pub const RESET_PAGE: &str = "/reset-password";
+
+/// Person who signs up.
+#[derive(Clone, Debug)]
+pub struct Applicant {
+    /// EmailAddress address of the person.
+    pub email: String,
+    /// Password of the person.
+    pub password: Credential,
+    /// Name that others see.
+    pub name: String,
+    /// Token of an invitation of the address.
+    pub invitation: Option<Credential>,
+}
+
+/// Outcome of a sign-up.
+#[derive(Clone, Debug)]
+pub enum SignedUp {
+    /// The person is signed in.
+    LoggedIn(Box<LoggedIn>),
+    /// A mail to the address says how to go on.
+    ByMail,
+}
+
+/// Applicant whose proofs have the right form.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckedApplicant {
+    email: EmailAddress,
+    password: Credential,
+    name: String,
+}
+
+impl Accounts {
+    /// Signs a person up. `Conflict` where the address is taken, `Forbidden` where the rule for new accounts excludes the
+    /// person. Where addresses are verified first, the outcome does not tell whether the address is taken.
+    pub async fn sign_up(&self, applicant: Applicant, client: &Client) -> Result<SignedUp> {
+        self.0.sign_up(applicant, client).await
+    }
+
+    /// Verifies the address of a person by the token of a mail.
+    pub async fn verify_email(&self, token: &str) -> Result<()> {
+        let hash = mail_token(token)?;
+        let verified = self
+            .0
+            .store
+            .verify_by_token(hash, self.0.options.clock.now())
+            .await;
+        let user = verified.map_err(spent)?;
+        self.forget_sessions(user);
+        Ok(())
+    }
+}
+
+impl Parts {
+    async fn sign_up(&self, applicant: Applicant, client: &Client) -> Result<SignedUp> {
+        let checked = CheckedApplicant {
+            email: EmailAddress::parse(&applicant.email)?,
+            name: rules::name(&applicant.name)?,
+            password: applicant.password,
+        };
+        rules::password_length("password", checked.password.expose())?;
+        match self.options.sign_up {
+            SignUp::Open | SignUp::VerifyFirst => {}
+            SignUp::Invited => {
+                self.check_invitation(&checked.email, applicant.invitation)
+                    .await?
+            }
+            SignUp::Closed => {
+                return Err(Error::Forbidden(
+                    "sign-up is closed: ask the operator for an account".to_owned(),
+                ));
+            }
+        }
+        let network = client.network().to_string();
+        self.attempt("sign up", &network, FROM_ONE_NETWORK).await?;
+        if self.options.sign_up == SignUp::VerifyFirst && self.options.mail.is_some() {
+            // The strength is checked now, as the answer of the job reaches nobody.
+            let CheckedApplicant {
+                email,
+                password,
+                name,
+            } = &checked;
+            let (password, person) = (password.clone(), [email.text.clone(), name.clone()]);
+            self.slots
+                .run(move || {
+                    let [email, name] = &person;
+                    rules::password_strength("password", password.expose(), &[email, name])
+                })
+                .await?;
+            self.jobs.enqueue(Job::SignUp(Box::new(checked)))?;
+            return Ok(SignedUp::ByMail);
+        }
+        let logged_in = self.sign_up_now(checked, client).await?;
+        Ok(SignedUp::LoggedIn(Box::new(logged_in)))
+    }
+
+    /// Creates the account and signs the person in. A taken address takes the same time.
+    async fn sign_up_now(&self, applicant: CheckedApplicant, client: &Client) -> Result<LoggedIn> {
+        let email = applicant.email.clone();
+        let person = self.new_person(applicant).await?;
+        let verification = self.verification(&person)?;
+        let (session, token) = self.new_session(person.id, client)?;
+        let id = person.id;
+        let created = self.store.sign_up(person, Some(session), verification).await;
+        created?;
+        self.mail_queued();
+        tracing::info!(user.id = %id, mail = self.options.mail.is_some(), "account created");
+        let account = self.store.account(id).await?;
+        debug_assert_eq!(account.person.email, email.text);
+        Ok(LoggedIn {
+            token: Credential::new(token.expose()),
+            person: account.person,
+            organizations: Vec::new(),
+        })
+    }
+
+    /// Creates the account of a person who verifies the address first, or tells the person of an existing one.
+    pub(crate) async fn sign_up_by_mail(&self, applicant: CheckedApplicant) -> Result<()> {
+        let email = applicant.email.clone();
+        let person = self.new_person(applicant).await?;
+        let verification = self.verification(&person)?;
+        match self.store.sign_up(person, None, verification).await {
+            Err(StoreError::Conflict(_)) => self.tell_of_account(&email).await?,
+            done => done?,
+        }
+        self.mail_queued();
+        Ok(())
+    }
+
+    async fn tell_of_account(&self, email: &EmailAddress) -> Result<()> {
+        self.mail_attempt(email).await?;
+        let Some(account) = self.store.find_account(&email.key).await? else {
+            return Ok(());
+        };
+        let letter = Letter::SignUpAgain {
+            name: account.person.name,
+        };
+        let mails = self.letter(&account.person.email, &letter)?;
+        self.store.queue_mails(mails.into_iter().collect()).await?;
+        Ok(())
+    }
+
+    /// Counts a mail that a stranger causes to an address.
+    pub(crate) async fn mail_attempt(&self, email: &EmailAddress) -> Result<()> {
+        let limit = Limit {
+            action: "mail",
+            subject: &rules::subject_of(email),
+            limit: MAILS,
+            window: DAY,
+        };
+        self.attempts(&[limit]).await.map(drop)
+    }
+
+    async fn new_person(&self, applicant: CheckedApplicant) -> Result<NewPerson> {
+        let CheckedApplicant {
+            email,
+            password,
+            name,
+        } = applicant;
+        let hints = [email.text.clone(), name.clone()];
+        let password = self.slots.hash_new("password", password, hints).await?;
+        let now = self.options.clock.now();
+        Ok(NewPerson {
+            id: UserId::new(now, random()?),
+            email: email.text,
+            email_key: email.key,
+            name,
+            password,
+            created_at: now,
+        })
+    }
+
+    /// Makes the mail that verifies the address of a new person. None where no mail is configured.
+    fn verification(&self, person: &NewPerson) -> Result<Option<OneTimeMail>> {
+        let letter = |url, expires_at| Letter::VerifyEmail {
+            name: person.name.clone(),
+            url,
+            expires_at,
+        };
+        let token = (Purpose::VerifyEmail, VERIFY_WITHIN);
+        self.token_by_mail(person.id, &person.email, token, (VERIFY_PAGE, letter))
+    }
+
+    /// Makes a token and the letter that has the page with it. None where no mail is configured.
+    pub(crate) fn token_by_mail(
+        &self,
+        user: UserId,
+        email: &str,
+        (purpose, length): (Purpose, Duration),
+        (page, letter): (&str, impl FnOnce(String, sortie_api::Timestamp) -> Letter),
+    ) -> Result<Option<OneTimeMail>> {
+        let expires_at = self.options.clock.now() + length;
+        let secret = Secret::new(MAIL_TOKEN, random()?);
+        let url = self.page_with_token(page, &secret);
+        let token = NewOneTime {
+            hash: secret.hash(),
+            purpose,
+            user,
+            expires_at,
+        };
+        let mail = self.letter(email, &letter(url, expires_at))?;
+        Ok(mail.map(|mail| OneTimeMail {
+            token,
+            mail: Some(mail),
+        }))
+    }
+
+    /// Checks that an invitation of the address admits its person.
+    async fn check_invitation(&self, email: &EmailAddress, invitation: Option<Credential>) -> Result<()> {
+        let token = invitation.and_then(|token| Secret::parse(INVITATION_TOKEN, token.expose()).ok());
+        let invited = match token {
+            Some(token) => {
+                let now = self.options.clock.now();
+                self.store.find_invitation(token.hash(), now).await?
+            }
+            None => None,
+        };
+        if invited.is_some_and(|invited| invited.email_key == email.key) {
+            return Ok(());
+        }
+        Err(Error::Forbidden(
+            "invitation: sign-up needs an invitation of this address".to_owned(),
+        ))
+    }
+}
+
+/// Reads the token of a mail. Malformed ones get the answer of unknown ones.
+pub(super) fn mail_token(token: &str) -> Result<[u8; 32]> {
+    Secret::parse(MAIL_TOKEN, token.trim())
+        .map(|secret| secret.hash())
+        .map_err(|_| unknown_token())
+}
+
+/// Error of a token that does not work.
+pub(super) fn unknown_token() -> Error {
+    Error::Invalid("token: is unknown, used or expired".to_owned())
+}
+
+/// Makes the error of a token that the store refuses.
+pub(super) fn spent(error: StoreError) -> Error {
+    match error {
+        StoreError::Conflict(_) => unknown_token(),
+        other => other.into(),
+    }
+}

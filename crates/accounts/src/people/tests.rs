@@ -1,0 +1,563 @@
+//! Flows of people: sign-up, sign-in, passwords and second factors.
+
+use std::{net::IpAddr, time::Duration};
+
+use futures_util::future::join_all;
+use sortie_api::{Credential, SessionId, UserId};
+use totp_rs::{Builder, Secret};
+
+use super::{
+    login::{LogIn, LoggedIn},
+    sessions::Client,
+    sign_up::{Applicant, SignedUp},
+};
+use crate::{
+    Error, Result, SignUp,
+    rig::{Rig, client},
+};
+
+const PASSWORD: &str = "correct horse battery staple";
+const OTHER: &str = "seventeen purple elephants";
+
+fn applicant(name: &str) -> Applicant {
+    Applicant {
+        email: format!("{name}@Example.com"),
+        password: Credential::new(PASSWORD),
+        name: name.to_owned(),
+        invitation: None,
+    }
+}
+
+fn log_in(name: &str, password: &str, code: Option<&str>) -> LogIn {
+    LogIn {
+        email: format!("{name}@example.com"),
+        password: Credential::new(password),
+        code: code.map(Credential::new),
+    }
+}
+
+/// A client at another address.
+fn from(last: u8) -> Client {
+    Client {
+        address: IpAddr::from([198, 51, 100, last]),
+        ..client()
+    }
+}
+
+/// Text of the rule that a request breaks.
+fn rule<T: std::fmt::Debug>(done: Result<T>) -> String {
+    match done {
+        Err(Error::Invalid(rule)) => rule,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn token_of(letter: &serde_json::Value) -> &str {
+    letter["url"].as_str().unwrap().split_once("?token=").unwrap().1
+}
+
+impl Rig {
+    async fn sign_up(&self, name: &str) -> LoggedIn {
+        match self.accounts.sign_up(applicant(name), &client()).await.unwrap() {
+            SignedUp::LoggedIn(signed_in) => *signed_in,
+            SignedUp::ByMail => panic!("there is no session"),
+        }
+    }
+
+    /// The person and the session of a token.
+    async fn session_of(&self, token: &Credential) -> Option<(UserId, SessionId)> {
+        let found = self.accounts.session(token.expose()).await.unwrap();
+        found.map(|of| (of.user, of.session))
+    }
+}
+
+#[tokio::test]
+async fn a_person_who_signs_up_is_signed_in_and_the_address_is_taken() {
+    let rig = Rig::new().await;
+    let ann = rig.sign_up("Ann").await;
+    assert_eq!(
+        (ann.person.email.as_str(), ann.person.name.as_str()),
+        ("Ann@Example.com", "Ann")
+    );
+    assert_eq!(rig.session_of(&ann.token).await.unwrap().0, ann.person.id);
+    let before = rig.hashes();
+    let again = rig.accounts.sign_up(applicant("ann"), &client()).await;
+    assert!(matches!(again, Err(Error::Conflict(_))), "{again:?}");
+    assert_eq!(rig.hashes(), before + 1, "a taken address costs a hash as well");
+    let back = rig
+        .accounts
+        .log_in(log_in("ann", PASSWORD, None), &client())
+        .await
+        .unwrap();
+    assert_eq!(back.person.id, ann.person.id);
+    assert_ne!(back.token, ann.token);
+}
+
+#[tokio::test]
+async fn a_sign_up_that_breaks_a_rule_costs_nothing() {
+    let rig = Rig::new().await;
+    for (applicant, begins) in [
+        (
+            Applicant {
+                email: "ann".to_owned(),
+                ..applicant("ann")
+            },
+            "email: ",
+        ),
+        (
+            Applicant {
+                name: " ".to_owned(),
+                ..applicant("ann")
+            },
+            "name: ",
+        ),
+        (
+            Applicant {
+                password: Credential::new("short"),
+                ..applicant("ann")
+            },
+            "password: ",
+        ),
+    ] {
+        let refused = rule(rig.accounts.sign_up(applicant, &client()).await);
+        assert!(refused.starts_with(begins), "{refused}");
+    }
+    assert_eq!(rig.hashes(), 0);
+    let weak = Applicant {
+        password: Credential::new("ann@example.com"),
+        ..applicant("ann")
+    };
+    assert!(rule(rig.accounts.sign_up(weak, &client()).await).starts_with("password: "));
+    for name in ["a1", "a2", "a3", "a4"] {
+        rig.sign_up(name).await;
+    }
+    let sixth = rig.accounts.sign_up(applicant("a5"), &client()).await;
+    assert!(matches!(sixth, Err(Error::TooManyAttempts(_))), "{sixth:?}");
+    rig.accounts.sign_up(applicant("a5"), &from(1)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_closed_sign_up_takes_nobody() {
+    let rig = Rig::with(SignUp::Closed).await;
+    let refused = rig.accounts.sign_up(applicant("ann"), &client()).await;
+    assert!(matches!(refused, Err(Error::Forbidden(_))), "{refused:?}");
+    assert_eq!(rig.hashes(), 0);
+}
+
+#[tokio::test]
+async fn an_address_is_verified_by_the_token_of_the_mail_once() {
+    let rig = Rig::with_mail(SignUp::Open).await;
+    let ann = rig.sign_up("ann").await;
+    assert!(
+        !rig.accounts
+            .session(ann.token.expose())
+            .await
+            .unwrap()
+            .unwrap()
+            .email_verified
+    );
+    let mails = rig.mails().await;
+    let [(to, letter)] = mails.as_slice() else {
+        panic!("{mails:?}")
+    };
+    assert_eq!(
+        (to.as_str(), letter["kind"].as_str()),
+        ("ann@Example.com", Some("verify_email"))
+    );
+    let token = token_of(letter);
+    for wrong in ["", "stm_x", &token.replace("stm_", "stu_")] {
+        rule(rig.accounts.verify_email(wrong).await);
+    }
+    rig.accounts.verify_email(token).await.unwrap();
+    assert!(
+        rig.accounts
+            .session(ann.token.expose())
+            .await
+            .unwrap()
+            .unwrap()
+            .email_verified
+    );
+    assert_eq!(
+        rule(rig.accounts.verify_email(token).await),
+        "token: is unknown, used or expired"
+    );
+}
+
+#[tokio::test]
+async fn a_sign_up_by_mail_does_not_tell_whether_the_address_is_taken() {
+    let rig = Rig::with_mail(SignUp::VerifyFirst).await;
+    for _ in 0..2 {
+        let done = rig.accounts.sign_up(applicant("ann"), &client()).await.unwrap();
+        assert!(matches!(done, SignedUp::ByMail));
+        rig.accounts.run_waiting_jobs().await;
+    }
+    let mails = rig.mails().await;
+    let kinds: Vec<_> = mails
+        .iter()
+        .map(|(_, letter)| letter["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["verify_email", "sign_up_again"]);
+    let weak = Applicant {
+        password: Credential::new("password1234"),
+        ..applicant("ann")
+    };
+    rule(rig.accounts.sign_up(weak, &client()).await);
+
+    let early = rig
+        .accounts
+        .log_in(log_in("ann", PASSWORD, None), &client())
+        .await;
+    assert!(matches!(early, Err(Error::Forbidden(_))), "{early:?}");
+    let wrong = rig.accounts.log_in(log_in("ann", OTHER, None), &client()).await;
+    assert!(matches!(wrong, Err(Error::Unauthorized(_))), "{wrong:?}");
+    rig.accounts.verify_email(token_of(&mails[0].1)).await.unwrap();
+    rig.accounts
+        .log_in(log_in("ann", PASSWORD, None), &client())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn every_cause_of_a_refused_sign_in_has_one_text_and_costs_one_hash() {
+    let rig = Rig::new().await;
+    let ann = rig.sign_up("ann").await.person.id;
+    let mut texts = Vec::new();
+    let mut refuse = async |name: &str, password: &str| {
+        let before = rig.hashes();
+        let refused = rig.accounts.log_in(log_in(name, password, None), &client()).await;
+        assert_eq!(rig.hashes(), before + 1);
+        texts.push(refused.unwrap_err().to_string());
+    };
+    refuse("nobody", PASSWORD).await;
+    refuse("ann", OTHER).await;
+    refuse("ann", "").await;
+    rig.disable(ann);
+    refuse("ann", PASSWORD).await;
+    texts.dedup();
+    assert_eq!(texts, ["the email address or the password is wrong"]);
+}
+
+#[tokio::test]
+async fn the_eleventh_wrong_password_of_an_hour_is_refused_before_it_is_hashed() {
+    let rig = Rig::new().await;
+    rig.sign_up("ann").await;
+    let attempt =
+        async |password, client: &Client| rig.accounts.log_in(log_in("ann", password, None), client).await;
+    for _ in 0..10 {
+        assert!(matches!(
+            attempt(OTHER, &client()).await,
+            Err(Error::Unauthorized(_))
+        ));
+    }
+    let before = rig.hashes();
+    for password in [OTHER, PASSWORD] {
+        assert!(matches!(
+            attempt(password, &client()).await,
+            Err(Error::TooManyAttempts(_))
+        ));
+    }
+    assert_eq!(rig.hashes(), before);
+    // Neither another address nor another network waits.
+    rig.sign_up("bob").await;
+    rig.accounts
+        .log_in(log_in("bob", PASSWORD, None), &client())
+        .await
+        .unwrap();
+    attempt(PASSWORD, &from(1)).await.unwrap();
+    rig.pass(Duration::from_hours(1));
+    attempt(PASSWORD, &client()).await.unwrap();
+}
+
+#[tokio::test]
+async fn parallel_guesses_are_counted_before_they_are_hashed() {
+    let rig = Rig::new().await;
+    rig.sign_up("ann").await;
+    let before = rig.hashes();
+    let client = client();
+    let guesses = join_all((0..40).map(|_| rig.accounts.log_in(log_in("ann", OTHER, None), &client))).await;
+    let limited = guesses
+        .into_iter()
+        .filter(|done| matches!(done, Err(Error::TooManyAttempts(_))));
+    assert_eq!((limited.count(), rig.hashes()), (30, before + 10));
+}
+
+#[tokio::test]
+async fn strangers_lock_nobody_out_of_the_own_network() {
+    let rig = Rig::new().await;
+    rig.sign_up("ann").await;
+    for network in 0..5 {
+        for _ in 0..10 {
+            let wrong = rig
+                .accounts
+                .log_in(log_in("ann", OTHER, None), &from(network))
+                .await;
+            assert!(matches!(wrong, Err(Error::Unauthorized(_))), "{wrong:?}");
+        }
+    }
+    let stranger = rig.accounts.log_in(log_in("ann", PASSWORD, None), &from(9)).await;
+    assert!(matches!(stranger, Err(Error::TooManyAttempts(_))), "{stranger:?}");
+    rig.accounts
+        .log_in(log_in("ann", PASSWORD, None), &client())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_sign_in_makes_earlier_failures_good() {
+    let rig = Rig::new().await;
+    rig.sign_up("ann").await;
+    for _ in 0..3 {
+        for _ in 0..9 {
+            rig.accounts
+                .log_in(log_in("ann", OTHER, None), &client())
+                .await
+                .unwrap_err();
+        }
+        rig.accounts
+            .log_in(log_in("ann", PASSWORD, None), &client())
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_weaker_hash_is_replaced_at_the_next_sign_in() {
+    let rig = Rig::new().await;
+    let ann = rig.sign_up("ann").await.person.id;
+    let store = rig.accounts.store();
+    let old = store.account(ann).await.unwrap().password;
+    let weaker = super::hashing::weaker(PASSWORD);
+    let token = rig
+        .accounts
+        .log_in(log_in("ann", PASSWORD, None), &client())
+        .await
+        .unwrap()
+        .token;
+    let (_, session) = rig.session_of(&token).await.unwrap();
+    let change = sortie_store::PasswordChange {
+        user: ann,
+        old,
+        new: weaker.clone(),
+    };
+    store.change_password(change, session).await.unwrap();
+    rig.accounts
+        .log_in(log_in("ann", PASSWORD, None), &client())
+        .await
+        .unwrap();
+    let now = store.account(ann).await.unwrap().password;
+    assert!(now != weaker && now.contains("m=19456"), "{now}");
+    rig.accounts
+        .log_in(log_in("ann", PASSWORD, None), &client())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_forgotten_password_is_set_by_the_mail_and_everything_else_ends() {
+    let rig = Rig::with_mail(SignUp::Open).await;
+    let ann = rig.sign_up("ann").await;
+    rig.mails().await;
+    for name in ["ann", "nobody"] {
+        rig.accounts
+            .forgot_password(&format!("{name}@example.com"))
+            .unwrap();
+    }
+    rig.accounts.run_waiting_jobs().await;
+    let mails = rig.mails().await;
+    let [(to, letter)] = mails.as_slice() else {
+        panic!("{mails:?}")
+    };
+    assert_eq!(
+        (to.as_str(), letter["kind"].as_str()),
+        ("ann@Example.com", Some("reset_password"))
+    );
+    let token = token_of(letter);
+    let reset = async |token: &str, new: &str| rig.accounts.reset_password(token, Credential::new(new)).await;
+    assert!(rule(reset(token, "short").await).starts_with("new_password: "));
+    assert!(rule(reset(token, "ann@example.com").await).starts_with("new_password: "));
+    let before = rig.hashes();
+    assert_eq!(
+        rule(reset("stm_x", OTHER).await),
+        "token: is unknown, used or expired"
+    );
+    assert_eq!(rig.hashes(), before);
+    reset(token, OTHER).await.unwrap();
+    assert_eq!(rig.session_of(&ann.token).await, None);
+    rule(reset(token, OTHER).await);
+    rig.accounts
+        .log_in(log_in("ann", PASSWORD, None), &client())
+        .await
+        .unwrap_err();
+    let back = rig
+        .accounts
+        .log_in(log_in("ann", OTHER, None), &client())
+        .await
+        .unwrap();
+    assert!(back.person.email_verified_at.is_some());
+    assert_eq!(rig.mails().await[0].1["kind"], "password_was_reset");
+}
+
+#[tokio::test]
+async fn a_hundred_resets_send_three_mails() {
+    let rig = Rig::with_mail(SignUp::Open).await;
+    rig.sign_up("ann").await;
+    rig.mails().await;
+    for _ in 0..100 {
+        rig.accounts.forgot_password("ann@example.com").unwrap();
+    }
+    rig.accounts.run_waiting_jobs().await;
+    assert_eq!(rig.mails().await.len(), 3);
+    rig.pass(Duration::from_hours(24));
+    rig.accounts.forgot_password("ann@example.com").unwrap();
+    rig.accounts.run_waiting_jobs().await;
+    assert_eq!(rig.mails().await.len(), 1);
+    let full = (0..2_000)
+        .map(|_| rig.accounts.forgot_password("ann@example.com"))
+        .find_map(Result::err);
+    assert!(matches!(full, Some(Error::Unavailable(_))), "{full:?}");
+    let without = Rig::new().await.accounts.forgot_password("ann@example.com");
+    assert!(matches!(without, Err(Error::Conflict(_))), "{without:?}");
+}
+
+#[tokio::test]
+async fn a_new_password_keeps_the_session_that_asks() {
+    let rig = Rig::new().await;
+    let ann = rig.sign_up("ann").await;
+    let other = rig
+        .accounts
+        .log_in(log_in("ann", PASSWORD, None), &client())
+        .await
+        .unwrap();
+    let who = rig.session_of(&ann.token).await.unwrap();
+    assert!(rig.session_of(&other.token).await.is_some());
+    let change = async |current: &str, new: &str| {
+        rig.accounts
+            .change_password(who, Credential::new(current), Credential::new(new))
+            .await
+    };
+    assert!(rule(change(OTHER, OTHER).await).starts_with("current_password: "));
+    assert!(rule(change(PASSWORD, "ann@example.com").await).starts_with("new_password: "));
+    change(PASSWORD, OTHER).await.unwrap();
+    assert_eq!(rig.session_of(&ann.token).await, Some(who));
+    assert_eq!(rig.session_of(&other.token).await, None);
+    for _ in 0..7 {
+        rule(change(PASSWORD, OTHER).await);
+    }
+    let before = rig.hashes();
+    let eleventh = change(OTHER, PASSWORD).await;
+    assert!(matches!(eleventh, Err(Error::TooManyAttempts(_))), "{eleventh:?}");
+    assert_eq!(rig.hashes(), before);
+    rig.pass(Duration::from_hours(1));
+    change(OTHER, PASSWORD).await.unwrap();
+}
+
+/// The code of an authenticator at a time of the rig.
+fn code(rig: &Rig, secret: &Credential) -> String {
+    let seconds = u64::try_from(rig.clock.now().as_micros() / 1_000_000).unwrap();
+    let secret = Secret::try_from_base32(secret.expose()).unwrap();
+    let totp = Builder::new().with_secret(secret).build().unwrap();
+    totp.generate(seconds).to_string()
+}
+
+#[tokio::test]
+async fn a_second_factor_is_asked_for_and_no_code_works_twice() {
+    let rig = Rig::new().await;
+    let ann = rig.sign_up("ann").await.person.id;
+    rule(rig.accounts.enrol_totp(ann, Credential::new(OTHER)).await);
+    let enrolled = rig
+        .accounts
+        .enrol_totp(ann, Credential::new(PASSWORD))
+        .await
+        .unwrap();
+    let uri = enrolled.uri.expose();
+    assert!(
+        uri.starts_with("otpauth://totp/Sortie:ann%40Example%2Ecom?secret="),
+        "{uri}"
+    );
+    // Nothing is asked for before the confirmation.
+    rig.accounts
+        .log_in(log_in("ann", PASSWORD, None), &client())
+        .await
+        .unwrap();
+    rule(rig.accounts.confirm_totp(ann, &Credential::new("000000x")).await);
+    let first = code(&rig, &enrolled.secret);
+    let recovery = rig
+        .accounts
+        .confirm_totp(ann, &Credential::new(first.as_str()))
+        .await
+        .unwrap();
+    assert_eq!(recovery.len(), 10);
+    assert!(
+        recovery.iter().all(|code| code.expose().len() == 19),
+        "{:?}",
+        recovery[0].expose()
+    );
+
+    let log_in = async |code: Option<&str>| {
+        let done = rig
+            .accounts
+            .log_in(log_in("ann", PASSWORD, code), &client())
+            .await;
+        done.map(drop)
+            .map_err(|error| matches!(error, Error::SecondFactorRequired))
+    };
+    assert_eq!(log_in(None).await, Err(true));
+    assert_eq!(log_in(Some(&first)).await, Err(true), "a confirmed code is used");
+    rig.pass(Duration::from_secs(30));
+    let second = code(&rig, &enrolled.secret);
+    assert_eq!(log_in(Some(&second)).await, Ok(()));
+    assert_eq!(log_in(Some(&second)).await, Err(true));
+    assert_eq!(log_in(Some(&recovery[0].expose().to_uppercase())).await, Ok(()));
+    assert_eq!(log_in(Some(recovery[0].expose())).await, Err(true));
+    let wrong = rig
+        .accounts
+        .log_in(
+            super::tests::log_in("ann", OTHER, Some(recovery[1].expose())),
+            &client(),
+        )
+        .await;
+    assert!(matches!(wrong, Err(Error::Unauthorized(_))), "{wrong:?}");
+
+    let enrol = rig.accounts.enrol_totp(ann, Credential::new(PASSWORD)).await;
+    assert!(matches!(enrol, Err(Error::Conflict(_))), "{enrol:?}");
+    rig.pass(Duration::from_hours(1));
+    let third = Credential::new(code(&rig, &enrolled.secret));
+    let remove = async |password, code: &Credential| {
+        rig.accounts
+            .remove_totp(ann, Credential::new(password), code)
+            .await
+    };
+    assert!(rule(remove(OTHER, &third).await).starts_with("password: "));
+    assert!(rule(remove(PASSWORD, &recovery[0]).await).starts_with("code: "));
+    remove(PASSWORD, &third).await.unwrap();
+    assert_eq!(log_in(None).await, Ok(()));
+    assert!(matches!(remove(PASSWORD, &third).await, Err(Error::Conflict(_))));
+}
+
+#[tokio::test]
+async fn codes_are_guessed_ten_times_an_hour_from_everywhere_together() {
+    let rig = Rig::new().await;
+    let ann = rig.sign_up("ann").await.person.id;
+    let enrolled = rig
+        .accounts
+        .enrol_totp(ann, Credential::new(PASSWORD))
+        .await
+        .unwrap();
+    let first = Credential::new(code(&rig, &enrolled.secret));
+    rig.accounts.confirm_totp(ann, &first).await.unwrap();
+    rig.pass(Duration::from_hours(1));
+    let right = code(&rig, &enrolled.secret);
+    let wrong = if right == "123456" { "654321" } else { "123456" };
+    for network in 0..10 {
+        let guess = rig
+            .accounts
+            .log_in(log_in("ann", PASSWORD, Some(wrong)), &from(network))
+            .await;
+        assert!(matches!(guess, Err(Error::SecondFactorRequired)), "{guess:?}");
+    }
+    let eleventh = rig
+        .accounts
+        .log_in(log_in("ann", PASSWORD, Some(&right)), &client())
+        .await;
+    assert!(matches!(eleventh, Err(Error::TooManyAttempts(_))), "{eleventh:?}");
+}

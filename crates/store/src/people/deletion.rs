@@ -1,0 +1,120 @@
+//! End of an account, and the changes that its person made.
+
+use std::collections::BTreeSet;
+
+use sortie_api::{AuditEntry, OrgId, Role, Timestamp, UserId};
+
+use super::{
+    memberships::lock,
+    persons::{self, PasswordChange},
+    sessions,
+};
+use crate::{
+    Audit, Store,
+    audit::{self, record},
+    db::{Stmt, Tx, vals},
+    oauth::grants::revoke_of,
+    types::{Error, Result},
+};
+
+/// Error of a deletion that would leave others without an owner.
+const OWNS: Error = Error::Conflict(
+    "you own an organization with other members: hand the ownership over, or remove the members first",
+);
+
+/// Error of a deletion beside a change of the memberships.
+const CHANGED: Error = Error::Conflict("your organizations changed at the same time, retry");
+
+/// Reason of the suspension of an organization that nobody owns.
+const ABANDONED: &str = "the owner has deleted the account";
+
+/// Account to delete.
+#[derive(Clone, Debug)]
+pub struct PersonDeletion {
+    /// The person.
+    pub user: UserId,
+    /// Hash that the password was compared with.
+    pub password: String,
+    /// Entry of the audit log of each organization of the person.
+    pub audits: Vec<Audit>,
+    /// Time of the deletion.
+    pub at: Timestamp,
+}
+
+impl Store {
+    /// Deletes the account of a person: name, address, password, picture, sessions, grants and memberships. The id stays, for
+    /// the audit log. An organization in which the person was alone is suspended. `Conflict` where the person owns an
+    /// organization with other members, where the password was changed, and where an organization of the person lacks an
+    /// entry in `audits`.
+    pub async fn delete_person(&self, deletion: PersonDeletion) -> Result<()> {
+        self.db.write(move |tx| delete(tx, &deletion)).await
+    }
+
+    /// Returns entries of the audit log by a person, in every organization, newest first, at most `limit`.
+    pub async fn audit_of_person(&self, user: UserId, limit: u32) -> Result<Vec<(OrgId, AuditEntry)>> {
+        self.db
+            .read(move |tx| {
+                tx.query_all(audit::OF_PERSON, vals![user, limit])?
+                    .iter()
+                    .map(|row| Ok((row.parse(10)?, audit::entry_from(row)?)))
+                    .collect()
+            })
+            .await
+    }
+}
+
+fn delete(tx: &mut dyn Tx, deletion: &PersonDeletion) -> Result<()> {
+    let user = deletion.user;
+    let organizations: BTreeSet<OrgId> = deletion.audits.iter().map(|audit| audit.org).collect();
+    // In the order of the ids, as two deletions at once may share organizations.
+    let locks: Vec<_> = organizations.iter().map(|org| lock(*org)).collect();
+    tx.batch(&locks)?;
+    let found = tx.query_all(
+        "SELECT m.org_id, m.role, (SELECT COUNT(*) FROM membership o WHERE o.org_id = m.org_id) \
+         FROM membership m WHERE m.user_id = $1",
+        vals![user],
+    )?;
+    let mut statements = Vec::new();
+    let mut seen = BTreeSet::new();
+    for row in &found {
+        let (org, role, members): (OrgId, Role, i64) = (row.parse(0)?, row.parse(1)?, row.int(2)?);
+        seen.insert(org);
+        if role == Role::Owner {
+            if members > 1 {
+                return Err(OWNS);
+            }
+            statements.push(Stmt::new(
+                "UPDATE organization SET suspended_at = COALESCE(suspended_at, $2), \
+                 suspended_why = COALESCE(suspended_why, $3) WHERE id = $1",
+                vals![org, deletion.at, ABANDONED],
+            ));
+        }
+    }
+    if seen != organizations {
+        return Err(CHANGED);
+    }
+    let change = PasswordChange {
+        user,
+        old: deletion.password.clone(),
+        new: String::new(),
+    };
+    tx.batch(&[persons::set_password(&change)])?;
+    statements.push(
+        Stmt::new(
+            "UPDATE person SET email = '', name = '', email_key = id, email_verified_at = NULL, totp = NULL, \
+             totp_since = NULL, totp_step = NULL, deleted_at = $2 WHERE id = $1",
+            vals![user, deletion.at],
+        )
+        .exactly(1, Error::NotFound),
+    );
+    statements.extend([
+        sessions::delete_all(user),
+        revoke_of(user),
+        Stmt::new("DELETE FROM identity WHERE user_id = $1", vals![user]),
+        Stmt::new("DELETE FROM one_time WHERE user_id = $1", vals![user]),
+        Stmt::new("DELETE FROM avatar WHERE user_id = $1", vals![user]),
+        Stmt::new("DELETE FROM membership WHERE user_id = $1", vals![user]),
+    ]);
+    statements.extend(deletion.audits.iter().map(record));
+    tx.batch(&statements).map(drop)
+}
