@@ -86,7 +86,12 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
 const TABLES: &[&str] = &["providers", "models"];
 
 /// Variables with our prefix that are not configuration keys.
-const OTHER_VARIABLES: &[&str] = &["SORTIE_URL", "SORTIE_API_KEY", "SORTIE_CONFIG"];
+const OTHER_VARIABLES: &[&str] = &[
+    "SORTIE_URL",
+    "SORTIE_API_KEY",
+    "SORTIE_OPERATOR_KEY",
+    "SORTIE_CONFIG",
+];
 
 /// Source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
