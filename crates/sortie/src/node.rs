@@ -5,10 +5,7 @@
 use std::{future::Future, io, net::SocketAddr, path::Path, process, sync::Arc, time::Duration};
 
 use sortie_accounts::{Accounts, ApiDeprecation};
-use sortie_api::{
-    Mode,
-    secret::{SELF_HOSTED_KEY, Secret},
-};
+use sortie_api::{Mode, secret::Secret};
 use sortie_base::{Clock, Sealer};
 use sortie_engine::{Engine, MasterKey, Serves, Traces, check_master_keys};
 use sortie_sandbox::{Backend, Capabilities, Level};

@@ -136,10 +136,13 @@ fn expected(call: &Call, kind: Kind) -> Expected {
         },
         (Some(_), None) => Expected::NotFound,
         (Some(least), Some(role)) if role < least => Expected::Forbidden,
+        // The way is open, and the owner cannot take it.
+        (Some(_), Some(_)) if kind == Kind::OwnerOfSuspended && call.operation == "leave_organization" => {
+            Expected::Status(409)
+        }
         (Some(_), Some(_)) if kind == Kind::OwnerOfSuspended && !call.stays_while_suspended() => {
             Expected::Forbidden
         }
-        (Some(_), Some(Role::Owner)) if call.operation == "leave_organization" => Expected::Status(409),
         (Some(_), Some(_)) => allowed,
     }
 }
@@ -287,6 +290,7 @@ impl Resources {
         let fill = |text: &str| {
             text.replace("{org}", &self.rig.ours.to_string())
                 .replace("{user}", &self.rig.member.user.to_string())
+                .replace("{admin}", &self.rig.admin.user.to_string())
                 .replace("{key}", &self.key.to_string())
                 .replace("{invitation}", &self.invitation)
         };

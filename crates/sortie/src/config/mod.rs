@@ -174,7 +174,7 @@ impl Config {
     /// Reads the data folder alone, for commands that need nothing else of a node's configuration.
     pub(crate) fn data_dir(flags: &Flags, environment: &Environment) -> Result<PathBuf, Error> {
         let layers = layers(flags, environment)?;
-        Ok(PathBuf::from(Reader(&layers).text("data_dir")?))
+        Ok(PathBuf::from(values::Reader(&layers).text("data_dir")?))
     }
 
     fn from_layers(

@@ -176,7 +176,7 @@ pub(super) const CALLS: &[Call] = &[
     call(
         "transfer_ownership",
         ("POST", "/v1/organizations/{org}/ownership"),
-        r#"{"user_id":"{user}"}"#,
+        r#"{"user_id":"{admin}"}"#,
     ),
     call(
         "remove_member",
