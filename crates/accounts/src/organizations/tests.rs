@@ -280,8 +280,8 @@ async fn an_account_of_the_operator_opens_by_its_link() {
     let (page, token) = made.link.url.split_once("?token=").unwrap();
     assert_eq!(page, "https://accounts.example/reset-password");
     assert!(token.starts_with("stm_"));
-    let taken = accounts.create_account("ann@example.com", "Ann").await;
-    assert!(matches!(taken, Err(Error::Conflict(_))), "{taken:?}");
+    let refused = accounts.create_account("ann@example.com", "Ann").await;
+    assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
     let next = accounts.make_reset_link(made.person.id).await.unwrap();
     assert_ne!(next.url, made.link.url);
     let nobody = UserId::new(rig.clock.now(), [9; 10]);
