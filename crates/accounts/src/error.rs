@@ -23,6 +23,9 @@ pub enum Error {
     /// 409: the current state forbids it.
     #[error("{0}")]
     Conflict(String),
+    /// 413: a file is larger than it may be.
+    #[error("{0}")]
+    TooLarge(String),
     /// 429: too many attempts; the time after which the next one is accepted.
     #[error("too many attempts, retry in {} s", .0.as_secs())]
     TooManyAttempts(Duration),
@@ -52,6 +55,7 @@ impl From<sortie_store::Error> for Error {
         match error {
             Store::NotFound => Self::NotFound,
             Store::Conflict(rule) => Self::Conflict(rule.to_owned()),
+            Store::Suspended => Self::Forbidden(error.to_string()),
             Store::Unavailable(_) => Self::Unavailable("the database is unavailable, retry later".to_owned()),
             Store::OverBudget(_)
             | Store::Unretained

@@ -5,10 +5,13 @@
 
 mod attempts;
 mod caller;
+mod email;
 mod error;
 mod mail;
 mod oauth;
+mod operator;
 mod options;
+mod organizations;
 mod people;
 #[cfg(test)]
 mod rig;
@@ -16,18 +19,19 @@ mod sealed_text;
 
 use std::sync::Arc;
 
-use prometheus_client::registry::Registry;
 use sortie_base::Sealer;
 use sortie_store::Store;
 
 pub use caller::Author;
 pub use error::Error;
-pub use mail::MailOptions;
+pub use mail::{ApiDeprecation, InvalidSender, InvalidServer, MailOptions, MailServer, NotSent, Sender};
 pub use oauth::{
     AuthMethod, Authorization, AuthorizationRefusal, ClientMetadata, IssuedPair, OauthError, OauthErrorCode,
     OauthFailure, OauthResult, RegisteredClient, Scope, TokenRequest,
 };
+pub use operator::{NewAccount, NewLink};
 pub use options::{Options, SignUp};
+pub use organizations::{NewInvitationLink, Requester};
 pub use people::{
     account::PersonExport,
     login::{LogIn, LoggedIn},
@@ -48,6 +52,7 @@ struct Parts {
     options: Options,
     store: Store,
     sealer: Sealer,
+    outbox: mail::Outbox,
     lookups: people::sessions::Lookups,
     slots: people::Slots,
     jobs: people::jobs::Jobs,
@@ -58,10 +63,12 @@ impl Accounts {
     /// Creates the handle. The node's master keys seal what `sealer` seals.
     pub fn new(options: Options, store: Store, sealer: Sealer) -> Self {
         let metrics = people::Metrics::default();
+        let outbox = mail::Outbox::new(options.mail.as_ref(), &options.org_url);
         Self(Arc::new(Parts {
             options,
             store,
             sealer,
+            outbox,
             lookups: people::sessions::Lookups::default(),
             slots: people::Slots::of_machine(metrics.clone()),
             jobs: people::jobs::Jobs::default(),
@@ -77,11 +84,6 @@ impl Accounts {
     #[cfg(test)]
     pub(crate) fn parts(&self) -> &Parts {
         &self.0
-    }
-
-    /// Registers the metrics of the accounts.
-    pub fn register_metrics(&self, registry: &mut Registry) {
-        self.0.metrics.register(registry);
     }
 
     /// Settings of the accounts.

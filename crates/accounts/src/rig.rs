@@ -23,19 +23,20 @@ impl Rig {
 
     /// Accounts with a rule for new ones, without mail. The clock stands at the start of an hour.
     pub(crate) async fn with(sign_up: SignUp) -> Self {
-        Self::build(sign_up, None).await
+        Self::mailing(sign_up, None).await
     }
 
     /// Accounts with a rule for new ones, whose mails wait in the outbox.
     pub(crate) async fn with_mail(sign_up: SignUp) -> Self {
         let mail = MailOptions {
-            smtp_url: "smtp://127.0.0.1:1".to_owned(),
-            from: "sortie@example.com".to_owned(),
+            server: "smtp://127.0.0.1:1".parse().expect("a server"),
+            from: "sortie@example.com".parse().expect("a sender"),
         };
-        Self::build(sign_up, Some(mail)).await
+        Self::mailing(sign_up, Some(mail)).await
     }
 
-    async fn build(sign_up: SignUp, mail: Option<MailOptions>) -> Self {
+    /// Accounts that send mail.
+    pub(crate) async fn mailing(sign_up: SignUp, mail: Option<MailOptions>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let url = format!("sqlite:{}", folder.path().join("sortie.db").display());
         let store = Store::open(&url).await.expect("a database");

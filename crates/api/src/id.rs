@@ -148,6 +148,8 @@ ids! {
     OauthClientId = "client";
     /// A sign-in of a person.
     SessionId = "sess";
+    /// An invitation of an email address into an organization.
+    InvitationId = "inv";
     /// A mail to send: no client ever sees one.
     MailId = "mail";
     /// Content as it is stored: no client ever sees one.

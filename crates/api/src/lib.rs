@@ -27,6 +27,7 @@ pub mod model;
 pub mod money;
 pub mod node;
 mod object;
+pub mod operator;
 pub mod organization;
 pub mod request;
 pub mod run;
@@ -49,8 +50,8 @@ pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
 pub use file::{File, FilePage};
 pub use id::{
-    AuditId, BlobId, ConnectionId, FileId, GrantId, KeyId, MailId, OauthClientId, OrgId, RunId, ScheduleId,
-    SessionId, UserId,
+    AuditId, BlobId, ConnectionId, FileId, GrantId, InvitationId, KeyId, MailId, OauthClientId, OrgId, RunId,
+    ScheduleId, SessionId, UserId,
 };
 pub use license::License;
 pub use mail::EmailDelivery;

@@ -102,6 +102,22 @@ pub const CONSECUTIVE_FAILURES: i64 = 100;
 pub const NEXT_FIRES: i64 = 100;
 /// A key's name, in characters.
 pub const KEY_NAME_CHARS: usize = 200;
+/// Name of an organization or a person, in characters.
+pub const PERSON_NAME_CHARS: usize = 200;
+/// Email address, in bytes.
+pub const EMAIL_BYTES: usize = 254;
+/// Time for which an invitation can be accepted, in seconds.
+pub const INVITATION_SECONDS: u64 = 7 * 86_400;
+/// Open invitations of an organization, most.
+pub const OPEN_INVITATIONS: u32 = 50;
+/// Invitations of an organization in an hour, most.
+pub const INVITATIONS_PER_HOUR: u32 = 20;
+/// Organizations that a person creates in an hour, most.
+pub const NEW_ORGANIZATIONS_PER_HOUR: u32 = 20;
+/// Time for which a link to set a password works that the operator has made, in seconds.
+pub const RESET_LINK_SECONDS: u64 = 86_400;
+/// Reason of a suspension, in characters.
+pub const SUSPENSION_REASON_CHARS: usize = 500;
 /// Maximum time for which the secret before a rotation still works, in seconds.
 pub const GRACE_SECONDS_MAX: i64 = 604_800;
 /// See [`GRACE_SECONDS_MAX`].

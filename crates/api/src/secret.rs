@@ -16,6 +16,10 @@ const CHECK_LEN: usize = 6;
 pub const SELF_HOSTED_KEY: &str = "sts_";
 /// Prefix of a hosted API key.
 pub const HOSTED_KEY: &str = "sth_";
+/// Prefix of the token of an invitation.
+pub const INVITATION_TOKEN: &str = "sti_";
+/// Prefix of the key of a hosted deployment's operator.
+pub const OPERATOR_KEY: &str = "stp_";
 /// Prefix of an OAuth access token.
 pub const ACCESS_TOKEN: &str = "sto_";
 /// Prefix of an OAuth refresh token.

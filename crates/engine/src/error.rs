@@ -10,6 +10,9 @@ pub enum Error {
     /// 402: a budget has too little left, or the allowance is used up.
     #[error("{0}")]
     PaymentRequired(String),
+    /// 403: the operator has suspended the organization.
+    #[error("the organization is suspended")]
+    Suspended,
     /// 404: no such resource in this organization.
     #[error("not found")]
     NotFound,
@@ -43,6 +46,7 @@ impl From<sortie_store::Error> for Error {
         match error {
             Store::NotFound => Self::NotFound,
             Store::OverBudget(refusal) => Self::PaymentRequired(refusal.to_string()),
+            Store::Suspended => Self::Suspended,
             Store::Conflict(rule) => Self::Conflict(rule.to_owned()),
             Store::Unretained => Self::Unretained,
             Store::Unavailable(_) => Self::Unavailable("the database is unavailable, retry later".to_owned()),

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     kit::BodyBudget,
     metrics::{Exposition, HttpMetrics},
+    routes::ResourceMetadata,
 };
 
 /// The state of the router; handlers get it as `State<Arc<App>>`.
@@ -20,6 +21,8 @@ pub(crate) struct App {
     pub(crate) bodies: BodyBudget,
     /// `/openapi.json`, serialized once.
     pub(crate) document: Bytes,
+    /// Metadata of the engine API for OAuth clients; none without an authorization server.
+    pub(crate) resource_metadata: Option<ResourceMetadata>,
     /// Metrics of the server.
     pub(crate) http: HttpMetrics,
     /// `/metrics`; none where it has a listener of its own.

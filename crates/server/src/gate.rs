@@ -22,7 +22,7 @@ use axum::{
 use futures_util::FutureExt as _;
 use http::{
     HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
-    header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{CONNECTION, RETRY_AFTER},
 };
 use ipnet::IpNet;
 use sortie_api::{ErrorBody, ErrorCode, Role};
@@ -36,9 +36,9 @@ use crate::{
     Options,
     connections::Answers,
     kit::{
-        Advice, ApiError, Counting, Credential, DeprecationHeaders, Fault, Guesses, Holder, LookUpFailure,
-        Passed, Quota, RateLimits, RequestIds, Standing, Token, Whence, X_REQUEST_ID, bearer, client_address,
-        error_response,
+        Advice, ApiError, Challenges, Counting, Credential, DeprecationHeaders, Fault, Guesses, Holder,
+        LacksScope, LookUpFailure, Passed, Quota, RateLimits, RequestIds, Standing, Token, Whence,
+        X_REQUEST_ID, bearer, client_address, error_response,
     },
     metrics::{HttpMetrics, METRICS, Refused},
     org::OrganizationDoor,
@@ -63,10 +63,21 @@ pub(crate) struct Gate {
 
 /// API of a gate, and what looks its credentials up.
 pub(crate) enum Door {
-    /// Engine API.
-    Engine,
+    /// Engine API, and the challenges that its refusals carry.
+    Engine(Challenges),
     /// Organization API.
     Organization(Box<OrganizationDoor>),
+}
+
+impl Door {
+    /// Challenges of the refusals of this API.
+    fn challenges(&self) -> &Challenges {
+        const PLAIN: &Challenges = &Challenges::none();
+        match self {
+            Self::Engine(challenges) => challenges,
+            Self::Organization(_) => PLAIN,
+        }
+    }
 }
 
 /// Quota that a request is counted against.
@@ -122,7 +133,7 @@ impl Gate {
             trace: spans.context.clone(),
         });
         let what = Described::of(&request);
-        let challenge = challenge(&request);
+        let sent = bearer(request.headers()).is_some();
         let mut counted = None;
         let answer = AssertUnwindSafe(self.answer(network, request, &mut counted))
             .catch_unwind()
@@ -160,6 +171,7 @@ impl Gate {
                 self.limits.peek_network(network, (self.clock)()),
             ),
         };
+        let lacks_scope = response.extensions().get::<LacksScope>().is_some();
         let headers = response.headers_mut();
         standing.write(quota, headers);
         if what.uri.path().starts_with("/v1/") {
@@ -168,7 +180,9 @@ impl Gate {
         if status == StatusCode::TOO_MANY_REQUESTS && !headers.contains_key(RETRY_AFTER) {
             headers.insert(RETRY_AFTER, HeaderValue::from(standing.reset));
         } else if status == StatusCode::UNAUTHORIZED {
-            headers.insert(WWW_AUTHENTICATE, challenge);
+            self.door.challenges().unauthorized(sent, headers);
+        } else if lacks_scope {
+            self.door.challenges().insufficient_scope(headers);
         }
         headers.insert(X_REQUEST_ID, id.into_header());
         response
@@ -217,7 +231,7 @@ impl Gate {
             Door::Organization(door) if OrganizationDoor::leads_to_engine(request.uri()) => {
                 door.engine(request).await
             }
-            Door::Organization(_) | Door::Engine => pass(&self.router, request).await,
+            Door::Organization(_) | Door::Engine(_) => pass(&self.router, request).await,
         }
     }
 
@@ -229,7 +243,7 @@ impl Gate {
                 let token = door.cookie.token(headers);
                 (token, token.is_some())
             }
-            (credential, Door::Engine | Door::Organization(_)) => (credential, false),
+            (credential, Door::Engine(_) | Door::Organization(_)) => (credential, false),
         }
     }
 
@@ -268,7 +282,7 @@ impl Gate {
             Advice::Refuse => return None,
         }
         let found = match &self.door {
-            Door::Engine => {
+            Door::Engine(_) => {
                 let found = self.engine.authenticate(credential).await;
                 found
                     .map(|found| found.map(Holder::Principal))
@@ -345,14 +359,6 @@ impl Described {
     }
 }
 
-/// RFC 6750: the challenge names an error only where a credential was sent.
-fn challenge(request: &Request<Body>) -> HeaderValue {
-    HeaderValue::from_static(match bearer(request.headers()) {
-        None => "Bearer",
-        Some(_) => r#"Bearer error="invalid_token""#,
-    })
-}
-
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic
         .downcast_ref::<&str>()
@@ -421,7 +427,7 @@ mod tests {
             deprecation: None,
         };
         let limits = Arc::new(rate_limits(&engine, &options));
-        let door = (Door::Engine, router);
+        let door = (Door::Engine(Challenges::none()), router);
         let mut gate = Gate::new(engine, door, &limits, &options, HttpMetrics::default(), 7);
         gate.clock = || 1_763_674_200;
         gate

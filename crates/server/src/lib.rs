@@ -11,7 +11,9 @@ mod description;
 mod gate;
 mod kit;
 mod metrics;
+mod oauth;
 mod org;
+mod pages;
 mod routes;
 mod spans;
 mod table;
@@ -26,14 +28,16 @@ use tokio_util::sync::CancellationToken;
 
 pub use access::{Access, Api, Modes, RequiredRole};
 pub use kit::Deprecation;
+pub use pages::Page;
 
 use crate::{
     app::App,
     description::Description,
     gate::{Door, Gate, rate_limits, share_limits},
-    kit::{BodyBudget, SessionCookie},
+    kit::{BodyBudget, Challenges, SessionCookie},
     metrics::{Exposition, HttpMetrics},
     org::{OrgApp, OrganizationDoor},
+    routes::ResourceMetadata,
 };
 
 /// Settings of the server at its start.
@@ -104,10 +108,15 @@ pub async fn serve(
     let document = Description::Engine.document(options.base_url.as_deref());
     let http = HttpMetrics::default();
     let exposition = Arc::new(Exposition::new(engine.clone(), &http));
+    let oauth = organization.as_ref().map(|side| side.accounts.options());
+    let challenges = oauth.map_or_else(Challenges::none, |options| {
+        Challenges::of_resource(options.resource_metadata_url())
+    });
     let app = Arc::new(App {
         engine: engine.clone(),
         bodies: BodyBudget::default(),
         document: serde_json::to_vec(&document)?.into(),
+        resource_metadata: oauth.map(resource_metadata).transpose()?,
         http: http.clone(),
         exposition: metrics.is_none().then(|| Arc::clone(&exposition)),
         stop: stop.clone(),
@@ -125,7 +134,7 @@ pub async fn serve(
         }
         None => None,
     };
-    let served = connections::serve(api, gate((Door::Engine, router))?, stop.clone());
+    let served = connections::serve(api, gate((Door::Engine(challenges), router))?, stop.clone());
     let organization_served = async {
         if let Some((listener, gate)) = organization {
             connections::serve(listener, gate, stop.clone()).await;
@@ -143,6 +152,14 @@ pub async fn serve(
     Ok(())
 }
 
+/// Makes the metadata of the engine API for OAuth clients.
+fn resource_metadata(options: &sortie_accounts::Options) -> serde_json::Result<ResourceMetadata> {
+    Ok(ResourceMetadata {
+        document: serde_json::to_vec(&options.resource_metadata())?.into(),
+        path: options.engine_path().trim_start_matches('/').to_owned(),
+    })
+}
+
 /// Makes the door and the router of the organization API. `engine_router` serves the engine API to signed-in browsers.
 fn organization_api(
     app: &App,
@@ -157,6 +174,7 @@ fn organization_api(
         engine: app.engine.clone(),
         bodies: app.bodies.clone(),
         cookie: cookie.clone(),
+        form_cookie: SessionCookie::of_forms(org_url),
         document: serde_json::to_vec(&document)?.into(),
     }));
     let door = OrganizationDoor {
@@ -174,6 +192,11 @@ pub fn access(api: Api) -> &'static [Access] {
         Api::Engine => routes::ACCESS,
         Api::Organization => org::ACCESS,
     }
+}
+
+/// Pages of the organization API.
+pub fn pages() -> &'static [Page] {
+    pages::PAGES
 }
 
 /// The `OpenAPI` 3.1 document of an API, as JSON.

@@ -1,6 +1,7 @@
 //! Organizations and their API keys. Only the SHA-256 of a key's secret is stored.
 //!
-//! The last admin key without an expiry cannot be deleted, so no organization is locked out. A rotated key keeps its id. Its
+//! The last admin key without an expiry cannot be deleted where no person owns the organization, so that none is locked out.
+//! A rotated key keeps its id. Its
 //! previous secret works for a grace period; every secret before that one stops at once.
 
 use sortie_api::{KeyId, OrgId, Role, key::ApiKey};
@@ -64,7 +65,7 @@ impl Store {
             .await
     }
 
-    /// Deletes a key. `Conflict` for the last admin key that does not expire.
+    /// Deletes a key. `Conflict` for the last admin key that does not expire, unless a person owns the organization.
     pub async fn delete_key(&self, org: OrgId, id: KeyId, audit: Audit) -> Result<()> {
         self.db.write(move |tx| delete(tx, org, id, &audit)).await
     }
@@ -131,8 +132,9 @@ fn delete(tx: &mut dyn Tx, org: OrgId, id: KeyId, audit: &Audit) -> Result<()> {
         is_there(org, id),
         Stmt::new(
             "DELETE FROM api_key WHERE org_id = $1 AND id = $2 AND (role = $3 OR EXISTS \
-             (SELECT 1 FROM api_key k WHERE k.org_id = $1 AND k.id <> $2 AND k.role <> $3 AND k.expires_at IS NULL))",
-            vals![org, id, Role::Member],
+             (SELECT 1 FROM api_key k WHERE k.org_id = $1 AND k.id <> $2 AND k.role <> $3 AND k.expires_at IS NULL) \
+             OR EXISTS (SELECT 1 FROM membership m WHERE m.org_id = $1 AND m.role = $4))",
+            vals![org, id, Role::Member, Role::Owner],
         )
         .exactly(
             1,

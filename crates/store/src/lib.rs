@@ -23,6 +23,7 @@ mod money;
 mod nodes;
 mod oauth;
 mod observe;
+mod operators;
 mod people;
 mod principal;
 mod rates;
@@ -52,10 +53,12 @@ pub use oauth::{
     tokens::{CodeRedemption, Exchange, IssuedTokens, NewTokens, TokenRefresh},
 };
 pub use observe::{MOST_COUNTED, Observed};
+pub use operators::{OperatedOrganization, OperatedPerson};
 pub use people::{
     attempts::Attempt,
     avatars::Avatar,
     deletion::PersonDeletion,
+    invitations::{InvitationRow, Invited, NewInvitation},
     memberships::{MemberRow, NewOrganization, OwnOrganization},
     one_time::{NewOneTime, OneTimeMail, Purpose, UnknownPurpose},
     persons::{Account, NewPerson, PasswordChange, PersonRow},

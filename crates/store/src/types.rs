@@ -25,6 +25,9 @@ pub enum Error {
     /// A budget has too little left for the run; nothing was created.
     #[error("{0}")]
     OverBudget(Box<OverBudget>),
+    /// The operator has suspended the organization; nothing was created.
+    #[error("the organization is suspended")]
+    Suspended,
     /// The caller may no longer write: its run was cancelled or taken over, its node was declared lost, or the schedule has
     /// a newer revision.
     #[error("the run is no longer this worker's")]

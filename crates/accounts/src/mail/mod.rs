@@ -1,30 +1,54 @@
 //! Mail: letters to people, kept in the database until a mail server has taken them.
+//!
+//! A command that wants a letter sent makes it a row ([`Parts::letter`]) and writes the row in its own transaction. The
+//! mailer of any node sends it. A mail is sent at least once, always with the same `Message-ID`.
 
+mod deprecation;
 mod letter;
+mod mailer;
+mod message;
+mod metrics;
+mod page;
+mod server;
+mod smtp;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
-use sortie_api::{MailId, Timestamp};
+use sortie_api::{EmailDelivery, MailId, Timestamp};
 use sortie_base::{SealContext, random};
 use sortie_store::{NewMail, SealedColumn};
+use tokio::sync::Notify;
+use url::Url;
 
+pub use deprecation::ApiDeprecation;
 pub(crate) use letter::Letter;
+pub use server::{InvalidSender, InvalidServer, MailServer, Sender};
+pub use smtp::NotSent;
 
-use crate::{Error, Parts, Result};
+use self::{message::address, metrics::MailMetrics, smtp::Smtp};
+use crate::{Accounts, Error, Parts, Result};
 
 /// Time after which a letter without a token is given up.
 const GIVEN_UP_AFTER: Duration = Duration::from_hours(24);
 
+/// Time for which the mailer leaves a mail to the node that sends it while a caller waits.
+const HELD: Duration = Duration::from_secs(30);
+
+/// Time that a caller waits for the mail server.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+
 /// Settings of the mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MailOptions {
-    /// Address of the mail server, as `smtp://` or `smtps://`.
-    pub smtp_url: String,
-    /// Sender of every mail: an address, or a name with the address in angle brackets.
-    pub from: String,
+    /// The mail server.
+    pub server: MailServer,
+    /// Sender of every mail.
+    pub from: Sender,
 }
 
 /// Content of a mail, as it is sealed.
@@ -35,9 +59,53 @@ struct Content {
     letter: Letter,
 }
 
+/// Part of a node that sends mails.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    /// Client of the mail server. `None` where no mail is sent.
+    smtp: Option<Smtp>,
+    /// Name of this node for mail servers, and in the IDs of mails.
+    host: String,
+    /// Notified when a mail was queued on this node.
+    queued: Notify,
+    metrics: MailMetrics,
+}
+
+impl Outbox {
+    /// Creates the outbox of a deployment whose pages are at `org_url`.
+    pub(crate) fn new(options: Option<&MailOptions>, org_url: &str) -> Self {
+        let host = Url::parse(org_url)
+            .ok()
+            .and_then(|url| url.host_str().map(str::to_owned))
+            .unwrap_or_else(|| "localhost".to_owned());
+        Self {
+            smtp: options.map(|options| Smtp::new(options.server.clone(), &host)),
+            host,
+            queued: Notify::new(),
+            metrics: MailMetrics::default(),
+        }
+    }
+}
+
+impl Accounts {
+    /// Registers the metrics of the accounts.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        self.0.metrics.register(registry);
+        self.0.outbox.metrics.register(registry);
+    }
+
+    /// Connects to the mail server and signs in, for checks of the configuration. Does nothing where no mail is sent.
+    pub async fn greet_mail_server(&self) -> std::result::Result<(), NotSent> {
+        match &self.0.outbox.smtp {
+            Some(smtp) => smtp.greet().await,
+            None => Ok(()),
+        }
+    }
+}
+
 impl Parts {
-    /// Makes the mail that brings `letter` to the address `to`. A command of the store queues the mail. `None` where no
-    /// mail is configured.
+    /// Makes the mail that brings `letter` to the address `to`. A command of the store queues the mail, and
+    /// [`Parts::mail_queued`] tells the mailer of it. `None` where no mail is sent.
     pub(crate) fn letter(&self, to: &str, letter: &Letter) -> Result<Option<NewMail>> {
         if self.options.mail.is_none() {
             return Ok(None);
@@ -46,7 +114,35 @@ impl Parts {
         self.mail(now, to, letter).map(Some)
     }
 
+    /// Makes a mail like [`Parts::letter`], which the mailer leaves to [`Parts::send_now`] for a while.
+    pub(crate) fn held_letter(&self, to: &str, letter: &Letter) -> Result<Option<NewMail>> {
+        let mail = self.letter(to, letter)?;
+        Ok(mail.map(|mail| NewMail {
+            due_at: mail.created_at + HELD,
+            ..mail
+        }))
+    }
+
+    /// Sends a mail that was queued as [`Parts::held_letter`] made it, while the caller waits. What is not taken in time is
+    /// left to the mailer.
+    pub(crate) async fn send_now(&self, mail: Option<&NewMail>) -> EmailDelivery {
+        match mail {
+            Some(mail) => {
+                let sent = tokio::time::timeout(ANSWERED_WITHIN, self.send_held(mail)).await;
+                sent.unwrap_or(EmailDelivery::Failed)
+            }
+            None => EmailDelivery::Unavailable,
+        }
+    }
+
+    /// Tells the mailer of this node that a mail was queued.
+    pub(crate) fn mail_queued(&self) {
+        self.outbox.queued.notify_one();
+    }
+
     fn mail(&self, now: Timestamp, to: &str, letter: &Letter) -> Result<NewMail> {
+        let to = address(to)
+            .ok_or_else(|| Error::Invalid("email: must be an address that mail can be sent to".to_owned()))?;
         let is_ours = |url: &str| {
             url.strip_prefix(&self.options.org_url)
                 .is_some_and(|path| path.starts_with('/'))
@@ -56,7 +152,7 @@ impl Parts {
         }
         let id = MailId::new(now, random()?);
         let content = serde_json::to_vec(&Content {
-            to: to.to_owned(),
+            to: to.to_string(),
             letter: letter.clone(),
         })
         .map_err(|error| Error::Internal(error.to_string()))?;

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::mpsc;
 
-use super::{rules::Email, sign_up::CheckedApplicant};
-use crate::{Accounts, Error, Parts, Result};
+use super::sign_up::CheckedApplicant;
+use crate::{Accounts, Error, Parts, Result, email::EmailAddress};
 
 /// Maximum number of waiting jobs.
 const MOST_WAITING: usize = 1_000;
@@ -20,7 +20,7 @@ const AT_ONCE: usize = 4;
 #[derive(Debug)]
 pub(crate) enum Job {
     /// Mail a token that sets the password of the account of an address.
-    Forgot(Email),
+    Forgot(EmailAddress),
     /// Create an account whose address is verified first.
     SignUp(Box<CheckedApplicant>),
 }

@@ -12,12 +12,13 @@ use sortie_store::{
 use super::{
     hashing::{NOBODYS, is_outdated},
     metrics::SignInOutcome,
-    rules::Email,
+    rules,
     sessions::Client,
 };
 use crate::{
     Accounts, Error, Parts, Result, SignUp,
     attempts::{HOUR, Limit},
+    email::EmailAddress,
 };
 
 /// Failed sign-ins an hour to one address from one network.
@@ -39,7 +40,7 @@ const WRONG: &str = "the email address or the password is wrong";
 /// Proofs of a person who signs in.
 #[derive(Clone, Debug)]
 pub struct LogIn {
-    /// Email address of the person.
+    /// EmailAddress address of the person.
     pub email: String,
     /// Password of the person.
     pub password: Credential,
@@ -71,6 +72,7 @@ impl Accounts {
             Err(
                 Error::Invalid(_)
                 | Error::NotFound
+                | Error::TooLarge(_)
                 | Error::Conflict(_)
                 | Error::Unavailable(_)
                 | Error::Internal(_),
@@ -85,10 +87,10 @@ impl Accounts {
 
 impl Parts {
     async fn log_in(&self, request: LogIn, client: &Client) -> Result<LoggedIn> {
-        let email = Email::parse(&request.email)?;
+        let email = EmailAddress::parse(&request.email)?;
         let now = self.options.clock.now();
         let (account, addresses) = self.store.account_to_sign_in(&email.key, now).await?;
-        let (of_network, subject) = (client.network().to_string(), email.subject());
+        let (of_network, subject) = (client.network().to_string(), rules::subject_of(&email));
         let near = format!("{subject} {of_network}");
         let limit = |action, subject, limit| Limit {
             action,

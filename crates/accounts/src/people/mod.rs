@@ -1,12 +1,14 @@
 //! People: their accounts, sessions, passwords, pictures and second factors.
 
 pub(crate) mod account;
+mod avatar;
 mod cleanup;
 mod hashing;
 pub(crate) mod jobs;
 pub(crate) mod login;
 mod metrics;
 mod passwords;
+pub(crate) mod picture;
 pub(crate) mod rules;
 pub(crate) mod second_factor;
 pub(crate) mod sessions;

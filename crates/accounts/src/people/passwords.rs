@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use sortie_api::{Credential, SessionId, UserId};
-use sortie_store::{Account, Error as StoreError, PasswordChange, Purpose};
+use sortie_store::{Account, PasswordChange, Purpose};
 
 use super::{
     jobs::Job,
-    rules::{self, Email},
+    rules,
     sign_up::{RESET_PAGE, mail_token, spent, unknown_token},
 };
-use crate::{Accounts, Error, Parts, Result, mail::Letter};
+use crate::{Accounts, Error, Parts, Result, email::EmailAddress, mail::Letter};
 
 /// Attempts an hour of one person at the own password.
 const ATTEMPTS: u32 = 10;
@@ -22,7 +22,7 @@ impl Accounts {
     /// Sends a mail with a token that sets a password, where the address has an account. Returns at once: neither the
     /// outcome nor the time tells whether it has one. `Conflict` where no mail is configured.
     pub fn forgot_password(&self, email: &str) -> Result<()> {
-        let email = Email::parse(email)?;
+        let email = EmailAddress::parse(email)?;
         if self.0.options.mail.is_none() {
             return Err(Error::Conflict(
                 "this deployment sends no mail: ask the operator for a link that sets a password".to_owned(),
@@ -50,6 +50,7 @@ impl Accounts {
         // Also after an error: the sessions may have ended.
         self.forget_sessions(person.id);
         done.map_err(spent)?;
+        parts.mail_queued();
         Ok(())
     }
 
@@ -95,7 +96,7 @@ impl Parts {
     }
 
     /// Queues the mail of [`Accounts::forgot_password`].
-    pub(crate) async fn send_reset(&self, email: &Email) -> Result<()> {
+    pub(crate) async fn send_reset(&self, email: &EmailAddress) -> Result<()> {
         self.mail_attempt(email).await?;
         let account = self.store.find_account(&email.key).await?;
         let Some(account) = account.filter(|of| of.disabled_at.is_none()) else {
@@ -110,16 +111,9 @@ impl Parts {
         let token = (Purpose::ResetPassword, RESET_WITHIN);
         let sent = self.token_by_mail(person.id, &person.email, token, (RESET_PAGE, letter))?;
         if let Some(sent) = sent {
-            self.store.keep_one_time(sent).await.or_else(gone)?;
+            self.store.keep_one_time(sent).await?;
+            self.mail_queued();
         }
         Ok(())
-    }
-}
-
-/// Accepts that an account went away meanwhile.
-fn gone(error: StoreError) -> std::result::Result<(), StoreError> {
-    match error {
-        StoreError::NotFound => Ok(()),
-        other => Err(other),
     }
 }

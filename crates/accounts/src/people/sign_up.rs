@@ -4,20 +4,16 @@ use std::time::Duration;
 
 use sortie_api::{
     Credential, UserId,
-    secret::{MAIL_TOKEN, Secret},
+    secret::{INVITATION_TOKEN, MAIL_TOKEN, Secret},
 };
 use sortie_base::random;
 use sortie_store::{Error as StoreError, NewOneTime, NewPerson, OneTimeMail, Purpose};
 
-use super::{
-    jobs::Job,
-    login::LoggedIn,
-    rules::{self, Email},
-    sessions::Client,
-};
+use super::{jobs::Job, login::LoggedIn, rules, sessions::Client};
 use crate::{
     Accounts, Error, Parts, Result, SignUp,
     attempts::{DAY, Limit},
+    email::EmailAddress,
     mail::Letter,
 };
 
@@ -37,7 +33,7 @@ pub const RESET_PAGE: &str = "/reset-password";
 /// Person who signs up.
 #[derive(Clone, Debug)]
 pub struct Applicant {
-    /// Email address of the person.
+    /// EmailAddress address of the person.
     pub email: String,
     /// Password of the person.
     pub password: Credential,
@@ -59,7 +55,7 @@ pub enum SignedUp {
 /// Applicant whose proofs have the right form.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedApplicant {
-    email: Email,
+    email: EmailAddress,
     password: Credential,
     name: String,
 }
@@ -88,7 +84,7 @@ impl Accounts {
 impl Parts {
     async fn sign_up(&self, applicant: Applicant, client: &Client) -> Result<SignedUp> {
         let checked = CheckedApplicant {
-            email: Email::parse(&applicant.email)?,
+            email: EmailAddress::parse(&applicant.email)?,
             name: rules::name(&applicant.name)?,
             password: applicant.password,
         };
@@ -137,6 +133,7 @@ impl Parts {
         let id = person.id;
         let created = self.store.sign_up(person, Some(session), verification).await;
         created?;
+        self.mail_queued();
         tracing::info!(user.id = %id, mail = self.options.mail.is_some(), "account created");
         let account = self.store.account(id).await?;
         debug_assert_eq!(account.person.email, email.text);
@@ -153,12 +150,14 @@ impl Parts {
         let person = self.new_person(applicant).await?;
         let verification = self.verification(&person)?;
         match self.store.sign_up(person, None, verification).await {
-            Err(StoreError::Conflict(_)) => self.tell_of_account(&email).await,
-            done => Ok(done?),
+            Err(StoreError::Conflict(_)) => self.tell_of_account(&email).await?,
+            done => done?,
         }
+        self.mail_queued();
+        Ok(())
     }
 
-    async fn tell_of_account(&self, email: &Email) -> Result<()> {
+    async fn tell_of_account(&self, email: &EmailAddress) -> Result<()> {
         self.mail_attempt(email).await?;
         let Some(account) = self.store.find_account(&email.key).await? else {
             return Ok(());
@@ -172,10 +171,10 @@ impl Parts {
     }
 
     /// Counts a mail that a stranger causes to an address.
-    pub(crate) async fn mail_attempt(&self, email: &Email) -> Result<()> {
+    pub(crate) async fn mail_attempt(&self, email: &EmailAddress) -> Result<()> {
         let limit = Limit {
             action: "mail",
-            subject: &email.subject(),
+            subject: &rules::subject_of(email),
             limit: MAILS,
             window: DAY,
         };
@@ -222,7 +221,7 @@ impl Parts {
     ) -> Result<Option<OneTimeMail>> {
         let expires_at = self.options.clock.now() + length;
         let secret = Secret::new(MAIL_TOKEN, random()?);
-        let url = format!("{}{page}?token={}", self.options.org_url, secret.expose());
+        let url = self.page_with_token(page, &secret);
         let token = NewOneTime {
             hash: secret.hash(),
             purpose,
@@ -230,15 +229,28 @@ impl Parts {
             expires_at,
         };
         let mail = self.letter(email, &letter(url, expires_at))?;
-        Ok(mail.map(|mail| OneTimeMail { token, mail }))
+        Ok(mail.map(|mail| OneTimeMail {
+            token,
+            mail: Some(mail),
+        }))
     }
 
     /// Checks that an invitation of the address admits its person.
-    async fn check_invitation(&self, _email: &Email, _invitation: Option<Credential>) -> Result<()> {
-        std::future::ready(Err(Error::Forbidden(
-            "sign-up needs an invitation of this address".to_owned(),
-        )))
-        .await
+    async fn check_invitation(&self, email: &EmailAddress, invitation: Option<Credential>) -> Result<()> {
+        let token = invitation.and_then(|token| Secret::parse(INVITATION_TOKEN, token.expose()).ok());
+        let invited = match token {
+            Some(token) => {
+                let now = self.options.clock.now();
+                self.store.find_invitation(token.hash(), now).await?
+            }
+            None => None,
+        };
+        if invited.is_some_and(|invited| invited.email_key == email.key) {
+            return Ok(());
+        }
+        Err(Error::Forbidden(
+            "invitation: sign-up needs an invitation of this address".to_owned(),
+        ))
     }
 }
 

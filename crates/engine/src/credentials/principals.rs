@@ -12,7 +12,7 @@ use std::{
 
 use sortie_api::{
     KeyId, Mode, OrgId, OrganizationInfo, Role,
-    secret::{HOSTED_KEY, SELF_HOSTED_KEY, Secret},
+    secret::{ACCESS_TOKEN, HOSTED_KEY, SELF_HOSTED_KEY, Secret},
 };
 use sortie_store::{By, Principal, Store};
 use tokio::time::Instant;
@@ -33,6 +33,8 @@ pub(crate) struct Principals {
     clock: Clock,
     /// Prefix of the API keys of this deployment mode.
     prefix: &'static str,
+    /// Prefix of access tokens, which a hosted deployment has.
+    token_prefix: Option<&'static str>,
     kept: Arc<Mutex<Kept>>,
 }
 
@@ -49,6 +51,20 @@ impl Engine {
     /// Finds the principal of a bearer credential. None where the credential is malformed, unknown, expired or revoked.
     pub async fn authenticate(&self, credential: &str) -> Result<Option<Principal>, Error> {
         self.0.stores.principals.authenticate(credential).await
+    }
+
+    /// Drops the look-ups of a subject whose credentials were revoked or changed on this node.
+    pub fn forget_credentials(&self, by: By) {
+        self.0.stores.principals.forget(by);
+    }
+
+    /// Drops the look-ups of an organization, such as at its suspension: its credentials are looked up again at their next
+    /// use. Other nodes use their look-ups for five seconds at most.
+    pub fn forget_organization(&self, org: OrgId) {
+        self.0
+            .stores
+            .principals
+            .forget_where(|principal| principal.org == org);
     }
 
     /// Deployment mode: self-hosted or hosted.
@@ -71,14 +87,15 @@ impl Engine {
 
 impl Principals {
     pub(crate) fn new(store: Store, clock: Clock, mode: Mode) -> Self {
-        let prefix = match mode {
-            Mode::Hosted => HOSTED_KEY,
-            Mode::SelfHosted => SELF_HOSTED_KEY,
+        let (prefix, token_prefix) = match mode {
+            Mode::Hosted => (HOSTED_KEY, Some(ACCESS_TOKEN)),
+            Mode::SelfHosted => (SELF_HOSTED_KEY, None),
         };
         Self {
             store,
             clock,
             prefix,
+            token_prefix,
             kept: Arc::default(),
         }
     }
@@ -90,7 +107,12 @@ impl Principals {
 
     /// Finds the principal of a credential; see [`Engine::authenticate`].
     pub(crate) async fn authenticate(&self, credential: &str) -> Result<Option<Principal>, Error> {
-        let Ok(secret) = Secret::parse(self.prefix, credential) else {
+        let prefixes = [Some(self.prefix), self.token_prefix];
+        let Some(secret) = prefixes
+            .into_iter()
+            .flatten()
+            .find_map(|prefix| Secret::parse(prefix, credential).ok())
+        else {
             return Ok(None);
         };
         let hash = secret.hash();
@@ -116,9 +138,13 @@ impl Principals {
 
     /// Drops the look-ups of a subject: its credentials are looked up again at their next use.
     pub(crate) fn forget(&self, by: By) {
+        self.forget_where(|principal| principal.by == by);
+    }
+
+    fn forget_where(&self, is_forgotten: impl Fn(&Principal) -> bool) {
         let mut kept = self.kept();
         kept.forgotten += 1;
-        kept.by_hash.retain(|_, (principal, _)| principal.by != by);
+        kept.by_hash.retain(|_, (principal, _)| !is_forgotten(principal));
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

@@ -26,6 +26,19 @@ impl SessionCookie {
         }
     }
 
+    /// Creates the cookie that binds a form to a browser before it is signed in. It never becomes a session.
+    pub(crate) fn of_forms(org_url: &str) -> Self {
+        let session = Self::of(org_url);
+        Self {
+            name: if session.secure {
+                "__Host-sortie_form"
+            } else {
+                "sortie_form"
+            },
+            ..session
+        }
+    }
+
     /// Returns the token of the cookie that a browser sent. Two cookies of this name are none.
     pub(crate) fn token<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         let mut found = headers

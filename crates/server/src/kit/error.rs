@@ -15,6 +15,8 @@ use http::{
 };
 use sortie_api::{ErrorBody, ErrorCode};
 
+use super::LacksScope;
+
 /// Answer of a handler: a value, or an error in the form of `docs/API.md#errors`.
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
@@ -27,6 +29,8 @@ pub(crate) struct ApiError {
     source: Option<Box<dyn StdError + Send + Sync>>,
     /// Seconds for `Retry-After`, where the limit is another one than that of requests.
     retry_after: Option<u64>,
+    /// Whether an access token lacks the scope `admin`.
+    lacks_scope: bool,
 }
 
 /// A message about what the client sent is cut here.
@@ -44,6 +48,7 @@ impl ApiError {
             message: message.into(),
             source: None,
             retry_after: None,
+            lacks_scope: false,
         }
     }
 
@@ -65,6 +70,13 @@ impl ApiError {
     /// 403: the role is too small.
     pub(crate) fn forbidden(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::Forbidden, message)
+    }
+
+    /// 403: the access token lacks the scope `admin`; the gate adds the challenge.
+    pub(crate) fn insufficient_scope(message: impl Into<String>) -> Self {
+        let mut error = Self::new(ErrorCode::Forbidden, message);
+        error.lacks_scope = true;
+        error
     }
 
     /// 404: no such resource in this organization, or no such route.
@@ -178,6 +190,7 @@ impl From<sortie_engine::Error> for ApiError {
         match error {
             Error::Invalid(rule) => Self::invalid_request(rule),
             Error::PaymentRequired(reason) => Self::payment_required(reason),
+            Error::Suspended => Self::forbidden(error.to_string()),
             Error::NotFound => Self::not_found("not found"),
             Error::Conflict(rule) => Self::conflict(rule),
             Error::Gone(reason) => Self::gone(reason),
@@ -198,6 +211,7 @@ impl From<sortie_accounts::Error> for ApiError {
             Error::Forbidden(reason) => Self::forbidden(reason),
             Error::NotFound => Self::not_found("not found"),
             Error::Conflict(rule) => Self::conflict(rule),
+            Error::TooLarge(rule) => Self::new(ErrorCode::PayloadTooLarge, rule),
             Error::TooManyAttempts(wait) => Self::too_many_attempts(wait),
             Error::Unavailable(reason) => Self::unavailable(reason),
             Error::Internal(_) => Self::internal(error),
@@ -219,6 +233,9 @@ impl IntoResponse for ApiError {
             code: self.code,
         };
         let mut response = error_response(self.status, &body);
+        if self.lacks_scope {
+            response.extensions_mut().insert(LacksScope);
+        }
         if let Some(seconds) = self.retry_after {
             response
                 .headers_mut()

@@ -12,8 +12,8 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use http::{
-    HeaderMap, HeaderValue,
-    header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT},
+    HeaderMap, HeaderValue, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, EXPECT},
 };
 use http_body_util::BodyExt as _;
 use serde::{Serialize, de::DeserializeOwned};
@@ -64,6 +64,15 @@ impl<T: Serialize> IntoResponse for Json<T> {
             Err(error) => ApiError::internal(error).into_response(),
         }
     }
+}
+
+/// Answers with a secret. No cache on the way keeps it.
+pub(crate) fn shown_once(status: StatusCode, body: &impl Serialize) -> Response {
+    let mut response = (status, Json(body)).into_response();
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
 /// A 200 whose body is JSON already.

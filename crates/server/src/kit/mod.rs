@@ -4,6 +4,7 @@
 //! are forbidden by lint. A handler without [`Member`], [`Admin`] or a place among the public routes does not exist.
 
 mod body_budget;
+mod challenge;
 mod client_address;
 mod cookies;
 mod deprecation;
@@ -17,9 +18,11 @@ mod path;
 mod query;
 mod rate_limit;
 mod request_id;
+mod small_body;
 mod who;
 
 pub(crate) use body_budget::BodyBudget;
+pub(crate) use challenge::{Challenges, LacksScope};
 pub(crate) use client_address::client_address;
 pub(crate) use cookies::SessionCookie;
 pub use deprecation::Deprecation;
@@ -27,12 +30,13 @@ pub(crate) use deprecation::DeprecationHeaders;
 pub(crate) use download::{Offered, Wanted};
 pub(crate) use error::{ApiError, ApiResult, Fault, error_response};
 pub(crate) use guesses::{Advice, Guesses, Token};
-pub(crate) use json::{Json, JsonBody, is_json, json_response};
+pub(crate) use json::{Json, JsonBody, is_json, json_response, shown_once};
 pub(crate) use multipart::{Form, Part};
-pub(crate) use path::{Below, Path};
+pub(crate) use path::{Below, Inner, Path};
 pub(crate) use query::{FromQuery, Pairs, Query, integer};
 pub(crate) use rate_limit::{Counting, Quota, RateLimits, Standing, WINDOW_SECONDS};
 pub(crate) use request_id::{RequestId, RequestIds, X_REQUEST_ID};
+pub(crate) use small_body::{is_form, small_body};
 pub(crate) use who::{
     Admin, Anybody, Credential, Holder, LookUpFailure, Member, Passed, Whence, actor, bearer, holder,
 };

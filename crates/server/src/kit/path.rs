@@ -27,6 +27,21 @@ impl<S: Send + Sync, T: FromStr> FromRequestParts<S> for Path<T> {
     }
 }
 
+/// The second `{…}` of the route, as `T`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inner<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: FromStr> FromRequestParts<S> for Inner<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
+        let Below(_, text) = Below::<String>::from_request_parts(parts, state).await?;
+        text.parse()
+            .map(Self)
+            .map_err(|_| ApiError::not_found("not found"))
+    }
+}
+
 /// The `{…}` of the route as `T`, and all of the path that is behind, which may have slashes.
 #[derive(Clone, Debug)]
 pub(crate) struct Below<T>(pub(crate) T, pub(crate) String);

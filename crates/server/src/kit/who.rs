@@ -235,6 +235,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Admin {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> ApiResult<Self> {
         let principal = principal(parts)?;
+        if principal.scope.is_some_and(|scope| scope < Role::Admin) {
+            return Err(ApiError::insufficient_scope(
+                "this needs an access token with the scope admin",
+            ));
+        }
         if principal.role < Role::Admin {
             return Err(ApiError::forbidden("this needs the role admin"));
         }

@@ -19,6 +19,8 @@ pub(crate) struct OrgApp {
     pub(crate) bodies: BodyBudget,
     /// The cookie of the pages.
     pub(crate) cookie: SessionCookie,
+    /// The cookie of forms before a sign-in.
+    pub(crate) form_cookie: SessionCookie,
     /// `/openapi.json`, serialized once.
     pub(crate) document: Bytes,
 }

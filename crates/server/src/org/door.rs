@@ -9,7 +9,7 @@ use http::{Method, Request, Uri, uri::PathAndQuery};
 use sortie_accounts::Accounts;
 use sortie_api::{
     OrgId,
-    secret::{HOSTED_KEY, SESSION_TOKEN},
+    secret::{HOSTED_KEY, OPERATOR_KEY, SESSION_TOKEN},
 };
 use sortie_engine::Engine;
 use sortie_store::{By, Principal, SignedIn};
@@ -44,6 +44,10 @@ impl OrganizationDoor {
         if credential.starts_with(HOSTED_KEY) {
             let principal = self.engine.authenticate(credential).await?;
             return Ok(principal.map(Holder::Principal));
+        }
+        if credential.starts_with(OPERATOR_KEY) {
+            let is_operator = self.accounts.is_operator(credential).await?;
+            return Ok(is_operator.then_some(Holder::Operator));
         }
         Ok(None)
     }

@@ -3,15 +3,24 @@
 
 mod app;
 mod door;
+mod invitations;
+mod keys;
+mod members;
+mod operator;
+mod organizations;
 mod status;
 mod who;
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{Router, middleware};
 use sortie_api::Mode;
 
-use crate::table::{finished, operations};
+use crate::{
+    oauth::{cross_origin, endpoints, grants},
+    pages,
+    table::{finished, operations},
+};
 
 pub(crate) use app::OrgApp;
 pub(crate) use door::OrganizationDoor;
@@ -22,9 +31,40 @@ operations! {
     Public status::get_org_health;
     Public status::get_org_readiness;
     Public status::get_org_description;
+    Public endpoints::get_authorization_server;
+    Public endpoints::register_oauth_client;
+    Public endpoints::issue_oauth_tokens;
+    Public endpoints::revoke_oauth_token;
+    SignedIn grants::list_grants;
+    SignedIn grants::end_grant;
+    SignedIn organizations::list_organizations;
+    SignedIn organizations::create_organization;
+    Admin organizations::rename_organization;
+    Admin members::list_members;
+    Admin members::change_member_role;
+    Admin members::remove_member;
+    Member members::leave_organization;
+    Owner members::transfer_ownership;
+    Admin invitations::list_invitations;
+    Admin invitations::create_invitation;
+    Admin invitations::withdraw_invitation;
+    SignedIn invitations::accept_invitation;
+    Admin keys::list_organization_keys;
+    Admin keys::create_organization_key;
+    Admin keys::rotate_organization_key;
+    Admin keys::delete_organization_key;
+    Operator operator::list_operated_organizations;
+    Operator operator::get_operated_organization;
+    Operator operator::suspend_organization;
+    Operator operator::resume_organization;
+    Operator operator::list_users;
+    Operator operator::create_user;
+    Operator operator::disable_user;
+    Operator operator::enable_user;
+    Operator operator::create_reset_link;
 }
 
 /// Makes the router: every route, and JSON answers for unknown routes and wrong methods.
 pub(crate) fn router(app: Arc<OrgApp>) -> Router {
-    finished(table(Mode::Hosted), app)
+    finished(table(Mode::Hosted).merge(pages::router().into()), app).layer(middleware::from_fn(cross_origin))
 }

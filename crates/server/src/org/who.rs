@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::{Method, request::Parts};
-use sortie_accounts::Author;
+use sortie_accounts::{Author, Requester};
 use sortie_api::{OrgId, Role, SessionId, UserId};
+use sortie_engine::Caller;
 use sortie_store::{By, SignedIn};
 
 use super::{app::OrgApp, door::not_a_person};
@@ -27,6 +28,17 @@ pub(crate) struct Person {
     pub(crate) author: Author,
 }
 
+impl Person {
+    /// The person, as commands on accounts take them.
+    pub(crate) const fn requester(&self) -> Requester<'_> {
+        Requester {
+            user: self.user,
+            email_verified: self.email_verified,
+            author: &self.author,
+        }
+    }
+}
+
 /// A member of the organization of the path, with any role.
 #[derive(Clone, Debug)]
 pub(crate) struct OrgMember {
@@ -38,6 +50,16 @@ pub(crate) struct OrgMember {
     pub(crate) role: Role,
     /// The person.
     pub(crate) person: Person,
+}
+
+impl OrgMember {
+    /// The organization and the person, as commands of the engine take them.
+    pub(crate) fn caller(&self) -> Caller {
+        Caller {
+            org: self.org,
+            actor: self.person.author.actor.clone(),
+        }
+    }
 }
 
 /// An admin or the owner of the organization of the path.

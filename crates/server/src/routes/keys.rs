@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::{
-    extract::State,
-    response::{IntoResponse as _, Response},
-};
-use http::{HeaderValue, StatusCode, header::CACHE_CONTROL};
+use axum::{extract::State, response::Response};
+use http::StatusCode;
 use sortie_api::{
     KeyId,
     key::{ApiKey, CreateKey, CreatedKey, RotateKey},
@@ -14,17 +11,8 @@ use sortie_api::{
 
 use crate::{
     app::App,
-    kit::{Admin, ApiResult, Json, JsonBody, Path},
+    kit::{Admin, ApiResult, Json, JsonBody, Path, shown_once},
 };
-
-/// Answers with a secret. No cache on the way keeps it.
-fn shown_once(status: StatusCode, key: CreatedKey) -> Response {
-    let mut response = (status, Json(key)).into_response();
-    response
-        .headers_mut()
-        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
 
 /// List API keys
 ///
@@ -63,7 +51,7 @@ pub(crate) async fn create_key(
 ) -> ApiResult<Response> {
     let created = app.engine.create_key(&who.caller(), request).await?;
     tracing::info!(key.id = %created.id, key.role = %created.role, by = %who.by, "API key created");
-    Ok(shown_once(StatusCode::CREATED, created))
+    Ok(shown_once(StatusCode::CREATED, &created))
 }
 
 /// Rotate an API key
@@ -91,7 +79,7 @@ pub(crate) async fn rotate_key(
 ) -> ApiResult<Response> {
     let rotated = app.engine.rotate_key(&who.caller(), id, &request).await?;
     tracing::info!(key.id = %id, by = %who.by, "API key rotated");
-    Ok(shown_once(StatusCode::OK, rotated))
+    Ok(shown_once(StatusCode::OK, &rotated))
 }
 
 /// Revoke an API key

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{Router, middleware};
 
 use crate::{
     app::App,
+    oauth::cross_origin,
     table::{finished, operations},
 };
 
@@ -30,12 +31,14 @@ mod models;
 mod nodes;
 mod operations;
 mod organization;
+mod resource_metadata;
 mod runs;
 mod schedules;
 mod usage;
 pub(crate) mod workflows;
 
 pub(crate) use operations::{Health, OK};
+pub(crate) use resource_metadata::ResourceMetadata;
 
 /// Liveness: answers 200 while the process serves requests.
 pub(crate) const HEALTHZ: &str = "/healthz";
@@ -105,9 +108,11 @@ operations! {
     Public operations::get_readiness;
     Public operations::get_metrics;
     Public operations::get_description;
+    Public resource_metadata::get_resource_metadata;
+    Public resource_metadata::get_resource_metadata_of_path;
 }
 
 /// Makes the router: every route, and JSON answers for unknown routes and wrong methods.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    finished(table(app.engine.mode()), app)
+    finished(table(app.engine.mode()), app).layer(middleware::from_fn(cross_origin))
 }

@@ -3,9 +3,13 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
 
+mod browser;
 mod gate;
+mod oauth;
+mod pages;
 mod rig;

@@ -72,8 +72,10 @@ impl Rig {
         let (engine_address, address) = (api.local_addr().unwrap(), organization.local_addr().unwrap());
         let (org_url, engine_url) = (format!("http://{address}"), format!("http://{engine_address}"));
         let master_key = MasterKey::new([7; 32]);
+        let clock = Clock::manual(AT);
         let options = sortie_engine::Options {
             mode: Mode::Hosted,
+            clock: clock.clone(),
             data_dir: dir.path().to_owned(),
             shutdown_grace: Duration::from_millis(50),
             master_keys: vec![master_key.clone()],
@@ -82,7 +84,6 @@ impl Rig {
         };
         let no_sandbox = Err("this test has no sandbox.".to_owned());
         let engine = Engine::start(options, store.clone(), no_sandbox).await.unwrap();
-        let clock = Clock::manual(AT);
         let mut options = sortie_accounts::Options {
             clock: clock.clone(),
             org_url: org_url.clone(),
@@ -148,6 +149,17 @@ impl Rig {
             .unwrap()
             .execute(
                 "INSERT INTO membership (org_id, user_id, role, created_at) VALUES (?1, ?2, ?3, 1)",
+                [org.to_string(), user.to_string(), role.to_string()],
+            )
+            .unwrap();
+    }
+
+    /// Changes the role of a member, past the store.
+    pub(crate) fn set_role(&self, org: OrgId, user: UserId, role: Role) {
+        rusqlite::Connection::open(&self.file)
+            .unwrap()
+            .execute(
+                "UPDATE membership SET role = ?3 WHERE org_id = ?1 AND user_id = ?2",
                 [org.to_string(), user.to_string(), role.to_string()],
             )
             .unwrap();

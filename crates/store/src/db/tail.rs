@@ -46,10 +46,20 @@ pub(crate) struct WindowChange {
 pub(crate) struct Room {
     /// Maximum of what is held and spent, in micros.
     pub(crate) limit: i64,
-    /// Start of the window before this one. Earlier windows are deleted when this one begins.
-    pub(crate) previous: Timestamp,
+    /// Start of the window before this one, if this one had no row when the command ran. Windows before that are deleted.
+    pub(crate) begins_after: Option<Timestamp>,
     /// Start of the next window.
     pub(crate) resets_at: Timestamp,
+}
+
+impl Room {
+    /// Limit for two amounts together: the lower one.
+    fn and(self, other: Self) -> Self {
+        Self {
+            begins_after: self.begins_after.or(other.begins_after),
+            ..if other.limit < self.limit { other } else { self }
+        }
+    }
 }
 
 impl WindowChange {
@@ -78,7 +88,7 @@ impl WindowChange {
         self.spent = self.spent.saturating_add(other.spent);
         self.gives_back |= other.gives_back;
         self.room = match (self.room, other.room) {
-            (Some(room), Some(other)) if other.limit < room.limit => Some(other),
+            (Some(room), Some(other)) => Some(room.and(other)),
             (room, other) => room.or(other),
         };
     }

@@ -43,7 +43,9 @@ pub(crate) fn insert(run: &NewRun) -> Result<Stmt<'_>> {
          FROM budget b WHERE b.org_id = $2 AND b.scope IN ($6, $7, $8, $9) \
          RETURNING scope, since, \
          (SELECT b.limit_micros FROM budget b WHERE b.org_id = budget_hold.org_id AND b.scope = budget_hold.scope), \
-         (SELECT b.period FROM budget b WHERE b.org_id = budget_hold.org_id AND b.scope = budget_hold.scope)",
+         (SELECT b.period FROM budget b WHERE b.org_id = budget_hold.org_id AND b.scope = budget_hold.scope), \
+         (SELECT w.starts_at FROM budget_window w WHERE w.org_id = budget_hold.org_id AND w.scope = budget_hold.scope \
+           AND w.since = budget_hold.since AND w.starts_at = budget_hold.starts_at)",
         vals![
             run.id,
             run.org,
@@ -61,7 +63,10 @@ pub(crate) fn insert(run: &NewRun) -> Result<Stmt<'_>> {
 /// Takes the holds that [`insert`] has added from their windows, at the end of the transaction.
 pub(crate) fn take(tx: &mut dyn Tx, run: &NewRun, holds: &[Row]) -> Result<()> {
     for row in holds {
-        let (key, room) = window_of(row, run)?;
+        let (key, mut room) = window_of(row, run)?;
+        if row.opt_time(4)?.is_none() {
+            room.begins_after = Some(previous(row.parse(3)?, key.starts_at)?);
+        }
         tx.tail(Tail::Window(key, WindowChange::hold(run.max_cost.get(), room)));
     }
     Ok(())
@@ -121,15 +126,22 @@ pub(crate) fn look(tx: &mut dyn Tx, run: &NewRun) -> Result<()> {
     }
 }
 
+/// Start of the window before the one that starts at `starts_at`.
+fn previous(period: BudgetPeriod, starts_at: Timestamp) -> Result<Timestamp> {
+    // By the calendar: months are of different lengths.
+    start(
+        period,
+        Timestamp::from_micros(starts_at.as_micros().saturating_sub(1)),
+    )
+}
+
 /// The window of a budget in which a run counts, and its limit.
 fn window_of(row: &Row, run: &NewRun) -> Result<(WindowKey, Room)> {
     let period = row.parse(3)?;
     let (starts_at, resets_at) = window(period, run.created_at)?;
-    // By the calendar: months are of different lengths.
-    let before = Timestamp::from_micros(starts_at.as_micros().saturating_sub(1));
     let room = Room {
         limit: row.int(2)?,
-        previous: start(period, before)?,
+        begins_after: None,
         resets_at,
     };
     let key = WindowKey {

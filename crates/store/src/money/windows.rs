@@ -1,12 +1,12 @@
 //! Writes of tails: the windows of budgets, which are rows that many runs share, and the holds that are released
 //! with them.
 
-use sortie_api::Micros;
+use sortie_api::{Micros, Timestamp};
 
 use super::holds;
 use crate::{
     db::{
-        Row, Stmt, Tx,
+        Stmt, Tx,
         tail::{Room, Sums, Tail, WindowChange, WindowKey},
         vals,
     },
@@ -22,23 +22,19 @@ pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Vec<WindowKey>> {
     let deletes = (!sums.released().is_empty()).then(|| holds::delete(&released));
     let first = usize::from(deletes.is_some());
     let updates = changes.iter().map(|(key, change)| statement(key, change));
-    let statements: Vec<Stmt<'_>> = deletes.into_iter().chain(updates).collect();
+    let earlier = changes
+        .iter()
+        .filter_map(|(key, change)| Some(delete_earlier(key, change.room?.begins_after?)));
+    let statements: Vec<Stmt<'_>> = deletes.into_iter().chain(updates).chain(earlier).collect();
     if statements.is_empty() {
         return Ok(Vec::new());
     }
     let answers = tx.batch(&statements)?;
-    let (mut missed, mut begun) = (Vec::new(), Vec::new());
-    for ((key, change), answer) in changes.iter().zip(answers.into_iter().skip(first)) {
-        match (answer.rows.first(), change.room) {
-            (None, _) => missed.push(key.clone()),
-            (Some(row), Some(room)) if is_first(row, change)? => begun.push(delete_earlier(key, room)),
-            (Some(_), _) => {}
-        }
-    }
-    if missed.is_empty() && !begun.is_empty() {
-        tx.batch(&begun)?;
-    }
-    Ok(missed)
+    let written = changes.keys().zip(answers.iter().skip(first));
+    Ok(written
+        .filter(|(_, answer)| answer.affected == 0)
+        .map(|(key, _)| key.clone())
+        .collect())
 }
 
 /// The window that the statement after `answered` statements of [`write`] is about. None for every other statement.
@@ -57,7 +53,8 @@ pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<()> {
     }
 }
 
-/// The update of one window. It returns one row, or none where the window has no room or is missing.
+/// The update of one window. It affects no row if the window has no room or is missing. A hold begins the window if the
+/// amount is within the limit.
 fn statement<'a>(key: &'a WindowKey, change: &WindowChange) -> Stmt<'a> {
     let mut params = vals![
         key.org,
@@ -70,40 +67,30 @@ fn statement<'a>(key: &'a WindowKey, change: &WindowChange) -> Stmt<'a> {
     let sql = match (change.room, change.gives_back) {
         (None, _) => {
             "UPDATE budget_window SET held_micros = held_micros + $5, spent_micros = spent_micros + $6 \
-             WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at = $4 \
-             RETURNING held_micros, spent_micros"
+             WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at = $4"
         }
-        (Some(_), true) => {
+        (Some(room), gives_back) if gives_back || change.held > room.limit => {
             "UPDATE budget_window SET held_micros = held_micros + $5, spent_micros = spent_micros + $6 \
              WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at = $4 \
-             AND held_micros + spent_micros + CAST($5 AS BIGINT) + CAST($6 AS BIGINT) <= CAST($7 AS BIGINT) \
-             RETURNING held_micros, spent_micros"
+             AND held_micros + spent_micros + CAST($5 AS BIGINT) + CAST($6 AS BIGINT) <= CAST($7 AS BIGINT)"
         }
-        (Some(_), false) => {
+        (Some(_), _) => {
             "INSERT INTO budget_window (org_id, scope, since, starts_at, held_micros, spent_micros) \
-             SELECT $1, $2, CAST($3 AS BIGINT), CAST($4 AS BIGINT), CAST($5 AS BIGINT), CAST($6 AS BIGINT) \
-             WHERE CAST($5 AS BIGINT) <= CAST($7 AS BIGINT) \
-             ON CONFLICT (org_id, scope, since, starts_at) DO UPDATE \
+             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (org_id, scope, since, starts_at) DO UPDATE \
              SET held_micros = budget_window.held_micros + excluded.held_micros \
-             WHERE budget_window.held_micros + budget_window.spent_micros + excluded.held_micros <= CAST($7 AS BIGINT) \
-             RETURNING held_micros, spent_micros"
+             WHERE budget_window.held_micros + budget_window.spent_micros + excluded.held_micros <= CAST($7 AS BIGINT)"
         }
     };
     params.extend(change.room.map(|room| room.limit.into()));
     Stmt::new(sql, params)
 }
 
-/// Whether a window holds nothing but this change, so it has just begun.
-fn is_first(row: &Row, change: &WindowChange) -> Result<bool> {
-    Ok(!change.gives_back && row.int(0)? == change.held && row.int(1)? == 0)
-}
-
-/// Deletes windows before the previous one. A node whose clock is behind may still count in the previous one.
-fn delete_earlier(key: &WindowKey, room: Room) -> Stmt<'_> {
+/// Deletes windows before the one that starts at `previous`. A node whose clock is behind may still count in that one.
+fn delete_earlier(key: &WindowKey, previous: Timestamp) -> Stmt<'_> {
     Stmt::new(
         "DELETE FROM budget_window WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at < $4 \
          AND held_micros = 0",
-        vals![key.org, key.scope.as_str(), key.since, room.previous],
+        vals![key.org, key.scope.as_str(), key.since, previous],
     )
 }
 

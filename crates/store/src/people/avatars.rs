@@ -4,7 +4,7 @@ use sortie_api::{Timestamp, UserId};
 
 use crate::{
     Store,
-    db::vals,
+    db::{Row, vals},
     types::{Error, Result},
 };
 
@@ -17,13 +17,15 @@ pub struct Avatar {
     pub bytes: Vec<u8>,
     /// SHA-256 of the bytes.
     pub sha256: [u8; 32],
+    /// Time of the upload.
+    pub updated_at: Timestamp,
 }
 
 impl Store {
-    /// Keeps the picture of a person in the place of an earlier one.
-    pub async fn put_avatar(&self, user: UserId, avatar: Avatar, at: Timestamp) -> Result<()> {
+    /// Gives a person a picture, in the place of the one before.
+    pub async fn put_avatar(&self, user: UserId, avatar: Avatar) -> Result<()> {
         self.db
-            .write_of(avatar.bytes.len(), move |tx| {
+            .write(move |tx| {
                 tx.exec(
                     "INSERT INTO avatar (user_id, content_type, bytes, sha256, updated_at) VALUES ($1, $2, $3, $4, $5) \
                      ON CONFLICT (user_id) DO UPDATE SET content_type = excluded.content_type, bytes = excluded.bytes, \
@@ -33,7 +35,7 @@ impl Store {
                         avatar.content_type.as_str(),
                         avatar.bytes.as_slice(),
                         avatar.sha256.as_slice(),
-                        at
+                        avatar.updated_at
                     ],
                 )
                 .map(drop)
@@ -41,7 +43,7 @@ impl Store {
             .await
     }
 
-    /// Deletes the picture of a person, if there is one.
+    /// Takes the picture of a person away, if there is one.
     pub async fn delete_avatar(&self, user: UserId) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -51,26 +53,47 @@ impl Store {
             .await
     }
 
-    /// Reads the picture of a person for `viewer`: the person, or somebody who shares an organization. `NotFound` for
-    /// everybody else, and where there is none.
-    pub async fn avatar(&self, viewer: UserId, user: UserId) -> Result<Avatar> {
+    /// Reads the picture of `user` for `viewer`. None where there is no picture, and where the two are different people
+    /// without a common organization.
+    pub async fn avatar(&self, viewer: UserId, user: UserId) -> Result<Option<Avatar>> {
         self.db
             .read(move |tx| {
-                let row = tx.query_one(
-                    "SELECT a.content_type, a.bytes, a.sha256 FROM avatar a WHERE a.user_id = $2 AND ($1 = $2 OR EXISTS \
-                     (SELECT 1 FROM membership m WHERE m.user_id = $1 \
-                     AND m.org_id {IN}SELECT o.org_id FROM membership o WHERE o.user_id = $2{END}))",
+                tx.query_opt(
+                    "SELECT a.content_type, a.bytes, a.sha256, a.updated_at FROM avatar a WHERE a.user_id = $2 \
+                     AND ($1 = $2 OR EXISTS (SELECT 1 FROM membership m WHERE m.user_id = $2 AND \
+                     (SELECT v.user_id FROM membership v WHERE v.org_id = m.org_id AND v.user_id = $1) IS NOT NULL))",
                     vals![viewer, user],
-                )?;
-                Ok(Avatar {
-                    content_type: row.text(0)?.to_owned(),
-                    bytes: row.blob(1)?.to_vec(),
-                    sha256: row
-                        .blob(2)?
-                        .try_into()
-                        .map_err(|_| Error::Corrupt("the hash of a picture".to_owned()))?,
-                })
+                )?
+                .as_ref()
+                .map(avatar_from)
+                .transpose()
             })
             .await
     }
+
+    /// Reads the SHA-256 of the picture of a person. None where there is no picture.
+    pub async fn avatar_hash(&self, user: UserId) -> Result<Option<[u8; 32]>> {
+        self.db
+            .read(move |tx| {
+                tx.query_opt("SELECT sha256 FROM avatar WHERE user_id = $1", vals![user])?
+                    .map(|row| hash_from(&row, 0))
+                    .transpose()
+            })
+            .await
+    }
+}
+
+fn avatar_from(row: &Row) -> Result<Avatar> {
+    Ok(Avatar {
+        content_type: row.text(0)?.to_owned(),
+        bytes: row.blob(1)?.to_vec(),
+        sha256: hash_from(row, 2)?,
+        updated_at: row.time(3)?,
+    })
+}
+
+fn hash_from(row: &Row, column: usize) -> Result<[u8; 32]> {
+    row.blob(column)?
+        .try_into()
+        .map_err(|_| Error::Corrupt("the sha256 of an avatar is not 32 bytes".to_owned()))
 }

@@ -6,9 +6,10 @@
 use sortie_api::{OrgId, Role, Timestamp, UserId};
 
 use crate::{
-    Audit, Store,
+    Audit, NewMail, Store,
     audit::record,
     db::{Row, Stmt, vals},
+    mail,
     oauth::grants::revoke_of_member,
     types::{Error, Result},
 };
@@ -158,6 +159,22 @@ impl Store {
             .await
     }
 
+    /// Reads a member of an organization. None where the person is no member.
+    pub async fn member(&self, org: OrgId, user: UserId) -> Result<Option<MemberRow>> {
+        self.db
+            .read(move |tx| {
+                tx.query_opt(
+                    "SELECT m.user_id, p.email, p.name, m.role, m.created_at \
+                     FROM membership m JOIN person p ON p.id = m.user_id WHERE m.org_id = $1 AND m.user_id = $2",
+                    vals![org, user],
+                )?
+                .as_ref()
+                .map(member_from)
+                .transpose()
+            })
+            .await
+    }
+
     /// Makes a member an admin or a member. `NotFound` where the person is no member, `Conflict` for the owner and for
     /// the role owner, which [`Store::transfer_ownership`] gives.
     pub async fn set_role(&self, org: OrgId, user: UserId, role: Role, audit: Audit) -> Result<()> {
@@ -181,7 +198,8 @@ impl Store {
             .await
     }
 
-    /// Removes a member and ends the grants of the person in the organization. `NotFound` where the person is no member, `Conflict` for the owner.
+    /// Removes a member, or lets a member leave, and ends the grants of the person in the organization. `NotFound` where the
+    /// person is no member, `Conflict` for the owner.
     pub async fn remove_member(&self, org: OrgId, user: UserId, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -201,17 +219,18 @@ impl Store {
             .await
     }
 
-    /// Hands the ownership from one member to another. The former owner becomes an admin. `Conflict` where `from` is not
-    /// the owner, `NotFound` where `to` is no member.
+    /// Hands the ownership from one member to another, and queues `mails`. The former owner becomes an admin. `Conflict`
+    /// where `from` is not the owner, `NotFound` where `to` is no member.
     pub async fn transfer_ownership(
         &self,
         org: OrgId,
         (from, to): (UserId, UserId),
+        mails: Vec<NewMail>,
         audit: Audit,
     ) -> Result<()> {
         self.db
             .write(move |tx| {
-                tx.batch(&[
+                let mut statements = vec![
                     lock(org),
                     is_member(org, to),
                     Stmt::new(
@@ -225,8 +244,9 @@ impl Store {
                     )
                     .exactly(1, Error::NotFound),
                     record(&audit),
-                ])
-                .map(drop)
+                ];
+                statements.extend(mails.iter().map(mail::insert));
+                tx.batch(&statements).map(drop)
             })
             .await
     }

@@ -63,8 +63,8 @@ impl FromStr for Purpose {
 pub struct OneTimeMail {
     /// The token.
     pub token: NewOneTime,
-    /// Mail that has the token.
-    pub mail: NewMail,
+    /// Mail that has the token; none where somebody else hands it over.
+    pub mail: Option<NewMail>,
 }
 
 /// Token to keep, which works once.
@@ -162,24 +162,6 @@ impl Store {
     }
 }
 
-/// Ends a token and returns its person.
-fn take(tx: &mut dyn Tx, hash: &[u8; 32], purpose: Purpose, at: Timestamp) -> Result<UserId> {
-    let taken = tx.query_opt(
-        "DELETE FROM one_time WHERE hash = $1 AND purpose = $2 AND expires_at > $3 RETURNING user_id",
-        vals![hash.as_slice(), purpose.as_str(), at],
-    )?;
-    taken.ok_or(SPENT)?.parse(0)
-}
-
-/// Keeps a token in the place of the earlier ones, and queues its mail.
-pub(super) fn keep(sent: &OneTimeMail) -> [Stmt<'_>; 3] {
-    [
-        delete_all(sent.token.user, sent.token.purpose),
-        insert(&sent.token),
-        mail::insert(&sent.mail),
-    ]
-}
-
 pub(crate) fn insert(token: &NewOneTime) -> Stmt<'_> {
     Stmt::new(
         "INSERT INTO one_time (hash, purpose, user_id, expires_at) VALUES ($1, $2, $3, $4)",
@@ -190,6 +172,25 @@ pub(crate) fn insert(token: &NewOneTime) -> Stmt<'_> {
             token.expires_at
         ],
     )
+}
+
+/// Ends a token and returns its person.
+fn take(tx: &mut dyn Tx, hash: &[u8; 32], purpose: Purpose, at: Timestamp) -> Result<UserId> {
+    let taken = tx.query_opt(
+        "DELETE FROM one_time WHERE hash = $1 AND purpose = $2 AND expires_at > $3 RETURNING user_id",
+        vals![hash.as_slice(), purpose.as_str(), at],
+    )?;
+    taken.ok_or(SPENT)?.parse(0)
+}
+
+/// Keeps a token in the place of the earlier ones, and queues its mail.
+pub(super) fn keep(sent: &OneTimeMail) -> Vec<Stmt<'_>> {
+    let mut statements = vec![
+        delete_all(sent.token.user, sent.token.purpose),
+        insert(&sent.token),
+    ];
+    statements.extend(sent.mail.as_ref().map(mail::insert));
+    statements
 }
 
 /// Ends the tokens of a person for a purpose.

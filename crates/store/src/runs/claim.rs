@@ -102,7 +102,8 @@ macro_rules! organizations {
                  (SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.org_id = w.org_id \
                    AND q.node_id IS NOT NULL AND COALESCE(q.node_id, -1) >= 0 LIMIT $2) AS counted) AS claimed \
                FROM waiting w WHERE w.org_id IS NOT NULL) AS found \
-             WHERE $2 = 0 OR claimed < $2 LIMIT $1"
+             WHERE ($2 = 0 OR claimed < $2) \
+             AND (SELECT o.suspended_at FROM organization o WHERE o.id = found.org_id) IS NULL LIMIT $1"
         )
     };
 }

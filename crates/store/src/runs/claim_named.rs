@@ -47,7 +47,8 @@ impl Store {
                         ),
                         // The COALESCE keeps the planner from the index of waiting runs, which it would walk.
                         Stmt::new(
-                            "UPDATE queue SET node_id = $2 WHERE COALESCE(node_id, -1) < 0 \
+                            "UPDATE queue SET node_id = $2 WHERE COALESCE(node_id, -1) = -1 \
+                             AND (SELECT o.suspended_at FROM organization o WHERE o.id = queue.org_id) IS NULL \
                              AND run_id {IN}SELECT value FROM {JSON_EACH}($1){END} \
                              AND (CAST($3 AS BIGINT) = 0 OR (SELECT COUNT(*) FROM (SELECT 1 FROM queue c \
                                WHERE c.org_id = queue.org_id AND c.node_id IS NOT NULL \

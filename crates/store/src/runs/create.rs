@@ -17,7 +17,8 @@ use crate::{
 impl Store {
     /// Records a run as `queued`, with its definition, its queue entry and its first event. Returns the
     /// existing run if there is one with the idempotency key. The maximum cost is held in every budget that
-    /// applies; [`Error::OverBudget`] if it does not fit in one of them.
+    /// applies; [`Error::OverBudget`] if it does not fit in one of them. [`Error::Suspended`] if the organization is
+    /// suspended.
     pub async fn create_run(&self, run: NewRun) -> Result<Created> {
         let event = status_event(RunStatus::Queued, None, run.created_at)?;
         let (org, at, bytes) = (run.org, run.created_at, run.definition.bytes());
@@ -87,7 +88,8 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
         ),
         Stmt::new(
             "INSERT INTO queue (run_id, org_id, enqueued_at, node_id) \
-             SELECT id, org_id, created_at, CAST($2 AS BIGINT) FROM run WHERE id = $1",
+             SELECT id, org_id, created_at, CAST($2 AS BIGINT) FROM run WHERE id = $1 \
+             AND (SELECT o.suspended_at FROM organization o WHERE o.id = run.org_id) IS NULL",
             vals![run.id, unretained.map(|_| OF_ITS_NODE)],
         ),
     ];
@@ -114,6 +116,9 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
     let answers = tx.batch(&statements)?;
     let held = answers.first().map_or(&[][..], |inserted| &inserted.rows);
     if answers.get(1).is_some_and(|inserted| inserted.affected == 1) {
+        if answers.get(2).is_some_and(|queued| queued.affected == 0) {
+            return Err(Error::Suspended);
+        }
         holds::take(tx, run, held)?;
         return Ok(Created::New(new_run(run)));
     }

@@ -69,7 +69,10 @@ macro_rules! budget_without_surcharge {
 use budget_without_surcharge;
 
 /// `queue.node_id` of a run that waits for the one node that has its content. No id of a node is negative.
-const OF_ITS_NODE: i64 = -1;
+pub(crate) const OF_ITS_NODE: i64 = -1;
+
+/// `queue.node_id` of a waiting run whose organization is suspended.
+pub(crate) const PARKED: i64 = -2;
 
 /// Start of a query for runs with their outputs and artifacts. The output is looked up run by run: a planner
 /// that met an empty table of outputs would otherwise keep reading the whole of it.

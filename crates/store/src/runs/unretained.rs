@@ -7,7 +7,6 @@
 use sortie_api::{Micros, OrgId, Run, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
-    OF_ITS_NODE,
     finish::{End, ended, held, leave_queue},
     json_ids, run_from,
     sweep::{Answers, Ending, give_up},
@@ -279,9 +278,9 @@ pub(crate) fn adopt_content(node: NodeId, held: &str) -> Stmt<'_> {
     Stmt::new(
         "INSERT INTO unretained (run_id, node_id) SELECT r.id, CAST($2 AS BIGINT) FROM run r \
          WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} AND r.zero_data_retention = 1 \
-         AND COALESCE((SELECT q.node_id FROM queue q WHERE q.run_id = r.id), $3) = $3 \
+         AND COALESCE((SELECT q.node_id FROM queue q WHERE q.run_id = r.id), -1) < 0 \
          ON CONFLICT (run_id) DO UPDATE SET node_id = excluded.node_id",
-        vals![held, node, OF_ITS_NODE],
+        vals![held, node],
     )
 }
 

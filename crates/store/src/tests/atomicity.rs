@@ -10,16 +10,14 @@ use super::{
     fixture::{Fixture, entries},
 };
 use crate::{
-    AfterAttempt, AfterSending, Append, Attempt, Avatar, Batch, Counted, Error, Expiry, Factor,
-    InlineCredentials, NewNode, NewOneTime, NewRun, NodeId, OauthClientKind, OauthClientRow, OauthFlow,
-    OldTokens, PasswordChange, PersonDeletion, Purpose, Result, Rotation, SeenTokens, SignIn, Sweep,
-    db::vals,
+    AfterAttempt, Append, Batch, Counted, Error, Expiry, InlineCredentials, NewNode, NewRun, NodeId,
+    OauthFlow, OldTokens, Result, Rotation, SeenTokens, Sweep, db::vals,
 };
 
 /// Reads the stored rows of every table, as text.
 async fn everything(fixture: &Fixture) -> Vec<String> {
     const TABLES: &[&str] = &[
-        "SELECT id, name, usage_until FROM organization ORDER BY id",
+        "SELECT id, name, usage_until, suspended_at, suspended_why FROM organization ORDER BY id",
         "SELECT id, org_id, role, hash, expires_at, previous_hash, previous_until FROM api_key ORDER BY id",
         "SELECT org_id, day, workflow, runs, cost_micros FROM usage_day ORDER BY org_id, day, workflow",
         "SELECT id, name, lease_until, ended_at, address, draining_since, master_keys FROM node ORDER BY id",
@@ -55,12 +53,14 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT id, name, callback_secret, enabled, next_instant, due_at, handled_instant, waiting_instant, last_run_id, revision, \
          updated_at FROM schedule ORDER BY id",
         "SELECT run_id, org_id FROM replaced_run ORDER BY run_id",
-        "SELECT id, email, name, password, email_verified_at, totp, totp_since, totp_step, deleted_at FROM person ORDER BY id",
+        "SELECT id, email, name, password, email_verified_at, totp, totp_since, totp_step, deleted_at, disabled_at FROM person ORDER BY id",
         "SELECT user_id, sha256 FROM avatar ORDER BY user_id",
         "SELECT id, hash, user_id, seen_at FROM session ORDER BY id",
         "SELECT hash, purpose, user_id, expires_at FROM one_time ORDER BY hash",
         "SELECT window_start, subject, count FROM attempt ORDER BY window_start, subject",
         "SELECT org_id, user_id, role FROM membership ORDER BY org_id, user_id",
+        "SELECT id, org_id, email, role, hash, expires_at FROM invitation ORDER BY id",
+        "SELECT hash FROM operator_key ORDER BY hash",
         "SELECT id, content, dedupe, due_at, attempts FROM mail ORDER BY id",
         "SELECT id, kind, metadata, secret_hash, expires_at FROM oauth_client ORDER BY id",
         "SELECT id, org_id, user_id, client_id, scope, used_at, expires_at FROM oauth_grant ORDER BY id",
@@ -85,7 +85,7 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
 /// Proves that `command` is one transaction, then runs it without faults. Behind a proxy, proves instead that the command is
 /// done once although its commits are lost or late.
 #[expect(clippy::future_not_send, reason = "a test awaits it on one thread")]
-async fn proves<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T {
+pub(super) async fn proves<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T {
     if let Some(behind) = &fixture.behind {
         return behind.prove(fixture, Again::Nothing, command).await;
     }
@@ -94,7 +94,7 @@ async fn proves<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T
 
 /// Proves a command like [`proves`]; another call of the command does its next step.
 #[expect(clippy::future_not_send, reason = "a test awaits it on one thread")]
-async fn proves_step<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T {
+pub(super) async fn proves_step<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T {
     if let Some(behind) = &fixture.behind {
         return behind.prove(fixture, Again::Step, command).await;
     }
@@ -157,138 +157,6 @@ commands! {
         let at = fixture.now();
         let rotation = Rotation { id: key.id, hash: [9; 32], at, previous_until: at };
         proves(fixture, async || fixture.store.rotate_key(org, rotation, fixture.audit(org)).await).await;
-    }
-
-    async fn sign_up_and_sign_in_are_one_transaction_each(fixture: &Fixture) {
-        let store = &fixture.store;
-        let person = fixture.new_person("ann");
-        let first = fixture.new_session(person.id);
-        let by_mail = NewOneTime { hash: [9; 32], purpose: Purpose::VerifyEmail, user: person.id, expires_at: first.expires_at };
-        let verify = fixture.sent(by_mail);
-        proves(fixture, async || store.sign_up(person.clone(), Some(first.clone()), Some(verify.clone())).await).await;
-        let (ann, second) = (person.id, fixture.new_session(person.id));
-        let change = |old: &str, new: &str| PasswordChange { user: ann, old: old.to_owned(), new: new.to_owned() };
-        let rehash = change("hash of ann", "b");
-        proves(fixture, async || store.sign_in(second.clone(), SignIn { password: Some(rehash.clone()), ..SignIn::default() }).await).await;
-        let new = change("b", "c");
-        proves(fixture, async || store.change_password(new.clone(), second.id).await).await;
-        let later = second.created_at + std::time::Duration::from_hours(1);
-        proves(fixture, async || store.session_seen(second.id, later).await).await;
-        proves(fixture, async || store.rename_person(ann, "new").await).await;
-        let token = |number, purpose| NewOneTime { hash: [number; 32], purpose, user: ann, expires_at: later };
-        let at = fixture.now();
-        let verify = token(1, Purpose::VerifyEmail);
-        let verify = fixture.sent(verify);
-        proves(fixture, async || store.keep_one_time(verify.clone()).await).await;
-        proves(fixture, async || store.verify_by_token([1; 32], at).await).await;
-        store.keep_one_time(fixture.sent(token(2, Purpose::ResetPassword))).await.unwrap();
-        proves(fixture, async || store.reset_password(([2; 32], at), "d".to_owned(), None).await).await;
-        let third = fixture.new_session(ann);
-        store.sign_in(third.clone(), SignIn::default()).await.unwrap();
-        proves(fixture, async || store.end_session(ann, third.id).await).await;
-        let bob = fixture.person("bob").await;
-        proves(fixture, async || store.verify_email(bob, at).await).await;
-    }
-
-    async fn changes_of_an_account_are_one_transaction_each(fixture: &Fixture) {
-        let (store, ann, at) = (&fixture.store, fixture.person("ann").await, fixture.now());
-        proves(fixture, async || store.enrol_totp(ann, b"key".to_vec()).await).await;
-        let codes: Vec<_> = [1, 2]
-            .map(|number| NewOneTime { hash: [number; 32], purpose: Purpose::Recovery, user: ann, expires_at: at })
-            .into();
-        let key = || (ann, b"key".to_vec());
-        proves(fixture, async || store.confirm_totp(key(), (7, at), codes.clone()).await).await;
-        let session = fixture.new_session(ann);
-        let tried = Attempt { window: at, subject: "x".to_owned() };
-        store.count_attempts(vec![(tried.clone(), 9)]).await.unwrap();
-        let with = SignIn { factor: Some(Factor::Step(8)), forgotten: Some(tried), ..SignIn::default() };
-        proves(fixture, async || store.sign_in(session.clone(), with.clone()).await).await;
-        proves(fixture, async || store.remove_totp(ann, Factor::Recovery([1; 32])).await).await;
-        let avatar = Avatar { content_type: "image/png".to_owned(), bytes: vec![1], sha256: [1; 32] };
-        proves(fixture, async || store.put_avatar(ann, avatar.clone(), at).await).await;
-        proves(fixture, async || store.delete_avatar(ann).await).await;
-        let org = fixture.org_of(ann).await;
-        let deletion = PersonDeletion { user: ann, password: "hash of ann".to_owned(), audits: vec![fixture.audit(org)], at };
-        proves(fixture, async || store.delete_person(deletion.clone()).await).await;
-    }
-
-    async fn queueing_claiming_and_recording_a_mail_are_one_transaction_each(fixture: &Fixture) {
-        let (store, lease) = (&fixture.store, std::time::Duration::ZERO);
-        let (mail, kept, at) = (fixture.new_mail(Some("a")), fixture.new_mail(None), fixture.now());
-        proves(fixture, async || store.queue_mails(vec![mail.clone()]).await).await;
-        proves_step(fixture, async || store.claim_mails(at, lease, 10).await).await;
-        let attempt = fixture.count("SELECT MAX(attempts) FROM mail").await;
-        let later = AfterSending::RetryIn(std::time::Duration::from_secs(1));
-        proves_step(fixture, async || store.record_mail(mail.id, attempt, at, later).await).await;
-        proves(fixture, async || store.record_mail(mail.id, attempt, at, AfterSending::Ended).await).await;
-        store.queue_mails(vec![kept.clone()]).await.unwrap();
-        proves(fixture, async || store.record_mail(kept.id, 0, at, AfterSending::Ended).await).await;
-    }
-
-    async fn what_ends_is_deleted_in_one_transaction_each(fixture: &Fixture) {
-        let store = &fixture.store;
-        let (ann, at) = (fixture.person("ann").await, fixture.now());
-        let later = at + std::time::Duration::from_hours(10_000);
-        let token = NewOneTime { hash: [1; 32], purpose: Purpose::VerifyEmail, user: ann, expires_at: at };
-        store.keep_one_time(fixture.sent(token)).await.unwrap();
-        let tried = Attempt { window: at, subject: "x".to_owned() };
-        let count = async || store.count_attempts(vec![(tried.clone(), 100)]).await;
-        proves_step(fixture, async || store.count_attempts(vec![(tried.clone(), 100)]).await).await;
-        proves_step(fixture, async || store.refund_attempts(vec![tried.clone()]).await).await;
-        count().await.unwrap();
-        proves(fixture, async || store.forget_attempts(tried.clone()).await).await;
-        count().await.unwrap();
-        proves(fixture, async || store.delete_old_attempts(later, 10).await).await;
-        proves(fixture, async || store.delete_ended_one_times(later, 10).await).await;
-        proves(fixture, async || store.delete_ended_sessions(later, 10).await).await;
-    }
-
-    async fn changes_of_an_organization_are_one_transaction_each(fixture: &Fixture) {
-        let store = &fixture.store;
-        let (ann, bob) = (fixture.person("ann").await, fixture.person("bob").await);
-        let new = fixture.new_organization(ann);
-        let org = new.id;
-        proves(fixture, async || store.create_organization(new.clone(), fixture.audit(org)).await).await;
-        proves(fixture, async || store.rename_organization(org, "new", fixture.audit(org)).await).await;
-        fixture.member(org, bob, Role::Member).await;
-        proves(fixture, async || store.set_role(org, bob, Role::Admin, fixture.audit(org)).await).await;
-        proves(fixture, async || store.transfer_ownership(org, (ann, bob), fixture.audit(org)).await).await;
-        proves(fixture, async || store.remove_member(org, ann, fixture.audit(org)).await).await;
-    }
-
-    async fn the_commands_of_the_oauth_server_are_one_transaction_each(fixture: &Fixture) {
-        let store = &fixture.store;
-        let ann = fixture.person("ann").await;
-        let org = fixture.org_of(ann).await;
-        let (new, other) = (fixture.new_grant(org, ann, Role::Admin), fixture.new_grant(org, ann, Role::Member));
-        let client = OauthClientRow {
-            id: new.client_id.clone(),
-            kind: OauthClientKind::Registered,
-            metadata: "{}".to_owned(),
-            secret_hash: None,
-            created_at: new.created_at,
-            expires_at: new.created_at,
-        };
-        proves(fixture, async || store.keep_oauth_client(client.clone()).await).await;
-        proves(fixture, async || store.create_grant(new.clone(), fixture.audit(org)).await).await;
-        store.create_grant(other.clone(), fixture.audit(org)).await.unwrap();
-        let redemption = fixture.redemption(&new);
-        let redeem = async || store.redeem_code(redemption.clone(), fixture.grant_audit()).await;
-        proves_step(fixture, redeem).await;
-        let refresh = fixture.refresh(redemption.tokens.refresh_hash, redemption.at);
-        let next = async || store.refresh_tokens(refresh.clone(), fixture.grant_audit()).await;
-        proves_step(fixture, next).await;
-        let token = refresh.tokens.access_hash;
-        proves(fixture, async || store.revoke_token(token, &new.client_id, fixture.grant_audit()).await).await;
-        proves(fixture, async || store.end_grant(ann, other.id, fixture.grant_audit()).await).await;
-        let reused = fixture.new_grant(org, ann, Role::Member);
-        store.create_grant(reused.clone(), fixture.audit(org)).await.unwrap();
-        let redemption = fixture.redemption(&reused);
-        store.redeem_code(redemption.clone(), fixture.grant_audit()).await.unwrap();
-        let replay = async || store.redeem_code(redemption.clone(), fixture.grant_audit()).await;
-        proves(fixture, replay).await;
-        let later = new.created_at + std::time::Duration::from_hours(10_000);
-        proves(fixture, async || store.delete_ended_oauth(later, 10).await).await;
     }
 
     async fn count_usage_is_one_transaction(fixture: &Fixture) {

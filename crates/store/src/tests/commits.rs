@@ -14,7 +14,7 @@ use std::{
 use futures_util::{StreamExt, future::join_all, stream};
 use sortie_testkit::{CommitFault, CommitProxy, Which, postgres::TestDatabase};
 
-use super::{atomicity::SCENARIOS, fixture::Fixture};
+use super::{atomicity, atomicity_accounts, fixture::Fixture};
 use crate::{Error, Result, Store};
 
 /// A test that proves commands on the fixture.
@@ -259,6 +259,11 @@ fn without_server_times(row: &str) -> String {
     shown.collect()
 }
 
+/// Tests of every module that proves commands.
+fn scenarios() -> impl Iterator<Item = &'static (&'static str, Scenario)> {
+    atomicity::SCENARIOS.iter().chain(atomicity_accounts::SCENARIOS)
+}
+
 async fn run(fault: Fault, scenario: Scenario) {
     let fixture = Behind::start(fault).await.unwrap();
     scenario(&fixture).await;
@@ -267,13 +272,13 @@ async fn run(fault: Fault, scenario: Scenario) {
 
 #[tokio::test]
 async fn a_commit_that_is_lost_before_or_after_it_took_place_is_unavailable_and_done_once() {
-    let runs = SCENARIOS.iter().map(|(_, scenario)| run(Fault::Lost, *scenario));
+    let runs = scenarios().map(|(_, scenario)| run(Fault::Lost, *scenario));
     let () = stream::iter(runs).buffer_unordered(AT_ONCE).collect().await;
 }
 
 #[tokio::test]
 async fn a_commit_that_is_late_by_three_seconds_is_answered_and_done_once() {
-    let runs = SCENARIOS.iter().flat_map(|(text, scenario)| {
+    let runs = scenarios().flat_map(|(text, scenario)| {
         let every = text.matches("proves").count().div_ceil(LATE_ONES).max(1);
         (0..every).map(move |first| run(Fault::Late { first, every }, *scenario))
     });
@@ -290,12 +295,18 @@ fn every_command_that_writes_is_proven() {
     let mut commands = BTreeSet::new();
     commands_below(&source, &mut commands);
     assert!(commands.len() > 50, "{commands:?}");
-    let proven = proven(include_str!("atomicity.rs"));
+    let proven = proven(concat!(
+        include_str!("atomicity.rs"),
+        include_str!("atomicity_accounts.rs")
+    ));
     let missing: Vec<&String> = commands
         .iter()
         .filter(|command| !proven.contains(*command) && !NO_COMMANDS.contains(&command.as_str()))
         .collect();
-    assert!(missing.is_empty(), "not in tests/atomicity.rs: {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "not in tests/atomicity.rs or atomicity_accounts.rs: {missing:?}"
+    );
 }
 
 /// Collects the names of public functions that do not only read.

@@ -470,7 +470,8 @@ impl Fixture {
             self.count(
                 "SELECT COUNT(*) FROM run r LEFT JOIN queue q ON q.run_id = r.id \
                  WHERE (r.billing_pending = 1) <> (q.run_id IS NOT NULL) \
-                 OR (r.status = 'queued' AND COALESCE(q.node_id, -1) <> -1) \
+                 OR (r.status = 'queued' AND COALESCE(q.node_id, -1) NOT IN (-1, -2)) \
+                 OR (q.node_id = -2 AND r.status <> 'queued') \
                  OR (q.node_id = -1 AND r.zero_data_retention = 0) \
                  OR (r.status IN ('starting', 'running', 'cancelled') AND r.billing_pending = 1 \
                      AND q.node_id IS NULL)"

@@ -1,7 +1,9 @@
 //! The tests of the commands. Each is written once and runs on both databases.
 mod artifacts;
 mod atomicity;
+mod atomicity_accounts;
 mod audit;
+mod avatars;
 mod backend;
 mod backup;
 mod budgets;
@@ -23,6 +25,7 @@ mod model;
 mod nodes;
 mod oauth;
 mod observe;
+mod organizations;
 mod people;
 mod persons;
 mod plans;

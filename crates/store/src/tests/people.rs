@@ -296,7 +296,7 @@ both! {
         for done in [
             store.set_role(org, cat, Role::Admin, audit()).await,
             store.remove_member(org, cat, audit()).await,
-            store.transfer_ownership(org, (ann, cat), audit()).await,
+            store.transfer_ownership(org, (ann, cat), Vec::new(), audit()).await,
         ] {
             assert_eq!(done.unwrap_err(), Error::NotFound);
         }
@@ -314,10 +314,10 @@ both! {
         let org = fixture.org_of(ann).await;
         fixture.member(org, bob, Role::Member).await;
         let store = &fixture.store;
-        conflicts(&store.transfer_ownership(org, (bob, ann), fixture.audit(org)).await);
-        store.transfer_ownership(org, (ann, bob), fixture.audit(org)).await.unwrap();
+        conflicts(&store.transfer_ownership(org, (bob, ann), Vec::new(), fixture.audit(org)).await);
+        store.transfer_ownership(org, (ann, bob), Vec::new(), fixture.audit(org)).await.unwrap();
         assert_eq!(members(fixture, org).await, [(ann, Role::Admin), (bob, Role::Owner)]);
-        conflicts(&store.transfer_ownership(org, (ann, ann), fixture.audit(org)).await);
+        conflicts(&store.transfer_ownership(org, (ann, ann), Vec::new(), fixture.audit(org)).await);
         store.remove_member(org, ann, fixture.audit(org)).await.unwrap();
     }
 
@@ -335,7 +335,7 @@ both! {
             let owner = members(fixture, org).await.into_iter().find(|(_, role)| *role == Role::Owner);
             let owner = owner.unwrap().0;
             let others: Vec<_> = people.iter().copied().filter(|person| *person != owner).collect();
-            let handed = others.iter().map(|to| store.transfer_ownership(org, (owner, *to), fixture.audit(org)));
+            let handed = others.iter().map(|to| store.transfer_ownership(org, (owner, *to), Vec::new(), fixture.audit(org)));
             let removed = others.iter().map(|of| store.set_role(org, *of, Role::Member, fixture.audit(org)));
             let (handed, _removed) = tokio::join!(join_all(handed), join_all(removed));
             assert_eq!(handed.iter().filter(|done| done.is_ok()).count(), 1, "round {round}");
@@ -444,7 +444,7 @@ impl Fixture {
     pub(super) fn sent(&self, token: NewOneTime) -> OneTimeMail {
         OneTimeMail {
             token,
-            mail: self.new_mail(None),
+            mail: Some(self.new_mail(None)),
         }
     }
 
@@ -489,6 +489,7 @@ impl Fixture {
         store.organizations_of(ann, None, 10).await.unwrap();
         store.membership(org, ann).await.unwrap();
         store.list_members(org, None, 10).await.unwrap();
+        assert_eq!(store.member(org, ann).await.unwrap().unwrap().user, ann);
         store
             .rename_organization(org, "x", self.audit(org))
             .await
@@ -498,12 +499,12 @@ impl Fixture {
             .await
             .unwrap();
         store
-            .transfer_ownership(org, (ann, bob), self.audit(org))
+            .transfer_ownership(org, (ann, bob), Vec::new(), self.audit(org))
             .await
             .unwrap();
         store.remove_member(org, ann, self.audit(org)).await.unwrap();
         store.end_session(ann, session.id).await.unwrap();
-        self.use_accounts(ann, bob).await;
+        self.use_accounts(ann).await;
         let later = at + Duration::from_hours(10_000);
         store.delete_ended_sessions(later, 10).await.unwrap();
         store.delete_ended_one_times(later, 10).await.unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use sortie_api::{BudgetScope, OrgId, Timestamp};
+use sortie_api::{BudgetPeriod, BudgetScope, OrgId, PutBudget, Timestamp};
 
 use super::{
     backend::hold_up,
@@ -33,12 +33,20 @@ fn costing(fixture: &Fixture, org: OrgId, max_cost: u64) -> NewRun {
     }
 }
 
-/// Creates these runs. All commands arrive while no thread is free.
+/// Runs these commands. They all arrive while no thread is free, so on `SQLite` they share one transaction.
+async fn at_once<T>(store: &Store, commands: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let threads = if store.db.is_shared() { THREADS } else { 1 };
+    let (release, held_up) = hold_up(store, threads).await;
+    let (done, _) = join(
+        join_all(commands),
+        join(async { drop(release) }, join_all(held_up)),
+    )
+    .await;
+    done
+}
+
 async fn create_at_once(store: &Store, runs: Vec<NewRun>) -> Vec<Result<Created>> {
-    let (release, held_up) = hold_up(store, THREADS).await;
-    let commands = join_all(runs.into_iter().map(|run| store.create_run(run)));
-    let (created, _) = join(commands, join(async { drop(release) }, join_all(held_up))).await;
-    created
+    at_once(store, runs.into_iter().map(|run| store.create_run(run))).await
 }
 
 fn is_made(created: &Result<Created>) -> bool {
@@ -46,54 +54,58 @@ fn is_made(created: &Result<Created>) -> bool {
 }
 
 #[tokio::test]
-async fn tails_of_commands_that_share_a_transaction_are_added_up() {
-    let fixture = Fixture::postgres().await;
+async fn on_sqlite_a_command_is_decided_again_with_the_refused_one_of_its_group() {
+    let fixture = Fixture::sqlite().await;
     let org = fixture.org().await;
-    fixture.budget(org, &ORG, 1_000_000).await;
-    fixture.budget(org, &workflow(), 1_000_000).await;
-    let run = |number: u64| NewRun {
-        labels: if number.is_multiple_of(2) {
-            labels()
-        } else {
-            Labels::default()
-        },
-        ..costing(&fixture, org, number)
+    fixture.budget(org, &ORG, 10).await;
+    let named = |max_cost| NewRun {
+        idempotency_key: Some("once".to_owned()),
+        ..costing(&fixture, org, max_cost)
     };
-    let created = create_at_once(&fixture.store, (1..=64).map(run).collect()).await;
-    assert!(created.iter().all(is_made), "{created:?}");
-    let transactions = fixture.count(TRANSACTIONS).await;
-    assert!(transactions <= 32, "{transactions}");
-    let held = async |scope: BudgetScope| {
-        let budget = fixture.store.get_budget(org, scope, fixture.now()).await.unwrap();
-        budget.held_micros.get()
+    let created = create_at_once(
+        &fixture.store,
+        vec![named(6), costing(&fixture, org, 5), named(6)],
+    )
+    .await;
+    assert!(
+        matches!(&created[..], [Ok(Created::New(first)), Err(Error::OverBudget(_)), Ok(Created::Existing(same))] if first.id == same.id)
+    );
+    assert_eq!(fixture.count(HELD).await, 6);
+    let other = fixture.org().await;
+    fixture.budget(other, &ORG, 10).await;
+    let named = |max_cost| NewRun {
+        idempotency_key: Some("once".to_owned()),
+        ..costing(&fixture, other, max_cost)
     };
-    assert_eq!((held(ORG).await, held(workflow()).await), (64 * 65 / 2, 32 * 33));
+    // The second one finds the run of the first one, which is undone.
+    let created = create_at_once(&fixture.store, vec![named(11), named(4)]).await;
+    assert!(
+        matches!(&created[..], [Err(Error::OverBudget(refused)), Ok(Created::New(_))] if refused.available == micros(10))
+    );
+    assert_eq!(fixture.count(HELD).await, 6 + 4);
 }
 
 #[tokio::test]
-async fn a_refused_command_gets_its_figures_and_the_others_of_its_transaction_are_committed() {
-    let fixture = Fixture::postgres().await;
-    let (org, full) = (fixture.org().await, fixture.org().await);
-    fixture.budget(org, &ORG, 1_000_000).await;
-    fixture.budget(full, &ORG, 10).await;
-    let runs = (0..64).map(|number| match number {
-        20 => costing(&fixture, full, 8),
-        21 => costing(&fixture, full, 3),
-        22 => costing(&fixture, full, 2),
-        _ => costing(&fixture, org, 5),
-    });
-    let created = create_at_once(&fixture.store, runs.collect()).await;
-    for (number, created) in created.iter().enumerate() {
-        match created {
-            Err(Error::OverBudget(refusal)) if number == 21 => {
-                assert_eq!((refusal.max_cost, refusal.available), (micros(3), micros(2)));
-            }
-            created => assert!(number != 21 && is_made(created), "{number}: {created:?}"),
-        }
-    }
-    let transactions = fixture.count(TRANSACTIONS).await;
-    assert!(transactions <= 40, "{transactions}");
-    assert_eq!(fixture.count(HELD).await, 61 * 5 + 10);
+async fn on_sqlite_a_command_that_reads_shared_rows_sees_the_tails_of_its_group() {
+    let fixture = Fixture::sqlite().await;
+    let (org, store) = (fixture.org().await, &fixture.store);
+    fixture.budget(org, &ORG, 100).await;
+    let put = PutBudget {
+        limit_micros: micros(50),
+        period: BudgetPeriod::Day,
+    };
+    let audit = fixture.audit_at(org, "budget.put", fixture.now());
+    let create = async |max_cost| is_made(&store.create_run(costing(&fixture, org, max_cost)).await);
+    let (release, held_up) = hold_up(store, 1).await;
+    let commands = async { tokio::join!(create(40), store.put_budget(ORG, put, 5, audit), create(10)) };
+    let ((first, budget, second), _) = join(commands, join(async { drop(release) }, join_all(held_up))).await;
+    let budget = budget.unwrap().0;
+    assert_eq!(
+        (budget.held_micros, budget.available_micros),
+        (micros(40), micros(10))
+    );
+    assert_eq!((first, second, create(1).await), (true, true, false));
+    assert_eq!(fixture.count(HELD).await, 50);
 }
 
 #[tokio::test]
@@ -152,95 +164,167 @@ async fn groups_of_two_nodes_whose_commands_want_the_same_rows_in_opposite_order
     assert_eq!(fixture.count(HELD).await, held);
 }
 
-#[tokio::test]
-async fn a_fault_anywhere_in_a_group_and_in_its_tail_loses_nothing_and_keeps_the_sums_exact() {
-    let fixture = Fixture::postgres().await;
-    let org = fixture.org().await;
-    fixture.budget(org, &ORG, 1_000_000).await;
-    fixture.budget(org, &workflow(), 1_000_000).await;
-    let (mut made, mut failed) = (0, 0);
-    // Eight creates have five statements each, and their tails two more. A fault in a tail costs another try.
-    for statement in 1..=44 {
-        fixture.store.db.faults().fail_statement(statement);
-        let run = || NewRun {
-            labels: labels(),
-            ..costing(&fixture, org, 7)
+both! {
+    async fn tails_of_commands_that_share_a_transaction_are_added_up(fixture: &Fixture) {
+        let org = fixture.org().await;
+        fixture.budget(org, &ORG, 1_000_000).await;
+        fixture.budget(org, &workflow(), 1_000_000).await;
+        let run = |number: u64| NewRun {
+            labels: if number.is_multiple_of(2) {
+                labels()
+            } else {
+                Labels::default()
+            },
+            ..costing(fixture, org, number)
         };
-        for created in create_at_once(&fixture.store, (0..8).map(|_| run()).collect()).await {
+        fixture.store.db.faults().batches();
+        let created = create_at_once(&fixture.store, (1..=64).map(run).collect()).await;
+        assert!(created.iter().all(is_made), "{created:?}");
+        if fixture.store.db.is_shared() {
+            let transactions = fixture.count(TRANSACTIONS).await;
+            assert!(transactions <= 32, "{transactions}");
+        } else {
+            assert_eq!(fixture.store.db.faults().batches(), 64 + 1);
+        }
+        let held = async |scope: BudgetScope| {
+            let budget = fixture.store.get_budget(org, scope, fixture.now()).await.unwrap();
+            budget.held_micros.get()
+        };
+        assert_eq!((held(ORG).await, held(workflow()).await), (64 * 65 / 2, 32 * 33));
+    }
+
+    async fn a_refused_command_gets_its_figures_and_the_others_of_its_transaction_are_committed(fixture: &Fixture) {
+        let (org, full) = (fixture.org().await, fixture.org().await);
+        fixture.budget(org, &ORG, 1_000_000).await;
+        fixture.budget(full, &ORG, 10).await;
+        let runs = (0..64).map(|number| match number {
+            20 => costing(fixture, full, 8),
+            21 => costing(fixture, full, 3),
+            22 => costing(fixture, full, 2),
+            _ => costing(fixture, org, 5),
+        });
+        let created = create_at_once(&fixture.store, runs.collect()).await;
+        for (number, created) in created.iter().enumerate() {
             match created {
-                Ok(_) => made += 1,
-                Err(error) => {
-                    assert!(matches!(error, Error::Unavailable(_)), "{error}");
-                    failed += 1;
+                Err(Error::OverBudget(refusal)) if number == 21 => {
+                    assert_eq!((refusal.max_cost, refusal.available), (micros(3), micros(2)));
                 }
+                created => assert!(number != 21 && is_made(created), "{number}: {created:?}"),
             }
         }
-        fixture.store.db.faults().disarm();
-        assert_eq!(fixture.count("SELECT COUNT(*) FROM run").await, made);
-        assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_hold").await, 2 * made);
-        assert_eq!(fixture.count(HELD).await, 2 * 7 * made);
-    }
-    // At most four groups have two statements in their tails each. Every other fault fails its command.
-    assert!(failed >= 44 - 4 * 2, "{failed}");
-    assert_eq!(made + failed, 44 * 8);
-}
-
-#[tokio::test]
-async fn a_fault_anywhere_in_ends_that_share_a_transaction_settles_each_run_once() {
-    let fixture = Fixture::postgres().await;
-    let (org, node) = (fixture.org().await, fixture.node().await);
-    fixture.budget(org, &ORG, 1_000_000).await;
-    fixture.budget(org, &workflow(), 1_000_000).await;
-    let (mut ended, mut failed) = (0, 0);
-    // Eight ends have six statements each, and their tails three more. A fault in a tail costs another try.
-    for statement in 1..=51 {
-        let runs = (0..8).map(|_| NewRun {
-            labels: labels(),
-            ..costing(&fixture, org, 100)
-        });
-        assert!(
-            create_at_once(&fixture.store, runs.collect())
-                .await
-                .iter()
-                .all(is_made)
-        );
-        let mut fences = Vec::new();
-        for claim in fixture.claim(node, 8).await {
-            fences.push(fixture.start(claim.fence).await.unwrap());
+        if fixture.store.db.is_shared() {
+            let transactions = fixture.count(TRANSACTIONS).await;
+            assert!(transactions <= 40, "{transactions}");
         }
-        fixture.store.db.faults().fail_statement(statement);
-        let (release, held_up) = hold_up(&fixture.store, THREADS).await;
-        let ends = fences.iter().map(|fence| {
-            let finish = Finish {
-                cost: micros(7),
-                ..fixture.succeeded("out")
+        assert_eq!(fixture.count(HELD).await, 61 * 5 + 10);
+    }
+
+    async fn a_fault_anywhere_in_a_group_and_in_its_tail_loses_nothing_and_keeps_the_sums_exact(fixture: &Fixture) {
+        let org = fixture.org().await;
+        fixture.budget(org, &ORG, 1_000_000).await;
+        fixture.budget(org, &workflow(), 1_000_000).await;
+        let (mut made, mut failed) = (0, 0);
+        // Eight creates have five statements each, and their tails two more. A fault in a tail costs another try.
+        for statement in 1..=44 {
+            fixture.store.db.faults().fail_statement(statement);
+            let run = || NewRun {
+                labels: labels(),
+                ..costing(fixture, org, 7)
             };
-            fixture.store.finish_run(*fence, finish)
-        });
-        let (ends, _) = join(join_all(ends), join(async { drop(release) }, join_all(held_up))).await;
-        fixture.store.db.faults().disarm();
-        for (fence, end) in fences.into_iter().zip(ends) {
-            if let Err(error) = end {
-                assert!(matches!(error, Error::Unavailable(_)), "{error}");
-                failed += 1;
+            for created in create_at_once(&fixture.store, (0..8).map(|_| run()).collect()).await {
+                match created {
+                    Ok(_) => made += 1,
+                    Err(error) => {
+                        assert!(matches!(error, Error::Unavailable(_)), "{error}");
+                        failed += 1;
+                    }
+                }
+            }
+            fixture.store.db.faults().disarm();
+            assert_eq!(fixture.count("SELECT COUNT(*) FROM run").await, made);
+            assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_hold").await, 2 * made);
+            assert_eq!(fixture.count(HELD).await, 2 * 7 * made);
+        }
+        // At most four groups have two statements in their tails each. Every other fault fails its command.
+        assert!(failed >= 44 - 4 * 2, "{failed}");
+        assert_eq!(made + failed, 44 * 8);
+    }
+
+    async fn a_fault_anywhere_in_ends_that_share_a_transaction_settles_each_run_once(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        fixture.budget(org, &ORG, 1_000_000).await;
+        fixture.budget(org, &workflow(), 1_000_000).await;
+        let (mut ended, mut failed) = (0, 0);
+        // Eight ends have six statements each, and their tails three more. A fault in a tail costs another try.
+        for statement in 1..=51 {
+            let runs = (0..8).map(|_| NewRun {
+                labels: labels(),
+                ..costing(fixture, org, 100)
+            });
+            assert!(
+                create_at_once(&fixture.store, runs.collect())
+                    .await
+                    .iter()
+                    .all(is_made)
+            );
+            let mut fences = Vec::new();
+            for claim in fixture.claim(node, 8).await {
+                fences.push(fixture.start(claim.fence).await.unwrap());
+            }
+            fixture.store.db.faults().fail_statement(statement);
+            let ends = fences.iter().map(|fence| {
                 let finish = Finish {
                     cost: micros(7),
                     ..fixture.succeeded("out")
                 };
-                fixture.store.finish_run(fence, finish).await.unwrap();
+                fixture.store.finish_run(*fence, finish)
+            });
+            let ends = at_once(&fixture.store, ends).await;
+            fixture.store.db.faults().disarm();
+            for (fence, end) in fences.into_iter().zip(ends) {
+                if let Err(error) = end {
+                    assert!(matches!(error, Error::Unavailable(_)), "{error}");
+                    failed += 1;
+                    let finish = Finish {
+                        cost: micros(7),
+                        ..fixture.succeeded("out")
+                    };
+                    fixture.store.finish_run(fence, finish).await.unwrap();
+                }
+                ended += 1;
             }
-            ended += 1;
+            assert_eq!(fixture.count(HELD).await, 0);
+            assert_eq!(fixture.count(SPENT).await, 2 * 7 * ended);
+            fixture.check().await;
         }
-        assert_eq!(fixture.count(HELD).await, 0);
-        assert_eq!(fixture.count(SPENT).await, 2 * 7 * ended);
-        fixture.check().await;
+        // At most four groups have three statements in their tails each. Every other fault fails its command.
+        assert!(failed >= 51 - 4 * 3, "{failed}");
+        assert_eq!(ended, 51 * 8);
     }
-    // At most four groups have three statements in their tails each. Every other fault fails its command.
-    assert!(failed >= 51 - 4 * 3, "{failed}");
-    assert_eq!(ended, 51 * 8);
-}
 
-both! {
+    async fn the_tail_of_a_command_that_fails_is_not_written(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let budget = fixture.budget(org, &ORG, 1_000_000).await;
+        let run = costing(fixture, org, 1);
+        let key = WindowKey {
+            org,
+            scope: ORG.to_string(),
+            since: budget.created_at.as_micros(),
+            starts_at: BudgetPeriod::Day.window(run.created_at).unwrap().0,
+        };
+        fixture.store.create_run(run).await.unwrap();
+        let commands = (0..64_i64).map(|number| {
+            let key = key.clone();
+            fixture.store.db.write_own(0, move |tx| {
+                tx.tail(Tail::Window(key.clone(), WindowChange::settle(0, 1)));
+                if number % 8 == 0 { Err(Error::Conflict("on purpose")) } else { Ok(()) }
+            })
+        });
+        let done = at_once(&fixture.store, commands).await;
+        assert_eq!(done.iter().filter(|done| done.is_ok()).count(), 56);
+        assert_eq!(fixture.count(SPENT).await, 56);
+    }
+
     async fn the_end_of_a_run_with_holds_costs_one_batch_more_than_one_without(fixture: &Fixture) {
         let (org, node) = (fixture.org().await, fixture.node().await);
         fixture.budget(org, &workflow(), 1_000_000).await;
@@ -290,6 +374,19 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_hold").await, 2);
     }
 
+    async fn a_run_over_two_budgets_is_refused_by_the_first_of_them(fixture: &Fixture) {
+        let (org, store) = (fixture.org().await, &fixture.store);
+        fixture.budget(org, &ORG, 10).await;
+        fixture.budget(org, &workflow(), 3).await;
+        store.create_run(costing(fixture, org, 8)).await.unwrap();
+        let run = NewRun { labels: labels(), ..costing(fixture, org, 5) };
+        let refused = store.create_run(run).await.unwrap_err();
+        let Error::OverBudget(refused) = refused else { panic!("{refused}") };
+        // The run costs more than the whole budget of the workflow, whose window has not begun.
+        assert_eq!((refused.scope, refused.available), (ORG, micros(2)));
+        assert_eq!(fixture.count(HELD).await, 8);
+    }
+
     async fn a_repeated_key_leaves_no_hold_behind(fixture: &Fixture) {
         let (org, store) = (fixture.org().await, &fixture.store);
         fixture.budget(org, &ORG, 100).await;
@@ -333,7 +430,7 @@ fn shared_rows_are_written_in_the_order_of_their_keys_whoever_asks_first() {
         };
         let room = Room {
             limit: 100,
-            previous: at,
+            begins_after: None,
             resets_at: at,
         };
         Tail::Window(key, WindowChange::hold(amount, room))
@@ -357,7 +454,7 @@ fn the_lowest_limit_holds_for_a_sum() {
     };
     let room = |limit| Room {
         limit,
-        previous: at,
+        begins_after: None,
         resets_at: at,
     };
     let changes = [

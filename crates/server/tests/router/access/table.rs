@@ -60,6 +60,18 @@ pub(super) const CALLS: &[Call] = &[
     call("get_readiness", ("GET", "/readyz"), "", Foreign::ItsOwn),
     call("get_metrics", ("GET", "/metrics"), "", Foreign::ItsOwn),
     call("get_description", ("GET", "/openapi.json"), "", Foreign::ItsOwn),
+    refused(
+        "get_resource_metadata",
+        ("GET", "/.well-known/oauth-protected-resource"),
+        "",
+        404,
+    ),
+    refused(
+        "get_resource_metadata_of_path",
+        ("GET", "/.well-known/oauth-protected-resource/engine"),
+        "",
+        404,
+    ),
     refused("finish_authorization", ("GET", "/v1/oauth/callback"), "", 400),
     refused(
         "finish_own_authorization",

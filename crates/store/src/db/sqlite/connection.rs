@@ -31,8 +31,8 @@ pub(in crate::db) struct Connection {
     translate: fn(&str) -> String,
     /// Translated SQL by the address and length of the original.
     texts: HashMap<(usize, usize), String>,
-    /// Tails of the running job.
-    tails: Vec<Tail>,
+    /// Tails that jobs have handed over and nobody has written yet.
+    pub(super) tails: Vec<Tail>,
 }
 
 impl Connection {
@@ -104,11 +104,6 @@ impl Connection {
             .and_then(|mut statement| statement.raw_execute())
             .map(drop)
             .map_err(failure)
-    }
-
-    /// Takes the tails that were added since the last call.
-    pub(super) fn take_tails(&mut self) -> Vec<Tail> {
-        std::mem::take(&mut self.tails)
     }
 
     /// Whether no transaction is open.

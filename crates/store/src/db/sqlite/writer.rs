@@ -1,8 +1,12 @@
 //! Writing thread: takes the waiting jobs, runs each in a savepoint, commits once, then answers.
 //!
-//! A lone job is committed at once. Under load up to 64 jobs share one wait for the disk. The tail of a job
-//! is written last in its savepoint. A job that fails or panics is rolled back alone. No answer is sent
-//! before the commit. If the commit fails, every job of the group is answered with that error.
+//! A lone job is committed at once. Under load up to 64 jobs share one wait for the disk. A job that fails or
+//! panics is rolled back alone. No answer is sent before the commit. If the commit fails, every job of the
+//! group is answered with that error.
+//!
+//! The tails of a group are added up and written last, so each shared row is written once. If a row has no
+//! room for the sum, or the write fails, the group is rolled back and runs again. Each job then writes its own
+//! tail at the end of its savepoint and is decided by itself, as a lone job is.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +18,11 @@ use super::connection::Connection;
 #[cfg(test)]
 use crate::db::fault::FaultyTx;
 use crate::{
-    db::job::{Job, Next, Queue},
+    db::{
+        job::{Access, Job, Next, Queue},
+        tail::Sums,
+        tx::Tx,
+    },
     metrics::Metrics,
     money::windows,
     types::{Error, Result},
@@ -69,69 +77,104 @@ enum JobOutcome {
     GroupLost(Error),
 }
 
+/// A job that has run in its group, and its outcome.
+type Settled = (Box<dyn Job>, Result<()>);
+
+/// Outcome of a group.
+enum GroupOutcome {
+    Committed,
+    /// Nothing is committed: the sums of the tails cannot be written.
+    Crowded,
+    /// Nothing is committed, or it is unknown whether the commit took place.
+    Failed(Error),
+}
+
 impl Writer {
-    /// Runs jobs in groups until all are answered. More than one group is needed only if a job ends the
-    /// transaction of its group.
+    /// Runs jobs in groups until all are answered. More than one group is needed if a job ends the transaction
+    /// of its group, or if the tails cannot be written together.
     fn commit_all(&mut self, mut jobs: VecDeque<Box<dyn Job>>) {
+        let mut adds_up = jobs.len() > 1;
         while !jobs.is_empty() {
             let mut settled = Vec::with_capacity(jobs.len());
-            match self.group(&mut jobs, &mut settled) {
-                Ok(()) => {
+            match self.group(&mut jobs, &mut settled, adds_up) {
+                GroupOutcome::Committed => {
                     for (job, outcome) in settled {
                         job.answer(outcome);
                     }
+                    continue;
                 }
-                Err(error) => {
+                GroupOutcome::Crowded => {
+                    adds_up = false;
+                    for (job, _) in settled.into_iter().rev() {
+                        self.metrics.retried();
+                        jobs.push_front(job);
+                    }
+                }
+                GroupOutcome::Failed(error) => {
                     for (job, _) in settled {
                         job.answer(Err(error.clone()));
                     }
-                    if let Err(error) = self.recover() {
-                        for job in jobs.drain(..) {
-                            job.answer(Err(error.clone()));
-                        }
-                    }
+                }
+            }
+            if let Err(error) = self.recover() {
+                for job in jobs.drain(..) {
+                    job.answer(Err(error.clone()));
                 }
             }
         }
     }
 
-    /// Runs one transaction: moves jobs from `jobs` to `settled` as they have run, then commits.
+    /// Runs one transaction: moves jobs from `jobs` to `settled` as they have run, then commits. If it
+    /// `adds_up`, the tails of the jobs are written together.
     fn group(
         &mut self,
         jobs: &mut VecDeque<Box<dyn Job>>,
-        settled: &mut Vec<(Box<dyn Job>, Result<()>)>,
-    ) -> Result<()> {
-        let begun = self.connection.control("BEGIN IMMEDIATE");
+        settled: &mut Vec<Settled>,
+        adds_up: bool,
+    ) -> GroupOutcome {
+        self.connection.tails.clear();
+        if let Err(error) = self.connection.control("BEGIN IMMEDIATE") {
+            // No transaction can begin now. All waiting jobs get the same error.
+            settled.extend(jobs.drain(..).map(|job| (job, Ok(()))));
+            return GroupOutcome::Failed(error);
+        }
         while let Some(mut job) = jobs.pop_front() {
-            let ran = match &begun {
-                Ok(()) => self.one(job.as_mut()),
-                Err(error) => JobOutcome::GroupLost(error.clone()),
-            };
-            match ran {
+            // A command that is not `Own` may read shared rows. It sees what the jobs before it add to them.
+            if job.access() == Access::Write && !self.write_sums() {
+                jobs.push_front(job);
+                return GroupOutcome::Crowded;
+            }
+            match self.one(job.as_mut(), adds_up) {
                 JobOutcome::Settled(outcome) => settled.push((job, outcome)),
                 JobOutcome::GroupLost(error) => {
                     settled.push((job, Ok(())));
-                    if begun.is_err() {
-                        // No transaction can begin now. All waiting jobs get the same error.
-                        settled.extend(jobs.drain(..).map(|job| (job, Ok(()))));
-                    }
-                    return Err(error);
+                    return GroupOutcome::Failed(error);
                 }
             }
         }
+        if !self.write_sums() {
+            return GroupOutcome::Crowded;
+        }
         let since = Instant::now();
-        self.commit()?;
+        if let Err(error) = self.commit() {
+            return GroupOutcome::Failed(error);
+        }
         self.metrics.committed(settled.len(), since.elapsed());
-        Ok(())
+        GroupOutcome::Committed
     }
 
-    fn one(&mut self, job: &mut dyn Job) -> JobOutcome {
+    /// Runs a job in a savepoint. Leaves its tail to the end of the group if the group `adds_up`.
+    fn one(&mut self, job: &mut dyn Job, adds_up: bool) -> JobOutcome {
         if let Err(error) = self.connection.control("SAVEPOINT job") {
             return JobOutcome::GroupLost(error);
         }
-        let outcome = job.run(&mut self.connection).and_then(|()| self.write_tail());
-        // Drops the tails of a job that has failed.
-        self.connection.take_tails();
+        let before = self.connection.tails.len();
+        let mut outcome = job.run(&mut self.connection);
+        if outcome.is_err() {
+            self.connection.tails.truncate(before);
+        } else if !adds_up {
+            outcome = self.write_tail();
+        }
         if self.connection.is_idle() {
             return JobOutcome::GroupLost(
                 outcome.err().unwrap_or_else(|| {
@@ -151,12 +194,27 @@ impl Writer {
 
     /// Writes the tail of the job that has just run.
     fn write_tail(&mut self) -> Result<()> {
-        let tails = self.connection.take_tails();
+        let tails = std::mem::take(&mut self.connection.tails);
+        self.on_tails(|tx| windows::write_of_one(tx, &tails))
+    }
+
+    /// Writes the tails that jobs have left to the end of the group, added up by row. Returns false if that is
+    /// not possible, and the group must be rolled back.
+    fn write_sums(&mut self) -> bool {
+        let tails = std::mem::take(&mut self.connection.tails);
+        tails.is_empty()
+            || self
+                .on_tails(|tx| windows::write(tx, &Sums::of(&tails)))
+                .is_ok_and(|missed| missed.is_empty())
+    }
+
+    /// Runs the statements of tails. Tests can make them fail.
+    fn on_tails<T>(&mut self, write: impl FnOnce(&mut dyn Tx) -> T) -> T {
         #[cfg(test)]
         let tx = &mut FaultyTx::new(&mut self.connection, &self.faults);
         #[cfg(not(test))]
         let tx = &mut self.connection;
-        windows::write_of_one(tx, &tails)
+        write(tx)
     }
 
     fn commit(&mut self) -> Result<()> {

@@ -1,0 +1,197 @@
+//! Commands of the operator: suspension of organizations, and accounts of people.
+
+use std::time::Duration;
+
+use sortie_api::{
+    OrgId, Timestamp, UserId, limits,
+    secret::{MAIL_TOKEN, OPERATOR_KEY, Secret},
+};
+use sortie_base::random;
+use sortie_store::{
+    Audit, NewOneTime, NewPerson, OneTimeMail, OperatedOrganization, OperatedPerson, Purpose,
+};
+
+use crate::{Accounts, Author, Error, Parts, Result, email::EmailAddress, organizations::checked_name};
+
+/// Page that sets a password by a token.
+const RESET_PAGE: &str = "/reset-password";
+
+/// Waiting runs that one transaction parks or returns.
+const RUNS: u32 = 1_000;
+
+/// Organizations that one query of the store reads.
+const PAGE: u32 = 500;
+
+/// Link by which a person sets a password. It is shown this once.
+#[derive(Clone, Debug)]
+pub struct NewLink {
+    /// Address of the page, with the token.
+    pub url: String,
+    /// End of the token.
+    pub expires_at: Timestamp,
+}
+
+/// Account that the operator has made.
+#[derive(Clone, Debug)]
+pub struct NewAccount {
+    /// The person.
+    pub person: OperatedPerson,
+    /// Link for the person.
+    pub link: NewLink,
+}
+
+impl Accounts {
+    /// Makes `secret` the operator's key. Returns false where there is a key already.
+    ///
+    /// The caller makes the secret, and stores it in a safe place before the key becomes valid.
+    pub async fn set_first_operator_key(&self, secret: &Secret) -> Result<bool> {
+        let parts = &self.0;
+        let now = parts.options.clock.now();
+        Ok(parts.store.set_first_operator_key(secret.hash(), now).await?)
+    }
+
+    /// Whether a credential is an operator's key.
+    pub async fn is_operator(&self, credential: &str) -> Result<bool> {
+        match Secret::parse(OPERATOR_KEY, credential) {
+            Ok(secret) => Ok(self.0.store.is_operator_key(secret.hash()).await?),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Suspends an organization: its credentials get 403, its waiting runs stay where they are. A second suspension
+    /// replaces the reason.
+    pub async fn suspend_organization(
+        &self,
+        author: &Author,
+        org: OrgId,
+        reason: Option<&str>,
+    ) -> Result<OperatedOrganization> {
+        let parts = &self.0;
+        let reason = reason.map(checked_reason).transpose()?;
+        let audit = author.audit(&parts.options.clock, org, "organization.suspend", org)?;
+        let at = parts.options.clock.now();
+        parts.store.suspend_organization(org, reason, at, audit).await?;
+        // No run of the organization is claimed from here on. Parked runs cost the claims of others nothing.
+        while parts.store.park_runs(org, RUNS).await? > 0 {}
+        Ok(parts.store.operated_organization(org).await?)
+    }
+
+    /// Ends the suspension of an organization. Its waiting runs go on in their old order.
+    pub async fn resume_organization(&self, author: &Author, org: OrgId) -> Result<OperatedOrganization> {
+        let parts = &self.0;
+        let before = parts.store.operated_organization(org).await?;
+        if before.suspended_at.is_some() {
+            while parts.store.unpark_runs(org, RUNS).await? > 0 {}
+        }
+        let audit = author.audit(&parts.options.clock, org, "organization.resume", org)?;
+        parts.store.resume_organization(org, audit).await?;
+        Ok(parts.store.operated_organization(org).await?)
+    }
+
+    /// Makes an account whose person sets the password by a link. `Conflict` where the address has an account.
+    pub async fn create_account(&self, email: &str, name: &str) -> Result<NewAccount> {
+        let parts = &self.0;
+        let (address, name) = (EmailAddress::parse(email)?, checked_name(name)?);
+        let created_at = parts.options.clock.now();
+        let id = UserId::new(created_at, random()?);
+        let (reset, link) = parts.reset_link(id)?;
+        let person = NewPerson {
+            id,
+            email: address.text.clone(),
+            email_key: address.key,
+            name: name.clone(),
+            // No password has this hash: the account is closed until its person sets one.
+            password: String::new(),
+            created_at,
+        };
+        parts.store.create_person(person, reset).await?;
+        let person = OperatedPerson {
+            id,
+            email: address.text,
+            name,
+            created_at,
+            email_verified_at: None,
+            disabled_at: None,
+        };
+        Ok(NewAccount { person, link })
+    }
+
+    /// Finds a person by the email address.
+    pub async fn account_of(&self, email: &str) -> Result<OperatedPerson> {
+        let address = EmailAddress::parse(email)?;
+        Ok(self.0.store.operated_person(&address.key).await?)
+    }
+
+    /// Makes a link by which a person sets a password. Earlier links end.
+    pub async fn make_reset_link(&self, user: UserId) -> Result<NewLink> {
+        let parts = &self.0;
+        parts.store.operated_person_by_id(user).await?;
+        let (reset, link) = parts.reset_link(user)?;
+        let token = OneTimeMail {
+            token: reset,
+            mail: None,
+        };
+        parts.store.keep_one_time(token).await?;
+        Ok(link)
+    }
+
+    /// Lets a person sign in no more, and ends their sessions.
+    pub async fn disable_account(&self, author: &Author, user: UserId) -> Result<OperatedPerson> {
+        let parts = &self.0;
+        let audits = parts.audits(author, user, "person.disable").await?;
+        let at = parts.options.clock.now();
+        let disabled = parts.store.disable_person(user, at, audits).await;
+        // Also after an error: the account may have been disabled.
+        self.forget_sessions(user);
+        Ok(disabled?)
+    }
+
+    /// Lets a person sign in again.
+    pub async fn enable_account(&self, author: &Author, user: UserId) -> Result<OperatedPerson> {
+        let parts = &self.0;
+        let audits = parts.audits(author, user, "person.enable").await?;
+        Ok(parts.store.enable_person(user, audits).await?)
+    }
+}
+
+impl Parts {
+    /// Makes the token and the page by which a person sets a password.
+    fn reset_link(&self, user: UserId) -> Result<(NewOneTime, NewLink)> {
+        let token = Secret::new(MAIL_TOKEN, random()?);
+        let expires_at = self.options.clock.now() + Duration::from_secs(limits::RESET_LINK_SECONDS);
+        let reset = NewOneTime {
+            hash: token.hash(),
+            purpose: Purpose::ResetPassword,
+            user,
+            expires_at,
+        };
+        let url = self.page_with_token(RESET_PAGE, &token);
+        Ok((reset, NewLink { url, expires_at }))
+    }
+
+    /// Makes the entry of a change of a person for the audit log of each organization of the person.
+    async fn audits(&self, author: &Author, user: UserId, action: &'static str) -> Result<Vec<Audit>> {
+        let (mut audits, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.store.organizations_of(user, after, PAGE).await?;
+            let Some(last) = page.last() else {
+                return Ok(audits);
+            };
+            after = Some(last.id);
+            for organization in page {
+                audits.push(author.audit(&self.options.clock, organization.id, action, user)?);
+            }
+        }
+    }
+}
+
+fn checked_reason(reason: &str) -> Result<String> {
+    let reason = reason.trim();
+    if reason.chars().count() > limits::SUSPENSION_REASON_CHARS || reason.chars().any(char::is_control) {
+        return Err(Error::Invalid(format!(
+            "reason: must be at most {} characters, without control characters",
+            limits::SUSPENSION_REASON_CHARS
+        )));
+    }
+    Ok(reason.to_owned())
+}

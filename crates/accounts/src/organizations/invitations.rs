@@ -1,0 +1,155 @@
+//! Invitations into organizations. An invitation is for one address: only a person with that address accepts it.
+
+use std::time::Duration;
+
+use sortie_api::{
+    EmailDelivery, InvitationId, OrgId, Role, limits,
+    secret::{INVITATION_TOKEN, Secret},
+};
+use sortie_base::random;
+use sortie_store::{InvitationRow, Invited, NewInvitation, OwnOrganization};
+
+use super::Requester;
+use crate::{Accounts, Error, Result, email::EmailAddress, mail::Letter};
+
+/// Page that accepts an invitation.
+const PAGE: &str = "/invitations/accept";
+
+/// Invitation with its token, which is shown this once.
+#[derive(Clone, Debug)]
+pub struct NewInvitationLink {
+    /// The invitation.
+    pub invitation: InvitationRow,
+    /// Token that accepts the invitation.
+    pub token: Secret,
+    /// Page that accepts the invitation, with the token.
+    pub url: String,
+    /// Outcome of the mail to the person.
+    pub email_delivery: EmailDelivery,
+}
+
+impl Accounts {
+    /// Invites an email address into an organization, in place of an earlier invitation of the address. `Conflict` where a
+    /// member has the address, and where the organization has too many open invitations.
+    pub async fn invite(
+        &self,
+        requester: &Requester<'_>,
+        (org, role): (OrgId, Role),
+        email: &str,
+    ) -> Result<NewInvitationLink> {
+        let parts = &self.0;
+        self.require_verified(requester)?;
+        let address = EmailAddress::parse(email)?;
+        parts
+            .attempt("invitation", &org.to_string(), limits::INVITATIONS_PER_HOUR)
+            .await?;
+        let token = Secret::new(INVITATION_TOKEN, random()?);
+        let created_at = parts.options.clock.now();
+        let new = NewInvitation {
+            id: InvitationId::new(created_at, random()?),
+            org,
+            email: address.text.clone(),
+            email_key: address.key,
+            role,
+            hash: token.hash(),
+            invited_by: requester.user,
+            created_at,
+            expires_at: created_at + Duration::from_secs(limits::INVITATION_SECONDS),
+        };
+        let invitation = InvitationRow {
+            id: new.id,
+            email: address.text,
+            role,
+            invited_by: requester.user,
+            created_at,
+            expires_at: new.expires_at,
+        };
+        let url = parts.page_with_token(PAGE, &token);
+        let letter = Letter::Invitation {
+            organization: parts.store.organization_name(org).await?,
+            inviter: parts.store.account(requester.user).await?.person.name,
+            role,
+            url: url.clone(),
+            expires_at: new.expires_at,
+        };
+        let mail = parts.held_letter(&invitation.email, &letter)?;
+        let audit = parts.audit(requester.author, org, "invitation.create", new.id)?;
+        parts
+            .store
+            .create_invitation(new, limits::OPEN_INVITATIONS, mail.clone(), audit)
+            .await?;
+        Ok(NewInvitationLink {
+            invitation,
+            token,
+            url,
+            email_delivery: parts.send_now(mail.as_ref()).await,
+        })
+    }
+
+    /// Lists the open invitations of an organization, in the order of their addresses.
+    pub async fn invitations(&self, org: OrgId) -> Result<Vec<InvitationRow>> {
+        let parts = &self.0;
+        Ok(parts
+            .store
+            .list_invitations(org, parts.options.clock.now())
+            .await?)
+    }
+
+    /// Withdraws an invitation.
+    pub async fn withdraw_invitation(
+        &self,
+        requester: &Requester<'_>,
+        org: OrgId,
+        id: InvitationId,
+    ) -> Result<()> {
+        let audit = self.0.audit(requester.author, org, "invitation.withdraw", id)?;
+        Ok(self.0.store.withdraw_invitation(org, id, audit).await?)
+    }
+
+    /// Finds the open invitation of a token. None where the token is malformed or unknown, or the invitation has ended.
+    pub async fn find_invitation(&self, token: &str) -> Result<Option<Invited>> {
+        let Ok(secret) = Secret::parse(INVITATION_TOKEN, token) else {
+            return Ok(None);
+        };
+        let parts = &self.0;
+        Ok(parts
+            .store
+            .find_invitation(secret.hash(), parts.options.clock.now())
+            .await?)
+    }
+
+    /// Makes the person a member by an invitation of their address. `Forbidden` where the address is another one or, where
+    /// mail is configured, is not verified; `NotFound` where the invitation is not open.
+    pub async fn accept_invitation(&self, requester: &Requester<'_>, token: &str) -> Result<OwnOrganization> {
+        let parts = &self.0;
+        let invited = self.find_invitation(token).await?.ok_or(Error::NotFound)?;
+        let person = parts.store.account(requester.user).await?.person;
+        if EmailAddress::parse(&person.email)?.key != invited.email_key {
+            let rule = "the invitation is for another email address";
+            return Err(Error::Forbidden(rule.to_owned()));
+        }
+        parts.require_verified(person.email_verified_at.is_some())?;
+        if invited.suspended {
+            return Err(Error::Forbidden("the organization is suspended".to_owned()));
+        }
+        let audit = parts.audit(
+            requester.author,
+            invited.org,
+            "invitation.accept",
+            invited.invitation.id,
+        )?;
+        let at = parts.options.clock.now();
+        parts
+            .store
+            .accept_invitation(&invited, requester.user, at, audit)
+            .await?;
+        let accepted = parts.store.membership(invited.org, requester.user).await?;
+        accepted.ok_or(Error::NotFound)
+    }
+
+    /// Deletes invitations that have ended, at most `limit`. Returns their number.
+    pub async fn delete_ended_invitations(&self, limit: u32) -> Result<u64> {
+        let now = self.0.options.clock.now();
+        Ok(self.0.store.delete_ended_invitations(now, limit).await?)
+    }
+}

@@ -1,0 +1,290 @@
+use std::time::Duration;
+
+use sortie_api::{AuditEntry, EmailDelivery, OrgId, Role, UserId, limits};
+use sortie_store::{Actor, AuditFilter, By};
+
+use super::Requester;
+use crate::{Author, Error, Result, rig::Rig};
+
+/// A person whose address is verified.
+fn by<'a>(user: UserId, author: &'a Author) -> Requester<'a> {
+    Requester {
+        user,
+        email_verified: true,
+        author,
+    }
+}
+
+/// Author without a session, as far as these tests look.
+fn author() -> Author {
+    Author {
+        actor: Actor {
+            by: Some(By::Operator),
+            ..Actor::default()
+        },
+    }
+}
+
+async fn organization(rig: &Rig, owner: UserId) -> OrgId {
+    let author = author();
+    let created = rig
+        .accounts
+        .create_organization(&by(owner, &author), " Ours ")
+        .await;
+    created.unwrap().id
+}
+
+/// Actions of the audit log. The clock stands still, so that their order is that of random ids.
+fn sorted(audit: &[AuditEntry]) -> Vec<&str> {
+    let mut actions: Vec<_> = audit.iter().map(|entry| entry.action.as_str()).collect();
+    actions.sort_unstable();
+    actions
+}
+
+fn invalid<T: std::fmt::Debug>(done: Result<T>, field: &str) {
+    match done {
+        Err(Error::Invalid(rule)) => assert!(rule.starts_with(field), "{rule}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_name_is_trimmed_and_has_1_to_200_characters() {
+    let rig = Rig::new().await;
+    let (ann, _) = rig.signed_in("ann").await;
+    let author = author();
+    let create = async |name: &str| rig.accounts.create_organization(&by(ann, &author), name).await;
+    let created = create("  Ours\u{a0}").await.unwrap();
+    assert_eq!((created.name.as_str(), created.role), ("Ours", Role::Owner));
+    create(&"ä".repeat(200)).await.unwrap();
+    for bad in ["", "   ", "a\nb", &"a".repeat(201)] {
+        invalid(create(bad).await, "name: ");
+        invalid(
+            rig.accounts
+                .rename_organization(&by(ann, &author), created.id, bad)
+                .await,
+            "name: ",
+        );
+    }
+    let renamed = rig
+        .accounts
+        .rename_organization(&by(ann, &author), created.id, " New ")
+        .await;
+    assert_eq!(renamed.unwrap(), "New");
+    let listed = rig.accounts.organizations(ann).await.unwrap();
+    assert_eq!(listed.iter().map(|of| of.name.as_str()).next(), Some("New"));
+    assert_eq!(listed.len(), 2);
+}
+
+#[tokio::test]
+async fn a_person_creates_20_organizations_in_an_hour() {
+    let rig = Rig::new().await;
+    let (ann, _) = rig.signed_in("ann").await;
+    for _ in 0..limits::NEW_ORGANIZATIONS_PER_HOUR {
+        organization(&rig, ann).await;
+    }
+    let author = author();
+    let refused = rig.accounts.create_organization(&by(ann, &author), "x").await;
+    assert!(matches!(refused, Err(Error::TooManyAttempts(_))), "{refused:?}");
+    rig.pass(Duration::from_hours(1));
+    organization(&rig, ann).await;
+}
+
+#[tokio::test]
+async fn an_invitation_works_for_its_address_until_it_ends() {
+    let rig = Rig::new().await;
+    let (ann, _) = rig.signed_in("ann").await;
+    let (bob, _) = rig.signed_in("bob").await;
+    let (eve, _) = rig.signed_in("eve").await;
+    let org = organization(&rig, ann).await;
+    let author = author();
+    let accounts = &rig.accounts;
+    let link = accounts
+        .invite(&by(ann, &author), (org, Role::Admin), " BOB@example.com ")
+        .await
+        .unwrap();
+    assert_eq!(link.email_delivery, EmailDelivery::Unavailable);
+    let page = format!(
+        "https://accounts.example/invitations/accept?token={}",
+        link.token.expose()
+    );
+    assert_eq!(link.url, page);
+    assert_eq!(
+        accounts.invitations(org).await.unwrap(),
+        [link.invitation.clone()]
+    );
+    let found = accounts
+        .find_invitation(link.token.expose())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((found.org, found.organization.as_str()), (org, "Ours"));
+    for nothing in ["", "sti_x", "sts_x"] {
+        assert_eq!(
+            accounts.find_invitation(nothing).await.unwrap(),
+            None,
+            "{nothing}"
+        );
+    }
+    let foreign = accounts
+        .accept_invitation(&by(eve, &author), link.token.expose())
+        .await;
+    assert!(matches!(foreign, Err(Error::Forbidden(_))), "{foreign:?}");
+    rig.pass(Duration::from_hours(7 * 24));
+    let late = accounts
+        .accept_invitation(&by(bob, &author), link.token.expose())
+        .await;
+    assert!(matches!(late, Err(Error::NotFound)), "{late:?}");
+    let link = accounts
+        .invite(&by(ann, &author), (org, Role::Admin), "bob@example.com")
+        .await
+        .unwrap();
+    let accepted = accounts
+        .accept_invitation(&by(bob, &author), link.token.expose())
+        .await
+        .unwrap();
+    assert_eq!((accepted.id, accepted.role), (org, Role::Admin));
+    let again = accounts
+        .accept_invitation(&by(bob, &author), link.token.expose())
+        .await;
+    assert!(matches!(again, Err(Error::NotFound)), "{again:?}");
+    let member = accounts
+        .invite(&by(ann, &author), (org, Role::Member), "bob@example.com")
+        .await;
+    assert!(matches!(member, Err(Error::Conflict(_))), "{member:?}");
+    invalid(
+        accounts
+            .invite(&by(ann, &author), (org, Role::Member), "bob")
+            .await,
+        "email: ",
+    );
+    let filter = AuditFilter {
+        limit: 10,
+        ..AuditFilter::default()
+    };
+    let audit = accounts.store().list_audit(org, filter).await.unwrap();
+    assert_eq!(
+        sorted(&audit),
+        [
+            "invitation.accept",
+            "invitation.create",
+            "invitation.create",
+            "organization.create"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_organization_sends_20_invitations_in_an_hour() {
+    let rig = Rig::new().await;
+    let (ann, _) = rig.signed_in("ann").await;
+    let (org, other) = (organization(&rig, ann).await, organization(&rig, ann).await);
+    let author = author();
+    let invite = async |org| {
+        rig.accounts
+            .invite(&by(ann, &author), (org, Role::Member), "bob@example.com")
+            .await
+    };
+    for _ in 0..limits::INVITATIONS_PER_HOUR {
+        invite(org).await.unwrap();
+    }
+    let refused = invite(org).await;
+    assert!(matches!(refused, Err(Error::TooManyAttempts(_))), "{refused:?}");
+    invite(other).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_a_person_outside_an_organization_nothing_is_told() {
+    let rig = Rig::new().await;
+    let (ann, _) = rig.signed_in("ann").await;
+    let (bob, _) = rig.signed_in("bob").await;
+    let org = organization(&rig, ann).await;
+    let author = author();
+    let nobody = UserId::new(rig.clock.now(), [9; 10]);
+    for to in [bob, nobody] {
+        let refused = rig.accounts.transfer_ownership(&by(ann, &author), org, to).await;
+        assert!(matches!(refused, Err(Error::NotFound)), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_suspended_organization_is_resumed_and_refuses_invited_people_until_then() {
+    let rig = Rig::new().await;
+    let (ann, _) = rig.signed_in("ann").await;
+    let (bob, _) = rig.signed_in("bob").await;
+    let org = organization(&rig, ann).await;
+    let author = author();
+    let accounts = &rig.accounts;
+    let link = accounts
+        .invite(&by(ann, &author), (org, Role::Member), "bob@example.com")
+        .await
+        .unwrap();
+    invalid(
+        accounts
+            .suspend_organization(&author, org, Some(&"x".repeat(501)))
+            .await,
+        "reason: ",
+    );
+    let suspended = accounts
+        .suspend_organization(&author, org, Some(" unpaid "))
+        .await
+        .unwrap();
+    assert_eq!(suspended.suspended_why.as_deref(), Some("unpaid"));
+    let refused = accounts
+        .accept_invitation(&by(bob, &author), link.token.expose())
+        .await;
+    assert!(matches!(refused, Err(Error::Forbidden(_))), "{refused:?}");
+    let resumed = accounts.resume_organization(&author, org).await.unwrap();
+    assert_eq!(resumed.suspended_at, None);
+    accounts
+        .accept_invitation(&by(bob, &author), link.token.expose())
+        .await
+        .unwrap();
+    let again = accounts.resume_organization(&author, org).await;
+    assert!(matches!(again, Err(Error::Conflict(_))), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_disabled_person_is_signed_out_at_once_and_the_organizations_hear_of_it() {
+    let rig = Rig::new().await;
+    let (ann, token) = rig.signed_in("ann").await;
+    let org = organization(&rig, ann).await;
+    let author = author();
+    let accounts = &rig.accounts;
+    assert!(accounts.session(&token).await.unwrap().is_some());
+    let found = accounts.account_of("ANN@example.com").await.unwrap();
+    assert_eq!((found.id, found.disabled_at), (ann, None));
+    accounts.disable_account(&author, ann).await.unwrap();
+    assert_eq!(accounts.session(&token).await.unwrap(), None);
+    accounts.enable_account(&author, ann).await.unwrap();
+    let token = rig.sign_in(ann).await;
+    assert!(accounts.session(&token).await.unwrap().is_some());
+    let filter = AuditFilter {
+        target: Some(ann.to_string()),
+        limit: 10,
+        ..AuditFilter::default()
+    };
+    let audit = accounts.store().list_audit(org, filter).await.unwrap();
+    assert_eq!(sorted(&audit), ["person.disable", "person.enable"]);
+}
+
+#[tokio::test]
+async fn an_account_of_the_operator_opens_by_its_link() {
+    let rig = Rig::new().await;
+    let accounts = &rig.accounts;
+    let made = accounts.create_account("Ann@example.com", " Ann ").await.unwrap();
+    assert_eq!(
+        (made.person.email.as_str(), made.person.name.as_str()),
+        ("Ann@example.com", "Ann")
+    );
+    let (page, token) = made.link.url.split_once("?token=").unwrap();
+    assert_eq!(page, "https://accounts.example/reset-password");
+    assert!(token.starts_with("stm_"));
+    let taken = accounts.create_account("ann@example.com", "Ann").await;
+    assert!(matches!(taken, Err(Error::Conflict(_))), "{taken:?}");
+    let next = accounts.make_reset_link(made.person.id).await.unwrap();
+    assert_ne!(next.url, made.link.url);
+    let nobody = UserId::new(rig.clock.now(), [9; 10]);
+    let refused = accounts.make_reset_link(nobody).await;
+    assert!(matches!(refused, Err(Error::NotFound)));
+}

@@ -1,0 +1,64 @@
+//! Pictures of people: upload, removal, and who sees them.
+
+use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
+use sortie_api::UserId;
+use sortie_base::hex;
+use sortie_store::Avatar;
+
+use super::picture::{NoPicture, picture};
+use crate::{Accounts, Error, Result};
+
+/// Maximum number of uploads of a person in an hour.
+const UPLOADS: u32 = 20;
+
+/// Number of characters of the picture's hash in its URL.
+const HASH_CHARS: usize = 12;
+
+impl Accounts {
+    /// Gives a person a picture, without its metadata. Returns the URL of the picture.
+    ///
+    /// # Errors
+    /// `Invalid` for a file that is no picture of a known format; `TooLarge` and `TooManyAttempts` beyond the limits.
+    pub async fn put_avatar(&self, user: UserId, content_type: &str, file: Bytes) -> Result<String> {
+        let parts = &self.0;
+        parts.attempt("avatar", &user.to_string(), UPLOADS).await?;
+        let picture = picture(content_type, file).map_err(|rule| match rule {
+            NoPicture::TooLarge => Error::TooLarge(rule.to_string()),
+            NoPicture::Type | NoPicture::Broken(_) | NoPicture::Sides => Error::Invalid(rule.to_string()),
+        })?;
+        let avatar = Avatar {
+            content_type: picture.format.media_type().to_owned(),
+            sha256: Sha256::digest(&picture.bytes).into(),
+            bytes: picture.bytes.into(),
+            updated_at: parts.options.clock.now(),
+        };
+        let url = self.url_of_avatar(user, &avatar.sha256);
+        parts.store.put_avatar(user, avatar).await?;
+        Ok(url)
+    }
+
+    /// Takes the picture of a person away, if there is one.
+    pub async fn delete_avatar(&self, user: UserId) -> Result<()> {
+        Ok(self.0.store.delete_avatar(user).await?)
+    }
+
+    /// Returns the picture of `user`. `NotFound` where there is none, and where `viewer` shares no organization with
+    /// `user`.
+    pub async fn avatar(&self, viewer: UserId, user: UserId) -> Result<Avatar> {
+        self.0.store.avatar(viewer, user).await?.ok_or(Error::NotFound)
+    }
+
+    /// Returns the URL of the picture of a person. None where there is no picture.
+    pub async fn avatar_url(&self, user: UserId) -> Result<Option<String>> {
+        let hash = self.0.store.avatar_hash(user).await?;
+        Ok(hash.map(|hash| self.url_of_avatar(user, &hash)))
+    }
+
+    /// Returns the URL of a picture with this hash. The URL changes with the picture, so a copy of the picture is never
+    /// stale.
+    pub fn url_of_avatar(&self, user: UserId, sha256: &[u8; 32]) -> String {
+        let hash: String = hex(sha256).chars().take(HASH_CHARS).collect();
+        format!("{}/v1/users/{user}/avatar?v={hash}", self.0.options.org_url)
+    }
+}

@@ -1,0 +1,392 @@
+//! Rules of a person's picture: format, size, and the removal of everything that is no picture.
+//!
+//! Nothing is decoded. The parts of the file are read, parts with metadata or text are left out, and the rest stays as it is.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use img_parts::{
+    ImageEXIF as _,
+    jpeg::{Jpeg, JpegSegment, markers},
+    png::Png,
+    riff::RiffContent,
+    webp::WebP,
+};
+
+/// Maximum size of a picture, in bytes.
+pub(crate) const PICTURE_BYTES: usize = 256 * 1024;
+
+/// Maximum width and height of a picture, in pixels.
+const LONGEST_SIDE: u32 = 4_096;
+
+/// Format of a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Png,
+    Jpeg,
+    WebP,
+}
+
+/// Picture without metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Picture {
+    pub(crate) format: Format,
+    pub(crate) bytes: Bytes,
+}
+
+/// Rule that a file breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoPicture {
+    #[error("Content-Type: must be image/png, image/jpeg or image/webp")]
+    Type,
+    #[error("the picture must be at most {PICTURE_BYTES} bytes")]
+    TooLarge,
+    #[error("the body is no {0} picture, or it is not complete")]
+    Broken(&'static str),
+    #[error("the picture must have 1 to {LONGEST_SIDE} pixels on each side")]
+    Sides,
+}
+
+impl Format {
+    const ALL: [Self; 3] = [Self::Png, Self::Jpeg, Self::WebP];
+
+    /// Media type of the format.
+    pub(crate) const fn media_type(self) -> &'static str {
+        match self {
+            Self::Png => "image/png",
+            Self::Jpeg => "image/jpeg",
+            Self::WebP => "image/webp",
+        }
+    }
+
+    /// Finds the format of a media type, parameters left out.
+    pub(crate) fn of(content_type: &str) -> Option<Self> {
+        let named = content_type.split(';').next().unwrap_or_default().trim();
+        Self::ALL
+            .into_iter()
+            .find(|format| named.eq_ignore_ascii_case(format.media_type()))
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Png => "PNG",
+            Self::Jpeg => "JPEG",
+            Self::WebP => "WebP",
+        }
+    }
+}
+
+/// Checks a file of this media type, and removes its metadata.
+pub(crate) fn picture(content_type: &str, file: Bytes) -> Result<Picture, NoPicture> {
+    let format = Format::of(content_type).ok_or(NoPicture::Type)?;
+    if file.len() > PICTURE_BYTES {
+        return Err(NoPicture::TooLarge);
+    }
+    let (sides, bytes) = match format {
+        Format::Png => png(file),
+        Format::Jpeg => jpeg(file),
+        Format::WebP => webp(file),
+    }
+    .ok_or(NoPicture::Broken(format.name()))?;
+    let (width, height) = sides;
+    if ![width, height]
+        .iter()
+        .all(|side| (1..=LONGEST_SIDE).contains(side))
+    {
+        return Err(NoPicture::Sides);
+    }
+    Ok(Picture { format, bytes })
+}
+
+/// Chunks of a PNG that are the picture, its colours or its animation.
+const PNG_CHUNKS: [&[u8; 4]; 14] = [
+    b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT", b"pHYs",
+    b"acTL", b"fcTL", b"fdAT",
+];
+
+fn png(file: Bytes) -> Option<((u32, u32), Bytes)> {
+    let mut png = Png::from_bytes(file).ok()?;
+    let sides = png.dimensions()?;
+    let chunks = png.chunks_mut();
+    chunks.retain(|chunk| PNG_CHUNKS.contains(&&chunk.kind()));
+    let has = |kind: &[u8; 4]| chunks.iter().any(|chunk| chunk.kind() == *kind);
+    (has(b"IDAT") && has(b"IEND")).then(|| (sides, png.encoder().bytes()))
+}
+
+fn jpeg(file: Bytes) -> Option<((u32, u32), Bytes)> {
+    let mut jpeg = Jpeg::from_bytes(file).ok()?;
+    let (width, height) = jpeg.dimensions()?;
+    let segments = jpeg.segments_mut();
+    segments.retain(|segment| !is_jpeg_metadata(segment.marker(), segment.contents()));
+    let scan = segments.pop().filter(JpegSegment::has_entropy)?;
+    let (marker, contents) = (scan.marker(), scan.contents().clone());
+    // The marker, the length and the contents stand before the data of the scan.
+    let data = scan.encoder().bytes();
+    let entropy = jpeg_scans(data.get(4 + contents.len()..)?)?;
+    segments.push(JpegSegment::new_with_entropy(marker, contents, entropy));
+    Some(((width.into(), height.into()), jpeg.encoder().bytes()))
+}
+
+/// Returns true for a segment of a JPEG with metadata or text. JFIF (in APP0), the colour profile and Adobe's colour
+/// transform stay.
+fn is_jpeg_metadata(marker: u8, contents: &[u8]) -> bool {
+    match marker {
+        markers::APP0 => !contents.starts_with(b"JFIF\0"),
+        markers::APP2 => !contents.starts_with(b"ICC_PROFILE\0"),
+        markers::APP14 => !contents.starts_with(b"Adobe"),
+        markers::COM | markers::APP1..=markers::APP15 => true,
+        _ => false,
+    }
+}
+
+/// Copies the scans of a JPEG as far as the end of the image, without metadata between them. None where the end is missing.
+fn jpeg_scans(mut rest: &[u8]) -> Option<Bytes> {
+    let mut scans = BytesMut::with_capacity(rest.len());
+    loop {
+        let at = rest.iter().position(|byte| *byte == markers::P)?;
+        let (data, marked) = rest.split_at_checked(at)?;
+        scans.put(data);
+        match *marked.get(1)? {
+            markers::EOI => {
+                scans.put_slice(&[markers::P, markers::EOI]);
+                return Some(scans.freeze());
+            }
+            // A fill byte, which may stand before each marker.
+            markers::P => rest = marked.get(1..)?,
+            // A byte 0xFF of the data, or a restart of the decoder.
+            marker @ (0 | 0xD0..=0xD7) => {
+                scans.put_slice(&[markers::P, marker]);
+                rest = marked.get(2..)?;
+            }
+            marker => {
+                let length = marked.get(2..4)?;
+                let length = usize::from(u16::from_be_bytes(length.try_into().ok()?));
+                let (segment, behind) = marked.split_at_checked(length.checked_add(2)?)?;
+                if !is_jpeg_metadata(marker, segment.get(4..)?) {
+                    scans.put(segment);
+                }
+                rest = behind;
+            }
+        }
+    }
+}
+
+/// Chunks of a WebP that are the picture, its colours or its animation.
+const WEBP_CHUNKS: [&[u8; 4]; 7] = [b"VP8X", b"VP8 ", b"VP8L", b"ALPH", b"ANIM", b"ANMF", b"ICCP"];
+
+/// Flag of a WebP with XMP, in the first byte of `VP8X`.
+const WEBP_XMP: u8 = 0b0000_0100;
+
+fn webp(file: Bytes) -> Option<((u32, u32), Bytes)> {
+    let mut webp = WebP::from_bytes(file).ok()?;
+    let sides = webp.dimensions()?;
+    let chunks = webp.chunks_mut();
+    chunks.retain(|chunk| WEBP_CHUNKS.contains(&&chunk.id()));
+    let is_picture = |id: [u8; 4]| matches!(&id, b"VP8 " | b"VP8L" | b"ANMF");
+    if !chunks.iter().any(|chunk| is_picture(chunk.id())) {
+        return None;
+    }
+    for chunk in chunks.iter_mut().filter(|chunk| chunk.id() == *b"VP8X") {
+        if let RiffContent::Data(data) = chunk.content_mut() {
+            let mut flags = BytesMut::from(&data[..]);
+            *flags.first_mut()? &= !WEBP_XMP;
+            *data = flags.freeze();
+        }
+    }
+    // Corrects the flags of the other chunks that were left out.
+    webp.set_exif(None);
+    Some((sides, webp.encoder().bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Text that must not be in a kept picture.
+    const SECRET: &[u8] = b"taken at home";
+
+    fn chunk(kind: &[u8; 4], contents: &[u8]) -> Vec<u8> {
+        let mut checked = kind.to_vec();
+        checked.extend_from_slice(contents);
+        let mut chunk = u32::try_from(contents.len()).unwrap().to_be_bytes().to_vec();
+        chunk.extend_from_slice(&checked);
+        chunk.extend_from_slice(&crc32fast::hash(&checked).to_be_bytes());
+        chunk
+    }
+
+    fn header(width: u32, height: u32) -> Vec<u8> {
+        let mut header = width.to_be_bytes().to_vec();
+        header.extend_from_slice(&height.to_be_bytes());
+        header.extend_from_slice(&[8, 2, 0, 0, 0]);
+        header
+    }
+
+    fn a_png(width: u32, height: u32, more: &[u8]) -> Vec<u8> {
+        let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
+        png.extend(chunk(b"IHDR", &header(width, height)));
+        png.extend_from_slice(more);
+        png.extend(chunk(b"IDAT", b"pixels"));
+        png.extend(chunk(b"IEND", b""));
+        png
+    }
+
+    fn segment(marker: u8, contents: &[u8]) -> Vec<u8> {
+        let mut segment = vec![0xFF, marker];
+        segment.extend_from_slice(&u16::try_from(contents.len() + 2).unwrap().to_be_bytes());
+        segment.extend_from_slice(contents);
+        segment
+    }
+
+    /// A progressive JPEG: segments, a scan, segments between the scans, a scan, the end, and what is behind.
+    fn a_jpeg(before: &[u8], between: &[u8], behind: &[u8]) -> Vec<u8> {
+        let mut jpeg = vec![0xFF, 0xD8];
+        jpeg.extend(segment(0xE0, b"JFIF\0rest"));
+        jpeg.extend_from_slice(before);
+        jpeg.extend(segment(0xC2, &[8, 0, 20, 0, 30, 1, 1, 0x11, 0]));
+        jpeg.extend(segment(0xDA, &[1, 1, 0, 0, 0, 0]));
+        jpeg.extend_from_slice(&[1, 2, 0xFF, 0, 3, 0xFF, 0xD3, 4]);
+        jpeg.extend_from_slice(between);
+        jpeg.extend(segment(0xC4, &[0xFF, 0xD9]));
+        jpeg.extend(segment(0xDA, &[1, 1, 0, 0, 0, 0]));
+        jpeg.extend_from_slice(&[5, 6, 0xFF, 0xD9]);
+        jpeg.extend_from_slice(behind);
+        jpeg
+    }
+
+    fn riff(chunks: &[(&[u8; 4], Vec<u8>)]) -> Vec<u8> {
+        let mut content = b"WEBP".to_vec();
+        for (id, data) in chunks {
+            content.extend_from_slice(*id);
+            content.extend_from_slice(&u32::try_from(data.len()).unwrap().to_le_bytes());
+            content.extend_from_slice(data);
+            content.extend(vec![0; data.len() % 2]);
+        }
+        let mut riff = b"RIFF".to_vec();
+        riff.extend_from_slice(&u32::try_from(content.len()).unwrap().to_le_bytes());
+        riff.extend(content);
+        riff
+    }
+
+    /// A lossy frame of 16 by 16 pixels, as far as its header.
+    fn vp8() -> Vec<u8> {
+        vec![0x30, 0x01, 0x00, 0x9D, 0x01, 0x2A, 0x10, 0x00, 0x10, 0x00, 1, 2]
+    }
+
+    fn kept(content_type: &str, file: &[u8]) -> Bytes {
+        picture(content_type, Bytes::copy_from_slice(file)).unwrap().bytes
+    }
+
+    fn holds(bytes: &[u8]) -> bool {
+        bytes.windows(SECRET.len()).any(|part| part == SECRET)
+    }
+
+    #[test]
+    fn text_and_metadata_of_a_png_are_left_out() {
+        let mut more = chunk(b"tEXt", SECRET);
+        more.extend(chunk(b"eXIf", SECRET));
+        more.extend(chunk(b"gAMA", &[0, 0, 1, 1]));
+        let mut file = a_png(30, 20, &more);
+        file.extend_from_slice(SECRET);
+        assert_eq!(
+            kept("image/png", &file),
+            a_png(30, 20, &chunk(b"gAMA", &[0, 0, 1, 1]))
+        );
+    }
+
+    #[test]
+    fn metadata_of_a_jpeg_is_left_out_wherever_it_stands() {
+        let exif = segment(0xE1, &[b"Exif\0\0", SECRET].concat());
+        let profile = segment(0xE2, b"ICC_PROFILE\0colours");
+        let comment = segment(0xFE, SECRET);
+        let before = [
+            exif.clone(),
+            comment.clone(),
+            profile.clone(),
+            segment(0xE2, SECRET),
+        ]
+        .concat();
+        let between = [exif, comment, segment(0xE0, SECRET)].concat();
+        let file = a_jpeg(&before, &between, SECRET);
+        let kept = kept("image/jpeg", &file);
+        assert!(!holds(&kept), "{kept:?}");
+        assert_eq!(kept, a_jpeg(&profile, b"", b""));
+    }
+
+    #[test]
+    fn metadata_of_a_webp_is_left_out_and_its_flags_are_cleared() {
+        let extended = |flags: u8| vec![flags, 0, 0, 0, 15, 0, 0, 15, 0, 0];
+        let file = riff(&[
+            (b"VP8X", extended(0b0010_1100)),
+            (b"ICCP", b"colours!".to_vec()),
+            (b"VP8 ", vp8()),
+            (b"EXIF", SECRET.to_vec()),
+            (b"XMP ", SECRET.to_vec()),
+            (b"junk", SECRET.to_vec()),
+        ]);
+        let expected = riff(&[
+            (b"VP8X", extended(0b0010_0000)),
+            (b"ICCP", b"colours!".to_vec()),
+            (b"VP8 ", vp8()),
+        ]);
+        assert_eq!(kept("image/webp", &file), expected);
+        let plain = riff(&[(b"VP8 ", vp8())]);
+        assert_eq!(kept("image/webp", &plain), plain);
+    }
+
+    #[test]
+    fn a_file_is_what_its_type_says_and_has_sides_that_browsers_draw() {
+        let refused = |content_type: &str, file: &[u8]| {
+            picture(content_type, Bytes::copy_from_slice(file)).unwrap_err()
+        };
+        let png = a_png(1, 1, b"");
+        assert_eq!(refused("image/gif", &png), NoPicture::Type);
+        assert_eq!(refused("image/svg+xml", b"<svg/>"), NoPicture::Type);
+        assert_eq!(refused("image/jpeg", &png), NoPicture::Broken("JPEG"));
+        assert_eq!(refused("image/webp", &png), NoPicture::Broken("WebP"));
+        assert_eq!(refused("image/png", b"<script>"), NoPicture::Broken("PNG"));
+        assert_eq!(
+            refused("image/png", &png[..png.len() - 20]),
+            NoPicture::Broken("PNG")
+        );
+        let jpeg = a_jpeg(b"", b"", b"");
+        assert_eq!(
+            refused("image/jpeg", &jpeg[..jpeg.len() - 1]),
+            NoPicture::Broken("JPEG")
+        );
+        assert_eq!(refused("image/png", &a_png(4_097, 1, b"")), NoPicture::Sides);
+        assert_eq!(refused("image/png", &a_png(1, 0, b"")), NoPicture::Broken("PNG"));
+        assert_eq!(
+            refused("image/png", &vec![0; PICTURE_BYTES + 1]),
+            NoPicture::TooLarge
+        );
+        assert_eq!(
+            picture("Image/PNG; q=1", png.clone().into()).unwrap().format,
+            Format::Png
+        );
+        assert!(picture("image/png", a_png(4_096, 4_096, b"").into()).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..300), start in 0_usize..4) {
+            let starts: [&[u8]; 4] = [b"", b"\x89PNG\r\n\x1a\n", b"\xFF\xD8\xFF", b"RIFF"];
+            bytes.splice(0..0, starts[start].iter().copied());
+            for format in Format::ALL {
+                let _kept = picture(format.media_type(), bytes.clone().into());
+            }
+        }
+
+        #[test]
+        fn a_damaged_picture_never_keeps_its_metadata(at: prop::sample::Index, change in 1_u8..=255) {
+            let exif = segment(0xE1, SECRET);
+            let mut file = a_jpeg(&exif, &exif, b"");
+            let place = at.index(file.len());
+            file[place] ^= change;
+            // A changed length may make the metadata part of the picture; a decoder then sees no metadata either.
+            if let Ok(kept) = picture("image/jpeg", file.into()) {
+                let again = picture("image/jpeg", kept.bytes.clone()).unwrap();
+                prop_assert_eq!(again.bytes, kept.bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Small bodies: forms, and JSON that follows other rules than those of the API.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, header::CONTENT_TYPE};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+
+use super::{ApiError, ApiResult};
+
+/// Timeout for a small body.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Reads a body of at most `limit` bytes.
+pub(crate) async fn small_body(body: Body, limit: usize) -> ApiResult<Bytes> {
+    let read = tokio::time::timeout(TIMEOUT, Limited::new(body, limit).collect())
+        .await
+        .map_err(|_| ApiError::invalid_request("the body did not arrive within 20 s"))?;
+    match read {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(ApiError::payload_too_large(limit)),
+        Err(_) => Err(ApiError::invalid_request("the body could not be read")),
+    }
+}
+
+/// Whether the body is said to be a form.
+pub(crate) fn is_form(headers: &HeaderMap) -> bool {
+    headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .is_some_and(|kind| {
+            kind.trim()
+                .eq_ignore_ascii_case("application/x-www-form-urlencoded")
+        })
+}

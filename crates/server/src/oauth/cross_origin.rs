@@ -1,0 +1,57 @@
+//! Cross-origin requests of applications in a browser (CORS): the endpoints that such an application calls by itself may be
+//! read by every page. None of them looks at a cookie.
+
+use axum::{body::Body, extract::Request, middleware::Next, response::Response};
+use http::{
+    HeaderName, HeaderValue, Method, StatusCode,
+    header::{
+        ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+        ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    },
+};
+
+/// Headers of the answer to a preflight request.
+const PREFLIGHT: [(HeaderName, &str); 3] = [
+    (ACCESS_CONTROL_ALLOW_METHODS, "GET, POST"),
+    (
+        ACCESS_CONTROL_ALLOW_HEADERS,
+        "authorization, content-type, mcp-protocol-version",
+    ),
+    (ACCESS_CONTROL_MAX_AGE, "3600"),
+];
+
+/// Returns true where every page may read the answer.
+fn is_open(path: &str) -> bool {
+    matches!(
+        path,
+        "/.well-known/oauth-authorization-server" | "/oauth/register" | "/oauth/token" | "/oauth/revoke"
+    ) || path
+        .strip_prefix("/.well-known/oauth-protected-resource")
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Lets every page read the answers of the open endpoints, and answers their preflight requests.
+pub(crate) async fn cross_origin(request: Request, next: Next) -> Response {
+    if !is_open(request.uri().path()) {
+        return next.run(request).await;
+    }
+    let mut response = if request.method() == Method::OPTIONS {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        for (name, value) in PREFLIGHT {
+            response
+                .headers_mut()
+                .insert(name, HeaderValue::from_static(value));
+        }
+        response
+    } else {
+        next.run(request).await
+    };
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.insert(
+        ACCESS_CONTROL_EXPOSE_HEADERS,
+        HeaderValue::from_static("retry-after, www-authenticate"),
+    );
+    response
+}

@@ -1,0 +1,88 @@
+//! `/v1/organizations`: the organizations of a person.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use http::StatusCode;
+use sortie_api::membership::{Organization, OrganizationName};
+use sortie_store::OwnOrganization;
+
+use super::{OrgAdmin, OrgApp, Person};
+use crate::kit::{ApiResult, Json, JsonBody};
+
+pub(super) fn shown(organization: OwnOrganization) -> Organization {
+    Organization {
+        id: organization.id,
+        name: organization.name,
+        role: organization.role,
+        suspended: organization.suspended,
+    }
+}
+
+/// List organizations
+///
+/// Lists the organizations of the signed-in person, oldest first, with the person's role in each.
+#[utoipa::path(
+    get, path = "/v1/organizations", tag = "organizations",
+    responses((status = 200, description = "The organizations.", body = [Organization], example = json!([
+        {"id": "org_01kafs6w1cefkstv6qr1ptb0mp", "name": "Example Ltd", "role": "owner"}
+    ]))),
+)]
+pub(crate) async fn list_organizations(
+    State(app): State<Arc<OrgApp>>,
+    who: Person,
+) -> ApiResult<Json<Vec<Organization>>> {
+    let found = app.accounts.organizations(who.user).await?;
+    Ok(Json(found.into_iter().map(shown).collect()))
+}
+
+/// Create an organization
+///
+/// Creates an organization that the signed-in person owns. Where mail is configured, the person's address must be verified.
+#[utoipa::path(
+    post, path = "/v1/organizations", tag = "organizations",
+    request_body(content = OrganizationName, description = "Name of the organization.", example = json!({"name": "Example Ltd"})),
+    responses((status = 201, description = "The organization.", body = Organization, example = json!(
+        {"id": "org_01kafs6w1cefkstv6qr1ptb0mp", "name": "Example Ltd", "role": "owner"}
+    ))),
+)]
+pub(crate) async fn create_organization(
+    State(app): State<Arc<OrgApp>>,
+    who: Person,
+    JsonBody(request, _room): JsonBody<OrganizationName>,
+) -> ApiResult<(StatusCode, Json<Organization>)> {
+    let created = app
+        .accounts
+        .create_organization(&who.requester(), &request.name)
+        .await?;
+    Ok((StatusCode::CREATED, Json(shown(created))))
+}
+
+/// Rename an organization
+///
+/// Changes the name of the organization.
+#[utoipa::path(
+    patch, path = "/v1/organizations/{id}", tag = "organizations",
+    params(("id" = sortie_api::OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
+    request_body(content = OrganizationName, description = "New name of the organization.", example = json!({"name": "Example Ltd"})),
+    responses((status = 200, description = "The organization.", body = Organization, example = json!(
+        {"id": "org_01kafs6w1cefkstv6qr1ptb0mp", "name": "Example Ltd", "role": "admin"}
+    ))),
+)]
+pub(crate) async fn rename_organization(
+    State(app): State<Arc<OrgApp>>,
+    OrgAdmin(who): OrgAdmin,
+    JsonBody(request, _room): JsonBody<OrganizationName>,
+) -> ApiResult<Json<Organization>> {
+    let requester = who.person.requester();
+    let name = app
+        .accounts
+        .rename_organization(&requester, who.org, &request.name)
+        .await?;
+    Ok(Json(Organization {
+        id: who.org,
+        name,
+        role: who.role,
+        suspended: false,
+    }))
+}

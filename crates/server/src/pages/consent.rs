@@ -1,0 +1,179 @@
+//! Authorization endpoint: a person decides whether an application may act for them, and in which organization.
+//!
+//! A wrong client or redirect URI ends on a page. Every other error, and the decision, go to the redirect URI with `iss`.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::extract::State;
+use http::StatusCode;
+use maud::{Markup, html};
+use sortie_accounts::{Authorization, AuthorizationRefusal, Error, Scope};
+use sortie_store::OwnOrganization;
+
+use super::{
+    forms::{PageError, PageResult, Posted, Purpose, Visit, see_other},
+    home::SIGN_OUT,
+    layout::{Content, page},
+};
+use crate::org::OrgApp;
+
+/// Purpose of the form of the decision.
+const DECISION: Purpose = Purpose {
+    name: "consent",
+    open: Duration::from_mins(10),
+};
+
+/// Shows what an application asks for.
+pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageResult {
+    let network = visit
+        .network
+        .map_or_else(String::new, |network| network.to_string());
+    let asked = match app.accounts.authorization(&visit.query, &network).await {
+        Ok(asked) => asked,
+        Err(AuthorizationRefusal::Redirect(location)) => return see_other(&location),
+        Err(AuthorizationRefusal::Page(rule)) => {
+            let text = format!("{rule}. Nothing was sent to the application.");
+            let title = "This request cannot be answered";
+            return Err(PageError::new(StatusCode::BAD_REQUEST, title, text));
+        }
+        Err(AuthorizationRefusal::Other(error)) => return Err(error.into()),
+    };
+    let path = format!("/oauth/authorize?{}", visit.query);
+    let person = match visit.signed_in(&app, &path)? {
+        Ok(person) => person,
+        Err(redirect) => return Ok(redirect),
+    };
+    let account = app.accounts.store().account(person.user).await;
+    let email = account.map_err(Error::from)?.person.email;
+    let organizations = app.accounts.organizations_for(person.user, &asked).await?;
+    let request = serde_json::to_string(&asked).map_err(|error| Error::Internal(error.to_string()))?;
+    let form = visit.form(&app, DECISION, &request)?;
+    let sign_out = visit.form(&app, SIGN_OUT, "")?;
+    let shown = Shown {
+        asked: &asked,
+        email: &email,
+        organizations: &organizations,
+        form: &form.sealed,
+        sign_out: &sign_out.sealed,
+    };
+    let content = Content {
+        title: format!(
+            "Allow {} to use Sortie?",
+            asked.client_name().unwrap_or("an application")
+        ),
+        body: shown.markup()?,
+        leads_to: Some(asked.policy_source()?),
+    };
+    Ok(form.attach(page(StatusCode::OK, content)))
+}
+
+/// Takes the decision.
+pub(super) async fn decide(State(app): State<Arc<OrgApp>>, posted: Posted) -> PageResult {
+    let Posted(visit, fields) = posted;
+    let person = visit.person.ok_or_else(PageError::stale)?;
+    let request = visit.opened(&app, DECISION, &fields)?;
+    let asked: Authorization =
+        serde_json::from_str(&request).map_err(|error| Error::Internal(error.to_string()))?;
+    if fields.get("decision") != Some("allow") {
+        return see_other(&app.accounts.deny(&asked)?);
+    }
+    let org = fields.get("organization").and_then(|text| text.parse().ok());
+    let org = org.ok_or_else(|| Error::Invalid("organization: choose one".to_owned()))?;
+    let allowed = app
+        .accounts
+        .allow(person.user, org, &asked, &visit.author)
+        .await?;
+    see_other(&allowed)
+}
+
+/// Facts that a person decides by.
+struct Shown<'a> {
+    asked: &'a Authorization,
+    email: &'a str,
+    organizations: &'a [OwnOrganization],
+    form: &'a str,
+    sign_out: &'a str,
+}
+
+impl Shown<'_> {
+    fn markup(&self) -> PageResult<Markup> {
+        let name = self.asked.client_name();
+        let host = self.asked.redirect_host()?;
+        let is_loopback = self.asked.is_loopback()?;
+        Ok(html! {
+            dl.facts {
+                dt { "Application" }
+                dd {
+                    (name.unwrap_or("It gives no name"))
+                    @if name.is_some() { " " span.dim { "(the name it gives itself)" } }
+                }
+                dt { "Sends you back to" }
+                dd {
+                    b.host { (host) }
+                    @if is_loopback { " " span.chip { "only on this computer" } }
+                }
+                dt { "Signed in as" }
+                dd { (self.email) }
+            }
+            section.allows {
+                h2 { "It may" }
+                ul { (allows(self.asked.scope())) }
+            }
+            form method="post" action="/oauth/authorize" {
+                input type="hidden" name="form" value=(self.form);
+                (self.choice())
+                div.actions {
+                    @if !self.organizations.is_empty() {
+                        button.btn.primary type="submit" name="decision" value="allow" { "Allow" }
+                    }
+                    button.btn type="submit" name="decision" value="deny" { "Refuse" }
+                }
+            }
+            @if is_loopback {
+                p.dim { "Allow this only if you have just started this application on this computer." }
+            } @else {
+                p.dim { "Allow this only if you know " b { (host) } " and have just come from there." }
+            }
+            form.aside method="post" action="/sign-out" {
+                input type="hidden" name="form" value=(self.sign_out);
+                button.link type="submit" { "Not you? Sign out" }
+            }
+        })
+    }
+
+    /// Choice of the organization.
+    fn choice(&self) -> Markup {
+        match self.organizations {
+            [] => html! {
+                p.error { "You have no organization in which your role allows this." }
+            },
+            [only] => html! {
+                input type="hidden" name="organization" value=(only.id);
+                p { "In the organization " b { (only.name) } "." }
+            },
+            several => html! {
+                label.lab for="organization" { "In the organization" }
+                select.input #organization name="organization" required {
+                    @for organization in several {
+                        option value=(organization.id) { (organization.name) }
+                    }
+                }
+            },
+        }
+    }
+}
+
+/// Sentences that say what a scope allows.
+fn allows(scope: Scope) -> Markup {
+    html! {
+        li { "start and cancel runs, which cost money, and read their results" }
+        li { "read and change workflows, schedules and files" }
+        @match scope {
+            Scope::Member => {}
+            Scope::Admin => {
+                li { "change connections and budgets, and read usage and the audit log, as far as you may" }
+            }
+        }
+        li { "until you end its access, at most for 180 days" }
+    }
+}

@@ -1,0 +1,313 @@
+//! Visits of browsers: who is signed in, what a form brings, and the answers that are no page of their own.
+//!
+//! A form carries a sealed text that was made for one purpose and one browser: for the session, or before a sign-in for the
+//! cookie of forms. A form of another origin is refused before its text is looked at.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use axum::{
+    body::Body,
+    extract::{FromRequest, FromRequestParts, Request},
+    response::{IntoResponse, Response},
+};
+use http::{
+    HeaderValue, StatusCode,
+    header::{LOCATION, RETRY_AFTER, SET_COOKIE},
+    request::Parts,
+};
+use maud::{Markup, html};
+use sortie_accounts::{Author, Error};
+use sortie_api::secret::Secret;
+use sortie_base::network;
+use sortie_store::{By, SignedIn};
+
+use super::layout::{Content, page};
+use crate::{
+    kit::{Credential, Fault, Holder, LookUpFailure, Whence, actor, is_form, small_body},
+    org::OrgApp,
+};
+
+/// Maximum size of a form, in bytes.
+const FORM: usize = 16 * 1_024;
+/// Time for which the way back through a sign-in is known.
+const RETURN: Duration = Duration::from_mins(10);
+/// Time for which a browser keeps the cookie of forms, in seconds.
+const FORM_COOKIE_SECONDS: u64 = 86_400;
+/// Prefix of the value of the cookie of forms.
+const FORM_COOKIE: &str = "stf_";
+/// Purpose of sealed ways back.
+const RETURN_TO: (&str, &str) = ("return", "");
+
+/// Purpose of a form, and the time for which it may stay open.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Purpose {
+    /// Name of the purpose. A token of one purpose does not open for another one.
+    pub(super) name: &'static str,
+    /// Time for which the form may stay open.
+    pub(super) open: Duration,
+}
+
+impl Purpose {
+    /// A form that may stay open for an hour.
+    pub(super) const fn of(name: &'static str) -> Self {
+        Self {
+            name,
+            open: Duration::from_hours(1),
+        }
+    }
+}
+
+/// Result of a page.
+pub(super) type PageResult<T = Response> = Result<T, PageError>;
+
+/// Page with an error, and its cause for the log.
+#[derive(Debug)]
+pub(super) struct PageError {
+    status: StatusCode,
+    title: &'static str,
+    text: String,
+    retry_after: Option<u64>,
+    fault: Option<String>,
+}
+
+impl PageError {
+    /// An error that the person can read.
+    pub(super) fn new(status: StatusCode, title: &'static str, text: impl Into<String>) -> Self {
+        Self {
+            status,
+            title,
+            text: text.into(),
+            retry_after: None,
+            fault: None,
+        }
+    }
+
+    /// A form of another origin or browser, or one that was open for too long.
+    pub(super) fn stale() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "This form is no longer valid",
+            "The form was open for too long, or came from another page. Go back, reload the page and try again.",
+        )
+    }
+}
+
+impl From<Error> for PageError {
+    fn from(error: Error) -> Self {
+        let (status, title) = match &error {
+            Error::Invalid(_) => (StatusCode::BAD_REQUEST, "This does not work"),
+            Error::Unauthorized(_) | Error::SecondFactorRequired | Error::Forbidden(_) => {
+                (StatusCode::FORBIDDEN, "This is not allowed")
+            }
+            Error::NotFound => (StatusCode::NOT_FOUND, "Not found"),
+            Error::Conflict(_) => (StatusCode::CONFLICT, "This is not possible"),
+            Error::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "This is too large"),
+            Error::TooManyAttempts(_) => (StatusCode::TOO_MANY_REQUESTS, "Too many attempts"),
+            Error::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "Not available"),
+            Error::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "Internal error"),
+        };
+        let mut shown = Self::new(status, title, error.to_string());
+        if let Error::TooManyAttempts(wait) = &error {
+            shown.retry_after = Some(wait.as_secs().max(1));
+        }
+        if status.is_server_error() {
+            shown.fault = Some(error.to_string());
+        }
+        shown
+    }
+}
+
+impl From<LookUpFailure> for PageError {
+    fn from(failure: LookUpFailure) -> Self {
+        match failure {
+            LookUpFailure::Unavailable(reason) => Error::Unavailable(reason).into(),
+            LookUpFailure::Internal(reason) => Error::Internal(reason).into(),
+        }
+    }
+}
+
+impl IntoResponse for PageError {
+    fn into_response(self) -> Response {
+        let mut response = message(self.status, self.title, &html! { p.sub { (self.text) } });
+        if let Some(seconds) = self.retry_after {
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(fault) = self.fault {
+            response.extensions_mut().insert(Fault(fault.into()));
+        }
+        response
+    }
+}
+
+/// Page with a message.
+pub(super) fn message(status: StatusCode, title: &str, body: &Markup) -> Response {
+    page(
+        status,
+        Content {
+            title: title.to_owned(),
+            body: body.clone(),
+            leads_to: None,
+        },
+    )
+}
+
+/// Redirect that a browser follows with GET.
+pub(super) fn see_other(location: &str) -> PageResult {
+    let location = HeaderValue::try_from(location)
+        .map_err(|_| Error::Internal("an address is no header value".to_owned()))?;
+    let mut response = message(StatusCode::SEE_OTHER, "One moment", &html! {});
+    response.headers_mut().insert(LOCATION, location);
+    Ok(response)
+}
+
+/// Request of a browser for a page.
+#[derive(Clone, Debug)]
+pub(super) struct Visit {
+    /// Person who is signed in.
+    pub(super) person: Option<SignedIn>,
+    /// Author of changes, for the audit log.
+    pub(super) author: Author,
+    /// Network that attempts are counted by.
+    pub(super) network: Option<IpAddr>,
+    /// Query of the request.
+    pub(super) query: String,
+    form_cookie: Option<String>,
+}
+
+/// Text of a form, and the cookie that the browser needs for it.
+pub(super) struct FormToken {
+    /// Value of the hidden field.
+    pub(super) sealed: String,
+    cookie: Option<HeaderValue>,
+}
+
+impl FormToken {
+    /// Adds the cookie to the page with the form.
+    pub(super) fn attach(self, mut response: Response) -> Response {
+        if let Some(cookie) = self.cookie {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+        response
+    }
+}
+
+impl Visit {
+    /// Person who is signed in, or the redirect to the sign-in that comes back to `path`.
+    pub(super) fn signed_in(&self, app: &OrgApp, path: &str) -> PageResult<Result<SignedIn, Response>> {
+        match self.person {
+            Some(person) => Ok(Ok(person)),
+            None => {
+                let sealed = app.accounts.seal_text(RETURN_TO, path.as_bytes(), RETURN)?;
+                see_other(&format!("/sign-in?return={sealed}")).map(Err)
+            }
+        }
+    }
+
+    /// Makes the token of a form that carries `text`.
+    pub(super) fn form(&self, app: &OrgApp, purpose: Purpose, text: &str) -> PageResult<FormToken> {
+        let (holder, cookie) = match (self.person, &self.form_cookie) {
+            (Some(person), _) => (person.session.to_string(), None),
+            (None, Some(known)) => (known.clone(), None),
+            (None, None) => {
+                let value = Secret::new(FORM_COOKIE, sortie_base::random().map_err(Error::from)?);
+                let cookie = app.form_cookie.set(value.expose(), FORM_COOKIE_SECONDS);
+                (value.expose().to_owned(), cookie)
+            }
+        };
+        let sealed = app
+            .accounts
+            .seal_text((purpose.name, &holder), text.as_bytes(), purpose.open)?;
+        Ok(FormToken { sealed, cookie })
+    }
+
+    /// Opens the token of a form. The error is a page.
+    pub(super) fn opened(&self, app: &OrgApp, purpose: Purpose, fields: &Fields) -> PageResult<String> {
+        let session = self.person.map(|person| person.session.to_string());
+        let holder = session.or_else(|| self.form_cookie.clone());
+        holder
+            .zip(fields.get("form"))
+            .and_then(|(holder, sealed)| app.accounts.open_text((purpose.name, &holder), sealed))
+            .and_then(|text| String::from_utf8(text).ok())
+            .ok_or_else(PageError::stale)
+    }
+
+    /// Returns a parameter of the query that is there once.
+    pub(super) fn parameter(&self, name: &str) -> Option<String> {
+        Fields::parse(self.query.as_bytes()).get(name).map(str::to_owned)
+    }
+
+    /// Opens the sealed way back of the query: a path with a query, on this origin.
+    pub(super) fn way_back(&self, app: &OrgApp) -> Option<String> {
+        let sealed = self.parameter("return")?;
+        let path = app.accounts.open_text(RETURN_TO, &sealed)?;
+        String::from_utf8(path).ok()
+    }
+}
+
+impl FromRequestParts<Arc<OrgApp>> for Visit {
+    type Rejection = PageError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<OrgApp>) -> PageResult<Self> {
+        let person = match parts.extensions.get::<Credential>() {
+            Some(Credential::Valid(Holder::Person(person))) => Some(*person),
+            Some(Credential::Unchecked(failure)) => return Err(failure.clone().into()),
+            Some(Credential::Valid(_) | Credential::Missing | Credential::Invalid) | None => None,
+        };
+        let by = person.map(|person| By::Session(person.session));
+        let whence = parts.extensions.get::<Whence>();
+        // Another form of the value is none of ours.
+        let form_cookie = app.form_cookie.token(&parts.headers);
+        let form_cookie = form_cookie.filter(|value| Secret::parse(FORM_COOKIE, value).is_ok());
+        Ok(Self {
+            person,
+            network: whence.map(|whence| network(whence.address)),
+            query: parts.uri.query().unwrap_or_default().to_owned(),
+            form_cookie: form_cookie.map(str::to_owned),
+            author: Author {
+                actor: actor(parts, by, person.map(|person| person.user)),
+            },
+        })
+    }
+}
+
+/// Fields of a form.
+#[derive(Clone)]
+pub(super) struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    fn parse(text: &[u8]) -> Self {
+        Self(url::form_urlencoded::parse(text).into_owned().collect())
+    }
+
+    /// Returns a field that is there once.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let mut values = self.0.iter().filter(|(known, _)| known == name);
+        let value = values.next().map(|(_, value)| value.as_str());
+        value.filter(|_| values.next().is_none())
+    }
+}
+
+/// Form that a page of this origin sends.
+pub(super) struct Posted(pub(super) Visit, pub(super) Fields);
+
+impl FromRequest<Arc<OrgApp>> for Posted {
+    type Rejection = PageError;
+
+    async fn from_request(request: Request<Body>, app: &Arc<OrgApp>) -> PageResult<Self> {
+        let (mut parts, body) = request.into_parts();
+        if !app.cookie.is_own(&parts.headers) || !is_form(&parts.headers) {
+            return Err(PageError::stale());
+        }
+        let visit = Visit::from_request_parts(&mut parts, app).await?;
+        let body = small_body(body, FORM).await.map_err(|_| {
+            PageError::new(
+                StatusCode::BAD_REQUEST,
+                "This does not work",
+                "The form could not be read.",
+            )
+        })?;
+        Ok(Self(visit, Fields::parse(&body)))
+    }
+}

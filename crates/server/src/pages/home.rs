@@ -1,0 +1,59 @@
+//! First page of a person who is signed in, and the way out.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use http::{StatusCode, header::SET_COOKIE};
+use maud::html;
+
+use super::{
+    forms::{PageResult, Posted, Purpose, Visit, message, see_other},
+    layout::{Content, page},
+};
+use crate::org::OrgApp;
+
+/// Purpose of the form that signs out.
+pub(super) const SIGN_OUT: Purpose = Purpose::of("sign-out");
+
+/// Shows who is signed in.
+pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageResult {
+    let person = match visit.signed_in(&app, "/")? {
+        Ok(person) => person,
+        Err(redirect) => return Ok(redirect),
+    };
+    let account = app.accounts.store().account(person.user).await;
+    let email = account.map_err(sortie_accounts::Error::from)?.person.email;
+    let form = visit.form(&app, SIGN_OUT, "")?;
+    let body = html! {
+        p.sub { "You are signed in on this device as " b { (email) } "." }
+        form method="post" action="/sign-out" {
+            input type="hidden" name="form" value=(form.sealed);
+            button.btn type="submit" { "Sign out" }
+        }
+    };
+    let content = Content {
+        title: "Signed in".to_owned(),
+        body,
+        leads_to: None,
+    };
+    Ok(form.attach(page(StatusCode::OK, content)))
+}
+
+/// Ends the session of the browser.
+pub(super) async fn sign_out(State(app): State<Arc<OrgApp>>, posted: Posted) -> PageResult<Response> {
+    let Posted(visit, fields) = posted;
+    let Some(person) = visit.person else {
+        return see_other("/sign-in");
+    };
+    visit.opened(&app, SIGN_OUT, &fields)?;
+    app.accounts.end_session(person.user, person.session).await?;
+    let body = html! {
+        p.sub { "Your session on this device has ended." }
+        p { a href="/sign-in" { "Sign in again" } }
+    };
+    let mut response = message(StatusCode::OK, "Signed out", &body);
+    if let Some(cookie) = app.cookie.set("", 0) {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+    Ok(response)
+}

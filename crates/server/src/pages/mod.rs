@@ -1,0 +1,51 @@
+//! Pages of the organization API, rendered by the server: sign in, decide about an application, sign out. They work without
+//! script.
+//!
+//! Every answer has the headers of [`layout`], errors included. A form is accepted from a page of this origin only, and only
+//! with a token that was made for this browser ([`forms`]). A way back through a sign-in is sealed, so that no link can send a
+//! person elsewhere.
+
+mod consent;
+mod forms;
+mod home;
+mod layout;
+
+use std::sync::Arc;
+
+use axum::{Router, routing};
+
+use crate::org::OrgApp;
+
+/// Page, as the test of all pages calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Method of the request.
+    pub method: &'static str,
+    /// Path of the page.
+    pub path: &'static str,
+}
+
+/// Makes the list of pages and the router from one list.
+macro_rules! pages {
+    ($($method:ident $path:literal $module:ident::$handler:ident;)+) => {
+        /// All pages.
+        pub(crate) const PAGES: &[Page] = &[$(Page {
+            method: stringify!($method),
+            path: $path,
+        }),+];
+
+        /// Routes of the pages and of their style sheet.
+        pub(crate) fn router() -> Router<Arc<OrgApp>> {
+            Router::new()
+                $(.route($path, routing::$method($module::$handler)))+
+                .route(layout::style_path(), routing::get(layout::get_style))
+        }
+    };
+}
+
+pages! {
+    get "/" home::show;
+    post "/sign-out" home::sign_out;
+    get "/oauth/authorize" consent::show;
+    post "/oauth/authorize" consent::decide;
+}

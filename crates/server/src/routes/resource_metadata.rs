@@ -1,0 +1,67 @@
+//! Metadata of the engine API as a protected resource (RFC 9728): a client finds the authorization server there.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use bytes::Bytes;
+
+use crate::{
+    app::App,
+    kit::{ApiError, ApiResult, Path, json_response},
+};
+
+/// Metadata of the engine API of a hosted deployment.
+#[derive(Clone, Debug)]
+pub(crate) struct ResourceMetadata {
+    /// The document, serialized once.
+    pub(crate) document: Bytes,
+    /// Path of the engine API behind its host, without a slash at its beginning; empty where it has none.
+    pub(crate) path: String,
+}
+
+/// Get the protected resource metadata
+///
+/// Returns the OAuth 2.0 metadata of the engine API (RFC 9728). `authorization_servers` has the server that issues access
+/// tokens. Hosted deployments only.
+#[utoipa::path(
+    get, path = "/.well-known/oauth-protected-resource", tag = "operations",
+    responses(
+        (status = 200, description = "The metadata.", body = serde_json::Value, example = json!({
+            "resource": "https://engine.example.com", "authorization_servers": ["https://accounts.example.com"],
+            "scopes_supported": ["member", "admin"], "bearer_methods_supported": ["header"]
+        })),
+        (status = 404, description = "No authorization server issues tokens for this engine.", body = sortie_api::ErrorBody),
+    ),
+)]
+pub(crate) async fn get_resource_metadata(State(app): State<Arc<App>>) -> ApiResult<Response> {
+    metadata(&app, None)
+}
+
+/// Get the protected resource metadata of a path
+///
+/// Returns the same document where `path` is the path of the engine API behind its host.
+#[utoipa::path(
+    get, path = "/.well-known/oauth-protected-resource/{*path}", tag = "operations",
+    params(("path" = String, Path, description = "Path of the engine API.", example = "engine")),
+    responses(
+        (status = 200, description = "The metadata.", body = serde_json::Value, example = json!({
+            "resource": "https://sortie.example.com/engine", "authorization_servers": ["https://accounts.example.com"],
+            "scopes_supported": ["member", "admin"], "bearer_methods_supported": ["header"]
+        })),
+        (status = 404, description = "The engine API has another path.", body = sortie_api::ErrorBody),
+    ),
+)]
+pub(crate) async fn get_resource_metadata_of_path(
+    State(app): State<Arc<App>>,
+    Path(path): Path<String>,
+) -> ApiResult<Response> {
+    metadata(&app, Some(&path))
+}
+
+fn metadata(app: &App, path: Option<&str>) -> ApiResult<Response> {
+    let found = app.resource_metadata.as_ref();
+    let found = found.filter(|of| path.is_none_or(|path| path == of.path));
+    let found =
+        found.ok_or_else(|| ApiError::not_found("no authorization server issues tokens for this address"))?;
+    Ok(json_response(found.document.clone()))
+}

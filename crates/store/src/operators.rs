@@ -1,0 +1,270 @@
+//! The operator of a hosted deployment: the key, and reads over all organizations and people.
+
+use sortie_api::{OrgId, Timestamp, UserId};
+
+use crate::{
+    Audit, Store,
+    audit::record,
+    db::{Answer, Row, Stmt, vals},
+    people::{
+        one_time::{self, NewOneTime},
+        persons::{self, NewPerson, TAKEN},
+        sessions,
+    },
+    types::{Error, Result, unless},
+};
+
+/// Refusal of a first key where there is one.
+const NOT_THE_FIRST: Error = Error::Conflict("there is an operator key already");
+
+/// Organization as the operator sees it in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatedOrganization {
+    /// ID of the organization.
+    pub id: OrgId,
+    /// Name of the organization.
+    pub name: String,
+    /// Time of the creation.
+    pub created_at: Timestamp,
+    /// Time of the suspension; none while the organization is not suspended.
+    pub suspended_at: Option<Timestamp>,
+    /// Reason of the suspension, in the operator's words.
+    pub suspended_why: Option<String>,
+    /// Owner, with the email address; none where there is none, as of an organization that was made without people.
+    pub owner: Option<(UserId, String)>,
+    /// Number of members.
+    pub members: i64,
+}
+
+/// Person as the operator sees them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatedPerson {
+    /// ID of the person.
+    pub id: UserId,
+    /// Email address as the person typed it.
+    pub email: String,
+    /// Name that others see.
+    pub name: String,
+    /// Time of the sign-up.
+    pub created_at: Timestamp,
+    /// Time at which the person proved that the address is theirs.
+    pub email_verified_at: Option<Timestamp>,
+    /// Time since which the person cannot sign in; none for everybody else.
+    pub disabled_at: Option<Timestamp>,
+}
+
+/// Columns that [`organization_from`] reads, in its order.
+macro_rules! organization_columns {
+    () => {
+        "SELECT o.id, o.name, o.created_at, o.suspended_at, o.suspended_why, \
+         (SELECT m.user_id FROM membership m WHERE m.org_id = o.id AND m.role = 'owner'), \
+         (SELECT p.email FROM membership m JOIN person p ON p.id = m.user_id WHERE m.org_id = o.id AND m.role = 'owner'), \
+         (SELECT COUNT(*) FROM membership m WHERE m.org_id = o.id) FROM organization o WHERE "
+    };
+}
+
+/// Columns that [`operated_from`] reads, in its order.
+macro_rules! person_columns {
+    () => {
+        "id, email, name, created_at, email_verified_at, disabled_at"
+    };
+}
+
+impl Store {
+    /// System: keeps the hash of the first operator key. Returns false where there is a key already.
+    pub async fn set_first_operator_key(&self, hash: [u8; 32], at: Timestamp) -> Result<bool> {
+        let made = self.db.write(move |tx| {
+            tx.batch(&[
+                // Lock: two nodes may start on an empty database at once.
+                Stmt::new("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![]),
+                Stmt::new(
+                    "INSERT INTO operator_key (hash, created_at) SELECT CAST($1 AS {BLOB}), CAST($2 AS BIGINT) \
+                     FROM dispatch WHERE id = 1 AND NOT EXISTS (SELECT 1 FROM operator_key k WHERE k.hash > CAST($3 AS {BLOB}))",
+                    vals![hash.as_slice(), at, &[][..]],
+                )
+                .exactly(1, NOT_THE_FIRST),
+            ])
+            .map(drop)
+        });
+        unless(&NOT_THE_FIRST, made.await)
+    }
+
+    /// System: whether a key with this SHA-256 is an operator key.
+    pub async fn is_operator_key(&self, hash: [u8; 32]) -> Result<bool> {
+        self.db
+            .read(move |tx| {
+                tx.query_opt(
+                    "SELECT 1 FROM operator_key WHERE hash = $1",
+                    vals![hash.as_slice()],
+                )
+                .map(|found| found.is_some())
+            })
+            .await
+    }
+
+    /// Operator: lists all organizations in the order of their ids, those behind `after`, at most `limit`.
+    pub async fn operated_organizations(
+        &self,
+        after: Option<OrgId>,
+        limit: u32,
+    ) -> Result<Vec<OperatedOrganization>> {
+        let after = after.map(|id| id.to_string()).unwrap_or_default();
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    concat!(organization_columns!(), "o.id > $1 ORDER BY o.id LIMIT $2"),
+                    vals![after.as_str(), limit],
+                )?
+                .iter()
+                .map(organization_from)
+                .collect()
+            })
+            .await
+    }
+
+    /// Operator: reads an organization.
+    pub async fn operated_organization(&self, org: OrgId) -> Result<OperatedOrganization> {
+        self.db
+            .read(move |tx| {
+                organization_from(&tx.query_one(concat!(organization_columns!(), "o.id = $1"), vals![org])?)
+            })
+            .await
+    }
+
+    /// Operator: finds the person with an email address, given in the form that is compared.
+    pub async fn operated_person(&self, email_key: &str) -> Result<OperatedPerson> {
+        let email_key = email_key.to_owned();
+        self.db
+            .read(move |tx| {
+                operated_from(&tx.query_one(
+                    concat!("SELECT ", person_columns!(), " FROM person WHERE email_key = $1"),
+                    vals![email_key.as_str()],
+                )?)
+            })
+            .await
+    }
+
+    /// Operator: reads a person.
+    pub async fn operated_person_by_id(&self, user: UserId) -> Result<OperatedPerson> {
+        self.db
+            .read(move |tx| {
+                operated_from(&tx.query_one(
+                    concat!("SELECT ", person_columns!(), " FROM person WHERE id = $1"),
+                    vals![user],
+                )?)
+            })
+            .await
+    }
+
+    /// Operator: lists all people in the order of their ids, those behind `after`, at most `limit`.
+    pub async fn operated_people(&self, after: Option<UserId>, limit: u32) -> Result<Vec<OperatedPerson>> {
+        let after = after.map(|id| id.to_string()).unwrap_or_default();
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    concat!(
+                        "SELECT ",
+                        person_columns!(),
+                        " FROM person WHERE id > $1 AND deleted_at IS NULL ORDER BY id LIMIT $2"
+                    ),
+                    vals![after.as_str(), limit],
+                )?
+                .iter()
+                .map(operated_from)
+                .collect()
+            })
+            .await
+    }
+
+    /// Operator: creates an account without a session, and the token by which the person sets a password. `Conflict` where
+    /// the address has an account.
+    pub async fn create_person(&self, person: NewPerson, reset: NewOneTime) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    persons::insert(&person).exactly(1, TAKEN),
+                    one_time::insert(&reset),
+                ])
+                .map(drop)
+            })
+            .await
+    }
+
+    /// Operator: lets a person sign in no more, and ends their sessions. A second call keeps the time of the first.
+    /// `audits` has one entry for each organization of the person.
+    pub async fn disable_person(
+        &self,
+        user: UserId,
+        at: Timestamp,
+        audits: Vec<Audit>,
+    ) -> Result<OperatedPerson> {
+        self.db
+            .write(move |tx| {
+                let mut statements = vec![
+                    Stmt::new(
+                        concat!(
+                            "UPDATE person SET disabled_at = COALESCE(disabled_at, $2) WHERE id = $1 RETURNING ",
+                            person_columns!()
+                        ),
+                        vals![user, at],
+                    )
+                    .exactly(1, Error::NotFound),
+                    sessions::delete_all(user),
+                ];
+                statements.extend(audits.iter().map(record));
+                first_person(&tx.batch(&statements)?)
+            })
+            .await
+    }
+
+    /// Operator: lets a person sign in again. `audits` has one entry for each organization of the person.
+    pub async fn enable_person(&self, user: UserId, audits: Vec<Audit>) -> Result<OperatedPerson> {
+        self.db
+            .write(move |tx| {
+                let mut statements = vec![
+                    Stmt::new(
+                        concat!(
+                            "UPDATE person SET disabled_at = NULL WHERE id = $1 RETURNING ",
+                            person_columns!()
+                        ),
+                        vals![user],
+                    )
+                    .exactly(1, Error::NotFound),
+                ];
+                statements.extend(audits.iter().map(record));
+                first_person(&tx.batch(&statements)?)
+            })
+            .await
+    }
+}
+
+/// Reads the person that the first statement of a batch returned.
+fn first_person(answers: &[Answer]) -> Result<OperatedPerson> {
+    let row = answers.first().and_then(|answer| answer.rows.first());
+    operated_from(row.ok_or(Error::NotFound)?)
+}
+
+fn organization_from(row: &Row) -> Result<OperatedOrganization> {
+    let owner = row.opt_parse(5)?;
+    let address = row.opt_text(6)?.map(str::to_owned);
+    Ok(OperatedOrganization {
+        id: row.parse(0)?,
+        name: row.text(1)?.to_owned(),
+        created_at: row.time(2)?,
+        suspended_at: row.opt_time(3)?,
+        suspended_why: row.opt_text(4)?.map(str::to_owned),
+        owner: owner.zip(address),
+        members: row.int(7)?,
+    })
+}
+
+fn operated_from(row: &Row) -> Result<OperatedPerson> {
+    Ok(OperatedPerson {
+        id: row.parse(0)?,
+        email: row.text(1)?.to_owned(),
+        name: row.text(2)?.to_owned(),
+        created_at: row.time(3)?,
+        email_verified_at: row.opt_time(4)?,
+        disabled_at: row.opt_time(5)?,
+    })
+}

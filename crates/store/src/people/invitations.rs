@@ -1,0 +1,256 @@
+//! Invitations into organizations. An organization has one invitation for an address: inviting again replaces it. Only the
+//! SHA-256 of an invitation's token is stored.
+
+use sortie_api::{InvitationId, OrgId, Role, Timestamp, UserId};
+
+use super::memberships::lock;
+use crate::{
+    Audit, NewMail, Store,
+    audit::record,
+    db::{Row, Stmt, vals},
+    mail,
+    types::{Error, Result},
+};
+
+/// Refusal of an invitation for somebody who is a member.
+const A_MEMBER: Error = Error::Conflict("email: this person is a member of the organization already");
+
+/// Refusal of one more open invitation.
+const TOO_MANY: Error = Error::Conflict("the organization has reached its limit of open invitations");
+
+/// Invitation to create.
+#[derive(Clone, Debug)]
+pub struct NewInvitation {
+    /// ID of the invitation.
+    pub id: InvitationId,
+    /// Organization that invites.
+    pub org: OrgId,
+    /// Email address as the inviting person typed it.
+    pub email: String,
+    /// Email address in the form that is compared.
+    pub email_key: String,
+    /// Role of the person once the invitation is accepted.
+    pub role: Role,
+    /// SHA-256 of the token.
+    pub hash: [u8; 32],
+    /// Person who invites.
+    pub invited_by: UserId,
+    /// Time of the creation.
+    pub created_at: Timestamp,
+    /// End of the invitation.
+    pub expires_at: Timestamp,
+}
+
+/// Invitation as its organization sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvitationRow {
+    /// ID of the invitation.
+    pub id: InvitationId,
+    /// Email address as the inviting person typed it.
+    pub email: String,
+    /// Role of the person once the invitation is accepted.
+    pub role: Role,
+    /// Person who invites.
+    pub invited_by: UserId,
+    /// Time of the creation.
+    pub created_at: Timestamp,
+    /// End of the invitation.
+    pub expires_at: Timestamp,
+}
+
+/// Invitation behind a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invited {
+    /// The invitation.
+    pub invitation: InvitationRow,
+    /// Email address in the form that is compared.
+    pub email_key: String,
+    /// Organization that invites.
+    pub org: OrgId,
+    /// Name of the organization.
+    pub organization: String,
+    /// True while the operator has suspended the organization.
+    pub suspended: bool,
+}
+
+/// Columns that [`invitation_from`] reads, in its order.
+macro_rules! columns {
+    () => {
+        "i.id, i.email, i.role, i.invited_by, i.created_at, i.expires_at"
+    };
+}
+
+impl Store {
+    /// Keeps an invitation in place of an earlier one for the same address, and queues its mail. `Conflict` where the address belongs to a
+    /// member, and where the organization has `most` open invitations for other addresses.
+    pub async fn create_invitation(
+        &self,
+        new: NewInvitation,
+        most: u32,
+        mail: Option<NewMail>,
+        audit: Audit,
+    ) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                let mut statements = vec![
+                    lock(new.org),
+                    Stmt::new(
+                        "SELECT 1 FROM person p WHERE p.email_key = $2 AND (SELECT m.role FROM membership m \
+                         WHERE m.org_id = $1 AND m.user_id = p.id) IS NOT NULL",
+                        vals![new.org, new.email_key.as_str()],
+                    )
+                    .exactly(0, A_MEMBER),
+                    insert(&new, most).exactly(1, TOO_MANY),
+                    record(&audit),
+                ];
+                statements.extend(mail.as_ref().map(mail::insert));
+                tx.batch(&statements).map(drop)
+            })
+            .await
+    }
+
+    /// Lists the invitations of an organization that are open at `at`, in the order of their addresses.
+    pub async fn list_invitations(&self, org: OrgId, at: Timestamp) -> Result<Vec<InvitationRow>> {
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    concat!(
+                        "SELECT ",
+                        columns!(),
+                        " FROM invitation i WHERE i.org_id = $1 AND i.expires_at > $2 ORDER BY i.org_id, i.email_key"
+                    ),
+                    vals![org, at],
+                )?
+                .iter()
+                .map(invitation_from)
+                .collect()
+            })
+            .await
+    }
+
+    /// System: finds the invitation with the SHA-256 of a token that is open at `at`.
+    pub async fn find_invitation(&self, hash: [u8; 32], at: Timestamp) -> Result<Option<Invited>> {
+        self.db
+            .read(move |tx| {
+                tx.query_opt(
+                    concat!(
+                        "SELECT ",
+                        columns!(),
+                        ", i.email_key, i.org_id, o.name, o.suspended_at FROM invitation i \
+                         JOIN organization o ON o.id = i.org_id WHERE i.hash = $1 AND i.expires_at > $2"
+                    ),
+                    vals![hash.as_slice(), at],
+                )?
+                .as_ref()
+                .map(invited_from)
+                .transpose()
+            })
+            .await
+    }
+
+    /// Makes a person a member by an invitation, which ends. Who is a member already keeps the role. `NotFound` where the
+    /// invitation is not open at `at`.
+    pub async fn accept_invitation(
+        &self,
+        invited: &Invited,
+        user: UserId,
+        at: Timestamp,
+        audit: Audit,
+    ) -> Result<()> {
+        let (org, invitation, role) = (invited.org, invited.invitation.id, invited.invitation.role);
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    lock(org),
+                    Stmt::new(
+                        "DELETE FROM invitation WHERE id = $2 AND org_id = $1 AND expires_at > $3",
+                        vals![org, invitation, at],
+                    )
+                    .exactly(1, Error::NotFound),
+                    Stmt::new(
+                        "INSERT INTO membership (org_id, user_id, role, created_at) VALUES ($1, $2, $3, $4) \
+                         ON CONFLICT (org_id, user_id) DO NOTHING",
+                        vals![org, user, role, at],
+                    ),
+                    record(&audit),
+                ])
+                .map(drop)
+            })
+            .await
+    }
+
+    /// Withdraws an invitation. `NotFound` where the organization has no such invitation.
+    pub async fn withdraw_invitation(&self, org: OrgId, id: InvitationId, audit: Audit) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    Stmt::new(
+                        "DELETE FROM invitation WHERE id = $2 AND org_id = $1",
+                        vals![org, id],
+                    )
+                    .exactly(1, Error::NotFound),
+                    record(&audit),
+                ])
+                .map(drop)
+            })
+            .await
+    }
+
+    /// System: deletes up to `limit` invitations that ended before `at`, the earliest first. Returns their number.
+    pub async fn delete_ended_invitations(&self, at: Timestamp, limit: u32) -> Result<u64> {
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "DELETE FROM invitation WHERE id {IN}SELECT i.id FROM invitation i WHERE i.expires_at < $1 \
+                     ORDER BY i.expires_at LIMIT $2{END}",
+                    vals![at, limit],
+                )
+            })
+            .await
+    }
+}
+
+fn insert(new: &NewInvitation, most: u32) -> Stmt<'_> {
+    Stmt::new(
+        "INSERT INTO invitation (id, org_id, email, email_key, role, hash, invited_by, created_at, expires_at) \
+         SELECT $1, $2, $3, $4, $5, CAST($6 AS {BLOB}), $7, CAST($8 AS BIGINT), CAST($9 AS BIGINT) \
+         WHERE (SELECT COUNT(*) FROM (SELECT 1 FROM invitation i WHERE i.org_id = $2 AND i.email_key <> $4 \
+           AND i.expires_at > $8 LIMIT $10) AS counted) < $10 \
+         ON CONFLICT (org_id, email_key) DO UPDATE SET id = excluded.id, email = excluded.email, \
+         role = excluded.role, hash = excluded.hash, invited_by = excluded.invited_by, \
+         created_at = excluded.created_at, expires_at = excluded.expires_at",
+        vals![
+            new.id,
+            new.org,
+            new.email.as_str(),
+            new.email_key.as_str(),
+            new.role,
+            new.hash.as_slice(),
+            new.invited_by,
+            new.created_at,
+            new.expires_at,
+            most
+        ],
+    )
+}
+
+fn invitation_from(row: &Row) -> Result<InvitationRow> {
+    Ok(InvitationRow {
+        id: row.parse(0)?,
+        email: row.text(1)?.to_owned(),
+        role: row.parse(2)?,
+        invited_by: row.parse(3)?,
+        created_at: row.time(4)?,
+        expires_at: row.time(5)?,
+    })
+}
+
+fn invited_from(row: &Row) -> Result<Invited> {
+    Ok(Invited {
+        invitation: invitation_from(row)?,
+        email_key: row.text(6)?.to_owned(),
+        org: row.parse(7)?,
+        organization: row.text(8)?.to_owned(),
+        suspended: row.opt_time(9)?.is_some(),
+    })
+}

@@ -1,0 +1,147 @@
+//! Suspension of organizations by the operator.
+//!
+//! A suspended organization has no new runs: `create_run` refuses them, and no node claims those that wait. Waiting runs are
+//! parked, so that claims do not meet them. Every command here takes the lock under which runs are claimed: after the
+//! suspension is committed, no claim takes a run of the organization.
+
+use sortie_api::{OrgId, RunId, Timestamp};
+
+use crate::{
+    Audit, Store,
+    audit::record,
+    db::{Stmt, Tx, vals},
+    runs::{OF_ITS_NODE, PARKED},
+    types::{Error, Result},
+};
+
+/// Refusal of an end of a suspension that there is not.
+const NOT_SUSPENDED: Error = Error::Conflict("the organization is not suspended");
+
+impl Store {
+    /// Operator: suspends an organization. A second suspension replaces the reason and keeps the time of the first.
+    pub async fn suspend_organization(
+        &self,
+        org: OrgId,
+        reason: Option<String>,
+        at: Timestamp,
+        audit: Audit,
+    ) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    dispatch_lock(),
+                    Stmt::new(
+                        "UPDATE organization SET suspended_at = COALESCE(suspended_at, $2), suspended_why = $3 WHERE id = $1",
+                        vals![org, at, reason.as_deref()],
+                    )
+                    .exactly(1, Error::NotFound),
+                    record(&audit),
+                ])
+                .map(drop)
+            })
+            .await
+    }
+
+    /// Operator: parks up to `limit` waiting runs of an organization. Returns their number: 0 once all are parked, and
+    /// where the organization is not suspended.
+    pub async fn park_runs(&self, org: OrgId, limit: u32) -> Result<u64> {
+        self.db.write(move |tx| park(tx, org, limit)).await
+    }
+
+    /// Operator: returns up to `limit` parked runs of an organization to their place in the queue. Returns their number.
+    /// They wait until the suspension ends.
+    pub async fn unpark_runs(&self, org: OrgId, limit: u32) -> Result<u64> {
+        self.db
+            .write(move |tx| {
+                let done = tx.batch(&[dispatch_lock(), unpark(org, limit)])?;
+                Ok(done.get(1).map_or(0, |unparked| unparked.affected))
+            })
+            .await
+    }
+
+    /// Operator: ends the suspension of an organization. Parked runs return to their place in the queue. `Conflict` where
+    /// the organization is not suspended.
+    pub async fn resume_organization(&self, org: OrgId, audit: Audit) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    dispatch_lock(),
+                    Stmt::new("SELECT 1 FROM organization WHERE id = $1", vals![org])
+                        .exactly(1, Error::NotFound),
+                    Stmt::new(
+                        "UPDATE organization SET suspended_at = NULL, suspended_why = NULL \
+                         WHERE id = $1 AND suspended_at IS NOT NULL",
+                        vals![org],
+                    )
+                    .exactly(1, NOT_SUSPENDED),
+                    unpark(org, u32::MAX),
+                    record(&audit),
+                ])
+                .map(drop)
+            })
+            .await
+    }
+
+    /// Operator: lists runs of an organization that nodes work on, in the order of their creation, those behind `after`,
+    /// at most `limit`.
+    pub async fn runs_at_work(
+        &self,
+        org: OrgId,
+        after: Option<(Timestamp, RunId)>,
+        limit: u32,
+    ) -> Result<Vec<(Timestamp, RunId)>> {
+        let (since, after) = after.map_or((Timestamp::from_micros(0), String::new()), |(at, run)| {
+            (at, run.to_string())
+        });
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT enqueued_at, run_id FROM queue WHERE org_id = $1 AND node_id IS NOT NULL \
+                     AND COALESCE(node_id, -1) >= 0 AND (enqueued_at, run_id) > ($2, $3) \
+                     ORDER BY enqueued_at, run_id LIMIT $4",
+                    vals![org, since, after.as_str(), limit],
+                )?
+                .iter()
+                .map(|row| Ok((row.time(0)?, row.parse(1)?)))
+                .collect()
+            })
+            .await
+    }
+}
+
+/// Takes the lock under which runs are claimed.
+fn dispatch_lock() -> Stmt<'static> {
+    Stmt::new("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![])
+}
+
+fn park(tx: &mut dyn Tx, org: OrgId, limit: u32) -> Result<u64> {
+    // Only a statement behind the lock sees whether the suspension still holds.
+    let done = tx.batch(&[
+        dispatch_lock(),
+        Stmt::new(
+            "UPDATE queue SET node_id = $3 WHERE (SELECT o.suspended_at FROM organization o WHERE o.id = $1) IS NOT NULL \
+             AND run_id {IN}SELECT q.run_id FROM queue q WHERE q.org_id = $1 AND q.node_id IS NULL \
+             ORDER BY q.enqueued_at, q.run_id LIMIT $2{END}",
+            vals![org, limit, PARKED],
+        ),
+        Stmt::new(
+            "UPDATE queue SET node_id = $3 WHERE (SELECT o.suspended_at FROM organization o WHERE o.id = $1) IS NOT NULL \
+             AND run_id {IN}SELECT q.run_id FROM queue q WHERE q.org_id = $1 AND q.node_id IS NOT NULL \
+             AND COALESCE(q.node_id, 0) = $4 ORDER BY q.enqueued_at, q.run_id LIMIT $2{END}",
+            vals![org, limit, PARKED, OF_ITS_NODE],
+        ),
+    ])?;
+    Ok(done.iter().skip(1).map(|parked| parked.affected).sum())
+}
+
+/// Returns parked runs to the queue. A run whose content one node has waits for that node.
+fn unpark(org: OrgId, limit: u32) -> Stmt<'static> {
+    Stmt::new(
+        "UPDATE queue SET node_id = CASE \
+           WHEN (SELECT r.id FROM run r WHERE r.id = queue.run_id AND r.zero_data_retention = 1) IS NULL THEN NULL \
+           ELSE CAST($4 AS BIGINT) END \
+         WHERE run_id {IN}SELECT q.run_id FROM queue q WHERE q.org_id = $1 AND q.node_id IS NOT NULL \
+           AND COALESCE(q.node_id, 0) = $3 ORDER BY q.enqueued_at, q.run_id LIMIT $2{END}",
+        vals![org, limit, PARKED, OF_ITS_NODE],
+    )
+}
