@@ -107,7 +107,8 @@ pub async fn serve(
     } = listeners.into();
     let document = Description::Engine.document(options.base_url.as_deref());
     let http = HttpMetrics::default();
-    let exposition = Arc::new(Exposition::new(engine.clone(), &http));
+    let accounts = organization.as_ref().map(|side| &side.accounts);
+    let exposition = Arc::new(Exposition::new(engine.clone(), accounts, &http));
     let oauth = organization.as_ref().map(|side| side.accounts.options());
     let challenges = oauth.map_or_else(Challenges::none, |options| {
         Challenges::of_resource(options.resource_metadata_url())

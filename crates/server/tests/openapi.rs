@@ -8,7 +8,7 @@
 
 use serde_json::{Map, Value, json};
 
-const PUBLIC: [&str; 9] = [
+const PUBLIC: [&str; 11] = [
     "list_models",
     "get_health",
     "get_readiness",
@@ -18,6 +18,8 @@ const PUBLIC: [&str; 9] = [
     "finish_own_authorization",
     "get_client_metadata",
     "get_own_client_metadata",
+    "get_resource_metadata",
+    "get_resource_metadata_of_path",
 ];
 
 /// Operations beside `/v1/admin` that need the role admin.

@@ -8,6 +8,7 @@ pub(crate) mod export;
 mod files;
 mod name;
 mod operations;
+mod operators;
 mod replay;
 mod schedules;
 mod workflows;
@@ -25,6 +26,7 @@ pub(crate) use self::{
     files::{FileRef, FilesCommand},
     name::Name,
     operations::{BackupArgs, DoctorArgs, MasterKeyCommand, OpenapiArgs, RestoreArgs},
+    operators::{OperatorArgs, OrganizationsCommand, UserArgs, UsersCommand},
     replay::ReplayArgs,
     schedules::{Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
     workflows::{PutWorkflows, WorkflowsCommand},
@@ -88,6 +90,12 @@ pub(crate) enum Command {
     /// List the nodes of the engine
     #[command(subcommand)]
     Nodes(NodesCommand),
+    /// List, show, suspend and resume the organizations of a hosted deployment
+    #[command(subcommand)]
+    Organizations(OrganizationsCommand),
+    /// Create, list, disable and enable the accounts of a hosted deployment
+    #[command(subcommand)]
+    Users(UsersCommand),
     /// Show who changed what, when and from where
     Audit(AuditArgs),
     /// Show the cost and usage of runs

@@ -5,6 +5,7 @@ mod files;
 mod following;
 mod master_key;
 mod node;
+mod operators;
 mod schedules;
 mod workflows;
 

@@ -11,16 +11,49 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sortie_api::secret::{SELF_HOSTED_KEY, Secret};
+use sortie_api::secret::{OPERATOR_KEY, SELF_HOSTED_KEY, Secret};
 use sortie_engine::MasterKey;
 use zeroize::Zeroizing;
 
 use crate::failure::{Exit, Failure, Result};
 
 const ENGINE_FILE: &str = "engine.json";
-const KEY_FILE: &str = "admin.key";
 const NAME_FILE: &str = "node_name";
 const MASTER_KEY_FILE: &str = "master.key";
+
+/// Key that the first start of a node leaves in its data folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeKey {
+    /// The admin key of a self-hosted engine.
+    Admin,
+    /// The operator's key of a hosted deployment.
+    Operator,
+}
+
+impl NodeKey {
+    const fn file(self) -> &'static str {
+        match self {
+            Self::Admin => "admin.key",
+            Self::Operator => "operator.key",
+        }
+    }
+
+    /// Prefix of the secret.
+    pub(crate) const fn prefix(self) -> &'static str {
+        match self {
+            Self::Admin => SELF_HOSTED_KEY,
+            Self::Operator => OPERATOR_KEY,
+        }
+    }
+
+    /// The name in messages.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "admin key",
+            Self::Operator => "operator key",
+        }
+    }
+}
 
 /// Kind of engine that works in a data folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +72,9 @@ pub(crate) enum Purpose {
 pub(crate) struct RunningEngine {
     /// Address of the API, seen from this machine.
     pub(crate) url: String,
+    /// Address of the organization API of a hosted deployment, seen from this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) org_url: Option<String>,
     /// Kind of the engine.
     pub(crate) purpose: Purpose,
     /// ID of the engine's process.
@@ -78,8 +114,8 @@ impl DataDir {
         }
     }
 
-    pub(crate) fn key_file(&self) -> PathBuf {
-        self.path.join(KEY_FILE)
+    pub(crate) fn key_file(&self, which: NodeKey) -> PathBuf {
+        self.path.join(which.file())
     }
 
     /// Makes the folder and those above it, readable by nobody else.
@@ -179,26 +215,31 @@ impl DataDir {
 
     /// The admin key that the first start of a node left here.
     pub(crate) fn admin_key(&self) -> Option<String> {
-        let text = fs::read_to_string(self.key_file()).ok()?;
+        self.key(NodeKey::Admin)
+    }
+
+    /// The key that the first start of a node left here.
+    pub(crate) fn key(&self, which: NodeKey) -> Option<String> {
+        let text = fs::read_to_string(self.key_file(which)).ok()?;
         Some(text.trim().to_owned()).filter(|key| !key.is_empty())
     }
 
     /// Checks that the file of the admin key can be replaced, before the key in it is rotated.
     pub(crate) fn check_admin_key_can_be_replaced(&self, held: Secret) -> Result<()> {
-        self.prepare_admin_key(held).map(PreparedKey::discard)
+        self.prepare_key(NodeKey::Admin, held).map(PreparedKey::discard)
     }
 
     /// Puts the new secret of a rotated key in the place of the one before, for its owner alone.
     pub(crate) fn replace_admin_key(&self, secret: Secret) -> Result<()> {
-        let key = self.prepare_admin_key(secret)?;
+        let key = self.prepare_key(NodeKey::Admin, secret)?;
         key.replace()
-            .map_err(|e| failed("cannot replace", &self.key_file(), &e))
+            .map_err(|e| failed("cannot replace", &self.key_file(NodeKey::Admin), &e))
     }
 
-    /// Writes `secret` down, durably, before it becomes the first admin key: whenever the process dies, the file or
-    /// [`Self::admin_key`] has it. A folder that cannot hold it is found out while nothing is lost yet.
-    pub(crate) fn prepare_admin_key(&self, secret: Secret) -> Result<PreparedKey> {
-        let key = self.prepared(secret);
+    /// Writes `secret` down, durably, before it becomes the first key: whenever the process dies, the file or
+    /// [`Self::key`] has it. A folder that cannot hold it is found out while nothing is lost yet.
+    pub(crate) fn prepare_key(&self, which: NodeKey, secret: Secret) -> Result<PreparedKey> {
+        let key = self.prepared(which, secret);
         match fs::remove_file(&key.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(failed("cannot replace", &key.path, &error));
@@ -213,26 +254,26 @@ impl DataDir {
 
     /// The key that an earlier start prepared and did not put in its place, if it is whole. Whether it became a key
     /// is for the store to say.
-    pub(crate) fn left_admin_key(&self) -> Option<PreparedKey> {
-        let text = fs::read_to_string(self.prepared_key_file()).ok()?;
-        let secret = Secret::parse(SELF_HOSTED_KEY, text.trim()).ok()?;
-        Some(self.prepared(secret))
+    pub(crate) fn left_key(&self, which: NodeKey) -> Option<PreparedKey> {
+        let text = fs::read_to_string(self.prepared_key_file(which)).ok()?;
+        let secret = Secret::parse(which.prefix(), text.trim()).ok()?;
+        Some(self.prepared(which, secret))
     }
 
-    fn prepared_key_file(&self) -> PathBuf {
-        self.path.join(format!("{KEY_FILE}.new"))
+    fn prepared_key_file(&self, which: NodeKey) -> PathBuf {
+        self.path.join(format!("{}.new", which.file()))
     }
 
-    fn prepared(&self, secret: Secret) -> PreparedKey {
+    fn prepared(&self, which: NodeKey, secret: Secret) -> PreparedKey {
         PreparedKey {
             secret,
-            path: self.prepared_key_file(),
-            target: self.key_file(),
+            path: self.prepared_key_file(which),
+            target: self.key_file(which),
         }
     }
 }
 
-/// A private file with what is about to be the admin key. It stays until it is kept or discarded.
+/// A private file with what is about to be a key. It stays until it is kept or discarded.
 #[derive(Debug)]
 pub(crate) struct PreparedKey {
     secret: Secret,
@@ -312,7 +353,7 @@ pub(crate) fn no_key(data_dir: &DataDir) -> Failure {
         Exit::Denied,
         format!(
             "no API key: set SORTIE_API_KEY (there is no {})",
-            data_dir.key_file().display()
+            data_dir.key_file(NodeKey::Admin).display()
         ),
     )
 }
@@ -341,22 +382,35 @@ mod tests {
     #[test]
     fn the_folder_and_the_key_are_readable_by_nobody_else() {
         let (_root, data) = folder();
-        let prepared = data.prepare_admin_key(secret(1)).unwrap();
+        let prepared = data.prepare_key(NodeKey::Admin, secret(1)).unwrap();
         assert_eq!(mode(&prepared.path), 0o600);
         prepared.keep().unwrap();
         assert_eq!(mode(&data.path), 0o700);
-        assert_eq!(mode(&data.key_file()), 0o600);
+        assert_eq!(mode(&data.key_file(NodeKey::Admin)), 0o600);
         assert_eq!(data.admin_key().as_deref(), Some(secret(1).expose()));
         assert_eq!(
-            fs::read_to_string(data.key_file()).unwrap(),
+            fs::read_to_string(data.key_file(NodeKey::Admin)).unwrap(),
             format!("{}\n", secret(1).expose())
         );
     }
 
     #[test]
+    fn each_kind_of_key_has_a_file_and_a_prefix_of_its_own() {
+        let (_root, data) = folder();
+        let operator = Secret::new(OPERATOR_KEY, [1; 32]);
+        let prepared = data.prepare_key(NodeKey::Operator, operator.clone()).unwrap();
+        assert!(data.left_key(NodeKey::Admin).is_none());
+        assert_eq!(data.left_key(NodeKey::Operator).unwrap().secret(), &operator);
+        prepared.keep().unwrap();
+        assert_eq!(mode(&data.path.join("operator.key")), 0o600);
+        assert_eq!(data.key(NodeKey::Operator).as_deref(), Some(operator.expose()));
+        assert_eq!(data.admin_key(), None);
+    }
+
+    #[test]
     fn a_prepared_key_that_is_not_needed_leaves_nothing() {
         let (_root, data) = folder();
-        data.prepare_admin_key(secret(1)).unwrap().discard();
+        data.prepare_key(NodeKey::Admin, secret(1)).unwrap().discard();
         assert_eq!(fs::read_dir(&data.path).unwrap().count(), 0);
         assert_eq!(data.admin_key(), None);
     }
@@ -364,11 +418,11 @@ mod tests {
     #[test]
     fn a_prepared_key_is_found_again_only_when_it_is_whole() {
         let (_root, data) = folder();
-        assert!(data.left_admin_key().is_none());
-        let prepared = data.prepare_admin_key(secret(1)).unwrap();
-        assert_eq!(data.left_admin_key().unwrap().secret(), &secret(1));
+        assert!(data.left_key(NodeKey::Admin).is_none());
+        let prepared = data.prepare_key(NodeKey::Admin, secret(1)).unwrap();
+        assert_eq!(data.left_key(NodeKey::Admin).unwrap().secret(), &secret(1));
         fs::write(&prepared.path, &secret(1).expose()[..20]).unwrap();
-        assert!(data.left_admin_key().is_none());
+        assert!(data.left_key(NodeKey::Admin).is_none());
     }
 
     #[test]
@@ -376,7 +430,10 @@ mod tests {
         let (_root, data) = folder();
         let text = |number| format!("{}\n", secret(number).expose());
         for number in 1..=3 {
-            data.prepare_admin_key(secret(number)).unwrap().keep().unwrap();
+            data.prepare_key(NodeKey::Admin, secret(number))
+                .unwrap()
+                .keep()
+                .unwrap();
         }
         assert_eq!(data.admin_key().as_deref(), Some(secret(3).expose()));
         for number in [1, 2] {
@@ -388,12 +445,15 @@ mod tests {
     #[test]
     fn a_rotated_key_takes_the_place_of_the_one_before_and_nothing_else_is_left() {
         let (_root, data) = folder();
-        data.prepare_admin_key(secret(1)).unwrap().keep().unwrap();
+        data.prepare_key(NodeKey::Admin, secret(1))
+            .unwrap()
+            .keep()
+            .unwrap();
         data.check_admin_key_can_be_replaced(secret(1)).unwrap();
         assert_eq!(data.admin_key().as_deref(), Some(secret(1).expose()));
         data.replace_admin_key(secret(2)).unwrap();
         assert_eq!(data.admin_key().as_deref(), Some(secret(2).expose()));
-        assert_eq!(mode(&data.key_file()), 0o600);
+        assert_eq!(mode(&data.key_file(NodeKey::Admin)), 0o600);
         assert_eq!(fs::read_dir(&data.path).unwrap().count(), 1);
     }
 
@@ -402,6 +462,7 @@ mod tests {
         let (_root, data) = folder();
         let engine = RunningEngine {
             url: "http://127.0.0.1:8080".to_owned(),
+            org_url: Some("http://127.0.0.1:8081".to_owned()),
             purpose: Purpose::Serve,
             pid: 42,
         };

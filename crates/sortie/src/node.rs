@@ -4,11 +4,8 @@
 
 use std::{future::Future, io, net::SocketAddr, path::Path, process, sync::Arc, time::Duration};
 
-use sortie_accounts::Accounts;
-use sortie_api::{
-    Mode,
-    secret::{SELF_HOSTED_KEY, Secret},
-};
+use sortie_accounts::{Accounts, ApiDeprecation};
+use sortie_api::{Mode, secret::Secret};
 use sortie_base::{Clock, Sealer};
 use sortie_engine::{Engine, MasterKey, Serves, Traces, check_master_keys};
 use sortie_sandbox::{Backend, Capabilities, Level};
@@ -20,7 +17,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     config::{Config, HostedSettings},
     core_dumps,
-    data_dir::{DataDir, Owner, PreparedKey, Purpose, RunningEngine},
+    data_dir::{DataDir, NodeKey, Owner, PreparedKey, Purpose, RunningEngine},
     failure::{Failure, Result},
     open_files,
 };
@@ -39,8 +36,10 @@ pub(crate) struct Node {
     owner: Owner,
 }
 
-/// The admin key of a new store.
+/// The admin key of a new store, or the operator's.
 pub(crate) struct FirstKey {
+    /// Kind of the key.
+    pub(crate) which: NodeKey,
     /// The secret in clear.
     pub(crate) secret: String,
     /// Result of writing the key into the data folder.
@@ -78,17 +77,22 @@ impl Node {
             .map_err(Clone::clone);
         let store = store?;
         let master_keys = master_keys(config, &data_dir, &store).await?;
+        let organization = organization.map(|(listener, settings)| OrganizationListener {
+            listener,
+            accounts: Accounts::new(
+                accounts_options(settings),
+                store.clone(),
+                Sealer::new(master_keys.clone()),
+            ),
+        });
+        let accounts = organization.as_ref().map(|side| side.accounts.clone());
+        let org_address = organization
+            .as_ref()
+            .and_then(|side| side.listener.local_addr().ok());
         let listeners = Listeners {
             api,
             metrics,
-            organization: organization.map(|(listener, settings)| OrganizationListener {
-                listener,
-                accounts: Accounts::new(
-                    accounts_options(settings),
-                    store.clone(),
-                    Sealer::new(master_keys.clone()),
-                ),
-            }),
+            organization,
         };
         let options = sortie_engine::Options {
             master_keys,
@@ -100,9 +104,13 @@ impl Node {
         let engine = Engine::start(options, store, sandbox)
             .await
             .map_err(not_started)?;
-        let first_key = match config.mode {
-            Mode::SelfHosted => first_key(&engine, &data_dir).await?,
-            Mode::Hosted => None,
+        let holder = match (config.mode, &accounts) {
+            (Mode::SelfHosted, _) => Some(KeyHolder::Engine(&engine)),
+            (Mode::Hosted, accounts) => accounts.as_ref().map(KeyHolder::Accounts),
+        };
+        let first_key = match holder {
+            Some(holder) => first_key(holder, &data_dir).await?,
+            None => None,
         };
         let node = Self {
             engine,
@@ -121,6 +129,7 @@ impl Node {
         node.serve(listeners, config);
         node.owner.announce(&RunningEngine {
             url: node.url(),
+            org_url: org_address.map(url_of),
             purpose,
             pid: process::id(),
         })?;
@@ -135,6 +144,16 @@ impl Node {
             base_url: config.advertise_url.clone(),
             deprecation: config.deprecation.clone(),
         };
+        if let Some(side) = &listeners.organization {
+            let deprecation = config.deprecation.clone().map(|deprecation| ApiDeprecation {
+                version: "v1",
+                since: deprecation.since,
+                sunset: deprecation.sunset,
+                successor: deprecation.successor,
+            });
+            let mailer = side.accounts.clone().run_mailer(deprecation, self.stop.clone());
+            self.tasks.spawn(mailer);
+        }
         let serving = sortie_server::serve(
             listeners,
             self.engine.clone(),
@@ -253,7 +272,7 @@ fn accounts_options(settings: &HostedSettings) -> sortie_accounts::Options {
         org_url: settings.org_url.clone(),
         engine_url: settings.engine_url.clone(),
         sign_up: settings.sign_up,
-        mail: None,
+        mail: settings.mail.clone(),
     }
 }
 
@@ -346,26 +365,72 @@ pub(crate) fn engine_options(config: &Config, node_name: String, purpose: Purpos
     }
 }
 
-/// Makes the first key where the store is empty. It is in the folder before it is a key, so that no death of the
-/// process loses it: what an earlier start left there is put in its place if the store knows it.
-async fn first_key(engine: &Engine, data_dir: &DataDir) -> Result<Option<FirstKey>> {
-    let failed = |error: sortie_engine::Error| {
-        Failure::unavailable(format!("the first admin key cannot be made: {error}"))
-    };
-    if let Some(left) = data_dir.left_admin_key() {
-        let known = engine
-            .authenticate(left.secret().expose())
-            .await
-            .map_err(failed)?;
-        if known.is_some() {
-            return Ok(Some(FirstKey::of(&left)));
+/// Part of a node that a first key opens.
+enum KeyHolder<'a> {
+    /// The engine of a self-hosted node, which has no organization yet.
+    Engine(&'a Engine),
+    /// The accounts of a hosted deployment, which have no operator yet.
+    Accounts(&'a Accounts),
+}
+
+impl KeyHolder<'_> {
+    const fn which(&self) -> NodeKey {
+        match self {
+            Self::Engine(_) => NodeKey::Admin,
+            Self::Accounts(_) => NodeKey::Operator,
         }
     }
+
+    fn failed(&self, error: &dyn std::error::Error) -> Failure {
+        Failure::unavailable(format!(
+            "the first {} cannot be made: {error}",
+            self.which().name()
+        ))
+    }
+
+    async fn knows(&self, secret: &Secret) -> Result<bool> {
+        match self {
+            Self::Engine(engine) => engine
+                .authenticate(secret.expose())
+                .await
+                .map(|found| found.is_some())
+                .map_err(|error| self.failed(&error)),
+            Self::Accounts(accounts) => accounts
+                .is_operator(secret.expose())
+                .await
+                .map_err(|error| self.failed(&error)),
+        }
+    }
+
+    /// Makes a secret the first key. Returns false where there is one already.
+    async fn make(&self, secret: &Secret) -> Result<bool> {
+        match self {
+            Self::Engine(engine) => engine
+                .bootstrap(secret)
+                .await
+                .map_err(|error| self.failed(&error)),
+            Self::Accounts(accounts) => accounts
+                .set_first_operator_key(secret)
+                .await
+                .map_err(|error| self.failed(&error)),
+        }
+    }
+}
+
+/// Makes the first key where the store has none. It is in the folder before it is a key, so that no death of the
+/// process loses it: what an earlier start left there is put in its place if the store knows it.
+async fn first_key(holder: KeyHolder<'_>, data_dir: &DataDir) -> Result<Option<FirstKey>> {
+    let which = holder.which();
+    if let Some(left) = data_dir.left_key(which)
+        && holder.knows(left.secret()).await?
+    {
+        return Ok(Some(FirstKey::of(which, &left)));
+    }
     let random = random_bytes().map_err(|e| Failure::internal(format!("no random numbers: {e}")))?;
-    let prepared = data_dir.prepare_admin_key(Secret::new(SELF_HOSTED_KEY, random))?;
+    let prepared = data_dir.prepare_key(which, Secret::new(which.prefix(), random))?;
     // After an error nobody knows whether the key was made: the file stays for the next start.
-    if engine.bootstrap(prepared.secret()).await.map_err(failed)? {
-        Ok(Some(FirstKey::of(&prepared)))
+    if holder.make(prepared.secret()).await? {
+        Ok(Some(FirstKey::of(which, &prepared)))
     } else {
         prepared.discard();
         Ok(None)
@@ -378,8 +443,9 @@ fn random_bytes() -> std::result::Result<[u8; 32], getrandom::Error> {
 }
 
 impl FirstKey {
-    fn of(prepared: &PreparedKey) -> Self {
+    fn of(which: NodeKey, prepared: &PreparedKey) -> Self {
         Self {
+            which,
             secret: prepared.secret().expose().to_owned(),
             kept: prepared.keep(),
         }
@@ -422,22 +488,27 @@ mod tests {
     async fn a_first_key_that_was_made_just_before_the_process_died_is_kept_by_the_next_start() {
         let folder = tempfile::tempdir().unwrap();
         let data_dir = DataDir::new(folder.path());
-        let secret = Secret::new(SELF_HOSTED_KEY, [7; 32]);
+        let secret = Secret::new(NodeKey::Admin.prefix(), [7; 32]);
         let engine = engine(folder.path()).await;
         // As far as a start that is killed behind the commit.
-        let prepared = data_dir.prepare_admin_key(secret.clone()).unwrap();
+        let prepared = data_dir.prepare_key(NodeKey::Admin, secret.clone()).unwrap();
         assert!(engine.bootstrap(prepared.secret()).await.unwrap());
         drop(prepared);
         assert_eq!(data_dir.admin_key(), None);
 
-        let key = first_key(&engine, &data_dir)
+        let key = first_key(KeyHolder::Engine(&engine), &data_dir)
             .await
             .unwrap()
             .expect("it was never shown");
         assert_eq!(key.secret, secret.expose());
         assert_eq!(data_dir.admin_key().as_deref(), Some(secret.expose()));
-        assert!(data_dir.left_admin_key().is_none());
-        assert!(first_key(&engine, &data_dir).await.unwrap().is_none());
+        assert!(data_dir.left_key(NodeKey::Admin).is_none());
+        assert!(
+            first_key(KeyHolder::Engine(&engine), &data_dir)
+                .await
+                .unwrap()
+                .is_none()
+        );
         engine.shutdown().await;
     }
 
@@ -446,10 +517,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let data_dir = DataDir::new(folder.path());
         let engine = engine(folder.path()).await;
-        let unused = Secret::new(SELF_HOSTED_KEY, [7; 32]);
-        drop(data_dir.prepare_admin_key(unused.clone()).unwrap());
+        let unused = Secret::new(NodeKey::Admin.prefix(), [7; 32]);
+        drop(data_dir.prepare_key(NodeKey::Admin, unused.clone()).unwrap());
 
-        let key = first_key(&engine, &data_dir)
+        let key = first_key(KeyHolder::Engine(&engine), &data_dir)
             .await
             .unwrap()
             .expect("the store is empty");

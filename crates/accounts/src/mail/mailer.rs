@@ -151,7 +151,6 @@ impl Parts {
         if let Err(error) = self.record(&held, after).await {
             tracing::warn!(%error, mail = %mail.id, "recording a mail failed; it is sent again");
         }
-        self.mail_queued();
         delivery
     }
 

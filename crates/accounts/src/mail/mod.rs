@@ -74,10 +74,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// Creates the outbox of a deployment whose pages are at `org_url`.
     pub(crate) fn new(options: Option<&MailOptions>, org_url: &str) -> Self {
-        let host = Url::parse(org_url)
-            .ok()
-            .and_then(|url| url.host_str().map(str::to_owned))
-            .unwrap_or_else(|| "localhost".to_owned());
+        let host = host_of(org_url);
         Self {
             smtp: options.map(|options| Smtp::new(options.server.clone(), &host)),
             host,
@@ -92,14 +89,6 @@ impl Accounts {
     pub fn register_metrics(&self, registry: &mut Registry) {
         self.0.metrics.register(registry);
         self.0.outbox.metrics.register(registry);
-    }
-
-    /// Connects to the mail server and signs in, for checks of the configuration. Does nothing where no mail is sent.
-    pub async fn greet_mail_server(&self) -> std::result::Result<(), NotSent> {
-        match &self.0.outbox.smtp {
-            Some(smtp) => smtp.greet().await,
-            None => Ok(()),
-        }
     }
 }
 
@@ -129,6 +118,7 @@ impl Parts {
         match mail {
             Some(mail) => {
                 let sent = tokio::time::timeout(ANSWERED_WITHIN, self.send_held(mail)).await;
+                self.mail_queued();
                 sent.unwrap_or(EmailDelivery::Failed)
             }
             None => EmailDelivery::Unavailable,
@@ -166,6 +156,14 @@ impl Parts {
             give_up_at: letter.expires_at().unwrap_or(now + GIVEN_UP_AFTER),
         })
     }
+}
+
+/// Host of an address: the name of a deployment for mail servers.
+fn host_of(org_url: &str) -> String {
+    Url::parse(org_url)
+        .ok()
+        .and_then(|url| url.host_str().map(str::to_owned))
+        .unwrap_or_else(|| "localhost".to_owned())
 }
 
 /// Seal context of the mail with the ID `row`.

@@ -64,6 +64,18 @@ pub enum NotSent {
     TimedOut,
 }
 
+impl MailServer {
+    /// Connects and signs in as a deployment whose pages are at `org_url`, and sends nothing.
+    pub async fn greet(&self, org_url: &str) -> Result<(), NotSent> {
+        let smtp = Smtp::new(self.clone(), &super::host_of(org_url));
+        let mut connection = timeout(CONNECT, smtp.connect())
+            .await
+            .map_err(|_| NotSent::TimedOut)??;
+        connection.abort().await;
+        Ok(())
+    }
+}
+
 /// Client of one mail server.
 pub(super) struct Smtp {
     server: MailServer,
@@ -86,15 +98,6 @@ impl Smtp {
         timeout(ATTEMPT, self.attempt(envelope))
             .await
             .unwrap_or(Err(NotSent::TimedOut))
-    }
-
-    /// Connects and signs in, and sends nothing.
-    pub(super) async fn greet(&self) -> Result<(), NotSent> {
-        let mut connection = timeout(CONNECT, self.connect())
-            .await
-            .map_err(|_| NotSent::TimedOut)??;
-        connection.abort().await;
-        Ok(())
     }
 
     async fn attempt(&self, envelope: &Envelope) -> Result<(), NotSent> {

@@ -47,9 +47,11 @@ pub enum AuthorizationRefusal {
 
 impl<E: Into<Error>> From<E> for AuthorizationRefusal {
     fn from(error: E) -> Self {
-        match error.into() {
-            Error::Invalid(rule) => Self::Page(rule),
-            error => Self::Other(error),
+        let error = error.into();
+        if let Error::Invalid(rule) = error {
+            Self::Page(rule)
+        } else {
+            Self::Other(error)
         }
     }
 }

@@ -142,25 +142,25 @@ fn jpeg_scans(mut rest: &[u8]) -> Option<Bytes> {
     let mut scans = BytesMut::with_capacity(rest.len());
     loop {
         let at = rest.iter().position(|byte| *byte == markers::P)?;
-        let (data, marked) = rest.split_at_checked(at)?;
+        let (data, from) = rest.split_at_checked(at)?;
         scans.put(data);
-        match *marked.get(1)? {
+        match *from.get(1)? {
             markers::EOI => {
                 scans.put_slice(&[markers::P, markers::EOI]);
                 return Some(scans.freeze());
             }
             // A fill byte, which may stand before each marker.
-            markers::P => rest = marked.get(1..)?,
+            markers::P => rest = from.get(1..)?,
             // A byte 0xFF of the data, or a restart of the decoder.
-            marker @ (0 | 0xD0..=0xD7) => {
-                scans.put_slice(&[markers::P, marker]);
-                rest = marked.get(2..)?;
+            kind @ (0 | 0xD0..=0xD7) => {
+                scans.put_slice(&[markers::P, kind]);
+                rest = from.get(2..)?;
             }
-            marker => {
-                let length = marked.get(2..4)?;
+            kind => {
+                let length = from.get(2..4)?;
                 let length = usize::from(u16::from_be_bytes(length.try_into().ok()?));
-                let (segment, behind) = marked.split_at_checked(length.checked_add(2)?)?;
-                if !is_jpeg_metadata(marker, segment.get(4..)?) {
+                let (segment, behind) = from.split_at_checked(length.checked_add(2)?)?;
+                if !is_jpeg_metadata(kind, segment.get(4..)?) {
                     scans.put(segment);
                 }
                 rest = behind;

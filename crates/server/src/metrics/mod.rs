@@ -16,6 +16,7 @@ use prometheus_client::{
     metrics::info::Info,
     registry::Registry,
 };
+use sortie_accounts::Accounts;
 use sortie_engine::Engine;
 use tokio::{sync::Mutex, time::Instant};
 
@@ -69,8 +70,8 @@ impl Shown {
 }
 
 impl Exposition {
-    /// Of `engine`, the server that measures with `http`, and this process.
-    pub(crate) fn new(engine: Engine, http: &HttpMetrics) -> Self {
+    /// Of `engine`, the accounts of a hosted deployment, the server that measures with `http`, and this process.
+    pub(crate) fn new(engine: Engine, accounts: Option<&Accounts>, http: &HttpMetrics) -> Self {
         let mut own = Registry::with_prefix("sortie");
         own.register(
             "build",
@@ -78,6 +79,9 @@ impl Exposition {
             Info::new([("version", env!("CARGO_PKG_VERSION"))]),
         );
         engine.register_metrics(&mut own);
+        if let Some(accounts) = accounts {
+            accounts.register_metrics(&mut own);
+        }
         http.register(&mut own);
         // Under the names that dashboards of any process look for.
         let mut process = Registry::with_prefix("process");

@@ -6,7 +6,7 @@ use http::{
     HeaderName, HeaderValue, Method, StatusCode,
     header::{
         ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-        ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+        ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD,
     },
 };
 
@@ -35,7 +35,9 @@ pub(crate) async fn cross_origin(request: Request, next: Next) -> Response {
     if !is_open(request.uri().path()) {
         return next.run(request).await;
     }
-    let mut response = if request.method() == Method::OPTIONS {
+    let is_preflight =
+        request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = if is_preflight {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
         for (name, value) in PREFLIGHT {

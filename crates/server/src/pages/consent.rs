@@ -64,7 +64,7 @@ pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
         body: shown.markup()?,
         leads_to: Some(asked.policy_source()?),
     };
-    Ok(form.attach(page(StatusCode::OK, content)))
+    Ok(form.attach(page(StatusCode::OK, &content)))
 }
 
 /// Takes the decision.

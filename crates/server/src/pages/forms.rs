@@ -143,14 +143,12 @@ impl IntoResponse for PageError {
 
 /// Page with a message.
 pub(super) fn message(status: StatusCode, title: &str, body: &Markup) -> Response {
-    page(
-        status,
-        Content {
-            title: title.to_owned(),
-            body: body.clone(),
-            leads_to: None,
-        },
-    )
+    let content = Content {
+        title: title.to_owned(),
+        body: body.clone(),
+        leads_to: None,
+    };
+    page(status, &content)
 }
 
 /// Redirect that a browser follows with GET.
@@ -196,13 +194,11 @@ impl FormToken {
 impl Visit {
     /// Person who is signed in, or the redirect to the sign-in that comes back to `path`.
     pub(super) fn signed_in(&self, app: &OrgApp, path: &str) -> PageResult<Result<SignedIn, Response>> {
-        match self.person {
-            Some(person) => Ok(Ok(person)),
-            None => {
-                let sealed = app.accounts.seal_text(RETURN_TO, path.as_bytes(), RETURN)?;
-                see_other(&format!("/sign-in?return={sealed}")).map(Err)
-            }
+        if let Some(person) = self.person {
+            return Ok(Ok(person));
         }
+        let sealed = app.accounts.seal_text(RETURN_TO, path.as_bytes(), RETURN)?;
+        see_other(&format!("/sign-in?return={sealed}")).map(Err)
     }
 
     /// Makes the token of a form that carries `text`.

@@ -36,7 +36,7 @@ pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
         body,
         leads_to: None,
     };
-    Ok(form.attach(page(StatusCode::OK, content)))
+    Ok(form.attach(page(StatusCode::OK, &content)))
 }
 
 /// Ends the session of the browser.

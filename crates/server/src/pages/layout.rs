@@ -64,7 +64,7 @@ pub(super) async fn get_style() -> Response {
 }
 
 /// Renders a page.
-pub(super) fn page(status: StatusCode, content: Content) -> Response {
+pub(super) fn page(status: StatusCode, content: &Content) -> Response {
     let policy = policy(content.leads_to.as_deref());
     let markup = html! {
         (DOCTYPE)

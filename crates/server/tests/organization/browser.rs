@@ -1,6 +1,6 @@
 //! A browser without script: it keeps cookies, sends the forms of pages, and follows no redirect by itself.
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{collections::BTreeMap, sync::Mutex};
 
 use sortie_testkit::{
     Answer, Bytes, Client,
@@ -11,7 +11,7 @@ use crate::rig::Rig;
 
 pub(crate) struct Browser<'a> {
     rig: &'a Rig,
-    cookies: RefCell<BTreeMap<String, String>>,
+    cookies: Mutex<BTreeMap<String, String>>,
 }
 
 /// Text in the form of a query.
@@ -43,7 +43,7 @@ impl<'a> Browser<'a> {
     pub(crate) fn new(rig: &'a Rig) -> Self {
         Self {
             rig,
-            cookies: RefCell::default(),
+            cookies: Mutex::default(),
         }
     }
 
@@ -56,12 +56,13 @@ impl<'a> Browser<'a> {
 
     pub(crate) fn set(&self, name: &str, value: &str) {
         self.cookies
-            .borrow_mut()
+            .lock()
+            .unwrap()
             .insert(name.to_owned(), value.to_owned());
     }
 
     pub(crate) fn cookie(&self, name: &str) -> Option<String> {
-        self.cookies.borrow().get(name).cloned()
+        self.cookies.lock().unwrap().get(name).cloned()
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -88,7 +89,8 @@ impl<'a> Browser<'a> {
         let mut client = Client::new(self.rig.address, None);
         let cookies: Vec<_> = self
             .cookies
-            .borrow()
+            .lock()
+            .unwrap()
             .iter()
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
@@ -105,7 +107,7 @@ impl<'a> Browser<'a> {
             let (name, rest) = cookie.to_str().unwrap().split_once('=').unwrap();
             let value = rest.split(';').next().unwrap();
             if value.is_empty() {
-                self.cookies.borrow_mut().remove(name);
+                self.cookies.lock().unwrap().remove(name);
             } else {
                 self.set(name, value);
             }

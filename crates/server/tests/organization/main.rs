@@ -8,8 +8,11 @@
     reason = "a test fails by panicking"
 )]
 
+mod access;
 mod browser;
 mod gate;
 mod oauth;
+mod operator;
+mod organizations;
 mod pages;
 mod rig;

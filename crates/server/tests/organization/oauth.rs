@@ -46,7 +46,7 @@ async fn register(rig: &Rig, more: &Value) -> Value {
     made.expect(201).unwrap().json().unwrap()
 }
 
-async fn client_id(rig: &Rig) -> String {
+pub(crate) async fn client_id(rig: &Rig) -> String {
     register(rig, &json!({})).await["client_id"]
         .as_str()
         .unwrap()
@@ -117,7 +117,7 @@ fn redemption<'a>(client: &'a str, code: &'a str) -> Vec<(&'a str, &'a str)> {
 }
 
 /// Tokens of a new grant of a person.
-async fn tokens(rig: &Rig, person: &Signed, client: &str, scope: &str) -> Value {
+pub(crate) async fn tokens(rig: &Rig, person: &Signed, client: &str, scope: &str) -> Value {
     let code = code(rig, person, client, scope).await;
     let answer = form(rig, "/oauth/token", &redemption(client, &code)).await;
     answer.expect(200).unwrap().json().unwrap()
@@ -950,8 +950,9 @@ async fn a_client_revokes_its_own_tokens_and_is_not_told_about_others() {
 async fn applications_in_a_browser_may_read_the_open_endpoints_alone() {
     let rig = Rig::start().await;
     let preflight = async |address, path: &str| {
-        let client =
-            Client::new(address, None).with_header("origin", HeaderValue::from_static("https://a.example"));
+        let client = Client::new(address, None)
+            .with_header("origin", HeaderValue::from_static("https://a.example"))
+            .with_header("access-control-request-method", HeaderValue::from_static("POST"));
         client.send(Method::OPTIONS, path, Bytes::new()).await.unwrap()
     };
     for (address, path) in [

@@ -145,24 +145,27 @@ impl Rig {
 
     /// Makes a person a member, past the store.
     pub(crate) fn join(&self, org: OrgId, user: UserId, role: Role) {
-        rusqlite::Connection::open(&self.file)
-            .unwrap()
-            .execute(
-                "INSERT INTO membership (org_id, user_id, role, created_at) VALUES (?1, ?2, ?3, 1)",
-                [org.to_string(), user.to_string(), role.to_string()],
-            )
-            .unwrap();
+        self.meddle(
+            "INSERT INTO membership (org_id, user_id, role, created_at) VALUES (?1, ?2, ?3, 1)",
+            &[&org.to_string(), &user.to_string(), role.as_str()],
+        );
     }
 
     /// Changes the role of a member, past the store.
     pub(crate) fn set_role(&self, org: OrgId, user: UserId, role: Role) {
-        rusqlite::Connection::open(&self.file)
-            .unwrap()
-            .execute(
-                "UPDATE membership SET role = ?3 WHERE org_id = ?1 AND user_id = ?2",
-                [org.to_string(), user.to_string(), role.to_string()],
-            )
+        self.meddle(
+            "UPDATE membership SET role = ?3 WHERE org_id = ?1 AND user_id = ?2",
+            &[&org.to_string(), &user.to_string(), role.as_str()],
+        );
+    }
+
+    /// Changes the database past the store.
+    pub(crate) fn meddle(&self, sql: &str, parameters: &[&str]) {
+        let connection = rusqlite::Connection::open(&self.file).unwrap();
+        let changed = connection
+            .execute(sql, rusqlite::params_from_iter(parameters))
             .unwrap();
+        assert_eq!(changed, 1, "{sql}");
     }
 
     /// Signs a new person up, past the rules of passwords: the address is `NAME@example.com`, and verified.

@@ -21,7 +21,7 @@ use crate::{
     archive::{self, ContentsIn, DATABASE, KEYS, Manifest, Writer},
     args::{BackupArgs, RestoreArgs},
     config::Config,
-    data_dir::{DataDir, Purpose},
+    data_dir::{DataDir, NodeKey, Purpose},
     failure::{Exit, Failure, Result},
     node::{engine_options, held_master_keys},
     scratch::Scratch,
@@ -536,7 +536,7 @@ fn report(config: &Config, manifest: &Manifest, summary: Summary) -> String {
     if !has(KEYS[1]) {
         lines.push(format!(
             "the admin key was not in the backup: keys work as before; write yours to {} where commands are to find it",
-            DataDir::new(&config.data_dir).key_file().display()
+            DataDir::new(&config.data_dir).key_file(NodeKey::Admin).display()
         ));
     }
     lines.join("\n") + "\n"

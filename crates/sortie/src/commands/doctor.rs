@@ -15,7 +15,7 @@ use super::{Context, print_json};
 use crate::{
     args::DoctorArgs,
     client::Client,
-    config::{Config, SandboxPolicy},
+    config::{Config, HostedSettings, SandboxPolicy},
     connect::{is_this_machine, told_engine},
     data_dir::{DataDir, Purpose, RunningEngine},
     failure::{Exit, Result},
@@ -78,7 +78,7 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
 /// Checks of this machine.
 async fn machine(config: &Config) -> (Vec<Check>, Option<Sandbox>) {
     let (sandbox, found) = sandbox(config).await;
-    let checks = vec![
+    let mut checks = vec![
         Check::new(
             "configuration",
             Verdict::Ok,
@@ -89,6 +89,9 @@ async fn machine(config: &Config) -> (Vec<Check>, Option<Sandbox>) {
         storage(config).await,
         sandbox,
     ];
+    if let Some(hosted) = &config.hosted {
+        checks.push(mail(hosted).await);
+    }
     (checks, found)
 }
 
@@ -147,6 +150,24 @@ fn text(report: &Report, terminal: Terminal) -> String {
             [first].into_iter().chain(hints)
         })
         .collect()
+}
+
+/// Connects to the mail server and signs in.
+async fn mail(hosted: &HostedSettings) -> Check {
+    let name = "mail";
+    let Some(mail) = &hosted.mail else {
+        return Check::new(
+            name,
+            Verdict::Warning,
+            "no mail server: links of invitations are shared by hand",
+        )
+        .hint("set smtp_url and mail_from");
+    };
+    let server = &mail.server;
+    match server.greet(&hosted.org_url).await {
+        Ok(()) => Check::new(name, Verdict::Ok, format!("{server} greets this machine")),
+        Err(error) => Check::new(name, Verdict::Fault, format!("{server}: {error}")),
+    }
 }
 
 fn data_folder(config: &Config) -> Check {

@@ -13,6 +13,7 @@ use super::{Context, print_json, table};
 use crate::{
     args::{Grace, KeysCommand, ListArgs},
     connect::Connection,
+    data_dir::NodeKey,
     failure::{Exit, Failure, Result},
     terminal,
 };
@@ -144,7 +145,7 @@ async fn rotate_on(
         let secret = Secret::parse(SELF_HOSTED_KEY, &rotated.key)
             .map_err(|error| Failure::internal(format!("the engine answers what is no key: {error}")))?;
         data_dir.replace_admin_key(secret)?;
-        Ok(data_dir.key_file())
+        Ok(data_dir.key_file(NodeKey::Admin))
     });
     Ok((rotated, kept.transpose()))
 }

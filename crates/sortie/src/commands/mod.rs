@@ -15,6 +15,7 @@ mod keys;
 mod master_key;
 mod models;
 mod nodes;
+mod operators;
 mod replay;
 mod run;
 mod runs;
@@ -22,6 +23,8 @@ mod schedules;
 mod serve;
 mod table;
 mod workflows;
+
+use std::path::PathBuf;
 
 use clap::CommandFactory as _;
 use sortie_api::json;
@@ -61,6 +64,8 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Files(command) => files::execute(&context, command).await,
         Command::Keys(command) => keys::execute(&context, command).await,
         Command::Nodes(command) => nodes::execute(&context, command).await,
+        Command::Organizations(command) => operators::organizations(&context, command).await,
+        Command::Users(command) => operators::users(&context, command).await,
         Command::Audit(args) => administration::audit(&context, &args).await,
         Command::Usage(args) => administration::usage(&context, &args).await,
         Command::License(args) => administration::license(&context, &args).await,
@@ -87,6 +92,11 @@ impl Context {
         let config = Config::load(flags, &self.environment, SandboxPolicy::Strongest)?;
         logging::start(&config, Verbosity::Errors, self.terminal)?;
         Ok(config)
+    }
+
+    /// The data folder of the configuration.
+    fn data_dir(&self) -> Result<PathBuf> {
+        Ok(Config::data_dir(&self.flags, &self.environment)?)
     }
 
     /// An engine for a command that reads or changes records.

@@ -6,7 +6,7 @@ use super::Context;
 use crate::{
     args::ServeArgs,
     config::{Config, LogFormat, SandboxPolicy},
-    data_dir::{DataDir, Purpose},
+    data_dir::{DataDir, NodeKey, Purpose},
     failure::{Exit, Failure, Result},
     follow::interruption,
     logging,
@@ -56,26 +56,27 @@ async fn stopped(node: Node, telemetry: Telemetry) {
     telemetry.end().await;
 }
 
-/// Prints the first admin key, the only time it is shown.
+/// Prints the first admin key, the only time it is shown. The operator's key is printed only where it could not be kept:
+/// the output of a hosted deployment is collected.
 fn tell_first_key(key: &FirstKey, config: &Config) -> Result<()> {
-    let file = DataDir::new(&config.data_dir).key_file();
-    terminal::print_line(&key.secret)?;
-    match &key.kept {
-        Ok(()) => tell(
-            config,
-            &format!(
-                "the line above on standard output is the admin key; it is shown this once and kept in {}",
-                file.display()
-            ),
-        ),
-        Err(error) => tell(
-            config,
-            &format!(
-                "the line above on standard output is the admin key; SAVE IT NOW: it could not be written to {}: {error}",
-                file.display()
-            ),
-        ),
+    let (file, name) = (
+        DataDir::new(&config.data_dir).key_file(key.which),
+        key.which.name(),
+    );
+    let file = file.display();
+    if key.which == NodeKey::Admin || key.kept.is_err() {
+        terminal::print_line(&key.secret)?;
     }
+    let text = match (key.which, &key.kept) {
+        (NodeKey::Admin, Ok(())) => format!(
+            "the line above on standard output is the {name}; it is shown this once and kept in {file}"
+        ),
+        (NodeKey::Operator, Ok(())) => format!("the {name} is in {file}"),
+        (NodeKey::Admin | NodeKey::Operator, Err(error)) => format!(
+            "the line above on standard output is the {name}; SAVE IT NOW: it could not be written to {file}: {error}"
+        ),
+    };
+    tell(config, &text);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use sortie_accounts::SignUp;
+use sortie_accounts::{InvalidSender, InvalidServer, MailOptions, SignUp};
 use sortie_api::Mode;
 use toml::Value;
 use url::{Host, Url};
@@ -24,6 +24,8 @@ pub(crate) struct HostedSettings {
     pub(crate) engine_url: String,
     /// Rule for new accounts.
     pub(crate) sign_up: SignUp,
+    /// Settings of the mail; none where no mail is sent.
+    pub(crate) mail: Option<MailOptions>,
 }
 
 /// Defaults of a hosted deployment, where a key has no other value.
@@ -53,7 +55,7 @@ pub(super) fn apply_defaults(layers: &mut Layers) -> Result<(), Error> {
 pub(super) fn settings(read: &Reader<'_>) -> Result<Option<HostedSettings>, Error> {
     let sign_up = sign_up(read)?;
     if read.mode()? == Mode::SelfHosted {
-        for key in ["org_listen", "org_url"] {
+        for key in ["org_listen", "org_url", "smtp_url", "mail_from"] {
             if read.optional_text(key)?.is_some() {
                 return Err(read.wrong(key, "needs mode = \"hosted\""));
             }
@@ -68,6 +70,7 @@ pub(super) fn settings(read: &Reader<'_>) -> Result<Option<HostedSettings>, Erro
         org_url: org_url(read)?.ok_or_else(|| needed("org_url"))?,
         engine_url: engine_url(read)?.ok_or_else(|| needed("advertise_url"))?,
         sign_up,
+        mail: mail(read)?,
     }))
 }
 
@@ -77,6 +80,23 @@ fn sign_up(read: &Reader<'_>) -> Result<SignUp, Error> {
         .into_iter()
         .find(|rule| rule.as_str() == text)
         .ok_or_else(|| read.wrong("sign_up", "must be `open`, `verify_first`, `invited` or `closed`"))
+}
+
+fn mail(read: &Reader<'_>) -> Result<Option<MailOptions>, Error> {
+    let (url, from) = (read.optional_text("smtp_url")?, read.optional_text("mail_from")?);
+    match (url, from) {
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(read.wrong("mail_from", "must be set with smtp_url")),
+        (None, Some(_)) => Err(read.wrong("smtp_url", "must be set with mail_from")),
+        (Some(url), Some(from)) => Ok(Some(MailOptions {
+            server: url
+                .parse()
+                .map_err(|error: InvalidServer| read.wrong("smtp_url", &error.to_string()))?,
+            from: from
+                .parse()
+                .map_err(|error: InvalidSender| read.wrong("mail_from", &error.to_string()))?,
+        })),
+    }
 }
 
 fn org_url(read: &Reader<'_>) -> Result<Option<String>, Error> {
@@ -218,6 +238,62 @@ mod tests {
         ] {
             let file = HOSTED.replace(org_url, loopback);
             assert_eq!(of_file(&file).unwrap().hosted.unwrap().org_url, loopback);
+        }
+    }
+
+    #[test]
+    fn mail_needs_a_server_and_a_sender() {
+        let with = |lines: &str| format!("{HOSTED}{lines}");
+        let server = "smtp_url = \"smtps://sortie:hush@mail.example.com\"\n";
+        let sender = "mail_from = \"Sortie <sortie@example.com>\"\n";
+        let mail = of_file(&with(&format!("{server}{sender}")))
+            .unwrap()
+            .hosted
+            .unwrap()
+            .mail
+            .unwrap();
+        assert_eq!(mail.server.to_string(), "mail.example.com:465");
+        assert_eq!(of_file(HOSTED).unwrap().hosted.unwrap().mail, None);
+        for (lines, sentence) in [
+            (server.to_owned(), "mail_from: must be set with smtp_url"),
+            (sender.to_owned(), "smtp_url: must be set with mail_from"),
+            (
+                format!("smtp_url = \"https://mail.example.com\"\n{sender}"),
+                "smtp_url (sortie.toml): must be smtp://HOST:PORT or smtps://HOST:PORT, with USER:PASSWORD@ before the \
+                 host if the server wants them",
+            ),
+            (
+                format!("smtp_url = \"smtp://sortie@mail.example.com\"\n{sender}"),
+                "smtp_url (sortie.toml): must have both a user and a password, percent-encoded",
+            ),
+            (
+                format!("{server}mail_from = \"Sortie\"\n"),
+                "mail_from (sortie.toml): must be an email address, or a name with an address: \
+                 Sortie <sortie@example.com>",
+            ),
+        ] {
+            assert_eq!(refusal(&with(&lines)), sentence);
+        }
+        for (key, line) in [("smtp_url", server), ("mail_from", sender)] {
+            let sentence = format!("{key} (sortie.toml): needs mode = \"hosted\"");
+            assert_eq!(refusal(line), sentence);
+        }
+    }
+
+    #[test]
+    fn the_password_of_the_mail_server_is_never_shown() {
+        let file =
+            "smtp_url = \"smtps://sortie:hush@mail.example.com\"\nmail_from = \"sortie@example.com\"\n";
+        let config = of_file(&format!("{HOSTED}{file}")).unwrap();
+        for shown in [
+            config.to_toml(),
+            config.to_json().to_string(),
+            format!("{config:?}"),
+        ] {
+            assert!(
+                !shown.contains("hush") && shown.contains("mail.example.com"),
+                "{shown}"
+            );
         }
     }
 }

@@ -36,6 +36,8 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("org_url", Kind::Text),
     ("node_url", Kind::Text),
     ("sign_up", Kind::Text),
+    ("smtp_url", Kind::Text),
+    ("mail_from", Kind::Text),
     ("master_key", Kind::Text),
     ("concurrency", Kind::Integer),
     ("organization_concurrency", Kind::Integer),
@@ -84,7 +86,12 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
 const TABLES: &[&str] = &["providers", "models"];
 
 /// Variables with our prefix that are not configuration keys.
-const OTHER_VARIABLES: &[&str] = &["SORTIE_URL", "SORTIE_API_KEY", "SORTIE_CONFIG"];
+const OTHER_VARIABLES: &[&str] = &[
+    "SORTIE_URL",
+    "SORTIE_API_KEY",
+    "SORTIE_OPERATOR_KEY",
+    "SORTIE_CONFIG",
+];
 
 /// Source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -168,20 +168,13 @@ impl Config {
         environment: &Environment,
         policy: SandboxPolicy,
     ) -> Result<Self, Error> {
-        let named = flags
-            .file
-            .clone()
-            .or_else(|| environment.get("SORTIE_CONFIG").map(PathBuf::from));
-        let file = match &named {
-            Some(path) => Some((path.clone(), read_file(path).map_err(|e| unreadable(path, &e))?)),
-            None => match read_file(Path::new(FILE)) {
-                Ok(text) => Some((PathBuf::from(FILE), text)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => return Err(unreadable(Path::new(FILE), &error)),
-            },
-        };
-        let file = file.as_ref().map(|(path, text)| (path.as_path(), text.as_str()));
-        Self::from_layers(stack(file, flags, environment)?, environment, policy)
+        Self::from_layers(layers(flags, environment)?, environment, policy)
+    }
+
+    /// Reads the data folder alone, for commands that need nothing else of a node's configuration.
+    pub(crate) fn data_dir(flags: &Flags, environment: &Environment) -> Result<PathBuf, Error> {
+        let layers = layers(flags, environment)?;
+        Ok(PathBuf::from(values::Reader(&layers).text("data_dir")?))
     }
 
     fn from_layers(
@@ -295,6 +288,24 @@ fn relax_sandbox(layers: &mut Layers, policy: SandboxPolicy) {
 
 fn read_file(path: &Path) -> io::Result<Zeroizing<String>> {
     std::fs::read_to_string(path).map(Zeroizing::new)
+}
+
+/// Reads the configuration file, the environment and the flags, without judging the values.
+fn layers(flags: &Flags, environment: &Environment) -> Result<Layers, Error> {
+    let named = flags
+        .file
+        .clone()
+        .or_else(|| environment.get("SORTIE_CONFIG").map(PathBuf::from));
+    let file = match &named {
+        Some(path) => Some((path.clone(), read_file(path).map_err(|e| unreadable(path, &e))?)),
+        None => match read_file(Path::new(FILE)) {
+            Ok(text) => Some((PathBuf::from(FILE), text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(unreadable(Path::new(FILE), &error)),
+        },
+    };
+    let file = file.as_ref().map(|(path, text)| (path.as_path(), text.as_str()));
+    stack(file, flags, environment)
 }
 
 /// Reads the value that a file holds, without the ends of lines behind it. Only a regular file has one: a pipe would be

@@ -222,6 +222,7 @@ fn a_misspelt_variable_is_refused_but_not_those_of_others() {
     for name in [
         "SORTIE_URL",
         "SORTIE_API_KEY",
+        "SORTIE_OPERATOR_KEY",
         "SORTIE_SERVICE_HOST",
         "SORTIE_PORT",
         "SORTIE_PORT_8080_TCP",

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use sortie_testkit::{Database, NodeOptions};
+use sortie_testkit::{Database, HostedNode, NodeOptions};
 use tempfile::TempDir;
 
 use crate::{Checked, node_with};
@@ -38,7 +38,11 @@ pages![
     the_page_of_budgets_works = "docs/BUDGETS.md",
     the_page_of_metrics_works = "docs/METRICS.md",
     the_page_of_operations_works = "docs/OPERATIONS.md",
+    the_page_of_hosted_deployments_works = "docs/HOSTED.md",
 ];
+
+/// Page whose commands are run against a node of a hosted deployment.
+const HOSTED: &str = "docs/HOSTED.md";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -68,7 +72,13 @@ async fn works(page: &str) -> Checked {
     let blocks = blocks(&text);
     ensure!(!blocks.is_empty(), "{page} has no block to run");
     let options = NodeOptions::default().env("SORTIE_SANDBOX_MINIMUM", "landlock");
-    let node = node_with(Database::Sqlite, options).await?;
+    let node = if page == HOSTED {
+        HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options)
+            .await?
+            .node
+    } else {
+        node_with(Database::Sqlite, options).await?
+    };
     let folder = TempDir::new()?;
     std::os::unix::fs::symlink(
         root().join("examples").canonicalize()?,

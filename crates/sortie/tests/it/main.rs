@@ -25,6 +25,7 @@ mod me;
 mod metrics;
 mod models;
 mod openapi;
+mod operators;
 mod organizations;
 mod rate_limit;
 mod recovery;

@@ -101,8 +101,8 @@ async fn use_all_resources(fixture: &Fixture, org: OrgId) {
     use_schedules(fixture, org).await;
     fixture.use_budgets().await;
     fixture.use_people().await;
-    fixture.use_avatars().await;
     fixture.use_organizations().await;
+    fixture.use_avatars().await;
     fixture.use_mails().await;
     fixture.use_oauth().await;
     let wanted = vec![super::rates::wants("a", 10, 0)];

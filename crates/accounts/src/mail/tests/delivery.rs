@@ -240,7 +240,7 @@ async fn user_and_password_are_given_and_wrong_ones_told() {
         Some(through(&format!("smtp://sortie:p%3Ass@{address}"))),
     )
     .await;
-    assert_eq!(right.accounts.greet_mail_server().await, Ok(()));
+    assert_eq!(right.greet().await, Ok(()));
     let mailer = Mailer::of(&right.accounts);
     right.queue(ANN).await;
     assert_eq!(sink.wait_for(1).await.unwrap()[0].user.as_deref(), Some("sortie"));
@@ -251,20 +251,14 @@ async fn user_and_password_are_given_and_wrong_ones_told() {
         Some(through(&format!("smtp://sortie:other@{address}"))),
     )
     .await;
-    assert_eq!(
-        wrong.accounts.greet_mail_server().await,
-        Err(NotSent::Credentials(Some(535)))
-    );
+    assert_eq!(wrong.greet().await, Err(NotSent::Credentials(Some(535))));
     let without = Rig::mailing(SignUp::Open, Some(through(&sink.url()))).await;
     assert_eq!(without.send_at_once().await, EmailDelivery::Failed);
     assert_eq!(without.left().await.len(), 1);
     let open = MailSink::start().await.unwrap();
     let no_auth = format!("smtp://sortie:p@{}", open.address());
     let no_auth = Rig::mailing(SignUp::Open, Some(through(&no_auth))).await;
-    assert_eq!(
-        no_auth.accounts.greet_mail_server().await,
-        Err(NotSent::Credentials(None))
-    );
+    assert_eq!(no_auth.greet().await, Err(NotSent::Credentials(None)));
 }
 
 #[tokio::test]
@@ -290,7 +284,7 @@ async fn a_server_that_is_away_or_speaks_something_else_is_told() {
         free.local_addr().unwrap()
     };
     let away = Rig::mailing(SignUp::Open, Some(through(&format!("smtp://{port}")))).await;
-    let Err(NotSent::Connection(reason)) = away.accounts.greet_mail_server().await else {
+    let Err(NotSent::Connection(reason)) = away.greet().await else {
         panic!("nobody is there")
     };
     assert!(reason.contains("refused"), "{reason}");
@@ -300,13 +294,16 @@ async fn a_server_that_is_away_or_speaks_something_else_is_told() {
         Some(through(&format!("smtps://{}", sink.address()))),
     )
     .await;
-    assert!(matches!(
-        no_tls.accounts.greet_mail_server().await,
-        Err(NotSent::Connection(_))
-    ));
+    assert!(matches!(no_tls.greet().await, Err(NotSent::Connection(_))));
 }
 
 impl Rig {
+    async fn greet(&self) -> Result<(), NotSent> {
+        let options = self.accounts.options();
+        let mail = options.mail.as_ref().unwrap();
+        mail.server.greet(&options.org_url).await
+    }
+
     async fn held(&self) -> NewMail {
         let letter = Letter::SignUpAgain {
             name: "Ann".to_owned(),

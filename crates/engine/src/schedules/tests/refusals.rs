@@ -146,3 +146,29 @@ async fn what_a_budget_refuses_at_one_instant_is_counted_once_by_all_nodes_toget
     });
     assert_eq!(counted.sum::<u64>(), 1);
 }
+
+#[tokio::test]
+async fn the_schedules_of_a_suspended_organization_skip_and_say_so() {
+    let rig = Rig::sqlite().await;
+    let id = rig.create(json!({"overlap": "cancel_other"})).await.unwrap().id;
+    rig.go("2026-01-01T00:10:00Z").await;
+    let first = rig.get(id).await.last_run_id.unwrap();
+    let (store, org) = (rig.engine().store(), rig.caller.org);
+    let audit = || rig.caller.audit(&rig.clock, "organization.suspend", org).unwrap();
+    let suspended = store.suspend_organization(org, None, rig.clock.now(), audit());
+    suspended.await.unwrap();
+    rig.go("2026-01-01T00:20:00Z").await;
+    assert_eq!(rig.told(id).await, ["00:10 started", "00:20 suspended"]);
+    assert_eq!(
+        rig.get(id).await.last_error.as_deref(),
+        Some("the organization is suspended")
+    );
+    assert_eq!(
+        rig.run(first).await.status,
+        RunStatus::Queued,
+        "nothing takes its place"
+    );
+    store.resume_organization(org, audit()).await.unwrap();
+    rig.go("2026-01-01T00:30:00Z").await;
+    assert_eq!(rig.told(id).await[2], "00:30 started");
+}

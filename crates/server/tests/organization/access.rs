@@ -1,0 +1,411 @@
+//! Access to each operation of the organization API, for every kind of caller. The tests compute the expected answer from the
+//! access table of the server. An operation without a call fails.
+
+mod table;
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use sortie_api::{
+    KeyId, Role,
+    key::CreateKey,
+    secret::{HOSTED_KEY, OPERATOR_KEY, SESSION_TOKEN, Secret},
+};
+use sortie_engine::Caller;
+use sortie_server::{Access, Api, RequiredRole};
+use sortie_store::Actor;
+use sortie_testkit::{Answer, Bytes, Client, http::Method};
+
+use self::table::{CALLS, Call, Scope};
+use crate::{
+    oauth::{client_id, tokens},
+    rig::{Rig, Signed},
+};
+
+/// Kinds of callers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Nobody,
+    Malformed,
+    UnknownSession,
+    EndedSession,
+    ExpiredSession,
+    /// Key of the organization with the role member.
+    MemberKey,
+    /// Key of the organization with the role admin.
+    AdminKey,
+    /// Key that was deleted.
+    DeletedKey,
+    /// Access token of an application.
+    AccessToken,
+    /// Owner of another organization.
+    Stranger,
+    Member,
+    Admin,
+    Owner,
+    /// Member who was an admin a moment ago.
+    Demoted,
+    /// Person who was a member a moment ago.
+    Removed,
+    /// Owner, while the operator has suspended the organization.
+    OwnerOfSuspended,
+    Operator,
+}
+
+/// Callers whose credential is none of this API.
+const WITHOUT_CREDENTIAL: [Kind; 7] = [
+    Kind::Nobody,
+    Kind::Malformed,
+    Kind::UnknownSession,
+    Kind::EndedSession,
+    Kind::ExpiredSession,
+    Kind::DeletedKey,
+    Kind::AccessToken,
+];
+
+/// Expected answer to a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    Success,
+    /// Refusal that does not depend on the caller.
+    Status(u16),
+    Unauthorized,
+    Forbidden,
+    NotFound,
+}
+
+impl Kind {
+    /// Role of the caller in the organization; none for those without a session of a member.
+    const fn role(self) -> Option<Role> {
+        match self {
+            Self::Member | Self::Demoted => Some(Role::Member),
+            Self::Admin => Some(Role::Admin),
+            Self::Owner | Self::OwnerOfSuspended => Some(Role::Owner),
+            Self::Nobody
+            | Self::Malformed
+            | Self::UnknownSession
+            | Self::EndedSession
+            | Self::ExpiredSession
+            | Self::MemberKey
+            | Self::AdminKey
+            | Self::DeletedKey
+            | Self::AccessToken
+            | Self::Stranger
+            | Self::Removed
+            | Self::Operator => None,
+        }
+    }
+}
+
+fn access(call: &Call) -> &'static Access {
+    let found = sortie_server::access(Api::Organization)
+        .iter()
+        .find(|access| access.operation == call.operation);
+    found.unwrap_or_else(|| panic!("no operation {}", call.operation))
+}
+
+/// Computes the expected answer to a caller from the access of the operation.
+fn expected(call: &Call, kind: Kind) -> Expected {
+    let allowed = call.refused.map_or(Expected::Success, Expected::Status);
+    let least = match access(call).role {
+        RequiredRole::Public | RequiredRole::Signature => return allowed,
+        RequiredRole::Operator => None,
+        RequiredRole::SignedIn => Some(None),
+        RequiredRole::Member => Some(Some(Role::Member)),
+        RequiredRole::Admin => Some(Some(Role::Admin)),
+        RequiredRole::Owner => Some(Some(Role::Owner)),
+    };
+    if WITHOUT_CREDENTIAL.contains(&kind) {
+        return Expected::Unauthorized;
+    }
+    let Some(least) = least else {
+        return if kind == Kind::Operator {
+            allowed
+        } else {
+            Expected::Forbidden
+        };
+    };
+    if matches!(kind, Kind::MemberKey | Kind::AdminKey | Kind::Operator) {
+        return Expected::Forbidden;
+    }
+    match (least, kind.role()) {
+        (None, _) => match (call.scope, kind) {
+            (Scope::Own, _) => allowed,
+            (Scope::OfMember, Kind::Stranger | Kind::Removed) => Expected::NotFound,
+            (Scope::OfMember, _) => allowed,
+        },
+        (Some(_), None) => Expected::NotFound,
+        (Some(least), Some(role)) if role < least => Expected::Forbidden,
+        // The way is open, and the owner cannot take it.
+        (Some(_), Some(_)) if kind == Kind::OwnerOfSuspended && call.operation == "leave_organization" => {
+            Expected::Status(409)
+        }
+        (Some(_), Some(_)) if kind == Kind::OwnerOfSuspended && !call.stays_while_suspended() => {
+            Expected::Forbidden
+        }
+        (Some(_), Some(_)) => allowed,
+    }
+}
+
+#[test]
+fn every_operation_has_an_access_a_description_and_a_call() {
+    let document = sortie_server::openapi(Api::Organization);
+    let documented: Vec<&Value> = document["paths"]
+        .as_object()
+        .unwrap()
+        .values()
+        .flat_map(|item| item.as_object().unwrap().values())
+        .collect();
+    let names: BTreeSet<&str> = documented
+        .iter()
+        .map(|operation| operation["operationId"].as_str().unwrap())
+        .collect();
+    let accesses = sortie_server::access(Api::Organization);
+    assert_eq!(names, accesses.iter().map(|access| access.operation).collect());
+    assert_eq!(names, CALLS.iter().map(|call| call.operation).collect());
+    assert_eq!(
+        (names.len(), names.len()),
+        (accesses.len(), CALLS.len()),
+        "each stands there once"
+    );
+    let engine: BTreeSet<&str> = sortie_server::access(Api::Engine)
+        .iter()
+        .map(|access| access.operation)
+        .collect();
+    assert!(engine.is_disjoint(&names), "a name means one operation");
+    for operation in documented {
+        let access = accesses
+            .iter()
+            .find(|access| operation["operationId"] == access.operation);
+        let security = match access.unwrap().role {
+            RequiredRole::Public | RequiredRole::Signature => json!([]),
+            RequiredRole::SignedIn => json!([{"session": ["signed_in"]}]),
+            RequiredRole::Member => json!([{"session": ["member"]}]),
+            RequiredRole::Admin => json!([{"session": ["admin"]}]),
+            RequiredRole::Owner => json!([{"session": ["owner"]}]),
+            RequiredRole::Operator => json!([{"operator_key": []}]),
+        };
+        assert_eq!(operation["security"], security, "{}", operation["operationId"]);
+    }
+}
+
+/// Server with resources of the first organization.
+struct Resources {
+    rig: Rig,
+    key: KeyId,
+    invitation: String,
+}
+
+impl Resources {
+    async fn new() -> Self {
+        let rig = Rig::start().await;
+        let key = key(&rig, "kept", Role::Member).await.0;
+        let body = json!({"email": "invited@example.com", "role": "member"});
+        let path = format!("/v1/organizations/{}/invitations", rig.ours);
+        rig.owner
+            .client
+            .post(&path, &body)
+            .await
+            .unwrap()
+            .expect(201)
+            .unwrap();
+        let listed = rig.owner.client.get(&path).await.unwrap().json().unwrap();
+        let invitation = listed[0]["id"].as_str().unwrap().to_owned();
+        Self { rig, key, invitation }
+    }
+
+    /// Makes the client of a kind of caller.
+    async fn client(&self, kind: Kind) -> Client {
+        let rig = &self.rig;
+        let with = |credential: &str| Client::new(rig.address, Some(credential.to_owned()));
+        let ended = async |name: &str, number: u8| rig.sign_up(name, number).await;
+        match kind {
+            Kind::Nobody => Client::new(rig.address, None),
+            Kind::Malformed => with("guess"),
+            Kind::UnknownSession => with(Secret::new(SESSION_TOKEN, [99; 32]).expose()),
+            Kind::EndedSession => {
+                let person: Signed = ended("ended", 50).await;
+                let end = "DELETE FROM session WHERE id = ?1";
+                rig.meddle(end, &[&person.session.to_string()]);
+                person.client
+            }
+            Kind::ExpiredSession => {
+                let person: Signed = ended("expired", 51).await;
+                let expire = "UPDATE session SET expires_at = 2 WHERE id = ?1";
+                rig.meddle(expire, &[&person.session.to_string()]);
+                person.client
+            }
+            Kind::MemberKey => with(&key(rig, "member", Role::Member).await.1),
+            Kind::AdminKey => with(&key(rig, "admin", Role::Admin).await.1),
+            Kind::DeletedKey => {
+                let (id, secret) = key(rig, "short", Role::Admin).await;
+                rig.engine.delete_key(&caller(rig), id).await.unwrap();
+                with(&secret)
+            }
+            Kind::AccessToken => {
+                let client = client_id(rig).await;
+                let issued = tokens(rig, &rig.owner, &client, "admin").await;
+                with(issued["access_token"].as_str().unwrap())
+            }
+            Kind::Stranger => rig.stranger.client.clone(),
+            Kind::Member => rig.member.client.clone(),
+            Kind::Admin => rig.admin.client.clone(),
+            Kind::Owner => rig.owner.client.clone(),
+            Kind::Demoted => {
+                rig.admin
+                    .client
+                    .get("/v1/organizations")
+                    .await
+                    .unwrap()
+                    .expect(200)
+                    .unwrap();
+                rig.set_role(rig.ours, rig.admin.user, Role::Member);
+                rig.admin.client.clone()
+            }
+            Kind::Removed => {
+                let path = format!("/v1/organizations/{}/members/{}", rig.ours, rig.admin.user);
+                let removed = rig
+                    .owner
+                    .client
+                    .send(Method::DELETE, &path, Bytes::new())
+                    .await
+                    .unwrap();
+                removed.expect(204).unwrap();
+                rig.admin.client.clone()
+            }
+            Kind::OwnerOfSuspended => {
+                let suspend = "UPDATE organization SET suspended_at = 1 WHERE id = ?1";
+                rig.meddle(suspend, &[&rig.ours.to_string()]);
+                rig.owner.client.clone()
+            }
+            Kind::Operator => {
+                let secret = Secret::new(OPERATOR_KEY, [9; 32]);
+                assert!(rig.accounts.set_first_operator_key(&secret).await.unwrap());
+                with(secret.expose())
+            }
+        }
+    }
+
+    async fn call(&self, client: &Client, call: &Call) -> Answer {
+        let fill = |text: &str| {
+            text.replace("{org}", &self.rig.ours.to_string())
+                .replace("{user}", &self.rig.member.user.to_string())
+                .replace("{admin}", &self.rig.admin.user.to_string())
+                .replace("{key}", &self.key.to_string())
+                .replace("{invitation}", &self.invitation)
+        };
+        let method = Method::from_bytes(call.method.as_bytes()).unwrap();
+        let (path, body) = (fill(call.path), fill(call.body));
+        client.send(method, &path, Bytes::from(body)).await.unwrap()
+    }
+
+    /// Calls every operation once and compares the answers. Nothing of the first organization is in an answer to somebody
+    /// without a role there.
+    async fn compare(&self, kind: Kind) {
+        let client = self.client(kind).await;
+        for call in CALLS {
+            let answer = self.call(&client, call).await;
+            let told = format!("{} as {kind:?}: {}", call.operation, answer.text());
+            match expected(call, kind) {
+                Expected::Success => assert!(answer.status < 300, "{told}"),
+                Expected::Status(status) => assert_eq!(answer.status, status, "{told}"),
+                Expected::Unauthorized => drop(answer.failure(401, "unauthorized").expect(&told)),
+                Expected::Forbidden => drop(answer.failure(403, "forbidden").expect(&told)),
+                Expected::NotFound => drop(answer.failure(404, "not_found").expect(&told)),
+            }
+            if kind.role().is_none() && kind != Kind::Operator {
+                let text = answer.text();
+                for secret in [
+                    "ours",
+                    "invited@example.com",
+                    "owner@example.com",
+                    &self.key.to_string(),
+                ] {
+                    assert!(!text.contains(secret), "{told}");
+                }
+            }
+        }
+    }
+
+    /// Checks that no refused call has changed anything.
+    async fn stand(&self) {
+        let rig = &self.rig;
+        let members = rig
+            .owner
+            .client
+            .get(&format!("/v1/organizations/{}/members", rig.ours))
+            .await
+            .unwrap();
+        assert!(
+            members.text().contains(&rig.member.user.to_string()),
+            "{}",
+            members.text()
+        );
+        let keys = rig.engine.store().list_keys(rig.ours).await.unwrap();
+        assert!(keys.iter().any(|key| key.id == self.key));
+    }
+}
+
+fn caller(rig: &Rig) -> Caller {
+    Caller {
+        org: rig.ours,
+        actor: Actor::default(),
+    }
+}
+
+/// Makes an API key of the first organization. Returns the id and the secret.
+async fn key(rig: &Rig, name: &str, role: Role) -> (KeyId, String) {
+    let request = CreateKey {
+        name: name.to_owned(),
+        role: Some(role),
+        expires_at: None,
+    };
+    let made = rig.engine.create_key(&caller(rig), request).await.unwrap();
+    assert!(made.key.starts_with(HOSTED_KEY));
+    (made.id, made.key)
+}
+
+/// Each kind of caller with a server of its own: calls that succeed change its resources.
+async fn alone(kinds: &[Kind]) {
+    for kind in kinds {
+        let resources = Resources::new().await;
+        resources.compare(*kind).await;
+        resources.rig.end().await;
+    }
+}
+
+#[tokio::test]
+async fn without_a_session_nothing_but_the_public_operations_answers() {
+    let resources = Resources::new().await;
+    for kind in WITHOUT_CREDENTIAL {
+        resources.compare(kind).await;
+    }
+    for kind in [Kind::MemberKey, Kind::AdminKey] {
+        resources.compare(kind).await;
+    }
+    resources.stand().await;
+    resources.rig.end().await;
+}
+
+#[tokio::test]
+async fn members_admins_and_the_owner_may_do_what_their_role_allows() {
+    alone(&[Kind::Member, Kind::Admin, Kind::Owner]).await;
+}
+
+#[tokio::test]
+async fn who_lost_a_role_a_moment_ago_has_lost_it() {
+    alone(&[Kind::Demoted, Kind::Removed, Kind::OwnerOfSuspended]).await;
+}
+
+#[tokio::test]
+async fn the_operator_has_operations_of_its_own() {
+    alone(&[Kind::Operator]).await;
+}
+
+#[tokio::test]
+async fn another_organization_sees_and_changes_nothing_of_ours() {
+    let resources = Resources::new().await;
+    resources.compare(Kind::Stranger).await;
+    resources.stand().await;
+    resources.rig.end().await;
+}

@@ -1,0 +1,191 @@
+//! Calls of the operations for the test of access: each operation has one call.
+
+/// Reach of an operation that needs no role.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The caller's own account.
+    Own,
+    /// Something of another person, which people of the same organization see.
+    OfMember,
+}
+
+/// Call of an operation.
+pub(super) struct Call {
+    /// Name of the operation.
+    pub(super) operation: &'static str,
+    pub(super) method: &'static str,
+    /// Path with placeholders for the resources of the test.
+    pub(super) path: &'static str,
+    /// Body with placeholders; empty for none.
+    pub(super) body: &'static str,
+    pub(super) scope: Scope,
+    /// Status for a caller who has the role, where it is not a success.
+    pub(super) refused: Option<u16>,
+}
+
+impl Call {
+    /// Returns true where the operation works for a suspended organization: it reads, or leaves.
+    pub(super) fn stays_while_suspended(&self) -> bool {
+        self.method == "GET" || self.operation == "leave_organization"
+    }
+}
+
+const fn call(
+    operation: &'static str,
+    (method, path): (&'static str, &'static str),
+    body: &'static str,
+) -> Call {
+    Call {
+        operation,
+        method,
+        path,
+        body,
+        scope: Scope::Own,
+        refused: None,
+    }
+}
+
+/// Call that is refused for a reason other than the caller.
+const fn refused(
+    operation: &'static str,
+    route: (&'static str, &'static str),
+    body: &'static str,
+    status: u16,
+) -> Call {
+    Call {
+        refused: Some(status),
+        ..call(operation, route, body)
+    }
+}
+
+/// Calls of all operations, in an order in which each finds its resources.
+pub(super) const CALLS: &[Call] = &[
+    call("get_org_health", ("GET", "/healthz"), ""),
+    call("get_org_readiness", ("GET", "/readyz"), ""),
+    call("get_org_description", ("GET", "/openapi.json"), ""),
+    call(
+        "get_authorization_server",
+        ("GET", "/.well-known/oauth-authorization-server"),
+        "",
+    ),
+    call(
+        "register_oauth_client",
+        ("POST", "/oauth/register"),
+        r#"{"redirect_uris":["https://app.example.com/cb"]}"#,
+    ),
+    refused("issue_oauth_tokens", ("POST", "/oauth/token"), "", 400),
+    refused("revoke_oauth_token", ("POST", "/oauth/revoke"), "", 400),
+    call("list_grants", ("GET", "/v1/auth/grants"), ""),
+    refused(
+        "end_grant",
+        ("DELETE", "/v1/auth/grants/grant_01kafs6w1cefkstv6qr1ptb0mp"),
+        "",
+        404,
+    ),
+    call("list_organizations", ("GET", "/v1/organizations"), ""),
+    call(
+        "create_organization",
+        ("POST", "/v1/organizations"),
+        r#"{"name":"mine"}"#,
+    ),
+    call(
+        "rename_organization",
+        ("PATCH", "/v1/organizations/{org}"),
+        r#"{"name":"renamed"}"#,
+    ),
+    call("list_members", ("GET", "/v1/organizations/{org}/members"), ""),
+    call(
+        "list_invitations",
+        ("GET", "/v1/organizations/{org}/invitations"),
+        "",
+    ),
+    call(
+        "create_invitation",
+        ("POST", "/v1/organizations/{org}/invitations"),
+        r#"{"email":"another@example.com","role":"member"}"#,
+    ),
+    call(
+        "withdraw_invitation",
+        ("DELETE", "/v1/organizations/{org}/invitations/{invitation}"),
+        "",
+    ),
+    refused(
+        "accept_invitation",
+        ("POST", "/v1/invitations/accept"),
+        r#"{"token":"guess"}"#,
+        404,
+    ),
+    call(
+        "list_organization_keys",
+        ("GET", "/v1/organizations/{org}/keys"),
+        "",
+    ),
+    call(
+        "create_organization_key",
+        ("POST", "/v1/organizations/{org}/keys"),
+        r#"{"name":"new"}"#,
+    ),
+    call(
+        "rotate_organization_key",
+        ("POST", "/v1/organizations/{org}/keys/{key}/rotate"),
+        "{}",
+    ),
+    call(
+        "delete_organization_key",
+        ("DELETE", "/v1/organizations/{org}/keys/{key}"),
+        "",
+    ),
+    call(
+        "list_operated_organizations",
+        ("GET", "/v1/operator/organizations"),
+        "",
+    ),
+    call(
+        "get_operated_organization",
+        ("GET", "/v1/operator/organizations/{org}"),
+        "",
+    ),
+    call(
+        "suspend_organization",
+        ("POST", "/v1/operator/organizations/{org}/suspend"),
+        "{}",
+    ),
+    call(
+        "resume_organization",
+        ("POST", "/v1/operator/organizations/{org}/resume"),
+        "",
+    ),
+    call("list_users", ("GET", "/v1/operator/users"), ""),
+    call(
+        "create_user",
+        ("POST", "/v1/operator/users"),
+        r#"{"email":"new@example.com","name":"new"}"#,
+    ),
+    call("disable_user", ("POST", "/v1/operator/users/{user}/disable"), ""),
+    call("enable_user", ("POST", "/v1/operator/users/{user}/enable"), ""),
+    call(
+        "create_reset_link",
+        ("POST", "/v1/operator/users/{user}/reset-link"),
+        "",
+    ),
+    call(
+        "change_member_role",
+        ("PATCH", "/v1/organizations/{org}/members/{user}"),
+        r#"{"role":"member"}"#,
+    ),
+    call(
+        "transfer_ownership",
+        ("POST", "/v1/organizations/{org}/ownership"),
+        r#"{"user_id":"{admin}"}"#,
+    ),
+    call(
+        "remove_member",
+        ("DELETE", "/v1/organizations/{org}/members/{user}"),
+        "",
+    ),
+    call(
+        "leave_organization",
+        ("POST", "/v1/organizations/{org}/leave"),
+        "",
+    ),
+];

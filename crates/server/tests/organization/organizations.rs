@@ -1,0 +1,471 @@
+//! Organizations over HTTP: roles, members, invitations and keys, and what a second organization sees of the first.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sortie_api::Role;
+use sortie_store::AuditFilter;
+use sortie_testkit::{Bytes, Client, http::Method};
+
+use crate::rig::Rig;
+
+pub(crate) async fn send(
+    client: &Client,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> sortie_testkit::Answer {
+    let body = Bytes::from(body.to_string());
+    client.send(method, path, body).await.unwrap()
+}
+
+async fn get(client: &Client, path: &str) -> Value {
+    client
+        .get(path)
+        .await
+        .unwrap()
+        .expect(200)
+        .unwrap()
+        .json()
+        .unwrap()
+}
+
+/// Members of `ours` with their roles, by address.
+async fn roles(rig: &Rig) -> Vec<(String, String)> {
+    let members = get(
+        &rig.owner.client,
+        &format!("/v1/organizations/{}/members", rig.ours),
+    )
+    .await;
+    let text = |member: &Value, field: &str| member[field].as_str().unwrap().to_owned();
+    let members = members.as_array().unwrap().iter();
+    members.map(|of| (text(of, "email"), text(of, "role"))).collect()
+}
+
+#[tokio::test]
+async fn a_person_creates_renames_and_lists_organizations() {
+    let rig = Rig::start().await;
+    let client = &rig.stranger.client;
+    let created = client
+        .post("/v1/organizations", &json!({"name": "  New Ltd "}))
+        .await
+        .unwrap();
+    let created = created.expect(201).unwrap().json().unwrap();
+    assert_eq!(
+        (&created["name"], &created["role"]),
+        (&json!("New Ltd"), &json!("owner"))
+    );
+    let path = format!("/v1/organizations/{}", created["id"].as_str().unwrap());
+    let renamed = send(client, Method::PATCH, &path, &json!({"name": " Newer "})).await;
+    let renamed = renamed.expect(200).unwrap().json().unwrap();
+    assert_eq!(
+        renamed,
+        json!({"id": created["id"], "name": "Newer", "role": "owner"})
+    );
+    let listed = get(client, "/v1/organizations").await;
+    let expected = json!([{"id": rig.theirs, "name": "theirs", "role": "owner"}, renamed]);
+    let mut listed = listed.as_array().unwrap().clone();
+    listed.sort_by_key(|of| of["name"] != "theirs");
+    assert_eq!(json!(listed), expected);
+    for bad in [
+        json!({"name": " "}),
+        json!({"name": "x".repeat(201)}),
+        json!({"name": 1}),
+        json!({}),
+    ] {
+        let refused = send(client, Method::PATCH, &path, &bad).await;
+        refused.failure(400, "invalid_request").unwrap();
+        let refused = send(client, Method::POST, "/v1/organizations", &bad).await;
+        refused.failure(400, "invalid_request").unwrap();
+    }
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn members_get_403_and_strangers_404_where_admins_manage() {
+    let rig = Rig::start().await;
+    let org = format!("/v1/organizations/{}", rig.ours);
+    let member = format!("{org}/members/{}", rig.member.user);
+    let operations = [
+        (Method::PATCH, org.clone(), json!({"name": "x"})),
+        (Method::GET, format!("{org}/members"), Value::Null),
+        (Method::PATCH, member.clone(), json!({"role": "admin"})),
+        (Method::DELETE, member, Value::Null),
+        (
+            Method::POST,
+            format!("{org}/ownership"),
+            json!({"user_id": rig.member.user}),
+        ),
+        (Method::GET, format!("{org}/invitations"), Value::Null),
+        (
+            Method::POST,
+            format!("{org}/invitations"),
+            json!({"email": "x@example.com", "role": "member"}),
+        ),
+        (
+            Method::DELETE,
+            format!("{org}/invitations/inv_01kafs6w1cefkstv6qr1ptb0mp"),
+            Value::Null,
+        ),
+        (Method::GET, format!("{org}/keys"), Value::Null),
+        (Method::POST, format!("{org}/keys"), json!({"name": "x"})),
+        (
+            Method::POST,
+            format!("{org}/keys/key_01kafs6w1cefkstv6qr1ptb0mp/rotate"),
+            json!({}),
+        ),
+        (
+            Method::DELETE,
+            format!("{org}/keys/key_01kafs6w1cefkstv6qr1ptb0mp"),
+            Value::Null,
+        ),
+    ];
+    let nothing = rig
+        .stranger
+        .client
+        .get("/v1/organizations/org_x/members")
+        .await
+        .unwrap();
+    let nothing = nothing.failure(404, "not_found").unwrap().error;
+    for (method, path, body) in &operations {
+        let refused = send(&rig.member.client, method.clone(), path, body).await;
+        refused.failure(403, "forbidden").unwrap();
+        let refused = send(&rig.stranger.client, method.clone(), path, body).await;
+        assert_eq!(
+            refused.failure(404, "not_found").unwrap().error,
+            nothing,
+            "{method} {path}"
+        );
+        let nobody = Client::new(rig.address, None);
+        let refused = send(&nobody, method.clone(), path, body).await;
+        refused.failure(401, "unauthorized").unwrap();
+    }
+    let (ownership, body) = (format!("{org}/ownership"), json!({"user_id": rig.admin.user}));
+    let only_the_owner = send(&rig.admin.client, Method::POST, &ownership, &body);
+    only_the_owner.await.failure(403, "forbidden").unwrap();
+    assert_eq!(
+        get(&rig.stranger.client, "/v1/organizations")
+            .await
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn roles_change_but_for_the_owner_and_the_ownership_is_handed_over() {
+    let rig = Rig::start().await;
+    let org = format!("/v1/organizations/{}", rig.ours);
+    let of = |user: &dyn std::fmt::Display| format!("{org}/members/{user}");
+    let admin = &rig.admin.client;
+    let changed = send(
+        admin,
+        Method::PATCH,
+        &of(&rig.member.user),
+        &json!({"role": "admin"}),
+    )
+    .await;
+    assert_eq!(changed.expect(200).unwrap().json().unwrap()["role"], "admin");
+    for (method, body) in [
+        (Method::PATCH, json!({"role": "member"})),
+        (Method::DELETE, Value::Null),
+    ] {
+        let refused = send(admin, method, &of(&rig.owner.user), &body).await;
+        refused.failure(409, "conflict").unwrap();
+    }
+    let owner = send(
+        admin,
+        Method::PATCH,
+        &of(&rig.member.user),
+        &json!({"role": "owner"}),
+    )
+    .await;
+    owner.failure(400, "invalid_request").unwrap();
+    for nobody in [
+        "user_x",
+        "user_01kafs6w1cefkstv6qr1ptb0mp",
+        &rig.stranger.user.to_string(),
+    ] {
+        let refused = send(admin, Method::PATCH, &of(&nobody), &json!({"role": "admin"})).await;
+        refused.failure(404, "not_found").unwrap();
+    }
+    let leave = format!("{org}/leave");
+    let owner = send(&rig.owner.client, Method::POST, &leave, &Value::Null).await;
+    owner.failure(409, "conflict").unwrap();
+    let handed = json!({"user_id": rig.admin.user});
+    let handed = send(
+        &rig.owner.client,
+        Method::POST,
+        &format!("{org}/ownership"),
+        &handed,
+    )
+    .await;
+    handed.expect(204).unwrap();
+    let expected = [("owner", "admin"), ("admin", "owner"), ("member", "admin")];
+    let expected = expected.map(|(name, role)| (format!("{name}@example.com"), role.to_owned()));
+    assert_eq!(roles(&rig).await, expected);
+    send(&rig.owner.client, Method::POST, &leave, &Value::Null)
+        .await
+        .expect(204)
+        .unwrap();
+    let left = rig.owner.client.get(&format!("{org}/members")).await.unwrap();
+    left.failure(404, "not_found").unwrap();
+    send(admin, Method::DELETE, &of(&rig.member.user), &Value::Null)
+        .await
+        .expect(204)
+        .unwrap();
+    let removed = rig
+        .member
+        .client
+        .get(&format!("/engine/{}/v1/me", rig.ours))
+        .await
+        .unwrap();
+    removed.failure(404, "not_found").unwrap();
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn an_invited_person_accepts_with_the_invited_address_alone() {
+    let rig = Rig::start().await;
+    let path = format!("/v1/organizations/{}/invitations", rig.ours);
+    let admin = &rig.admin.client;
+    let invited = admin
+        .post(&path, &json!({"email": "Stranger@Example.com", "role": "admin"}))
+        .await
+        .unwrap();
+    assert_eq!(invited.header("cache-control").unwrap(), "no-store");
+    let invited = invited.expect(201).unwrap().json().unwrap();
+    assert_eq!(invited["email_delivery"], "unavailable");
+    let token = invited["token"].as_str().unwrap();
+    let url = format!("{}/invitations/accept?token={token}", rig.org_url);
+    assert_eq!(invited["url"], url);
+    let listed = get(admin, &path).await;
+    assert_eq!(listed[0]["id"], invited["id"]);
+    assert!(!listed.to_string().contains("sti_"), "{listed}");
+
+    let accept = json!({"token": token});
+    let foreign = rig
+        .member
+        .client
+        .post("/v1/invitations/accept", &accept)
+        .await
+        .unwrap();
+    foreign.failure(403, "forbidden").unwrap();
+    let unknown = json!({"token": "sti_x"});
+    let unknown = rig
+        .stranger
+        .client
+        .post("/v1/invitations/accept", &unknown)
+        .await
+        .unwrap();
+    unknown.failure(404, "not_found").unwrap();
+    let accepted = rig
+        .stranger
+        .client
+        .post("/v1/invitations/accept", &accept)
+        .await
+        .unwrap();
+    let accepted = accepted.expect(200).unwrap().json().unwrap();
+    assert_eq!(accepted, json!({"id": rig.ours, "name": "ours", "role": "admin"}));
+    let again = rig
+        .stranger
+        .client
+        .post("/v1/invitations/accept", &accept)
+        .await
+        .unwrap();
+    again.failure(404, "not_found").unwrap();
+    let member = json!({"email": "stranger@example.com", "role": "admin"});
+    admin
+        .post(&path, &member)
+        .await
+        .unwrap()
+        .failure(409, "conflict")
+        .unwrap();
+    for bad in [
+        json!({"email": "x@example.com", "role": "owner"}),
+        json!({"email": "x", "role": "member"}),
+        json!({"email": "x@example.com"}),
+    ] {
+        let refused = admin.post(&path, &bad).await.unwrap();
+        refused.failure(400, "invalid_request").unwrap();
+    }
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_withdrawn_or_old_invitation_is_not_found() {
+    let rig = Rig::start().await;
+    let path = format!("/v1/organizations/{}/invitations", rig.ours);
+    let invite = async || {
+        let body = json!({"email": "stranger@example.com", "role": "member"});
+        let invited = rig.admin.client.post(&path, &body).await.unwrap();
+        invited.expect(201).unwrap().json().unwrap()
+    };
+    let accept = async |invited: &Value| {
+        let body = json!({"token": invited["token"]});
+        rig.stranger
+            .client
+            .post("/v1/invitations/accept", &body)
+            .await
+            .unwrap()
+    };
+    let first = invite().await;
+    let second = invite().await;
+    accept(&first).await.failure(404, "not_found").unwrap();
+    let withdraw = format!("{path}/{}", second["id"].as_str().unwrap());
+    let withdrawn = send(&rig.admin.client, Method::DELETE, &withdraw, &Value::Null).await;
+    withdrawn.expect(204).unwrap();
+    accept(&second).await.failure(404, "not_found").unwrap();
+    let third = invite().await;
+    rig.clock.set(rig.clock.now() + Duration::from_hours(7 * 24));
+    accept(&third).await.failure(404, "not_found").unwrap();
+    assert_eq!(get(&rig.admin.client, &path).await, json!([]));
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_key_opens_the_engine_until_it_is_revoked_also_the_last_one() {
+    let rig = Rig::start().await;
+    let path = format!("/v1/organizations/{}/keys", rig.ours);
+    let admin = &rig.admin.client;
+    let created = admin
+        .post(&path, &json!({"name": "deploy", "role": "admin"}))
+        .await
+        .unwrap();
+    let created = created.expect(201).unwrap().json().unwrap();
+    let secret = created["key"].as_str().unwrap().to_owned();
+    assert!(secret.starts_with("sth_"));
+    let engine = rig.engine_client(&secret);
+    assert_eq!(get(&engine, "/v1/me").await["organization_id"], json!(rig.ours));
+    let listed = get(admin, &path).await;
+    assert_eq!(
+        (listed.as_array().unwrap().len(), &listed[0]["id"]),
+        (1, &created["id"])
+    );
+    assert!(!listed.to_string().contains("sth_"), "{listed}");
+    assert_eq!(
+        get(
+            &rig.stranger.client,
+            &format!("/v1/organizations/{}/keys", rig.theirs)
+        )
+        .await,
+        json!([])
+    );
+
+    let key = format!("{path}/{}", created["id"].as_str().unwrap());
+    let rotated = admin
+        .post(&format!("{key}/rotate"), &json!({"grace_seconds": 0}))
+        .await
+        .unwrap();
+    let rotated = rotated.expect(200).unwrap().json().unwrap();
+    let old = engine.get("/v1/me").await.unwrap();
+    old.failure(401, "unauthorized").unwrap();
+    let engine = rig.engine_client(rotated["key"].as_str().unwrap());
+    get(&engine, "/v1/me").await;
+    // A key of another organization is none.
+    let foreign = format!(
+        "/v1/organizations/{}/keys/{}",
+        rig.theirs,
+        created["id"].as_str().unwrap()
+    );
+    let refused = send(&rig.stranger.client, Method::DELETE, &foreign, &Value::Null).await;
+    refused.failure(404, "not_found").unwrap();
+    send(admin, Method::DELETE, &key, &Value::Null)
+        .await
+        .expect(204)
+        .unwrap();
+    let revoked = engine.get("/v1/me").await.unwrap();
+    revoked.failure(401, "unauthorized").unwrap();
+    // An API key manages nothing.
+    let created = admin
+        .post(&path, &json!({"name": "deploy"}))
+        .await
+        .unwrap()
+        .json()
+        .unwrap();
+    assert_eq!(created["role"], "member");
+    let key = Client::new(rig.address, Some(created["key"].as_str().unwrap().to_owned()));
+    key.get(&path).await.unwrap().failure(403, "forbidden").unwrap();
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn each_change_is_in_the_audit_log_with_its_person() {
+    let rig = Rig::start().await;
+    let org = format!("/v1/organizations/{}", rig.ours);
+    let admin = &rig.admin.client;
+    let body = json!({"email": "x@example.com", "role": "member"});
+    let invited = admin
+        .post(&format!("{org}/invitations"), &body)
+        .await
+        .unwrap()
+        .json()
+        .unwrap();
+    let member = format!("{org}/members/{}", rig.member.user);
+    let invitation = format!("{org}/invitations/{}", invited["id"].as_str().unwrap());
+    let key = admin
+        .post(&format!("{org}/keys"), &json!({"name": "x"}))
+        .await
+        .unwrap()
+        .json()
+        .unwrap();
+    let key = format!("{org}/keys/{}", key["id"].as_str().unwrap());
+    for (method, path, body) in [
+        (Method::PATCH, &org, json!({"name": "x"})),
+        (Method::PATCH, &member, json!({"role": "admin"})),
+        (Method::DELETE, &invitation, Value::Null),
+        (Method::DELETE, &member, Value::Null),
+        (Method::DELETE, &key, Value::Null),
+    ] {
+        let done = send(admin, method, path, &body).await;
+        assert!(done.status < 300, "{path}");
+    }
+    let filter = AuditFilter {
+        limit: 100,
+        ..AuditFilter::default()
+    };
+    let entries = rig.accounts.store().list_audit(rig.ours, filter).await.unwrap();
+    let mut actions = Vec::new();
+    for entry in entries
+        .iter()
+        .filter(|entry| entry.user_id == Some(rig.admin.user))
+    {
+        let kind = entry.actor_kind.map(sortie_api::ActorKind::as_str);
+        assert_eq!(
+            (kind, entry.actor_id.clone()),
+            (Some("session"), Some(rig.admin.session.to_string()))
+        );
+        assert!(entry.address.is_some() && entry.request_id.is_some());
+        actions.push(entry.action.as_str());
+    }
+    actions.sort_unstable();
+    let expected = [
+        "invitation.create",
+        "invitation.withdraw",
+        "key.create",
+        "key.delete",
+        "member.remove",
+        "member.role",
+        "organization.rename",
+    ];
+    assert_eq!(actions, expected);
+    let filter = AuditFilter {
+        limit: 100,
+        ..AuditFilter::default()
+    };
+    let theirs = rig.accounts.store().list_audit(rig.theirs, filter).await.unwrap();
+    assert!(theirs.iter().all(|entry| entry.user_id != Some(rig.admin.user)));
+    assert_eq!(
+        rig.accounts
+            .store()
+            .membership(rig.ours, rig.owner.user)
+            .await
+            .unwrap()
+            .unwrap()
+            .role,
+        Role::Owner
+    );
+    rig.end().await;
+}

@@ -1,0 +1,80 @@
+//! Arguments of the commands for the operator of a hosted deployment.
+
+use clap::{Args, Subcommand};
+use sortie_api::OrgId;
+
+/// Address of the organization API, and the form of the answer.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct OperatorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[arg(
+        long,
+        value_name = "URL",
+        help = "Address of the organization API [env: SORTIE_ORG_URL] [default: the node of the data folder]"
+    )]
+    pub(crate) org_url: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum OrganizationsCommand {
+    /// List all organizations
+    List(OperatorArgs),
+    /// Show an organization
+    Show {
+        organization: OrgId,
+        #[command(flatten)]
+        operator: OperatorArgs,
+    },
+    /// Suspend an organization
+    ///
+    /// Its credentials are refused on every node within five seconds. Waiting runs stay where they are.
+    Suspend {
+        organization: OrgId,
+        /// Reason, for operators
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        /// Cancel the runs at work; without this they end normally
+        #[arg(long)]
+        cancel: bool,
+        #[command(flatten)]
+        operator: OperatorArgs,
+    },
+    /// End the suspension of an organization
+    Resume {
+        organization: OrgId,
+        #[command(flatten)]
+        operator: OperatorArgs,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum UsersCommand {
+    /// List all people
+    List(OperatorArgs),
+    /// Create an account and print the link by which its person sets a password
+    Create {
+        /// Email address of the person
+        email: String,
+        /// Name of the person
+        name: String,
+        #[command(flatten)]
+        operator: OperatorArgs,
+    },
+    /// Refuse sign-ins of a person and end the sessions
+    Disable(UserArgs),
+    /// Let a person sign in again
+    Enable(UserArgs),
+    /// Print a link by which a person sets a password, this once
+    ResetLink(UserArgs),
+}
+
+/// A person.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct UserArgs {
+    /// ID or email address of the person
+    pub(crate) user: String,
+    #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
+}

@@ -1,0 +1,98 @@
+//! Operations of the operator of a hosted deployment.
+
+use sortie_api::{
+    OrgId, UserId,
+    operator::{
+        CreateUser, CreatedUser, OperatedOrganization, OperatedOrganizationPage, OperatedUser,
+        OperatedUserPage, ResetLink, SuspendOrganization,
+    },
+};
+
+use super::Client;
+use crate::failure::{Failure, Result};
+
+impl Client {
+    /// Reads the list of all organizations, page by page.
+    pub(crate) async fn operated_organizations(&self) -> Result<Vec<OperatedOrganization>> {
+        let (mut all, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let path = path("v1/operator/organizations", &cursor);
+            let page: OperatedOrganizationPage = self.get(&path).await?;
+            all.extend(page.items);
+            if page.next_cursor.is_empty() {
+                return Ok(all);
+            }
+            cursor = page.next_cursor;
+        }
+    }
+
+    pub(crate) async fn operated_organization(&self, org: OrgId) -> Result<OperatedOrganization> {
+        self.get(&format!("v1/operator/organizations/{org}")).await
+    }
+
+    pub(crate) async fn suspend_organization(
+        &self,
+        org: OrgId,
+        request: &SuspendOrganization,
+    ) -> Result<OperatedOrganization> {
+        self.post(&format!("v1/operator/organizations/{org}/suspend"), Some(request))
+            .await
+    }
+
+    pub(crate) async fn resume_organization(&self, org: OrgId) -> Result<OperatedOrganization> {
+        self.post(&format!("v1/operator/organizations/{org}/resume"), None::<&()>)
+            .await
+    }
+
+    /// Reads the list of all people, page by page.
+    pub(crate) async fn operated_users(&self) -> Result<Vec<OperatedUser>> {
+        let (mut all, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page: OperatedUserPage = self.get(&path("v1/operator/users", &cursor)).await?;
+            all.extend(page.items);
+            if page.next_cursor.is_empty() {
+                return Ok(all);
+            }
+            cursor = page.next_cursor;
+        }
+    }
+
+    /// Finds a person by the id or the email address.
+    pub(crate) async fn operated_user(&self, user: &str) -> Result<UserId> {
+        if let Ok(id) = user.parse() {
+            return Ok(id);
+        }
+        let query: String = url::form_urlencoded::byte_serialize(user.as_bytes()).collect();
+        let page: OperatedUserPage = self.get(&format!("v1/operator/users?email={query}")).await?;
+        let found = page.items.first().map(|found| found.id);
+        found.ok_or_else(|| Failure::usage("no person has this email address"))
+    }
+
+    pub(crate) async fn create_user(&self, request: &CreateUser) -> Result<CreatedUser> {
+        self.post("v1/operator/users", Some(request)).await
+    }
+
+    pub(crate) async fn disable_user(&self, user: UserId) -> Result<OperatedUser> {
+        self.post(&format!("v1/operator/users/{user}/disable"), None::<&()>)
+            .await
+    }
+
+    pub(crate) async fn enable_user(&self, user: UserId) -> Result<OperatedUser> {
+        self.post(&format!("v1/operator/users/{user}/enable"), None::<&()>)
+            .await
+    }
+
+    pub(crate) async fn reset_link(&self, user: UserId) -> Result<ResetLink> {
+        self.post(&format!("v1/operator/users/{user}/reset-link"), None::<&()>)
+            .await
+    }
+}
+
+/// Path of a page of a list.
+fn path(list: &str, cursor: &str) -> String {
+    if cursor.is_empty() {
+        list.to_owned()
+    } else {
+        format!("{list}?cursor={cursor}")
+    }
+}

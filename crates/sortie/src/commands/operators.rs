@@ -1,0 +1,216 @@
+//! `sortie organizations` and `sortie users`: commands of the operator of a hosted deployment.
+
+use sortie_api::operator::{CreateUser, OperatedOrganization, OperatedUser, ResetLink, SuspendOrganization};
+
+use super::{Context, print_json, table};
+use crate::{
+    args::{OperatorArgs, OrganizationsCommand, UserArgs, UsersCommand},
+    client::Client,
+    connect::is_this_machine,
+    data_dir::{DataDir, NodeKey},
+    failure::{Exit, Failure, Result},
+    terminal,
+};
+
+/// Variable with the address of the organization API.
+const ORG_URL: &str = "SORTIE_ORG_URL";
+
+/// Variable with the operator's key.
+const OPERATOR_KEY: &str = "SORTIE_OPERATOR_KEY";
+
+pub(super) async fn organizations(context: &Context, command: OrganizationsCommand) -> Result<Exit> {
+    match command {
+        OrganizationsCommand::List(operator) => {
+            let found = client(context, &operator)?.operated_organizations().await?;
+            if operator.json {
+                return print_json(&found);
+            }
+            print_organizations(&found)
+        }
+        OrganizationsCommand::Show {
+            organization,
+            operator,
+        } => {
+            let client = client(context, &operator)?;
+            let found = client.operated_organization(organization).await?;
+            if operator.json {
+                return print_json(&found);
+            }
+            print_organizations(&[found])
+        }
+        OrganizationsCommand::Suspend {
+            organization,
+            reason,
+            cancel,
+            operator,
+        } => {
+            let client = client(context, &operator)?;
+            let request = SuspendOrganization { reason, cancel };
+            let suspended = client.suspend_organization(organization, &request).await?;
+            if operator.json {
+                return print_json(&suspended);
+            }
+            terminal::note(&format!("{organization} is suspended"));
+            Ok(Exit::Success)
+        }
+        OrganizationsCommand::Resume {
+            organization,
+            operator,
+        } => {
+            let client = client(context, &operator)?;
+            let resumed = client.resume_organization(organization).await?;
+            if operator.json {
+                return print_json(&resumed);
+            }
+            terminal::note(&format!("{organization} is not suspended any more"));
+            Ok(Exit::Success)
+        }
+    }
+}
+
+pub(super) async fn users(context: &Context, command: UsersCommand) -> Result<Exit> {
+    match command {
+        UsersCommand::List(operator) => {
+            let found = client(context, &operator)?.operated_users().await?;
+            if operator.json {
+                return print_json(&found);
+            }
+            print_users(&found)
+        }
+        UsersCommand::Create {
+            email,
+            name,
+            operator,
+        } => {
+            let client = client(context, &operator)?;
+            let created = client.create_user(&CreateUser { email, name }).await?;
+            if operator.json {
+                return print_json(&created);
+            }
+            terminal::note(&format!("created {}", created.user.id));
+            print_link(&created.reset_link)
+        }
+        UsersCommand::Disable(args) => {
+            let (client, user) = person(context, &args).await?;
+            let disabled = client.disable_user(user).await?;
+            if args.operator.json {
+                return print_json(&disabled);
+            }
+            terminal::note(&format!("{user} cannot sign in any more"));
+            Ok(Exit::Success)
+        }
+        UsersCommand::Enable(args) => {
+            let (client, user) = person(context, &args).await?;
+            let enabled = client.enable_user(user).await?;
+            if args.operator.json {
+                return print_json(&enabled);
+            }
+            terminal::note(&format!("{user} can sign in again"));
+            Ok(Exit::Success)
+        }
+        UsersCommand::ResetLink(args) => {
+            let (client, user) = person(context, &args).await?;
+            let link = client.reset_link(user).await?;
+            if args.operator.json {
+                return print_json(&link);
+            }
+            print_link(&link)
+        }
+    }
+}
+
+/// A client with the operator's key, of the named node or else of that of the data folder.
+fn client(context: &Context, args: &OperatorArgs) -> Result<Client> {
+    let environment = &context.environment;
+    let data_dir = DataDir::new(&context.data_dir()?);
+    let (url, from) = match (&args.org_url, environment.get(ORG_URL)) {
+        (Some(url), _) => (url.clone(), "--org-url"),
+        (None, Some(url)) => (url.to_owned(), ORG_URL),
+        (None, None) => {
+            let running = data_dir.running_engine().and_then(|engine| engine.org_url);
+            let nowhere = "no hosted node runs in the data folder: name one by --org-url or SORTIE_ORG_URL";
+            (
+                running.ok_or_else(|| Failure::unavailable(nowhere.to_owned()))?,
+                "engine.json",
+            )
+        }
+    };
+    // The key of the data folder does not leave the machine.
+    let own_key = || {
+        is_this_machine(&url)
+            .then(|| data_dir.key(NodeKey::Operator))
+            .flatten()
+    };
+    let key = environment
+        .get(OPERATOR_KEY)
+        .map(ToOwned::to_owned)
+        .or_else(own_key);
+    let key = key.ok_or_else(|| {
+        let file = data_dir.key_file(NodeKey::Operator);
+        let rule = format!(
+            "no operator key: set {OPERATOR_KEY} (there is no {})",
+            file.display()
+        );
+        Failure::new(Exit::Denied, rule)
+    })?;
+    Client::new(&url, from, Some(key))
+}
+
+async fn person(context: &Context, args: &UserArgs) -> Result<(Client, sortie_api::UserId)> {
+    let client = client(context, &args.operator)?;
+    let user = client.operated_user(&args.user).await?;
+    Ok((client, user))
+}
+
+/// Prints the address of a page to standard output, and its end beside it.
+fn print_link(link: &ResetLink) -> Result<Exit> {
+    terminal::print_line(&link.url)?;
+    terminal::note(&format!(
+        "the link works once, until {}; it is shown this once",
+        link.expires_at
+    ));
+    Ok(Exit::Success)
+}
+
+fn print_organizations(organizations: &[OperatedOrganization]) -> Result<Exit> {
+    let mut rows = table::new(["ORGANIZATION", "MEMBERS", "OWNER", "SUSPENDED", "NAME"]);
+    for organization in organizations {
+        let owner = organization.owner.as_ref();
+        let suspended = organization.suspended_at.map_or_else(
+            || "-".to_owned(),
+            |at| match &organization.suspension_reason {
+                Some(reason) => format!("{at} ({})", terminal::harmless(reason)),
+                None => at.to_string(),
+            },
+        );
+        rows.add_row([
+            organization.id.to_string(),
+            organization.members.to_string(),
+            owner.map_or_else(
+                || "-".to_owned(),
+                |owner| terminal::harmless(&owner.email).into_owned(),
+            ),
+            suspended,
+            terminal::harmless(&organization.name).into_owned(),
+        ]);
+    }
+    terminal::print(&table::text(&rows))?;
+    Ok(Exit::Success)
+}
+
+fn print_users(users: &[OperatedUser]) -> Result<Exit> {
+    let mut rows = table::new(["USER", "CREATED", "VERIFIED", "DISABLED", "EMAIL", "NAME"]);
+    for user in users {
+        rows.add_row([
+            user.id.to_string(),
+            user.created_at.to_string(),
+            if user.email_verified { "yes" } else { "no" }.to_owned(),
+            user.disabled_at
+                .map_or_else(|| "-".to_owned(), |at| at.to_string()),
+            terminal::harmless(&user.email).into_owned(),
+            terminal::harmless(&user.name).into_owned(),
+        ]);
+    }
+    terminal::print(&table::text(&rows))?;
+    Ok(Exit::Success)
+}

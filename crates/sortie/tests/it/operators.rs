@@ -1,0 +1,118 @@
+//! Operators of a hosted deployment: the key of the first start, and the commands (`docs/HOSTED.md#operators`).
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use sortie_testkit::{Database, HostedNode};
+
+use crate::{
+    Checked, both_databases,
+    kit::{exits, text},
+};
+
+both_databases![
+    the_first_start_leaves_a_key_for_the_operator,
+    the_operators_commands_make_and_close_accounts,
+];
+
+/// A node of a hosted deployment.
+async fn hosted(database: Database) -> Result<HostedNode> {
+    HostedNode::start(env!("CARGO_BIN_EXE_sortie"), database).await
+}
+
+/// The answer of a command as JSON.
+fn answered(node: &HostedNode, arguments: &[&str]) -> Result<Value> {
+    let output = exits(node.node.sortie(arguments), 0)?;
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// `docs/HOSTED.md#operators`: the key is made once, for its owner alone.
+async fn the_first_start_leaves_a_key_for_the_operator(database: Database) -> Checked {
+    let mut node = hosted(database).await?;
+    let file = node.node.data_dir().join("operator.key");
+    let key = std::fs::read_to_string(&file)?;
+    ensure!(key.starts_with("stp_"), "{key}");
+    let mode = std::fs::metadata(&file)?.permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    ensure!(!node.node.data_dir().join("admin.key").exists());
+    assert_eq!(
+        answered(&node, &["organizations", "list", "--json"])?,
+        Value::Array(Vec::new())
+    );
+    node.node.stop().await?;
+    node.node.restart().await?;
+    assert_eq!(
+        std::fs::read_to_string(&file)?,
+        key,
+        "a later start keeps the key"
+    );
+    let client = node.client(key.trim());
+    client.get("/v1/operator/organizations").await?.expect(200)?;
+    Ok(())
+}
+
+async fn the_operators_commands_make_and_close_accounts(database: Database) -> Checked {
+    let node = hosted(database).await?;
+    let created = exits(
+        node.node.sortie(&["users", "create", "ann@example.com", "Ann"]),
+        0,
+    )?;
+    let link = text(&created.stdout);
+    let page = format!("{}/reset-password?token=stm_", node.org_url());
+    ensure!(link.starts_with(&page), "{link}");
+    let people = answered(&node, &["users", "list", "--json"])?;
+    assert_eq!(people[0]["email"], "ann@example.com");
+    let id = people[0]["id"].as_str().context("an id")?;
+    let disabled = answered(&node, &["users", "disable", "ANN@example.com", "--json"])?;
+    ensure!(disabled["disabled_at"].is_string(), "{disabled}");
+    let enabled = answered(&node, &["users", "enable", id, "--json"])?;
+    ensure!(enabled.get("disabled_at").is_none(), "{enabled}");
+    let again = exits(node.node.sortie(&["users", "reset-link", id]), 0)?;
+    ensure!(text(&again.stdout).starts_with(&page) && text(&again.stdout) != link);
+    let listed = text(&exits(node.node.sortie(&["users", "list"]), 0)?.stdout);
+    ensure!(listed.contains("ann@example.com"), "{listed}");
+    let unknown = node
+        .node
+        .sortie(&["users", "disable", "bob@example.com"])
+        .output()?;
+    ensure!(!unknown.status.success());
+    ensure!(text(&unknown.stderr).contains("no person has this email address"));
+    Ok(())
+}
+
+/// `docs/HOSTED.md#operators`: the address and the key of a command come from the environment or the data folder.
+#[tokio::test]
+async fn the_commands_find_the_node_by_the_environment_too() -> Checked {
+    let node = hosted(Database::Sqlite).await?;
+    let key = std::fs::read_to_string(node.node.data_dir().join("operator.key"))?;
+    let elsewhere = tempfile::tempdir()?;
+    let command = || {
+        let mut command = sortie_testkit::node::binary_command(env!("CARGO_BIN_EXE_sortie").as_ref());
+        command.args(["organizations", "list", "--json", "--data-dir"]);
+        command.arg(elsewhere.path()).current_dir(elsewhere.path());
+        command
+    };
+    let mut told = command();
+    told.env("SORTIE_ORG_URL", node.org_url())
+        .env("SORTIE_OPERATOR_KEY", key.trim());
+    assert_eq!(text(&exits(told, 0)?.stdout).trim(), "[]");
+    let nowhere = command().output()?;
+    ensure!(text(&nowhere.stderr).contains("SORTIE_ORG_URL"), "{nowhere:?}");
+    let mut without_key = command();
+    without_key.env("SORTIE_ORG_URL", node.org_url());
+    let refused = without_key.output()?;
+    ensure!(
+        text(&refused.stderr).contains("SORTIE_OPERATOR_KEY"),
+        "{refused:?}"
+    );
+    let none = exits(
+        node.node
+            .sortie(&["organizations", "suspend", "org_01kafs6w1cefkstv6qr1ptb0mp"]),
+        1,
+    );
+    // Exit codes of refusals are those of every command: only the text is of interest here.
+    let said = none.map_or_else(|error| error.to_string(), |output| text(&output.stderr));
+    ensure!(said.contains("not found"), "{said}");
+    Ok(())
+}
