@@ -162,7 +162,7 @@ async fn an_address_is_verified_by_the_token_of_the_mail_once() {
     };
     assert_eq!(
         (to.as_str(), letter["kind"].as_str()),
-        ("ann@Example.com", Some("verify_email"))
+        ("ann@example.com", Some("verify_email"))
     );
     let token = token_of(letter);
     for wrong in ["", "stm_x", &token.replace("stm_", "stu_")] {
@@ -369,7 +369,7 @@ async fn a_forgotten_password_is_set_by_the_mail_and_everything_else_ends() {
     };
     assert_eq!(
         (to.as_str(), letter["kind"].as_str()),
-        ("ann@Example.com", Some("reset_password"))
+        ("ann@example.com", Some("reset_password"))
     );
     let token = token_of(letter);
     let reset = async |token: &str, new: &str| rig.accounts.reset_password(token, Credential::new(new)).await;
