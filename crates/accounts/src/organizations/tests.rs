@@ -7,7 +7,7 @@ use super::Requester;
 use crate::{Author, Error, Result, rig::Rig};
 
 /// A person whose address is verified.
-fn by<'a>(user: UserId, author: &'a Author) -> Requester<'a> {
+fn by(user: UserId, author: &Author) -> Requester<'_> {
     Requester {
         user,
         email_verified: true,
@@ -111,7 +111,7 @@ async fn an_invitation_works_for_its_address_until_it_ends() {
     assert_eq!(link.url, page);
     assert_eq!(
         accounts.invitations(org).await.unwrap(),
-        [link.invitation.clone()]
+        std::slice::from_ref(&link.invitation)
     );
     let found = accounts
         .find_invitation(link.token.expose())

@@ -142,25 +142,25 @@ fn jpeg_scans(mut rest: &[u8]) -> Option<Bytes> {
     let mut scans = BytesMut::with_capacity(rest.len());
     loop {
         let at = rest.iter().position(|byte| *byte == markers::P)?;
-        let (data, marked) = rest.split_at_checked(at)?;
+        let (data, from) = rest.split_at_checked(at)?;
         scans.put(data);
-        match *marked.get(1)? {
+        match *from.get(1)? {
             markers::EOI => {
                 scans.put_slice(&[markers::P, markers::EOI]);
                 return Some(scans.freeze());
             }
             // A fill byte, which may stand before each marker.
-            markers::P => rest = marked.get(1..)?,
+            markers::P => rest = from.get(1..)?,
             // A byte 0xFF of the data, or a restart of the decoder.
-            marker @ (0 | 0xD0..=0xD7) => {
-                scans.put_slice(&[markers::P, marker]);
-                rest = marked.get(2..)?;
+            kind @ (0 | 0xD0..=0xD7) => {
+                scans.put_slice(&[markers::P, kind]);
+                rest = from.get(2..)?;
             }
-            marker => {
-                let length = marked.get(2..4)?;
+            kind => {
+                let length = from.get(2..4)?;
                 let length = usize::from(u16::from_be_bytes(length.try_into().ok()?));
-                let (segment, behind) = marked.split_at_checked(length.checked_add(2)?)?;
-                if !is_jpeg_metadata(marker, segment.get(4..)?) {
+                let (segment, behind) = from.split_at_checked(length.checked_add(2)?)?;
+                if !is_jpeg_metadata(kind, segment.get(4..)?) {
                     scans.put(segment);
                 }
                 rest = behind;
@@ -205,7 +205,7 @@ mod tests {
     /// Text that must not be in a kept picture.
     const SECRET: &[u8] = b"taken at home";
 
-    fn chunk(kind: &[u8; 4], contents: &[u8]) -> Vec<u8> {
+    fn chunk(kind: [u8; 4], contents: &[u8]) -> Vec<u8> {
         let mut checked = kind.to_vec();
         checked.extend_from_slice(contents);
         let mut chunk = u32::try_from(contents.len()).unwrap().to_be_bytes().to_vec();
@@ -223,10 +223,10 @@ mod tests {
 
     fn a_png(width: u32, height: u32, more: &[u8]) -> Vec<u8> {
         let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
-        png.extend(chunk(b"IHDR", &header(width, height)));
+        png.extend(chunk(*b"IHDR", &header(width, height)));
         png.extend_from_slice(more);
-        png.extend(chunk(b"IDAT", b"pixels"));
-        png.extend(chunk(b"IEND", b""));
+        png.extend(chunk(*b"IDAT", b"pixels"));
+        png.extend(chunk(*b"IEND", b""));
         png
     }
 
@@ -282,14 +282,14 @@ mod tests {
 
     #[test]
     fn text_and_metadata_of_a_png_are_left_out() {
-        let mut more = chunk(b"tEXt", SECRET);
-        more.extend(chunk(b"eXIf", SECRET));
-        more.extend(chunk(b"gAMA", &[0, 0, 1, 1]));
+        let mut more = chunk(*b"tEXt", SECRET);
+        more.extend(chunk(*b"eXIf", SECRET));
+        more.extend(chunk(*b"gAMA", &[0, 0, 1, 1]));
         let mut file = a_png(30, 20, &more);
         file.extend_from_slice(SECRET);
         assert_eq!(
             kept("image/png", &file),
-            a_png(30, 20, &chunk(b"gAMA", &[0, 0, 1, 1]))
+            a_png(30, 20, &chunk(*b"gAMA", &[0, 0, 1, 1]))
         );
     }
 

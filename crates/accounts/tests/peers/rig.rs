@@ -129,7 +129,7 @@ impl Rig {
             address: None,
             agent: None,
         };
-        store.sign_up(new, session).await.unwrap();
+        store.sign_up(new, Some(session), None).await.unwrap();
         let accounts = Accounts::new(options, store, Sealer::new(vec![MasterKey::new([7; 32])]));
         let author = author();
         let requester = requester(person, &author);
