@@ -77,7 +77,7 @@ impl SessionCookie {
 mod tests {
     use super::*;
 
-    fn headers(name: http::HeaderName, values: &[&'static str]) -> HeaderMap {
+    fn headers(name: &http::HeaderName, values: &[&'static str]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for value in values {
             headers.append(name.clone(), HeaderValue::from_static(value));
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn the_token_is_read_from_its_own_cookie_alone() {
         let cookie = SessionCookie::of("https://org.example.com");
-        let token = |values| cookie.token(&headers(COOKIE, values)).map(str::to_owned);
+        let token = |values| cookie.token(&headers(&COOKIE, values)).map(str::to_owned);
         assert_eq!(
             token(&["a=1; __Host-sortie=stu_x; b=2"]).as_deref(),
             Some("stu_x")
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_request_of_another_origin_is_not_ones_own() {
         let cookie = SessionCookie::of("https://org.example.com");
-        let own = |values| cookie.is_own(&headers(ORIGIN, values));
+        let own = |values| cookie.is_own(&headers(&ORIGIN, values));
         assert!(own(&["https://org.example.com"]));
         for other in [
             &[][..],

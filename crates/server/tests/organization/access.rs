@@ -16,7 +16,7 @@ use sortie_server::{Access, Api, RequiredRole};
 use sortie_store::Actor;
 use sortie_testkit::{Answer, Bytes, Client, http::Method};
 
-use self::table::{CALLS, Call, Scope};
+use self::table::{CALLS, Call};
 use crate::{
     oauth::{client_id, tokens},
     rig::{Rig, Signed},
@@ -129,11 +129,7 @@ fn expected(call: &Call, kind: Kind) -> Expected {
         return Expected::Forbidden;
     }
     match (least, kind.role()) {
-        (None, _) => match (call.scope, kind) {
-            (Scope::Own, _) => allowed,
-            (Scope::OfMember, Kind::Stranger | Kind::Removed) => Expected::NotFound,
-            (Scope::OfMember, _) => allowed,
-        },
+        (None, _) => allowed,
         (Some(_), None) => Expected::NotFound,
         (Some(least), Some(role)) if role < least => Expected::Forbidden,
         // The way is open, and the owner cannot take it.

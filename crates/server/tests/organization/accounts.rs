@@ -45,7 +45,7 @@ fn shown(answer: &Answer) -> (u16, String, Vec<String>) {
         .map(|(name, value)| format!("{name}: {value:?}"))
         .collect();
     headers.sort();
-    (answer.status, answer.text().to_owned(), headers)
+    (answer.status, answer.text(), headers)
 }
 
 #[tokio::test]

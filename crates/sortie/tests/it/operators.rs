@@ -107,10 +107,10 @@ async fn the_commands_find_the_node_by_the_environment_too() -> Checked {
         "{refused:?}"
     );
     let unknown = ["organizations", "suspend", "org_01kafs6w1cefkstv6qr1ptb0mp"];
-    let none = node.node.sortie(&unknown).output()?;
+    let missing = node.node.sortie(&unknown).output()?;
     ensure!(
-        !none.status.success() && text(&none.stderr).contains("not found"),
-        "{none:?}"
+        !missing.status.success() && text(&missing.stderr).contains("not found"),
+        "{missing:?}"
     );
     Ok(())
 }

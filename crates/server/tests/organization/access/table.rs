@@ -1,14 +1,5 @@
 //! Calls of the operations for the test of access: each operation has one call.
 
-/// Reach of an operation that needs no role.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope {
-    /// The caller's own account.
-    Own,
-    /// Something of another person, which people of the same organization see.
-    OfMember,
-}
-
 /// Call of an operation.
 pub(super) struct Call {
     /// Name of the operation.
@@ -18,7 +9,6 @@ pub(super) struct Call {
     pub(super) path: &'static str,
     /// Body with placeholders; empty for none.
     pub(super) body: &'static str,
-    pub(super) scope: Scope,
     /// Status for a caller who has the role, where it is not a success.
     pub(super) refused: Option<u16>,
 }
@@ -40,7 +30,6 @@ const fn call(
         method,
         path,
         body,
-        scope: Scope::Own,
         refused: None,
     }
 }
