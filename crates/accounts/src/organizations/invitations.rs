@@ -146,10 +146,4 @@ impl Accounts {
         let accepted = parts.store.membership(invited.org, requester.user).await?;
         accepted.ok_or(Error::NotFound)
     }
-
-    /// Deletes invitations that have ended, at most `limit`. Returns their number.
-    pub async fn delete_ended_invitations(&self, limit: u32) -> Result<u64> {
-        let now = self.0.options.clock.now();
-        Ok(self.0.store.delete_ended_invitations(now, limit).await?)
-    }
 }

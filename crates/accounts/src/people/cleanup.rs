@@ -35,6 +35,7 @@ impl Accounts {
         );
         delete("sessions", || store.delete_ended_sessions(now, BATCH)).await;
         delete("one-time tokens", || store.delete_ended_one_times(now, BATCH)).await;
+        delete("invitations", || store.delete_ended_invitations(now, BATCH)).await;
         delete("codes, tokens and grants", || {
             store.delete_ended_oauth(now, BATCH)
         })
