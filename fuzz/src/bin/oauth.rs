@@ -127,7 +127,7 @@ fn kept(bytes: &[u8], document: Option<&str>) {
     for uri in &kept.redirect_uris {
         assert!(RedirectUri::parse(uri).is_ok(), "{uri:?}");
     }
-    let text = serde_json::to_vec(&kept).expect("metadata is JSON");
+    let text = serde_json::to_vec(&kept).unwrap_or_else(|error| panic!("metadata is no JSON: {error}"));
     assert_eq!(
         serde_json::from_slice::<ClientMetadata>(&text).ok().as_ref(),
         Some(&kept)

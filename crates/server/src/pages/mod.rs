@@ -31,7 +31,7 @@ pub struct Page {
 /// Makes the list of pages and the router from one list.
 macro_rules! pages {
     ($($method:ident $path:literal $module:ident::$handler:ident;)+) => {
-        /// All pages.
+        /// Pages of the organization API.
         pub(crate) const PAGES: &[Page] = &[$(Page {
             method: stringify!($method),
             path: $path,
