@@ -153,6 +153,11 @@ impl Node {
             });
             let mailer = side.accounts.clone().run_mailer(deprecation, self.stop.clone());
             self.tasks.spawn(mailer);
+            let (accounts, stop) = (side.accounts.clone(), self.stop.clone());
+            self.tasks.spawn(async move {
+                let work = async { tokio::join!(accounts.run_jobs(), accounts.keep_clean()) };
+                stop.run_until_cancelled(work).await;
+            });
         }
         let serving = sortie_server::serve(
             listeners,

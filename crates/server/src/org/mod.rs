@@ -2,12 +2,16 @@
 //! signed in, and for the operator.
 
 mod app;
+mod auth;
 mod door;
 mod invitations;
 mod keys;
 mod members;
 mod operator;
 mod organizations;
+mod profile;
+mod second_factor;
+mod sessions;
 mod status;
 mod who;
 
@@ -35,6 +39,22 @@ operations! {
     Public endpoints::register_oauth_client;
     Public endpoints::issue_oauth_tokens;
     Public endpoints::revoke_oauth_token;
+    Public auth::sign_up;
+    Public auth::log_in;
+    SignedIn auth::log_out;
+    Public auth::verify_email;
+    Public auth::forgot_password;
+    Public auth::reset_password;
+    SignedIn profile::get_user;
+    SignedIn profile::update_user;
+    SignedIn profile::delete_user;
+    SignedIn profile::export_user;
+    SignedIn profile::change_password;
+    SignedIn sessions::list_sessions;
+    SignedIn sessions::end_session;
+    SignedIn second_factor::enrol_second_factor;
+    SignedIn second_factor::confirm_second_factor;
+    SignedIn second_factor::remove_second_factor;
     SignedIn grants::list_grants;
     SignedIn grants::end_grant;
     SignedIn organizations::list_organizations;

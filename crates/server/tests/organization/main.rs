@@ -9,6 +9,7 @@
 )]
 
 mod access;
+mod accounts;
 mod browser;
 mod gate;
 mod oauth;

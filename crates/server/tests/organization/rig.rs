@@ -10,7 +10,7 @@ use sortie_api::{
 use sortie_base::{Clock, MasterKey, Sealer};
 use sortie_engine::Engine;
 use sortie_server::{Listeners, Options, OrganizationListener};
-use sortie_store::{Actor, Audit, NewOrganization, NewPerson, NewSession, SessionKind, Store};
+use sortie_store::{Actor, Audit, NewOrganization, NewPerson, NewSession, SessionKind, SignIn, Store};
 use sortie_testkit::Client;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -177,6 +177,24 @@ impl Rig {
         people.sign_up(name, number).await
     }
 
+    /// Begins another session of a person. Returns the token.
+    pub(crate) async fn another_session(&self, user: UserId) -> String {
+        let token = Secret::new(SESSION_TOKEN, sortie_base::random().unwrap());
+        let session = NewSession {
+            id: SessionId::new(AT, sortie_base::random().unwrap()),
+            hash: token.hash(),
+            user,
+            kind: SessionKind::Api,
+            created_at: AT,
+            expires_at: AT + Duration::from_hours(24 * 30),
+            address: None,
+            agent: None,
+        };
+        let store = self.accounts.store();
+        store.sign_in(session, SignIn::default()).await.unwrap();
+        token.expose().to_owned()
+    }
+
     /// A client of the engine API with this credential.
     pub(crate) fn engine_client(&self, credential: &str) -> Client {
         Client::new(self.engine_address, Some(credential.to_owned()))
@@ -219,7 +237,8 @@ impl People {
             email_key: email.clone(),
             email,
             name: name.to_owned(),
-            password: "no hash".to_owned(),
+            // No password has this hash.
+            password: String::new(),
             created_at: AT,
         };
         let begun = NewSession {

@@ -1,0 +1,179 @@
+//! `/v1/auth/…`: sign-up, sign-in and sign-out, and the links of mails.
+
+use std::{
+    convert::Infallible,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
+
+use axum::{
+    extract::{FromRequestParts, State},
+    response::{IntoResponse as _, Response},
+};
+use http::{StatusCode, header::USER_AGENT, request::Parts};
+use sortie_accounts::{Accounts, Applicant, Client, LoggedIn, SignedUp};
+use sortie_api::account::{ForgotPassword, LogIn, Login, ResetPassword, SignUp, VerifyEmail};
+use sortie_store::SessionKind;
+
+use super::{OrgApp, Person, organizations, profile, second_factor};
+use crate::kit::{ApiResult, JsonBody, Whence};
+
+/// Program that signs in.
+pub(crate) struct ApiClient(Client);
+
+impl<S: Send + Sync> FromRequestParts<S> for ApiClient {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        let whence = parts.extensions.get::<Whence>();
+        let agent = parts.headers.get(USER_AGENT);
+        Ok(Self(Client {
+            kind: SessionKind::Api,
+            address: whence.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |whence| whence.address),
+            agent: agent.and_then(|agent| agent.to_str().ok()).map(str::to_owned),
+        }))
+    }
+}
+
+fn login(accounts: &Accounts, status: StatusCode, signed_in: LoggedIn) -> Response {
+    let body = Login {
+        token: signed_in.token.expose().to_owned(),
+        user: profile::user(accounts, signed_in.person),
+        organizations: signed_in
+            .organizations
+            .into_iter()
+            .map(organizations::shown)
+            .collect(),
+    };
+    second_factor::secret(status, body)
+}
+
+/// Sign up
+///
+/// Creates an account. A deployment may verify the address first, ask for an invitation, or be closed. At most five sign-ups
+/// an hour from one network.
+#[utoipa::path(
+    post, path = "/v1/auth/signup", tag = "sign-in",
+    request_body(content = SignUp, description = "Address, password and name."),
+    responses(
+        (status = 201, description = "The person is signed in.", body = Login),
+        (status = 202, description = "A mail to the address says how to go on. The answer is the same where the address has an account."),
+        (status = 403, description = "Sign-up is closed, or needs an invitation.", body = sortie_api::ErrorBody,
+            example = json!({"error": "sign-up is closed: ask the operator for an account", "code": "forbidden"})),
+        (status = 409, description = "The address has an account.", body = sortie_api::ErrorBody,
+            example = json!({"error": "this email address has an account", "code": "conflict"})),
+    ),
+)]
+pub(crate) async fn sign_up(
+    State(app): State<Arc<OrgApp>>,
+    ApiClient(client): ApiClient,
+    JsonBody(request, _room): JsonBody<SignUp>,
+) -> ApiResult<Response> {
+    let applicant = Applicant {
+        email: request.email,
+        password: request.password,
+        name: request.name,
+        invitation: request.invitation,
+    };
+    Ok(match app.accounts.sign_up(applicant, &client).await? {
+        SignedUp::LoggedIn(signed_in) => login(&app.accounts, StatusCode::CREATED, *signed_in),
+        SignedUp::ByMail => StatusCode::ACCEPTED.into_response(),
+    })
+}
+
+/// Sign in
+///
+/// Begins a session of 30 days. The answer has one text for every cause. Too many failures are refused before the password is
+/// looked at.
+#[utoipa::path(
+    post, path = "/v1/auth/login", tag = "sign-in",
+    request_body(content = LogIn, description = "Address and password, and a code where the account has a second factor."),
+    responses(
+        (status = 200, description = "The person is signed in.", body = Login),
+        (status = 401, description = "The address or the password is wrong, or a code of the second factor is missing.",
+            body = sortie_api::ErrorBody,
+            example = json!({"error": "the email address or the password is wrong", "code": "unauthorized"})),
+        (status = 403, description = "The address is not verified yet.", body = sortie_api::ErrorBody,
+            example = json!({"error": "email: verify your email address first", "code": "forbidden"})),
+    ),
+)]
+pub(crate) async fn log_in(
+    State(app): State<Arc<OrgApp>>,
+    ApiClient(client): ApiClient,
+    JsonBody(request, _room): JsonBody<LogIn>,
+) -> ApiResult<Response> {
+    let request = sortie_accounts::LogIn {
+        email: request.email,
+        password: request.password,
+        code: request.code,
+    };
+    let signed_in = app.accounts.log_in(request, &client).await?;
+    Ok(login(&app.accounts, StatusCode::OK, signed_in))
+}
+
+/// Sign out
+///
+/// Ends the session of this request.
+#[utoipa::path(
+    post, path = "/v1/auth/logout", tag = "sign-in",
+    responses((status = 204, description = "The session has ended.")),
+)]
+pub(crate) async fn log_out(State(app): State<Arc<OrgApp>>, who: Person) -> ApiResult<StatusCode> {
+    app.accounts.end_session(who.user, who.session).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Verify an address
+///
+/// Proves by the token of a mail that an address belongs to the person. The token works once.
+#[utoipa::path(
+    post, path = "/v1/auth/verify-email", tag = "sign-in",
+    request_body(content = VerifyEmail, description = "The token of the mail."),
+    responses((status = 204, description = "The address is verified.")),
+)]
+pub(crate) async fn verify_email(
+    State(app): State<Arc<OrgApp>>,
+    JsonBody(request, _room): JsonBody<VerifyEmail>,
+) -> ApiResult<StatusCode> {
+    app.accounts.verify_email(request.token.expose()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Ask for a new password
+///
+/// Sends a mail with a token that sets a password, where the address has an account. Neither the answer nor its time tells
+/// whether it has one. At most three mails a day to one address.
+#[utoipa::path(
+    post, path = "/v1/auth/forgot-password", tag = "sign-in",
+    request_body(content = ForgotPassword, description = "The address."),
+    responses(
+        (status = 202, description = "Where the address has an account, a mail is on the way."),
+        (status = 409, description = "The deployment sends no mail.", body = sortie_api::ErrorBody),
+    ),
+)]
+pub(crate) async fn forgot_password(
+    State(app): State<Arc<OrgApp>>,
+    JsonBody(request, _room): JsonBody<ForgotPassword>,
+) -> ApiResult<StatusCode> {
+    app.accounts.forgot_password(&request.email)?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// Set a new password
+///
+/// Sets a password by the token of a mail, which works once. Every session of the person and every permission of an
+/// application ends.
+#[utoipa::path(
+    post, path = "/v1/auth/reset-password", tag = "sign-in",
+    request_body(content = ResetPassword, description = "The token of the mail, and the new password."),
+    responses((status = 204, description = "The password is set.")),
+)]
+pub(crate) async fn reset_password(
+    State(app): State<Arc<OrgApp>>,
+    JsonBody(request, _room): JsonBody<ResetPassword>,
+) -> ApiResult<StatusCode> {
+    app.accounts
+        .reset_password(request.token.expose(), request.new_password)
+        .await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,235 @@
+//! Sign-up, sign-in and the account of a person, over TCP.
+
+use sortie_accounts::SignUp;
+use sortie_testkit::{Answer, Bytes, Client, http::Method};
+
+use crate::rig::Rig;
+
+const PASSWORD: &str = "correct horse battery staple";
+const OTHER: &str = "seventeen purple elephants";
+
+async fn send(client: &Client, method: Method, path: &str, body: &str) -> Answer {
+    client
+        .send(method, path, Bytes::from(body.to_owned()))
+        .await
+        .unwrap()
+}
+
+async fn post(client: &Client, path: &str, body: &str) -> Answer {
+    send(client, Method::POST, path, body).await
+}
+
+fn credentials(email: &str, password: &str) -> String {
+    serde_json::json!({"email": email, "password": password}).to_string()
+}
+
+async fn sign_up(client: &Client, email: &str) -> Answer {
+    let body = serde_json::json!({"email": email, "password": PASSWORD, "name": "Ann"});
+    post(client, "/v1/auth/signup", &body.to_string()).await
+}
+
+/// A client with the token of an answer to a sign-in.
+fn signed_in(rig: &Rig, answer: &Answer) -> Client {
+    let token = answer.json().unwrap()["token"].as_str().unwrap().to_owned();
+    assert!(token.starts_with("stu_"));
+    Client::new(rig.address, Some(token))
+}
+
+/// Everything of an answer that a stranger sees, but for the id and the time.
+fn shown(answer: &Answer) -> (u16, String, Vec<String>) {
+    let mut headers: Vec<_> = answer
+        .headers
+        .iter()
+        .filter(|(name, _)| !matches!(name.as_str(), "x-request-id" | "date"))
+        .filter(|(name, _)| !name.as_str().contains("ratelimit"))
+        .map(|(name, value)| format!("{name}: {value:?}"))
+        .collect();
+    headers.sort();
+    (answer.status, answer.text().to_owned(), headers)
+}
+
+#[tokio::test]
+async fn a_person_signs_up_in_and_out() {
+    let rig = Rig::start().await;
+    let anybody = Client::new(rig.address, None);
+    let created = sign_up(&anybody, "Ann@Example.com").await.expect(201).unwrap();
+    assert_eq!(created.header("cache-control").unwrap(), "no-store");
+    let body = created.json().unwrap();
+    assert_eq!(body["user"]["email"], "Ann@Example.com");
+    assert_eq!(
+        (&body["user"]["email_verified"], &body["user"]["second_factor"]),
+        (&false.into(), &false.into())
+    );
+    assert_eq!(body["organizations"], serde_json::json!([]));
+    sign_up(&anybody, "ann@example.com")
+        .await
+        .failure(409, "conflict")
+        .unwrap();
+
+    let login = post(
+        &anybody,
+        "/v1/auth/login",
+        &credentials("ann@example.com", PASSWORD),
+    )
+    .await;
+    let (first, second) = (
+        signed_in(&rig, &created),
+        signed_in(&rig, &login.expect(200).unwrap()),
+    );
+    let me = second
+        .get("/v1/auth/me")
+        .await
+        .unwrap()
+        .expect(200)
+        .unwrap()
+        .json()
+        .unwrap();
+    assert_eq!(me, body["user"]);
+    let renamed = send(&second, Method::PATCH, "/v1/auth/me", r#"{"name":" Ann B. "}"#).await;
+    assert_eq!(renamed.expect(200).unwrap().json().unwrap()["name"], "Ann B.");
+    let sessions = second.get("/v1/auth/sessions").await.unwrap().json().unwrap();
+    let current: Vec<_> = sessions
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|of| of["current"].as_bool().unwrap())
+        .collect();
+    assert_eq!(current.iter().filter(|current| **current).count(), 1);
+    assert_eq!(current.len(), 2);
+
+    post(&second, "/v1/auth/logout", "").await.expect(204).unwrap();
+    second
+        .get("/v1/auth/me")
+        .await
+        .unwrap()
+        .failure(401, "unauthorized")
+        .unwrap();
+    first.get("/v1/auth/me").await.unwrap().expect(200).unwrap();
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn refused_sign_ins_are_equal_and_end_in_a_wait() {
+    let rig = Rig::start().await;
+    let anybody = Client::new(rig.address, None);
+    sign_up(&anybody, "ann@example.com").await.expect(201).unwrap();
+    let login = async |email: &str, password: &str| {
+        post(&anybody, "/v1/auth/login", &credentials(email, password)).await
+    };
+    let (known, unknown) = (
+        login("ann@example.com", OTHER).await,
+        login("bob@example.com", OTHER).await,
+    );
+    assert_eq!(shown(&known), shown(&unknown));
+    known.failure(401, "unauthorized").unwrap();
+    for _ in 1..10 {
+        login("ann@example.com", OTHER)
+            .await
+            .failure(401, "unauthorized")
+            .unwrap();
+        login("bob@example.com", OTHER)
+            .await
+            .failure(401, "unauthorized")
+            .unwrap();
+    }
+    let (known, unknown) = (
+        login("ann@example.com", PASSWORD).await,
+        login("bob@example.com", PASSWORD).await,
+    );
+    assert_eq!(shown(&known), shown(&unknown));
+    let wait: u64 = known.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=3_600).contains(&wait), "{wait}");
+    known.failure(429, "rate_limited").unwrap();
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_sign_up_that_is_closed_or_lacks_an_invitation_is_refused() {
+    for rule in [SignUp::Closed, SignUp::Invited] {
+        let rig = Rig::start_with(|options| options.sign_up = rule).await;
+        let anybody = Client::new(rig.address, None);
+        sign_up(&anybody, "ann@example.com")
+            .await
+            .failure(403, "forbidden")
+            .unwrap();
+        rig.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_changed_password_keeps_the_session_that_asks_and_ends_the_others() {
+    let rig = Rig::start().await;
+    let anybody = Client::new(rig.address, None);
+    let first = signed_in(
+        &rig,
+        &sign_up(&anybody, "ann@example.com").await.expect(201).unwrap(),
+    );
+    let login = post(
+        &anybody,
+        "/v1/auth/login",
+        &credentials("ann@example.com", PASSWORD),
+    )
+    .await;
+    let second = signed_in(&rig, &login.expect(200).unwrap());
+    let change = serde_json::json!({"current_password": PASSWORD, "new_password": OTHER}).to_string();
+    send(&second, Method::PUT, "/v1/me/password", &change)
+        .await
+        .expect(204)
+        .unwrap();
+    second.get("/v1/auth/me").await.unwrap().expect(200).unwrap();
+    first
+        .get("/v1/auth/me")
+        .await
+        .unwrap()
+        .failure(401, "unauthorized")
+        .unwrap();
+    let again = send(&second, Method::PUT, "/v1/me/password", &change).await;
+    assert!(
+        again
+            .failure(400, "invalid_request")
+            .unwrap()
+            .error
+            .starts_with("current_password: ")
+    );
+    let forgot = post(
+        &anybody,
+        "/v1/auth/forgot-password",
+        r#"{"email":"ann@example.com"}"#,
+    )
+    .await;
+    forgot.failure(409, "conflict").unwrap();
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn an_account_is_exported_and_deleted() {
+    let rig = Rig::start().await;
+    let anybody = Client::new(rig.address, None);
+    let ann = signed_in(
+        &rig,
+        &sign_up(&anybody, "ann@example.com").await.expect(201).unwrap(),
+    );
+    let export = ann
+        .get("/v1/auth/me/export")
+        .await
+        .unwrap()
+        .expect(200)
+        .unwrap()
+        .json()
+        .unwrap();
+    assert_eq!(export["user"]["email"], "ann@example.com");
+    assert_eq!(export["sessions"].as_array().unwrap().len(), 1);
+    let delete = async |password: &str| {
+        let body = serde_json::json!({"password": password}).to_string();
+        send(&ann, Method::DELETE, "/v1/auth/me", &body).await
+    };
+    delete(OTHER).await.failure(400, "invalid_request").unwrap();
+    delete(PASSWORD).await.expect(204).unwrap();
+    ann.get("/v1/auth/me")
+        .await
+        .unwrap()
+        .failure(401, "unauthorized")
+        .unwrap();
+    sign_up(&anybody, "ann@example.com").await.expect(201).unwrap();
+    rig.end().await;
+}
