@@ -20,7 +20,7 @@ pub(crate) struct Limit<'a> {
     /// Person, address or network that tries it.
     pub(crate) subject: &'a str,
     /// Maximum number of attempts.
-    pub(crate) limit: u32,
+    pub(crate) most: u32,
     /// Length of the window.
     pub(crate) window: Duration,
 }
@@ -30,12 +30,12 @@ pub(crate) struct Limit<'a> {
 pub(crate) struct CountedAttempts(Vec<Attempt>);
 
 impl Parts {
-    /// Counts an attempt of `subject` in this hour. `TooManyAttempts` where there were `limit` of them already.
-    pub(crate) async fn attempt(&self, action: &str, subject: &str, limit: u32) -> Result<()> {
+    /// Counts an attempt of `subject` in this hour. `TooManyAttempts` where there were `most` of them already.
+    pub(crate) async fn attempt(&self, action: &str, subject: &str, most: u32) -> Result<()> {
         let limit = Limit {
             action,
             subject,
-            limit,
+            most,
             window: HOUR,
         };
         self.attempts(&[limit]).await.map(drop)
@@ -45,7 +45,7 @@ impl Parts {
     pub(crate) async fn attempts(&self, limits: &[Limit<'_>]) -> Result<CountedAttempts> {
         let now = self.options.clock.now();
         let counted: Vec<_> = limits.iter().map(|of| of.attempt(now)).collect();
-        let limited = counted.iter().cloned().zip(limits.iter().map(|of| of.limit));
+        let limited = counted.iter().cloned().zip(limits.iter().map(|of| of.most));
         if self.store.count_attempts(limited.collect()).await? {
             return Ok(CountedAttempts(counted));
         }
@@ -135,10 +135,10 @@ mod tests {
     async fn attempts_that_are_taken_back_are_accepted_again() {
         let rig = Rig::new().await;
         let parts = rig.accounts.parts();
-        let limit = |subject, limit| Limit {
+        let limit = |subject, most| Limit {
             action: "test",
             subject,
-            limit,
+            most,
             window: HOUR,
         };
         let (ann, net) = (limit("ann", 1), limit("net", 2));

@@ -76,10 +76,10 @@ impl Rig {
                 org: None,
             };
             let opened = self.accounts.parts().sealer.open(context, &mail.content);
-            let content: serde_json::Value =
+            let letter: serde_json::Value =
                 serde_json::from_slice(&opened.expect("an open mail")).expect("JSON");
-            let to = content["to"].as_str().expect("an address").to_owned();
-            (to, content["letter"].clone())
+            let to = letter["to"].as_str().expect("an address").to_owned();
+            (to, letter["letter"].clone())
         });
         mails.collect()
     }

@@ -77,23 +77,20 @@ impl Node {
             .map_err(Clone::clone);
         let store = store?;
         let master_keys = master_keys(config, &data_dir, &store).await?;
-        let organization = organization.map(|(listener, settings)| OrganizationListener {
-            listener,
-            accounts: Accounts::new(
-                accounts_options(settings),
-                store.clone(),
-                Sealer::new(master_keys.clone()),
-            ),
-        });
-        let accounts = organization.as_ref().map(|side| side.accounts.clone());
-        let org_address = organization
-            .as_ref()
-            .and_then(|side| side.listener.local_addr().ok());
         let listeners = Listeners {
             api,
             metrics,
-            organization,
+            organization: organization.map(|(listener, settings)| OrganizationListener {
+                listener,
+                accounts: Accounts::new(
+                    accounts_options(settings),
+                    store.clone(),
+                    Sealer::new(master_keys.clone()),
+                ),
+            }),
         };
+        let side = listeners.organization.as_ref();
+        let org_address = side.and_then(|side| side.listener.local_addr().ok());
         let options = sortie_engine::Options {
             master_keys,
             base_url: Some(config.advertise_url.clone().unwrap_or_else(|| url_of(address))),
@@ -104,9 +101,9 @@ impl Node {
         let engine = Engine::start(options, store, sandbox)
             .await
             .map_err(not_started)?;
-        let holder = match (config.mode, &accounts) {
-            (Mode::SelfHosted, _) => Some(KeyHolder::Engine(&engine)),
-            (Mode::Hosted, accounts) => accounts.as_ref().map(KeyHolder::Accounts),
+        let holder = match config.mode {
+            Mode::SelfHosted => Some(KeyHolder::Engine(&engine)),
+            Mode::Hosted => side.map(|side| KeyHolder::Accounts(&side.accounts)),
         };
         let first_key = match holder {
             Some(holder) => first_key(holder, &data_dir).await?,

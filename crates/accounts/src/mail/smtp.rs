@@ -169,6 +169,7 @@ impl Smtp {
     fn tls(&self) -> Result<TlsParameters, NotSent> {
         TlsParameters::builder(self.server.host.clone())
             .dangerous_accept_invalid_certs(self.server.is_on_this_machine())
+            .dangerous_accept_invalid_hostnames(self.server.is_on_this_machine())
             .build_rustls()
             .map_err(|error| failed("TLS", &error))
     }

@@ -7,7 +7,7 @@ use super::Requester;
 use crate::{Author, Error, Result, rig::Rig};
 
 /// A person whose address is verified.
-fn by<'a>(user: UserId, author: &'a Author) -> Requester<'a> {
+fn by(user: UserId, author: &Author) -> Requester<'_> {
     Requester {
         user,
         email_verified: true,
@@ -111,7 +111,7 @@ async fn an_invitation_works_for_its_address_until_it_ends() {
     assert_eq!(link.url, page);
     assert_eq!(
         accounts.invitations(org).await.unwrap(),
-        [link.invitation.clone()]
+        std::slice::from_ref(&link.invitation)
     );
     let found = accounts
         .find_invitation(link.token.expose())
@@ -280,8 +280,8 @@ async fn an_account_of_the_operator_opens_by_its_link() {
     let (page, token) = made.link.url.split_once("?token=").unwrap();
     assert_eq!(page, "https://accounts.example/reset-password");
     assert!(token.starts_with("stm_"));
-    let taken = accounts.create_account("ann@example.com", "Ann").await;
-    assert!(matches!(taken, Err(Error::Conflict(_))), "{taken:?}");
+    let refused = accounts.create_account("ann@example.com", "Ann").await;
+    assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
     let next = accounts.make_reset_link(made.person.id).await.unwrap();
     assert_ne!(next.url, made.link.url);
     let nobody = UserId::new(rig.clock.now(), [9; 10]);

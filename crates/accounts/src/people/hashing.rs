@@ -42,7 +42,7 @@ pub(crate) const NOBODYS: &str =
 /// Slots for work on blocking threads, with a bounded queue before them.
 #[derive(Clone)]
 pub(crate) struct Slots {
-    slots: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
     most_waiting: usize,
     metrics: Metrics,
@@ -66,7 +66,7 @@ impl Slots {
 
     fn new(slots: usize, most_waiting: usize, metrics: Metrics) -> Self {
         Self {
-            slots: Arc::new(Semaphore::new(slots)),
+            permits: Arc::new(Semaphore::new(slots)),
             waiting: Arc::default(),
             most_waiting,
             metrics,
@@ -79,7 +79,7 @@ impl Slots {
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let began = Instant::now();
-        let slot = match Arc::clone(&self.slots).try_acquire_owned() {
+        let slot = match Arc::clone(&self.permits).try_acquire_owned() {
             Ok(slot) => slot,
             Err(_) => self.wait().await?,
         };
@@ -102,7 +102,7 @@ impl Slots {
                 "too many sign-ins at once, retry later".to_owned(),
             ));
         }
-        let slot = Arc::clone(&self.slots).acquire_owned().await;
+        let slot = Arc::clone(&self.permits).acquire_owned().await;
         slot.map_err(|error| Error::Internal(error.to_string()))
     }
 
@@ -170,7 +170,6 @@ fn internal(error: impl std::fmt::Display) -> Error {
 
 /// Hash of a password with weaker parameters than new ones have.
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test")]
 pub(crate) fn weaker(password: &str) -> String {
     let params = Params::new(8 * 1024, 1, 1, None).unwrap();
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);

@@ -40,7 +40,7 @@ const WRONG: &str = "the email address or the password is wrong";
 /// Proofs of a person who signs in.
 #[derive(Clone, Debug)]
 pub struct LogIn {
-    /// EmailAddress address of the person.
+    /// Email address of the person.
     pub email: String,
     /// Password of the person.
     pub password: Credential,
@@ -92,10 +92,10 @@ impl Parts {
         let (account, addresses) = self.store.account_to_sign_in(&email.key, now).await?;
         let (of_network, subject) = (client.network().to_string(), rules::subject_of(&email));
         let near = format!("{subject} {of_network}");
-        let limit = |action, subject, limit| Limit {
+        let limit = |action, subject, most| Limit {
             action,
             subject,
-            limit,
+            most,
             window: HOUR,
         };
         let of_both = limit("login", near.as_str(), FROM_ONE_NETWORK);
@@ -176,14 +176,15 @@ impl Parts {
     async fn begin(&self, account: Account, client: &Client, with: SignIn) -> Result<LoggedIn> {
         let user = account.person.id;
         let (session, token) = self.new_session(user, client)?;
-        self.store
-            .sign_in(session, with)
-            .await
-            .map_err(|error| match error {
-                StoreError::Conflict(sortie_store::CODE_USED) => Error::SecondFactorRequired,
-                StoreError::Conflict(_) => Error::Unauthorized(WRONG.to_owned()),
-                other => other.into(),
-            })?;
+        self.store.sign_in(session, with).await.map_err(|error| {
+            if let StoreError::Conflict(sortie_store::CODE_USED) = error {
+                Error::SecondFactorRequired
+            } else if let StoreError::Conflict(_) = error {
+                Error::Unauthorized(WRONG.to_owned())
+            } else {
+                error.into()
+            }
+        })?;
         Ok(LoggedIn {
             token: Credential::new(token.expose()),
             person: account.person,

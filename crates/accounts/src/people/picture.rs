@@ -205,7 +205,7 @@ mod tests {
     /// Text that must not be in a kept picture.
     const SECRET: &[u8] = b"taken at home";
 
-    fn chunk(kind: &[u8; 4], contents: &[u8]) -> Vec<u8> {
+    fn chunk(kind: [u8; 4], contents: &[u8]) -> Vec<u8> {
         let mut checked = kind.to_vec();
         checked.extend_from_slice(contents);
         let mut chunk = u32::try_from(contents.len()).unwrap().to_be_bytes().to_vec();
@@ -223,10 +223,10 @@ mod tests {
 
     fn a_png(width: u32, height: u32, more: &[u8]) -> Vec<u8> {
         let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
-        png.extend(chunk(b"IHDR", &header(width, height)));
+        png.extend(chunk(*b"IHDR", &header(width, height)));
         png.extend_from_slice(more);
-        png.extend(chunk(b"IDAT", b"pixels"));
-        png.extend(chunk(b"IEND", b""));
+        png.extend(chunk(*b"IDAT", b"pixels"));
+        png.extend(chunk(*b"IEND", b""));
         png
     }
 
@@ -282,14 +282,14 @@ mod tests {
 
     #[test]
     fn text_and_metadata_of_a_png_are_left_out() {
-        let mut more = chunk(b"tEXt", SECRET);
-        more.extend(chunk(b"eXIf", SECRET));
-        more.extend(chunk(b"gAMA", &[0, 0, 1, 1]));
+        let mut more = chunk(*b"tEXt", SECRET);
+        more.extend(chunk(*b"eXIf", SECRET));
+        more.extend(chunk(*b"gAMA", &[0, 0, 1, 1]));
         let mut file = a_png(30, 20, &more);
         file.extend_from_slice(SECRET);
         assert_eq!(
             kept("image/png", &file),
-            a_png(30, 20, &chunk(b"gAMA", &[0, 0, 1, 1]))
+            a_png(30, 20, &chunk(*b"gAMA", &[0, 0, 1, 1]))
         );
     }
 

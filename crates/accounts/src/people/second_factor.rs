@@ -106,18 +106,20 @@ impl Accounts {
             return Err(Error::Conflict("the account has no second factor".to_owned()));
         }
         let wrong = || Error::Invalid(Error::SecondFactorRequired.to_string());
-        let factor = parts.factor(&account, code).await.map_err(|error| match error {
-            Error::SecondFactorRequired => wrong(),
-            other => other,
+        let factor = parts.factor(&account, code).await.map_err(|error| {
+            if let Error::SecondFactorRequired = error {
+                wrong()
+            } else {
+                error
+            }
         })?;
-        parts
-            .store
-            .remove_totp(user, factor)
-            .await
-            .map_err(|error| match error {
-                StoreError::Conflict(_) => wrong(),
-                other => other.into(),
-            })
+        parts.store.remove_totp(user, factor).await.map_err(|error| {
+            if let StoreError::Conflict(_) = error {
+                wrong()
+            } else {
+                error.into()
+            }
+        })
     }
 }
 

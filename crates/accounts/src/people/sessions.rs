@@ -208,7 +208,7 @@ mod tests {
             .end_session(ann, found.session)
             .await
             .unwrap();
-        tokio::time::advance(FRESH - Duration::from_millis(1)).await;
+        tokio::time::advance(FRESH.saturating_sub(Duration::from_millis(1))).await;
         assert_eq!(rig.accounts.session(&token).await.unwrap(), Some(found));
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(rig.accounts.session(&token).await.unwrap(), None);
@@ -225,7 +225,7 @@ mod tests {
     async fn a_kept_look_up_ends_with_its_session() {
         let rig = Rig::new().await;
         let (_, token) = rig.signed_in("ann").await;
-        rig.pass(SESSION_LENGTH - Duration::from_secs(1));
+        rig.pass(SESSION_LENGTH.saturating_sub(Duration::from_secs(1)));
         assert!(rig.accounts.session(&token).await.unwrap().is_some());
         rig.pass(Duration::from_secs(1));
         assert_eq!(rig.accounts.session(&token).await.unwrap(), None);

@@ -33,7 +33,7 @@ pub const RESET_PAGE: &str = "/reset-password";
 /// Person who signs up.
 #[derive(Clone, Debug)]
 pub struct Applicant {
-    /// EmailAddress address of the person.
+    /// Email address of the person.
     pub email: String,
     /// Password of the person.
     pub password: Credential,
@@ -93,7 +93,7 @@ impl Parts {
             SignUp::Open | SignUp::VerifyFirst => {}
             SignUp::Invited => {
                 self.check_invitation(&checked.email, applicant.invitation)
-                    .await?
+                    .await?;
             }
             SignUp::Closed => {
                 return Err(Error::Forbidden(
@@ -175,7 +175,7 @@ impl Parts {
         let limit = Limit {
             action: "mail",
             subject: &rules::subject_of(email),
-            limit: MAILS,
+            most: MAILS,
             window: DAY,
         };
         self.attempts(&[limit]).await.map(drop)
@@ -268,8 +268,9 @@ pub(super) fn unknown_token() -> Error {
 
 /// Makes the error of a token that the store refuses.
 pub(super) fn spent(error: StoreError) -> Error {
-    match error {
-        StoreError::Conflict(_) => unknown_token(),
-        other => other.into(),
+    if let StoreError::Conflict(_) = error {
+        unknown_token()
+    } else {
+        error.into()
     }
 }

@@ -11,10 +11,9 @@ use std::convert::Infallible;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use sortie_accounts::Author;
+use sortie_base::network;
 
 pub(crate) use cross_origin::cross_origin;
-
-use sortie_base::network;
 
 use crate::kit::{Whence, actor};
 

@@ -13,13 +13,14 @@ use sortie_store::MemberRow;
 use super::{OrgAdmin, OrgApp, OrgMember, OrgOwner};
 use crate::kit::{ApiError, ApiResult, Inner, Json, JsonBody};
 
-fn shown(member: MemberRow) -> OrganizationMember {
+fn shown(app: &OrgApp, member: MemberRow) -> OrganizationMember {
+    let avatar = member.avatar;
     OrganizationMember {
+        avatar_url: avatar.map(|hash| app.accounts.url_of_avatar(member.user, &hash)),
         id: member.user,
         email: member.email,
         name: member.name,
         role: member.role,
-        avatar_url: None,
     }
 }
 
@@ -38,7 +39,9 @@ pub(crate) async fn list_members(
     OrgAdmin(who): OrgAdmin,
 ) -> ApiResult<Json<Vec<OrganizationMember>>> {
     let members = app.accounts.members(who.org).await?;
-    Ok(Json(members.into_iter().map(shown).collect()))
+    Ok(Json(
+        members.into_iter().map(|member| shown(&app, member)).collect(),
+    ))
 }
 
 /// Change a role
@@ -72,7 +75,7 @@ pub(crate) async fn change_member_role(
         .await?;
     let member = app.accounts.store().member(who.org, user).await?;
     let member = member.ok_or_else(|| ApiError::not_found("not found"))?;
-    Ok(Json(shown(member)))
+    Ok(Json(shown(&app, member)))
 }
 
 /// Remove a member

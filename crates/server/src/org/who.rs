@@ -44,8 +44,6 @@ impl Person {
 pub(crate) struct OrgMember {
     /// The organization.
     pub(crate) org: OrgId,
-    /// Name of the organization.
-    pub(crate) name: String,
     /// Role of the person there.
     pub(crate) role: Role,
     /// The person.
@@ -121,7 +119,6 @@ async fn membership(parts: &mut Parts, app: &Arc<OrgApp>, least: Role) -> ApiRes
     }
     Ok(OrgMember {
         org,
-        name: found.name,
         role: found.role,
         person,
     })

@@ -3,7 +3,11 @@
 //! A form carries a sealed text that was made for one purpose and one browser: for the session, or before a sign-in for the
 //! cookie of forms. A form of another origin is refused before its text is looked at.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     body::Body,
@@ -12,14 +16,14 @@ use axum::{
 };
 use http::{
     HeaderValue, StatusCode,
-    header::{LOCATION, RETRY_AFTER, SET_COOKIE},
+    header::{LOCATION, RETRY_AFTER, SET_COOKIE, USER_AGENT},
     request::Parts,
 };
 use maud::{Markup, html};
-use sortie_accounts::{Author, Error};
+use sortie_accounts::{Author, Client, Error};
 use sortie_api::secret::Secret;
 use sortie_base::network;
-use sortie_store::{By, SignedIn};
+use sortie_store::{By, SessionKind, SignedIn};
 
 use super::layout::{Content, page};
 use crate::{
@@ -35,6 +39,8 @@ const RETURN: Duration = Duration::from_mins(10);
 const FORM_COOKIE_SECONDS: u64 = 86_400;
 /// Prefix of the value of the cookie of forms.
 const FORM_COOKIE: &str = "stf_";
+/// Page of a person who has no way back.
+pub(super) const HOME: &str = "/";
 /// Purpose of sealed ways back.
 const RETURN_TO: (&str, &str) = ("return", "");
 
@@ -169,6 +175,8 @@ pub(super) struct Visit {
     pub(super) author: Author,
     /// Network that attempts are counted by.
     pub(super) network: Option<IpAddr>,
+    address: Option<IpAddr>,
+    agent: Option<String>,
     /// Query of the request.
     pub(super) query: String,
     form_cookie: Option<String>,
@@ -197,8 +205,7 @@ impl Visit {
         if let Some(person) = self.person {
             return Ok(Ok(person));
         }
-        let sealed = app.accounts.seal_text(RETURN_TO, path.as_bytes(), RETURN)?;
-        see_other(&format!("/sign-in?return={sealed}")).map(Err)
+        see_other(&Self::link(app, "/sign-in", path)?).map(Err)
     }
 
     /// Makes the token of a form that carries `text`.
@@ -229,6 +236,24 @@ impl Visit {
             .ok_or_else(PageError::stale)
     }
 
+    /// Address of a page from which the person comes back to `back`.
+    pub(super) fn link(app: &OrgApp, page: &str, back: &str) -> PageResult<String> {
+        if back == HOME {
+            return Ok(page.to_owned());
+        }
+        let sealed = app.accounts.seal_text(RETURN_TO, back.as_bytes(), RETURN)?;
+        Ok(format!("{page}?return={sealed}"))
+    }
+
+    /// Browser that signs in.
+    pub(super) fn client(&self) -> Client {
+        Client {
+            kind: SessionKind::Web,
+            address: self.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            agent: self.agent.clone(),
+        }
+    }
+
     /// Returns a parameter of the query that is there once.
     pub(super) fn parameter(&self, name: &str) -> Option<String> {
         Fields::parse(self.query.as_bytes()).get(name).map(str::to_owned)
@@ -253,12 +278,15 @@ impl FromRequestParts<Arc<OrgApp>> for Visit {
         };
         let by = person.map(|person| By::Session(person.session));
         let whence = parts.extensions.get::<Whence>();
+        let agent = parts.headers.get(USER_AGENT);
         // Another form of the value is none of ours.
         let form_cookie = app.form_cookie.token(&parts.headers);
         let form_cookie = form_cookie.filter(|value| Secret::parse(FORM_COOKIE, value).is_ok());
         Ok(Self {
             person,
             network: whence.map(|whence| network(whence.address)),
+            address: whence.map(|whence| whence.address),
+            agent: agent.and_then(|agent| agent.to_str().ok()).map(str::to_owned),
             query: parts.uri.query().unwrap_or_default().to_owned(),
             form_cookie: form_cookie.map(str::to_owned),
             author: Author {

@@ -7,7 +7,7 @@ use http::{StatusCode, header::SET_COOKIE};
 use maud::html;
 
 use super::{
-    forms::{PageResult, Posted, Purpose, Visit, message, see_other},
+    forms::{HOME, PageResult, Posted, Purpose, Visit, message, see_other},
     layout::{Content, page},
 };
 use crate::org::OrgApp;
@@ -17,7 +17,7 @@ pub(super) const SIGN_OUT: Purpose = Purpose::of("sign-out");
 
 /// Shows who is signed in.
 pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageResult {
-    let person = match visit.signed_in(&app, "/")? {
+    let person = match visit.signed_in(&app, HOME)? {
         Ok(person) => person,
         Err(redirect) => return Ok(redirect),
     };

@@ -8,7 +8,10 @@
 mod consent;
 mod forms;
 mod home;
+mod invitation;
 mod layout;
+mod passwords;
+mod sign_in;
 
 use std::sync::Arc;
 
@@ -45,6 +48,18 @@ macro_rules! pages {
 
 pages! {
     get "/" home::show;
+    get "/sign-in" sign_in::show;
+    post "/sign-in" sign_in::sign_in;
+    get "/sign-up" sign_in::show_sign_up;
+    post "/sign-up" sign_in::sign_up;
+    get "/verify-email" passwords::show_verify;
+    post "/verify-email" passwords::verify;
+    get "/forgot-password" passwords::show_forgot;
+    post "/forgot-password" passwords::forgot;
+    get "/reset-password" passwords::show_reset;
+    post "/reset-password" passwords::reset;
+    get "/invitations/accept" invitation::show;
+    post "/invitations/accept" invitation::accept;
     post "/sign-out" home::sign_out;
     get "/oauth/authorize" consent::show;
     post "/oauth/authorize" consent::decide;

@@ -54,7 +54,7 @@ pub(crate) async fn client_id(rig: &Rig) -> String {
 }
 
 /// Path of an authorization request, with these parameters in the place of the right ones; an empty one is left out.
-fn authorize(client: &str, change: &[(&str, &str)]) -> String {
+pub(crate) fn authorize(client: &str, change: &[(&str, &str)]) -> String {
     let mut parameters = BTreeMap::from([
         ("response_type", "code"),
         ("client_id", client),

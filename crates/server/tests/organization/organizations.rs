@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sortie_api::Role;
-use sortie_store::AuditFilter;
+use sortie_store::{AuditFilter, Avatar};
 use sortie_testkit::{Bytes, Client, http::Method};
 
-use crate::rig::Rig;
+use crate::rig::{AT, Rig};
 
 pub(crate) async fn send(
     client: &Client,
@@ -28,6 +28,41 @@ async fn get(client: &Client, path: &str) -> Value {
         .unwrap()
         .json()
         .unwrap()
+}
+
+#[tokio::test]
+async fn members_are_listed_with_their_pictures() {
+    let rig = Rig::start().await;
+    let path = format!("/v1/organizations/{}/members", rig.ours);
+    let before = get(&rig.admin.client, &path).await;
+    assert!(
+        before
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|of| of.get("avatar_url").is_none())
+    );
+    let avatar = Avatar {
+        content_type: "image/png".to_owned(),
+        bytes: b"x".to_vec(),
+        sha256: [7; 32],
+        updated_at: AT,
+    };
+    rig.accounts
+        .store()
+        .put_avatar(rig.member.user, avatar)
+        .await
+        .unwrap();
+    let members = get(&rig.admin.client, &path).await;
+    let member = members
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|of| of["id"] == json!(rig.member.user));
+    let url = rig.accounts.avatar_url(rig.member.user).await.unwrap();
+    assert_eq!(member.unwrap()["avatar_url"].as_str(), url.as_deref());
+    assert_eq!(members.to_string().matches("avatar_url").count(), 1);
+    rig.end().await;
 }
 
 /// Members of `ours` with their roles, by address.

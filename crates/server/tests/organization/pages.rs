@@ -1,12 +1,15 @@
 //! The pages: their headers, the forms of a browser, and the way back through a sign-in.
 
+use std::time::Duration;
+
 use sortie_testkit::{
-    Bytes, Client,
+    Answer, Bytes, Client,
     http::{HeaderValue, Method},
 };
 
 use crate::{
-    browser::{Browser, form_token},
+    browser::{Browser, encoded, form_token},
+    oauth::{authorize, client_id},
     rig::Rig,
 };
 
@@ -116,5 +119,211 @@ async fn a_form_in_another_encoding_is_refused() {
         let answer = client.send(Method::POST, page.path, body).await.unwrap();
         assert_eq!(answer.status, 403, "{}", page.path);
     }
+    rig.end().await;
+}
+
+const PASSWORD: &str = "seventeen grey herons at dawn";
+
+/// Target of a link of a page whose path begins with `path`.
+fn link(page: &Answer, path: &str) -> String {
+    let text = page.text();
+    let (_, rest) = text
+        .split_once(&format!("href=\"{path}"))
+        .unwrap_or_else(|| panic!("no link to {path}: {text}"));
+    format!("{path}{}", rest.split('"').next().unwrap())
+}
+
+/// Signs a person up at the page, with an address that begins with `name`. Returns the answer to the form.
+async fn sign_up(browser: &Browser<'_>, path: &str, name: &str) -> Answer {
+    let page = browser.get(path).await;
+    assert_eq!(page.status, 200, "{}", page.text());
+    let token = form_token(&page, "/sign-up");
+    let email = format!("{name}@example.com");
+    let fields = [
+        ("form", token.as_str()),
+        ("name", name),
+        ("email", &email),
+        ("password", PASSWORD),
+    ];
+    browser.post("/sign-up", &fields).await
+}
+
+async fn sign_in(browser: &Browser<'_>, path: &str, email: &str, password: &str) -> Answer {
+    let token = form_token(&browser.get(path).await, "/sign-in");
+    let fields = [("form", token.as_str()), ("email", email), ("password", password)];
+    browser.post("/sign-in", &fields).await
+}
+
+#[tokio::test]
+async fn a_person_signs_up_and_in_and_comes_back_to_the_application() {
+    let rig = Rig::start().await;
+    let client = client_id(&rig).await;
+    let path = authorize(&client, &[]);
+    let browser = Browser::new(&rig);
+    let away = browser.get(&path).await;
+    let sign_in_path = away.header("location").unwrap().to_owned();
+    assert!(
+        sign_in_path.starts_with("/sign-in?return=") && !sign_in_path.contains("client_id"),
+        "{sign_in_path}"
+    );
+    let page = browser.get(&sign_in_path).await;
+    let answer = sign_up(&browser, &link(&page, "/sign-up"), "newcomer").await;
+    assert_eq!(
+        (answer.status, answer.header("location").unwrap()),
+        (303, path.as_str()),
+        "{}",
+        answer.text()
+    );
+    let session = browser.cookie("sortie").unwrap();
+    assert!(session.starts_with("stu_"));
+    let consent = browser.get(&path).await.text();
+    assert!(consent.contains("newcomer@example.com") && consent.contains("You have no organization"));
+
+    let other = Browser::new(&rig);
+    let refused = sign_in(&other, &sign_in_path, "newcomer@example.com", "a wrong password").await;
+    assert_eq!(refused.status, 401);
+    assert!(
+        refused.text().contains("value=\"newcomer@example.com\"")
+            && !refused.text().contains("a wrong password")
+    );
+    assert_eq!(other.cookie("sortie"), None);
+    let answer = sign_in(&other, &sign_in_path, "newcomer@example.com", PASSWORD).await;
+    assert_eq!(
+        (answer.status, answer.header("location").unwrap()),
+        (303, path.as_str())
+    );
+    assert_ne!(
+        other.cookie("sortie").unwrap(),
+        session,
+        "each sign-in has a secret of its own"
+    );
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_planted_cookie_is_not_signed_in_afterwards() {
+    let rig = Rig::start().await;
+    sign_up(&Browser::new(&rig), "/sign-up", "victim").await;
+    let planted = format!("stu_{}", "0".repeat(49));
+    let browser = Browser::new(&rig);
+    browser.set("sortie", &planted);
+    let answer = sign_in(&browser, "/sign-in", "victim@example.com", PASSWORD).await;
+    assert_eq!((answer.status, answer.header("location").unwrap()), (303, "/"));
+    assert_ne!(browser.cookie("sortie").unwrap(), planted);
+    let attacker = Browser::signed_in(&rig, &planted);
+    assert_eq!(attacker.get("/").await.status, 303);
+
+    let before = Browser::new(&rig);
+    before.get("/sign-in").await;
+    let form_cookie = before.cookie("sortie_form").unwrap();
+    sign_in(&before, "/sign-in", "victim@example.com", PASSWORD).await;
+    let with_form_cookie = Browser::signed_in(&rig, &form_cookie);
+    assert_eq!(
+        with_form_cookie.get("/").await.status,
+        303,
+        "the cookie of forms never becomes a session"
+    );
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_form_before_the_sign_in_is_bound_to_its_browser() {
+    let rig = Rig::start().await;
+    sign_up(&Browser::new(&rig), "/sign-up", "victim").await;
+    let browser = Browser::new(&rig);
+    let token = form_token(&browser.get("/sign-in").await, "/sign-in");
+    let fields = [
+        ("form", token.as_str()),
+        ("email", "victim@example.com"),
+        ("password", PASSWORD),
+    ];
+    for origin in [None, Some("null"), Some("https://evil.example")] {
+        assert_eq!(
+            browser.post_from(origin, "/sign-in", &fields).await.status,
+            403,
+            "{origin:?}"
+        );
+    }
+    assert_eq!(
+        Browser::new(&rig).post("/sign-in", &fields).await.status,
+        403,
+        "another browser"
+    );
+    let other = Browser::new(&rig);
+    other.get("/sign-in").await;
+    assert_eq!(
+        other.post("/sign-in", &fields).await.status,
+        403,
+        "another browser with a form of its own"
+    );
+    assert_eq!(
+        browser.post("/sign-up", &fields).await.status,
+        403,
+        "another purpose"
+    );
+    assert_eq!(browser.post("/sign-in", &fields).await.status, 303);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn no_way_back_leads_elsewhere() {
+    let rig = Rig::start().await;
+    let signed = Browser::signed_in(&rig, &rig.member.token);
+    let sealed = rig
+        .accounts
+        .seal_text(("consent", ""), b"https://evil.example", Duration::from_mins(1))
+        .unwrap();
+    for back in [
+        "https://evil.example",
+        "//evil.example",
+        "///evil.example",
+        "/\\evil.example",
+        "\\\\evil.example",
+        "/",
+        "/oauth/authorize",
+        "%2F%2Fevil.example",
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "evil.example",
+        "",
+        ".",
+        "@evil.example",
+        "https:evil.example",
+        "/%09/evil.example",
+        "\t//evil.example",
+        "AAAA",
+        &sealed,
+    ] {
+        let path = format!("/sign-in?{}", encoded(&[("return", back)]));
+        let answer = signed.get(&path).await;
+        assert_eq!(
+            (answer.status, answer.header("location").unwrap()),
+            (303, "/"),
+            "{back}"
+        );
+    }
+    let own = rig
+        .accounts
+        .seal_text(("return", ""), b"/oauth/authorize?x", Duration::from_mins(10))
+        .unwrap();
+    let path = format!("/sign-in?return={own}");
+    assert_eq!(
+        signed.get(&path).await.header("location").unwrap(),
+        "/oauth/authorize?x"
+    );
+    assert_eq!(
+        signed
+            .get(&format!("{path}&return={own}"))
+            .await
+            .header("location")
+            .unwrap(),
+        "/"
+    );
+    rig.clock.set(rig.clock.now() + Duration::from_mins(10));
+    assert_eq!(
+        signed.get(&path).await.header("location").unwrap(),
+        "/",
+        "too late"
+    );
     rig.end().await;
 }

@@ -305,4 +305,40 @@ mod tests {
         let terminal = Terminal::of_process(&Environment::default());
         insta::assert_snapshot!(text(&report, terminal));
     }
+
+    #[tokio::test]
+    async fn the_mail_server_is_greeted() {
+        let sink = sortie_testkit::MailSink::start_for("sortie", "right")
+            .await
+            .unwrap();
+        let found = async |smtp_url: Option<String>| {
+            let hosted = HostedSettings {
+                listen: sink.address(),
+                org_url: "https://accounts.example".to_owned(),
+                engine_url: "https://engine.example".to_owned(),
+                sign_up: sortie_accounts::SignUp::Open,
+                mail: smtp_url.map(|url| sortie_accounts::MailOptions {
+                    server: url.parse().unwrap(),
+                    from: "sortie@example.com".parse().unwrap(),
+                }),
+            };
+            let check = mail(&hosted).await;
+            (check.verdict, check.found)
+        };
+        let address = sink.address();
+        let greets = format!("{address} greets this machine");
+        assert_eq!(
+            found(Some(format!("smtp://sortie:right@{address}"))).await,
+            (Verdict::Ok, greets)
+        );
+        let refused =
+            format!("{address}: the mail server does not accept the user and the password: it answered 535");
+        assert_eq!(
+            found(Some(format!("smtp://sortie:wrong@{address}"))).await,
+            (Verdict::Fault, refused)
+        );
+        let (verdict, none) = found(None).await;
+        assert_eq!(verdict, Verdict::Warning);
+        assert!(none.starts_with("no mail server"), "{none}");
+    }
 }

@@ -39,10 +39,11 @@ pages![
     the_page_of_metrics_works = "docs/METRICS.md",
     the_page_of_operations_works = "docs/OPERATIONS.md",
     the_page_of_hosted_deployments_works = "docs/HOSTED.md",
+    the_page_of_oauth_works = "docs/OAUTH.md",
 ];
 
-/// Page whose commands are run against a node of a hosted deployment.
-const HOSTED: &str = "docs/HOSTED.md";
+/// Pages whose commands are run against a node of a hosted deployment.
+const HOSTED: [&str; 2] = ["docs/HOSTED.md", "docs/OAUTH.md"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -72,12 +73,12 @@ async fn works(page: &str) -> Checked {
     let blocks = blocks(&text);
     ensure!(!blocks.is_empty(), "{page} has no block to run");
     let options = NodeOptions::default().env("SORTIE_SANDBOX_MINIMUM", "landlock");
-    let node = if page == HOSTED {
-        HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options)
-            .await?
-            .node
+    let (node, org_url) = if HOSTED.contains(&page) {
+        let hosted = HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await?;
+        let org_url = hosted.org_url();
+        (hosted.node, Some(org_url))
     } else {
-        node_with(Database::Sqlite, options).await?
+        (node_with(Database::Sqlite, options).await?, None)
     };
     let folder = TempDir::new()?;
     std::os::unix::fs::symlink(
@@ -104,6 +105,9 @@ async fn works(page: &str) -> Checked {
         .env("SORTIE_URL", node.url()?)
         .env("SORTIE_DATA_DIR", node.data_dir())
         .env("SORTIE_API_KEY", node.key());
+    if let Some(org_url) = org_url {
+        shell.env("SORTIE_ORG_URL", org_url);
+    }
     let output = shell.output()?;
     let (out, err) = (
         String::from_utf8_lossy(&output.stdout),

@@ -92,7 +92,7 @@ fn avatar_from(row: &Row) -> Result<Avatar> {
     })
 }
 
-fn hash_from(row: &Row, column: usize) -> Result<[u8; 32]> {
+pub(super) fn hash_from(row: &Row, column: usize) -> Result<[u8; 32]> {
     row.blob(column)?
         .try_into()
         .map_err(|_| Error::Corrupt("the sha256 of an avatar is not 32 bytes".to_owned()))

@@ -5,6 +5,7 @@
 
 use sortie_api::{OrgId, Role, Timestamp, UserId};
 
+use super::avatars::hash_from;
 use crate::{
     Audit, NewMail, Store,
     audit::record,
@@ -60,6 +61,8 @@ pub struct MemberRow {
     pub role: Role,
     /// Time since which the person is a member.
     pub created_at: Timestamp,
+    /// SHA-256 of the person's picture. None where there is no picture.
+    pub avatar: Option<[u8; 32]>,
 }
 
 impl Store {
@@ -147,8 +150,8 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_all(
-                    "SELECT m.user_id, p.email, p.name, m.role, m.created_at \
-                     FROM membership m JOIN person p ON p.id = m.user_id \
+                    "SELECT m.user_id, p.email, p.name, m.role, m.created_at, \
+                     (SELECT a.sha256 FROM avatar a WHERE a.user_id = m.user_id) FROM membership m JOIN person p ON p.id = m.user_id \
                      WHERE m.org_id = $1 AND m.user_id > $2 ORDER BY m.org_id, m.user_id LIMIT $3",
                     vals![org, after.as_str(), limit],
                 )?
@@ -164,8 +167,8 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_opt(
-                    "SELECT m.user_id, p.email, p.name, m.role, m.created_at \
-                     FROM membership m JOIN person p ON p.id = m.user_id WHERE m.org_id = $1 AND m.user_id = $2",
+                    "SELECT m.user_id, p.email, p.name, m.role, m.created_at, \
+                     (SELECT a.sha256 FROM avatar a WHERE a.user_id = m.user_id) FROM membership m JOIN person p ON p.id = m.user_id WHERE m.org_id = $1 AND m.user_id = $2",
                     vals![org, user],
                 )?
                 .as_ref()
@@ -289,5 +292,6 @@ fn member_from(row: &Row) -> Result<MemberRow> {
         name: row.text(2)?.to_owned(),
         role: row.parse(3)?,
         created_at: row.time(4)?,
+        avatar: row.opt_blob(5)?.map(|_| hash_from(row, 5)).transpose()?,
     })
 }

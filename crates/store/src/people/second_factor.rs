@@ -94,7 +94,7 @@ impl Store {
 
 /// Uses a second factor up. Refuses the command where it was used before.
 pub(super) fn use_up(user: UserId, factor: &Factor) -> Stmt<'_> {
-    let used = match factor {
+    let statement = match factor {
         Factor::Step(step) => Stmt::new(
             "UPDATE person SET totp_step = $2 \
              WHERE id = $1 AND totp_since IS NOT NULL AND COALESCE(totp_step, -1) < $2",
@@ -105,5 +105,5 @@ pub(super) fn use_up(user: UserId, factor: &Factor) -> Stmt<'_> {
             vals![hash.as_slice(), Purpose::Recovery.as_str(), user],
         ),
     };
-    used.exactly(1, USED)
+    statement.exactly(1, USED)
 }

@@ -42,8 +42,8 @@ fn client(id: &str, kind: OauthClientKind, expires_at: Timestamp) -> OauthClient
     }
 }
 
-fn refused(exchange: Result<Exchange>) {
-    assert_eq!(exchange, Ok(Exchange::Refused));
+fn refused(exchange: &Result<Exchange>) {
+    assert_eq!(*exchange, Ok(Exchange::Refused));
 }
 
 fn conflicts<T: std::fmt::Debug>(done: &Result<T>) {
@@ -265,14 +265,14 @@ both! {
             ]
         };
         for redemption in wrong(fixture) {
-            refused(store.redeem_code(redemption, fixture.grant_audit()).await);
+            refused(&store.redeem_code(redemption, fixture.grant_audit()).await);
         }
         let late = CodeRedemption { at: new.code_expires_at, ..fixture.redemption(&new) };
-        refused(store.redeem_code(late, fixture.grant_audit()).await);
+        refused(&store.redeem_code(late, fixture.grant_audit()).await);
         let pair = fixture.redeem(&new).await;
         assert!(matches!(pair.exchange, Exchange::Issued(_)), "nothing of this has used the code: {:?}", pair.exchange);
         for redemption in wrong(fixture) {
-            refused(store.redeem_code(redemption, fixture.grant_audit()).await);
+            refused(&store.redeem_code(redemption, fixture.grant_audit()).await);
         }
         assert!(fixture.principal(&pair).await.is_some(), "a replay without the verifier ends nothing");
     }
@@ -310,7 +310,7 @@ both! {
             TokenRefresh { at: first.tokens.refresh_until, ..right.clone() },
             TokenRefresh { refresh_hash: [9; 32], ..right.clone() },
         ] {
-            refused(store.refresh_tokens(wrong, fixture.grant_audit()).await);
+            refused(&store.refresh_tokens(wrong, fixture.grant_audit()).await);
         }
         let other = TokenRefresh { scope: Some(Role::Member), ..right.clone() };
         assert_eq!(store.refresh_tokens(other, fixture.grant_audit()).await, Ok(Exchange::OtherScope));

@@ -1,0 +1,140 @@
+use std::{net::SocketAddr, path::Path};
+
+use serde_json::Value;
+use sortie_accounts::{MailServer, NotSent};
+use sortie_api::EmailDelivery;
+use sortie_testkit::{Client, ports::free_ports};
+
+use crate::rig::{Peer, Rig, installed};
+
+const ORG_URL: &str = "https://accounts.example";
+
+/// Ports that are tried, where others are faster.
+const TRIES: usize = 5;
+
+/// Starts aiosmtpd. Returns it with its port.
+fn aiosmtpd(mode: &str) -> (Peer, u64) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/servers/smtp.py");
+    let peer = Peer::start(&installed("venv/bin/python"), &[script.to_str().unwrap(), mode]);
+    let port = peer.json()["port"].as_u64().unwrap();
+    (peer, port)
+}
+
+async fn greeted(url: &str) -> Result<(), NotSent> {
+    url.parse::<MailServer>().unwrap().greet(ORG_URL).await
+}
+
+#[tokio::test]
+async fn aiosmtpd_takes_a_mail_with_and_without_tls() {
+    for (mode, scheme) in [("plain", "smtp"), ("starttls", "smtp"), ("tls", "smtps")] {
+        let (peer, port) = aiosmtpd(mode);
+        let rig = Rig::sending_through(&format!("{scheme}://sortie:p%3Ass@127.0.0.1:{port}")).await;
+        let (invited, delivery) = rig.invites("bob@example.com").await;
+        assert_eq!(delivery, EmailDelivery::Accepted, "{mode}");
+        let mail = peer.json();
+        assert_eq!(mail["tls"], mode != "plain", "{mode}");
+        assert_eq!(mail["from"], "sortie@accounts.example");
+        assert_eq!(mail["to"][0], "bob@example.com");
+        assert_eq!(mail["defects"].as_array().map(Vec::len), Some(0), "{mail}");
+        let headers = &mail["headers"];
+        assert_eq!(headers["subject"], "Invitation to Äcme & Co");
+        assert_eq!(headers["from"], "Sortie Grüße <sortie@accounts.example>");
+        assert_eq!(headers["auto-submitted"], "auto-generated");
+        let (text, html) = (mail["text"].as_str().unwrap(), mail["html"].as_str().unwrap());
+        assert!(
+            text.contains("Änn <b> invites you to join Äcme & Co as a member."),
+            "{text}"
+        );
+        assert!(text.lines().any(|line| line == invited.url), "{text}");
+        assert!(
+            html.contains("Änn &lt;b&gt; invites you to join Äcme &amp; Co"),
+            "{html}"
+        );
+        assert!(html.contains(&format!("href=\"{}\"", invited.url)), "{html}");
+    }
+}
+
+#[tokio::test]
+async fn aiosmtpd_refuses_recipients_and_passwords() {
+    let (peer, port) = aiosmtpd("starttls");
+    let rig = Rig::sending_through(&format!("smtp://sortie:p%3Ass@127.0.0.1:{port}")).await;
+    for to in ["reject@example.com", "later@example.com"] {
+        assert_eq!(rig.invites(to).await.1, EmailDelivery::Failed, "{to}");
+    }
+    assert!(peer.is_quiet());
+    assert_eq!(
+        greeted(&format!("smtp://sortie:p%3Ass@127.0.0.1:{port}")).await,
+        Ok(())
+    );
+    let wrong = greeted(&format!("smtp://sortie:wrong@127.0.0.1:{port}")).await;
+    assert_eq!(wrong, Err(NotSent::Credentials(Some(535))));
+}
+
+/// The address leads to this machine and is not known to: the rules for other machines hold.
+#[tokio::test]
+async fn the_certificate_of_another_machine_is_checked_and_clear_text_refused() {
+    let elsewhere = |scheme: &str, port: u64| format!("{scheme}://sortie:p%3Ass@[::ffff:127.0.0.1]:{port}");
+    for (mode, scheme) in [("starttls", "smtp"), ("tls", "smtps")] {
+        let (_peer, port) = aiosmtpd(mode);
+        let refused = greeted(&elsewhere(scheme, port)).await;
+        let Err(NotSent::Connection(reason)) = refused else {
+            panic!("{mode}: {refused:?}")
+        };
+        assert!(reason.contains("certificate"), "{reason}");
+    }
+    let (_peer, port) = aiosmtpd("plain");
+    assert_eq!(greeted(&elsewhere("smtp", port)).await, Err(NotSent::NoTls));
+}
+
+/// Starts maildev for one user, with its web page. Returns it with the ports of both.
+fn maildev() -> (Peer, u16, u16) {
+    let mut ports = free_ports();
+    for _ in 0..TRIES {
+        let (smtp, web) = (ports.next().unwrap(), ports.next().unwrap());
+        let texts = (smtp.to_string(), web.to_string());
+        let arguments = [
+            "--ip",
+            "127.0.0.1",
+            "--smtp",
+            &texts.0,
+            "--web",
+            &texts.1,
+            "--web-ip",
+            "127.0.0.1",
+            "--incoming-user",
+            "sortie",
+            "--incoming-pass",
+            "p:ss",
+        ];
+        let peer = Peer::start(&installed("npm/node_modules/.bin/maildev"), &arguments);
+        let mut ready = 0;
+        while ready < 2
+            && let Some(line) = peer.line()
+        {
+            ready += usize::from(line.contains("running at"));
+        }
+        if ready == 2 {
+            return (peer, smtp, web);
+        }
+    }
+    panic!("maildev is not ready");
+}
+
+#[tokio::test]
+async fn maildev_shows_a_mail_as_people_see_it() {
+    let (_peer, smtp, web) = maildev();
+    let rig = Rig::sending_through(&format!("smtp://sortie:p%3Ass@127.0.0.1:{smtp}")).await;
+    let (invited, delivery) = rig.invites("bob@example.com").await;
+    assert_eq!(delivery, EmailDelivery::Accepted);
+    let client = Client::new(SocketAddr::from(([127, 0, 0, 1], web)), None);
+    let mails = client.get("/email").await.unwrap().json().unwrap();
+    assert_eq!(mails.as_array().map(Vec::len), Some(1), "{mails}");
+    let mail: &Value = &mails[0];
+    assert_eq!(mail["subject"], "Invitation to Äcme & Co");
+    assert_eq!(mail["to"][0]["address"], "bob@example.com");
+    assert_eq!(mail["from"][0]["name"], "Sortie Grüße");
+    assert!(mail["text"].as_str().unwrap().contains(&invited.url), "{mail}");
+    assert!(mail["html"].as_str().unwrap().contains(&invited.url), "{mail}");
+    let wrong = greeted(&format!("smtp://sortie:wrong@127.0.0.1:{smtp}")).await;
+    assert!(matches!(wrong, Err(NotSent::Credentials(Some(_)))), "{wrong:?}");
+}
