@@ -129,7 +129,6 @@ fn expected(call: &Call, kind: Kind) -> Expected {
         return Expected::Forbidden;
     }
     match (least, kind.role()) {
-        (None, _) => allowed,
         (Some(_), None) => Expected::NotFound,
         (Some(least), Some(role)) if role < least => Expected::Forbidden,
         // The way is open, and the owner cannot take it.
@@ -139,7 +138,7 @@ fn expected(call: &Call, kind: Kind) -> Expected {
         (Some(_), Some(_)) if kind == Kind::OwnerOfSuspended && !call.stays_while_suspended() => {
             Expected::Forbidden
         }
-        (Some(_), Some(_)) => allowed,
+        (None, _) | (Some(_), Some(_)) => allowed,
     }
 }
 
