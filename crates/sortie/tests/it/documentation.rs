@@ -40,10 +40,11 @@ pages![
     the_page_of_operations_works = "docs/OPERATIONS.md",
     the_page_of_hosted_deployments_works = "docs/HOSTED.md",
     the_page_of_oauth_works = "docs/OAUTH.md",
+    the_page_of_accounts_works = "docs/ACCOUNTS.md",
 ];
 
 /// Pages whose commands are run against a node of a hosted deployment.
-const HOSTED: [&str; 2] = ["docs/HOSTED.md", "docs/OAUTH.md"];
+const HOSTED: [&str; 3] = ["docs/HOSTED.md", "docs/OAUTH.md", "docs/ACCOUNTS.md"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
