@@ -7,7 +7,7 @@ import random
 import schemathesis
 
 # What ends the account or the session that the requests are made with.
-ENDS = {"sign_out", "delete_account", "logout"}
+ENDS = {"log_out", "delete_user"}
 choice = random.Random(1)
 
 

@@ -129,7 +129,7 @@ impl Description {
             routes::workflows::describe(&mut document["components"]["schemas"]);
         }
         document["components"]["responses"] = failures();
-        document["components"]["headers"] = headers();
+        document["components"]["headers"] = headers(self.longest_wait());
         document["components"]["securitySchemes"] = self.security_schemes();
         document
     }
@@ -177,6 +177,14 @@ impl Description {
                 {"name": "operator", "description": "Organizations and people, for the operator of the installation."},
                 {"name": "operations", "description": "Health and description of the organization API."},
             ]),
+        }
+    }
+
+    /// Longest time that `Retry-After` names, in seconds. Attempts to sign in have limits of an hour and of a day.
+    const fn longest_wait(self) -> u64 {
+        match self {
+            Self::Engine => WINDOW_SECONDS,
+            Self::Organization => 86_400,
         }
     }
 
@@ -240,8 +248,11 @@ fn complete(table: &[Access], path: &str, operation: &mut Value) {
             | ErrorCode::PreconditionFailed
             | ErrorCode::RangeNotSatisfiable => true,
         };
-        if possible {
-            operation["responses"][code.status().to_string()] = reference("responses", name);
+        let status = code.status().to_string();
+        // The endpoints of the OAuth server have error bodies of their own (RFC 6749).
+        let own = path.starts_with("/oauth/") && !operation["responses"][&status].is_null();
+        if possible && !own {
+            operation["responses"][status] = reference("responses", name);
         }
     }
     for (status, response) in members(&mut operation["responses"]) {
@@ -324,7 +335,7 @@ fn failures() -> Value {
         .into()
 }
 
-fn headers() -> Value {
+fn headers(longest_wait: u64) -> Value {
     let text = |description: &str, pattern: &str, example: &str| {
         json!({
             "description": description, "required": true,
@@ -348,7 +359,7 @@ fn headers() -> Value {
         "X-RateLimit-Limit": number("Quota of the window.", None, 600),
         "X-RateLimit-Remaining": number("Requests left in the window.", None, 599),
         "X-RateLimit-Reset": number("Seconds until the window restarts.", Some(WINDOW_SECONDS), 31),
-        "Retry-After": number("Seconds to wait.", Some(WINDOW_SECONDS), 17),
+        "Retry-After": number("Seconds to wait.", Some(longest_wait), 17),
         "WWW-Authenticate": text("The scheme, and `invalid_token` when a credential was sent.",
             "^Bearer", "Bearer error=\"invalid_token\""),
     })
