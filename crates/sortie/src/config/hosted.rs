@@ -62,6 +62,13 @@ pub(super) fn settings(read: &Reader<'_>) -> Result<Option<HostedSettings>, Erro
         }
         return Ok(None);
     }
+    let mail = mail(read)?;
+    if sign_up == SignUp::VerifyFirst && mail.is_none() {
+        return Err(read.wrong(
+            "sign_up",
+            "`verify_first` needs smtp_url, which sends the mail that verifies",
+        ));
+    }
     let needed = |key| read.wrong(key, "must be set with mode = \"hosted\"");
     Ok(Some(HostedSettings {
         listen: read
@@ -70,7 +77,7 @@ pub(super) fn settings(read: &Reader<'_>) -> Result<Option<HostedSettings>, Erro
         org_url: org_url(read)?.ok_or_else(|| needed("org_url"))?,
         engine_url: engine_url(read)?.ok_or_else(|| needed("advertise_url"))?,
         sign_up,
-        mail: mail(read)?,
+        mail,
     }))
 }
 
@@ -175,12 +182,12 @@ mod tests {
     #[test]
     fn an_own_value_wins_over_the_default_of_the_mode() {
         let own = "compute_micros_per_second = 0\nsurcharge_percent = 5\norganization_concurrency = 3\n\
-            sign_up = \"verify_first\"\n";
+            sign_up = \"invited\"\n";
         let config = of_file(&format!("{HOSTED}{own}")).unwrap();
         assert_eq!(config.compute_micros_per_second, Micros::ZERO);
         let figures = (config.surcharge_percent, config.organization_concurrency);
         assert_eq!(figures, (5, Some(3)));
-        assert_eq!(config.hosted.unwrap().sign_up, SignUp::VerifyFirst);
+        assert_eq!(config.hosted.unwrap().sign_up, SignUp::Invited);
     }
 
     #[test]
@@ -221,6 +228,11 @@ mod tests {
                 "mode = \"hosted\"",
                 "mode = \"self-hosted\"",
                 "org_listen (sortie.toml): needs mode = \"hosted\"",
+            ),
+            (
+                "mode = \"hosted\"",
+                "mode = \"hosted\"\nsign_up = \"verify_first\"",
+                "sign_up (sortie.toml): `verify_first` needs smtp_url, which sends the mail that verifies",
             ),
             (
                 "mode = \"hosted\"",
