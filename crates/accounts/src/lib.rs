@@ -35,6 +35,7 @@ pub use organizations::{NewInvitationLink, Requester};
 pub use people::{
     account::PersonExport,
     login::{LogIn, LoggedIn},
+    picture::PICTURE_BYTES,
     second_factor::EnrolledTotp,
     sessions::{Client, MOST_LISTED, SESSION_LENGTH},
     sign_up::{Applicant, RESET_PAGE, SignedUp, VERIFY_PAGE},

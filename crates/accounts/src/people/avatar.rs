@@ -16,11 +16,11 @@ const UPLOADS: u32 = 20;
 const HASH_CHARS: usize = 12;
 
 impl Accounts {
-    /// Gives a person a picture, without its metadata. Returns the URL of the picture.
+    /// Gives a person a picture, without its metadata.
     ///
     /// # Errors
     /// `Invalid` for a file that is no picture of a known format; `TooLarge` and `TooManyAttempts` beyond the limits.
-    pub async fn put_avatar(&self, user: UserId, content_type: &str, file: Bytes) -> Result<String> {
+    pub async fn put_avatar(&self, user: UserId, content_type: &str, file: Bytes) -> Result<()> {
         let parts = &self.0;
         parts.attempt("avatar", &user.to_string(), UPLOADS).await?;
         let picture = picture(content_type, file).map_err(|rule| match rule {
@@ -33,9 +33,7 @@ impl Accounts {
             bytes: picture.bytes.into(),
             updated_at: parts.options.clock.now(),
         };
-        let url = self.url_of_avatar(user, &avatar.sha256);
-        parts.store.put_avatar(user, avatar).await?;
-        Ok(url)
+        Ok(parts.store.put_avatar(user, avatar).await?)
     }
 
     /// Takes the picture of a person away, if there is one.
@@ -47,12 +45,6 @@ impl Accounts {
     /// `user`.
     pub async fn avatar(&self, viewer: UserId, user: UserId) -> Result<Avatar> {
         self.0.store.avatar(viewer, user).await?.ok_or(Error::NotFound)
-    }
-
-    /// Returns the URL of the picture of a person. None where there is no picture.
-    pub async fn avatar_url(&self, user: UserId) -> Result<Option<String>> {
-        let hash = self.0.store.avatar_hash(user).await?;
-        Ok(hash.map(|hash| self.url_of_avatar(user, &hash)))
     }
 
     /// Returns the URL of a picture with this hash. The URL changes with the picture, so a copy of the picture is never

@@ -323,7 +323,7 @@ mod tests {
             assert_eq!(position.cursor().parse(), Ok(position));
         }
         assert_eq!("".parse(), Ok(Position::START));
-        for wrong in ["8.x", "x", "0", "3.abc", "1.a b", "-1.x", "6.run'"] {
+        for wrong in ["99.x", "x", "0", "3.abc", "1.a b", "-1.x", "6.run'"] {
             assert_eq!(wrong.parse::<Position>(), Err(InvalidPosition), "{wrong}");
         }
     }

@@ -3,6 +3,7 @@
 
 mod app;
 mod auth;
+mod avatar;
 mod door;
 mod invitations;
 mod keys;
@@ -50,6 +51,9 @@ operations! {
     SignedIn profile::delete_user;
     SignedIn profile::export_user;
     SignedIn profile::change_password;
+    SignedIn avatar::put_avatar;
+    SignedIn avatar::delete_avatar;
+    SignedIn avatar::get_avatar;
     SignedIn sessions::list_sessions;
     SignedIn sessions::end_session;
     SignedIn second_factor::enrol_second_factor;

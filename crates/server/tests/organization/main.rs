@@ -10,6 +10,7 @@
 
 mod access;
 mod accounts;
+mod avatars;
 mod browser;
 mod gate;
 mod oauth;

@@ -70,17 +70,6 @@ impl Store {
             })
             .await
     }
-
-    /// Reads the SHA-256 of the picture of a person. None where there is no picture.
-    pub async fn avatar_hash(&self, user: UserId) -> Result<Option<[u8; 32]>> {
-        self.db
-            .read(move |tx| {
-                tx.query_opt("SELECT sha256 FROM avatar WHERE user_id = $1", vals![user])?
-                    .map(|row| hash_from(&row, 0))
-                    .transpose()
-            })
-            .await
-    }
 }
 
 fn avatar_from(row: &Row) -> Result<Avatar> {

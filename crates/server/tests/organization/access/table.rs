@@ -142,6 +142,9 @@ pub(super) const CALLS: &[Call] = &[
         "",
         404,
     ),
+    refused("put_avatar", ("PUT", "/v1/me/avatar"), "{}", 400),
+    call("delete_avatar", ("DELETE", "/v1/me/avatar"), ""),
+    refused("get_avatar", ("GET", "/v1/users/{user}/avatar"), "", 404),
     call("list_organizations", ("GET", "/v1/organizations"), ""),
     call(
         "create_organization",
