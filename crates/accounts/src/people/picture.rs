@@ -12,7 +12,7 @@ use img_parts::{
 };
 
 /// Maximum size of a picture, in bytes.
-pub(crate) const PICTURE_BYTES: usize = 256 * 1024;
+pub const PICTURE_BYTES: usize = 256 * 1024;
 
 /// Maximum width and height of a picture, in pixels.
 const LONGEST_SIDE: u32 = 4_096;
