@@ -2,7 +2,6 @@
 
 -- The person behind a grant or a session that made a change.
 ALTER TABLE audit ADD COLUMN user_id {TEXT};
-CREATE INDEX audit_person ON audit (user_id, at, id) WHERE user_id IS NOT NULL;
 
 -- An organization that the operator has suspended, and the reason.
 ALTER TABLE organization ADD COLUMN suspended_at BIGINT;

@@ -1,6 +1,6 @@
 //! End of an account, and the changes that its person made.
 
-use std::collections::BTreeSet;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use sortie_api::{AuditEntry, OrgId, Role, Timestamp, UserId};
 
@@ -50,14 +50,25 @@ impl Store {
         self.db.write(move |tx| delete(tx, &deletion)).await
     }
 
-    /// Returns entries of the audit log by a person, in every organization, newest first, at most `limit`.
+    /// Returns entries of the audit log by a person, in the organizations of the person, newest first, at most `limit`. The
+    /// newest 10,000 entries of each organization are looked at.
     pub async fn audit_of_person(&self, user: UserId, limit: u32) -> Result<Vec<(OrgId, AuditEntry)>> {
         self.db
             .read(move |tx| {
-                tx.query_all(audit::OF_PERSON, vals![user, limit])?
-                    .iter()
-                    .map(|row| Ok((row.parse(10)?, audit::entry_from(row)?)))
-                    .collect()
+                let organizations = tx.query_all(
+                    "SELECT m.org_id FROM membership m WHERE m.user_id = $1 ORDER BY m.user_id, m.org_id LIMIT 100",
+                    vals![user],
+                )?;
+                let mut found: Vec<(OrgId, AuditEntry)> = Vec::new();
+                for row in &organizations {
+                    let org: OrgId = row.parse(0)?;
+                    for entry in &tx.query_all(audit::OF_PERSON, vals![org, user, limit])? {
+                        found.push((org, audit::entry_from(entry)?));
+                    }
+                }
+                found.sort_by_key(|(_, entry)| Reverse((entry.at, entry.id)));
+                found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+                Ok(found)
             })
             .await
     }
