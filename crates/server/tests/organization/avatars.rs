@@ -39,8 +39,9 @@ async fn upload(client: &Client, kind: &'static str, file: Vec<u8>) -> Answer {
         .unwrap()
 }
 
-async fn url(answer: Answer) -> String {
-    let user = answer.expect(200).unwrap().json().unwrap();
+fn url(answer: &Answer) -> String {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let user = answer.json().unwrap();
     user["avatar_url"].as_str().unwrap().to_owned()
 }
 
@@ -48,7 +49,7 @@ async fn url(answer: Answer) -> String {
 async fn a_picture_is_seen_by_people_of_the_same_organization() {
     let rig = Rig::start().await;
     let owner = &rig.owner.client;
-    let first = url(upload(owner, "image/png", png(1)).await).await;
+    let first = url(&upload(owner, "image/png", png(1)).await);
     let path = first.strip_prefix(&rig.org_url).unwrap().to_owned();
     assert!(path.starts_with(&format!("/v1/users/{}/avatar?v=", rig.owner.user)));
     for viewer in [owner, &rig.member.client] {
@@ -67,7 +68,7 @@ async fn a_picture_is_seen_by_people_of_the_same_organization() {
     let listed = rig.admin.client.get(&members).await.unwrap();
     assert!(listed.text().contains(&first), "{}", listed.text());
 
-    let second = url(upload(owner, "image/png", png(2)).await).await;
+    let second = url(&upload(owner, "image/png", png(2)).await);
     assert_ne!(first, second);
     let me = owner.get("/v1/auth/me").await.unwrap().json().unwrap();
     assert_eq!(me["avatar_url"], second);
