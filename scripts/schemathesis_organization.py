@@ -6,15 +6,12 @@ import random
 
 import schemathesis
 
-# What ends the account or the session that the requests are made with.
-ENDS = {"log_out", "delete_user"}
 choice = random.Random(1)
 
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
     path = case.path_parameters or {}
-    name = case.operation.definition.raw.get("operationId", "")
     # Most requests are about an organization that exists: half about the caller's, a quarter about another one.
     if "/organizations/{id}" in case.operation.path:
         drawn = choice.random()
@@ -24,8 +21,9 @@ def before_call(context, case, kwargs):
             path["id"] = os.environ["OTHER_ORG"]
     if "user_id" in path and choice.random() < 0.3:
         path["user_id"] = os.environ["OTHER_USER"]
-    if os.environ["OWN_SESSION"] in path.values() or name in ENDS:
-        case.headers = {**(case.headers or {}), "Authorization": "Bearer none"}
+    # Without its own session, nothing would be tried any more.
+    if path.get("id") == os.environ["OWN_SESSION"]:
+        path["id"] = "sess_00000000000000000000000000"
 
 
 @schemathesis.check
