@@ -29,7 +29,7 @@ pub(crate) enum OrganizationsCommand {
     },
     /// Suspend an organization
     ///
-    /// Its credentials are refused on every node within five seconds. Waiting runs stay where they are.
+    /// Credentials of the organization are refused on every node within five seconds. Waiting runs stay where they are.
     Suspend {
         organization: OrgId,
         /// Reason, for operators
