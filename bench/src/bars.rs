@@ -15,6 +15,10 @@ pub(crate) enum Required {
     Seconds(f64),
     /// Less than so many KiB.
     Kibibytes(f64),
+    /// Less than so many MiB.
+    Mebibytes(f64),
+    /// Less than this part of a whole.
+    Part(f64),
 }
 
 impl Required {
@@ -22,7 +26,9 @@ impl Required {
     pub(crate) fn text(self) -> String {
         match self {
             Self::Rate(least) => format!("≥ {}", self.amount(least)),
-            Self::Seconds(bound) | Self::Kibibytes(bound) => format!("< {}", self.amount(bound)),
+            Self::Seconds(bound) | Self::Kibibytes(bound) | Self::Mebibytes(bound) | Self::Part(bound) => {
+                format!("< {}", self.amount(bound))
+            }
         }
     }
 
@@ -32,6 +38,8 @@ impl Required {
             Self::Rate(_) => format!("{amount:.0}/s"),
             Self::Seconds(_) => Millis(Duration::from_secs_f64(amount)).to_string(),
             Self::Kibibytes(_) => format!("{amount:.1} KiB"),
+            Self::Mebibytes(_) => format!("{amount:.1} MiB"),
+            Self::Part(_) => format!("{:.1} %", 100.0 * amount),
         }
     }
 
@@ -39,7 +47,9 @@ impl Required {
     pub(crate) fn is_met(self, reached: f64) -> bool {
         match self {
             Self::Rate(least) => reached >= least,
-            Self::Seconds(bound) | Self::Kibibytes(bound) => reached < bound,
+            Self::Seconds(bound) | Self::Kibibytes(bound) | Self::Mebibytes(bound) | Self::Part(bound) => {
+                reached < bound
+            }
         }
     }
 
@@ -48,7 +58,7 @@ impl Required {
         match self {
             Self::Rate(_) => Some(reached / share),
             Self::Seconds(_) => Some(reached * share),
-            Self::Kibibytes(_) => None,
+            Self::Kibibytes(_) | Self::Mebibytes(_) | Self::Part(_) => None,
         }
     }
 }
@@ -74,7 +84,7 @@ const SQLITE: Option<Database> = Some(Database::Sqlite);
 const POSTGRES: Option<Database> = Some(Database::Postgres);
 
 /// Bars in the order of the report.
-pub(crate) const BARS: [Bar; 18] = [
+pub(crate) const BARS: [Bar; 23] = [
     bar(
         "complete tool-free runs, 64 at once",
         SQLITE,
@@ -160,5 +170,31 @@ pub(crate) const BARS: [Bar; 18] = [
         "cancel through another node, a waiting command, longest",
         POSTGRES,
         Required::Seconds(1.0),
+    ),
+    bar(
+        "people: sign-ins beside runs at half load",
+        None,
+        Required::Rate(15.0),
+    ),
+    bar(
+        "people: runs at half load that sign-ins cost",
+        None,
+        Required::Part(0.3),
+    ),
+    bar(
+        "people: GET /v1/me beside 64 clients that sign in, p99",
+        None,
+        Required::Seconds(0.05),
+    ),
+    bar(
+        "people: memory that 64 clients that sign in take",
+        None,
+        Required::Mebibytes(80.0),
+    ),
+    // 60 million bytes.
+    bar(
+        "people: idle resident memory of a hosted node",
+        None,
+        Required::Mebibytes(57.2),
     ),
 ];

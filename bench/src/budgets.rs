@@ -39,6 +39,8 @@ const CLIENTS: [usize; 3] = [1, 16, 64];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,
+    /// Each client has a key of its own, without a budget.
+    PlainKeys,
     Named,
     Organization,
     Keys,
@@ -51,11 +53,19 @@ impl Kind {
 
     fn name(self) -> &'static str {
         match self {
-            Self::Plain => "without a budget",
+            Self::Plain | Self::PlainKeys => "without a budget",
             Self::Named => "with an Idempotency-Key",
             Self::Organization => "one budget on the organization",
             Self::Keys => "64 budgets on 64 keys",
             Self::BesideRefused => "beside a client that is refused in a loop",
+        }
+    }
+
+    /// Creates without a budget that this kind is compared with. They have as many keys.
+    fn without(self) -> Self {
+        match self {
+            Self::Plain | Self::Named | Self::Organization | Self::BesideRefused => Self::Plain,
+            Self::PlainKeys | Self::Keys => Self::PlainKeys,
         }
     }
 }
@@ -65,6 +75,8 @@ struct Rig {
     node: Node,
     /// Keys with an ample budget.
     keys: Vec<String>,
+    /// Keys without a budget.
+    free: Vec<String>,
     /// A key with a budget of zero.
     refused: String,
     names: Arc<AtomicU64>,
@@ -79,10 +91,10 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     for clients in CLIENTS {
         for kind in Kind::COMPARED {
             // The queue grows meanwhile: each kind has the same place in it as the creates without a budget.
-            let before = rig.measure(Kind::Plain, clients, bench.seconds).await?;
+            let before = rig.measure(kind.without(), clients, bench.seconds).await?;
             let first = rig.measure(kind, clients, bench.seconds).await?;
             let second = rig.measure(kind, clients, bench.seconds).await?;
-            let after = rig.measure(Kind::Plain, clients, bench.seconds).await?;
+            let after = rig.measure(kind.without(), clients, bench.seconds).await?;
             let (plain, rate) = (f64::midpoint(before, after), f64::midpoint(first, second));
             report.add(
                 format!("creates under budgets: {}, {clients} at once", kind.name()),
@@ -104,14 +116,16 @@ impl Rig {
         let _: Run = admin
             .call(Method::POST, "/v1/runs", request("```wait 3000000\n```\n"), 202)
             .await?;
-        let mut keys = Vec::with_capacity(KEYS);
+        let (mut keys, mut free) = (Vec::with_capacity(KEYS), Vec::with_capacity(KEYS));
         for _ in 0..KEYS {
             keys.push(key_with_budget(&mut admin, AMPLE).await?);
+            free.push(new_key(&mut admin).await?.key);
         }
         let refused = key_with_budget(&mut admin, 0).await?;
         Ok(Self {
             node,
             keys,
+            free,
             refused,
             names: Arc::default(),
         })
@@ -129,9 +143,10 @@ impl Rig {
             let connection = Connection::at(self.node.address()?, &self.refused);
             tasks.spawn(refused_until(connection, to));
         }
-        for key in self.keys.iter().cycle().take(clients) {
+        for (budgeted, free) in self.keys.iter().zip(&self.free).cycle().take(clients) {
             let connection = match kind {
-                Kind::Keys => Connection::at(self.node.address()?, key),
+                Kind::Keys => Connection::at(self.node.address()?, budgeted),
+                Kind::PlainKeys => Connection::at(self.node.address()?, free),
                 Kind::Plain | Kind::Named | Kind::Organization | Kind::BesideRefused => {
                     Connection::to(&self.node)?
                 }
@@ -158,11 +173,15 @@ fn budget(limit: u64) -> Bytes {
 
 /// Creates a key with a budget. Returns its secret.
 async fn key_with_budget(admin: &mut Connection, limit: u64) -> Result<String> {
-    let body = json!({"name": "bench"}).to_string().into();
-    let created: CreatedKey = admin.call(Method::POST, "/v1/admin/keys", body, 201).await?;
+    let created = new_key(admin).await?;
     let path = format!("/v1/budgets/key:{}", created.id);
     let _: Budget = admin.call(Method::PUT, &path, budget(limit), 201).await?;
     Ok(created.key)
+}
+
+async fn new_key(admin: &mut Connection) -> Result<CreatedKey> {
+    let body = json!({"name": "bench"}).to_string().into();
+    admin.call(Method::POST, "/v1/admin/keys", body, 201).await
 }
 
 /// Posts one run after another until `to`. Returns the number of those begun since `from`.

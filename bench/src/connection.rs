@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use http::{Method, Request, Response, header};
+use http::{HeaderName, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use hyper::{
     body::Incoming,
@@ -15,10 +15,13 @@ use serde::de::DeserializeOwned;
 use sortie_testkit::Node;
 use tokio::{net::TcpStream, task::JoinSet};
 
-/// A connection to one node with one credential.
+/// Header with which a connection proves itself, and the value.
+type Credential = (HeaderName, String);
+
+/// A connection to one node with one credential, or none.
 pub(crate) struct Connection {
     address: SocketAddr,
-    authorization: String,
+    credential: Option<Credential>,
     /// `Idempotency-Key` of the next request.
     name: Option<String>,
     sender: Option<SendRequest<Full<Bytes>>>,
@@ -31,11 +34,25 @@ impl Connection {
         Ok(Self::at(node.address()?, node.key()))
     }
 
-    /// Returns a connection to an address.
+    /// Returns a connection to an address, with a bearer credential.
     pub(crate) fn at(address: SocketAddr, key: &str) -> Self {
+        Self::new(address, Some((header::AUTHORIZATION, format!("Bearer {key}"))))
+    }
+
+    /// Returns a connection to an address, with the cookie of a session.
+    pub(crate) fn with_cookie(address: SocketAddr, token: &str) -> Self {
+        Self::new(address, Some((header::COOKIE, format!("sortie={token}"))))
+    }
+
+    /// Returns a connection to an address without a credential.
+    pub(crate) fn of_anybody(address: SocketAddr) -> Self {
+        Self::new(address, None)
+    }
+
+    fn new(address: SocketAddr, credential: Option<Credential>) -> Self {
         Self {
             address,
-            authorization: format!("Bearer {key}"),
+            credential,
             name: None,
             sender: None,
             driver: JoinSet::new(),
@@ -73,8 +90,10 @@ impl Connection {
             .method(method)
             .uri(path)
             .header(header::HOST, "localhost")
-            .header(header::AUTHORIZATION, &self.authorization)
             .header(header::CONTENT_TYPE, "application/json");
+        if let Some((name, value)) = &self.credential {
+            request = request.header(name, value);
+        }
         if let Some(name) = self.name.take() {
             request = request.header("idempotency-key", name);
         }

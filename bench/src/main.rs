@@ -19,6 +19,7 @@ mod memory;
 mod mixed;
 mod model;
 mod outage;
+mod people;
 mod process;
 mod report;
 mod resume;
@@ -179,7 +180,8 @@ async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     resume::measure(bench, report).await?;
     outage::measure(bench, report).await?;
     cancel::measure(bench, report).await?;
-    schedules::measure(bench, report).await
+    schedules::measure(bench, report).await?;
+    people::measure(bench, report).await
 }
 
 /// Ten thousand followers are as many sockets here, and as many in the node, which inherits the limit.

@@ -9,6 +9,7 @@ mod email;
 mod error;
 mod mail;
 mod oauth;
+mod oidc;
 mod operator;
 mod options;
 mod organizations;
@@ -19,6 +20,7 @@ mod sealed_text;
 
 use std::sync::Arc;
 
+use prometheus_client::registry::Registry;
 use sortie_base::Sealer;
 use sortie_store::Store;
 
@@ -29,15 +31,17 @@ pub use oauth::{
     AuthMethod, Authorization, AuthorizationRefusal, ClientMetadata, IssuedPair, OauthError, OauthErrorCode,
     OauthFailure, OauthResult, RegisteredClient, Scope, TokenRequest,
 };
+pub use oidc::{IdentityProvider, OidcAnswer, OidcFlow, OidcRequest, OidcSignIn, OidcVisitor, RoleRule};
 pub use operator::{NewAccount, NewLink};
 pub use options::{Options, SignUp};
 pub use organizations::{NewInvitationLink, Requester};
 pub use people::{
     account::PersonExport,
     login::{LogIn, LoggedIn},
+    passwords::Proof,
     picture::PICTURE_BYTES,
     second_factor::EnrolledTotp,
-    sessions::{Client, MOST_LISTED, SESSION_LENGTH},
+    sessions::{Client, MOST_LISTED},
     sign_up::{Applicant, RESET_PAGE, SignedUp, VERIFY_PAGE},
 };
 
@@ -57,7 +61,9 @@ struct Parts {
     lookups: people::sessions::Lookups,
     slots: people::Slots,
     jobs: people::jobs::Jobs,
+    providers: Vec<oidc::Provider>,
     metrics: people::Metrics,
+    oauth: oauth::Metrics,
 }
 
 impl Accounts {
@@ -65,6 +71,12 @@ impl Accounts {
     pub fn new(options: Options, store: Store, sealer: Sealer) -> Self {
         let metrics = people::Metrics::default();
         let outbox = mail::Outbox::new(options.mail.as_ref(), &options.org_url);
+        let providers = options
+            .providers
+            .iter()
+            .cloned()
+            .map(oidc::Provider::new)
+            .collect();
         Self(Arc::new(Parts {
             options,
             store,
@@ -73,13 +85,22 @@ impl Accounts {
             lookups: people::sessions::Lookups::default(),
             slots: people::Slots::of_machine(metrics.clone()),
             jobs: people::jobs::Jobs::default(),
+            providers,
             metrics,
+            oauth: oauth::Metrics::default(),
         }))
     }
 
     /// Store of the node, for handlers that only read.
     pub fn store(&self) -> &Store {
         &self.0.store
+    }
+
+    /// Registers the metrics of the accounts.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        self.0.metrics.register(registry);
+        self.0.outbox.register_metrics(registry);
+        self.0.oauth.register(registry);
     }
 
     #[cfg(test)]

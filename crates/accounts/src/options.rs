@@ -1,12 +1,15 @@
 //! Settings of accounts, as the configuration has them.
 
+use sortie_api::Mode;
 use sortie_base::Clock;
 
-use crate::mail::MailOptions;
+use crate::{mail::MailOptions, oidc::IdentityProvider};
 
 /// Settings of accounts.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Deployment mode. On a self-hosted engine people sign in with identity providers alone.
+    pub mode: Mode,
     /// Source of the time.
     pub clock: Clock,
     /// Address of the organization API and its pages, without a slash at its end. The OAuth issuer.
@@ -17,6 +20,8 @@ pub struct Options {
     pub sign_up: SignUp,
     /// Settings of the mail. `None` where no mail is sent.
     pub mail: Option<MailOptions>,
+    /// Identity providers that people sign in with.
+    pub providers: Vec<IdentityProvider>,
 }
 
 /// Rule for new accounts.

@@ -42,11 +42,13 @@ impl Rig {
         let store = Store::open(&url).await.expect("a database");
         let clock = Clock::manual(Timestamp::from_micros(1_699_999_200_000_000));
         let options = Options {
+            mode: sortie_api::Mode::Hosted,
             clock: clock.clone(),
             org_url: "https://accounts.example".to_owned(),
             engine_url: "https://engine.example".to_owned(),
             sign_up,
             mail,
+            providers: Vec::new(),
         };
         let sealer = Sealer::new(vec![MasterKey::new([7; 32])]);
         Self {
@@ -84,10 +86,15 @@ impl Rig {
         mails.collect()
     }
 
+    /// Database of the accounts, past the store.
+    pub(crate) fn database(&self) -> rusqlite::Connection {
+        let file = self.folder.path().join("sortie.db");
+        rusqlite::Connection::open(file).expect("the database")
+    }
+
     /// Disables a person, past the store.
     pub(crate) fn disable(&self, user: UserId) {
-        let file = self.folder.path().join("sortie.db");
-        let disabled = rusqlite::Connection::open(file).expect("the database").execute(
+        let disabled = self.database().execute(
             "UPDATE person SET disabled_at = 1 WHERE id = ?1",
             [user.to_string()],
         );

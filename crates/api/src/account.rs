@@ -112,6 +112,8 @@ pub struct AccountExport {
     pub sessions: Vec<Session>,
     /// Permissions that the person has given to applications.
     pub grants: Vec<ExportedGrant>,
+    /// Identities of the person at identity providers.
+    pub identities: Vec<LinkedIdentity>,
     /// Changes that the person made, newest first, at most 10,000.
     pub changes: Vec<ExportedChange>,
 }
@@ -133,6 +135,19 @@ pub struct ExportedGrant {
     pub created_at: Timestamp,
     /// End of the permission.
     pub expires_at: Timestamp,
+}
+
+/// Account of a person at an identity provider, with which the person signs in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LinkedIdentity {
+    /// Issuer of the provider.
+    #[schema(example = "https://example.okta.com")]
+    pub issuer: String,
+    /// Name of the account there (`sub`).
+    #[schema(example = "00uid4BxXw6I6TV4m0g3")]
+    pub subject: String,
+    /// Time of the first sign-in with it.
+    pub created_at: Timestamp,
 }
 
 /// Change that a person made in an organization.
@@ -216,9 +231,10 @@ pub struct ResetPassword {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct ChangePassword {
-    /// Password that the account has now.
-    #[schema(value_type = String, format = Password, example = "correct horse battery staple")]
-    pub current_password: Credential,
+    /// Password that the account has now. An account without one needs a sign-in of the last ten minutes instead.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>, nullable = false, format = Password, example = "correct horse battery staple")]
+    pub current_password: Option<Credential>,
     /// New password: 12 to 72 bytes, hard to guess.
     #[schema(value_type = String, format = Password, min_length = 12, max_length = 72, example = "seventeen purple elephants")]
     pub new_password: Credential,
@@ -237,18 +253,20 @@ pub struct UpdateUser {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct DeleteUser {
-    /// Password of the account.
-    #[schema(value_type = String, format = Password, example = "correct horse battery staple")]
-    pub password: Credential,
+    /// Password of the account. An account without one needs a sign-in of the last ten minutes instead.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>, nullable = false, format = Password, example = "correct horse battery staple")]
+    pub password: Option<Credential>,
 }
 
 /// Body of `POST /v1/auth/me/second-factor`.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct EnrolSecondFactor {
-    /// Password of the account.
-    #[schema(value_type = String, format = Password, example = "correct horse battery staple")]
-    pub password: Credential,
+    /// Password of the account. An account without one needs a sign-in of the last ten minutes instead.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>, nullable = false, format = Password, example = "correct horse battery staple")]
+    pub password: Option<Credential>,
 }
 
 /// Body of `POST /v1/auth/me/second-factor/confirm`.
@@ -264,9 +282,10 @@ pub struct ConfirmSecondFactor {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct RemoveSecondFactor {
-    /// Password of the account.
-    #[schema(value_type = String, format = Password, example = "correct horse battery staple")]
-    pub password: Credential,
+    /// Password of the account. An account without one needs a sign-in of the last ten minutes instead.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>, nullable = false, format = Password, example = "correct horse battery staple")]
+    pub password: Option<Credential>,
     /// Current code of the authenticator, or a recovery code.
     #[schema(value_type = String, example = "123456")]
     pub code: Credential,

@@ -156,6 +156,13 @@ ids! {
     BlobId = "blob";
 }
 
+impl MailId {
+    /// Returns the ID of the mail that brings an invitation.
+    pub const fn of_invitation(invitation: InvitationId) -> Self {
+        Self(invitation.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -46,7 +46,7 @@ impl From<MemberRole> for Role {
     }
 }
 
-objects!(OrganizationName ChangeRole TransferOwnership CreateInvitation AcceptInvitation);
+objects!(OrganizationName DeleteOrganization ChangeRole TransferOwnership CreateInvitation AcceptInvitation);
 
 /// Body of `POST /v1/organizations` and `PATCH /v1/organizations/{id}`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -59,6 +59,15 @@ pub struct OrganizationName {
         pattern = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$",
         example = "Example Ltd"
     )]
+    pub name: String,
+}
+
+/// Body of `DELETE /v1/organizations/{id}`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct DeleteOrganization {
+    /// Name of the organization, as the confirmation.
+    #[schema(example = "Example Ltd")]
     pub name: String,
 }
 

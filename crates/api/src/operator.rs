@@ -26,10 +26,17 @@ pub struct OperatedOrganization {
     /// Number of members, with the owner.
     #[schema(minimum = 0)]
     pub members: i64,
+    /// Bytes of files and artifacts that the organization has stored.
+    #[schema(minimum = 0)]
+    pub stored_bytes: i64,
     /// Time of the suspension; absent while the organization is not suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub suspended_at: Option<Timestamp>,
+    /// Time at which the owner deleted the organization; absent where not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub deleted_at: Option<Timestamp>,
     /// Reason of the suspension; absent where none was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

@@ -99,7 +99,7 @@ impl Held {
 /// Contents in the storage that the options name.
 pub(crate) async fn contents(options: &Options, store: &Store) -> Contents {
     let blobs = contents::open(options).await.unwrap();
-    Contents::over(blobs, store.clone(), options.clock.clone())
+    Contents::over(blobs, store.clone(), options)
 }
 
 /// The records of a store, with room for runs without retention.

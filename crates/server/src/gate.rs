@@ -37,11 +37,12 @@ use crate::{
     connections::Answers,
     kit::{
         Advice, ApiError, Challenges, Counting, Credential, DeprecationHeaders, Fault, Guesses, Holder,
-        LacksScope, LookUpFailure, Passed, Quota, RateLimits, RequestIds, Standing, Token, Whence,
-        X_REQUEST_ID, bearer, client_address, error_response,
+        LacksScope, LookUpFailure, Passed, Quota, RateLimits, RequestIds, SessionCookie, Standing, Token,
+        Whence, X_REQUEST_ID, bearer, client_address, error_response,
     },
     metrics::{HttpMetrics, METRICS, Refused},
-    org::OrganizationDoor,
+    oauth::write_cross_origin,
+    org::{EngineDoor, OrganizationDoor},
     routes,
     spans::{Spans, shown},
 };
@@ -63,8 +64,8 @@ pub(crate) struct Gate {
 
 /// API of a gate, and what looks its credentials up.
 pub(crate) enum Door {
-    /// Engine API, and the challenges that its refusals carry.
-    Engine(Challenges),
+    /// Engine API.
+    Engine(Box<EngineDoor>),
     /// Organization API.
     Organization(Box<OrganizationDoor>),
 }
@@ -74,8 +75,16 @@ impl Door {
     fn challenges(&self) -> &Challenges {
         const PLAIN: &Challenges = &Challenges::none();
         match self {
-            Self::Engine(challenges) => challenges,
+            Self::Engine(door) => &door.challenges,
             Self::Organization(_) => PLAIN,
+        }
+    }
+
+    /// Cookie of the pages behind this door; none where there are no pages.
+    fn cookie(&self) -> Option<&SessionCookie> {
+        match self {
+            Self::Engine(door) => door.sign_in.as_ref().map(|sign_in| &sign_in.cookie),
+            Self::Organization(door) => Some(&door.cookie),
         }
     }
 }
@@ -184,6 +193,7 @@ impl Gate {
         } else if lacks_scope {
             self.door.challenges().insufficient_scope(headers);
         }
+        write_cross_origin(what.uri.path(), headers);
         headers.insert(X_REQUEST_ID, id.into_header());
         response
     }
@@ -217,8 +227,8 @@ impl Gate {
                 return ApiError::rate_limited(standing.reset).into_response();
             };
             if by_cookie
-                && let Door::Organization(door) = &self.door
-                && !door.is_safe(&request)
+                && let Some(cookie) = self.door.cookie()
+                && !is_safe(cookie, &request)
             {
                 return ApiError::forbidden(
                     "Origin: a request with the cookie must come from a page of this address",
@@ -231,19 +241,20 @@ impl Gate {
             Door::Organization(door) if OrganizationDoor::leads_to_engine(request.uri()) => {
                 door.engine(request).await
             }
-            Door::Organization(_) | Door::Engine(_) => pass(&self.router, request).await,
+            Door::Organization(_) => pass(&self.router, request).await,
+            Door::Engine(door) => door.answer(request, &self.router).await,
         }
     }
 
     /// Returns the credential that a request brings, and true where it is the cookie of a browser. A request with an
     /// `Authorization` header has no cookie.
     fn sent<'a>(&self, headers: &'a HeaderMap) -> (Option<&'a str>, bool) {
-        match (bearer(headers), &self.door) {
-            (None, Door::Organization(door)) => {
-                let token = door.cookie.token(headers);
+        match (bearer(headers), self.door.cookie()) {
+            (None, Some(cookie)) => {
+                let token = cookie.token(headers);
                 (token, token.is_some())
             }
-            (credential, Door::Engine(_) | Door::Organization(_)) => (credential, false),
+            (credential, _) => (credential, false),
         }
     }
 
@@ -267,6 +278,22 @@ impl Gate {
         })
     }
 
+    /// Finds the holder of a credential.
+    async fn holder(&self, credential: &str) -> Result<Option<Holder>, LookUpFailure> {
+        match &self.door {
+            Door::Organization(door) => door.holder(credential).await,
+            Door::Engine(door) => {
+                if let Some(sign_in) = &door.sign_in
+                    && let Some(person) = sign_in.holder(credential).await?
+                {
+                    return Ok(Some(person));
+                }
+                let found = self.engine.authenticate(credential).await?;
+                Ok(found.map(Holder::Principal))
+            }
+        }
+    }
+
     /// None where too many credentials from `network` were nobody's for one more to be looked up.
     async fn look_up(&self, credential: Option<&str>, network: IpAddr) -> Option<Credential> {
         let Some(credential) = credential else {
@@ -281,16 +308,7 @@ impl Gate {
             Advice::Nobodys => return Some(Credential::Invalid),
             Advice::Refuse => return None,
         }
-        let found = match &self.door {
-            Door::Engine(_) => {
-                let found = self.engine.authenticate(credential).await;
-                found
-                    .map(|found| found.map(Holder::Principal))
-                    .map_err(LookUpFailure::from)
-            }
-            Door::Organization(door) => door.holder(credential).await,
-        };
-        Some(match found {
+        Some(match self.holder(credential).await {
             Ok(Some(holder)) => {
                 self.guesses.found(token);
                 Credential::Valid(holder)
@@ -302,6 +320,11 @@ impl Gate {
             Err(failure) => Credential::Unchecked(failure),
         })
     }
+}
+
+/// Returns true where a request with the cookie changes nothing or comes from a page of this origin.
+fn is_safe(cookie: &SessionCookie, request: &Request<Body>) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD) || cookie.is_own(request.headers())
 }
 
 /// Creates the counters of the rate limits of a server.
@@ -427,7 +450,13 @@ mod tests {
             deprecation: None,
         };
         let limits = Arc::new(rate_limits(&engine, &options));
-        let door = (Door::Engine(Challenges::none()), router);
+        let door = (
+            Door::Engine(Box::new(EngineDoor {
+                challenges: Challenges::none(),
+                sign_in: None,
+            })),
+            router,
+        );
         let mut gate = Gate::new(engine, door, &limits, &options, HttpMetrics::default(), 7);
         gate.clock = || 1_763_674_200;
         gate
@@ -464,6 +493,33 @@ mod tests {
         let (status, body, headers) = answer(&gate, "/away").await;
         assert_eq!((status, body.error.as_str()), (503, "the database is away"));
         assert_eq!(headers["x-ratelimit-remaining"], "117", "each was counted once");
+    }
+
+    #[tokio::test]
+    async fn refusals_of_open_endpoints_are_read_from_every_origin() {
+        let dir = tempfile::tempdir().unwrap();
+        let gate = gate(&dir).await;
+        for _ in 0..limits::ANONYMOUS_REQUESTS_PER_MINUTE {
+            let (status, _, headers) = answer(&gate, "/broken").await;
+            assert_eq!(status, 500);
+            assert!(!headers.contains_key("access-control-allow-origin"));
+        }
+        for path in [
+            "/oauth/token",
+            "/oauth/register",
+            "/oauth/revoke",
+            "/.well-known/oauth-authorization-server",
+            "/.well-known/oauth-protected-resource",
+        ] {
+            let (status, _, headers) = answer(&gate, path).await;
+            assert_eq!(status, 429, "{path}");
+            assert_eq!(headers["access-control-allow-origin"], "*", "{path}");
+            let readable = headers["access-control-expose-headers"].to_str().unwrap();
+            assert!(readable.contains("retry-after") && headers.contains_key("retry-after"));
+        }
+        let (status, _, headers) = answer(&gate, "/v1/me").await;
+        assert_eq!(status, 429);
+        assert!(!headers.contains_key("access-control-allow-origin"));
     }
 
     #[tokio::test]

@@ -20,6 +20,7 @@ mod table;
 
 use std::{fmt, sync::Arc};
 
+use bytes::Bytes;
 use ipnet::IpNet;
 use sortie_accounts::Accounts;
 use sortie_engine::Engine;
@@ -36,7 +37,7 @@ use crate::{
     gate::{Door, Gate, rate_limits, share_limits},
     kit::{BodyBudget, Challenges, SessionCookie},
     metrics::{Exposition, HttpMetrics},
-    org::{OrgApp, OrganizationDoor},
+    org::{EngineDoor, OrgApp, OrganizationDoor, SignInDoor},
     routes::ResourceMetadata,
 };
 
@@ -56,7 +57,6 @@ pub struct Options {
 }
 
 /// Listeners of the server.
-#[derive(Debug)]
 pub struct Listeners {
     /// For the API.
     pub api: TcpListener,
@@ -64,6 +64,8 @@ pub struct Listeners {
     pub metrics: Option<TcpListener>,
     /// For the organization API of a hosted deployment.
     pub organization: Option<OrganizationListener>,
+    /// Accounts of people who sign in at a self-hosted engine, by its API listener.
+    pub people: Option<Accounts>,
 }
 
 /// Listener of the organization API, and the accounts behind it.
@@ -72,6 +74,16 @@ pub struct OrganizationListener {
     pub listener: TcpListener,
     /// The accounts.
     pub accounts: Accounts,
+}
+
+impl fmt::Debug for Listeners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listeners")
+            .field("api", &self.api)
+            .field("metrics", &self.metrics)
+            .field("organization", &self.organization)
+            .finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for OrganizationListener {
@@ -88,6 +100,7 @@ impl From<TcpListener> for Listeners {
             api,
             metrics: None,
             organization: None,
+            people: None,
         }
     }
 }
@@ -104,10 +117,14 @@ pub async fn serve(
         api,
         metrics,
         organization,
+        people,
     } = listeners.into();
     let document = Description::Engine.document(options.base_url.as_deref());
     let http = HttpMetrics::default();
-    let accounts = organization.as_ref().map(|side| &side.accounts);
+    let accounts = organization
+        .as_ref()
+        .map(|side| &side.accounts)
+        .or(people.as_ref());
     let exposition = Arc::new(Exposition::new(engine.clone(), accounts, &http));
     let oauth = organization.as_ref().map(|side| side.accounts.options());
     let challenges = oauth.map_or_else(Challenges::none, |options| {
@@ -135,7 +152,12 @@ pub async fn serve(
         }
         None => None,
     };
-    let served = connections::serve(api, gate((Door::Engine(challenges), router))?, stop.clone());
+    let door = EngineDoor {
+        challenges,
+        sign_in: people.map(|accounts| sign_in_door(&app, accounts)),
+    };
+    let door = Door::Engine(Box::new(door));
+    let served = connections::serve(api, gate((door, router))?, stop.clone());
     let organization_served = async {
         if let Some((listener, gate)) = organization {
             connections::serve(listener, gate, stop.clone()).await;
@@ -161,23 +183,40 @@ fn resource_metadata(options: &sortie_accounts::Options) -> serde_json::Result<R
     })
 }
 
+/// Makes the state of the pages, and of the organization API with its `document`.
+fn org_app(app: &App, accounts: Accounts, document: Bytes) -> OrgApp {
+    let url = &accounts.options().org_url;
+    OrgApp {
+        engine: app.engine.clone(),
+        bodies: app.bodies.clone(),
+        cookie: SessionCookie::of(url),
+        form_cookie: SessionCookie::of_forms(url),
+        document,
+        accounts,
+    }
+}
+
+/// Makes the sign-in of people at a self-hosted engine.
+fn sign_in_door(app: &App, accounts: Accounts) -> SignInDoor {
+    // The pages have no document of their own.
+    let org_app = org_app(app, accounts.clone(), Bytes::new());
+    SignInDoor {
+        accounts,
+        cookie: org_app.cookie.clone(),
+        pages: org::pages_router(Arc::new(org_app)),
+    }
+}
+
 /// Makes the door and the router of the organization API. `engine_router` serves the engine API to signed-in browsers.
 fn organization_api(
     app: &App,
     accounts: Accounts,
     engine_router: axum::Router,
 ) -> serde_json::Result<(Door, axum::Router)> {
-    let org_url = &accounts.options().org_url;
-    let cookie = SessionCookie::of(org_url);
-    let document = Description::Organization.document(Some(org_url));
-    let router = org::router(Arc::new(OrgApp {
-        accounts: accounts.clone(),
-        engine: app.engine.clone(),
-        bodies: app.bodies.clone(),
-        cookie: cookie.clone(),
-        form_cookie: SessionCookie::of_forms(org_url),
-        document: serde_json::to_vec(&document)?.into(),
-    }));
+    let document = Description::Organization.document(Some(&accounts.options().org_url));
+    let org_app = org_app(app, accounts.clone(), serde_json::to_vec(&document)?.into());
+    let cookie = org_app.cookie.clone();
+    let router = org::router(Arc::new(org_app));
     let door = OrganizationDoor {
         accounts,
         engine: app.engine.clone(),
@@ -198,6 +237,11 @@ pub fn access(api: Api) -> &'static [Access] {
 /// Pages of the organization API.
 pub fn pages() -> &'static [Page] {
     pages::PAGES
+}
+
+/// Pages of a self-hosted engine with identity providers.
+pub fn engine_pages() -> &'static [Page] {
+    pages::ENGINE_PAGES
 }
 
 /// The `OpenAPI` 3.1 document of an API, as JSON.

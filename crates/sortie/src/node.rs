@@ -4,7 +4,7 @@
 
 use std::{future::Future, io, net::SocketAddr, path::Path, process, sync::Arc, time::Duration};
 
-use sortie_accounts::{Accounts, ApiDeprecation};
+use sortie_accounts::{Accounts, ApiDeprecation, SignUp};
 use sortie_api::{Mode, secret::Secret};
 use sortie_base::{Clock, Sealer};
 use sortie_engine::{Engine, MasterKey, Serves, Traces, check_master_keys};
@@ -80,10 +80,11 @@ impl Node {
         let listeners = Listeners {
             api,
             metrics,
+            people: people(config, purpose, (&store, &master_keys)),
             organization: organization.map(|(listener, settings)| OrganizationListener {
                 listener,
                 accounts: Accounts::new(
-                    accounts_options(settings),
+                    accounts_options(config, settings),
                     store.clone(),
                     Sealer::new(master_keys.clone()),
                 ),
@@ -141,6 +142,12 @@ impl Node {
             base_url: config.advertise_url.clone(),
             deprecation: config.deprecation.clone(),
         };
+        if let Some(accounts) = listeners.people.clone() {
+            let stop = self.stop.clone();
+            self.tasks.spawn(async move {
+                stop.run_until_cancelled(accounts.keep_clean()).await;
+            });
+        }
         if let Some(side) = &listeners.organization {
             let deprecation = config.deprecation.clone().map(|deprecation| ApiDeprecation {
                 version: "v1",
@@ -267,14 +274,46 @@ fn bind_organization(config: &Config, purpose: Purpose) -> Result<Option<(TcpLis
     Ok(Some((listener, settings)))
 }
 
+/// Accounts of the people who sign in at a self-hosted engine; none without identity providers.
+fn people(
+    config: &Config,
+    purpose: Purpose,
+    (store, master_keys): (&Store, &[MasterKey]),
+) -> Option<Accounts> {
+    let is_needed =
+        config.mode == Mode::SelfHosted && purpose == Purpose::Serve && !config.sign_in.is_empty();
+    let url = config.advertise_url.as_ref().filter(|_| is_needed)?;
+    let options = sortie_accounts::Options {
+        mode: config.mode,
+        clock: Clock::system(),
+        org_url: origin_of(url),
+        engine_url: url.clone(),
+        sign_up: SignUp::Closed,
+        mail: None,
+        providers: config.sign_in.clone(),
+    };
+    Some(Accounts::new(
+        options,
+        store.clone(),
+        Sealer::new(master_keys.to_vec()),
+    ))
+}
+
+/// Origin of an address, as browsers write it.
+fn origin_of(url: &str) -> String {
+    url::Url::parse(url).map_or_else(|_| url.to_owned(), |url| url.origin().ascii_serialization())
+}
+
 /// Returns the options of the accounts, as far as the configuration has them.
-fn accounts_options(settings: &HostedSettings) -> sortie_accounts::Options {
+fn accounts_options(config: &Config, settings: &HostedSettings) -> sortie_accounts::Options {
     sortie_accounts::Options {
+        mode: config.mode,
         clock: Clock::system(),
         org_url: settings.org_url.clone(),
         engine_url: settings.engine_url.clone(),
         sign_up: settings.sign_up,
         mail: settings.mail.clone(),
+        providers: config.sign_in.clone(),
     }
 }
 
@@ -350,6 +389,7 @@ pub(crate) fn engine_options(config: &Config, node_name: String, purpose: Purpos
         },
         concurrency: config.concurrency,
         organization_concurrency: config.organization_concurrency,
+        organization_storage_bytes: config.organization_storage_bytes,
         compute_micros_per_second: config.compute_micros_per_second,
         default_max_cost: config.default_max_cost,
         sandbox_limits: config.sandbox_limits,

@@ -9,10 +9,13 @@
 //! both databases, because it moves `check_at`. A blob that is pending delete is never used again. If the
 //! same content comes later, it gets a row of its own, and so another address: a late deletion cannot hit it.
 //!
+//! `organization_storage` has the sum of the sizes of the blobs of an organization that are not pending delete. Its row is
+//! locked behind the blobs, so that the limit is exact.
+//!
 //! The tables that refer to blobs are listed in `unreferenced!` and nowhere else. Each has an index on its
 //! `blob_id`.
 
-use std::fmt::Display;
+use std::{collections::BTreeMap, fmt::Display};
 
 use sortie_api::{BlobId, OrgId, Sha256, Timestamp};
 
@@ -38,6 +41,8 @@ pub struct NewBlob {
     /// Time from which the sweep may delete the content if nothing refers to it. It leaves more than enough
     /// time for writing.
     pub check_at: Timestamp,
+    /// Most bytes that the organization may have stored, with this content.
+    pub most_bytes: i64,
 }
 
 /// Blob that is pending delete.
@@ -53,6 +58,11 @@ pub struct DoomedBlob {
     pub doomed_at: Timestamp,
 }
 
+/// Error of content for which the organization has too little room.
+const FULL: Error = Error::Conflict(
+    "the organization has reached its limit of stored bytes: space is free again about an hour after files and runs are deleted",
+);
+
 /// Condition that nothing refers to the current row of `blob`.
 macro_rules! unreferenced {
     () => {
@@ -64,27 +74,9 @@ pub(crate) use unreferenced;
 
 impl Store {
     /// Reserves a blob for content. Returns its id, which is that of the existing blob if the organization
-    /// has the content already.
+    /// has the content already. `Conflict` where the organization has too little room for new content.
     pub async fn reserve_blob(&self, new: NewBlob) -> Result<BlobId> {
-        self.db
-            .write(move |tx| {
-                tx.query_one(
-                    "INSERT INTO blob (id, org_id, sha256, size, created_at, check_at) \
-                     VALUES ($1, $2, $3, $4, $5, $6) \
-                     ON CONFLICT (org_id, sha256) WHERE doomed_at IS NULL \
-                     DO UPDATE SET check_at = excluded.check_at RETURNING id",
-                    vals![
-                        new.id,
-                        new.org,
-                        new.sha256.as_bytes().as_slice(),
-                        new.size,
-                        new.at,
-                        new.check_at
-                    ],
-                )?
-                .parse(0)
-            })
-            .await
+        self.db.write(move |tx| reserve(tx, &new)).await
     }
 
     /// Whether a blob exists and is not pending delete. Nothing may refer to any other blob: its content may
@@ -153,6 +145,70 @@ pub(crate) fn touch(org: OrgId, id: BlobId, check_at: Timestamp) -> Stmt<'static
     )
 }
 
+fn reserve(tx: &mut dyn Tx, new: &NewBlob) -> Result<BlobId> {
+    let [counted, reserved] = batch(
+        tx,
+        &[
+            // Another try after a commit whose answer was lost.
+            Stmt::new("SELECT 1 FROM blob WHERE id = $1", vals![new.id]),
+            Stmt::new(
+                "INSERT INTO blob (id, org_id, sha256, size, created_at, check_at) \
+                 VALUES ($1, $2, $3, $4, $5, $6) \
+                 ON CONFLICT (org_id, sha256) WHERE doomed_at IS NULL \
+                 DO UPDATE SET check_at = excluded.check_at RETURNING id",
+                vals![
+                    new.id,
+                    new.org,
+                    new.sha256.as_bytes().as_slice(),
+                    new.size,
+                    new.at,
+                    new.check_at
+                ],
+            ),
+        ],
+    )?;
+    let id: BlobId = reserved.rows.first().ok_or(Error::NotFound)?.parse(0)?;
+    if id != new.id || !counted.rows.is_empty() {
+        return Ok(id);
+    }
+    tx.batch(&[
+        Stmt::new(
+            "INSERT INTO organization_storage (org_id, bytes) SELECT id, 0 FROM organization \
+             WHERE id = $1 AND deleted_at IS NULL ON CONFLICT (org_id) DO NOTHING",
+            vals![new.org],
+        ),
+        Stmt::new(
+            "UPDATE organization_storage SET bytes = bytes + $2 WHERE org_id = $1 AND bytes + $2 <= $3",
+            vals![new.org, new.size, new.most_bytes],
+        )
+        .exactly(1, FULL),
+    ])?;
+    Ok(id)
+}
+
+/// Subtracts the sizes of blobs that became pending delete from what their organizations have stored.
+fn give_back(tx: &mut dyn Tx, doomed: &[Row]) -> Result<()> {
+    let mut sizes: BTreeMap<OrgId, i64> = BTreeMap::new();
+    for row in doomed {
+        let size = sizes.entry(row.parse(0)?).or_default();
+        *size = size.saturating_add(row.int(1)?);
+    }
+    // In the order of the ids, so that two sweeps take their locks in one order.
+    let statements: Vec<_> = sizes
+        .into_iter()
+        .map(|(org, size)| {
+            Stmt::new(
+                "UPDATE organization_storage SET bytes = {GREATEST}(bytes - $2, 0) WHERE org_id = $1",
+                vals![org, size],
+            )
+        })
+        .collect();
+    if statements.is_empty() {
+        return Ok(());
+    }
+    tx.batch(&statements).map(drop)
+}
+
 fn doom(tx: &mut dyn Tx, now: Timestamp, limit: u32) -> Result<u32> {
     let due = tx.query_all(
         "SELECT id FROM blob WHERE check_at <= $1 ORDER BY check_at, id LIMIT $2",
@@ -165,14 +221,15 @@ fn doom(tx: &mut dyn Tx, now: Timestamp, limit: u32) -> Result<u32> {
     let ids = json(&ids)?;
     // Each blob is checked a second time: on PostgreSQL its row may have been touched since, and is then
     // checked again under its lock.
-    let [_, _] = batch(
+    let [doomed, _] = batch(
         tx,
         &[
             Stmt::new(
                 concat!(
                     "UPDATE blob SET doomed_at = $1, check_at = NULL \
                      WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} AND check_at <= $1 AND ",
-                    unreferenced!()
+                    unreferenced!(),
+                    " RETURNING org_id, size"
                 ),
                 vals![now, ids.as_str()],
             ),
@@ -187,6 +244,7 @@ fn doom(tx: &mut dyn Tx, now: Timestamp, limit: u32) -> Result<u32> {
             ),
         ],
     )?;
+    give_back(tx, &doomed.rows)?;
     u32::try_from(due.len()).map_err(|error| Error::Corrupt(error.to_string()))
 }
 

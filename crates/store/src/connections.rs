@@ -10,6 +10,7 @@ use crate::{
     Audit, Store,
     audit::record,
     db::{Row, Stmt, Tx, vals},
+    organizations::lock,
     types::{Error, Result, unless},
 };
 
@@ -214,13 +215,8 @@ impl Store {
 
 fn create(tx: &mut dyn Tx, new: &SaveConnection, most: u32, audit: &Audit) -> Result<()> {
     tx.batch(&[
-        // Locks the organization, so that the limit is exact and nobody else creates a connection of this
-        // name.
-        Stmt::new(
-            "UPDATE organization SET name = name WHERE id = $1",
-            vals![new.org],
-        )
-        .exactly(1, Error::NotFound),
+        // The lock makes the limit exact, and nobody else creates a connection of this name.
+        lock(new.org),
         Stmt::new(
             "SELECT 1 FROM connection WHERE org_id = $1 AND name = $2",
             vals![new.org, new.name.as_str()],

@@ -6,6 +6,7 @@ use crate::{
     Audit, Store, audit,
     blobs::{json, sha256, touch},
     db::{Row, Stmt, Tx, batch, vals},
+    organizations::lock,
     types::{Error, Result},
 };
 
@@ -157,11 +158,7 @@ impl Store {
     }
 }
 
-/// Locks the organization. Of two commands that take the same name, the second one sees the first.
-fn lock(org: OrgId) -> Stmt<'static> {
-    Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org]).exactly(1, Error::NotFound)
-}
-
+// Of two commands that take the same name, the second one sees the first.
 fn create(tx: &mut dyn Tx, new: &NewFile, audit: &Audit) -> Result<()> {
     tx.batch(&[
         lock(new.org),

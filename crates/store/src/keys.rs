@@ -10,6 +10,7 @@ use crate::{
     Audit, Store,
     audit::record,
     db::{Row, Stmt, Tx, vals},
+    organizations::lock,
     types::{Error, NewKey, Result, Rotation, unless},
 };
 
@@ -95,8 +96,12 @@ fn first(tx: &mut dyn Tx, name: &str, key: &NewKey, audit: &Audit) -> Result<()>
 }
 
 fn create(tx: &mut dyn Tx, key: &NewKey, audit: &Audit) -> Result<()> {
-    tx.batch(&[insert(key).exactly(1, Error::NotFound), record(audit)])
-        .map(drop)
+    tx.batch(&[
+        lock(key.org),
+        insert(key).exactly(1, Error::NotFound),
+        record(audit),
+    ])
+    .map(drop)
 }
 
 fn insert(key: &NewKey) -> Stmt<'_> {
@@ -127,8 +132,7 @@ fn is_there(org: OrgId, id: KeyId) -> Stmt<'static> {
 fn delete(tx: &mut dyn Tx, org: OrgId, id: KeyId, audit: &Audit) -> Result<()> {
     tx.batch(&[
         // Lock on the organization: otherwise two commands could delete the last two admin keys at once.
-        Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org])
-            .exactly(1, Error::NotFound),
+        lock(org),
         is_there(org, id),
         Stmt::new(
             "DELETE FROM api_key WHERE org_id = $1 AND id = $2 AND (role = $3 OR EXISTS \

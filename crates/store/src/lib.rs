@@ -24,6 +24,7 @@ mod nodes;
 mod oauth;
 mod observe;
 mod operators;
+mod organizations;
 mod people;
 mod principal;
 mod rates;
@@ -54,12 +55,14 @@ pub use oauth::{
 };
 pub use observe::{MOST_COUNTED, Observed};
 pub use operators::{OperatedOrganization, OperatedPerson};
+pub use organizations::deletion::OrganizationDeletion;
 pub use people::{
     attempts::Attempt,
     avatars::Avatar,
     deletion::PersonDeletion,
+    identities::{IDENTITY_CHANGED, Identity, IdentityRow, OTHER_IDENTITY, ProvenIdentity},
     invitations::{InvitationRow, Invited, NewInvitation},
-    memberships::{MemberRow, NewOrganization, OwnOrganization},
+    memberships::{GivenRole, MemberRow, NewOrganization, OwnOrganization},
     one_time::{NewOneTime, OneTimeMail, Purpose, UnknownPurpose},
     persons::{Account, NewPerson, PasswordChange, PersonRow},
     second_factor::{CODE_USED, Factor},
@@ -69,7 +72,7 @@ pub use principal::{By, Principal, UnknownSubject};
 pub use rates::{GrantedBlock, Leased, WantedBlock};
 pub use reseal::{CredentialRow, NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
 pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
-pub use runs::retention::{Batch, Deleted, Expiry};
+pub use runs::retention::{Batch, Deleted, Expiry, OpenCallbacks};
 pub use runs::{ContentHolder, Counted, PlainError, Position, UnretainedFinish};
 pub use schedules::{
     Due, FireRow, Fires, NextInstant, ReplacedRun, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState,

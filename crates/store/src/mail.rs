@@ -219,6 +219,11 @@ pub(crate) fn insert(mail: &NewMail) -> Stmt<'_> {
     )
 }
 
+/// Statement that drops a mail which was not sent yet. A node that is sending it cannot take it back.
+pub(crate) fn drop_unsent(id: MailId) -> Stmt<'static> {
+    Stmt::new("DELETE FROM mail WHERE id = $1", vals![id])
+}
+
 fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }

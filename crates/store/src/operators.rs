@@ -30,10 +30,14 @@ pub struct OperatedOrganization {
     pub suspended_at: Option<Timestamp>,
     /// Reason of the suspension, in the operator's words.
     pub suspended_why: Option<String>,
+    /// Time at which the owner deleted the organization.
+    pub deleted_at: Option<Timestamp>,
     /// Owner, with the email address; none where there is none, as of an organization that was made without people.
     pub owner: Option<(UserId, String)>,
     /// Number of members.
     pub members: i64,
+    /// Bytes of files and artifacts that the organization has stored.
+    pub stored_bytes: i64,
 }
 
 /// Person as the operator sees them.
@@ -56,10 +60,11 @@ pub struct OperatedPerson {
 /// Columns that [`organization_from`] reads, in its order.
 macro_rules! organization_columns {
     () => {
-        "SELECT o.id, o.name, o.created_at, o.suspended_at, o.suspended_why, \
+        "SELECT o.id, o.name, o.created_at, o.suspended_at, o.suspended_why, o.deleted_at, \
          (SELECT m.user_id FROM membership m WHERE m.org_id = o.id AND m.role = 'owner'), \
          (SELECT p.email FROM membership m JOIN person p ON p.id = m.user_id WHERE m.org_id = o.id AND m.role = 'owner'), \
-         (SELECT COUNT(*) FROM membership m WHERE m.org_id = o.id) FROM organization o WHERE "
+         (SELECT COUNT(*) FROM membership m WHERE m.org_id = o.id), \
+         COALESCE((SELECT s.bytes FROM organization_storage s WHERE s.org_id = o.id), 0) FROM organization o WHERE "
     };
 }
 
@@ -245,16 +250,18 @@ fn first_person(answers: &[Answer]) -> Result<OperatedPerson> {
 }
 
 fn organization_from(row: &Row) -> Result<OperatedOrganization> {
-    let owner = row.opt_parse(5)?;
-    let address = row.opt_text(6)?.map(str::to_owned);
+    let owner = row.opt_parse(6)?;
+    let address = row.opt_text(7)?.map(str::to_owned);
     Ok(OperatedOrganization {
         id: row.parse(0)?,
         name: row.text(1)?.to_owned(),
         created_at: row.time(2)?,
         suspended_at: row.opt_time(3)?,
         suspended_why: row.opt_text(4)?.map(str::to_owned),
+        deleted_at: row.opt_time(5)?,
         owner: owner.zip(address),
-        members: row.int(7)?,
+        members: row.int(8)?,
+        stored_bytes: row.int(9)?,
     })
 }
 

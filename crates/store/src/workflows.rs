@@ -8,6 +8,7 @@ use sortie_api::{OrgId, Timestamp};
 use crate::{
     Audit, Store, audit,
     db::{Row, Stmt, Tx, batch, vals},
+    organizations::lock,
     types::{Error, Result},
 };
 
@@ -122,12 +123,8 @@ impl Store {
     }
 }
 
-/// Locks the organization. Commands that save a schedule take the same lock. It makes the limit exact, and
-/// keeps what is found under it true until the end of the transaction.
-fn lock<'a>(org: OrgId) -> Stmt<'a> {
-    Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org]).exactly(1, Error::NotFound)
-}
-
+// The lock makes the limit exact. Commands that save a schedule take it too: what is found under it stays true until the end
+// of the transaction.
 fn put(tx: &mut dyn Tx, org: OrgId, new: &PutWorkflow, most: u32, entry: &Audit) -> Result<SavedWorkflow> {
     let [_, old] = batch(
         tx,

@@ -14,8 +14,55 @@ const STARTS: usize = 3;
 pub struct HostedNode {
     /// The node; its address is that of the engine API.
     pub node: Node,
-    /// Address of the organization API.
+    /// Address of the organization API on this node.
     pub org_address: SocketAddr,
+    /// Public addresses of the deployment, the same on all its nodes.
+    urls: Urls,
+}
+
+/// Addresses of a deployment as clients and pages know them: those of its first node.
+#[derive(Clone, Debug)]
+struct Urls {
+    engine: String,
+    org: String,
+}
+
+/// Addresses of a node's own listeners.
+#[derive(Clone, Copy, Debug)]
+struct Listeners {
+    engine: SocketAddr,
+    org: SocketAddr,
+}
+
+impl Listeners {
+    fn free() -> Result<Self> {
+        let mut ports = free_ports();
+        let mut address = || {
+            let port = ports.next().context("no free port")?;
+            anyhow::Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+        };
+        Ok(Self {
+            engine: address()?,
+            org: address()?,
+        })
+    }
+
+    fn urls(self) -> Urls {
+        Urls {
+            engine: format!("http://{}", self.engine),
+            org: format!("http://{}", self.org),
+        }
+    }
+
+    fn options(self, options: NodeOptions, urls: &Urls) -> NodeOptions {
+        let mut options = options
+            .env("SORTIE_MODE", "hosted")
+            .env("SORTIE_ORG_LISTEN", &self.org.to_string())
+            .env("SORTIE_ORG_URL", &urls.org)
+            .env("SORTIE_ADVERTISE_URL", &urls.engine);
+        options.listen = Some(self.engine);
+        options
+    }
 }
 
 impl HostedNode {
@@ -38,29 +85,32 @@ impl HostedNode {
 
     /// Starts a node on these records, with a data folder of its own.
     pub async fn on(binary: &str, records: Records, options: NodeOptions) -> Result<Self> {
-        let mut ports = free_ports();
-        let mut address = || {
-            let port = ports.next().context("no free port")?;
-            anyhow::Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
-        };
-        let (engine, org) = (address()?, address()?);
-        let mut options = options
-            .env("SORTIE_MODE", "hosted")
-            .env("SORTIE_ORG_LISTEN", &org.to_string())
-            .env("SORTIE_ORG_URL", &format!("http://{org}"))
-            .env("SORTIE_ADVERTISE_URL", &format!("http://{engine}"));
-        options.listen = Some(engine);
+        let listeners = Listeners::free()?;
+        let urls = listeners.urls();
+        let options = listeners.options(options, &urls);
         // A hosted node makes no admin key.
         let node = Node::on(binary, records, options, Some(String::new())).await?;
         Ok(Self {
             node,
-            org_address: org,
+            org_address: listeners.org,
+            urls,
         })
     }
 
-    /// Address of the organization API: `http://127.0.0.1:PORT`.
+    /// Starts another node of this deployment: on the same records, with the same public addresses.
+    pub async fn beside(&self, options: NodeOptions) -> Result<Self> {
+        let listeners = Listeners::free()?;
+        let options = listeners.options(options, &self.urls);
+        Ok(Self {
+            node: self.node.beside_with(options).await?,
+            org_address: listeners.org,
+            urls: self.urls.clone(),
+        })
+    }
+
+    /// Address of the organization API as pages know it: `http://127.0.0.1:PORT`.
     pub fn org_url(&self) -> String {
-        format!("http://{}", self.org_address)
+        self.urls.org.clone()
     }
 
     /// A client of the organization API without a credential.

@@ -5,7 +5,9 @@
 //! is for an event, a line of the log or the end of a process, never for a length of time.
 
 pub mod anthropic;
+pub mod application;
 pub mod balancer;
+pub mod browser;
 pub mod callback;
 pub mod client;
 pub mod commits;
@@ -13,9 +15,11 @@ pub mod database;
 pub mod gateway;
 pub mod gemini;
 pub mod hosted;
+pub mod identity;
 pub mod mail;
 pub mod model;
 pub mod node;
+pub mod peers;
 pub mod pgbouncer;
 pub mod ports;
 pub mod postgres;
@@ -35,6 +39,8 @@ pub use bytes::Bytes;
 pub use http;
 
 pub use anthropic::ScriptedAnthropic;
+pub use application::{Application, TokenPair};
+pub use browser::Browser;
 pub use callback::CallbackReceiver;
 pub use client::{Answer, Client, EventStream};
 pub use commits::{CommitFault, CommitProxy, Which};
@@ -42,6 +48,7 @@ pub use database::{Checked, Database, Records};
 pub use gateway::{Gateway, Trouble};
 pub use gemini::ScriptedGemini;
 pub use hosted::HostedNode;
+pub use identity::ScriptedProvider;
 pub use mail::{MailAnswer, MailSink, ReceivedMail};
 pub use model::ScriptedModel;
 pub use node::{LogOnDrop, Node, NodeOptions};

@@ -256,6 +256,11 @@ impl Node {
         &self.key
     }
 
+    /// Sets the key of clients: on a hosted deployment, that of an organization.
+    pub fn set_key(&mut self, key: &str) {
+        key.clone_into(&mut self.key);
+    }
+
     /// Returns the address of the node; an error when it is down.
     pub fn address(&self) -> Result<SocketAddr> {
         Ok(self.process.as_ref().context("the node is down")?.address)
@@ -294,10 +299,14 @@ impl Node {
         Ok(self.client()?.with_key(secret.expose()))
     }
 
-    /// Does something to the node's PostgreSQL database from outside.
+    /// Changes the database of the node from outside. The node must be down where its records are in its data folder.
     pub async fn meddle(&self, sql: &str) -> Result<()> {
         match &self.records {
-            Records::InDataFolder => bail!("only a shared database can be written to from outside"),
+            Records::InDataFolder => {
+                ensure!(self.process.is_none(), "the node is up");
+                let file = rusqlite::Connection::open(self.data_dir().join("sortie.db"))?;
+                Ok(file.execute_batch(sql)?)
+            }
             Records::Shared(database) => execute(database.url(), sql.to_owned()).await,
         }
     }

@@ -162,6 +162,22 @@ impl TestDatabase {
         execute(self.url(), sql.to_owned()).await
     }
 
+    /// Runs one statement, on a connection of its own. Returns the number of changed rows.
+    pub async fn change(&self, sql: &str) -> Result<u64> {
+        if let Some(file) = self.url.strip_prefix("sqlite:") {
+            let file = rusqlite::Connection::open(file)?;
+            file.busy_timeout(std::time::Duration::from_secs(10))?;
+            return Ok(u64::try_from(file.execute(sql, ())?)?);
+        }
+        let (client, connection) = tokio_postgres::connect(&self.url, NoTls)
+            .await
+            .context("cannot connect to the test server")?;
+        let statement = async move { client.execute(sql, &[]).await };
+        let (done, closed) = tokio::join!(statement, connection);
+        closed.context("the connection to the test server broke")?;
+        done.context("a statement failed on the test server")
+    }
+
     /// Ends every connection to it, as a restart of the server would.
     pub async fn disconnect_all(&self) -> Result<()> {
         let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \

@@ -3,7 +3,6 @@
 use std::{
     io::{BufRead, BufReader},
     net::SocketAddr,
-    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
@@ -11,7 +10,7 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use http::Method;
 
-use crate::Client;
+use crate::{Client, peers::installed};
 
 /// The bucket that there is.
 pub const BUCKET: &str = "bucket";
@@ -26,15 +25,7 @@ pub struct S3 {
 impl S3 {
     /// Starts the server and makes the bucket.
     pub async fn start() -> Result<Self> {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "where the peers are is no setting of the node"
-        )]
-        let peers = std::env::var("SORTIE_PEERS").map_or_else(
-            |_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"),
-            PathBuf::from,
-        );
-        let program = peers.join("venv/bin/moto_server");
+        let program = installed("venv/bin/moto_server")?;
         #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
         let mut child = Command::new(&program)
             .args(["-H", "127.0.0.1", "-p", "0"])

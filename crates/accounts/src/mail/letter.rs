@@ -67,6 +67,18 @@ pub(crate) enum Letter {
 }
 
 impl Letter {
+    /// Names of all templates.
+    pub(super) const KINDS: [&'static str; 8] = [
+        "verify_email",
+        "sign_up_again",
+        "reset_password",
+        "password_was_reset",
+        "invitation",
+        "ownership_handed_over",
+        "ownership_received",
+        "api_deprecated",
+    ];
+
     /// Name of the template, as in the metrics.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {

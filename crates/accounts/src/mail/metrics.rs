@@ -5,6 +5,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use super::Letter;
+
 /// End of an attempt to send a mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -19,6 +21,8 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
+    const ALL: [Self; 4] = [Self::Accepted, Self::Refused, Self::Failed, Self::Abandoned];
+
     const fn as_str(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
@@ -30,9 +34,21 @@ impl Outcome {
 }
 
 /// Counters of mails.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct MailMetrics {
     attempts: Family<[(&'static str, &'static str); 2], Counter>,
+}
+
+impl Default for MailMetrics {
+    fn default() -> Self {
+        let attempts = Family::default();
+        for kind in Letter::KINDS {
+            for outcome in Outcome::ALL {
+                drop(attempts.get_or_create(&[("kind", kind), ("outcome", outcome.as_str())]));
+            }
+        }
+        Self { attempts }
+    }
 }
 
 impl MailMetrics {
@@ -47,6 +63,7 @@ impl MailMetrics {
 
     /// Counts an attempt.
     pub(super) fn count(&self, kind: &'static str, outcome: Outcome) {
+        debug_assert!(Letter::KINDS.contains(&kind), "no counter begins at 0 for {kind}");
         self.attempts
             .get_or_create(&[("kind", kind), ("outcome", outcome.as_str())])
             .inc();

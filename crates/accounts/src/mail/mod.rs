@@ -31,7 +31,7 @@ pub use server::{InvalidSender, InvalidServer, MailServer, Sender};
 pub use smtp::NotSent;
 
 use self::{message::address, metrics::MailMetrics, smtp::Smtp};
-use crate::{Accounts, Error, Parts, Result};
+use crate::{Error, Parts, Result};
 
 /// Time after which a letter without a token is given up.
 const GIVEN_UP_AFTER: Duration = Duration::from_hours(24);
@@ -82,13 +82,10 @@ impl Outbox {
             metrics: MailMetrics::default(),
         }
     }
-}
 
-impl Accounts {
-    /// Registers the metrics of the accounts.
-    pub fn register_metrics(&self, registry: &mut Registry) {
-        self.0.metrics.register(registry);
-        self.0.outbox.metrics.register(registry);
+    /// Registers the metrics of the mail.
+    pub(crate) fn register_metrics(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
     }
 }
 
@@ -100,15 +97,19 @@ impl Parts {
             return Ok(None);
         }
         let now = self.options.clock.now();
-        self.mail(now, to, letter).map(Some)
+        let id = MailId::new(now, random()?);
+        self.mail((id, now), to, letter).map(Some)
     }
 
-    /// Makes a mail like [`Parts::letter`], which the mailer leaves to [`Parts::send_now`] for a while.
-    pub(crate) fn held_letter(&self, to: &str, letter: &Letter) -> Result<Option<NewMail>> {
-        let mail = self.letter(to, letter)?;
-        Ok(mail.map(|mail| NewMail {
-            due_at: mail.created_at + HELD,
-            ..mail
+    /// Makes the mail `id` like [`Parts::letter`], which the mailer leaves to [`Parts::send_now`] for a while.
+    pub(crate) fn held_letter(&self, id: MailId, to: &str, letter: &Letter) -> Result<Option<NewMail>> {
+        if self.options.mail.is_none() {
+            return Ok(None);
+        }
+        let now = self.options.clock.now();
+        Ok(Some(NewMail {
+            due_at: now + HELD,
+            ..self.mail((id, now), to, letter)?
         }))
     }
 
@@ -130,7 +131,7 @@ impl Parts {
         self.outbox.queued.notify_one();
     }
 
-    fn mail(&self, now: Timestamp, to: &str, letter: &Letter) -> Result<NewMail> {
+    fn mail(&self, (id, now): (MailId, Timestamp), to: &str, letter: &Letter) -> Result<NewMail> {
         let to = address(to)
             .ok_or_else(|| Error::Invalid("email: must be an address that mail can be sent to".to_owned()))?;
         let is_ours = |url: &str| {
@@ -140,7 +141,6 @@ impl Parts {
         if letter.url().is_some_and(|url| !is_ours(url)) {
             return Err(Error::Internal("a letter links to a foreign page".to_owned()));
         }
-        let id = MailId::new(now, random()?);
         let content = serde_json::to_vec(&Content {
             to: to.to_string(),
             letter: letter.clone(),

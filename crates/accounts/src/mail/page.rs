@@ -48,10 +48,10 @@ impl Page {
                 name,
                 url,
                 expires_at,
-            } => Self::titled("Confirm your email address")
+            } => Self::titled("Verify your email address")
                 .greets(name)
-                .says("Confirm that this email address is yours, to use all of Sortie.")
-                .offers("Confirm the address", url)
+                .says("Verify that this email address is yours, to use all of Sortie.")
+                .offers("Verify the address", url)
                 .until(*expires_at)
                 .notes("If you have not signed up, ignore this mail."),
             Letter::SignUpAgain { name } => Self::titled("You already have an account")

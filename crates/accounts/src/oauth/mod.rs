@@ -9,6 +9,7 @@ mod documents;
 mod error;
 mod grants;
 mod metadata;
+mod metrics;
 mod parameters;
 mod redirect;
 mod request;
@@ -21,6 +22,7 @@ pub use authorize::{Authorization, AuthorizationRefusal};
 pub use clients::RegisteredClient;
 pub use error::{OauthError, OauthErrorCode};
 pub use metadata::{AuthMethod, ClientMetadata};
+pub(crate) use metrics::Metrics;
 pub use request::Scope;
 pub use tokens::{IssuedPair, TokenRequest};
 

@@ -19,6 +19,7 @@ use super::{
     OauthFailure, OauthResult,
     clients::REMEMBERED,
     error::{OauthError, OauthErrorCode},
+    metrics::GrantType,
     parameters::Parameters,
     request::{Scope, check_resource, missing, repeated},
 };
@@ -82,15 +83,27 @@ impl Accounts {
     /// Answers a request at the token endpoint: a code or a refresh token becomes a pair of tokens.
     pub async fn issue_tokens(&self, request: TokenRequest<'_>) -> OauthResult<IssuedPair> {
         let parameters = Parameters::parse(request.form);
-        let grant_type = one(&parameters, "grant_type")?;
-        let grant_type = grant_type.ok_or_else(|| missing("grant_type"))?;
-        let client = self.client_of(&parameters, request.authorization).await?;
-        check_resource(&parameters, &self.0.options.engine_url)?;
+        let grant_type = one(&parameters, "grant_type").map(|given| given.map(GrantType::of));
+        let counted = grant_type.as_ref().ok().copied().flatten();
+        let done = self.exchange(&parameters, grant_type, request).await;
+        self.0.oauth.count(counted.unwrap_or(GrantType::Unknown), &done);
+        done
+    }
+
+    async fn exchange(
+        &self,
+        parameters: &Parameters<'_>,
+        grant_type: Parsed<Option<GrantType>>,
+        request: TokenRequest<'_>,
+    ) -> OauthResult<IssuedPair> {
+        let grant_type = grant_type?.ok_or_else(|| missing("grant_type"))?;
+        let client = self.client_of(parameters, request.authorization).await?;
+        check_resource(parameters, &self.0.options.engine_url)?;
         let pair = IssuedPair::new()?;
         let exchange = match grant_type {
-            "authorization_code" => self.redeem(&parameters, client, &pair, request.author).await?,
-            "refresh_token" => self.refresh(&parameters, client, &pair, request.author).await?,
-            _ => {
+            GrantType::AuthorizationCode => self.redeem(parameters, client, &pair, request.author).await?,
+            GrantType::RefreshToken => self.refresh(parameters, client, &pair, request.author).await?,
+            GrantType::Unknown => {
                 let rule = "grant_type: must be authorization_code or refresh_token";
                 return Err(OauthErrorCode::UnsupportedGrantType.because(rule).into());
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sortie_api::{
-    EmailDelivery, InvitationId, OrgId, Role, limits,
+    EmailDelivery, InvitationId, MailId, OrgId, Role, limits,
     secret::{INVITATION_TOKEN, Secret},
 };
 use sortie_base::random;
@@ -72,7 +72,7 @@ impl Accounts {
             url: url.clone(),
             expires_at: new.expires_at,
         };
-        let mail = parts.held_letter(&invitation.email, &letter)?;
+        let mail = parts.held_letter(MailId::of_invitation(new.id), &invitation.email, &letter)?;
         let audit = parts.audit(requester.author, org, "invitation.create", new.id)?;
         parts
             .store
@@ -95,7 +95,7 @@ impl Accounts {
             .await?)
     }
 
-    /// Withdraws an invitation.
+    /// Withdraws an invitation with its mail, where that was not sent yet.
     pub async fn withdraw_invitation(
         &self,
         requester: &Requester<'_>,

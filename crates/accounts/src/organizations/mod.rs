@@ -6,7 +6,7 @@ mod tests;
 
 use sortie_api::{OrgId, Role, UserId, limits, secret::Secret};
 use sortie_base::random;
-use sortie_store::{MemberRow, NewOrganization, OwnOrganization};
+use sortie_store::{MemberRow, NewOrganization, OrganizationDeletion, OwnOrganization};
 
 pub use invitations::NewInvitationLink;
 
@@ -87,6 +87,30 @@ impl Accounts {
         let audit = self.0.audit(requester.author, org, "organization.rename", org)?;
         self.0.store.rename_organization(org, &name, audit).await?;
         Ok(name)
+    }
+
+    /// Deletes an organization of the person, who confirms its name. The nodes delete its contents afterwards.
+    pub async fn delete_organization(
+        &self,
+        requester: &Requester<'_>,
+        org: OrgId,
+        confirmed: &str,
+    ) -> Result<()> {
+        let parts = &self.0;
+        let name = parts.store.organization_name(org).await?;
+        if confirmed.trim() != name.trim() {
+            return Err(Error::Invalid(
+                "name: must be the name of the organization".to_owned(),
+            ));
+        }
+        let audit = parts.audit(requester.author, org, "organization.delete", org)?;
+        let deletion = OrganizationDeletion {
+            org,
+            owner: requester.user,
+            name,
+            at: parts.options.clock.now(),
+        };
+        Ok(parts.store.delete_organization(deletion, audit).await?)
     }
 
     /// Lists the members of an organization, in the order in which they signed up.

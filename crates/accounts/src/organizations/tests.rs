@@ -175,6 +175,30 @@ async fn an_invitation_works_for_its_address_until_it_ends() {
 }
 
 #[tokio::test]
+async fn an_unverified_address_accepts_no_invitation_where_mail_is_sent() {
+    let rig = Rig::with_mail(crate::SignUp::Open).await;
+    let (ann, _) = rig.signed_in("ann").await;
+    let (bob, _) = rig.signed_in("bob").await;
+    let (org, author) = (organization(&rig, ann).await, author());
+    let accounts = &rig.accounts;
+    let link = accounts
+        .invite(&by(ann, &author), (org, Role::Member), "bob@example.com")
+        .await
+        .unwrap();
+    let accept = async || {
+        accounts
+            .accept_invitation(&by(bob, &author), link.token.expose())
+            .await
+    };
+    let refused = accept().await;
+    assert!(matches!(refused, Err(Error::Forbidden(_))), "{refused:?}");
+    assert_eq!(accounts.members(org).await.unwrap().len(), 1);
+    let at = rig.clock.now();
+    accounts.store().verify_email(bob, at).await.unwrap();
+    accept().await.unwrap();
+}
+
+#[tokio::test]
 async fn an_organization_sends_20_invitations_in_an_hour() {
     let rig = Rig::new().await;
     let (ann, _) = rig.signed_in("ann").await;

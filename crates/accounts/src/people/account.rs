@@ -1,10 +1,10 @@
 //! The account of a person who is signed in: reading, renaming, export and deletion.
 
-use sortie_api::{AuditEntry, Credential, OrgId, Role, UserId};
-use sortie_store::{GrantRow, OwnOrganization, PersonDeletion, PersonRow, SessionRow};
+use sortie_api::{AuditEntry, OrgId, Role, UserId};
+use sortie_store::{GrantRow, IdentityRow, OwnOrganization, PersonDeletion, PersonRow, SessionRow};
 
 use super::{rules, sessions::MOST_LISTED};
-use crate::{Accounts, Author, Error, Result};
+use crate::{Accounts, Author, Error, Proof, Result};
 
 /// Maximum number of organizations in an export, and of those that a deletion leaves.
 const MOST_ORGANIZATIONS: u32 = 10_000;
@@ -23,6 +23,8 @@ pub struct PersonExport {
     pub sessions: Vec<SessionRow>,
     /// Permissions of applications.
     pub grants: Vec<GrantRow>,
+    /// Identities of the person at providers, the earliest first.
+    pub identities: Vec<IdentityRow>,
     /// Changes that the person made, newest first, each with its organization.
     pub changes: Vec<(OrgId, AuditEntry)>,
 }
@@ -39,6 +41,11 @@ impl Accounts {
         Ok(self.0.store.rename_person(user, &name).await?)
     }
 
+    /// Lists the identities of a person at providers, the earliest first.
+    pub async fn identities(&self, user: UserId) -> Result<Vec<IdentityRow>> {
+        Ok(self.0.store.list_identities(user).await?)
+    }
+
     /// Reads what the service keeps about a person: the newest [`MOST_CHANGES`] changes, and everything else.
     pub async fn export_person(&self, user: UserId) -> Result<PersonExport> {
         let store = &self.0.store;
@@ -48,15 +55,16 @@ impl Accounts {
             organizations: store.organizations_of(user, None, MOST_ORGANIZATIONS).await?,
             sessions: store.list_sessions(user, now, MOST_LISTED).await?,
             grants: store.list_grants(user, now).await?,
+            identities: store.list_identities(user).await?,
             changes: store.audit_of_person(user, MOST_CHANGES).await?,
         })
     }
 
-    /// Deletes the account of a person who proves the password. `Conflict` where the person owns an organization with other
+    /// Deletes the account of a person who proves it. `Conflict` where the person owns an organization with other
     /// members. An organization without other members is suspended.
-    pub async fn delete_person(&self, user: UserId, password: Credential, author: &Author) -> Result<()> {
+    pub async fn delete_person(&self, user: UserId, proof: Proof, author: &Author) -> Result<()> {
         let parts = &self.0;
-        let account = parts.own_account(user, "password", password).await?;
+        let account = parts.own_account(user, "password", proof).await?;
         let organizations = parts
             .store
             .organizations_of(user, None, MOST_ORGANIZATIONS)

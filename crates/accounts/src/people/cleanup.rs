@@ -65,3 +65,80 @@ async fn delete<F: Future<Output = sortie_store::Result<u64>>>(unit: &'static st
         tracing::debug!(unit, rows = deleted, "deleted ended rows of accounts");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::Role;
+    use sortie_store::{Actor, NewOneTime, OneTimeMail, Purpose};
+
+    use super::*;
+    use crate::{Author, Requester, rig::Rig};
+
+    /// Tables with rows that end.
+    const TABLES: [&str; 4] = ["session", "one_time", "invitation", "attempt"];
+
+    /// Accounts with a row in each table, which has ended.
+    async fn with_ended_rows() -> Rig {
+        let rig = Rig::new().await;
+        let (user, _) = rig.signed_in("ann").await;
+        let author = Author {
+            actor: Actor::default(),
+        };
+        let requester = Requester {
+            user,
+            email_verified: true,
+            author: &author,
+        };
+        let org = rig
+            .accounts
+            .create_organization(&requester, "Ours")
+            .await
+            .unwrap()
+            .id;
+        let invited = (org, Role::Member);
+        rig.accounts
+            .invite(&requester, invited, "bob@example.com")
+            .await
+            .unwrap();
+        let token = NewOneTime {
+            hash: [1; 32],
+            purpose: Purpose::ResetPassword,
+            user,
+            expires_at: rig.clock.now(),
+        };
+        let token = OneTimeMail { token, mail: None };
+        rig.accounts.store().keep_one_time(token).await.unwrap();
+        rig.pass(Duration::from_hours(60 * 24));
+        rig
+    }
+
+    /// Returns the tables that have rows.
+    fn filled(rig: &Rig) -> Vec<&'static str> {
+        let database = rig.database();
+        let has_rows = |table: &&str| {
+            let count = format!("SELECT COUNT(*) FROM {table}");
+            database
+                .query_one(&count, (), |row| row.get::<_, i64>(0))
+                .unwrap()
+                > 0
+        };
+        TABLES.into_iter().filter(has_rows).collect()
+    }
+
+    #[tokio::test]
+    async fn a_unit_that_fails_does_not_keep_the_others_from_theirs() {
+        for broken in TABLES {
+            let rig = with_ended_rows().await;
+            assert_eq!(filled(&rig), TABLES);
+            let trigger = format!(
+                "CREATE TRIGGER broken BEFORE DELETE ON {broken} BEGIN SELECT RAISE(ABORT, 'broken'); END"
+            );
+            rig.database().execute_batch(&trigger).unwrap();
+            rig.accounts.clean().await;
+            assert_eq!(filled(&rig), [broken]);
+            rig.database().execute_batch("DROP TRIGGER broken").unwrap();
+            rig.accounts.clean().await;
+            assert_eq!(filled(&rig), [""; 0]);
+        }
+    }
+}

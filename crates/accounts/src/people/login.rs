@@ -11,7 +11,7 @@ use sortie_store::{
 
 use super::{
     hashing::{NOBODYS, is_outdated},
-    metrics::SignInOutcome,
+    metrics::{Method, SignInOutcome},
     rules,
     sessions::Client,
 };
@@ -64,22 +64,9 @@ impl Accounts {
     /// right and the code is missing or wrong, `TooManyAttempts` before anything is compared.
     pub async fn log_in(&self, request: LogIn, client: &Client) -> Result<LoggedIn> {
         let done = self.0.log_in(request, client).await;
-        let outcome = match &done {
-            Ok(_) => Some(SignInOutcome::Succeeded),
-            Err(Error::Unauthorized(_) | Error::Forbidden(_)) => Some(SignInOutcome::Refused),
-            Err(Error::SecondFactorRequired) => Some(SignInOutcome::SecondFactor),
-            Err(Error::TooManyAttempts(_)) => Some(SignInOutcome::Limited),
-            Err(
-                Error::Invalid(_)
-                | Error::NotFound
-                | Error::TooLarge(_)
-                | Error::Conflict(_)
-                | Error::Unavailable(_)
-                | Error::Internal(_),
-            ) => None,
-        };
-        if let Some(outcome) = outcome {
-            self.0.metrics.sign_in(outcome);
+        match &done {
+            Ok(_) => self.0.metrics.sign_in(Method::Password, SignInOutcome::Succeeded),
+            Err(error) => self.0.metrics.sign_in_failed(Method::Password, error),
         }
         done
     }
@@ -130,7 +117,15 @@ impl Parts {
         let (forgotten, refunded) = counted.of_success(&of_both);
         with.forgotten = forgotten;
         with.refunded = refunded;
-        self.begin(account, client, with).await
+        let begun = self.begin(account, client, with).await;
+        begun.map_err(|error| {
+            // The password was changed or the person disabled since the password was compared.
+            if let Error::Conflict(_) = error {
+                Error::Unauthorized(WRONG.to_owned())
+            } else {
+                error
+            }
+        })
     }
 
     /// Checks everything but the password: a verified address where one is needed, and the second factor.
@@ -172,15 +167,16 @@ impl Parts {
         self.factor_of(account, code.expose())
     }
 
-    /// Begins the session of a person who has proved everything.
-    async fn begin(&self, account: Account, client: &Client, with: SignIn) -> Result<LoggedIn> {
+    /// Begins the session of a person who has proved everything. `Conflict` where a proof does not hold any more,
+    /// `Forbidden` where the account is linked to another identity of the same issuer.
+    pub(crate) async fn begin(&self, account: Account, client: &Client, with: SignIn) -> Result<LoggedIn> {
         let user = account.person.id;
         let (session, token) = self.new_session(user, client)?;
         self.store.sign_in(session, with).await.map_err(|error| {
             if let StoreError::Conflict(sortie_store::CODE_USED) = error {
                 Error::SecondFactorRequired
-            } else if let StoreError::Conflict(_) = error {
-                Error::Unauthorized(WRONG.to_owned())
+            } else if let StoreError::Conflict(text @ sortie_store::OTHER_IDENTITY) = error {
+                Error::Forbidden(text.to_owned())
             } else {
                 error.into()
             }

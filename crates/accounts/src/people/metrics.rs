@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use prometheus_client::{
-    encoding::{EncodeLabelSet, EncodeLabelValue},
     metrics::{counter::Counter, family::Family, histogram::Histogram},
     registry::Registry,
 };
+
+use crate::Error;
 
 /// Upper bounds of the waits for a slot, in seconds.
 const WAITS: [f64; 8] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5];
@@ -14,27 +15,54 @@ const WAITS: [f64; 8] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5];
 /// Metrics of people of one node. Clones share the counts.
 #[derive(Clone)]
 pub(crate) struct Metrics {
-    sign_ins: Family<OutcomeLabel, Counter>,
+    sign_ins: Family<[(&'static str, &'static str); 2], Counter>,
     waits: Histogram,
     refused: Counter,
 }
 
+/// Proof that a person signs in with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// The password.
+    Password,
+    /// An identity provider.
+    Provider,
+}
+
 /// Outcome of a sign-in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignInOutcome {
     /// A session began.
     Succeeded,
-    /// The address, the password, or the person is unknown, wrong or disabled.
+    /// The address, the password, or the person is unknown, wrong or disabled, or the answer of the provider is refused.
     Refused,
     /// The second factor is missing or wrong.
     SecondFactor,
     /// A limit was reached before the password was compared.
     Limited,
+    /// The identity provider does not answer.
+    Away,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabel {
-    outcome: SignInOutcome,
+impl Method {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Password => "password",
+            Self::Provider => "provider",
+        }
+    }
+}
+
+impl SignInOutcome {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Refused => "refused",
+            Self::SecondFactor => "second_factor",
+            Self::Limited => "limited",
+            Self::Away => "away",
+        }
+    }
 }
 
 impl Default for Metrics {
@@ -44,13 +72,16 @@ impl Default for Metrics {
             waits: Histogram::new(WAITS),
             refused: Counter::default(),
         };
-        for outcome in [
-            SignInOutcome::Succeeded,
-            SignInOutcome::Refused,
-            SignInOutcome::SecondFactor,
-            SignInOutcome::Limited,
-        ] {
-            drop(metrics.sign_ins.get_or_create(&OutcomeLabel { outcome }));
+        for method in [Method::Password, Method::Provider] {
+            for outcome in [
+                SignInOutcome::Succeeded,
+                SignInOutcome::Refused,
+                SignInOutcome::SecondFactor,
+                SignInOutcome::Limited,
+                SignInOutcome::Away,
+            ] {
+                drop(metrics.of(method, outcome));
+            }
         }
         metrics
     }
@@ -61,7 +92,7 @@ impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "sign_ins",
-            "Sign-ins of people, by outcome",
+            "Sign-ins of people, by method and outcome",
             self.sign_ins.clone(),
         );
         registry.register(
@@ -76,8 +107,30 @@ impl Metrics {
         );
     }
 
-    pub(crate) fn sign_in(&self, outcome: SignInOutcome) {
-        self.sign_ins.get_or_create(&OutcomeLabel { outcome }).inc();
+    pub(crate) fn sign_in(&self, method: Method, outcome: SignInOutcome) {
+        self.of(method, outcome).inc();
+    }
+
+    fn of(&self, method: Method, outcome: SignInOutcome) -> Counter {
+        let labels = [("method", method.as_str()), ("outcome", outcome.as_str())];
+        self.sign_ins.get_or_create(&labels).clone()
+    }
+
+    /// Counts a sign-in that ended with an error.
+    pub(crate) fn sign_in_failed(&self, method: Method, error: &Error) {
+        let outcome = match error {
+            Error::Unauthorized(_) | Error::Forbidden(_) => SignInOutcome::Refused,
+            Error::SecondFactorRequired => SignInOutcome::SecondFactor,
+            Error::TooManyAttempts(_) => SignInOutcome::Limited,
+            Error::Unavailable(_) if method == Method::Provider => SignInOutcome::Away,
+            Error::Invalid(_)
+            | Error::NotFound
+            | Error::TooLarge(_)
+            | Error::Conflict(_)
+            | Error::Unavailable(_)
+            | Error::Internal(_) => return,
+        };
+        self.sign_in(method, outcome);
     }
 
     pub(crate) fn hash_began(&self, waited: Duration) {

@@ -7,7 +7,7 @@ mod hashing;
 pub(crate) mod jobs;
 pub(crate) mod login;
 mod metrics;
-mod passwords;
+pub(crate) mod passwords;
 pub(crate) mod picture;
 pub(crate) mod rules;
 pub(crate) mod second_factor;
@@ -17,4 +17,4 @@ pub(crate) mod sign_up;
 mod tests;
 
 pub(crate) use hashing::Slots;
-pub(crate) use metrics::Metrics;
+pub(crate) use metrics::{Method, Metrics, SignInOutcome};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sortie_api::{Credential, SessionId, UserId};
+use sortie_api::{Credential, SessionId, Timestamp, UserId};
 use sortie_store::{Account, PasswordChange, Purpose};
 
 use super::{
@@ -17,6 +17,18 @@ const ATTEMPTS: u32 = 10;
 
 /// Time for which the token that sets a password works.
 const RESET_WITHIN: Duration = Duration::from_hours(1);
+
+/// Time after a sign-in in which a person without a password needs no other proof.
+const RECENT: Duration = Duration::from_mins(10);
+
+/// Proof of a person who changes the own account.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    /// Password of the account.
+    pub password: Option<Credential>,
+    /// End of the session of the request. It tells when the person signed in.
+    pub session_until: Timestamp,
+}
 
 impl Accounts {
     /// Sends a mail with a token that sets a password, where the address has an account. Returns at once: neither the
@@ -54,16 +66,16 @@ impl Accounts {
         Ok(())
     }
 
-    /// Changes the password of a person. Other sessions end; `keep`, the one that asks, stays.
+    /// Changes the password of a person, or sets the first one. Other sessions end; `keep`, the one that asks, stays.
     pub async fn change_password(
         &self,
         (user, keep): (UserId, SessionId),
-        current: Credential,
+        proof: Proof,
         new: Credential,
     ) -> Result<()> {
         rules::password_length("new_password", new.expose())?;
         let parts = &self.0;
-        let account = parts.own_account(user, "current_password", current).await?;
+        let account = parts.own_account(user, "current_password", proof).await?;
         let hints = [account.person.email, account.person.name];
         let new = parts.slots.hash_new("new_password", new, hints).await?;
         let change = PasswordChange {
@@ -78,15 +90,28 @@ impl Accounts {
 }
 
 impl Parts {
-    /// Reads the account of a person who proves it by the password in a field. Counts the attempt.
+    /// Reads the account of a person who proves it by the password in a field, or who has no password and signed in a
+    /// moment ago. Counts the attempt.
     pub(crate) async fn own_account(
         &self,
         user: UserId,
         field: &'static str,
-        password: Credential,
+        proof: Proof,
     ) -> Result<Account> {
         self.attempt("password", &user.to_string(), ATTEMPTS).await?;
         let account = self.store.account(user).await?;
+        if account.password.is_empty() {
+            let recent = self.options.session_length().saturating_sub(RECENT);
+            if proof.session_until > self.options.clock.now() + recent {
+                return Ok(account);
+            }
+            return Err(Error::Forbidden(
+                "this account has no password: sign in again, and repeat this within ten minutes".to_owned(),
+            ));
+        }
+        let Some(password) = proof.password else {
+            return Err(Error::Invalid(format!("{field}: must be set")));
+        };
         if self.slots.matches(password, account.password.clone()).await? {
             return Ok(account);
         }

@@ -177,7 +177,6 @@ const WEBP_XMP: u8 = 0b0000_0100;
 
 fn webp(file: Bytes) -> Option<((u32, u32), Bytes)> {
     let mut webp = WebP::from_bytes(file).ok()?;
-    let sides = webp.dimensions()?;
     let chunks = webp.chunks_mut();
     chunks.retain(|chunk| WEBP_CHUNKS.contains(&&chunk.id()));
     let is_picture = |id: [u8; 4]| matches!(&id, b"VP8 " | b"VP8L" | b"ANMF");
@@ -191,9 +190,10 @@ fn webp(file: Bytes) -> Option<((u32, u32), Bytes)> {
             *data = flags.freeze();
         }
     }
-    // Corrects the flags of the other chunks that were left out.
+    // Corrects the flags of the other chunks that were left out. `VP8X` goes where nothing needs it, so the sides are read
+    // after that: they are those of the frame then.
     webp.set_exif(None);
-    Some((sides, webp.encoder().bytes()))
+    Some((webp.dimensions()?, webp.encoder().bytes()))
 }
 
 #[cfg(test)]
@@ -331,6 +331,26 @@ mod tests {
         assert_eq!(kept("image/webp", &file), expected);
         let plain = riff(&[(b"VP8 ", vp8())]);
         assert_eq!(kept("image/webp", &plain), plain);
+    }
+
+    #[test]
+    fn the_sides_of_a_webp_are_those_of_what_is_kept() {
+        let extended = vec![0b0000_1000, 0, 0, 0, 15, 0, 0, 15, 0, 0];
+        let with_frame = |frame: Vec<u8>| {
+            let file = riff(&[
+                (b"VP8X", extended.clone()),
+                (b"VP8 ", frame),
+                (b"EXIF", SECRET.to_vec()),
+            ]);
+            picture("image/webp", file.into())
+        };
+        let mut wide = vp8();
+        wide[6..8].copy_from_slice(&5_000_u16.to_le_bytes());
+        assert_eq!(with_frame(wide), Err(NoPicture::Sides));
+        let mut broken = vp8();
+        broken[3] = 0;
+        assert_eq!(with_frame(broken), Err(NoPicture::Broken("WebP")));
+        assert_eq!(with_frame(vp8()).unwrap().bytes, riff(&[(b"VP8 ", vp8())]));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use sortie_base::{SealContext, random};
 use sortie_store::{Account, Error as StoreError, Factor, NewOneTime, Purpose, SealedColumn};
 use totp_rs::{Algorithm, Builder, Totp};
 
-use crate::{Accounts, Error, Parts, Result};
+use crate::{Accounts, Error, Parts, Proof, Result};
 
 /// Number of recovery codes.
 const RECOVERY_CODES: usize = 10;
@@ -37,11 +37,13 @@ pub struct EnrolledTotp {
 }
 
 impl Accounts {
-    /// Makes the key of an authenticator for a person who proves the password. It counts once [`Self::confirm_totp`]
-    /// confirms it. `Conflict` where the person has a second factor.
-    pub async fn enrol_totp(&self, user: UserId, password: Credential) -> Result<EnrolledTotp> {
+    /// Makes the key of an authenticator for a person who proves the account. It counts once [`Self::confirm_totp`]
+    /// confirms it. `Forbidden` where mail is sent and the address is not verified: whoever owns the address would have to
+    /// know the codes of a stranger. `Conflict` where the person has a second factor.
+    pub async fn enrol_totp(&self, user: UserId, proof: Proof) -> Result<EnrolledTotp> {
         let parts = &self.0;
-        let account = parts.own_account(user, "password", password).await?;
+        let account = parts.own_account(user, "password", proof).await?;
+        parts.require_verified(account.person.email_verified_at.is_some())?;
         let key = totp_rs::Secret::new_stack(random()?);
         let row = user.to_string();
         let sealed = parts.sealer.seal(context(&row), key.as_bytes(), random()?)?;
@@ -58,13 +60,15 @@ impl Accounts {
         })
     }
 
-    /// Confirms the key of an authenticator by its code. Returns the recovery codes, which are shown once.
+    /// Confirms the key of an authenticator by its code. Returns the recovery codes, which are shown once. `Forbidden` where
+    /// mail is sent and the address is not verified.
     pub async fn confirm_totp(&self, user: UserId, code: &Credential) -> Result<Vec<Credential>> {
         let parts = &self.0;
         parts
             .attempt("second factor", &user.to_string(), CONFIRMATIONS)
             .await?;
         let account = parts.store.account(user).await?;
+        parts.require_verified(account.person.email_verified_at.is_some())?;
         let Some(sealed) = account
             .totp
             .clone()
@@ -98,10 +102,10 @@ impl Accounts {
         Ok(codes)
     }
 
-    /// Removes the second factor of a person who proves the password and the second factor.
-    pub async fn remove_totp(&self, user: UserId, password: Credential, code: &Credential) -> Result<()> {
+    /// Removes the second factor of a person who proves the account and the second factor.
+    pub async fn remove_totp(&self, user: UserId, proof: Proof, code: &Credential) -> Result<()> {
         let parts = &self.0;
-        let account = parts.own_account(user, "password", password).await?;
+        let account = parts.own_account(user, "password", proof).await?;
         if account.person.second_factor_since.is_none() {
             return Err(Error::Conflict("the account has no second factor".to_owned()));
         }

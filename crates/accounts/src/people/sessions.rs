@@ -12,17 +12,21 @@ use std::{
 };
 
 use sortie_api::{
-    SessionId, UserId,
+    Mode, SessionId, UserId,
     secret::{SESSION_TOKEN, Secret},
 };
 use sortie_base::{network, random};
 use sortie_store::{NewSession, SessionKind, SessionRow, SignedIn};
 use tokio::time::Instant;
 
-use crate::{Accounts, Parts, Result};
+use crate::{Accounts, Options, Parts, Result};
 
-/// Time from a sign-in to the end of the session. Nothing extends it.
-pub const SESSION_LENGTH: Duration = Duration::from_hours(30 * 24);
+/// Time from a sign-in on a hosted deployment to the end of the session. Nothing extends it.
+const SESSION_LENGTH: Duration = Duration::from_hours(30 * 24);
+
+/// Time from a sign-in at a self-hosted engine to the end of the session. The identity provider is asked again then, as it
+/// alone knows who has left.
+const OWN_SESSION_LENGTH: Duration = Duration::from_hours(12);
 
 /// Maximum number of sessions in a list.
 pub const MOST_LISTED: u32 = 100;
@@ -96,6 +100,16 @@ impl Accounts {
     }
 }
 
+impl Options {
+    /// Time from a sign-in to the end of the session.
+    pub const fn session_length(&self) -> Duration {
+        match self.mode {
+            Mode::Hosted => SESSION_LENGTH,
+            Mode::SelfHosted => OWN_SESSION_LENGTH,
+        }
+    }
+}
+
 impl Parts {
     /// Finds the person who is signed in with a token; see [`Accounts::session`].
     pub(crate) async fn session(&self, token: &str) -> Result<Option<SignedIn>> {
@@ -139,7 +153,7 @@ impl Parts {
             user,
             kind: client.kind,
             created_at: now,
-            expires_at: now + SESSION_LENGTH,
+            expires_at: now + self.options.session_length(),
             address: Some(client.address),
             agent: client.agent.as_deref().map(shortened),
         };

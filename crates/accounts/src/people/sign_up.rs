@@ -96,9 +96,7 @@ impl Parts {
                     .await?;
             }
             SignUp::Closed => {
-                return Err(Error::Forbidden(
-                    "sign-up is closed: ask the operator for an account".to_owned(),
-                ));
+                return Err(closed());
             }
         }
         let network = client.network().to_string();
@@ -236,7 +234,11 @@ impl Parts {
     }
 
     /// Checks that an invitation of the address admits its person.
-    async fn check_invitation(&self, email: &EmailAddress, invitation: Option<Credential>) -> Result<()> {
+    pub(crate) async fn check_invitation(
+        &self,
+        email: &EmailAddress,
+        invitation: Option<Credential>,
+    ) -> Result<()> {
         let token = invitation.and_then(|token| Secret::parse(INVITATION_TOKEN, token.expose()).ok());
         let invited = match token {
             Some(token) => {
@@ -252,6 +254,11 @@ impl Parts {
             "invitation: sign-up needs an invitation of this address".to_owned(),
         ))
     }
+}
+
+/// Error of a sign-up where the operator alone creates accounts.
+pub(crate) fn closed() -> Error {
+    Error::Forbidden("sign-up is closed: ask the operator for an account".to_owned())
 }
 
 /// Reads the token of a mail. Malformed ones get the answer of unknown ones.

@@ -3,11 +3,12 @@
 use std::{net::IpAddr, time::Duration};
 
 use futures_util::future::join_all;
-use sortie_api::{Credential, SessionId, UserId};
+use sortie_api::{Credential, SessionId, Timestamp, UserId};
 use totp_rs::{Builder, Secret};
 
 use super::{
     login::{LogIn, LoggedIn},
+    passwords::Proof,
     sessions::Client,
     sign_up::{Applicant, SignedUp},
 };
@@ -49,6 +50,14 @@ fn rule<T: std::fmt::Debug>(done: Result<T>) -> String {
     match done {
         Err(Error::Invalid(rule)) => rule,
         other => panic!("{other:?}"),
+    }
+}
+
+/// Proof by a password, of a session that tells nothing.
+fn by_password(password: &str) -> Proof {
+    Proof {
+        password: Some(Credential::new(password)),
+        session_until: Timestamp::from_micros(0),
     }
 }
 
@@ -432,7 +441,7 @@ async fn a_new_password_keeps_the_session_that_asks() {
     assert!(rig.session_of(&other.token).await.is_some());
     let change = async |current: &str, new: &str| {
         rig.accounts
-            .change_password(who, Credential::new(current), Credential::new(new))
+            .change_password(who, by_password(current), Credential::new(new))
             .await
     };
     assert!(rule(change(OTHER, OTHER).await).starts_with("current_password: "));
@@ -463,12 +472,8 @@ fn code(rig: &Rig, secret: &Credential) -> String {
 async fn a_second_factor_is_asked_for_and_no_code_works_twice() {
     let rig = Rig::new().await;
     let ann = rig.sign_up("ann").await.person.id;
-    rule(rig.accounts.enrol_totp(ann, Credential::new(OTHER)).await);
-    let enrolled = rig
-        .accounts
-        .enrol_totp(ann, Credential::new(PASSWORD))
-        .await
-        .unwrap();
+    rule(rig.accounts.enrol_totp(ann, by_password(OTHER)).await);
+    let enrolled = rig.accounts.enrol_totp(ann, by_password(PASSWORD)).await.unwrap();
     let uri = enrolled.uri.expose();
     assert!(
         uri.starts_with("otpauth://totp/Sortie:ann%40Example%2Ecom?secret="),
@@ -518,15 +523,12 @@ async fn a_second_factor_is_asked_for_and_no_code_works_twice() {
         .await;
     assert!(matches!(wrong, Err(Error::Unauthorized(_))), "{wrong:?}");
 
-    let enrol = rig.accounts.enrol_totp(ann, Credential::new(PASSWORD)).await;
+    let enrol = rig.accounts.enrol_totp(ann, by_password(PASSWORD)).await;
     assert!(matches!(enrol, Err(Error::Conflict(_))), "{enrol:?}");
     rig.pass(Duration::from_hours(1));
     let third = Credential::new(code(&rig, &enrolled.secret));
-    let remove = async |password, code: &Credential| {
-        rig.accounts
-            .remove_totp(ann, Credential::new(password), code)
-            .await
-    };
+    let remove =
+        async |password, code: &Credential| rig.accounts.remove_totp(ann, by_password(password), code).await;
     assert!(rule(remove(OTHER, &third).await).starts_with("password: "));
     assert!(rule(remove(PASSWORD, &recovery[0]).await).starts_with("code: "));
     remove(PASSWORD, &third).await.unwrap();
@@ -535,14 +537,34 @@ async fn a_second_factor_is_asked_for_and_no_code_works_twice() {
 }
 
 #[tokio::test]
+async fn a_second_factor_needs_a_verified_address_where_mail_is_sent() {
+    let rig = Rig::with_mail(SignUp::Open).await;
+    let ann = rig.sign_up("ann").await.person.id;
+    let verification = rig.mails().await;
+    let forbidden = |error: Error| {
+        assert!(
+            matches!(&error, Error::Forbidden(rule) if rule == "verify your email address first"),
+            "{error:?}"
+        );
+    };
+    let enrol = async || rig.accounts.enrol_totp(ann, by_password(PASSWORD)).await;
+    let any_code = Credential::new("123456");
+    forbidden(enrol().await.unwrap_err());
+    forbidden(rig.accounts.confirm_totp(ann, &any_code).await.unwrap_err());
+    rig.accounts
+        .verify_email(token_of(&verification[0].1))
+        .await
+        .unwrap();
+    let enrolled = enrol().await.unwrap();
+    let first = Credential::new(code(&rig, &enrolled.secret));
+    rig.accounts.confirm_totp(ann, &first).await.unwrap();
+}
+
+#[tokio::test]
 async fn codes_are_guessed_ten_times_an_hour_from_everywhere_together() {
     let rig = Rig::new().await;
     let ann = rig.sign_up("ann").await.person.id;
-    let enrolled = rig
-        .accounts
-        .enrol_totp(ann, Credential::new(PASSWORD))
-        .await
-        .unwrap();
+    let enrolled = rig.accounts.enrol_totp(ann, by_password(PASSWORD)).await.unwrap();
     let first = Credential::new(code(&rig, &enrolled.secret));
     rig.accounts.confirm_totp(ann, &first).await.unwrap();
     rig.pass(Duration::from_hours(1));

@@ -1,22 +1,19 @@
-use std::{net::SocketAddr, path::Path};
+use std::path::Path;
 
-use serde_json::Value;
 use sortie_accounts::{MailServer, NotSent};
 use sortie_api::EmailDelivery;
-use sortie_testkit::{Client, ports::free_ports};
+use sortie_testkit::peers::{Maildev, Peer, installed};
 
-use crate::rig::{Peer, Rig, installed};
+use crate::rig::Rig;
 
 const ORG_URL: &str = "https://accounts.example";
-
-/// Ports that are tried, where others are faster.
-const TRIES: usize = 5;
 
 /// Starts aiosmtpd. Returns it with its port.
 fn aiosmtpd(mode: &str) -> (Peer, u64) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/servers/smtp.py");
-    let peer = Peer::start(&installed("venv/bin/python"), &[script.to_str().unwrap(), mode]);
-    let port = peer.json()["port"].as_u64().unwrap();
+    let python = installed("venv/bin/python").unwrap();
+    let peer = Peer::start(&python, &[script.to_str().unwrap(), mode]).unwrap();
+    let port = peer.json().unwrap()["port"].as_u64().unwrap();
     (peer, port)
 }
 
@@ -31,7 +28,7 @@ async fn aiosmtpd_takes_a_mail_with_and_without_tls() {
         let rig = Rig::sending_through(&format!("{scheme}://sortie:p%3Ass@127.0.0.1:{port}")).await;
         let (invited, delivery) = rig.invites("bob@example.com").await;
         assert_eq!(delivery, EmailDelivery::Accepted, "{mode}");
-        let mail = peer.json();
+        let mail = peer.json().unwrap();
         assert_eq!(mail["tls"], mode != "plain", "{mode}");
         assert_eq!(mail["from"], "sortie@accounts.example");
         assert_eq!(mail["to"][0], "bob@example.com");
@@ -86,55 +83,19 @@ async fn the_certificate_of_another_machine_is_checked_and_clear_text_refused() 
     assert_eq!(greeted(&elsewhere("smtp", port)).await, Err(NotSent::NoTls));
 }
 
-/// Starts maildev for one user, with its web page. Returns it with the ports of both.
-fn maildev() -> (Peer, u16, u16) {
-    let mut ports = free_ports();
-    for _ in 0..TRIES {
-        let (smtp, web) = (ports.next().unwrap(), ports.next().unwrap());
-        let texts = (smtp.to_string(), web.to_string());
-        let arguments = [
-            "--ip",
-            "127.0.0.1",
-            "--smtp",
-            &texts.0,
-            "--web",
-            &texts.1,
-            "--web-ip",
-            "127.0.0.1",
-            "--incoming-user",
-            "sortie",
-            "--incoming-pass",
-            "p:ss",
-        ];
-        let peer = Peer::start(&installed("npm/node_modules/.bin/maildev"), &arguments);
-        let mut ready = 0;
-        while ready < 2
-            && let Some(line) = peer.line()
-        {
-            ready += usize::from(line.contains("running at"));
-        }
-        if ready == 2 {
-            return (peer, smtp, web);
-        }
-    }
-    panic!("maildev is not ready");
-}
-
 #[tokio::test]
 async fn maildev_shows_a_mail_as_people_see_it() {
-    let (_peer, smtp, web) = maildev();
-    let rig = Rig::sending_through(&format!("smtp://sortie:p%3Ass@127.0.0.1:{smtp}")).await;
+    let server = Maildev::start().unwrap();
+    let rig = Rig::sending_through(&server.smtp_url()).await;
     let (invited, delivery) = rig.invites("bob@example.com").await;
     assert_eq!(delivery, EmailDelivery::Accepted);
-    let client = Client::new(SocketAddr::from(([127, 0, 0, 1], web)), None);
-    let mails = client.get("/email").await.unwrap().json().unwrap();
-    assert_eq!(mails.as_array().map(Vec::len), Some(1), "{mails}");
-    let mail: &Value = &mails[0];
-    assert_eq!(mail["subject"], "Invitation to Äcme & Co");
-    assert_eq!(mail["to"][0]["address"], "bob@example.com");
+    let mail = server
+        .next_mail("bob@example.com", "Invitation to Äcme & Co")
+        .await
+        .unwrap();
     assert_eq!(mail["from"][0]["name"], "Sortie Grüße");
     assert!(mail["text"].as_str().unwrap().contains(&invited.url), "{mail}");
     assert!(mail["html"].as_str().unwrap().contains(&invited.url), "{mail}");
-    let wrong = greeted(&format!("smtp://sortie:wrong@127.0.0.1:{smtp}")).await;
+    let wrong = greeted(&server.smtp_url_of("wrong")).await;
     assert!(matches!(wrong, Err(NotSent::Credentials(Some(_)))), "{wrong:?}");
 }

@@ -1,4 +1,4 @@
-//! Mails to servers that nobody here wrote. `scripts/peers` installs them.
+//! Mails to servers and sign-ins at providers that nobody here wrote. `scripts/peers` installs them.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,4 +8,5 @@
 )]
 
 mod mail;
+mod oidc;
 mod rig;

@@ -10,11 +10,12 @@ use std::{
     time::Duration,
 };
 
+use sha2::{Digest as _, Sha256};
 use sortie_api::{
     KeyId, Mode, OrgId, OrganizationInfo, Role,
     secret::{ACCESS_TOKEN, HOSTED_KEY, SELF_HOSTED_KEY, Secret},
 };
-use sortie_store::{By, Principal, Store};
+use sortie_store::{By, Principal, SignedIn, Store};
 use tokio::time::Instant;
 
 use crate::{Engine, error::Error, kit::random::random};
@@ -41,7 +42,7 @@ pub(crate) struct Principals {
 /// Look-ups of the last seconds.
 #[derive(Default)]
 struct Kept {
-    /// Principals and times of the look-ups, by the SHA-256 of the credential.
+    /// Principals and times of the look-ups, by the SHA-256 of the credential, or of the session and the organization.
     by_hash: HashMap<[u8; 32], (Principal, Instant)>,
     /// Number of calls of [`Principals::forget`]. A look-up that began before the last of them is not kept.
     forgotten: u64,
@@ -51,6 +52,15 @@ impl Engine {
     /// Finds the principal of a bearer credential. None where the credential is malformed, unknown, expired or revoked.
     pub async fn authenticate(&self, credential: &str) -> Result<Option<Principal>, Error> {
         self.0.stores.principals.authenticate(credential).await
+    }
+
+    /// Finds the principal of a person's session in an organization. None where the person is no member.
+    pub async fn authenticate_session(
+        &self,
+        org: OrgId,
+        person: &SignedIn,
+    ) -> Result<Option<Principal>, Error> {
+        self.0.stores.principals.authenticate_session(org, person).await
     }
 
     /// Drops the look-ups of a subject whose credentials were revoked or changed on this node.
@@ -65,6 +75,15 @@ impl Engine {
             .stores
             .principals
             .forget_where(|principal| principal.org == org);
+    }
+
+    /// Drops the look-ups of all access tokens, after a change to a person that ends those of that person: a look-up names the
+    /// grant and not the person.
+    pub fn forget_grants(&self) {
+        self.0
+            .stores
+            .principals
+            .forget_where(|principal| matches!(principal.by, By::Grant(_)));
     }
 
     /// Deployment mode: self-hosted or hosted.
@@ -116,6 +135,38 @@ impl Principals {
             return Ok(None);
         };
         let hash = secret.hash();
+        self.look_up(hash, self.store.find_principal(hash)).await
+    }
+
+    /// Finds the principal of a person's session in an organization; see [`Engine::authenticate_session`].
+    pub(crate) async fn authenticate_session(
+        &self,
+        org: OrgId,
+        person: &SignedIn,
+    ) -> Result<Option<Principal>, Error> {
+        // No credential has this text.
+        let hash = Sha256::digest(format!("{} {org}", person.session)).into();
+        let found = async {
+            let membership = self.store.membership(org, person.user).await?;
+            Ok(membership.map(|membership| Principal {
+                org,
+                role: membership.role,
+                by: By::Session(person.session),
+                until: Some(person.until),
+                user: Some(person.user),
+                suspended: membership.suspended,
+                scope: None,
+            }))
+        };
+        self.look_up(hash, found).await
+    }
+
+    /// Returns the kept principal of a credential, or looks it up by `find`.
+    async fn look_up(
+        &self,
+        hash: [u8; 32],
+        find: impl Future<Output = sortie_store::Result<Option<Principal>>>,
+    ) -> Result<Option<Principal>, Error> {
         let works = |principal: &Principal| principal.until.is_none_or(|until| self.clock.now() < until);
         let forgotten = match self.fresh(&hash) {
             Ok(principal) => return Ok(Some(principal).filter(works)),
@@ -123,7 +174,7 @@ impl Principals {
         };
         // Before the read: a revocation on another node holds five seconds after the read, however slow that is.
         let began = Instant::now();
-        let found = self.store.find_principal(hash).await?.filter(works);
+        let found = find.await?.filter(works);
         if let Some(principal) = found {
             let mut kept = self.kept();
             if kept.by_hash.len() >= KEPT {
@@ -156,5 +207,120 @@ impl Principals {
         let kept = self.kept();
         let found = kept.by_hash.get(hash).filter(|(_, at)| at.elapsed() < FRESH);
         found.map(|(principal, _)| *principal).ok_or(kept.forgotten)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_api::{SessionId, Timestamp, UserId};
+    use sortie_base::hex;
+    use sortie_store::SessionKind;
+
+    use super::*;
+
+    const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
+
+    /// A key, an access token and a session of one organization, in a database that another node writes to as well.
+    struct Rig {
+        principals: Principals,
+        database: rusqlite::Connection,
+        org: OrgId,
+        person: SignedIn,
+        key: Secret,
+        token: Secret,
+        _dir: tempfile::TempDir,
+    }
+
+    impl Rig {
+        async fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let file = dir.path().join("sortie.db");
+            let store = Store::open(&format!("sqlite:{}", file.display())).await.unwrap();
+            let (org, user) = (OrgId::new(AT, [1; 10]), UserId::new(AT, [2; 10]));
+            let person = SignedIn {
+                user,
+                session: SessionId::new(AT, [3; 10]),
+                kind: SessionKind::Web,
+                until: AT + Duration::from_hours(1),
+                seen_at: AT,
+                email_verified: true,
+            };
+            let (key, token) = (
+                Secret::new(HOSTED_KEY, [4; 32]),
+                Secret::new(ACCESS_TOKEN, [5; 32]),
+            );
+            let database = rusqlite::Connection::open(file).unwrap();
+            let rows = format!(
+                "INSERT INTO organization (id, name, created_at) VALUES ('{org}', 'ours', 1); \
+                 INSERT INTO person (id, email, email_key, name, password, created_at) \
+                 VALUES ('{user}', 'a@example.com', 'a@example.com', 'Ann', '', 1); \
+                 INSERT INTO membership (org_id, user_id, role, created_at) VALUES ('{org}', '{user}', 'admin', 1); \
+                 INSERT INTO api_key (id, org_id, name, role, hash, created_at) \
+                 VALUES ('{key_id}', '{org}', 'key', 'member', x'{key_hash}', 1); \
+                 INSERT INTO oauth_grant (id, org_id, user_id, client_id, client_name, scope, created_at, used_at, \
+                 expires_at) VALUES ('{grant}', '{org}', '{user}', 'client', 'App', 'admin', 1, 1, {end}); \
+                 INSERT INTO oauth_token (hash, grant_id, kind, expires_at) \
+                 VALUES (x'{token_hash}', '{grant}', 'access', {end})",
+                key_id = KeyId::new(AT, [6; 10]),
+                grant = sortie_api::GrantId::new(AT, [7; 10]),
+                key_hash = hex(&key.hash()),
+                token_hash = hex(&token.hash()),
+                end = person.until.as_micros(),
+            );
+            database.execute_batch(&rows).unwrap();
+            Self {
+                principals: Principals::new(store, Clock::manual(AT), Mode::Hosted),
+                database,
+                org,
+                person,
+                key,
+                token,
+                _dir: dir,
+            }
+        }
+
+        /// Roles of the key, of the token and of the session.
+        async fn roles(&mut self) -> [Option<Role>; 3] {
+            let role = |found: Option<Principal>| found.map(|principal| principal.role);
+            let (key, token) = (self.key.expose(), self.token.expose());
+            [
+                role(self.principals.authenticate(key).await.unwrap()),
+                role(self.principals.authenticate(token).await.unwrap()),
+                role(
+                    self.principals
+                        .authenticate_session(self.org, &self.person)
+                        .await
+                        .unwrap(),
+                ),
+            ]
+        }
+    }
+
+    const ROLES: [Option<Role>; 3] = [Some(Role::Member), Some(Role::Admin), Some(Role::Admin)];
+
+    #[tokio::test]
+    async fn a_key_a_token_and_a_session_are_each_read_once_in_five_seconds() {
+        let mut rig = Rig::new().await;
+        tokio::time::pause();
+        assert_eq!(rig.roles().await, ROLES);
+        // Another node ends them.
+        let ended = "DELETE FROM api_key; DELETE FROM oauth_grant; DELETE FROM membership";
+        rig.database.execute_batch(ended).unwrap();
+        tokio::time::advance(FRESH.saturating_sub(Duration::from_millis(1))).await;
+        assert_eq!(rig.roles().await, ROLES);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(rig.roles().await, [None; 3]);
+    }
+
+    #[tokio::test]
+    async fn a_change_of_the_organization_on_this_node_holds_at_once() {
+        let mut rig = Rig::new().await;
+        tokio::time::pause();
+        assert_eq!(rig.roles().await, ROLES);
+        let changed = "UPDATE membership SET role = 'member'; DELETE FROM api_key";
+        rig.database.execute_batch(changed).unwrap();
+        assert_eq!(rig.roles().await, ROLES);
+        rig.principals.forget_where(|principal| principal.org == rig.org);
+        assert_eq!(rig.roles().await, [None, Some(Role::Member), Some(Role::Member)]);
     }
 }

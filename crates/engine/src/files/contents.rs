@@ -40,6 +40,8 @@ pub(crate) struct Contents {
     store: Store,
     blobs: Blobs,
     clock: Clock,
+    /// Most bytes that an organization may have stored.
+    most_bytes: i64,
     /// Time of the last successful check of the storage.
     ready: Arc<Mutex<Option<Instant>>>,
 }
@@ -53,11 +55,13 @@ pub(crate) async fn open(options: &Options) -> Result<Blobs, Error> {
 
 impl Contents {
     /// Creates the access to a storage and its rows.
-    pub(crate) fn over(blobs: Blobs, store: Store, clock: Clock) -> Self {
+    pub(crate) fn over(blobs: Blobs, store: Store, options: &Options) -> Self {
+        let most_bytes = options.organization_storage_bytes;
         Self {
             store,
             blobs,
-            clock,
+            clock: options.clock.clone(),
+            most_bytes: most_bytes.map_or(i64::MAX, |most| i64::try_from(most).unwrap_or(i64::MAX)),
             ready: Arc::default(),
         }
     }
@@ -75,7 +79,7 @@ impl Contents {
     }
 
     /// First half of [`Self::keep`], in the database: returns the blob for the content. May be repeated after a
-    /// failure.
+    /// failure. `Conflict` where the organization has too little room.
     pub(crate) async fn reserve(&self, org: OrgId, staged: &Staged) -> Result<BlobId, Error> {
         let at = self.clock.now();
         let new = NewBlob {
@@ -85,6 +89,7 @@ impl Contents {
             size: i64::try_from(staged.size()).map_err(|error| Error::Internal(error.to_string()))?,
             at,
             check_at: at + GRACE,
+            most_bytes: self.most_bytes,
         };
         Ok(self.store.reserve_blob(new).await?)
     }

@@ -47,6 +47,8 @@ pub struct Options {
     pub concurrency: u32,
     /// Maximum concurrent runs of one organization on all nodes. `None`: unlimited.
     pub organization_concurrency: Option<u32>,
+    /// Maximum bytes of files and artifacts that one organization has stored. `None`: unlimited.
+    pub organization_storage_bytes: Option<u64>,
     /// Price of a second of compute.
     pub compute_micros_per_second: Micros,
     /// Budget of a run that names none.
@@ -103,6 +105,7 @@ impl Default for Options {
             serves: Serves::Everyone,
             concurrency: 10_000,
             organization_concurrency: None,
+            organization_storage_bytes: None,
             compute_micros_per_second: Micros::ZERO,
             default_max_cost: Micros::new(1_000_000).unwrap_or_default(),
             sandbox_limits: Limits::default(),

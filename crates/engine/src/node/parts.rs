@@ -122,6 +122,8 @@ pub(crate) struct Work {
     pub(crate) waiting: Arc<Notify>,
     /// Wakes the timer of the schedules.
     pub(crate) timer: TimerBell,
+    /// Wakes the erasure of deleted organizations.
+    pub(crate) deletions: Notify,
 }
 
 /// Inputs that every part is made from.
@@ -164,7 +166,7 @@ impl Setup {
                 unretained,
             },
             memory_dir: storage.memory_dir,
-            contents: Contents::over(storage.blobs, database.clone(), clock.clone()),
+            contents: Contents::over(storage.blobs, database.clone(), options),
             uploads: Uploads::default(),
             keys: Keys::new(database.clone(), clock.clone(), principals.clone()),
             principals,
@@ -208,6 +210,7 @@ impl Setup {
             due,
             waiting: Arc::clone(&self.waiting),
             timer,
+            deletions: Notify::new(),
             slots: Slots::new(worker, tasks.tracker.clone(), tasks.closing.clone()),
         })
     }

@@ -148,6 +148,9 @@ impl Engine {
                 tracker.spawn(schedules::run_timer(self.clone(), node.tasks.closing.clone()));
                 tracker.spawn(usage::keep_counting(store.clone(), clock.clone(), closed.clone()));
                 self.begin_retention();
+                if node.options.mode == Mode::Hosted {
+                    tracker.spawn(self.clone().keep_erasing(closed.clone()));
+                }
             }
             Serves::OwnRuns => self.begin_retention(),
             Serves::Nothing => {}

@@ -1,7 +1,8 @@
-//! Administration of an engine: checks, usage and budgets, and the deletion of expired runs.
+//! Administration of an engine: checks, usage and budgets, and the deletion of expired runs and of deleted organizations.
 
 mod budgets;
 pub(crate) mod checks;
+pub(crate) mod erasure;
 pub(crate) mod retention;
 pub(crate) mod usage;
 pub(crate) mod watched;

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use sortie_api::{OrgId, ScheduleId, Timestamp};
-use sortie_store::{Batch, Expiry, Store};
+use sortie_store::{Batch, Expiry, OpenCallbacks, Store};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +18,7 @@ use sortie_base::Clock;
 const INTERVAL: Duration = Duration::from_hours(1);
 
 /// Most rows that one transaction deletes.
-const BATCH: Batch = Batch {
+pub(super) const BATCH: Batch = Batch {
     runs: 200,
     events: 2_000,
 };
@@ -107,6 +107,7 @@ async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -
                 finished_before,
                 created_before: finished_before.min(*counted_until),
                 check_at: clock.now() + GRACE,
+                open_callbacks: OpenCallbacks::Wait,
             };
             loop {
                 let deleted = store.delete_expired_runs(expiry, BATCH).await?;

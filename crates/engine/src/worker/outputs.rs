@@ -256,7 +256,7 @@ impl Collection<'_> {
 
 /// Returns the reason for the event about a file that could not be stored. The log gets the cause.
 fn reason(error: Error) -> String {
-    if let Error::Unavailable(reason) = error {
+    if let Error::Unavailable(reason) | Error::Conflict(reason) = error {
         return reason;
     }
     tracing::error!(%error, "storing an artifact failed");

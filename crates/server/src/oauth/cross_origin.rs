@@ -3,7 +3,7 @@
 
 use axum::{body::Body, extract::Request, middleware::Next, response::Response};
 use http::{
-    HeaderName, HeaderValue, Method, StatusCode,
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
     header::{
         ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
         ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD,
@@ -30,30 +30,30 @@ fn is_open(path: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Lets every page read the answers of the open endpoints, and answers their preflight requests.
-pub(crate) async fn cross_origin(request: Request, next: Next) -> Response {
-    if !is_open(request.uri().path()) {
-        return next.run(request).await;
+/// Lets every page read the answer of an open endpoint. The gate writes the headers, so that its own refusals have them.
+pub(crate) fn write_cross_origin(path: &str, headers: &mut HeaderMap) {
+    if is_open(path) {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        headers.insert(
+            ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static("retry-after, www-authenticate"),
+        );
     }
+}
+
+/// Answers the preflight requests of the open endpoints.
+pub(crate) async fn preflight(request: Request, next: Next) -> Response {
     let is_preflight =
         request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-    let mut response = if is_preflight {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::NO_CONTENT;
-        for (name, value) in PREFLIGHT {
-            response
-                .headers_mut()
-                .insert(name, HeaderValue::from_static(value));
-        }
+    if !is_preflight || !is_open(request.uri().path()) {
+        return next.run(request).await;
+    }
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    for (name, value) in PREFLIGHT {
         response
-    } else {
-        next.run(request).await
-    };
-    let headers = response.headers_mut();
-    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    headers.insert(
-        ACCESS_CONTROL_EXPOSE_HEADERS,
-        HeaderValue::from_static("retry-after, www-authenticate"),
-    );
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
+    }
     response
 }

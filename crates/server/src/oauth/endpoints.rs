@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 
 use super::Visitor;
 use crate::{
-    kit::{ApiError, Json, is_form, is_json, small_body},
+    kit::{ApiError, Json, is_form, is_json, shown_once, small_body},
     org::OrgApp,
 };
 
@@ -176,7 +176,7 @@ pub(crate) async fn register_oauth_client(
         token_endpoint_auth_method,
     } = client.metadata;
     let secret = client.secret.as_ref().map(|secret| secret.expose().to_owned());
-    let mut response = Json(ClientInformation {
+    let registered = ClientInformation {
         client_id: client.id.to_string(),
         client_id_issued_at: client.at.as_micros() / 1_000_000,
         client_secret_expires_at: secret.is_some().then_some(0),
@@ -186,10 +186,8 @@ pub(crate) async fn register_oauth_client(
         token_endpoint_auth_method: token_endpoint_auth_method.as_str(),
         grant_types: ["authorization_code", "refresh_token"],
         response_types: ["code"],
-    })
-    .into_response();
-    *response.status_mut() = StatusCode::CREATED;
-    Ok(not_stored(response))
+    };
+    Ok(shown_once(StatusCode::CREATED, &registered))
 }
 
 /// Get OAuth tokens
@@ -213,12 +211,8 @@ pub(crate) async fn issue_oauth_tokens(
     visitor: Visitor,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let (authorization, form) = form(request).await?;
-    let request = TokenRequest {
-        authorization: authorization.as_deref(),
-        form: &form,
-        author: &visitor.author,
-    };
+    let sent = Sent::read(request).await?;
+    let request = sent.by(&visitor);
     let pair = settled(&app, app.accounts.issue_tokens(request).await)?;
     let answer = TokenAnswer {
         access_token: pair.access.expose().to_owned(),
@@ -227,7 +221,7 @@ pub(crate) async fn issue_oauth_tokens(
         refresh_token: pair.refresh.expose().to_owned(),
         scope: pair.scope,
     };
-    Ok(not_stored(Json(answer).into_response()))
+    Ok(shown_once(StatusCode::OK, &answer))
 }
 
 /// Revoke an OAuth token
@@ -249,26 +243,40 @@ pub(crate) async fn revoke_oauth_token(
     visitor: Visitor,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let (authorization, form) = form(request).await?;
-    let request = TokenRequest {
-        authorization: authorization.as_deref(),
-        form: &form,
-        author: &visitor.author,
-    };
+    let sent = Sent::read(request).await?;
+    let request = sent.by(&visitor);
     if let Some(ended) = settled(&app, app.accounts.revoke_token(request).await)? {
         app.engine.forget_credentials(By::Grant(ended.id));
     }
     Ok(not_stored(StatusCode::OK.into_response()))
 }
 
-/// Reads the `Authorization` header and the form of a request.
-async fn form(request: Request) -> Result<(Option<String>, bytes::Bytes), Refusal> {
-    let (parts, body) = request.into_parts();
-    if !is_form(&parts.headers) {
-        let rule = "Content-Type: must be application/x-www-form-urlencoded";
-        return Err(invalid(OauthErrorCode::InvalidRequest, rule));
+/// Parts of a request at the token or the revocation endpoint.
+struct Sent {
+    authorization: Option<String>,
+    form: bytes::Bytes,
+}
+
+impl Sent {
+    async fn read(request: Request) -> Result<Self, Refusal> {
+        let (parts, body) = request.into_parts();
+        if !is_form(&parts.headers) {
+            let rule = "Content-Type: must be application/x-www-form-urlencoded";
+            return Err(invalid(OauthErrorCode::InvalidRequest, rule));
+        }
+        Ok(Self {
+            authorization: authorization(&parts.headers),
+            form: small_body(body, FORM).await?,
+        })
     }
-    Ok((authorization(&parts.headers), small_body(body, FORM).await?))
+
+    fn by<'a>(&'a self, visitor: &'a Visitor) -> TokenRequest<'a> {
+        TokenRequest {
+            authorization: self.authorization.as_deref(),
+            form: &self.form,
+            author: &visitor.author,
+        }
+    }
 }
 
 /// Returns the `Authorization` header; two of them, and one that is not text, are a header that proves nothing.

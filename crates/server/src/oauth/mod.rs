@@ -13,7 +13,7 @@ use http::request::Parts;
 use sortie_accounts::Author;
 use sortie_base::network;
 
-pub(crate) use cross_origin::cross_origin;
+pub(crate) use cross_origin::{preflight, write_cross_origin};
 
 use crate::kit::{Whence, actor};
 

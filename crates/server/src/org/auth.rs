@@ -15,8 +15,8 @@ use sortie_accounts::{Accounts, Applicant, Client, LoggedIn, SignedUp};
 use sortie_api::account::{ForgotPassword, LogIn, Login, ResetPassword, SignUp, VerifyEmail};
 use sortie_store::SessionKind;
 
-use super::{OrgApp, Person, organizations, profile, second_factor};
-use crate::kit::{ApiResult, JsonBody, Whence};
+use super::{OrgApp, Person, organizations, profile};
+use crate::kit::{ApiResult, JsonBody, Whence, shown_once};
 
 /// Program that signs in.
 pub(crate) struct ApiClient(Client);
@@ -45,7 +45,7 @@ fn login(accounts: &Accounts, status: StatusCode, signed_in: LoggedIn) -> Respon
             .map(organizations::shown)
             .collect(),
     };
-    second_factor::secret(status, body)
+    shown_once(status, &body)
 }
 
 /// Sign up
@@ -175,5 +175,6 @@ pub(crate) async fn reset_password(
     app.accounts
         .reset_password(request.token.expose(), request.new_password)
         .await?;
+    app.engine.forget_grants();
     Ok(StatusCode::NO_CONTENT)
 }

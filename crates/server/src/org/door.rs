@@ -5,14 +5,13 @@ use axum::{
     body::Body,
     response::{IntoResponse as _, Response},
 };
-use http::{Method, Request, Uri, uri::PathAndQuery};
+use http::{Request, Uri, uri::PathAndQuery};
 use sortie_accounts::Accounts;
 use sortie_api::{
     OrgId,
     secret::{HOSTED_KEY, OPERATOR_KEY, SESSION_TOKEN},
 };
 use sortie_engine::Engine;
-use sortie_store::{By, Principal, SignedIn};
 
 use crate::{
     gate::pass,
@@ -52,11 +51,6 @@ impl OrganizationDoor {
         Ok(None)
     }
 
-    /// Returns true where a request with the cookie changes nothing or comes from a page of this origin.
-    pub(crate) fn is_safe(&self, request: &Request<Body>) -> bool {
-        matches!(*request.method(), Method::GET | Method::HEAD) || self.cookie.is_own(request.headers())
-    }
-
     /// Returns true where a path leads to the engine API.
     pub(crate) fn leads_to_engine(uri: &Uri) -> bool {
         uri.path().starts_with(ENGINE)
@@ -78,27 +72,14 @@ impl OrganizationDoor {
         };
         let (org, target) = split(request.uri()).ok_or_else(|| ApiError::not_found("not found"))?;
         let principal = self
-            .principal(org, person)
+            .engine
+            .authenticate_session(org, &person)
             .await?
             .ok_or_else(|| ApiError::not_found("not found"))?;
         *request.uri_mut() = target;
         let credential = Credential::Valid(Holder::Principal(principal));
         request.extensions_mut().insert(credential);
         Ok(())
-    }
-
-    /// Finds the principal of a person's session in an organization. None where the person is no member.
-    async fn principal(&self, org: OrgId, person: SignedIn) -> ApiResult<Option<Principal>> {
-        let membership = self.accounts.store().membership(org, person.user).await?;
-        Ok(membership.map(|membership| Principal {
-            org,
-            role: membership.role,
-            by: By::Session(person.session),
-            until: Some(person.until),
-            user: Some(person.user),
-            suspended: membership.suspended,
-            scope: None,
-        }))
     }
 }
 

@@ -70,9 +70,13 @@ pub(crate) async fn change_member_role(
     JsonBody(request, _room): JsonBody<ChangeRole>,
 ) -> ApiResult<Json<OrganizationMember>> {
     let requester = who.person.requester();
-    app.accounts
+    let changed = app
+        .accounts
         .change_role(&requester, who.org, user, request.role.into())
-        .await?;
+        .await;
+    // Also after an error: the change may have been made, and only its answer lost.
+    app.engine.forget_organization(who.org);
+    changed?;
     let member = app.accounts.store().member(who.org, user).await?;
     let member = member.ok_or_else(|| ApiError::not_found("not found"))?;
     Ok(Json(shown(&app, member)))
@@ -101,7 +105,9 @@ pub(crate) async fn remove_member(
     Inner(user): Inner<UserId>,
 ) -> ApiResult<StatusCode> {
     let requester = who.person.requester();
-    app.accounts.remove_member(&requester, who.org, user).await?;
+    let removed = app.accounts.remove_member(&requester, who.org, user).await;
+    app.engine.forget_organization(who.org);
+    removed?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -123,7 +129,9 @@ pub(crate) async fn leave_organization(
     State(app): State<Arc<OrgApp>>,
     who: OrgMember,
 ) -> ApiResult<StatusCode> {
-    app.accounts.leave(&who.person.requester(), who.org).await?;
+    let left = app.accounts.leave(&who.person.requester(), who.org).await;
+    app.engine.forget_organization(who.org);
+    left?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -148,8 +156,11 @@ pub(crate) async fn transfer_ownership(
     JsonBody(request, _room): JsonBody<TransferOwnership>,
 ) -> ApiResult<StatusCode> {
     let requester = who.person.requester();
-    app.accounts
+    let transferred = app
+        .accounts
         .transfer_ownership(&requester, who.org, request.user_id)
-        .await?;
+        .await;
+    app.engine.forget_organization(who.org);
+    transferred?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -5,6 +5,8 @@ mod app;
 mod auth;
 mod avatar;
 mod door;
+mod engine_door;
+mod identities;
 mod invitations;
 mod keys;
 mod members;
@@ -22,13 +24,14 @@ use axum::{Router, middleware};
 use sortie_api::Mode;
 
 use crate::{
-    oauth::{cross_origin, endpoints, grants},
+    oauth::{endpoints, grants, preflight},
     pages,
     table::{finished, operations},
 };
 
 pub(crate) use app::OrgApp;
 pub(crate) use door::OrganizationDoor;
+pub(crate) use engine_door::{EngineDoor, SignInDoor};
 pub(crate) use who::{Operator, OrgAdmin, OrgMember, OrgOwner, Person};
 
 operations! {
@@ -56,6 +59,7 @@ operations! {
     SignedIn avatar::get_avatar;
     SignedIn sessions::list_sessions;
     SignedIn sessions::end_session;
+    SignedIn identities::list_identities;
     SignedIn second_factor::enrol_second_factor;
     SignedIn second_factor::confirm_second_factor;
     SignedIn second_factor::remove_second_factor;
@@ -64,6 +68,7 @@ operations! {
     SignedIn organizations::list_organizations;
     SignedIn organizations::create_organization;
     Admin organizations::rename_organization;
+    Owner organizations::delete_organization;
     Admin members::list_members;
     Admin members::change_member_role;
     Admin members::remove_member;
@@ -88,7 +93,12 @@ operations! {
     Operator operator::create_reset_link;
 }
 
+/// Makes the router of the pages of a self-hosted engine, where people sign in.
+pub(crate) fn pages_router(app: Arc<OrgApp>) -> Router {
+    finished(pages::engine_router().into(), app)
+}
+
 /// Makes the router: every route, and JSON answers for unknown routes and wrong methods.
 pub(crate) fn router(app: Arc<OrgApp>) -> Router {
-    finished(table(Mode::Hosted).merge(pages::router().into()), app).layer(middleware::from_fn(cross_origin))
+    finished(table(Mode::Hosted).merge(pages::router().into()), app).layer(middleware::from_fn(preflight))
 }

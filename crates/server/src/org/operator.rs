@@ -58,7 +58,9 @@ fn shown(row: OrganizationRow) -> OperatedOrganization {
         created_at: row.created_at,
         owner: row.owner.map(|(id, email)| OperatedOwner { id, email }),
         members: row.members,
+        stored_bytes: row.stored_bytes,
         suspended_at: row.suspended_at,
+        deleted_at: row.deleted_at,
         suspension_reason: row.suspended_why,
     }
 }
@@ -92,7 +94,7 @@ fn shown_link(link: NewLink) -> ResetLink {
     ),
     responses((status = 200, description = "A page of organizations.", body = OperatedOrganizationPage, example = json!({
         "items": [{"id": "org_01kafs6w1cefkstv6qr1ptb0mp", "name": "Example Ltd", "created_at": "2026-11-20T21:30:00.000Z",
-            "owner": {"id": "user_01kafs6w1cefkstv6qr1ptb0mp", "email": "ann@example.com"}, "members": 3}],
+            "owner": {"id": "user_01kafs6w1cefkstv6qr1ptb0mp", "email": "ann@example.com"}, "members": 3, "stored_bytes": 70000}],
         "next_cursor": ""
     }))),
 )]
@@ -116,7 +118,7 @@ pub(crate) async fn list_operated_organizations(
     params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
     responses((status = 200, description = "The organization.", body = OperatedOrganization, example = json!({
         "id": "org_01kafs6w1cefkstv6qr1ptb0mp", "name": "Example Ltd", "created_at": "2026-11-20T21:30:00.000Z",
-        "owner": {"id": "user_01kafs6w1cefkstv6qr1ptb0mp", "email": "ann@example.com"}, "members": 3
+        "owner": {"id": "user_01kafs6w1cefkstv6qr1ptb0mp", "email": "ann@example.com"}, "members": 3, "stored_bytes": 70000
     }))),
 )]
 pub(crate) async fn get_operated_organization(
@@ -132,16 +134,22 @@ pub(crate) async fn get_operated_organization(
 ///
 /// Refuses every operation of the engine API to the organization with 403, on every node within five seconds. Its waiting
 /// runs stay where they are, its schedules skip their occurrences. Runs at work end normally, or are cancelled with
-/// `cancel`. People can still read and leave the organization. A second suspension replaces the reason.
+/// `cancel`. People can still read and leave the organization. A second suspension replaces the reason. An organization that
+/// its owner has deleted cannot be suspended.
 #[utoipa::path(
     post, path = "/v1/operator/organizations/{id}/suspend", tag = "operator",
     params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
     request_body(content = SuspendOrganization, description = "Reason, and what becomes of runs at work.",
         example = json!({"reason": "unpaid invoice"})),
-    responses((status = 200, description = "The organization.", body = OperatedOrganization, example = json!({
-        "id": "org_01kafs6w1cefkstv6qr1ptb0mp", "name": "Example Ltd", "created_at": "2026-11-20T21:30:00.000Z",
-        "members": 3, "suspended_at": "2026-11-20T21:30:00.000Z", "suspension_reason": "unpaid invoice"
-    }))),
+    responses(
+        (status = 200, description = "The organization.", body = OperatedOrganization, example = json!({
+            "id": "org_01kafs6w1cefkstv6qr1ptb0mp", "name": "Example Ltd", "created_at": "2026-11-20T21:30:00.000Z",
+            "members": 3, "stored_bytes": 70000, "suspended_at": "2026-11-20T21:30:00.000Z", "suspension_reason": "unpaid invoice"
+        })),
+        (status = 409, description = "The owner has deleted the organization.", body = sortie_api::ErrorBody, example = json!(
+            {"error": "the organization was deleted by its owner", "code": "conflict"}
+        )),
+    ),
 )]
 pub(crate) async fn suspend_organization(
     State(app): State<Arc<OrgApp>>,
@@ -192,9 +200,9 @@ async fn cancel_runs(app: &OrgApp, org: OrgId) -> ApiResult<u64> {
     params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
     responses(
         (status = 200, description = "The organization.", body = OperatedOrganization, example = json!({
-            "id": "org_01kafs6w1cefkstv6qr1ptb0mp", "name": "Example Ltd", "created_at": "2026-11-20T21:30:00.000Z", "members": 3
+            "id": "org_01kafs6w1cefkstv6qr1ptb0mp", "name": "Example Ltd", "created_at": "2026-11-20T21:30:00.000Z", "members": 3, "stored_bytes": 70000
         })),
-        (status = 409, description = "The organization is not suspended.", body = sortie_api::ErrorBody, example = json!(
+        (status = 409, description = "The organization is not suspended, or its owner has deleted it.", body = sortie_api::ErrorBody, example = json!(
             {"error": "the organization is not suspended", "code": "conflict"}
         )),
     ),
@@ -296,6 +304,7 @@ pub(crate) async fn disable_user(
     Path(user): Path<UserId>,
 ) -> ApiResult<Json<OperatedUser>> {
     let disabled = app.accounts.disable_account(&who.author, user).await?;
+    app.engine.forget_grants();
     tracing::info!(%user, "disabled the account of a person");
     Ok(Json(shown_person(disabled)))
 }

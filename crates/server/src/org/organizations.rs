@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use http::StatusCode;
-use sortie_api::membership::{Organization, OrganizationName};
+use sortie_api::membership::{DeleteOrganization, Organization, OrganizationName};
 use sortie_store::OwnOrganization;
 
-use super::{OrgAdmin, OrgApp, Person};
+use super::{OrgAdmin, OrgApp, OrgOwner, Person};
 use crate::kit::{ApiResult, Json, JsonBody};
 
 pub(super) fn shown(organization: OwnOrganization) -> Organization {
@@ -85,4 +85,37 @@ pub(crate) async fn rename_organization(
         role: who.role,
         suspended: false,
     }))
+}
+
+/// Delete an organization
+///
+/// Deletes the organization with everything in it, for good. Its keys, members, invitations and the access of applications end
+/// at once, on other nodes within five seconds. Its runs are cancelled, waiting callbacks are not sent. Its runs, files,
+/// workflows, schedules, connections and budgets are deleted soon afterwards. The audit log and the usage by day stay, for the
+/// operator. The body repeats the name of the organization, as the confirmation.
+#[utoipa::path(
+    delete, path = "/v1/organizations/{id}", tag = "organizations",
+    params(("id" = sortie_api::OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
+    request_body(content = DeleteOrganization, description = "Name of the organization.", example = json!({"name": "Example Ltd"})),
+    responses(
+        (status = 204, description = "The organization is deleted."),
+        (status = 409, description = "The organization was renamed or handed over at the same time.", body = sortie_api::ErrorBody,
+            example = json!({"error": "name: the organization was renamed at the same time", "code": "conflict"})),
+    ),
+)]
+pub(crate) async fn delete_organization(
+    State(app): State<Arc<OrgApp>>,
+    OrgOwner(who): OrgOwner,
+    JsonBody(request, _room): JsonBody<DeleteOrganization>,
+) -> ApiResult<StatusCode> {
+    let deleted = app
+        .accounts
+        .delete_organization(&who.person.requester(), who.org, &request.name)
+        .await;
+    // Also after an error: the organization may have been deleted.
+    app.engine.forget_organization(who.org);
+    app.engine.erase_deleted();
+    deleted?;
+    tracing::info!(organization = %who.org, "deleted an organization");
+    Ok(StatusCode::NO_CONTENT)
 }

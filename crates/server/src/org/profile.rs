@@ -11,7 +11,7 @@ use sortie_api::{
 };
 use sortie_store::PersonRow;
 
-use super::{OrgApp, Person, organizations, sessions};
+use super::{OrgApp, Person, identities, organizations, sessions};
 use crate::kit::{ApiResult, Json, JsonBody};
 
 pub(super) fn user(accounts: &Accounts, person: PersonRow) -> User {
@@ -53,6 +53,7 @@ fn exported(accounts: &Accounts, export: PersonExport, current: SessionId) -> Ac
                 expires_at: grant.expires_at,
             })
             .collect(),
+        identities: export.identities.into_iter().map(identities::shown).collect(),
         changes: export
             .changes
             .into_iter()
@@ -99,7 +100,7 @@ pub(crate) async fn update_user(
 /// other members is suspended. Takes part in the 10 attempts an hour at the password.
 #[utoipa::path(
     delete, path = "/v1/auth/me", tag = "account",
-    request_body(content = DeleteUser, description = "The password of the account."),
+    request_body(content = DeleteUser, description = "The password of the account, where it has one."),
     responses(
         (status = 204, description = "The account is deleted."),
         (status = 409, description = "You own an organization with other members.", body = sortie_api::ErrorBody),
@@ -111,8 +112,9 @@ pub(crate) async fn delete_user(
     JsonBody(request, _room): JsonBody<DeleteUser>,
 ) -> ApiResult<StatusCode> {
     app.accounts
-        .delete_person(who.user, request.password, &who.author)
+        .delete_person(who.user, who.proof(request.password), &who.author)
         .await?;
+    app.engine.forget_grants();
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -133,11 +135,11 @@ pub(crate) async fn export_user(
 
 /// Change your password
 ///
-/// Changes the password. The other sessions of the person end; the session of this request stays. At most 10 attempts an
+/// Changes the password, or sets the first one. The other sessions of the person end; the session of this request stays. At most 10 attempts an
 /// hour.
 #[utoipa::path(
     put, path = "/v1/me/password", tag = "account",
-    request_body(content = ChangePassword, description = "The password of now, and the new one."),
+    request_body(content = ChangePassword, description = "The password of now, where there is one, and the new one."),
     responses(
         (status = 204, description = "The password is changed."),
         (status = 409, description = "The password was changed at the same time.", body = sortie_api::ErrorBody),
@@ -151,7 +153,7 @@ pub(crate) async fn change_password(
     app.accounts
         .change_password(
             (who.user, who.session),
-            request.current_password,
+            who.proof(request.current_password),
             request.new_password,
         )
         .await?;

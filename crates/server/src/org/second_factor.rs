@@ -2,27 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::{
-    extract::State,
-    response::{IntoResponse as _, Response},
-};
-use http::{HeaderValue, StatusCode, header::CACHE_CONTROL};
-use serde::Serialize;
+use axum::{extract::State, response::Response};
+use http::StatusCode;
 use sortie_api::account::{
     ConfirmSecondFactor, EnrolSecondFactor, RecoveryCodes, RemoveSecondFactor, SecondFactorKey,
 };
 
 use super::{OrgApp, Person};
-use crate::kit::{ApiResult, Json, JsonBody};
-
-/// Answers with a secret. No cache on the way keeps it.
-pub(super) fn secret<T: Serialize>(status: StatusCode, body: T) -> Response {
-    let mut response = (status, Json(body)).into_response();
-    response
-        .headers_mut()
-        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
+use crate::kit::{ApiResult, JsonBody, shown_once};
 
 /// Enrol a second factor
 ///
@@ -40,12 +27,15 @@ pub(crate) async fn enrol_second_factor(
     who: Person,
     JsonBody(request, _room): JsonBody<EnrolSecondFactor>,
 ) -> ApiResult<Response> {
-    let enrolled = app.accounts.enrol_totp(who.user, request.password).await?;
+    let enrolled = app
+        .accounts
+        .enrol_totp(who.user, who.proof(request.password))
+        .await?;
     let key = SecondFactorKey {
         secret: enrolled.secret.expose().to_owned(),
         uri: enrolled.uri.expose().to_owned(),
     };
-    Ok(secret(StatusCode::CREATED, key))
+    Ok(shown_once(StatusCode::CREATED, &key))
 }
 
 /// Confirm a second factor
@@ -66,7 +56,7 @@ pub(crate) async fn confirm_second_factor(
 ) -> ApiResult<Response> {
     let codes = app.accounts.confirm_totp(who.user, &request.code).await?;
     let recovery_codes = codes.iter().map(|code| code.expose().to_owned()).collect();
-    Ok(secret(StatusCode::OK, RecoveryCodes { recovery_codes }))
+    Ok(shown_once(StatusCode::OK, &RecoveryCodes { recovery_codes }))
 }
 
 /// Remove the second factor
@@ -86,7 +76,7 @@ pub(crate) async fn remove_second_factor(
     JsonBody(request, _room): JsonBody<RemoveSecondFactor>,
 ) -> ApiResult<StatusCode> {
     app.accounts
-        .remove_totp(who.user, request.password, &request.code)
+        .remove_totp(who.user, who.proof(request.password), &request.code)
         .await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::{Method, request::Parts};
-use sortie_accounts::{Author, Requester};
-use sortie_api::{OrgId, Role, SessionId, UserId};
+use sortie_accounts::{Author, Proof, Requester};
+use sortie_api::{Credential, OrgId, Role, SessionId, Timestamp, UserId};
 use sortie_engine::Caller;
 use sortie_store::{By, SignedIn};
 
@@ -22,6 +22,8 @@ pub(crate) struct Person {
     pub(crate) user: UserId,
     /// The session of the request.
     pub(crate) session: SessionId,
+    /// End of the session.
+    pub(crate) until: Timestamp,
     /// True where the person proved that the email address is theirs.
     pub(crate) email_verified: bool,
     /// Author of changes, for the audit log.
@@ -29,6 +31,14 @@ pub(crate) struct Person {
 }
 
 impl Person {
+    /// Proof for a change of the account.
+    pub(crate) const fn proof(&self, password: Option<Credential>) -> Proof {
+        Proof {
+            password,
+            session_until: self.until,
+        }
+    }
+
     /// The person, as commands on accounts take them.
     pub(crate) const fn requester(&self) -> Requester<'_> {
         Requester {
@@ -80,11 +90,13 @@ fn person(parts: &Parts) -> ApiResult<Person> {
         Holder::Person(SignedIn {
             user,
             session,
+            until,
             email_verified,
             ..
         }) => Ok(Person {
             user: *user,
             session: *session,
+            until: *until,
             email_verified: *email_verified,
             author: Author {
                 actor: actor(parts, Some(By::Session(*session)), Some(*user)),

@@ -12,7 +12,7 @@ use sortie_store::OwnOrganization;
 
 use super::{
     forms::{PageError, PageResult, Posted, Purpose, Visit, see_other},
-    home::SIGN_OUT,
+    home::sign_out_form,
     layout::{Content, page},
 };
 use crate::org::OrgApp;
@@ -48,13 +48,13 @@ pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
     let organizations = app.accounts.organizations_for(person.user, &asked).await?;
     let request = serde_json::to_string(&asked).map_err(|error| Error::Internal(error.to_string()))?;
     let form = visit.form(&app, DECISION, &request)?;
-    let sign_out = visit.form(&app, SIGN_OUT, "")?;
+    let sign_out = sign_out_form(&app, &visit)?;
     let shown = Shown {
         asked: &asked,
         email: &email,
         organizations: &organizations,
         form: &form.sealed,
-        sign_out: &sign_out.sealed,
+        sign_out: &sign_out,
     };
     let content = Content {
         title: format!(
@@ -92,7 +92,7 @@ struct Shown<'a> {
     email: &'a str,
     organizations: &'a [OwnOrganization],
     form: &'a str,
-    sign_out: &'a str,
+    sign_out: &'a Markup,
 }
 
 impl Shown<'_> {
@@ -134,10 +134,7 @@ impl Shown<'_> {
             } @else {
                 p.dim { "Allow this only if you know " b { (host) } " and have just come from there." }
             }
-            form.aside method="post" action="/sign-out" {
-                input type="hidden" name="form" value=(self.sign_out);
-                button.link type="submit" { "Not you? Sign out" }
-            }
+            (self.sign_out)
         })
     }
 
@@ -152,10 +149,12 @@ impl Shown<'_> {
                 p { "In the organization " b { (only.name) } "." }
             },
             several => html! {
-                label.lab for="organization" { "In the organization" }
-                select.input #organization name="organization" required {
-                    @for organization in several {
-                        option value=(organization.id) { (organization.name) }
+                div {
+                    label.lab for="organization" { "In the organization" }
+                    select.input #organization name="organization" required {
+                        @for organization in several {
+                            option value=(organization.id) { (organization.name) }
+                        }
                     }
                 }
             },

@@ -20,7 +20,7 @@ use http::{
     request::Parts,
 };
 use maud::{Markup, html};
-use sortie_accounts::{Author, Client, Error};
+use sortie_accounts::{Accounts, Author, Client, Error};
 use sortie_api::secret::Secret;
 use sortie_base::network;
 use sortie_store::{By, SessionKind, SignedIn};
@@ -112,7 +112,7 @@ impl From<Error> for PageError {
             Error::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "Not available"),
             Error::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "Internal error"),
         };
-        let mut shown = Self::new(status, title, error.to_string());
+        let mut shown = Self::new(status, title, sentence(&error.to_string()));
         if let Error::TooManyAttempts(wait) = &error {
             shown.retry_after = Some(wait.as_secs().max(1));
         }
@@ -145,6 +145,18 @@ impl IntoResponse for PageError {
         }
         response
     }
+}
+
+/// Writes the text of an error for people. `FIELD: RULE` becomes a sentence about the field.
+pub(super) fn sentence(error: &str) -> String {
+    let is_name = |text: &str| text.bytes().all(|at| at.is_ascii_lowercase() || at == b'_');
+    let text = match error.split_once(": ") {
+        Some((field, rule)) if is_name(field) => format!("{} {rule}", field.replace('_', " ")),
+        Some(_) | None => error.to_owned(),
+    };
+    let mut rest = text.chars();
+    let first = rest.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + rest.as_str()
 }
 
 /// Page with a message.
@@ -205,7 +217,7 @@ impl Visit {
         if let Some(person) = self.person {
             return Ok(Ok(person));
         }
-        see_other(&Self::link(app, "/sign-in", path)?).map(Err)
+        see_other(&Self::link(&app.accounts, "/sign-in", path)?).map(Err)
     }
 
     /// Makes the token of a form that carries `text`.
@@ -227,21 +239,26 @@ impl Visit {
 
     /// Opens the token of a form. The error is a page.
     pub(super) fn opened(&self, app: &OrgApp, purpose: Purpose, fields: &Fields) -> PageResult<String> {
-        let session = self.person.map(|person| person.session.to_string());
-        let holder = session.or_else(|| self.form_cookie.clone());
-        holder
-            .zip(fields.get("form"))
-            .and_then(|(holder, sealed)| app.accounts.open_text((purpose.name, &holder), sealed))
-            .and_then(|text| String::from_utf8(text).ok())
+        self.opened_text(app, purpose, fields.get("form"))
             .ok_or_else(PageError::stale)
     }
 
+    /// Opens a text that was sealed for a purpose and this browser. None where there is none, or it does not open.
+    pub(super) fn opened_text(&self, app: &OrgApp, purpose: Purpose, sealed: Option<&str>) -> Option<String> {
+        let session = self.person.map(|person| person.session.to_string());
+        let holder = session.or_else(|| self.form_cookie.clone());
+        holder
+            .zip(sealed)
+            .and_then(|(holder, sealed)| app.accounts.open_text((purpose.name, &holder), sealed))
+            .and_then(|text| String::from_utf8(text).ok())
+    }
+
     /// Address of a page from which the person comes back to `back`.
-    pub(super) fn link(app: &OrgApp, page: &str, back: &str) -> PageResult<String> {
+    pub(super) fn link(accounts: &Accounts, page: &str, back: &str) -> PageResult<String> {
         if back == HOME {
             return Ok(page.to_owned());
         }
-        let sealed = app.accounts.seal_text(RETURN_TO, back.as_bytes(), RETURN)?;
+        let sealed = accounts.seal_text(RETURN_TO, back.as_bytes(), RETURN)?;
         Ok(format!("{page}?return={sealed}"))
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use http::{StatusCode, header::SET_COOKIE};
-use maud::html;
+use maud::{Markup, html};
 
 use super::{
     forms::{HOME, PageResult, Posted, Purpose, Visit, message, see_other},
@@ -13,7 +13,7 @@ use super::{
 use crate::org::OrgApp;
 
 /// Purpose of the form that signs out.
-pub(super) const SIGN_OUT: Purpose = Purpose::of("sign-out");
+const SIGN_OUT: Purpose = Purpose::of("sign-out");
 
 /// Shows who is signed in.
 pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageResult {
@@ -22,10 +22,14 @@ pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
         Err(redirect) => return Ok(redirect),
     };
     let account = app.accounts.store().account(person.user).await;
-    let email = account.map_err(sortie_accounts::Error::from)?.person.email;
+    let person = account.map_err(sortie_accounts::Error::from)?.person;
+    let is_unverified = person.email_verified_at.is_none() && app.accounts.options().mail.is_some();
     let form = visit.form(&app, SIGN_OUT, "")?;
     let body = html! {
-        p.sub { "You are signed in on this device as " b { (email) } "." }
+        p.sub { "You are signed in on this device as " b { (person.email) } "." }
+        @if is_unverified {
+            p.note { "Verify this address: we sent a mail with a link to it." }
+        }
         form method="post" action="/sign-out" {
             input type="hidden" name="form" value=(form.sealed);
             button.btn type="submit" { "Sign out" }
@@ -37,6 +41,17 @@ pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
         leads_to: None,
     };
     Ok(form.attach(page(StatusCode::OK, &content)))
+}
+
+/// Form that signs a person out who is not the one that a page is for.
+pub(super) fn sign_out_form(app: &OrgApp, visit: &Visit) -> PageResult<Markup> {
+    let form = visit.form(app, SIGN_OUT, "")?;
+    Ok(html! {
+        form.aside method="post" action="/sign-out" {
+            input type="hidden" name="form" value=(form.sealed);
+            button.link type="submit" { "Not you? Sign out" }
+        }
+    })
 }
 
 /// Ends the session of the browser.

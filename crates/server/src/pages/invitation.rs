@@ -9,6 +9,7 @@ use sortie_accounts::{Error, Requester};
 
 use super::{
     forms::{PageError, PageResult, Posted, Purpose, Visit, message},
+    home::sign_out_form,
     layout::{Content, page},
 };
 use crate::org::OrgApp;
@@ -37,19 +38,29 @@ pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
     let invited = app.accounts.find_invitation(&token).await?.ok_or_else(gone)?;
     let back = format!("{PAGE}{token}");
     let form = visit.form(&app, ACCEPT, &token)?;
+    let signed_in = match visit.person {
+        Some(person) => {
+            let account = app.accounts.store().account(person.user).await;
+            let email = account.map_err(Error::from)?.person.email;
+            Some((email, sign_out_form(&app, &visit)?))
+        }
+        None => None,
+    };
     let (sign_in, sign_up) = (
-        Visit::link(&app, "/sign-in", &back)?,
-        Visit::link(&app, "/sign-up", &back)?,
+        Visit::link(&app.accounts, "/sign-in", &back)?,
+        Visit::link(&app.accounts, "/sign-up", &back)?,
     );
     let body = html! {
         p.sub {
             b { (invited.invitation.email) } " is invited as " b { (invited.invitation.role.as_str()) } "."
         }
-        @if visit.person.is_some() {
+        @if let Some((email, sign_out)) = &signed_in {
+            p.sub { "You are signed in as " b { (email) } "." }
             form method="post" action="/invitations/accept" {
                 input type="hidden" name="form" value=(form.sealed);
                 button.btn.primary type="submit" { "Accept" }
             }
+            (sign_out)
         } @else {
             p { a href=(sign_in) { "Sign in" } " or " a href=(sign_up) { "sign up" } " with this address to accept." }
         }

@@ -1,4 +1,4 @@
-//! Layout of the pages: the document, the style sheet, and the headers that each answer has.
+//! Layout of the pages: the document, its files, and the headers that each answer has.
 
 use std::sync::LazyLock;
 
@@ -13,15 +13,26 @@ use http::{
 use maud::{DOCTYPE, Markup, html};
 use sha2::{Digest as _, Sha256};
 
-/// Style sheet of all pages.
-const STYLE: &str = include_str!("style.css");
+/// File of the pages. The path changes with the content, so that a browser may keep the file.
+pub(super) struct Asset {
+    content: &'static str,
+    content_type: &'static str,
+    /// Path of the file.
+    pub(super) path: String,
+}
 
-/// Path of the style sheet. It changes with the content, so that a browser may keep it.
-static STYLE_PATH: LazyLock<String> = LazyLock::new(|| {
-    let hash = Sha256::digest(STYLE.as_bytes());
-    let short = u64::from_be_bytes(hash.first_chunk().copied().unwrap_or_default());
-    format!("/pages/style-{short:016x}.css")
+/// Style sheet of all pages.
+pub(super) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new(
+        include_str!("style.css"),
+        "style",
+        ("css", "text/css; charset=utf-8"),
+    )
 });
+
+/// Icon of all pages.
+pub(super) static ICON: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new(include_str!("icon.svg"), "icon", ("svg", "image/svg+xml")));
 
 /// Headers of every page. A browser sends `Origin: null` with a form of a page whose referrer policy is `no-referrer`, so
 /// the policy is the strictest one that keeps the origin: other sites get no referrer.
@@ -43,24 +54,31 @@ pub(super) struct Content {
     pub(super) leads_to: Option<String>,
 }
 
-/// Path of the style sheet.
-pub(super) fn style_path() -> &'static str {
-    &STYLE_PATH
-}
-
-/// Answers the style sheet.
-pub(super) async fn get_style() -> Response {
-    let mut response = Response::new(Body::from(STYLE));
-    for (name, value) in [
-        (CONTENT_TYPE, "text/css; charset=utf-8"),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (CACHE_CONTROL, "public, max-age=31536000, immutable"),
-    ] {
-        response
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
+impl Asset {
+    fn new(content: &'static str, name: &str, (extension, content_type): (&str, &'static str)) -> Self {
+        let hash = Sha256::digest(content.as_bytes());
+        let short = u64::from_be_bytes(hash.first_chunk().copied().unwrap_or_default());
+        Self {
+            content,
+            content_type,
+            path: format!("/pages/{name}-{short:016x}.{extension}"),
+        }
     }
-    response
+
+    /// Answers with the file.
+    pub(super) fn answer(&self) -> Response {
+        let mut response = Response::new(Body::from(self.content));
+        for (name, value) in [
+            (CONTENT_TYPE, self.content_type),
+            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        ] {
+            response
+                .headers_mut()
+                .insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
 }
 
 /// Renders a page.
@@ -74,7 +92,8 @@ pub(super) fn page(status: StatusCode, content: &Content) -> Response {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (content.title) " · Sortie" }
-                link rel="stylesheet" href=(style_path());
+                link rel="icon" type=(ICON.content_type) href=(ICON.path);
+                link rel="stylesheet" href=(STYLE.path);
             }
             body {
                 main.gate {

@@ -10,6 +10,7 @@ mod forms;
 mod home;
 mod invitation;
 mod layout;
+mod oidc;
 mod passwords;
 mod sign_in;
 
@@ -30,26 +31,50 @@ pub struct Page {
 
 /// Makes the list of pages and the router from one list.
 macro_rules! pages {
-    ($($method:ident $path:literal $module:ident::$handler:ident;)+) => {
-        /// Pages of the organization API.
-        pub(crate) const PAGES: &[Page] = &[$(Page {
+    ($(#[$doc:meta])+ $list:ident, $router:ident: $($method:ident $path:literal $module:ident::$handler:ident;)+) => {
+        $(#[$doc])+
+        pub(crate) const $list: &[Page] = &[$(Page {
             method: stringify!($method),
             path: $path,
         }),+];
 
-        /// Routes of the pages and of their style sheet.
-        pub(crate) fn router() -> Router<Arc<OrgApp>> {
+        /// Routes of the pages and of their files.
+        pub(crate) fn $router() -> Router<Arc<OrgApp>> {
             Router::new()
                 $(.route($path, routing::$method($module::$handler)))+
-                .route(layout::style_path(), routing::get(layout::get_style))
+                .route(&layout::STYLE.path, routing::get(async || layout::STYLE.answer()))
+                .route(&layout::ICON.path, routing::get(async || layout::ICON.answer()))
         }
     };
 }
 
+/// Returns true for the paths of pages, which no operation of the engine has.
+pub(crate) fn is_page(path: &str) -> bool {
+    matches!(path, "/" | "/sign-in" | "/sign-out")
+        || path.starts_with("/sign-in/")
+        || path.starts_with("/pages/")
+}
+
 pages! {
+    /// Pages of a self-hosted engine with identity providers.
+    ENGINE_PAGES, engine_router:
+    get "/" home::show;
+    get "/sign-in" sign_in::show;
+    get "/sign-in/oidc/{name}" oidc::start;
+    get "/sign-in/oidc/{name}/callback" oidc::callback;
+    post "/sign-in/code" oidc::code;
+    post "/sign-out" home::sign_out;
+}
+
+pages! {
+    /// Pages of the organization API.
+    PAGES, router:
     get "/" home::show;
     get "/sign-in" sign_in::show;
     post "/sign-in" sign_in::sign_in;
+    get "/sign-in/oidc/{name}" oidc::start;
+    get "/sign-in/oidc/{name}/callback" oidc::callback;
+    post "/sign-in/code" oidc::code;
     get "/sign-up" sign_in::show_sign_up;
     post "/sign-up" sign_in::sign_up;
     get "/verify-email" passwords::show_verify;

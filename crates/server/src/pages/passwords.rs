@@ -42,9 +42,26 @@ pub(super) async fn show_verify(State(app): State<Arc<OrgApp>>, visit: Visit) ->
 pub(super) async fn verify(State(app): State<Arc<OrgApp>>, posted: Posted) -> PageResult {
     let Posted(visit, fields) = posted;
     let token = visit.opened(&app, VERIFY, &fields)?;
-    app.accounts.verify_email(&token).await?;
+    match app.accounts.verify_email(&token).await {
+        Ok(()) => {}
+        Err(Error::Invalid(_)) => {
+            let verified_by =
+                "If your address is not verified yet, set a new password: that mail verifies it, too.";
+            return Ok(ended_link(verified_by, "Set a new password"));
+        }
+        Err(error) => return Err(error.into()),
+    }
     let body = html! { p.sub { "Your email address is verified." } p { a href="/" { "Go on" } } };
     Ok(message(StatusCode::OK, "Address verified", &body))
+}
+
+/// Page of a link whose token was used or has expired. `remedy` is the text before the link to another mail.
+fn ended_link(remedy: &str, label: &str) -> Response {
+    let body = html! {
+        p.sub { "It was used already, or is too old. " (remedy) }
+        p { a href="/forgot-password" { (label) } }
+    };
+    message(StatusCode::BAD_REQUEST, "This link no longer works", &body)
 }
 
 /// Asks for the address of an account whose password is forgotten.
@@ -91,11 +108,15 @@ pub(super) async fn reset(State(app): State<Arc<OrgApp>>, posted: Posted) -> Pag
     let new = Credential::new(fields.get("password").unwrap_or_default());
     match app.accounts.reset_password(&token, new).await {
         Ok(()) => {
+            app.engine.forget_grants();
             let body = html! {
                 p.sub { "You are signed out everywhere, and applications have lost their access." }
                 p { a href="/sign-in" { "Sign in with the new password" } }
             };
             Ok(message(StatusCode::OK, "The password is set", &body))
+        }
+        Err(Error::Invalid(reason)) if reason.starts_with("token: ") => {
+            Ok(ended_link("Nothing was changed.", "Ask for another link"))
         }
         Err(Error::Invalid(reason)) => {
             reset_page(&app, &visit, &token, (StatusCode::BAD_REQUEST, Some(&reason)))

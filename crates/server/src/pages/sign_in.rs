@@ -5,13 +5,14 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use http::{StatusCode, header::SET_COOKIE};
 use maud::{Markup, html};
-use sortie_accounts::{Applicant, Error, LogIn, LoggedIn, SESSION_LENGTH, SignUp, SignedUp};
-use sortie_api::Credential;
+use sortie_accounts::{Applicant, Error, LogIn, LoggedIn, SignUp, SignedUp};
+use sortie_api::{Credential, Mode};
 
 use super::{
-    forms::{HOME, PageError, PageResult, Posted, Purpose, Visit, message, see_other},
+    forms::{HOME, PageError, PageResult, Posted, Purpose, Visit, message, see_other, sentence},
     invitation,
     layout::{Content, page},
+    oidc,
 };
 use crate::org::OrgApp;
 
@@ -123,10 +124,11 @@ pub(super) async fn sign_up(State(app): State<Arc<OrgApp>>, posted: Posted) -> P
 }
 
 /// Gives the browser the cookie of a new session and sends it on.
-fn signed_in(app: &OrgApp, person: &LoggedIn, back: &str) -> PageResult<Response> {
+pub(super) fn signed_in(app: &OrgApp, person: &LoggedIn, back: &str) -> PageResult<Response> {
     let mut response = see_other(back)?;
+    let seconds = app.accounts.options().session_length().as_secs();
     let cookies = [
-        app.cookie.set(person.token.expose(), SESSION_LENGTH.as_secs()),
+        app.cookie.set(person.token.expose(), seconds),
         app.form_cookie.set("", 0),
     ];
     for cookie in cookies.into_iter().flatten() {
@@ -142,9 +144,13 @@ fn sign_in_page(
     (status, again): (StatusCode, Again<'_>),
 ) -> PageResult {
     let form = visit.form(app, SIGN_IN, back)?;
-    let with_way_back = Visit::link(app, "/sign-up", back)?;
+    let with_way_back = Visit::link(&app.accounts, "/sign-up", back)?;
+    let providers = oidc::buttons(&app.accounts, back)?;
+    let has_passwords = app.accounts.options().mode == Mode::Hosted;
     let body = html! {
         (reason(again.error))
+        (providers)
+        @if has_passwords {
         form method="post" action="/sign-in" {
             input type="hidden" name="form" value=(form.sealed);
             (email(again.email))
@@ -157,10 +163,13 @@ fn sign_in_page(
             }
             button.btn.primary type="submit" { "Sign in" }
         }
-        @if app.accounts.options().sign_up != SignUp::Closed {
+        }
+        @if has_passwords && app.accounts.options().sign_up != SignUp::Closed {
             p.dim { "No account yet? " a href=(with_way_back) { "Sign up" } }
         }
-        p.dim { a href="/forgot-password" { "Forgot the password?" } }
+        @if has_passwords {
+            p.dim { a href="/forgot-password" { "Forgot the password?" } }
+        }
     };
     let content = Content {
         title: "Sign in to Sortie".to_owned(),
@@ -177,9 +186,11 @@ fn sign_up_page(
     (status, again): (StatusCode, Again<'_>),
 ) -> PageResult {
     let form = visit.form(app, SIGN_UP, back)?;
-    let with_way_back = Visit::link(app, "/sign-in", back)?;
+    let with_way_back = Visit::link(&app.accounts, "/sign-in", back)?;
+    let providers = oidc::buttons(&app.accounts, back)?;
     let body = html! {
         (reason(again.error))
+        (providers)
         form method="post" action="/sign-up" {
             input type="hidden" name="form" value=(form.sealed);
             div {
@@ -204,7 +215,7 @@ fn sign_up_page(
 pub(super) fn reason(error: Option<&str>) -> Markup {
     html! {
         @if let Some(error) = error {
-            p.error role="alert" { (error) }
+            p.error role="alert" { (sentence(error)) }
         }
     }
 }

@@ -88,7 +88,7 @@ impl ToSchema for Content {}
             "id": "file_01kafs6w1cefkstv6qr1ptb0mp", "name": "orders.csv", "size": 18_204, "content_type": "text/csv",
             "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "created_at": "2026-11-20T21:30:00.000Z"
         })),
-        (status = 409, description = "The name is taken.", body = sortie_api::ErrorBody,
+        (status = 409, description = "The name is taken, or the organization has too little room.", body = sortie_api::ErrorBody,
             example = json!({"error": "name: a file has it already", "code": "conflict"})),
     ),
 )]

@@ -6,7 +6,7 @@ use axum::{Router, middleware};
 
 use crate::{
     app::App,
-    oauth::cross_origin,
+    oauth::preflight,
     table::{finished, operations},
 };
 
@@ -114,5 +114,5 @@ operations! {
 
 /// Makes the router: every route, and JSON answers for unknown routes and wrong methods.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    finished(table(app.engine.mode()), app).layer(middleware::from_fn(cross_origin))
+    finished(table(app.engine.mode()), app).layer(middleware::from_fn(preflight))
 }

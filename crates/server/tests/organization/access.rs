@@ -1,11 +1,12 @@
 //! Access to each operation of the organization API, for every kind of caller. The tests compute the expected answer from the
 //! access table of the server. An operation without a call fails.
 
+#[path = "../shared/operations.rs"]
+mod operations;
+mod origin;
 mod table;
 
-use std::collections::BTreeSet;
-
-use serde_json::{Value, json};
+use serde_json::json;
 use sortie_api::{
     KeyId, Role,
     key::CreateKey,
@@ -21,6 +22,14 @@ use crate::{
     oauth::{client_id, tokens},
     rig::{Rig, Signed},
 };
+
+crate::settings::everywhere! {
+    without_a_session_nothing_but_the_public_operations_answers,
+    members_admins_and_the_owner_may_do_what_their_role_allows,
+    who_lost_a_role_a_moment_ago_has_lost_it,
+    the_operator_has_operations_of_its_own,
+    another_organization_sees_and_changes_nothing_of_ours,
+}
 
 /// Kinds of callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,35 +153,17 @@ fn expected(call: &Call, kind: Kind) -> Expected {
 
 #[test]
 fn every_operation_has_an_access_a_description_and_a_call() {
-    let document = sortie_server::openapi(Api::Organization);
-    let documented: Vec<&Value> = document["paths"]
-        .as_object()
-        .unwrap()
-        .values()
-        .flat_map(|item| item.as_object().unwrap().values())
-        .collect();
-    let names: BTreeSet<&str> = documented
-        .iter()
-        .map(|operation| operation["operationId"].as_str().unwrap())
-        .collect();
-    let accesses = sortie_server::access(Api::Organization);
-    assert_eq!(names, accesses.iter().map(|access| access.operation).collect());
-    assert_eq!(names, CALLS.iter().map(|call| call.operation).collect());
-    assert_eq!(
-        (names.len(), names.len()),
-        (accesses.len(), CALLS.len()),
-        "each stands there once"
-    );
-    let engine: BTreeSet<&str> = sortie_server::access(Api::Engine)
-        .iter()
-        .map(|access| access.operation)
-        .collect();
-    assert!(engine.is_disjoint(&names), "a name means one operation");
-    for operation in documented {
-        let access = accesses
-            .iter()
-            .find(|access| operation["operationId"] == access.operation);
-        let security = match access.unwrap().role {
+    let called = CALLS.iter().map(|call| call.operation);
+    let operations = operations::documented(Api::Organization, called);
+    let engine = sortie_server::access(Api::Engine);
+    for (operation, role) in operations {
+        assert!(
+            engine
+                .iter()
+                .all(|access| operation["operationId"] != access.operation),
+            "a name means one operation"
+        );
+        let security = match role {
             RequiredRole::Public | RequiredRole::Signature => json!([]),
             RequiredRole::SignedIn => json!([{"session": ["signed_in"]}]),
             RequiredRole::Member => json!([{"session": ["member"]}]),
@@ -220,14 +211,17 @@ impl Resources {
             Kind::UnknownSession => with(Secret::new(SESSION_TOKEN, [99; 32]).expose()),
             Kind::EndedSession => {
                 let person: Signed = ended("ended", 50).await;
-                let end = "DELETE FROM session WHERE id = ?1";
-                rig.meddle(end, &[&person.session.to_string()]);
+                rig.meddle(&format!("DELETE FROM session WHERE id = '{}'", person.session))
+                    .await;
                 person.client
             }
             Kind::ExpiredSession => {
                 let person: Signed = ended("expired", 51).await;
-                let expire = "UPDATE session SET expires_at = 2 WHERE id = ?1";
-                rig.meddle(expire, &[&person.session.to_string()]);
+                let expire = format!(
+                    "UPDATE session SET expires_at = 2 WHERE id = '{}'",
+                    person.session
+                );
+                rig.meddle(&expire).await;
                 person.client
             }
             Kind::MemberKey => with(&key(rig, "member", Role::Member).await.1),
@@ -254,7 +248,7 @@ impl Resources {
                     .unwrap()
                     .expect(200)
                     .unwrap();
-                rig.set_role(rig.ours, rig.admin.user, Role::Member);
+                rig.set_role(rig.ours, rig.admin.user, Role::Member).await;
                 rig.admin.client.clone()
             }
             Kind::Removed => {
@@ -269,8 +263,11 @@ impl Resources {
                 rig.admin.client.clone()
             }
             Kind::OwnerOfSuspended => {
-                let suspend = "UPDATE organization SET suspended_at = 1 WHERE id = ?1";
-                rig.meddle(suspend, &[&rig.ours.to_string()]);
+                let suspend = format!(
+                    "UPDATE organization SET suspended_at = 1 WHERE id = '{}'",
+                    rig.ours
+                );
+                rig.meddle(&suspend).await;
                 rig.owner.client.clone()
             }
             Kind::Operator => {
@@ -364,7 +361,7 @@ fn caller(rig: &Rig) -> Caller {
 }
 
 /// Makes an API key of the first organization. Returns the id and the secret.
-async fn key(rig: &Rig, name: &str, role: Role) -> (KeyId, String) {
+pub(crate) async fn key(rig: &Rig, name: &str, role: Role) -> (KeyId, String) {
     let request = CreateKey {
         name: name.to_owned(),
         role: Some(role),
@@ -384,7 +381,6 @@ async fn alone(kinds: &[Kind]) {
     }
 }
 
-#[tokio::test]
 async fn without_a_session_nothing_but_the_public_operations_answers() {
     let resources = Resources::new().await;
     for kind in WITHOUT_CREDENTIAL {
@@ -397,22 +393,18 @@ async fn without_a_session_nothing_but_the_public_operations_answers() {
     resources.rig.end().await;
 }
 
-#[tokio::test]
 async fn members_admins_and_the_owner_may_do_what_their_role_allows() {
     alone(&[Kind::Member, Kind::Admin, Kind::Owner]).await;
 }
 
-#[tokio::test]
 async fn who_lost_a_role_a_moment_ago_has_lost_it() {
     alone(&[Kind::Demoted, Kind::Removed, Kind::OwnerOfSuspended]).await;
 }
 
-#[tokio::test]
 async fn the_operator_has_operations_of_its_own() {
     alone(&[Kind::Operator]).await;
 }
 
-#[tokio::test]
 async fn another_organization_sees_and_changes_nothing_of_ours() {
     let resources = Resources::new().await;
     resources.compare(Kind::Stranger).await;

@@ -5,10 +5,18 @@ use sortie_testkit::{Answer, Bytes, Client, http::Method};
 
 use crate::rig::Rig;
 
+crate::settings::everywhere! {
+    a_person_signs_up_in_and_out,
+    refused_sign_ins_are_equal_and_end_in_a_wait,
+    a_sign_up_that_is_closed_or_lacks_an_invitation_is_refused,
+    a_changed_password_keeps_the_session_that_asks_and_ends_the_others,
+    an_account_is_exported_and_deleted,
+}
+
 const PASSWORD: &str = "correct horse battery staple";
 const OTHER: &str = "seventeen purple elephants";
 
-async fn send(client: &Client, method: Method, path: &str, body: &str) -> Answer {
+pub(crate) async fn send(client: &Client, method: Method, path: &str, body: &str) -> Answer {
     client
         .send(method, path, Bytes::from(body.to_owned()))
         .await
@@ -48,7 +56,6 @@ fn shown(answer: &Answer) -> (u16, String, Vec<String>) {
     (answer.status, answer.text(), headers)
 }
 
-#[tokio::test]
 async fn a_person_signs_up_in_and_out() {
     let rig = Rig::start().await;
     let anybody = Client::new(rig.address, None);
@@ -98,17 +105,12 @@ async fn a_person_signs_up_in_and_out() {
     assert_eq!(current.len(), 2);
 
     post(&second, "/v1/auth/logout", "").await.expect(204).unwrap();
-    second
-        .get("/v1/auth/me")
-        .await
-        .unwrap()
-        .failure(401, "unauthorized")
-        .unwrap();
+    let refusal = rig.soon(401, async || second.get("/v1/auth/me").await.unwrap());
+    refusal.await.failure(401, "unauthorized").unwrap();
     first.get("/v1/auth/me").await.unwrap().expect(200).unwrap();
     rig.end().await;
 }
 
-#[tokio::test]
 async fn refused_sign_ins_are_equal_and_end_in_a_wait() {
     let rig = Rig::start().await;
     let anybody = Client::new(rig.address, None);
@@ -140,10 +142,12 @@ async fn refused_sign_ins_are_equal_and_end_in_a_wait() {
     let wait: u64 = known.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=3_600).contains(&wait), "{wait}");
     known.failure(429, "rate_limited").unwrap();
+    rig.clock
+        .set(rig.clock.now() + std::time::Duration::from_hours(1));
+    login("ann@example.com", PASSWORD).await.expect(200).unwrap();
     rig.end().await;
 }
 
-#[tokio::test]
 async fn a_sign_up_that_is_closed_or_lacks_an_invitation_is_refused() {
     for rule in [SignUp::Closed, SignUp::Invited] {
         let rig = Rig::start_with(|options| options.sign_up = rule).await;
@@ -156,7 +160,6 @@ async fn a_sign_up_that_is_closed_or_lacks_an_invitation_is_refused() {
     }
 }
 
-#[tokio::test]
 async fn a_changed_password_keeps_the_session_that_asks_and_ends_the_others() {
     let rig = Rig::start().await;
     let anybody = Client::new(rig.address, None);
@@ -201,7 +204,6 @@ async fn a_changed_password_keeps_the_session_that_asks_and_ends_the_others() {
     rig.end().await;
 }
 
-#[tokio::test]
 async fn an_account_is_exported_and_deleted() {
     let rig = Rig::start().await;
     let anybody = Client::new(rig.address, None);
@@ -225,11 +227,8 @@ async fn an_account_is_exported_and_deleted() {
     };
     delete(OTHER).await.failure(400, "invalid_request").unwrap();
     delete(PASSWORD).await.expect(204).unwrap();
-    ann.get("/v1/auth/me")
-        .await
-        .unwrap()
-        .failure(401, "unauthorized")
-        .unwrap();
+    let refusal = rig.soon(401, async || ann.get("/v1/auth/me").await.unwrap());
+    refusal.await.failure(401, "unauthorized").unwrap();
     sign_up(&anybody, "ann@example.com").await.expect(201).unwrap();
     rig.end().await;
 }

@@ -7,6 +7,12 @@ use sortie_testkit::{
 
 use crate::rig::Rig;
 
+crate::settings::everywhere! {
+    a_picture_is_seen_by_people_of_the_same_organization,
+    a_file_that_is_no_picture_is_refused,
+    a_person_uploads_twenty_pictures_an_hour,
+}
+
 /// Text of a PNG that is no part of the picture.
 const SECRET: &[u8] = b"taken at home";
 
@@ -45,7 +51,6 @@ fn url(answer: &Answer) -> String {
     user["avatar_url"].as_str().unwrap().to_owned()
 }
 
-#[tokio::test]
 async fn a_picture_is_seen_by_people_of_the_same_organization() {
     let rig = Rig::start().await;
     let owner = &rig.owner.client;
@@ -87,7 +92,6 @@ async fn a_picture_is_seen_by_people_of_the_same_organization() {
     rig.end().await;
 }
 
-#[tokio::test]
 async fn a_file_that_is_no_picture_is_refused() {
     let rig = Rig::start().await;
     let member = &rig.member.client;
@@ -103,7 +107,6 @@ async fn a_file_that_is_no_picture_is_refused() {
     rig.end().await;
 }
 
-#[tokio::test]
 async fn a_person_uploads_twenty_pictures_an_hour() {
     let rig = Rig::start().await;
     for shade in 1..=20 {

@@ -7,13 +7,19 @@ use sortie_testkit::{
 
 use crate::rig::Rig;
 
+crate::settings::everywhere! {
+    no_two_requests_have_the_same_id,
+    both_apis_answer_with_their_own_description,
+    a_session_reaches_the_engine_in_the_organizations_of_the_person_alone,
+    a_browser_changes_something_from_a_page_of_this_origin_alone,
+}
+
 /// A client that sends the session as a browser does.
 fn browser(rig: &Rig, token: &str) -> Client {
     let cookie = HeaderValue::try_from(format!("sortie={token}")).unwrap();
     Client::new(rig.address, None).with_header("cookie", cookie)
 }
 
-#[tokio::test]
 async fn no_two_requests_have_the_same_id() {
     let rig = Rig::start().await;
     let mut ids = std::collections::BTreeSet::new();
@@ -25,7 +31,6 @@ async fn no_two_requests_have_the_same_id() {
     rig.end().await;
 }
 
-#[tokio::test]
 async fn both_apis_answer_with_their_own_description() {
     let rig = Rig::start().await;
     for (address, title) in [
@@ -44,7 +49,6 @@ async fn both_apis_answer_with_their_own_description() {
     rig.end().await;
 }
 
-#[tokio::test]
 async fn a_session_reaches_the_engine_in_the_organizations_of_the_person_alone() {
     let rig = Rig::start().await;
     let path = format!("/engine/{}/v1/me", rig.ours);
@@ -78,7 +82,6 @@ async fn a_session_reaches_the_engine_in_the_organizations_of_the_person_alone()
     rig.end().await;
 }
 
-#[tokio::test]
 async fn a_browser_changes_something_from_a_page_of_this_origin_alone() {
     let rig = Rig::start().await;
     let path = format!("/engine/{}/v1/runs", rig.ours);

@@ -6,6 +6,14 @@ use sortie_testkit::{Client, http::Method};
 
 use crate::{organizations::send, rig::Rig};
 
+crate::settings::everywhere! {
+    the_operators_key_opens_the_operators_operations_alone,
+    a_suspended_organization_reads_and_leaves_and_nothing_else,
+    runs_at_work_are_cancelled_where_the_operator_asks_for_it,
+    organizations_and_people_are_listed_in_pages,
+    an_account_is_made_disabled_and_enabled,
+}
+
 /// A client with the operator's key.
 async fn operator(rig: &Rig) -> Client {
     let secret = Secret::new(OPERATOR_KEY, [9; 32]);
@@ -19,7 +27,6 @@ async fn ask(client: &Client, method: Method, path: &str, body: Value) -> Value 
     answer.json().unwrap()
 }
 
-#[tokio::test]
 async fn the_operators_key_opens_the_operators_operations_alone() {
     let rig = Rig::start().await;
     let operator = operator(&rig).await;
@@ -62,7 +69,6 @@ async fn the_operators_key_opens_the_operators_operations_alone() {
     rig.end().await;
 }
 
-#[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one organization goes through all of it")]
 async fn a_suspended_organization_reads_and_leaves_and_nothing_else() {
     let rig = Rig::start().await;
@@ -95,7 +101,8 @@ async fn a_suspended_organization_reads_and_leaves_and_nothing_else() {
             format!("/engine/{}", rig.ours)
         };
         for path in ["/v1/me", "/v1/runs", "/v1/workflows"] {
-            let refused = client.get(&format!("{prefix}{path}")).await.unwrap();
+            let path = format!("{prefix}{path}");
+            let refused = rig.soon(403, async || client.get(&path).await.unwrap()).await;
             let error = refused.failure(403, "forbidden").unwrap().error;
             assert_eq!(error, "the organization is suspended");
         }
@@ -151,7 +158,8 @@ async fn a_suspended_organization_reads_and_leaves_and_nothing_else() {
 
     let resumed = ask(&operator, Method::POST, &format!("{path}/resume"), Value::Null).await;
     assert_eq!(resumed.get("suspended_at"), None);
-    engine.post("/v1/runs", &run).await.unwrap().expect(202).unwrap();
+    rig.soon(202, async || engine.post("/v1/runs", &run).await.unwrap())
+        .await;
     let again = send(&operator, Method::POST, &format!("{path}/resume"), &Value::Null).await;
     again.failure(409, "conflict").unwrap();
     let none = operator
@@ -162,7 +170,6 @@ async fn a_suspended_organization_reads_and_leaves_and_nothing_else() {
     rig.end().await;
 }
 
-#[tokio::test]
 async fn runs_at_work_are_cancelled_where_the_operator_asks_for_it() {
     let rig = Rig::start().await;
     let operator = operator(&rig).await;
@@ -199,7 +206,6 @@ async fn runs_at_work_are_cancelled_where_the_operator_asks_for_it() {
     rig.end().await;
 }
 
-#[tokio::test]
 async fn organizations_and_people_are_listed_in_pages() {
     let rig = Rig::start().await;
     let operator = operator(&rig).await;
@@ -238,7 +244,6 @@ async fn organizations_and_people_are_listed_in_pages() {
     rig.end().await;
 }
 
-#[tokio::test]
 async fn an_account_is_made_disabled_and_enabled() {
     let rig = Rig::start().await;
     let operator = operator(&rig).await;

@@ -9,6 +9,17 @@ use sortie_testkit::{Bytes, Client, http::Method};
 
 use crate::rig::{AT, Rig};
 
+crate::settings::everywhere! {
+    members_are_listed_with_their_pictures,
+    a_person_creates_renames_and_lists_organizations,
+    members_get_403_and_strangers_404_where_admins_manage,
+    roles_change_but_for_the_owner_and_the_ownership_is_handed_over,
+    an_invited_person_accepts_with_the_invited_address_alone,
+    a_withdrawn_or_old_invitation_is_not_found,
+    a_key_opens_the_engine_until_it_is_revoked_also_the_last_one,
+    each_change_is_in_the_audit_log_with_its_person,
+}
+
 pub(crate) async fn send(
     client: &Client,
     method: Method,
@@ -30,7 +41,6 @@ async fn get(client: &Client, path: &str) -> Value {
         .unwrap()
 }
 
-#[tokio::test]
 async fn members_are_listed_with_their_pictures() {
     let rig = Rig::start().await;
     let path = format!("/v1/organizations/{}/members", rig.ours);
@@ -77,7 +87,6 @@ async fn roles(rig: &Rig) -> Vec<(String, String)> {
     members.map(|of| (text(of, "email"), text(of, "role"))).collect()
 }
 
-#[tokio::test]
 async fn a_person_creates_renames_and_lists_organizations() {
     let rig = Rig::start().await;
     let client = &rig.stranger.client;
@@ -116,7 +125,6 @@ async fn a_person_creates_renames_and_lists_organizations() {
     rig.end().await;
 }
 
-#[tokio::test]
 async fn members_get_403_and_strangers_404_where_admins_manage() {
     let rig = Rig::start().await;
     let org = format!("/v1/organizations/{}", rig.ours);
@@ -189,7 +197,6 @@ async fn members_get_403_and_strangers_404_where_admins_manage() {
     rig.end().await;
 }
 
-#[tokio::test]
 async fn roles_change_but_for_the_owner_and_the_ownership_is_handed_over() {
     let rig = Rig::start().await;
     let org = format!("/v1/organizations/{}", rig.ours);
@@ -261,7 +268,6 @@ async fn roles_change_but_for_the_owner_and_the_ownership_is_handed_over() {
     rig.end().await;
 }
 
-#[tokio::test]
 async fn an_invited_person_accepts_with_the_invited_address_alone() {
     let rig = Rig::start().await;
     let path = format!("/v1/organizations/{}/invitations", rig.ours);
@@ -329,7 +335,6 @@ async fn an_invited_person_accepts_with_the_invited_address_alone() {
     rig.end().await;
 }
 
-#[tokio::test]
 async fn a_withdrawn_or_old_invitation_is_not_found() {
     let rig = Rig::start().await;
     let path = format!("/v1/organizations/{}/invitations", rig.ours);
@@ -360,7 +365,6 @@ async fn a_withdrawn_or_old_invitation_is_not_found() {
     rig.end().await;
 }
 
-#[tokio::test]
 async fn a_key_opens_the_engine_until_it_is_revoked_also_the_last_one() {
     let rig = Rig::start().await;
     let path = format!("/v1/organizations/{}/keys", rig.ours);
@@ -395,7 +399,7 @@ async fn a_key_opens_the_engine_until_it_is_revoked_also_the_last_one() {
         .await
         .unwrap();
     let rotated = rotated.expect(200).unwrap().json().unwrap();
-    let old = engine.get("/v1/me").await.unwrap();
+    let old = rig.soon(401, async || engine.get("/v1/me").await.unwrap()).await;
     old.failure(401, "unauthorized").unwrap();
     let engine = rig.engine_client(rotated["key"].as_str().unwrap());
     get(&engine, "/v1/me").await;
@@ -411,7 +415,7 @@ async fn a_key_opens_the_engine_until_it_is_revoked_also_the_last_one() {
         .await
         .expect(204)
         .unwrap();
-    let revoked = engine.get("/v1/me").await.unwrap();
+    let revoked = rig.soon(401, async || engine.get("/v1/me").await.unwrap()).await;
     revoked.failure(401, "unauthorized").unwrap();
     // An API key manages nothing.
     let created = admin
@@ -426,7 +430,6 @@ async fn a_key_opens_the_engine_until_it_is_revoked_also_the_last_one() {
     rig.end().await;
 }
 
-#[tokio::test]
 async fn each_change_is_in_the_audit_log_with_its_person() {
     let rig = Rig::start().await;
     let org = format!("/v1/organizations/{}", rig.ours);

@@ -1,6 +1,11 @@
-//! A hosted server on free ports, with people and two organizations.
+//! Hosted servers on free ports, with people and two organizations.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use sortie_accounts::{Accounts, SignUp};
 use sortie_api::{
@@ -11,15 +16,24 @@ use sortie_base::{Clock, MasterKey, Sealer};
 use sortie_engine::Engine;
 use sortie_server::{Listeners, Options, OrganizationListener};
 use sortie_store::{Actor, Audit, NewOrganization, NewPerson, NewSession, SessionKind, SignIn, Store};
-use sortie_testkit::Client;
+use sortie_testkit::{Answer, Balancer, Client, postgres::TestDatabase};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use crate::settings::{Setting, in_front_of};
+
 /// Time at which the clock of the accounts stands.
 pub(crate) const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
 
-/// Server with the organizations `ours` and `theirs`.
+/// Hash that no password has.
+const NO_PASSWORD: &str =
+    "$argon2id$v=19$m=19456,t=2,p=1$c29ydGllLW5vYm9keS1hdC1hbGw$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+/// Time that a node keeps who a credential belongs to, and what a busy machine adds.
+const KEPT: Duration = Duration::from_secs(6);
+
+/// Nodes of one deployment with the organizations `ours` and `theirs`.
 pub(crate) struct Rig {
     /// Owner of `ours`.
     pub(crate) owner: Signed,
@@ -35,17 +49,22 @@ pub(crate) struct Rig {
     pub(crate) theirs: OrgId,
     /// Address of the engine API.
     pub(crate) engine_address: SocketAddr,
+    /// Address of the engine API of each node.
+    pub(crate) nodes: Vec<SocketAddr>,
     /// Address of the organization API.
     pub(crate) address: SocketAddr,
     /// Address of the organization API, as the cookie and the OAuth server know it.
     pub(crate) org_url: String,
+    /// Engine of the first node.
     pub(crate) engine: Engine,
+    /// Accounts of the first node.
     pub(crate) accounts: Accounts,
     /// Clock of the accounts. It stands still until a test moves it.
     pub(crate) clock: Clock,
     pub(crate) stop: CancellationToken,
     serving: TaskTracker,
-    file: PathBuf,
+    database: TestDatabase,
+    _balancers: Vec<Balancer>,
     _dir: TempDir,
 }
 
@@ -63,63 +82,59 @@ impl Rig {
         Self::start_with(|_| {}).await
     }
 
-    /// Starts a server whose options of the accounts `change` has changed.
-    pub(crate) async fn start_with(change: impl FnOnce(&mut sortie_accounts::Options)) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("sortie.db");
-        let store = Store::open(&format!("sqlite:{}", file.display())).await.unwrap();
-        let (api, organization) = (listener().await, listener().await);
-        let (engine_address, address) = (api.local_addr().unwrap(), organization.local_addr().unwrap());
+    /// Starts the nodes of the setting. `change` changes the options of their accounts.
+    pub(crate) async fn start_with(change: impl Fn(&mut sortie_accounts::Options)) -> Self {
+        let setting = Setting::current();
+        let (database, dir) = (setting.database().await, tempfile::tempdir().unwrap());
+        let (clock, stop, serving) = (Clock::manual(AT), CancellationToken::new(), TaskTracker::new());
+        let mut listeners = Vec::new();
+        for _ in 0..setting.nodes() {
+            listeners.push((listener().await, listener().await));
+        }
+        let address_of = |listener: &TcpListener| listener.local_addr().unwrap();
+        let apis: Vec<_> = listeners.iter().map(|(api, _)| address_of(api)).collect();
+        let organizations: Vec<_> = listeners.iter().map(|(_, org)| address_of(org)).collect();
+        let ((engine_address, before_engines), (address, before)) =
+            (in_front_of(&apis).await, in_front_of(&organizations).await);
         let (org_url, engine_url) = (format!("http://{address}"), format!("http://{engine_address}"));
-        let master_key = MasterKey::new([7; 32]);
-        let clock = Clock::manual(AT);
-        let options = sortie_engine::Options {
-            mode: Mode::Hosted,
-            clock: clock.clone(),
-            data_dir: dir.path().to_owned(),
-            shutdown_grace: Duration::from_millis(50),
-            master_keys: vec![master_key.clone()],
-            base_url: Some(engine_url.clone()),
-            ..sortie_engine::Options::default()
-        };
-        let no_sandbox = Err("this test has no sandbox.".to_owned());
-        let engine = Engine::start(options, store.clone(), no_sandbox).await.unwrap();
-        let mut options = sortie_accounts::Options {
-            clock: clock.clone(),
-            org_url: org_url.clone(),
-            engine_url: engine_url.clone(),
-            sign_up: SignUp::Open,
-            mail: None,
-        };
-        change(&mut options);
-        let accounts = Accounts::new(options, store, Sealer::new(vec![master_key]));
-        let listeners = Listeners {
-            api,
-            metrics: None,
-            organization: Some(OrganizationListener {
-                listener: organization,
-                accounts: accounts.clone(),
-            }),
-        };
-        let (stop, serving) = (CancellationToken::new(), TaskTracker::new());
-        serving.spawn(sortie_server::serve(
-            listeners,
-            engine.clone(),
-            Arc::new(server_options(engine_url)),
-            stop.clone(),
-        ));
+        let mut nodes = Vec::new();
+        for (number, (api, organization)) in listeners.into_iter().enumerate() {
+            let store = Store::open(database.url()).await.unwrap();
+            let engine = engine(&store, &clock, &dir.path().join(number.to_string()), &engine_url).await;
+            let accounts = accounts(store, &clock, [&org_url, &engine_url], &change);
+            let listeners = Listeners {
+                organization: Some(OrganizationListener {
+                    listener: organization,
+                    accounts: accounts.clone(),
+                }),
+                ..Listeners::from(api)
+            };
+            let options = Arc::new(server_options(engine_url.clone()));
+            serving.spawn(sortie_server::serve(
+                listeners,
+                engine.clone(),
+                options,
+                stop.clone(),
+            ));
+            nodes.push((engine, accounts));
+        }
         serving.close();
-        let people = People {
-            store: accounts.store().clone(),
-            address,
-        };
-        let (owner, admin) = (people.sign_up("owner", 1).await, people.sign_up("admin", 2).await);
-        let (member, stranger) = (
-            people.sign_up("member", 3).await,
-            people.sign_up("stranger", 4).await,
+        let mut balancers: Vec<_> = before_engines.into_iter().chain(before).collect();
+        for balancer in &mut balancers {
+            balancer.until_ready(setting.nodes()).await.unwrap();
+        }
+        let (engine, accounts) = nodes.swap_remove(0);
+        let store = accounts.store();
+        let (owner, admin) = (
+            sign_up(store, address, "owner", 1).await,
+            sign_up(store, address, "admin", 2).await,
         );
-        let ours = people.organization("ours", 1, owner.user).await;
-        let theirs = people.organization("theirs", 2, stranger.user).await;
+        let (member, stranger) = (
+            sign_up(store, address, "member", 3).await,
+            sign_up(store, address, "stranger", 4).await,
+        );
+        let ours = organization(store, "ours", 1, owner.user).await;
+        let theirs = organization(store, "theirs", 2, stranger.user).await;
         let rig = Self {
             owner,
             admin,
@@ -128,6 +143,7 @@ impl Rig {
             ours,
             theirs,
             engine_address,
+            nodes: apis,
             address,
             org_url,
             engine,
@@ -135,46 +151,41 @@ impl Rig {
             clock,
             stop,
             serving,
-            file,
+            database,
+            _balancers: balancers,
             _dir: dir,
         };
-        rig.join(ours, rig.admin.user, Role::Admin);
-        rig.join(ours, rig.member.user, Role::Member);
+        rig.join(ours, rig.admin.user, Role::Admin).await;
+        rig.join(ours, rig.member.user, Role::Member).await;
         rig
     }
 
     /// Makes a person a member, past the store.
-    pub(crate) fn join(&self, org: OrgId, user: UserId, role: Role) {
-        self.meddle(
-            "INSERT INTO membership (org_id, user_id, role, created_at) VALUES (?1, ?2, ?3, 1)",
-            &[&org.to_string(), &user.to_string(), role.as_str()],
-        );
+    pub(crate) async fn join(&self, org: OrgId, user: UserId, role: Role) {
+        let role = role.as_str();
+        self.meddle(&format!(
+            "INSERT INTO membership (org_id, user_id, role, created_at) VALUES ('{org}', '{user}', '{role}', 1)"
+        ))
+        .await;
     }
 
     /// Changes the role of a member, past the store.
-    pub(crate) fn set_role(&self, org: OrgId, user: UserId, role: Role) {
-        self.meddle(
-            "UPDATE membership SET role = ?3 WHERE org_id = ?1 AND user_id = ?2",
-            &[&org.to_string(), &user.to_string(), role.as_str()],
-        );
+    pub(crate) async fn set_role(&self, org: OrgId, user: UserId, role: Role) {
+        let role = role.as_str();
+        self.meddle(&format!(
+            "UPDATE membership SET role = '{role}' WHERE org_id = '{org}' AND user_id = '{user}'"
+        ))
+        .await;
     }
 
-    /// Changes the database past the store.
-    pub(crate) fn meddle(&self, sql: &str, parameters: &[&str]) {
-        let connection = rusqlite::Connection::open(&self.file).unwrap();
-        let changed = connection
-            .execute(sql, rusqlite::params_from_iter(parameters))
-            .unwrap();
-        assert_eq!(changed, 1, "{sql}");
+    /// Changes one row of the database past the store.
+    pub(crate) async fn meddle(&self, sql: &str) {
+        assert_eq!(self.database.change(sql).await.unwrap(), 1, "{sql}");
     }
 
     /// Signs a new person up, past the rules of passwords: the address is `NAME@example.com`, and verified.
     pub(crate) async fn sign_up(&self, name: &str, number: u8) -> Signed {
-        let people = People {
-            store: self.accounts.store().clone(),
-            address: self.address,
-        };
-        people.sign_up(name, number).await
+        sign_up(self.accounts.store(), self.address, name, number).await
     }
 
     /// Begins another session of a person. Returns the token.
@@ -200,11 +211,73 @@ impl Rig {
         Client::new(self.engine_address, Some(credential.to_owned()))
     }
 
+    /// Asks until every node answers with this status. A single node does so at once, because it has made the change. Other
+    /// nodes may keep for five seconds who a credential belongs to.
+    pub(crate) async fn soon(&self, status: u16, ask: impl AsyncFn() -> Answer) -> Answer {
+        let nodes = Setting::current().nodes();
+        let (begun, mut in_a_row) = (Instant::now(), 0);
+        loop {
+            let answer = ask().await;
+            if answer.status == status {
+                in_a_row += 1;
+                if in_a_row == nodes {
+                    return answer;
+                }
+                continue;
+            }
+            assert!(
+                nodes > 1 && begun.elapsed() < KEPT,
+                "{}: {}",
+                answer.status,
+                answer.text()
+            );
+            in_a_row = 0;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// Stops the server and waits until it has ended.
     pub(crate) async fn end(self) {
         self.stop.cancel();
         self.serving.wait().await;
     }
+}
+
+fn master_key() -> MasterKey {
+    MasterKey::new([7; 32])
+}
+
+async fn engine(store: &Store, clock: &Clock, data_dir: &Path, engine_url: &str) -> Engine {
+    let options = sortie_engine::Options {
+        mode: Mode::Hosted,
+        clock: clock.clone(),
+        data_dir: data_dir.to_owned(),
+        shutdown_grace: Duration::from_millis(50),
+        master_keys: vec![master_key()],
+        base_url: Some(engine_url.to_owned()),
+        ..sortie_engine::Options::default()
+    };
+    let no_sandbox = Err("this test has no sandbox.".to_owned());
+    Engine::start(options, store.clone(), no_sandbox).await.unwrap()
+}
+
+fn accounts(
+    store: Store,
+    clock: &Clock,
+    [org_url, engine_url]: [&str; 2],
+    change: impl Fn(&mut sortie_accounts::Options),
+) -> Accounts {
+    let mut options = sortie_accounts::Options {
+        mode: Mode::Hosted,
+        clock: clock.clone(),
+        org_url: org_url.to_owned(),
+        engine_url: engine_url.to_owned(),
+        sign_up: SignUp::Open,
+        mail: None,
+        providers: Vec::new(),
+    };
+    change(&mut options);
+    Accounts::new(options, store, Sealer::new(vec![master_key()]))
 }
 
 async fn listener() -> TcpListener {
@@ -222,61 +295,53 @@ fn server_options(engine_url: String) -> Options {
     }
 }
 
-struct People {
-    store: Store,
-    address: SocketAddr,
+async fn sign_up(store: &Store, address: SocketAddr, name: &str, number: u8) -> Signed {
+    let (user, session) = (UserId::new(AT, [number; 10]), SessionId::new(AT, [number; 10]));
+    let token = Secret::new(SESSION_TOKEN, [number; 32]);
+    let email = format!("{name}@example.com");
+    let person = NewPerson {
+        id: user,
+        email_key: email.clone(),
+        email,
+        name: name.to_owned(),
+        password: NO_PASSWORD.to_owned(),
+        created_at: AT,
+    };
+    let begun = NewSession {
+        id: session,
+        hash: token.hash(),
+        user,
+        kind: SessionKind::Api,
+        created_at: AT,
+        expires_at: AT + Duration::from_hours(24 * 30),
+        address: None,
+        agent: None,
+    };
+    store.sign_up(person, Some(begun), None).await.unwrap();
+    Signed {
+        user,
+        session,
+        client: Client::new(address, Some(token.expose().to_owned())),
+        token: token.expose().to_owned(),
+    }
 }
 
-impl People {
-    async fn sign_up(&self, name: &str, number: u8) -> Signed {
-        let (user, session) = (UserId::new(AT, [number; 10]), SessionId::new(AT, [number; 10]));
-        let token = Secret::new(SESSION_TOKEN, [number; 32]);
-        let email = format!("{name}@example.com");
-        let person = NewPerson {
-            id: user,
-            email_key: email.clone(),
-            email,
-            name: name.to_owned(),
-            // No password has this hash.
-            password: String::new(),
-            created_at: AT,
-        };
-        let begun = NewSession {
-            id: session,
-            hash: token.hash(),
-            user,
-            kind: SessionKind::Api,
-            created_at: AT,
-            expires_at: AT + Duration::from_hours(24 * 30),
-            address: None,
-            agent: None,
-        };
-        self.store.sign_up(person, Some(begun), None).await.unwrap();
-        Signed {
-            user,
-            session,
-            client: Client::new(self.address, Some(token.expose().to_owned())),
-            token: token.expose().to_owned(),
-        }
-    }
-
-    async fn organization(&self, name: &str, number: u8, owner: UserId) -> OrgId {
-        let id = OrgId::new(AT, [number; 10]);
-        let audit = Audit {
-            id: AuditId::new(AT, [number; 10]),
-            org: id,
-            at: AT,
-            actor: Actor::default(),
-            action: "organization.create",
-            target: id.to_string(),
-        };
-        let new = NewOrganization {
-            id,
-            name: name.to_owned(),
-            owner,
-            created_at: AT,
-        };
-        self.store.create_organization(new, audit).await.unwrap();
-        id
-    }
+async fn organization(store: &Store, name: &str, number: u8, owner: UserId) -> OrgId {
+    let id = OrgId::new(AT, [number; 10]);
+    let audit = Audit {
+        id: AuditId::new(AT, [number; 10]),
+        org: id,
+        at: AT,
+        actor: Actor::default(),
+        action: "organization.create",
+        target: id.to_string(),
+    };
+    let new = NewOrganization {
+        id,
+        name: name.to_owned(),
+        owner,
+        created_at: AT,
+    };
+    store.create_organization(new, audit).await.unwrap();
+    id
 }

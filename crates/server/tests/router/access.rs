@@ -1,9 +1,9 @@
 //! Access to each operation, for every kind of caller and both deployment modes. The tests compare the answers with the access
 //! table of the server and the description document. An operation without a call fails.
 
+#[path = "../shared/operations.rs"]
+mod operations;
 mod table;
-
-use std::collections::BTreeSet;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
@@ -96,31 +96,9 @@ fn expected(call: &Call, kind: Kind, mode: Mode) -> Expected {
 
 #[test]
 fn every_operation_has_an_access_a_description_and_a_call() {
-    let document = sortie_server::openapi(sortie_server::Api::Engine);
-    let documented: Vec<&Value> = document["paths"]
-        .as_object()
-        .unwrap()
-        .values()
-        .flat_map(|item| item.as_object().unwrap().values())
-        .collect();
-    let names: BTreeSet<&str> = documented
-        .iter()
-        .map(|operation| operation["operationId"].as_str().unwrap())
-        .collect();
-    let accesses = sortie_server::access(Api::Engine);
-    assert_eq!(names, accesses.iter().map(|access| access.operation).collect());
-    assert_eq!(names, CALLS.iter().map(|call| call.operation).collect());
-    assert_eq!(
-        (names.len(), names.len()),
-        (accesses.len(), CALLS.len()),
-        "each stands there once"
-    );
-    assert!(accesses.iter().all(|access| access.api == Api::Engine));
-    for operation in documented {
-        let access = accesses
-            .iter()
-            .find(|access| operation["operationId"] == access.operation);
-        let security = match access.unwrap().role {
+    let called = CALLS.iter().map(|call| call.operation);
+    for (operation, role) in operations::documented(Api::Engine, called) {
+        let security = match role {
             RequiredRole::Public => json!([]),
             RequiredRole::Member => json!([{"api_key": ["member"]}]),
             RequiredRole::Admin => json!([{"api_key": ["admin"]}]),

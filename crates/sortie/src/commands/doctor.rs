@@ -8,6 +8,7 @@ use std::{
 };
 
 use serde::Serialize;
+use sortie_accounts::IdentityProvider;
 use sortie_api::check::{Check, Verdict};
 use sortie_sandbox::{Backend, Enforcement, Level};
 
@@ -92,6 +93,9 @@ async fn machine(config: &Config) -> (Vec<Check>, Option<Sandbox>) {
     if let Some(hosted) = &config.hosted {
         checks.push(mail(hosted).await);
     }
+    for provider in &config.sign_in {
+        checks.push(identity_provider(provider).await);
+    }
     (checks, found)
 }
 
@@ -167,6 +171,17 @@ async fn mail(hosted: &HostedSettings) -> Check {
     match server.greet(&hosted.org_url).await {
         Ok(()) => Check::new(name, Verdict::Ok, format!("{server} greets this machine")),
         Err(error) => Check::new(name, Verdict::Fault, format!("{server}: {error}")),
+    }
+}
+
+/// Reads the metadata of an identity provider, which must name the issuer as the configuration does.
+async fn identity_provider(provider: &IdentityProvider) -> Check {
+    let name = format!("sign-in {}", provider.name);
+    let issuer = &provider.issuer;
+    match provider.probe().await {
+        Ok(()) => Check::new(name, Verdict::Ok, format!("{issuer} answers as itself")),
+        Err(reason) => Check::new(name, Verdict::Fault, format!("{issuer}: {reason}"))
+            .hint("write the issuer as the provider's metadata have it, with or without a slash at its end"),
     }
 }
 
@@ -304,6 +319,40 @@ mod tests {
         };
         let terminal = Terminal::of_process(&Environment::default());
         insta::assert_snapshot!(text(&report, terminal));
+    }
+
+    #[tokio::test]
+    async fn an_identity_provider_answers_under_its_own_name() {
+        let provider = sortie_testkit::ScriptedProvider::start(0).await.unwrap();
+        let found = async |issuer: String| {
+            let settings = IdentityProvider {
+                name: "idp".to_owned(),
+                label: "Example".to_owned(),
+                issuer,
+                client_id: "sortie".to_owned(),
+                client_secret: sortie_api::Credential::new("hush"),
+                trusted_domains: vec!["example.com".to_owned()],
+                scopes: Vec::new(),
+                roles: None,
+            };
+            let check = identity_provider(&settings).await;
+            (check.verdict, check.found)
+        };
+        let issuer = provider.issuer();
+        let answers = format!("{issuer} answers as itself");
+        assert_eq!(found(issuer.clone()).await, (Verdict::Ok, answers));
+        let (verdict, text) = found(format!("{issuer}/")).await;
+        assert_eq!(verdict, Verdict::Fault);
+        assert!(
+            text.ends_with("/.well-known/openid-configuration names another issuer"),
+            "{text}"
+        );
+        let (verdict, text) = found(format!("{issuer}/other")).await;
+        assert_eq!(verdict, Verdict::Fault);
+        assert!(
+            text.ends_with("the metadata cannot be read: the server answered 404"),
+            "{text}"
+        );
     }
 
     #[tokio::test]

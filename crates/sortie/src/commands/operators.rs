@@ -173,19 +173,21 @@ fn print_link(link: &ResetLink) -> Result<Exit> {
 }
 
 fn print_organizations(organizations: &[OperatedOrganization]) -> Result<Exit> {
-    let mut rows = table::new(["ORGANIZATION", "MEMBERS", "OWNER", "SUSPENDED", "NAME"]);
+    let mut rows = table::new(["ORGANIZATION", "MEMBERS", "STORED", "OWNER", "SUSPENDED", "NAME"]);
     for organization in organizations {
         let owner = organization.owner.as_ref();
         let suspended = organization.suspended_at.map_or_else(
             || "-".to_owned(),
-            |at| match &organization.suspension_reason {
-                Some(reason) => format!("{at} ({})", terminal::harmless(reason)),
-                None => at.to_string(),
+            |at| match (organization.deleted_at, &organization.suspension_reason) {
+                (Some(deleted), _) => format!("deleted {deleted}"),
+                (None, Some(reason)) => format!("{at} ({})", terminal::harmless(reason)),
+                (None, None) => at.to_string(),
             },
         );
         rows.add_row([
             organization.id.to_string(),
             organization.members.to_string(),
+            organization.stored_bytes.to_string(),
             owner.map_or_else(
                 || "-".to_owned(),
                 |owner| terminal::harmless(&owner.email).into_owned(),

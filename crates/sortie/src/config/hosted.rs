@@ -29,10 +29,11 @@ pub(crate) struct HostedSettings {
 }
 
 /// Defaults of a hosted deployment, where a key has no other value.
-const DEFAULTS: [(&str, i64); 3] = [
+const DEFAULTS: [(&str, i64); 4] = [
     ("compute_micros_per_second", 30),
     ("surcharge_percent", 20),
     ("organization_concurrency", 20),
+    ("organization_storage_bytes", 10 * 1_024 * 1_024 * 1_024),
 ];
 
 /// Puts the defaults of a hosted deployment in the place of the general ones.
@@ -74,7 +75,7 @@ pub(super) fn settings(read: &Reader<'_>) -> Result<Option<HostedSettings>, Erro
         listen: read
             .optional_address("org_listen")?
             .ok_or_else(|| needed("org_listen"))?,
-        org_url: org_url(read)?.ok_or_else(|| needed("org_url"))?,
+        org_url: origin(read, "org_url")?.ok_or_else(|| needed("org_url"))?,
         engine_url: engine_url(read)?.ok_or_else(|| needed("advertise_url"))?,
         sign_up,
         mail,
@@ -106,8 +107,8 @@ fn mail(read: &Reader<'_>) -> Result<Option<MailOptions>, Error> {
     }
 }
 
-fn org_url(read: &Reader<'_>) -> Result<Option<String>, Error> {
-    let key = "org_url";
+/// Reads the address of pages: an origin, as browsers write it.
+pub(super) fn origin(read: &Reader<'_>, key: &str) -> Result<Option<String>, Error> {
     let Some(text) = read.base_url(key)? else {
         return Ok(None);
     };
@@ -175,6 +176,7 @@ mod tests {
         assert_eq!(config.compute_micros_per_second.get(), 30);
         assert_eq!(config.surcharge_percent, 20);
         assert_eq!(config.organization_concurrency, Some(20));
+        assert_eq!(config.organization_storage_bytes, Some(10_737_418_240));
         let reach = (config.connections_reach, config.callbacks_reach);
         assert_eq!(reach, (Reach::Public, Reach::Public));
     }

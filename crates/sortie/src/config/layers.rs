@@ -41,6 +41,7 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("master_key", Kind::Text),
     ("concurrency", Kind::Integer),
     ("organization_concurrency", Kind::Integer),
+    ("organization_storage_bytes", Kind::Integer),
     ("compute_micros_per_second", Kind::Integer),
     ("default_max_cost_micros", Kind::Integer),
     ("rate_limit_per_minute", Kind::Integer),
@@ -82,8 +83,8 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("traces.sampler_arg", Kind::Text),
 ];
 
-/// Sections whose tables the operator names: one of each provider, one of each model. They are read whole.
-const TABLES: &[&str] = &["providers", "models"];
+/// Sections with as many tables as the operator writes: one of each provider, one of each model. They are read whole.
+const TABLES: &[&str] = &["providers", "models", super::sign_in::SECTION];
 
 /// Variables with our prefix that are not configuration keys.
 const OTHER_VARIABLES: &[&str] = &[
@@ -187,7 +188,8 @@ impl Layers {
                 self.set(section, value, source.clone());
                 continue;
             }
-            let is_section = KEYS.iter().any(|(key, _)| key.starts_with(&format!("{path}.")));
+            let keys = KEYS.iter().map(|(key, _)| key).chain(TABLES);
+            let is_section = keys.into_iter().any(|key| key.starts_with(&format!("{path}.")));
             if let (Value::Table(inner), true) = (&value, is_section) {
                 self.add_table(&format!("{path}."), inner.clone(), source)?;
                 continue;
@@ -237,7 +239,7 @@ impl Layers {
         }
     }
 
-    /// A section whose tables the operator names.
+    /// A section with the operator's tables.
     pub(super) fn table(&self, section: &str) -> Option<&Setting> {
         self.0.get(section)
     }

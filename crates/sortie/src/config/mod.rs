@@ -8,6 +8,7 @@ mod hosted;
 mod layers;
 mod print;
 mod providers;
+mod sign_in;
 mod traces;
 mod values;
 mod versions;
@@ -22,6 +23,7 @@ use std::{
 
 use ipnet::IpNet;
 use rustix::fs::OFlags;
+use sortie_accounts::IdentityProvider;
 use sortie_api::{Micros, Mode};
 use sortie_engine::{AwsVariables, MasterKey};
 use sortie_net::Reach;
@@ -83,6 +85,8 @@ pub(crate) struct Config {
     pub(crate) mode: Mode,
     /// Settings of a hosted deployment; none on a self-hosted one.
     pub(crate) hosted: Option<HostedSettings>,
+    /// Identity providers that people sign in with. A self-hosted engine with some has `advertise_url`, an origin.
+    pub(crate) sign_in: Vec<IdentityProvider>,
     pub(crate) database_url: DatabaseUrl,
     pub(crate) database_connections: u32,
     /// Storage for the content of files; `None`: the data folder.
@@ -98,6 +102,7 @@ pub(crate) struct Config {
     pub(crate) master_keys: Option<Vec<MasterKey>>,
     pub(crate) concurrency: u32,
     pub(crate) organization_concurrency: Option<u32>,
+    pub(crate) organization_storage_bytes: Option<u64>,
     pub(crate) compute_micros_per_second: Micros,
     pub(crate) default_max_cost: Micros,
     pub(crate) rate_limit_per_minute: u32,
@@ -194,6 +199,7 @@ impl Config {
             metrics_listen: read.optional_address("metrics_listen")?,
             mode: read.mode()?,
             hosted: hosted::settings(&read)?,
+            sign_in: sign_in::settings(&layers)?,
             database_url: read.database_url(&data_dir)?,
             database_connections: read.integer("database_connections", 1, 100)?,
             blob_url: read.blob_url()?,
@@ -205,6 +211,7 @@ impl Config {
             master_keys: read.master_keys()?,
             concurrency: read.at_least_one("concurrency")?,
             organization_concurrency: read.optional_at_least_one("organization_concurrency")?,
+            organization_storage_bytes: read.optional_bytes("organization_storage_bytes")?,
             compute_micros_per_second: read.micros("compute_micros_per_second", 0, i64::MAX)?,
             default_max_cost: read.micros(
                 "default_max_cost_micros",
@@ -247,12 +254,14 @@ impl Config {
 
     /// Every key with its value and its source, secrets left out, in the form of the file.
     pub(crate) fn to_toml(&self) -> String {
-        print::as_toml(&self.layers) + &print::providers_as_toml(&self.models)
+        print::as_toml(&self.layers)
+            + &print::providers_as_toml(&self.models)
+            + &sign_in::as_toml(&self.sign_in)
     }
 
     /// Every key with its value and its source, secrets left out.
     pub(crate) fn to_json(&self) -> serde_json::Value {
-        print::as_json(&self.layers, &self.models)
+        print::as_json(&self.layers, &self.models, &self.sign_in)
     }
 }
 

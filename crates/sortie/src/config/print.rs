@@ -3,16 +3,18 @@
 use std::fmt::Write as _;
 
 use serde_json::json;
+use sortie_accounts::IdentityProvider;
 use sortie_models::{ProviderSettings, Settings};
 use toml::Value;
 
 use super::{
     layers::{KEYS, Layers, Setting, Source, variable},
+    sign_in,
     values::redact,
 };
 
 /// Text in the place of a redacted secret.
-const HIDDEN: &str = "***";
+pub(super) const HIDDEN: &str = "***";
 
 /// The providers and the operator's models, in the form of the file.
 pub(super) fn providers_as_toml(settings: &Settings) -> String {
@@ -97,7 +99,11 @@ pub(super) fn as_toml(layers: &Layers) -> String {
 }
 
 /// An object by key: value, source, and the variable that would override it.
-pub(super) fn as_json(layers: &Layers, settings: &Settings) -> serde_json::Value {
+pub(super) fn as_json(
+    layers: &Layers,
+    settings: &Settings,
+    sign_in: &[IdentityProvider],
+) -> serde_json::Value {
     KEYS.iter()
         .map(|(key, _)| {
             let entry = match layers.get(key) {
@@ -110,7 +116,10 @@ pub(super) fn as_json(layers: &Layers, settings: &Settings) -> serde_json::Value
             };
             ((*key).to_owned(), entry)
         })
-        .chain([("providers".to_owned(), providers(settings))])
+        .chain([
+            ("providers".to_owned(), providers(settings)),
+            (sign_in::SECTION.to_owned(), sign_in::as_json(sign_in)),
+        ])
         .collect::<serde_json::Map<_, _>>()
         .into()
 }

@@ -52,6 +52,7 @@ fn without_any_configuration_a_node_is_self_hosted_on_the_loopback_with_sqlite()
         sortie_api::limits::ANONYMOUS_REQUESTS_PER_MINUTE
     );
     assert_eq!(config.organization_concurrency, None);
+    assert_eq!(config.organization_storage_bytes, None);
 }
 
 /// Service managers and container runtimes pass secrets as files.

@@ -121,6 +121,14 @@ impl Reader<'_> {
         }
     }
 
+    /// Returns a number of bytes, at least 1. None where the key has no value.
+    pub(super) fn optional_bytes(&self, key: &str) -> Result<Option<u64>, Error> {
+        match self.0.get(key) {
+            Some(_) => self.integer(key, 1, i64::MAX).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Returns the time for which finished runs are kept; none: for ever.
     pub(super) fn retention(&self) -> Result<Option<Duration>, Error> {
         let days: u64 = self.integer("retention_days", 0, 36_500)?;

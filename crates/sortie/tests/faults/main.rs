@@ -12,6 +12,7 @@ mod failover;
 mod load;
 mod model;
 mod peers;
+mod people;
 mod pooler;
 mod process;
 mod world;

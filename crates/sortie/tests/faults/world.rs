@@ -65,12 +65,28 @@ impl Doors {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A client of some node that is up; none where none is.
-    pub(crate) fn any(&self, random: &mut fastrand::Rng) -> Option<Client> {
+    /// Opens the door of a node.
+    pub(crate) fn open(&self, nth: usize, address: SocketAddr) {
+        self.lock().push((nth, address));
+    }
+
+    /// Closes the door of a node: no client begins anything there.
+    pub(crate) fn close(&self, nth: usize) {
+        self.lock().retain(|(known, _)| *known != nth);
+    }
+
+    /// The address of some node that is up; none where none is.
+    pub(crate) fn address(&self, random: &mut fastrand::Rng) -> Option<SocketAddr> {
         let open = self.lock();
         let (_, address) = random.choice(open.iter())?;
+        Some(*address)
+    }
+
+    /// A client of some node that is up; none where none is.
+    pub(crate) fn any(&self, random: &mut fastrand::Rng) -> Option<Client> {
+        let address = self.address(random)?;
         let key = self.1.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Some(Client::new(*address, Some(key)))
+        Some(Client::new(address, Some(key)))
     }
 }
 
@@ -155,6 +171,13 @@ impl Drop for Watch {
     }
 }
 
+/// Returns the source of randomness of a test, and prints the seed. `name` is that of the fault.
+pub(crate) fn seeded(name: &str, database: Database) -> Result<fastrand::Rng> {
+    let seed = seed()?;
+    println!("{name} on {}: {SEED}={seed}", database.as_str());
+    Ok(random(seed, name, database))
+}
+
 /// Returns the source of randomness: the same for the same three arguments, whatever version it was built with.
 fn random(seed: u64, name: &str, database: Database) -> fastrand::Rng {
     let digest = Sha256::digest(format!("{seed} {name} {}", database.as_str()));
@@ -185,9 +208,7 @@ fn seed() -> Result<u64> {
 impl World {
     /// Starts everything and says from which seed. `name` is that of the fault.
     pub(crate) async fn start(database: Database, name: &str, setup: Setup) -> Result<Self> {
-        let seed = seed()?;
-        println!("{name} on {}: {SEED}={seed}", database.as_str());
-        let mut random = random(seed, name, database);
+        let mut random = seeded(name, database)?;
         let token = format!("fault{:016x}", random.u64(..));
 
         let model = Model::start().await?;
@@ -288,7 +309,7 @@ impl World {
     /// Makes a node that is up known.
     fn open(&mut self, nth: usize) -> Result<()> {
         let node = &self.nodes[nth];
-        self.doors.lock().push((nth, node.address()?));
+        self.doors.open(nth, node.address()?);
         self.pids().push(node.pid()?);
         Ok(())
     }
@@ -299,7 +320,7 @@ impl World {
 
     /// From here on no client begins anything at this node.
     pub(crate) fn close(&self, nth: usize) {
-        self.doors.lock().retain(|(known, _)| *known != nth);
+        self.doors.close(nth);
     }
 
     /// Opens it to clients again.

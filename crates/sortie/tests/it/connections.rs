@@ -6,7 +6,7 @@ mod authorization;
 mod consent;
 mod records;
 mod runs;
-mod secrets;
+pub(crate) mod secrets;
 
 pub(crate) use self::authorization::authorize;
 

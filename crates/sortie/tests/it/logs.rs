@@ -16,7 +16,7 @@ both_databases![
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 /// Returns options for the most talkative log of Sortie's own modules.
-fn talkative() -> NodeOptions {
+pub(crate) fn talkative() -> NodeOptions {
     let modules = [
         "sortie", "api", "store", "blobs", "net", "sandbox", "agent", "models", "web", "connect", "engine",
         "server",

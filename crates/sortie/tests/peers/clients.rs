@@ -3,9 +3,10 @@
 use std::{path::Path, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
+use sortie_testkit::peers::installed;
 use tempfile::TempDir;
 
-use crate::{described, installed, peer, succeeds};
+use crate::{described, peer, succeeds};
 
 /// Copies a script of ours beside what was generated.
 fn bring(script: &str, folder: &TempDir) -> Result<()> {

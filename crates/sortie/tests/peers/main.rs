@@ -2,39 +2,21 @@
 //! work with the real binary. `scripts/peers` installs them.
 #![cfg(test)]
 
+mod browser;
 mod clients;
 mod collector;
 mod description;
 mod disaster;
 mod metrics;
+mod people;
 mod storage;
 mod traces;
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use sortie_testkit::{Database, Node};
+use sortie_testkit::{Database, Node, peers::installed};
 use tempfile::TempDir;
-
-/// Returns the path of a peer's file, or fails with the command that installs it.
-fn installed(path: &str) -> Result<PathBuf> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "where the peers are is no setting of the node"
-    )]
-    let folder = std::env::var_os("SORTIE_PEERS").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"),
-        PathBuf::from,
-    );
-    // The folder alone: a program of Python's is a link that knows where it lies.
-    let folder = folder.canonicalize().unwrap_or(folder);
-    let path = folder.join(path);
-    ensure!(path.exists(), "{} is missing: run scripts/peers", path.display());
-    Ok(path)
-}
 
 /// A command of a peer, in `folder`.
 fn peer(path: &str, folder: &TempDir) -> Result<Command> {

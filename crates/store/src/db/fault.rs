@@ -148,6 +148,10 @@ impl<'a> FaultyTx<'a> {
 }
 
 impl Tx for FaultyTx<'_> {
+    fn is_local(&self) -> bool {
+        self.inner.is_local()
+    }
+
     fn contend(&mut self) {
         self.faults.contended.store(true, Ordering::SeqCst);
         self.inner.contend();

@@ -130,6 +130,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "hosted",
         text: include_str!("../../../../migrations/0021_hosted.sql"),
     },
+    Migration {
+        version: 22,
+        name: "organization_deletion",
+        text: include_str!("../../../../migrations/0022_organization_deletion.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.

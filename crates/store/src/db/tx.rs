@@ -61,6 +61,11 @@ pub(crate) trait Tx {
     /// statements are dropped then.
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>>;
 
+    /// Whether a statement costs no round trip. A command may then read first and write only what is needed.
+    fn is_local(&self) -> bool {
+        false
+    }
+
     /// Announces that the command is about to take locks which other commands often want. The command becomes
     /// the last one of a shared transaction: a transaction with such locks does not go on to another command.
     fn contend(&mut self) {}

@@ -9,6 +9,7 @@ use crate::{
     Store,
     audit::{self, Audit},
     db::{Row, Stmt, Tx, batch, vals},
+    organizations::lock,
     types::{Error, Result},
 };
 
@@ -96,9 +97,8 @@ fn put(
     let [_, before, _, _] = batch(
         tx,
         &[
-            // Locks the organization, so that the limit is exact.
-            Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org])
-                .exactly(1, Error::NotFound),
+            // The lock makes the limit exact.
+            lock(org),
             Stmt::new(
                 "SELECT 1 FROM budget WHERE org_id = $1 AND scope = $2",
                 vals![org, scope.to_string()],

@@ -32,6 +32,58 @@ fn scope_texts(run: &NewRun) -> [String; 4] {
     scopes(run).map(|scope| scope.unwrap_or(BudgetScope::Organization).to_string())
 }
 
+/// Query for the budget of a scope, with the window that a new run counts in. `$1` is the organization, `$2` the
+/// beginning of the day, `$3` that of the month. A scope that is NULL finds nothing.
+macro_rules! select_window {
+    ($scope:literal) => {
+        concat!(
+            "SELECT b.scope, b.since, b.limit_micros, b.period, \
+             (SELECT w.starts_at FROM budget_window w WHERE w.org_id = b.org_id AND w.scope = b.scope \
+               AND w.since = b.since AND w.starts_at = CASE b.period WHEN 'day' THEN CAST($2 AS BIGINT) ELSE CAST($3 AS BIGINT) END) \
+             FROM budget b WHERE b.org_id = $1 AND b.scope = ",
+            $scope
+        )
+    };
+}
+
+/// Adds the holds of a new run by reading its budgets first, where that costs no round trip: `SQLite` runs one statement with
+/// RETURNING at a quarter of the cost of a create, even if there is no budget. Returns the rows of [`insert`].
+pub(crate) fn add(tx: &mut dyn Tx, run: &NewRun) -> Result<Vec<Row>> {
+    let (day, month) = (
+        start(BudgetPeriod::Day, run.created_at)?,
+        start(BudgetPeriod::Month, run.created_at)?,
+    );
+    let [all, workflow, schedule, key] = scopes(run).map(|scope| scope.map(|scope| scope.to_string()));
+    let rows = tx.query_all(
+        concat!(
+            select_window!("$4"),
+            " UNION ALL ",
+            select_window!("$5"),
+            " UNION ALL ",
+            select_window!("$6"),
+            " UNION ALL ",
+            select_window!("$7")
+        ),
+        vals![run.org, day, month, all, workflow, schedule, key],
+    )?;
+    for row in &rows {
+        let (window, _) = window_of(row, run)?;
+        tx.exec(
+            "INSERT INTO budget_hold (run_id, org_id, scope, since, starts_at, held_micros) \
+             VALUES ($1, $2, $3, $4, $5, $6)",
+            vals![
+                run.id,
+                run.org,
+                window.scope.as_str(),
+                window.since,
+                window.starts_at,
+                run.max_cost
+            ],
+        )?;
+    }
+    Ok(rows)
+}
+
 /// Adds a hold for every budget that applies to a new run, for [`take`]. Goes before the run, whose row says whether it has
 /// holds.
 pub(crate) fn insert(run: &NewRun) -> Result<Stmt<'_>> {
@@ -60,7 +112,7 @@ pub(crate) fn insert(run: &NewRun) -> Result<Stmt<'_>> {
     ))
 }
 
-/// Takes the holds that [`insert`] has added from their windows, at the end of the transaction.
+/// Takes the holds that [`add`] or [`insert`] has added from their windows, at the end of the transaction.
 pub(crate) fn take(tx: &mut dyn Tx, run: &NewRun, holds: &[Row]) -> Result<()> {
     for row in holds {
         let (key, mut room) = window_of(row, run)?;

@@ -5,7 +5,6 @@ use std::{cmp::Reverse, collections::BTreeSet};
 use sortie_api::{AuditEntry, OrgId, Role, Timestamp, UserId};
 
 use super::{
-    memberships::lock,
     persons::{self, PasswordChange},
     sessions,
 };
@@ -14,6 +13,7 @@ use crate::{
     audit::{self, record},
     db::{Stmt, Tx, vals},
     oauth::grants::revoke_of,
+    organizations::lock,
     types::{Error, Result},
 };
 
@@ -78,7 +78,10 @@ fn delete(tx: &mut dyn Tx, deletion: &PersonDeletion) -> Result<()> {
     let user = deletion.user;
     let organizations: BTreeSet<OrgId> = deletion.audits.iter().map(|audit| audit.org).collect();
     // In the order of the ids, as two deletions at once may share organizations.
-    let locks: Vec<_> = organizations.iter().map(|org| lock(*org)).collect();
+    let locks: Vec<_> = organizations
+        .iter()
+        .map(|org| lock(*org).exactly(1, CHANGED))
+        .collect();
     tx.batch(&locks)?;
     let found = tx.query_all(
         "SELECT m.org_id, m.role, (SELECT COUNT(*) FROM membership o WHERE o.org_id = m.org_id) \

@@ -1,14 +1,14 @@
 //! Invitations into organizations. An organization has one invitation for an address: inviting again replaces it. Only the
-//! SHA-256 of an invitation's token is stored.
+//! SHA-256 of an invitation's token is stored. The mail of an invitation is deleted with the invitation.
 
-use sortie_api::{InvitationId, OrgId, Role, Timestamp, UserId};
+use sortie_api::{InvitationId, MailId, OrgId, Role, Timestamp, UserId};
 
-use super::memberships::lock;
 use crate::{
     Audit, NewMail, Store,
     audit::record,
     db::{Row, Stmt, vals},
     mail,
+    organizations::lock,
     types::{Error, Result},
 };
 
@@ -81,8 +81,9 @@ macro_rules! columns {
 }
 
 impl Store {
-    /// Keeps an invitation in place of an earlier one for the same address, and queues its mail. `Conflict` where the address belongs to a
-    /// member, and where the organization has `most` open invitations for other addresses.
+    /// Keeps an invitation in place of an earlier one for the same address, and queues its mail. The mail of the earlier one
+    /// is dropped. `Conflict` where the address belongs to a member, and where the organization has `most` open
+    /// invitations for other addresses.
     pub async fn create_invitation(
         &self,
         new: NewInvitation,
@@ -100,6 +101,7 @@ impl Store {
                         vals![new.org, new.email_key.as_str()],
                     )
                     .exactly(0, A_MEMBER),
+                    drop_earlier_mail(&new),
                     insert(&new, most).exactly(1, TOO_MANY),
                     record(&audit),
                 ];
@@ -167,6 +169,7 @@ impl Store {
                         vals![org, invitation, at],
                     )
                     .exactly(1, Error::NotFound),
+                    mail::drop_unsent(MailId::of_invitation(invitation)),
                     Stmt::new(
                         "INSERT INTO membership (org_id, user_id, role, created_at) VALUES ($1, $2, $3, $4) \
                          ON CONFLICT (org_id, user_id) DO NOTHING",
@@ -179,7 +182,7 @@ impl Store {
             .await
     }
 
-    /// Withdraws an invitation. `NotFound` where the organization has no such invitation.
+    /// Withdraws an invitation, and drops its mail. `NotFound` where the organization has no such invitation.
     pub async fn withdraw_invitation(&self, org: OrgId, id: InvitationId, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -189,6 +192,7 @@ impl Store {
                         vals![org, id],
                     )
                     .exactly(1, Error::NotFound),
+                    mail::drop_unsent(MailId::of_invitation(id)),
                     record(&audit),
                 ])
                 .map(drop)
@@ -208,6 +212,16 @@ impl Store {
             })
             .await
     }
+}
+
+/// Statement that drops the mail of an earlier invitation of the address. The IDs of both differ in the prefix
+/// alone.
+fn drop_earlier_mail(new: &NewInvitation) -> Stmt<'_> {
+    Stmt::new(
+        "DELETE FROM mail WHERE id = (SELECT 'mail' || SUBSTR(i.id, 4) FROM invitation i \
+         WHERE i.org_id = $1 AND i.email_key = $2)",
+        vals![new.org, new.email_key.as_str()],
+    )
 }
 
 fn insert(new: &NewInvitation, most: u32) -> Stmt<'_> {

@@ -12,6 +12,7 @@ use crate::{
     db::{Row, Stmt, vals},
     mail,
     oauth::grants::revoke_of_member,
+    organizations::lock,
     types::{Error, Result},
 };
 
@@ -65,7 +66,28 @@ pub struct MemberRow {
     pub avatar: Option<[u8; 32]>,
 }
 
+/// Role that an identity provider gives a person in an organization.
+#[derive(Clone, Debug)]
+pub struct GivenRole {
+    /// The organization.
+    pub org: OrgId,
+    /// The role, which is not that of the owner.
+    pub role: Role,
+    /// Entry of the audit log.
+    pub audit: Audit,
+}
+
 impl Store {
+    /// System: finds the organization of a self-hosted engine. None before the first start has created it.
+    pub async fn own_organization(&self) -> Result<Option<OrgId>> {
+        self.db
+            .read(|tx| {
+                let row = tx.query_opt("SELECT id FROM organization ORDER BY id LIMIT 1", Vec::new())?;
+                row.as_ref().map(|row| row.parse(0)).transpose()
+            })
+            .await
+    }
+
     /// Creates an organization with its owner.
     pub async fn create_organization(&self, new: NewOrganization, audit: Audit) -> Result<()> {
         self.db
@@ -128,7 +150,7 @@ impl Store {
             .write(move |tx| {
                 tx.batch(&[
                     Stmt::new(
-                        "UPDATE organization SET name = $2 WHERE id = $1",
+                        "UPDATE organization SET name = $2 WHERE id = $1 AND deleted_at IS NULL",
                         vals![org, name.as_str()],
                     )
                     .exactly(1, Error::NotFound),
@@ -255,9 +277,17 @@ impl Store {
     }
 }
 
-/// Locks an organization until the end of the transaction.
-pub(super) fn lock(org: OrgId) -> Stmt<'static> {
-    Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org]).exactly(1, Error::NotFound)
+/// Gives a person a role, as a member or a new one. The owner stays the owner.
+pub(super) fn give(given: &GivenRole, user: UserId, at: Timestamp) -> [Stmt<'_>; 3] {
+    [
+        lock(given.org),
+        Stmt::new(
+            "INSERT INTO membership (org_id, user_id, role, created_at) VALUES ($1, $2, $3, $4) \
+             ON CONFLICT (org_id, user_id) DO UPDATE SET role = excluded.role WHERE membership.role <> $5",
+            vals![given.org, user, given.role, at, Role::Owner],
+        ),
+        record(&given.audit),
+    ]
 }
 
 /// Refuses the command where the person is no member.

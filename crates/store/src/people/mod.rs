@@ -3,10 +3,11 @@
 pub(crate) mod attempts;
 pub(crate) mod avatars;
 pub(crate) mod deletion;
+pub(crate) mod identities;
 pub(crate) mod invitations;
 pub(crate) mod memberships;
 pub(crate) mod one_time;
 pub(crate) mod persons;
 pub(crate) mod second_factor;
 pub(crate) mod sessions;
-mod suspension;
+pub(crate) mod suspension;

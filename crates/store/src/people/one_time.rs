@@ -7,7 +7,7 @@ use sortie_api::{Timestamp, UserId};
 
 use super::{
     persons::{self, Account},
-    sessions,
+    second_factor, sessions,
 };
 use crate::{
     NewMail, Store,
@@ -120,8 +120,9 @@ impl Store {
     }
 
     /// Sets a password by a token, which ends, ends every session and every grant of the person, and queues a mail about it.
-    /// The person could read the mail with the token, so the address is verified as well. Returns the person. `Conflict`
-    /// where the token does not work at `at`.
+    /// The person could read the mail with the token, so the address is verified as well. Where it was not verified before,
+    /// the second factor ends: somebody else may have set it up. Returns the person. `Conflict` where the token does not
+    /// work at `at`.
     pub async fn reset_password(
         &self,
         (hash, at): ([u8; 32], Timestamp),
@@ -137,10 +138,14 @@ impl Store {
                         vals![user, password.as_str()],
                     )
                     .exactly(1, Error::NotFound),
+                ];
+                // Before the address becomes a verified one.
+                statements.extend(second_factor::remove_of_unverified(user));
+                statements.extend([
                     persons::verify(user, at),
                     sessions::delete_all(user),
                     revoke_of(user),
-                ];
+                ]);
                 statements.extend(mail.as_ref().map(mail::insert));
                 tx.batch(&statements)?;
                 Ok(user)

@@ -92,6 +92,22 @@ impl Store {
     }
 }
 
+/// Removes the second factor of a person whose address nobody has proved. Somebody else may have set it up.
+pub(super) fn remove_of_unverified(user: UserId) -> [Stmt<'static>; 2] {
+    [
+        Stmt::new(
+            "DELETE FROM one_time WHERE user_id = $1 AND purpose = $2 \
+             AND EXISTS (SELECT 1 FROM person WHERE id = $1 AND email_verified_at IS NULL)",
+            vals![user, Purpose::Recovery.as_str()],
+        ),
+        Stmt::new(
+            "UPDATE person SET totp = NULL, totp_since = NULL, totp_step = NULL \
+             WHERE id = $1 AND email_verified_at IS NULL",
+            vals![user],
+        ),
+    ]
+}
+
 /// Uses a second factor up. Refuses the command where it was used before.
 pub(super) fn use_up(user: UserId, factor: &Factor) -> Stmt<'_> {
     let statement = match factor {

@@ -6,6 +6,8 @@ use sortie_api::{SessionId, Timestamp, UserId};
 
 use super::{
     attempts::{self, Attempt},
+    identities::{self, ProvenIdentity},
+    memberships::{self, GivenRole},
     persons::{self, PasswordChange},
     second_factor::{self, Factor},
 };
@@ -82,6 +84,10 @@ pub struct NewSession {
 pub struct SignIn {
     /// Hash that the password was compared with, and the hash to keep from now on.
     pub password: Option<PasswordChange>,
+    /// Identity at a provider, in the place of a password.
+    pub identity: Option<ProvenIdentity>,
+    /// Role that the identity provider gives the person, where it is another one than before.
+    pub role: Option<GivenRole>,
     /// Second factor, which works once.
     pub factor: Option<Factor>,
     /// Subject whose attempts are forgotten.
@@ -128,12 +134,18 @@ pub struct SignedIn {
 
 impl Store {
     /// Begins a session. `Conflict` where the password was changed or the person disabled since the password was compared,
-    /// and where the second factor was used before.
+    /// where the second factor was used before, and where the identity is no longer the person's.
     pub async fn sign_in(&self, session: NewSession, with: SignIn) -> Result<()> {
         self.db
             .write(move |tx| {
                 let mut statements = Vec::with_capacity(6);
+                if let Some(given) = &with.role {
+                    statements.extend(memberships::give(given, session.user, session.created_at));
+                }
                 statements.extend(with.password.as_ref().map(persons::set_password));
+                if let Some(proven) = &with.identity {
+                    statements.extend(identities::prove(session.user, proven, session.created_at));
+                }
                 statements.extend(
                     with.factor
                         .as_ref()

@@ -17,8 +17,11 @@ use crate::{
 /// Refusal of an end of a suspension that there is not.
 const NOT_SUSPENDED: Error = Error::Conflict("the organization is not suspended");
 
+/// Refusal of a change of an organization that its owner has deleted.
+const DELETED: Error = Error::Conflict("the organization was deleted by its owner");
+
 impl Store {
-    /// Operator: suspends an organization. A second suspension replaces the reason and keeps the time of the first.
+    /// Operator: suspends an organization. `Conflict` where its owner has deleted it. A second suspension replaces the reason and keeps the time of the first.
     pub async fn suspend_organization(
         &self,
         org: OrgId,
@@ -35,6 +38,7 @@ impl Store {
                         vals![org, at, reason.as_deref()],
                     )
                     .exactly(1, Error::NotFound),
+                    not_deleted(org),
                     record(&audit),
                 ])
                 .map(drop)
@@ -60,7 +64,7 @@ impl Store {
     }
 
     /// Operator: ends the suspension of an organization. Parked runs return to their place in the queue. `Conflict` where
-    /// the organization is not suspended.
+    /// the organization is not suspended, and where its owner has deleted it.
     pub async fn resume_organization(&self, org: OrgId, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -68,6 +72,7 @@ impl Store {
                     dispatch_lock(),
                     Stmt::new("SELECT 1 FROM organization WHERE id = $1", vals![org])
                         .exactly(1, Error::NotFound),
+                    not_deleted(org),
                     Stmt::new(
                         "UPDATE organization SET suspended_at = NULL, suspended_why = NULL \
                          WHERE id = $1 AND suspended_at IS NOT NULL",
@@ -109,8 +114,17 @@ impl Store {
     }
 }
 
+/// Refuses the command where the owner has deleted the organization.
+fn not_deleted(org: OrgId) -> Stmt<'static> {
+    Stmt::new(
+        "SELECT 1 FROM organization WHERE id = $1 AND deleted_at IS NOT NULL",
+        vals![org],
+    )
+    .exactly(0, DELETED)
+}
+
 /// Takes the lock under which runs are claimed.
-fn dispatch_lock() -> Stmt<'static> {
+pub(crate) fn dispatch_lock() -> Stmt<'static> {
     Stmt::new("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![])
 }
 

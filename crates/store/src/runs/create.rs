@@ -47,52 +47,29 @@ pub(crate) fn create_new(tx: &mut dyn Tx, run: &NewRun) -> Result<Run> {
     }
 }
 
-// Everything is one batch. After the second statement a run with the new id exists only if this command has
-// created it. The statements behind it depend on that.
+// Everything is one batch, but for the holds where a statement costs no round trip. Behind the statement that adds its row,
+// a run with the new id exists only if this command has created it. The later statements depend on that.
 fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
-    let (key, labels) = (run.idempotency_key.as_deref(), &run.labels);
+    let key = run.idempotency_key.as_deref();
     let unretained = run.definition.unretained();
-    let tags = (!labels.tags.is_empty())
-        .then(|| serde_json::to_string(&labels.tags))
+    let tags = (!run.labels.tags.is_empty())
+        .then(|| serde_json::to_string(&run.labels.tags))
         .transpose()
         .map_err(|error| Error::Corrupt(error.to_string()))?;
-    let mut statements = vec![
-        holds::insert(run)?,
-        Stmt::new(
-            "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
-             cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
-             callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate, started_by, budgeted) \
-             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
-             CASE WHEN (SELECT h.scope FROM budget_hold h WHERE h.run_id = $1 LIMIT 1) IS NULL THEN 0 ELSE 1 END) \
-             ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
-            vals![
-                run.id,
-                run.org,
-                RunStatus::Queued,
-                run.created_at,
-                run.max_cost,
-                run.timeout_seconds,
-                key,
-                labels.workflow.as_deref(),
-                labels.schedule,
-                labels.model.as_deref(),
-                labels.key(),
-                tags.as_deref(),
-                run.callback.as_ref().map(|callback| callback.host.as_str()),
-                i64::from(unretained.is_some()),
-                unretained.map_or(0, |unretained| unretained.surcharge_percent),
-                run.trace.as_ref().map(TraceContext::traceparent),
-                run.trace.as_ref().and_then(TraceContext::tracestate),
-                labels.by.map(|by| by.to_string())
-            ],
-        ),
+    let (added, mut statements) = if tx.is_local() {
+        (Some(holds::add(tx, run)?), Vec::new())
+    } else {
+        (None, vec![holds::insert(run)?])
+    };
+    statements.extend([
+        row(run, tags.as_deref()),
         Stmt::new(
             "INSERT INTO queue (run_id, org_id, enqueued_at, node_id) \
              SELECT id, org_id, created_at, CAST($2 AS BIGINT) FROM run WHERE id = $1 \
              AND (SELECT o.suspended_at FROM organization o WHERE o.id = run.org_id) IS NULL",
             vals![run.id, unretained.map(|_| OF_ITS_NODE)],
         ),
-    ];
+    ]);
     statements.extend(match &run.definition {
         Definition::Stored(definition) => stored(run, definition, event),
         Definition::Unretained(unretained) => held_by(run, unretained),
@@ -113,13 +90,18 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
             vals![run.org, key],
         ));
     }
-    let answers = tx.batch(&statements)?;
-    let held = answers.first().map_or(&[][..], |inserted| &inserted.rows);
-    if answers.get(1).is_some_and(|inserted| inserted.affected == 1) {
-        if answers.get(2).is_some_and(|queued| queued.affected == 0) {
+    let mut answers = tx.batch(&statements)?.into_iter();
+    let held = match added {
+        Some(held) => held,
+        None => answers.next().unwrap_or_default().rows,
+    };
+    let mut affected = || answers.next().map_or(0, |answer| answer.affected);
+    let (inserted, queued) = (affected(), affected());
+    if inserted == 1 {
+        if queued == 0 {
             return Err(Error::Suspended);
         }
-        holds::take(tx, run, held)?;
+        holds::take(tx, run, &held)?;
         return Ok(Created::New(new_run(run)));
     }
     if !held.is_empty() {
@@ -127,9 +109,42 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
     }
     let row = answers
         .last()
-        .and_then(|existing| existing.rows.first())
+        .and_then(|existing| existing.rows.into_iter().next())
         .ok_or(Error::NotFound)?;
-    run_with_output(row).map(Created::Existing)
+    run_with_output(&row).map(Created::Existing)
+}
+
+/// Statement that adds the row of a run. `tags` is a JSON array.
+fn row<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Stmt<'a> {
+    let (labels, unretained) = (&run.labels, run.definition.unretained());
+    Stmt::new(
+        "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
+             cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
+             callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate, started_by, budgeted) \
+             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
+             CASE WHEN (SELECT h.scope FROM budget_hold h WHERE h.run_id = $1 LIMIT 1) IS NULL THEN 0 ELSE 1 END) \
+             ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
+        vals![
+            run.id,
+            run.org,
+            RunStatus::Queued,
+            run.created_at,
+            run.max_cost,
+            run.timeout_seconds,
+            run.idempotency_key.as_deref(),
+            labels.workflow.as_deref(),
+            labels.schedule,
+            labels.model.as_deref(),
+            labels.key(),
+            tags,
+            run.callback.as_ref().map(|callback| callback.host.as_str()),
+            i64::from(unretained.is_some()),
+            unretained.map_or(0, |unretained| unretained.surcharge_percent),
+            run.trace.as_ref().map(TraceContext::traceparent),
+            run.trace.as_ref().and_then(TraceContext::tracestate),
+            labels.by.map(|by| by.to_string())
+        ],
+    )
 }
 
 /// Statements that store the content of a run.

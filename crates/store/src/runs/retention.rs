@@ -3,7 +3,7 @@
 //!
 //! This is the one place that names every table with rows of a run; a test compares it with the schema. Only
 //! settled runs are deleted, and only after their callback was delivered or abandoned: nobody writes to them
-//! any more. Runs are found through the index of lists, so the end of a run costs nothing more. The run is
+//! any more. The callbacks of a deleted organization go with its runs. Runs are found through the index of lists, so the end of a run costs nothing more. The run is
 //! deleted first, which locks it. Two nodes at once share the work: the rows that belong to a run are deleted
 //! by the node that deleted the run.
 
@@ -28,6 +28,26 @@ pub struct Expiry {
     pub created_before: Timestamp,
     /// Time at which the sweep checks the content of their artifacts.
     pub check_at: Timestamp,
+    /// Callbacks that are neither delivered nor abandoned.
+    pub open_callbacks: OpenCallbacks,
+}
+
+/// Treatment of callbacks that are neither delivered nor abandoned where their runs are deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenCallbacks {
+    /// The run stays until its callback is delivered or abandoned.
+    Wait,
+    /// The callback is deleted with the run.
+    Drop,
+}
+
+impl OpenCallbacks {
+    const fn waits(self) -> i64 {
+        match self {
+            Self::Wait => 1,
+            Self::Drop => 0,
+        }
+    }
 }
 
 /// Limits of one transaction that deletes runs.
@@ -94,9 +114,15 @@ fn delete_expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<Delet
     let deleted = tx.query_all(
         "DELETE FROM run WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND org_id = $2 \
          AND outcome IS NOT NULL AND billing_pending = 0 AND finished_at < $3 \
-         AND (SELECT d.run_id FROM delivery d WHERE d.run_id = run.id AND d.due_at IS NOT NULL) IS NULL \
+         AND (SELECT d.run_id FROM delivery d WHERE d.run_id = run.id AND d.due_at IS NOT NULL \
+         AND CAST($4 AS BIGINT) = 1) IS NULL \
          RETURNING id, created_at, tags",
-        vals![ids.as_str(), expiry.org, expiry.finished_before],
+        vals![
+            ids.as_str(),
+            expiry.org,
+            expiry.finished_before,
+            expiry.open_callbacks.waits()
+        ],
     )?;
     let ids = json_ids(&deleted)?;
     let mut statements = vec![artifacts::touch_all(&ids, expiry.check_at)];
@@ -119,14 +145,15 @@ fn expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<(Vec<String>
             Stmt::new(
                 "SELECT id, last_event FROM run WHERE org_id = $1 AND outcome = $2 AND created_at >= 0 \
                  AND created_at < $3 AND finished_at < $4 AND billing_pending = 0 \
-                 AND (SELECT d.run_id FROM delivery d WHERE d.run_id = run.id AND d.due_at IS NOT NULL) IS NULL \
-                 ORDER BY created_at, id LIMIT $5",
+                 AND (SELECT d.run_id FROM delivery d WHERE d.run_id = run.id AND d.due_at IS NOT NULL \
+                 AND CAST($6 AS BIGINT) = 1) IS NULL ORDER BY created_at, id LIMIT $5",
                 vals![
                     expiry.org,
                     outcome,
                     expiry.created_before,
                     expiry.finished_before,
-                    batch.runs
+                    batch.runs,
+                    expiry.open_callbacks.waits()
                 ],
             )
         })

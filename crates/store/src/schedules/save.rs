@@ -6,6 +6,7 @@ use super::{ScheduleSpec, ScheduleState};
 use crate::{
     Audit, Store, audit,
     db::{Stmt, Tx, batch, vals},
+    organizations::lock,
     types::{Error, Result},
 };
 
@@ -60,12 +61,7 @@ impl Store {
     }
 }
 
-/// Locks the organization. The lock makes the limit exact, and keeps the workflow that is found under it
-/// until the end of the transaction.
-fn lock<'a>(org: OrgId) -> Stmt<'a> {
-    Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org]).exactly(1, Error::NotFound)
-}
-
+// The lock makes the limit exact, and keeps the workflow that is found under it until the end of the transaction.
 fn create(tx: &mut dyn Tx, new: &SaveSchedule, most: u32, entry: &Audit) -> Result<()> {
     let mut params = vals![new.org, new.id, new.at, most];
     params.extend(new.spec.values());

@@ -4,7 +4,10 @@ use futures_util::future::join;
 use sortie_api::{Artifact, OrgId, RunStatus};
 
 use super::{both, fixture::Fixture};
-use crate::{Batch, Cancelled, Error, Expiry, Finish, KeptArtifact, NewArtifacts, RunArtifacts, RunFilter};
+use crate::{
+    Batch, Cancelled, Error, Expiry, Finish, KeptArtifact, NewArtifacts, OpenCallbacks, RunArtifacts,
+    RunFilter,
+};
 
 impl Fixture {
     /// Creates the end of a run of `org` with artifacts. Each content is one byte, written just now.
@@ -75,7 +78,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM artifact_blob").await, 2);
         let later = fixture.now() + HOUR * 5;
         assert_eq!(fixture.sweep_blobs(later).await, []);
-        let expiry = Expiry { org, finished_before: later, created_before: later, check_at: later };
+        let expiry = Expiry { org, finished_before: later, created_before: later, check_at: later, open_callbacks: OpenCallbacks::Wait };
         let batch = Batch { runs: 10, events: 100 };
         assert_eq!(fixture.store.delete_expired_runs(expiry, batch).await.unwrap().runs, 1);
         let gone = fixture.sweep_blobs(later).await;

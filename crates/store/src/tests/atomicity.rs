@@ -11,13 +11,13 @@ use super::{
 };
 use crate::{
     AfterAttempt, Append, Batch, Counted, Error, Expiry, InlineCredentials, NewNode, NewRun, NodeId,
-    OauthFlow, OldTokens, Result, Rotation, SeenTokens, Sweep, db::vals,
+    OauthFlow, OldTokens, OpenCallbacks, Result, Rotation, SeenTokens, Sweep, db::vals,
 };
 
 /// Reads the stored rows of every table, as text.
 async fn everything(fixture: &Fixture) -> Vec<String> {
     const TABLES: &[&str] = &[
-        "SELECT id, name, usage_until, suspended_at, suspended_why FROM organization ORDER BY id",
+        "SELECT id, name, usage_until, suspended_at, suspended_why, deleted_at, erased_at FROM organization ORDER BY id",
         "SELECT id, org_id, role, hash, expires_at, previous_hash, previous_until FROM api_key ORDER BY id",
         "SELECT org_id, day, workflow, runs, cost_micros FROM usage_day ORDER BY org_id, day, workflow",
         "SELECT id, name, lease_until, ended_at, address, draining_since, master_keys FROM node ORDER BY id",
@@ -49,6 +49,7 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT run_id, attempt, at, status, error, duration_ms, next_at FROM delivery_attempt \
          ORDER BY run_id, attempt",
         "SELECT id, org_id, sha256, check_at, doomed_at FROM blob ORDER BY id",
+        "SELECT org_id, bytes FROM organization_storage ORDER BY org_id",
         "SELECT id, org_id, name, blob_id, size, sha256, content_type FROM file ORDER BY id",
         "SELECT id, name, callback_secret, enabled, next_instant, due_at, handled_instant, waiting_instant, last_run_id, revision, \
          updated_at FROM schedule ORDER BY id",
@@ -483,7 +484,7 @@ commands! {
         let finish = fixture.with_artifacts(org, &[("a", 1)]).await;
         proves(fixture, async || fixture.store.finish_run(fence, finish.clone()).await).await;
         let now = fixture.now();
-        let expiry = Expiry { org, finished_before: now, created_before: now, check_at: now };
+        let expiry = Expiry { org, finished_before: now, created_before: now, check_at: now, open_callbacks: OpenCallbacks::Wait };
         let batch = Batch { runs: 10, events: 10 };
         proves(fixture, async || fixture.store.delete_expired_runs(expiry, batch).await).await;
     }

@@ -5,10 +5,11 @@ use sortie_api::Role;
 use super::{
     atomicity::{proves, proves_step},
     commands,
+    identities::{identity, linked_at, proved},
 };
 use crate::{
-    AfterSending, Attempt, Avatar, Factor, NewOneTime, OauthClientKind, OauthClientRow, PasswordChange,
-    PersonDeletion, Purpose, SignIn,
+    AfterSending, Attempt, Avatar, Factor, NewOneTime, NewPerson, OauthClientKind, OauthClientRow,
+    PasswordChange, PersonDeletion, Purpose, SignIn,
 };
 
 commands! {
@@ -40,6 +41,17 @@ commands! {
         proves(fixture, async || store.end_session(ann, third.id).await).await;
         let bob = fixture.person("bob").await;
         proves(fixture, async || store.verify_email(bob, at).await).await;
+    }
+
+    async fn sign_ins_with_an_identity_are_one_transaction_each(fixture: &Fixture) {
+        let (store, org) = (&fixture.store, fixture.org().await);
+        let person = NewPerson { password: String::new(), ..fixture.new_person("ann") };
+        let (ann, first) = (person.id, fixture.new_session(person.id));
+        let given = || Some(fixture.given(org, Role::Admin));
+        proves(fixture, async || store.sign_up_with_identity(person.clone(), identity("a"), first.clone(), given()).await).await;
+        let second = fixture.new_session(ann);
+        let with = SignIn { role: Some(fixture.given(org, Role::Member)), ..proved(linked_at("https://other.example", "ann")) };
+        proves(fixture, async || store.sign_in(second.clone(), with.clone()).await).await;
     }
 
     async fn changes_of_an_account_are_one_transaction_each(fixture: &Fixture) {
@@ -105,6 +117,24 @@ commands! {
         proves(fixture, async || store.set_role(org, bob, Role::Admin, fixture.audit(org)).await).await;
         proves(fixture, async || store.transfer_ownership(org, (ann, bob), Vec::new(), fixture.audit(org)).await).await;
         proves(fixture, async || store.remove_member(org, ann, fixture.audit(org)).await).await;
+    }
+
+    async fn the_deletion_of_an_organization_is_one_transaction_and_so_is_each_step_after_it(fixture: &Fixture) {
+        let store = &fixture.store;
+        let (org, ann) = fixture.full_organization().await;
+        let deletion = fixture.deletion(org, ann);
+        proves(fixture, async || store.delete_organization(deletion.clone(), fixture.audit(org)).await).await;
+        for (_, run) in store.unsettled_runs(org, None, 10).await.unwrap() {
+            store.cancel_run(org, run, fixture.now()).await.unwrap();
+        }
+        let schedule = store.schedules_to_erase(org, 10).await.unwrap()[0];
+        proves(fixture, async || store.erase_schedule(org, schedule).await).await;
+        proves(fixture, async || store.erase_files(org, fixture.now(), 10).await).await;
+        proves(fixture, async || store.erase_settings(org, 10).await).await;
+        fixture.erase(org).await;
+        store.doom_blobs(fixture.now(), 10).await.unwrap();
+        let later = fixture.now();
+        proves(fixture, async || store.organization_erased(org, later, later).await).await;
     }
 
     async fn invitations_change_in_one_transaction_each(fixture: &Fixture) {

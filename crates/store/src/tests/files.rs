@@ -19,6 +19,7 @@ impl Fixture {
             size: 7,
             at,
             check_at: at + HOUR,
+            most_bytes: i64::MAX,
         }
     }
 

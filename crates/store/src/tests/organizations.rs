@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use sortie_api::{InvitationId, OrgId, Role, RunId, Timestamp, UserId};
+use sortie_api::{InvitationId, MailId, OrgId, Role, RunId, Timestamp, UserId};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    AuditFilter, Error, Invited, NewInvitation, NewOneTime, NodeId, OperatedOrganization, Purpose, Result,
-    SignIn,
+    AuditFilter, Error, Invited, NewInvitation, NewMail, NewOneTime, NodeId, OperatedOrganization, Purpose,
+    Result, SignIn,
 };
 
 const DAY: Duration = Duration::from_hours(24);
@@ -108,6 +108,33 @@ both! {
         let accepted = fixture.store.accept_invitation(&first, bob, at, fixture.audit(org)).await;
         assert_eq!(accepted.unwrap_err(), Error::NotFound);
         assert_eq!(invited(fixture, other, at).await.len(), 1);
+    }
+
+    async fn the_mail_of_an_invitation_goes_with_it(fixture: &Fixture) {
+        let ann = fixture.person("ann").await;
+        let (org, at, store) = (fixture.org_of(ann).await, fixture.now(), &fixture.store);
+        fixture.queued_mail(None).await;
+        let mails = async || fixture.count("SELECT COUNT(*) FROM mail").await;
+        let invite = async |name: &str| {
+            let new = fixture.new_invitation(org, ann, name, Role::Member);
+            let mail = NewMail { id: MailId::of_invitation(new.id), ..fixture.new_mail(None) };
+            store.create_invitation(new.clone(), MOST, Some(mail), fixture.audit(org)).await.unwrap();
+            new
+        };
+        invite("bob").await;
+        invite("cid").await;
+        assert_eq!(mails().await, 3);
+        let second = invite("bob").await;
+        assert_eq!(mails().await, 3, "the mail of the earlier one is gone");
+        store.withdraw_invitation(org, second.id, fixture.audit(org)).await.unwrap();
+        assert_eq!(mails().await, 2, "and that of a withdrawn one");
+        let third = invite("bob").await;
+        let found = store.find_invitation(third.hash, at).await.unwrap().unwrap();
+        let bob = fixture.person("bob").await;
+        store.accept_invitation(&found, bob, at, fixture.audit(org)).await.unwrap();
+        assert_eq!(mails().await, 2, "and that of an accepted one");
+        store.delete_organization(fixture.deletion(org, ann), fixture.audit(org)).await.unwrap();
+        assert_eq!(mails().await, 1, "and those of a deleted organization");
     }
 
     async fn an_organization_has_a_limit_of_open_invitations(fixture: &Fixture) {
@@ -512,5 +539,19 @@ impl Fixture {
             .await
             .unwrap();
         store.enable_person(bob, vec![self.audit(org)]).await.unwrap();
+        let (org, ann) = self.full_organization().await;
+        let deletion = self.deletion(org, ann);
+        store
+            .delete_organization(deletion, self.audit(org))
+            .await
+            .unwrap();
+        store.deleted_organizations(None, 10).await.unwrap();
+        self.erase(org).await;
+        let later = self.now();
+        assert_eq!(self.sweep_blobs(later).await.len(), 1);
+        store
+            .organization_erased(org, self.now(), self.now())
+            .await
+            .unwrap();
     }
 }

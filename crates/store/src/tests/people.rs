@@ -505,6 +505,7 @@ impl Fixture {
         store.remove_member(org, ann, self.audit(org)).await.unwrap();
         store.end_session(ann, session.id).await.unwrap();
         self.use_accounts(ann).await;
+        self.use_identities().await;
         let later = at + Duration::from_hours(10_000);
         store.delete_ended_sessions(later, 10).await.unwrap();
         store.delete_ended_one_times(later, 10).await.unwrap();

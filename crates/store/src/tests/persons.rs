@@ -1,5 +1,7 @@
 //! Accounts of people: sign-in with a second factor, pictures, and the end of an account.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use sortie_api::{Role, Timestamp, UserId};
 
@@ -9,6 +11,8 @@ use super::{
     people::{attempt, conflicts, token},
 };
 use crate::{Avatar, Factor, PersonDeletion, Purpose, SignIn};
+
+const HOUR: Duration = Duration::from_hours(1);
 
 fn with(factor: Factor) -> SignIn {
     SignIn {
@@ -33,7 +37,7 @@ both! {
         let (account, addresses) = store.account_to_sign_in("ann@example.com", fixture.now()).await.unwrap();
         assert_eq!(account.map(|of| of.person.id), Some(ann));
         assert_eq!(addresses, ["192.0.2.7".parse::<std::net::IpAddr>().unwrap()]);
-        let later = fixture.now() + std::time::Duration::from_hours(721);
+        let later = fixture.now() + Duration::from_hours(721);
         let (account, addresses) = store.account_to_sign_in("ann@example.com", later).await.unwrap();
         assert_eq!((account.is_some(), addresses.len()), (true, 0));
         let nobody = store.account_to_sign_in("cat@example.com", later).await.unwrap();
@@ -42,7 +46,7 @@ both! {
 
     async fn a_sign_up_may_leave_the_session_to_a_verified_address(fixture: &Fixture) {
         let (store, person) = (&fixture.store, fixture.new_person("ann"));
-        let verify = token(1, Purpose::VerifyEmail, person.id, fixture.now() + std::time::Duration::from_hours(1));
+        let verify = token(1, Purpose::VerifyEmail, person.id, fixture.now() + HOUR);
         store.sign_up(person.clone(), None, Some(fixture.sent(verify))).await.unwrap();
         assert_eq!(store.list_sessions(person.id, fixture.now(), 9).await.unwrap(), []);
         assert_eq!(fixture.count("SELECT COUNT(*) FROM mail").await, 1);
@@ -84,6 +88,35 @@ both! {
         let account = store.account(ann).await.unwrap();
         assert_eq!((account.person.second_factor_since, account.totp), (None, None));
         assert_eq!(fixture.count("SELECT COUNT(*) FROM one_time").await, 0);
+    }
+
+    async fn a_reset_removes_the_second_factor_of_an_address_that_nobody_had_proved(fixture: &Fixture) {
+        let (store, at) = (&fixture.store, fixture.now());
+        let (ann, bob) = (fixture.person("ann").await, fixture.person("bob").await);
+        store.verify_email(bob, at).await.unwrap();
+        for (user, number) in [(ann, 1), (bob, 3)] {
+            store.enrol_totp(user, b"key".to_vec()).await.unwrap();
+            let recovery = token(number, Purpose::Recovery, user, at + HOUR);
+            store.confirm_totp((user, b"key".to_vec()), (5, at), vec![recovery]).await.unwrap();
+        }
+        let reset = async |user, number: u8| {
+            let reset = token(number, Purpose::ResetPassword, user, at + HOUR);
+            store.keep_one_time(fixture.sent(reset)).await.unwrap();
+            store.reset_password(([number; 32], at), "new".to_owned(), None).await.unwrap();
+            let account = store.account(user).await.unwrap();
+            (account.person.second_factor_since, account.totp)
+        };
+        let recoveries = "SELECT COUNT(*) FROM one_time WHERE purpose = 'recovery'";
+        assert_eq!(reset(ann, 2).await, (None, None));
+        assert_eq!(fixture.count(recoveries).await, 1, "the codes of the other person stay");
+        let kept = (Some(at), Some(b"key".to_vec()));
+        assert_eq!(reset(bob, 4).await, kept);
+        // The address is verified now: the next second factor outlasts a reset.
+        store.enrol_totp(ann, b"key".to_vec()).await.unwrap();
+        let recovery = token(5, Purpose::Recovery, ann, at + HOUR);
+        store.confirm_totp((ann, b"key".to_vec()), (6, at), vec![recovery]).await.unwrap();
+        assert_eq!(reset(ann, 6).await, kept);
+        assert_eq!(fixture.count(recoveries).await, 2);
     }
 
     async fn a_refused_sign_in_takes_no_attempt_back(fixture: &Fixture) {

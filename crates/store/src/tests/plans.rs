@@ -13,8 +13,8 @@ use super::{
     fixture::{Fixture, after, entries},
 };
 use crate::{
-    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, OldTokens, RefreshHolder,
-    Rotation, RunFilter, SaveSchedule, SeenTokens, UsageDue, UsageQuery,
+    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, OldTokens, OpenCallbacks,
+    RefreshHolder, Rotation, RunFilter, SaveSchedule, SeenTokens, UsageDue, UsageQuery,
     db::{Dialect, Row, Tx, vals},
 };
 
@@ -156,6 +156,7 @@ async fn delete_expired(fixture: &Fixture, org: OrgId) {
         finished_before: now,
         created_before: now,
         check_at: now,
+        open_callbacks: OpenCallbacks::Wait,
     };
     let batch = Batch {
         runs: 100,

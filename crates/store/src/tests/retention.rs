@@ -9,7 +9,7 @@ use super::{
     fixture::{Fixture, entries},
 };
 use crate::{
-    AfterAttempt, Append, Batch, Deleted, Error, Expiry, InlineCredentials, NodeId,
+    AfterAttempt, Append, Batch, Deleted, Error, Expiry, InlineCredentials, NodeId, OpenCallbacks,
     db::{Dialect, vals},
     runs::retention,
 };
@@ -27,6 +27,7 @@ fn past(fixture: &Fixture, org: OrgId) -> Expiry {
         finished_before: now,
         created_before: now,
         check_at: now,
+        open_callbacks: OpenCallbacks::Wait,
     }
 }
 
@@ -232,6 +233,7 @@ async fn a_run_is_kept_by_its_end_and_not_by_its_creation() {
         finished_before,
         created_before: finished_before,
         check_at: finished_before,
+        open_callbacks: OpenCallbacks::Wait,
     };
     assert_eq!(delete(&fixture, expiry(end), MANY).await.runs, 0);
     let after = end + Duration::from_millis(1);

@@ -309,7 +309,16 @@ impl Rig {
         let letter = Letter::SignUpAgain {
             name: "Ann".to_owned(),
         };
-        let mail = self.accounts.parts().held_letter(ANN, &letter).unwrap().unwrap();
+        let mail = self
+            .accounts
+            .parts()
+            .held_letter(
+                MailId::new(self.clock.now(), sortie_base::random().unwrap()),
+                ANN,
+                &letter,
+            )
+            .unwrap()
+            .unwrap();
         self.accounts
             .store()
             .queue_mails(vec![mail.clone()])

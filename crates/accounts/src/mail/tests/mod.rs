@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use sortie_api::Timestamp;
+use sortie_api::{MailId, Timestamp};
 use sortie_store::ClaimedMail;
 use sortie_testkit::MailSink;
 use tokio::task::JoinSet;

@@ -25,7 +25,14 @@ async fn a_letter_is_sealed_for_its_row_and_ends_with_its_token() {
     };
     let mail = parts.letter("ann@example.com", &told).unwrap().unwrap();
     assert_eq!(mail.give_up_at, now + GIVEN_UP_AFTER);
-    let held = parts.held_letter("ann@example.com", &told).unwrap().unwrap();
+    let held = parts
+        .held_letter(
+            MailId::new(rig.clock.now(), sortie_base::random().unwrap()),
+            "ann@example.com",
+            &told,
+        )
+        .unwrap()
+        .unwrap();
     assert_eq!(held.due_at, now + HELD);
 }
 
@@ -35,7 +42,16 @@ async fn without_a_mail_server_there_is_no_letter_and_no_mailer() {
     let parts = rig.accounts.parts();
     let letter = verify(PAGE, rig.clock.now() + HOUR);
     assert_eq!(parts.letter("ann@example.com", &letter).unwrap(), None);
-    assert_eq!(parts.held_letter("ann@example.com", &letter).unwrap(), None);
+    assert_eq!(
+        parts
+            .held_letter(
+                MailId::new(rig.clock.now(), sortie_base::random().unwrap()),
+                "ann@example.com",
+                &letter
+            )
+            .unwrap(),
+        None
+    );
     rig.accounts
         .clone()
         .run_mailer(None, CancellationToken::new())

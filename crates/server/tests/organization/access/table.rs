@@ -111,6 +111,7 @@ pub(super) const CALLS: &[Call] = &[
         400,
     ),
     call("list_sessions", ("GET", "/v1/auth/sessions"), ""),
+    call("list_identities", ("GET", "/v1/auth/identities"), ""),
     refused(
         "end_session",
         ("DELETE", "/v1/auth/sessions/sess_01kafs6w1cefkstv6qr1ptb0mp"),
@@ -235,6 +236,13 @@ pub(super) const CALLS: &[Call] = &[
         "change_member_role",
         ("PATCH", "/v1/organizations/{org}/members/{user}"),
         r#"{"role":"member"}"#,
+    ),
+    // The body confirms another name: the calls after this one need the organization.
+    refused(
+        "delete_organization",
+        ("DELETE", "/v1/organizations/{org}"),
+        r#"{"name":"another"}"#,
+        400,
     ),
     call(
         "transfer_ownership",

@@ -24,7 +24,7 @@ const SECRETS: [&str; 7] = [
 ];
 
 /// Collects the files below a folder, with their bytes.
-fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
+pub(crate) fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
@@ -36,15 +36,17 @@ fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
     Ok(())
 }
 
-struct Looked(Vec<(String, Vec<u8>)>);
+/// Places that were looked at, with what is there.
+#[derive(Default)]
+pub(crate) struct Looked(pub(crate) Vec<(String, Vec<u8>)>);
 
 impl Looked {
-    fn add(&mut self, place: &str, text: impl Into<Vec<u8>>) {
+    pub(crate) fn add(&mut self, place: &str, text: impl Into<Vec<u8>>) {
         self.0.push((place.to_owned(), text.into()));
     }
 
     /// That no form of a text is anywhere.
-    fn without(&self, secret: &str) -> Result<()> {
+    pub(crate) fn without(&self, secret: &str) -> Result<()> {
         for form in forms(secret) {
             for escaped in [
                 form.clone(),
@@ -90,7 +92,7 @@ async fn no_credential_comes_out_in_any_form(database: Database) -> Checked {
     let options = NodeOptions::default().env("SORTIE_LOG_FILTER", "trace");
     let node = node_with(database, options).await?;
     let client = node.client()?;
-    let mut looked = Looked(Vec::new());
+    let mut looked = Looked::default();
     let mut connections = json!({
         "inline": {"type": "http", "url": format!("{}/echo?k={}", service.url(), "url-3ee5%2B%21$%27%28%29%2A%2Cd7"),
             "auth": {"type": "bearer", "token": SECRETS[4]}},

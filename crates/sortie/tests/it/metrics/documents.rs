@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use sortie_testkit::Database;
+use sortie_testkit::{Database, HostedNode, Node};
 
 use super::Reading;
 use crate::{Checked, node};
@@ -29,9 +29,12 @@ struct Family {
 /// Returns the metrics of a node, by the names that queries use. A request was answered before, so that there are
 /// requests.
 async fn shown() -> Result<(Reading, BTreeMap<String, Family>)> {
-    let node = node(Database::Sqlite).await?;
+    shown_by(&node(Database::Sqlite).await?).await
+}
+
+async fn shown_by(node: &Node) -> Result<(Reading, BTreeMap<String, Family>)> {
     let client = node.client()?;
-    client.get("/v1/me").await?.expect(200)?;
+    client.get("/v1/models").await?.expect(200)?;
     let reading = Reading::of(&client).await?;
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     for line in reading.text.lines() {
@@ -131,12 +134,23 @@ async fn names_follow_the_conventions_and_every_family_is_explained() -> Checked
     Ok(())
 }
 
-#[tokio::test]
-async fn the_page_has_a_line_for_every_series() -> Checked {
-    let (_, families) = shown().await?;
-    let page = file("docs/METRICS.md")?;
+/// Types and labels of series, by the names.
+type Series = BTreeMap<String, (String, BTreeSet<String>)>;
+
+fn series(families: BTreeMap<String, Family>) -> Series {
+    families
+        .into_iter()
+        .map(|(name, family)| (name, (family.kind, family.labels)))
+        .collect()
+}
+
+/// Reads the tables of series in a page.
+fn documented(page: &str) -> Result<Series> {
     let mut documented = BTreeMap::new();
-    for line in page.lines().filter(|line| line.starts_with("| `")) {
+    for line in file(page)?
+        .lines()
+        .filter(|line| line.starts_with("| `sortie_") || line.starts_with("| `process_"))
+    {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         let [name, kind, labels, _] = cells[..] else {
             continue;
@@ -148,10 +162,12 @@ async fn the_page_has_a_line_for_every_series() -> Checked {
             .collect();
         documented.insert(name.trim_matches('`').to_owned(), (kind.to_owned(), labels));
     }
-    let there: BTreeMap<String, (String, BTreeSet<String>)> = families
-        .into_iter()
-        .map(|(name, family)| (name, (family.kind, family.labels)))
-        .collect();
+    Ok(documented)
+}
+
+/// Compares the series that are there with those in the tables of a page.
+fn compare(there: &Series, page: &str) -> Checked {
+    let documented = documented(page)?;
     let missing: Vec<_> = there
         .iter()
         .filter(|(name, of)| documented.get(*name) != Some(of))
@@ -162,9 +178,25 @@ async fn the_page_has_a_line_for_every_series() -> Checked {
         .collect();
     ensure!(
         missing.is_empty() && invented.is_empty(),
-        "not as in docs/METRICS.md: {missing:#?}\nnot as in the metrics: {invented:#?}"
+        "not as in {page}: {missing:#?}\nnot as in the metrics: {invented:#?}"
     );
     Ok(())
+}
+
+#[tokio::test]
+async fn the_page_has_a_line_for_every_series() -> Checked {
+    let (_, families) = shown().await?;
+    compare(&series(families), "docs/METRICS.md")
+}
+
+#[tokio::test]
+async fn the_page_of_hosted_deployments_has_a_line_for_every_series_that_only_they_have() -> Checked {
+    let node = HostedNode::start(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite).await?;
+    let (_, families) = shown_by(&node.node).await?;
+    let general = documented("docs/METRICS.md")?;
+    let mut own = series(families);
+    own.retain(|name, _| !general.contains_key(name));
+    compare(&own, "docs/HOSTED.md")
 }
 
 /// Words of a query that look like series.

@@ -147,6 +147,10 @@ impl Connection {
 }
 
 impl Tx for Connection {
+    fn is_local(&self) -> bool {
+        true
+    }
+
     fn tail(&mut self, tail: Tail) {
         self.tails.push(tail);
     }

@@ -1,0 +1,62 @@
+//! Sign-in by an identity provider (`OpenID` Connect Core 1.0): authorization code with PKCE, state and nonce.
+//!
+//! The provider proves who a person is by an ID token, signed with `RS256` or `ES256`. Issuer and subject name the person from
+//! then on. An address counts once only: at the first sign-in, where the provider is trusted for its domain.
+
+mod keys;
+mod metadata;
+mod provider;
+mod roles;
+mod sign_in;
+mod signature;
+#[cfg(test)]
+mod tests;
+mod token;
+
+use sortie_api::Credential;
+use sortie_base::Clock;
+
+pub(crate) use metadata::issuer_url;
+pub(crate) use provider::Provider;
+pub use roles::RoleRule;
+pub use sign_in::{OidcAnswer, OidcFlow, OidcRequest, OidcSignIn, OidcVisitor};
+
+/// Identity provider that people sign in with.
+#[derive(Clone, Debug)]
+pub struct IdentityProvider {
+    /// Name in addresses: lower-case letters, digits and hyphens.
+    pub name: String,
+    /// Name that people read.
+    pub label: String,
+    /// Issuer, as the provider writes it.
+    pub issuer: String,
+    /// ID of this deployment at the provider.
+    pub client_id: String,
+    /// Secret of this deployment at the provider.
+    pub client_secret: Credential,
+    /// Domains, in lower case, whose addresses the provider is trusted for.
+    pub trusted_domains: Vec<String>,
+    /// Scopes that are asked for beside `openid email profile`.
+    pub scopes: Vec<String>,
+    /// Rule for the roles of people on a self-hosted engine; none on a hosted deployment.
+    pub roles: Option<RoleRule>,
+}
+
+impl IdentityProvider {
+    /// Returns true where a text can be an issuer: an `https` address, or one of this machine.
+    pub fn is_issuer(text: &str) -> bool {
+        issuer_url(text).is_some()
+    }
+
+    /// Path to which the provider sends people back, below the address of the pages.
+    pub fn callback_path(&self) -> String {
+        format!("/sign-in/oidc/{}/callback", self.name)
+    }
+
+    /// Reads the metadata of the provider. The error is for the operator.
+    pub async fn probe(&self) -> Result<(), String> {
+        let provider = Provider::new(self.clone());
+        let read = provider.metadata(&Clock::system()).await;
+        read.map(drop).map_err(|failure| failure.to_string())
+    }
+}

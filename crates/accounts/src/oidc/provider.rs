@@ -1,0 +1,275 @@
+//! Requests to an identity provider, and what is kept of its answers.
+//!
+//! The operator names the provider, so that its address may be private or this machine's own. Requests follow no redirect,
+//! and take a bounded part of an answer in a bounded time.
+
+use std::time::Duration;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use reqwest::{
+    Method, RequestBuilder, StatusCode,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE},
+};
+use serde::Deserialize;
+use sortie_api::{Credential, Timestamp};
+use sortie_base::Clock;
+use sortie_net::{Client, Reach, Timeouts, read_body};
+use tokio::sync::Mutex;
+use url::{Url, form_urlencoded};
+
+use super::{
+    IdentityProvider,
+    keys::Keys,
+    metadata::{ClientAuth, Metadata, metadata_url},
+    signature::{self, Checked},
+    token::{Claims, SignedToken},
+};
+
+/// Maximum size of an answer, in bytes.
+const LARGEST: usize = 256 * 1_024;
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for which metadata and keys are used without another fetch.
+const KEPT: Duration = Duration::from_hours(1);
+/// Least time between two fetches of the keys for an unknown key.
+const KEYS_AGAIN: Duration = Duration::from_mins(1);
+
+/// Identity provider with what is known of it.
+pub(crate) struct Provider {
+    pub(super) settings: IdentityProvider,
+    known: Mutex<Known>,
+}
+
+/// Answers of the provider that are used again.
+#[derive(Default)]
+struct Known {
+    client: Option<Client>,
+    metadata: Option<(Metadata, Timestamp)>,
+    keys: Option<(Keys, Timestamp)>,
+}
+
+/// Answer of a token endpoint.
+#[derive(Deserialize)]
+struct TokenAnswer {
+    id_token: Credential,
+    access_token: Option<Credential>,
+}
+
+/// Error of a token endpoint.
+#[derive(Deserialize)]
+struct TokenError {
+    error: String,
+}
+
+/// Tokens for an authorization code.
+pub(super) struct Tokens {
+    /// ID token, which is not checked yet.
+    pub(super) id_token: Credential,
+    /// Access token, for the userinfo endpoint.
+    pub(super) access_token: Option<Credential>,
+}
+
+/// Authorization code with everything that its exchange needs.
+#[derive(Clone, Copy)]
+pub(super) struct Code<'a> {
+    pub(super) text: &'a str,
+    pub(super) verifier: &'a str,
+    pub(super) redirect_uri: &'a str,
+}
+
+/// Failure of a sign-in at a provider. The text is for the log: it holds nothing of a token or a secret.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// The provider does not answer, or not as a provider does.
+    #[error("{0}")]
+    Away(String),
+    /// The provider, or a check of its answer, refuses this sign-in.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Failure {
+    fn away(what: &'static str) -> impl Fn(String) -> Self {
+        move |cause| Self::Away(format!("{what}: {cause}"))
+    }
+
+    pub(super) fn refused(rule: &'static str) -> Self {
+        Self::Refused(rule.to_owned())
+    }
+}
+
+/// Result of a request to a provider.
+pub(super) type Fetched<T> = std::result::Result<T, Failure>;
+
+impl Provider {
+    pub(crate) fn new(settings: IdentityProvider) -> Self {
+        Self {
+            settings,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Returns the metadata of the provider.
+    pub(super) async fn metadata(&self, clock: &Clock) -> Fetched<Metadata> {
+        let mut known = self.known.lock().await;
+        self.fresh_metadata(&mut known, clock).await
+    }
+
+    async fn fresh_metadata(&self, known: &mut Known, clock: &Clock) -> Fetched<Metadata> {
+        let now = clock.now();
+        if let Some((metadata, _)) = known.metadata.as_ref().filter(|(_, at)| now < *at + KEPT) {
+            return Ok(metadata.clone());
+        }
+        let issuer = &self.settings.issuer;
+        let unreadable = Failure::away("the metadata cannot be read");
+        let url = metadata_url(issuer).ok_or_else(|| unreadable("the issuer has a wrong form".to_owned()))?;
+        let client = client_of(known)?;
+        let body = get(&client, &url, None).await.map_err(unreadable)?;
+        let metadata = Metadata::parse(&body, issuer)
+            .map_err(|rule| Failure::Away(format!("the document at {url} {rule}")))?;
+        known.metadata = Some((metadata.clone(), now));
+        Ok(metadata)
+    }
+
+    /// Exchanges an authorization code for tokens.
+    pub(super) async fn exchange(&self, metadata: &Metadata, code: Code<'_>) -> Fetched<Tokens> {
+        let client = client_of(&mut *self.known.lock().await)?;
+        let settings = &self.settings;
+        let mut fields = vec![
+            ("grant_type", "authorization_code"),
+            ("code", code.text),
+            ("redirect_uri", code.redirect_uri),
+            ("code_verifier", code.verifier),
+        ];
+        let unusable = Failure::away("the token endpoint cannot be used");
+        let mut request = begin(&client, Method::POST, &metadata.token_endpoint)
+            .map_err(&unusable)?
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        match metadata.client_auth {
+            ClientAuth::Basic => request = request.header(AUTHORIZATION, basic(settings)),
+            ClientAuth::Post => {
+                fields.push(("client_id", &settings.client_id));
+                fields.push(("client_secret", settings.client_secret.expose()));
+            }
+        }
+        let form = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(fields)
+            .finish();
+        let (status, body) = answer(&client, request.body(form)).await.map_err(unusable)?;
+        if status != StatusCode::OK {
+            let named = serde_json::from_slice::<TokenError>(&body).map(|error| error.error);
+            let named = named.ok().filter(|name| is_error_name(name));
+            let named = named.as_deref().unwrap_or("without a reason");
+            let cause = format!("the token endpoint answered {} ({named})", status.as_u16());
+            return Err(if named == "invalid_grant" {
+                Failure::Refused(cause)
+            } else {
+                Failure::Away(cause)
+            });
+        }
+        let tokens: TokenAnswer = serde_json::from_slice(&body)
+            .map_err(|_| Failure::Away("the answer of the token endpoint has no ID token".to_owned()))?;
+        Ok(Tokens {
+            id_token: tokens.id_token,
+            access_token: tokens.access_token,
+        })
+    }
+
+    /// Checks the signature of an ID token. A key that is not known yet is looked for once a minute at most.
+    pub(super) async fn verified(&self, token: &SignedToken<'_>, clock: &Clock) -> Fetched<Claims> {
+        let mut known = self.known.lock().await;
+        let now = clock.now();
+        if let Some((keys, at)) = known.keys.as_ref().filter(|(_, at)| now < *at + KEPT) {
+            match signature::check(token, keys).map_err(Failure::refused)? {
+                Checked::Claims(claims) => return Ok(claims),
+                Checked::UnknownKey if now < *at + KEYS_AGAIN => return Err(unknown_key()),
+                Checked::UnknownKey => {}
+            }
+        }
+        let metadata = self.fresh_metadata(&mut known, clock).await?;
+        let client = client_of(&mut known)?;
+        let body = get(&client, &metadata.jwks_uri, None)
+            .await
+            .map_err(Failure::away("the keys cannot be read"))?;
+        let keys = Keys::parse(&body)
+            .map_err(|rule| Failure::Away(format!("the document at {} {rule}", metadata.jwks_uri)))?;
+        let (keys, _) = known.keys.insert((keys, now));
+        match signature::check(token, keys).map_err(Failure::refused)? {
+            Checked::Claims(claims) => Ok(claims),
+            Checked::UnknownKey => Err(unknown_key()),
+        }
+    }
+
+    /// Reads the claims of the person at the userinfo endpoint.
+    pub(super) async fn userinfo(
+        &self,
+        endpoint: &Url,
+        access_token: &Credential,
+        subject: &str,
+    ) -> Fetched<Claims> {
+        let client = client_of(&mut *self.known.lock().await)?;
+        let body = get(&client, endpoint, Some(access_token))
+            .await
+            .map_err(Failure::away("the userinfo endpoint cannot be used"))?;
+        Claims::of_userinfo(&body, subject).map_err(Failure::refused)
+    }
+}
+
+fn unknown_key() -> Failure {
+    Failure::refused("the ID token is signed with an unknown key")
+}
+
+fn client_of(known: &mut Known) -> Fetched<Client> {
+    if let Some(client) = &known.client {
+        return Ok(client.clone());
+    }
+    let timeouts = Timeouts {
+        connect: TIMEOUT,
+        read: TIMEOUT,
+        total: Some(TIMEOUT),
+    };
+    let client = Client::new(Reach::Private, timeouts).map_err(|error| Failure::Away(error.to_string()))?;
+    known.client = Some(client.clone());
+    Ok(client)
+}
+
+fn begin(client: &Client, method: Method, url: &Url) -> Result<RequestBuilder, String> {
+    let request = client.request(method, url).map_err(|error| error.to_string())?;
+    Ok(request.header(ACCEPT, "application/json"))
+}
+
+async fn answer(client: &Client, request: RequestBuilder) -> Result<(StatusCode, Bytes), String> {
+    let text = |error: sortie_net::Error| error.to_string();
+    let response = client.send(request).await.map_err(text)?;
+    let status = response.status();
+    Ok((status, read_body(response, LARGEST).await.map_err(text)?))
+}
+
+async fn get(client: &Client, url: &Url, token: Option<&Credential>) -> Result<Bytes, String> {
+    let mut request = begin(client, Method::GET, url)?;
+    if let Some(token) = token {
+        request = request.header(AUTHORIZATION, format!("Bearer {}", token.expose()));
+    }
+    let (status, body) = answer(client, request).await?;
+    if status == StatusCode::OK {
+        Ok(body)
+    } else {
+        Err(format!("the server answered {}", status.as_u16()))
+    }
+}
+
+/// Credentials of the client in a header (RFC 6749, part 2.3.1): both are form-encoded first.
+fn basic(settings: &IdentityProvider) -> String {
+    let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+    let pair = format!(
+        "{}:{}",
+        encoded(&settings.client_id),
+        encoded(settings.client_secret.expose())
+    );
+    format!("Basic {}", BASE64_STANDARD.encode(pair))
+}
+
+/// Whether a text is a name of an error that a log may have.
+pub(super) fn is_error_name(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+}

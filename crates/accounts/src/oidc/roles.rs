@@ -1,0 +1,147 @@
+//! Roles of people on a self-hosted engine, as the claims of an identity provider give them.
+
+use sortie_api::{OrgId, Role, UserId};
+use sortie_store::{Audit, GivenRole};
+
+use super::{IdentityProvider, token::Claims};
+use crate::{Author, Error, Parts, Result};
+
+/// Rule by which the claims of a person become a role.
+#[derive(Clone, Debug, Default)]
+pub struct RoleRule {
+    /// Claim with the groups or roles of a person.
+    pub claim: Option<String>,
+    /// Values of the claim that make an admin.
+    pub admin_values: Vec<String>,
+    /// Values of the claim that make a member.
+    pub member_values: Vec<String>,
+    /// Role of everybody else. None: everybody else is refused.
+    pub default_role: Option<Role>,
+}
+
+impl RoleRule {
+    /// Returns the role of a person, the higher one of two. None where the person has none.
+    fn role(&self, claims: &Claims) -> Option<Role> {
+        let values = self.claim.as_deref().map(|name| claims.texts(name));
+        let has = |wanted: &[String]| {
+            let mut values = values.iter().flatten();
+            values.any(|value| wanted.iter().any(|one| one == value))
+        };
+        if has(&self.admin_values) {
+            Some(Role::Admin)
+        } else if has(&self.member_values) {
+            Some(Role::Member)
+        } else {
+            self.default_role
+        }
+    }
+}
+
+impl Parts {
+    /// Returns the role that a provider gives a person; none on a hosted deployment, where organizations give roles. A person
+    /// without a role is refused, and loses the one that there was.
+    pub(super) async fn claimed_role(
+        &self,
+        settings: &IdentityProvider,
+        claims: &Claims,
+        (known, author): (Option<UserId>, &Author),
+    ) -> Result<Option<Role>> {
+        let Some(rule) = &settings.roles else {
+            return Ok(None);
+        };
+        if let Some(role) = rule.role(claims) {
+            return Ok(Some(role));
+        }
+        if let Some(user) = known {
+            self.take_role(user, author).await?;
+        }
+        Err(Error::Forbidden(format!(
+            "{} gives you no role here: ask its administrator",
+            settings.label
+        )))
+    }
+
+    /// Makes the change of a person's role. None where the person has it already, and for the owner.
+    pub(super) async fn given(
+        &self,
+        user: UserId,
+        role: Option<Role>,
+        author: &Author,
+    ) -> Result<Option<GivenRole>> {
+        let Some(role) = role else {
+            return Ok(None);
+        };
+        let org = self.organization().await?;
+        let action = match self.store.membership(org, user).await?.map(|member| member.role) {
+            Some(current) if current == role || current == Role::Owner => return Ok(None),
+            Some(_) => "member.role",
+            None => "member.add",
+        };
+        let audit = self.own_audit(author, org, action, user)?;
+        Ok(Some(GivenRole { org, role, audit }))
+    }
+
+    async fn take_role(&self, user: UserId, author: &Author) -> Result<()> {
+        let org = self.organization().await?;
+        let audit = self.own_audit(author, org, "member.remove", user)?;
+        match self.store.remove_member(org, user, audit).await {
+            // No member, or the owner, whose role no provider gives.
+            Err(sortie_store::Error::NotFound | sortie_store::Error::Conflict(_)) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    /// The organization of a self-hosted engine.
+    async fn organization(&self) -> Result<OrgId> {
+        let found = self.store.own_organization().await?;
+        found.ok_or_else(|| Error::Unavailable("the engine has no organization yet, retry later".to_owned()))
+    }
+
+    /// Makes an entry of the audit log about a person who signs in.
+    fn own_audit(&self, author: &Author, org: OrgId, action: &'static str, user: UserId) -> Result<Audit> {
+        let mut author = author.clone();
+        author.actor.user = Some(user);
+        author.audit(&self.options.clock, org, action, user.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_role_is_the_highest_that_a_value_of_the_claim_makes() {
+        let rule = |default_role| RoleRule {
+            claim: Some("groups".to_owned()),
+            admin_values: vec!["admins".to_owned()],
+            member_values: vec!["devs".to_owned(), "ops".to_owned()],
+            default_role,
+        };
+        let given = |groups: Value, default_role| {
+            let claims = json!({"sub": "s", "groups": groups, "other": "admins"});
+            let claims = Claims::of_userinfo(claims.to_string().as_bytes(), "s").unwrap();
+            rule(default_role).role(&claims)
+        };
+        for (groups, expected) in [
+            (json!(["devs", "admins"]), Some(Role::Admin)),
+            (json!("admins"), Some(Role::Admin)),
+            (json!(["x", "ops"]), Some(Role::Member)),
+            (json!(["Admins", "admins "]), None),
+            (json!("devs admins"), None),
+            (json!([]), None),
+            (json!(null), None),
+            (json!({"admins": true}), None),
+            (json!([["admins"]]), None),
+        ] {
+            assert_eq!(given(groups.clone(), None), expected, "{groups}");
+            let otherwise = expected.unwrap_or(Role::Member);
+            assert_eq!(
+                given(groups.clone(), Some(Role::Member)),
+                Some(otherwise),
+                "{groups}"
+            );
+        }
+    }
+}

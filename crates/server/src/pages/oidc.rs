@@ -1,0 +1,188 @@
+//! Sign-in by an identity provider: the way there, the answer, and the code of a second factor.
+//!
+//! What the browser brings back is sealed for its cookie of forms, so that nobody can be signed in by the answer to somebody
+//! else's sign-in. The cookie ends with the sign-in.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    extract::{FromRequestParts, State},
+    response::Response,
+};
+use http::{StatusCode, request::Parts};
+use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
+use sortie_accounts::{Accounts, Error, OidcAnswer, OidcFlow, OidcSignIn, OidcVisitor};
+use sortie_api::Credential;
+
+use super::{
+    forms::{HOME, PageError, PageResult, Posted, Purpose, Visit, message, see_other},
+    invitation,
+    layout::{Content, page},
+    sign_in,
+};
+use crate::{kit::Path, org::OrgApp};
+
+/// Purpose of the state that a provider sends back.
+const STATE: Purpose = within_ten_minutes("sign-in at a provider");
+const CODE: Purpose = within_ten_minutes("code of a sign-in at a provider");
+
+const fn within_ten_minutes(name: &'static str) -> Purpose {
+    Purpose {
+        name,
+        open: Duration::from_mins(10),
+    }
+}
+
+/// Name of the provider in the path.
+pub(super) struct ProviderName(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for ProviderName {
+    type Rejection = PageError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> PageResult<Self> {
+        let name = Path::from_request_parts(parts, state).await;
+        name.map(|Path(name)| Self(name))
+            .map_err(|_| Error::NotFound.into())
+    }
+}
+
+/// Person who waits for the code of the second factor, and the way to go on.
+#[derive(Serialize, Deserialize)]
+struct Half {
+    person: String,
+    back: String,
+}
+
+/// Buttons of the identity providers.
+pub(super) fn buttons(accounts: &Accounts, back: &str) -> PageResult<Markup> {
+    let links: PageResult<Vec<_>> = accounts
+        .providers()
+        .map(|provider| {
+            let path = format!("/sign-in/oidc/{}", provider.name);
+            Ok((&provider.label, Visit::link(accounts, &path, back)?))
+        })
+        .collect();
+    let links = links?;
+    Ok(html! {
+        @for (label, link) in links {
+            p { a.btn href=(link) { "Sign in with " (label) } }
+        }
+    })
+}
+
+/// Sends the person to a provider.
+pub(super) async fn start(
+    State(app): State<Arc<OrgApp>>,
+    ProviderName(name): ProviderName,
+    visit: Visit,
+) -> PageResult {
+    let back = visit.way_back(&app).unwrap_or_else(|| HOME.to_owned());
+    if visit.person.is_some() {
+        return see_other(&back);
+    }
+    let request = app.accounts.begin_oidc(&name, &back).await?;
+    let state = visit.form(&app, STATE, &request.flow.to_text()?)?;
+    let redirect = see_other(&request.url(&state.sealed))?;
+    Ok(state.attach(redirect))
+}
+
+/// Takes the answer of a provider.
+pub(super) async fn callback(
+    State(app): State<Arc<OrgApp>>,
+    ProviderName(name): ProviderName,
+    visit: Visit,
+) -> PageResult {
+    let state = visit.parameter("state");
+    let flow = visit.opened_text(&app, STATE, state.as_deref());
+    let Some(flow) = flow.and_then(|text| OidcFlow::parse(&text, &name)) else {
+        return Err(PageError::new(
+            StatusCode::FORBIDDEN,
+            "This sign-in is no longer valid",
+            "It took too long, was begun in another browser, or has ended already. Go to the sign-in page and start again.",
+        ));
+    };
+    let [code, issuer, error] = ["code", "iss", "error"].map(|name| visit.parameter(name));
+    let answer = OidcAnswer {
+        code: code.as_deref(),
+        issuer: issuer.as_deref(),
+        error: error.as_deref(),
+    };
+    let visitor = OidcVisitor {
+        client: visit.client(),
+        author: &visit.author,
+        invitation: invitation::token_of(&flow.back).map(Credential::new),
+    };
+    match app.accounts.finish_oidc(&flow, &answer, &visitor).await {
+        Ok(OidcSignIn::SignedIn(person)) => sign_in::signed_in(&app, &person, &flow.back),
+        Ok(OidcSignIn::SecondFactor(person)) => {
+            let half = Half {
+                person,
+                back: flow.back,
+            };
+            code_page(&app, &visit, &half, (StatusCode::OK, None))
+        }
+        Err(error) => refused(&app, &flow.back, error),
+    }
+}
+
+/// Takes the code of the second factor.
+pub(super) async fn code(State(app): State<Arc<OrgApp>>, posted: Posted) -> PageResult {
+    let Posted(visit, fields) = posted;
+    let text = visit.opened(&app, CODE, &fields)?;
+    let half: Half = serde_json::from_str(&text).map_err(|_| PageError::stale())?;
+    let code = Credential::new(fields.get("code").unwrap_or_default());
+    let visitor = OidcVisitor {
+        client: visit.client(),
+        author: &visit.author,
+        invitation: None,
+    };
+    match app.accounts.finish_oidc_code(&half.person, &code, &visitor).await {
+        Ok(person) => sign_in::signed_in(&app, &person, &half.back),
+        Err(Error::SecondFactorRequired) => {
+            let error = "The code is wrong or was used already.";
+            code_page(&app, &visit, &half, (StatusCode::UNAUTHORIZED, Some(error)))
+        }
+        Err(error) => refused(&app, &half.back, error),
+    }
+}
+
+/// Tells a person why there is no session, with a way to start again.
+fn refused(app: &OrgApp, back: &str, error: Error) -> PageResult {
+    let Error::Forbidden(reason) = error else {
+        return Err(error.into());
+    };
+    let sign_in = Visit::link(&app.accounts, "/sign-in", back)?;
+    let body = html! {
+        p.sub { "Reason: " (reason) "." }
+        p { a href=(sign_in) { "Go to the sign-in page" } }
+    };
+    Ok(message(StatusCode::FORBIDDEN, "You are not signed in", &body))
+}
+
+fn code_page(
+    app: &OrgApp,
+    visit: &Visit,
+    half: &Half,
+    (status, error): (StatusCode, Option<&str>),
+) -> PageResult<Response> {
+    let text = serde_json::to_string(half).map_err(|error| Error::Internal(error.to_string()))?;
+    let form = visit.form(app, CODE, &text)?;
+    let body = html! {
+        (sign_in::reason(error))
+        form method="post" action="/sign-in/code" {
+            input type="hidden" name="form" value=(form.sealed);
+            div {
+                label.lab for="code" { "Code of your authenticator, or a recovery code" }
+                input.input #code name="code" autocomplete="one-time-code" autofocus required;
+            }
+            button.btn.primary type="submit" { "Sign in" }
+        }
+    };
+    let content = Content {
+        title: "Second factor".to_owned(),
+        body,
+        leads_to: None,
+    };
+    Ok(form.attach(page(status, &content)))
+}

@@ -1,0 +1,370 @@
+//! Sign-in by an identity provider at a self-hosted engine, whose listener serves the pages.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use sortie_accounts::{Accounts, IdentityProvider, RoleRule, SignUp};
+use sortie_api::{
+    Credential, Mode,
+    secret::{SELF_HOSTED_KEY, Secret},
+};
+use sortie_base::{Clock, MasterKey, Sealer};
+use sortie_engine::Engine;
+use sortie_server::{Listeners, Options};
+use sortie_store::Store;
+use sortie_testkit::{
+    Answer, Bytes, Client, ScriptedProvider,
+    http::{HeaderValue, Method},
+    identity::{CLIENT_ID, CLIENT_SECRET},
+    postgres::TestDatabase,
+};
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    browser::{Browser, form_token},
+    settings::Setting,
+};
+
+crate::settings::both_databases! {
+    without_a_provider_no_page_answers,
+    a_person_works_with_the_engine_by_cookie_and_by_bearer,
+    the_role_is_that_of_the_claim_at_each_sign_in,
+    the_pages_of_an_engine_forbid_frames_and_scripts,
+}
+
+const START: &str = "/sign-in/oidc/idp";
+
+/// A self-hosted engine with an admin key.
+struct Rig {
+    address: SocketAddr,
+    url: String,
+    key: String,
+    stop: CancellationToken,
+    serving: TaskTracker,
+    _database: TestDatabase,
+    _dir: tempfile::TempDir,
+}
+
+impl Rig {
+    /// Starts an engine whose people sign in at a provider, or one without a provider.
+    async fn start(provider: Option<&ScriptedProvider>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let database = Setting::current().database().await;
+        let store = Store::open(database.url()).await.unwrap();
+        let api = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = api.local_addr().unwrap();
+        let url = format!("http://{address}");
+        let options = sortie_engine::Options {
+            data_dir: dir.path().to_owned(),
+            shutdown_grace: Duration::from_millis(50),
+            ..sortie_engine::Options::default()
+        };
+        let no_sandbox = Err("this test has no sandbox.".to_owned());
+        let engine = Engine::start(options, store.clone(), no_sandbox).await.unwrap();
+        let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
+        assert!(engine.bootstrap(&key).await.unwrap());
+        let people = provider.map(|provider| {
+            let options = sortie_accounts::Options {
+                mode: Mode::SelfHosted,
+                clock: Clock::system(),
+                org_url: url.clone(),
+                engine_url: url.clone(),
+                sign_up: SignUp::Closed,
+                mail: None,
+                providers: vec![settings(provider)],
+            };
+            Accounts::new(options, store, Sealer::new(vec![MasterKey::new([7; 32])]))
+        });
+        let listeners = Listeners {
+            people,
+            ..Listeners::from(api)
+        };
+        let options = Options {
+            requests_per_minute: 1_000_000,
+            anonymous_requests_per_minute: 1_000_000,
+            trusted_proxies: Vec::new(),
+            base_url: Some(url.clone()),
+            deprecation: None,
+        };
+        let (stop, serving) = (CancellationToken::new(), TaskTracker::new());
+        serving.spawn(sortie_server::serve(
+            listeners,
+            engine,
+            Arc::new(options),
+            stop.clone(),
+        ));
+        serving.close();
+        Self {
+            address,
+            url,
+            key: key.expose().to_owned(),
+            stop,
+            serving,
+            _database: database,
+            _dir: dir,
+        }
+    }
+
+    fn browser(&self) -> Browser {
+        Browser::at(self.address, &self.url)
+    }
+
+    fn client(&self, credential: Option<&str>) -> Client {
+        Client::new(self.address, credential.map(str::to_owned))
+    }
+
+    /// Client with the cookie of a browser, as a page of `origin` makes its requests.
+    fn by_cookie(&self, browser: &Browser, origin: Option<&str>) -> Client {
+        let cookie = format!("sortie={}", browser.cookie("sortie").unwrap());
+        let client = self
+            .client(None)
+            .with_header("cookie", HeaderValue::try_from(cookie).unwrap());
+        match origin {
+            Some(origin) => client.with_header("origin", HeaderValue::try_from(origin).unwrap()),
+            None => client,
+        }
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.serving.wait().await;
+    }
+}
+
+fn settings(provider: &ScriptedProvider) -> IdentityProvider {
+    IdentityProvider {
+        name: "idp".to_owned(),
+        label: "Example".to_owned(),
+        issuer: provider.issuer(),
+        client_id: CLIENT_ID.to_owned(),
+        client_secret: Credential::new(CLIENT_SECRET),
+        trusted_domains: vec!["corp.example".to_owned()],
+        scopes: vec!["groups".to_owned()],
+        roles: Some(RoleRule {
+            claim: Some("groups".to_owned()),
+            admin_values: vec!["admins".to_owned()],
+            member_values: vec!["devs".to_owned()],
+            default_role: None,
+        }),
+    }
+}
+
+async fn provider() -> ScriptedProvider {
+    let provider = ScriptedProvider::start(Clock::system().now().as_micros() / 1_000_000)
+        .await
+        .unwrap();
+    provider.person("s-1", "ann@corp.example");
+    provider
+}
+
+/// Puts the person who signs in from now on into these groups.
+fn groups(provider: &ScriptedProvider, groups: Value) {
+    provider.script(|script| drop(script.claims.insert("groups".to_owned(), groups)));
+}
+
+async fn sign_in(browser: &Browser, provider: &ScriptedProvider) -> Answer {
+    let away = browser.get(START).await;
+    let location = away.header("location").unwrap();
+    assert!(
+        location.contains("scope=openid+email+profile+groups"),
+        "{location}"
+    );
+    browser.get(&provider.authorize(location).unwrap()).await
+}
+
+async fn create_key(client: &Client) -> Answer {
+    let body = json!({"name": "ci", "role": "member"}).to_string();
+    client
+        .send(Method::POST, "/v1/admin/keys", Bytes::from(body))
+        .await
+        .unwrap()
+}
+
+async fn without_a_provider_no_page_answers() {
+    let rig = Rig::start(None).await;
+    for page in sortie_server::engine_pages() {
+        let method = page.method.to_uppercase().parse().unwrap();
+        let path = page.path.replace("{name}", "idp");
+        let answer = rig.client(None).send(method, &path, Bytes::new()).await.unwrap();
+        answer.failure(404, "not_found").unwrap();
+    }
+    let session = format!("stu_{}", "0".repeat(49));
+    rig.client(Some(&session))
+        .get("/v1/me")
+        .await
+        .unwrap()
+        .failure(401, "unauthorized")
+        .unwrap();
+    rig.end().await;
+}
+
+async fn a_person_works_with_the_engine_by_cookie_and_by_bearer() {
+    let provider = provider().await;
+    let rig = Rig::start(Some(&provider)).await;
+    groups(&provider, json!(["admins", "devs"]));
+    let browser = rig.browser();
+    let page = browser.get("/sign-in").await.text();
+    assert!(
+        page.contains("Sign in with Example") && !page.contains("password"),
+        "{page}"
+    );
+    let answer = sign_in(&browser, &provider).await;
+    assert_eq!(
+        (answer.status, answer.header("location").unwrap()),
+        (303, "/"),
+        "{}",
+        answer.text()
+    );
+    assert!(browser.get("/").await.text().contains("ann@corp.example"));
+    let mut cookies = answer.headers.get_all("set-cookie").iter();
+    let twelve_hours = cookies.any(|cookie| cookie.to_str().unwrap().contains("Max-Age=43200"));
+    assert!(twelve_hours, "{:?}", answer.headers);
+
+    let token = browser.cookie("sortie").unwrap();
+    let bearer = rig.client(Some(&token));
+    let cookie = rig.by_cookie(&browser, None);
+    for client in [&bearer, &cookie] {
+        let me = client
+            .get("/v1/me")
+            .await
+            .unwrap()
+            .expect(200)
+            .unwrap()
+            .json()
+            .unwrap();
+        assert_eq!(
+            (&me["role"], &me["mode"]),
+            (&json!("admin"), &json!("self-hosted"))
+        );
+    }
+    // With the cookie, a change must come from a page of this address.
+    for origin in [None, Some("https://evil.example"), Some("null")] {
+        create_key(&rig.by_cookie(&browser, origin))
+            .await
+            .failure(403, "forbidden")
+            .unwrap();
+    }
+    create_key(&rig.by_cookie(&browser, Some(&rig.url)))
+        .await
+        .expect(201)
+        .unwrap();
+    create_key(&bearer).await.expect(201).unwrap();
+    let admin = rig.client(Some(&rig.key));
+    create_key(&admin).await.expect(201).unwrap();
+    let audit = admin.get("/v1/admin/audit").await.unwrap().json().unwrap();
+    let entries: Vec<_> = audit["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| {
+            (
+                entry["action"].as_str().unwrap(),
+                entry["actor_kind"].as_str().unwrap_or_default(),
+            )
+        })
+        .collect();
+    let by_sessions = entries
+        .iter()
+        .filter(|entry| **entry == ("key.create", "session"))
+        .count();
+    assert_eq!(by_sessions, 2, "{entries:?}");
+    assert!(entries.iter().any(|entry| entry.0 == "member.add"), "{entries:?}");
+
+    let form = form_token(&browser.get("/").await, "/sign-out");
+    assert_eq!(browser.post("/sign-out", &[("form", &form)]).await.status, 200);
+    bearer
+        .get("/v1/me")
+        .await
+        .unwrap()
+        .failure(401, "unauthorized")
+        .unwrap();
+    rig.end().await;
+}
+
+async fn the_role_is_that_of_the_claim_at_each_sign_in() {
+    let provider = provider().await;
+    let rig = Rig::start(Some(&provider)).await;
+    let enters = async |values: Value| {
+        groups(&provider, values);
+        let browser = rig.browser();
+        let status = sign_in(&browser, &provider).await.status;
+        (
+            status,
+            browser.cookie("sortie").map(|token| rig.client(Some(&token))),
+        )
+    };
+    let role = async |client: &Client| {
+        let answer = client.get("/v1/me").await.unwrap();
+        let role = (answer.status == 200).then(|| answer.json().unwrap()["role"].clone());
+        role.ok_or(answer.status)
+    };
+    for refused in [json!([]), json!("Admins"), Value::Null] {
+        assert_eq!(enters(refused.clone()).await.0, 403, "{refused}");
+    }
+    let (status, Some(first)) = enters(json!(["admins"])).await else {
+        panic!("nobody is signed in")
+    };
+    assert_eq!((status, role(&first).await), (303, Ok(json!("admin"))));
+    let (status, Some(second)) = enters(json!("devs")).await else {
+        panic!("nobody is signed in")
+    };
+    assert_eq!((status, role(&second).await), (303, Ok(json!("member"))));
+    assert_eq!(
+        role(&first).await,
+        Ok(json!("member")),
+        "the role is read, not carried"
+    );
+    create_key(&first).await.failure(403, "forbidden").unwrap();
+    let (status, none) = enters(json!(["others"])).await;
+    assert_eq!((status, none.is_none()), (403, true));
+    for client in [&first, &second] {
+        assert_eq!(role(client).await, Err(401), "a role that the provider took");
+    }
+    let (status, Some(third)) = enters(json!(["devs"])).await else {
+        panic!("nobody is signed in")
+    };
+    assert_eq!((status, role(&third).await), (303, Ok(json!("member"))));
+    let audit = rig
+        .client(Some(&rig.key))
+        .get("/v1/admin/audit")
+        .await
+        .unwrap()
+        .json()
+        .unwrap();
+    let actions: Vec<_> = audit["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|of| of["action"].clone())
+        .collect();
+    assert_eq!(
+        actions[..4],
+        ["member.add", "member.remove", "member.role", "member.add"]
+    );
+    rig.end().await;
+}
+
+async fn the_pages_of_an_engine_forbid_frames_and_scripts() {
+    let provider = provider().await;
+    let rig = Rig::start(Some(&provider)).await;
+    let browser = rig.browser();
+    for page in sortie_server::engine_pages() {
+        let path = page.path.replace("{name}", "idp");
+        let answer = match page.method {
+            "get" => browser.get(&path).await,
+            _ => browser.post(&path, &[]).await,
+        };
+        assert_eq!(answer.header("x-frame-options").unwrap(), "DENY", "{path}");
+        assert_eq!(answer.header("cache-control").unwrap(), "no-store", "{path}");
+        let policy = answer.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'"), "{path}: {policy}");
+    }
+    // Nobody signs up or in with a password here.
+    for path in ["/sign-up", "/forgot-password", "/v1/auth/login"] {
+        browser.get(path).await.failure(404, "not_found").unwrap();
+    }
+    let posted = browser.post("/sign-in", &[("email", "a@b.c")]).await;
+    assert_eq!(posted.status, 405);
+    rig.end().await;
+}

@@ -1,0 +1,87 @@
+//! Settings that each test runs in: one node on SQLite, one node on PostgreSQL, and three nodes on PostgreSQL.
+
+use std::net::SocketAddr;
+
+use sortie_testkit::{Balancer, postgres::TestDatabase};
+
+tokio::task_local! {
+    /// Setting of the test that runs.
+    static SETTING: Setting;
+}
+
+/// Database and number of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    Sqlite,
+    Postgres,
+    /// Three nodes behind a balancer that gives each request to the next node.
+    ThreeNodes,
+}
+
+impl Setting {
+    /// Setting of the test that runs. One node on SQLite where the test names none.
+    pub(crate) fn current() -> Self {
+        SETTING.try_with(|setting| *setting).unwrap_or(Self::Sqlite)
+    }
+
+    /// Runs a test in this setting.
+    pub(crate) async fn run(self, test: impl Future<Output = ()>) {
+        SETTING.scope(self, test).await;
+    }
+
+    /// Number of nodes.
+    pub(crate) const fn nodes(self) -> usize {
+        match self {
+            Self::Sqlite | Self::Postgres => 1,
+            Self::ThreeNodes => 3,
+        }
+    }
+
+    /// An empty database.
+    pub(crate) async fn database(self) -> TestDatabase {
+        match self {
+            Self::Sqlite => TestDatabase::sqlite().unwrap(),
+            Self::Postgres | Self::ThreeNodes => TestDatabase::postgres().await.unwrap(),
+        }
+    }
+}
+
+/// Address that clients use for some listeners, and the balancer if there are several.
+pub(crate) async fn in_front_of(listeners: &[SocketAddr]) -> (SocketAddr, Option<Balancer>) {
+    if let [only] = listeners {
+        return (*only, None);
+    }
+    let balancer = Balancer::start(listeners.iter().copied()).await.unwrap();
+    (balancer.address(), Some(balancer))
+}
+
+/// Runs a test in settings, each with the name that the test has there.
+macro_rules! in_settings {
+    ($name:ident: $($setting:ident = $in_it:ident),+) => {
+        mod $name {
+            $(#[tokio::test]
+            async fn $in_it() {
+                crate::settings::Setting::$setting.run(super::$name()).await;
+            })+
+        }
+    };
+}
+pub(crate) use in_settings;
+
+/// Runs each of the named tests of a module in every setting.
+macro_rules! everywhere {
+    ($($name:ident),+ $(,)?) => {$(
+        crate::settings::in_settings! {
+            $name: Sqlite = on_sqlite, Postgres = on_postgres, ThreeNodes = on_three_nodes
+        }
+    )+};
+}
+pub(crate) use everywhere;
+
+/// Runs each of the named tests of a module on one node, on both databases.
+macro_rules! both_databases {
+    ($($name:ident),+ $(,)?) => {$(
+        crate::settings::in_settings! { $name: Sqlite = on_sqlite, Postgres = on_postgres }
+    )+};
+}
+pub(crate) use both_databases;

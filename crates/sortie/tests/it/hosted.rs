@@ -1,0 +1,7 @@
+//! A hosted deployment as strangers see it: two organizations on one node, secrets of every kind, and limits.
+
+mod isolation;
+mod people;
+mod ranks;
+mod secrets;
+mod storage;

@@ -1,0 +1,82 @@
+//! Deletion of an organization by its owner.
+//!
+//! The command ends everything that gives access, and marks the organization. Its runs, files and settings are deleted
+//! later, in batches ([`erasure`](super::erasure)). A deleted organization is suspended too, so that it gets no runs, on
+//! nodes of earlier versions as well.
+
+use sortie_api::{OrgId, Role, Timestamp, UserId};
+
+use crate::{
+    Audit, Store,
+    audit::record,
+    db::{Stmt, vals},
+    people::suspension::dispatch_lock,
+    types::{Error, Result},
+};
+
+/// Error of a deletion beside a change of the name.
+const RENAMED: Error = Error::Conflict("name: the organization was renamed at the same time");
+
+/// Error of a deletion by somebody who is not the owner.
+const NOT_THE_OWNER: Error = Error::Conflict("only the owner can delete the organization");
+
+/// Reason of the suspension of a deleted organization.
+const DELETED: &str = "the owner has deleted the organization";
+
+/// Statements that end the access to the organization `$1`. Grants go before the memberships through which they are found.
+const ACCESS: [&str; 7] = [
+    "DELETE FROM oauth_grant WHERE org_id = $1 \
+     AND user_id {IN}SELECT m.user_id FROM membership m WHERE m.org_id = $1{END}",
+    "DELETE FROM membership WHERE org_id = $1",
+    // The IDs of an invitation and of its mail differ in the prefix alone.
+    "DELETE FROM mail WHERE id {IN}SELECT 'mail' || SUBSTR(i.id, 4) FROM invitation i WHERE i.org_id = $1{END}",
+    "DELETE FROM invitation WHERE org_id = $1",
+    "DELETE FROM api_key WHERE org_id = $1",
+    "DELETE FROM oauth_flow WHERE connection_id {IN}SELECT c.id FROM connection c WHERE c.org_id = $1{END}",
+    "DELETE FROM connection WHERE org_id = $1",
+];
+
+/// Organization to delete.
+#[derive(Clone, Debug)]
+pub struct OrganizationDeletion {
+    /// The organization.
+    pub org: OrgId,
+    /// Owner who deletes it.
+    pub owner: UserId,
+    /// Name that the owner has confirmed.
+    pub name: String,
+    /// Time of the deletion.
+    pub at: Timestamp,
+}
+
+impl Store {
+    /// Deletes an organization: ends its memberships, keys, grants and invitations, and deletes its connections with their
+    /// credentials. `Conflict` where the name is another one and where the person is not the owner; `NotFound` where the
+    /// organization was deleted before.
+    pub async fn delete_organization(&self, deletion: OrganizationDeletion, audit: Audit) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                let (org, at) = (deletion.org, deletion.at);
+                let mut statements = vec![
+                    // No claim takes a run of the organization afterwards.
+                    dispatch_lock(),
+                    super::lock(org),
+                    Stmt::new(
+                        "UPDATE organization SET deleted_at = $2, suspended_at = COALESCE(suspended_at, $2), \
+                         suspended_why = $3 WHERE id = $1 AND name = $4",
+                        vals![org, at, DELETED, deletion.name.as_str()],
+                    )
+                    .exactly(1, RENAMED),
+                    Stmt::new(
+                        "SELECT 1 FROM membership WHERE org_id = $1 AND user_id = $2 AND role = $3",
+                        vals![org, deletion.owner, Role::Owner],
+                    )
+                    .exactly(1, NOT_THE_OWNER),
+                ];
+                statements.extend(ACCESS.iter().map(|sql| Stmt::new(sql, vals![org])));
+                statements.push(record(&audit));
+                tx.batch(&statements).map(drop)
+            })
+            .await
+    }
+}

@@ -1,0 +1,216 @@
+//! System: the remains of deleted organizations, which the nodes delete in batches.
+//!
+//! Every command is idempotent, and locks the organization where it deletes what several statements must agree on: two
+//! nodes at once share the work. Expired runs and occurrences of schedules are deleted by the commands of the retention.
+
+use sortie_api::{OrgId, RunId, ScheduleId, Timestamp};
+
+use crate::{
+    Store, UsageDue,
+    db::{Row, Stmt, batch, vals},
+    types::{Error, Result, unless},
+};
+
+/// Error of an organization of which something is left.
+const NOT_YET: Error = Error::Conflict("something of the organization is left");
+
+/// Position in a list of runs that are not settled.
+type Unsettled = (Timestamp, RunId);
+
+/// Statements that delete the settings of the organization `$1`, up to `$2` rows each.
+const SETTINGS: [&str; 3] = [
+    "DELETE FROM workflow WHERE org_id = $1 \
+     AND name {IN}SELECT w.name FROM workflow w WHERE w.org_id = $1 ORDER BY w.org_id, w.name LIMIT $2{END}",
+    "DELETE FROM budget WHERE org_id = $1 \
+     AND scope {IN}SELECT b.scope FROM budget b WHERE b.org_id = $1 ORDER BY b.org_id, b.scope LIMIT $2{END}",
+    "DELETE FROM budget_window WHERE org_id = $1 AND held_micros = 0 AND scope {IN}SELECT b.scope FROM budget_window b WHERE b.org_id = $1 \
+     ORDER BY b.org_id, b.scope, b.since, b.starts_at LIMIT $2{END}",
+];
+
+impl Store {
+    /// System: lists deleted organizations of which something is left, in the order of their ids, those behind `after`, at
+    /// most `limit`.
+    pub async fn deleted_organizations(&self, after: Option<OrgId>, limit: u32) -> Result<Vec<OrgId>> {
+        let after = after.map(|org| org.to_string()).unwrap_or_default();
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT o.id FROM organization o WHERE o.deleted_at IS NOT NULL AND o.erased_at IS NULL AND o.id > $1 \
+                     ORDER BY o.id LIMIT $2",
+                    vals![after.as_str(), limit],
+                )?
+                .iter()
+                .map(|row| row.parse(0))
+                .collect()
+            })
+            .await
+    }
+
+    /// System: lists runs of an organization that are not settled, in the order of their creation, those behind `after`, at
+    /// most `limit`.
+    pub async fn unsettled_runs(
+        &self,
+        org: OrgId,
+        after: Option<Unsettled>,
+        limit: u32,
+    ) -> Result<Vec<Unsettled>> {
+        let (since, after) = after.map_or((Timestamp::from_micros(0), String::new()), |(at, run)| {
+            (at, run.to_string())
+        });
+        self.db
+            .read(move |tx| {
+                let params = || vals![org, since, after.as_str(), limit];
+                let [waiting, held] = batch(
+                    tx,
+                    &[
+                        Stmt::new(
+                            "SELECT enqueued_at, run_id FROM queue WHERE org_id = $1 AND node_id IS NULL \
+                             AND (enqueued_at, run_id) > ($2, $3) ORDER BY enqueued_at, run_id LIMIT $4",
+                            params(),
+                        ),
+                        Stmt::new(
+                            "SELECT enqueued_at, run_id FROM queue WHERE org_id = $1 AND node_id IS NOT NULL \
+                             AND (enqueued_at, run_id) > ($2, $3) ORDER BY enqueued_at, run_id LIMIT $4",
+                            params(),
+                        ),
+                    ],
+                )?;
+                let rows = waiting.rows.iter().chain(&held.rows);
+                let mut runs: Vec<Unsettled> = rows.map(unsettled_from).collect::<Result<_>>()?;
+                runs.sort_unstable();
+                runs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+                Ok(runs)
+            })
+            .await
+    }
+
+    /// System: returns runs of a deleted organization that are not counted in its usage, if there are any. No further run is
+    /// created, so an hour of them can be counted before it has passed.
+    pub async fn uncounted_usage(&self, org: OrgId) -> Result<Option<UsageDue>> {
+        let row = self
+            .db
+            .read(move |tx| {
+                tx.query_opt(
+                    "SELECT o.usage_until, (SELECT r.created_at FROM run r WHERE r.org_id = o.id AND r.created_at >= 0 \
+                     AND r.created_at >= o.usage_until ORDER BY r.created_at, r.id LIMIT 1) \
+                     FROM organization o WHERE o.id = $1 AND o.deleted_at IS NOT NULL",
+                    vals![org],
+                )
+            })
+            .await?;
+        let Some(row) = row else {
+            return Ok(None);
+        };
+        let counted_until = row.time(0)?;
+        Ok(row.opt_time(1)?.map(|next_run| UsageDue {
+            org,
+            counted_until,
+            next_run,
+        }))
+    }
+
+    /// System: lists up to `limit` schedules of a deleted organization.
+    pub async fn schedules_to_erase(&self, org: OrgId, limit: u32) -> Result<Vec<ScheduleId>> {
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT id FROM schedule WHERE org_id = $1 AND created_at >= 0 ORDER BY created_at, id LIMIT $2",
+                    vals![org, limit],
+                )?
+                .iter()
+                .map(|row| row.parse(0))
+                .collect()
+            })
+            .await
+    }
+
+    /// System: deletes a schedule of a deleted organization with the rest of its history.
+    pub async fn erase_schedule(&self, org: OrgId, id: ScheduleId) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    lock_deleted(org),
+                    Stmt::new(
+                        "DELETE FROM schedule WHERE id = $2 AND org_id = $1",
+                        vals![org, id],
+                    ),
+                    Stmt::new("DELETE FROM fire WHERE schedule_id = $1", vals![id]),
+                ])
+                .map(drop)
+            })
+            .await
+    }
+
+    /// System: deletes up to `limit` files of a deleted organization. The sweep checks their content at `check_at`. Returns
+    /// their number.
+    pub async fn erase_files(&self, org: OrgId, check_at: Timestamp, limit: u32) -> Result<u64> {
+        self.db
+            .write(move |tx| {
+                let [_, _, deleted] = batch(
+                    tx,
+                    &[
+                        lock_deleted(org),
+                        Stmt::new(
+                            "UPDATE blob SET check_at = $2 WHERE id {IN}SELECT f.blob_id FROM file f WHERE f.org_id = $1 \
+                             AND f.created_at >= 0 ORDER BY f.created_at, f.id LIMIT $3{END}",
+                            vals![org, check_at, limit],
+                        ),
+                        Stmt::new(
+                            "DELETE FROM file WHERE id {IN}SELECT f.id FROM file f WHERE f.org_id = $1 \
+                             AND f.created_at >= 0 ORDER BY f.created_at, f.id LIMIT $2{END}",
+                            vals![org, limit],
+                        ),
+                    ],
+                )?;
+                Ok(deleted.affected)
+            })
+            .await
+    }
+
+    /// System: deletes workflows and budgets of a deleted organization, up to about `limit` rows of each kind. Returns their
+    /// number.
+    pub async fn erase_settings(&self, org: OrgId, limit: u32) -> Result<u64> {
+        self.db
+            .write(move |tx| {
+                let mut statements = vec![lock_deleted(org)];
+                statements.extend(SETTINGS.iter().map(|sql| Stmt::new(sql, vals![org, limit])));
+                let done = tx.batch(&statements)?;
+                Ok(done.iter().skip(1).map(|deleted| deleted.affected).sum())
+            })
+            .await
+    }
+
+    /// System: records that nothing is left of an organization that was deleted before `before`. Returns false where
+    /// something is left, or where another node was faster.
+    pub async fn organization_erased(&self, org: OrgId, before: Timestamp, at: Timestamp) -> Result<bool> {
+        let erased = self.db.write(move |tx| {
+            let statements = [Stmt::new(
+                "UPDATE organization SET erased_at = $3 WHERE id = $1 AND deleted_at < $2 AND erased_at IS NULL \
+                 AND NOT EXISTS (SELECT 1 FROM run r WHERE r.org_id = $1 AND r.created_at >= 0) \
+                 AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.org_id = $1 AND s.created_at >= 0) \
+                 AND NOT EXISTS (SELECT 1 FROM workflow w WHERE w.org_id = $1) \
+                 AND NOT EXISTS (SELECT 1 FROM budget b WHERE b.org_id = $1) \
+                 AND NOT EXISTS (SELECT 1 FROM budget_window v WHERE v.org_id = $1) \
+                 AND NOT EXISTS (SELECT 1 FROM file f WHERE f.org_id = $1 AND f.created_at >= 0) \
+                 AND NOT EXISTS (SELECT 1 FROM blob c WHERE c.org_id = $1 AND c.doomed_at IS NULL)",
+                vals![org, before, at],
+            )
+            .exactly(1, NOT_YET), Stmt::new("DELETE FROM organization_storage WHERE org_id = $1", vals![org])];
+            tx.batch(&statements).map(drop)
+        });
+        unless(&NOT_YET, erased.await)
+    }
+}
+
+/// Locks a deleted organization until the end of the transaction. `NotFound` where it was not deleted.
+fn lock_deleted(org: OrgId) -> Stmt<'static> {
+    Stmt::new(
+        "UPDATE organization SET name = name WHERE id = $1 AND deleted_at IS NOT NULL",
+        vals![org],
+    )
+    .exactly(1, Error::NotFound)
+}
+
+fn unsettled_from(row: &Row) -> Result<Unsettled> {
+    Ok((row.time(0)?, row.parse(1)?))
+}

@@ -1,0 +1,21 @@
+//! The row of an organization: its lock, and its deletion.
+
+pub(crate) mod deletion;
+mod erasure;
+
+use sortie_api::OrgId;
+
+use crate::{
+    db::{Stmt, vals},
+    types::Error,
+};
+
+/// Locks an organization until the end of the transaction. `NotFound` where there is none, and where it was deleted:
+/// nothing is added to an organization after its deletion.
+pub(crate) fn lock<'a>(org: OrgId) -> Stmt<'a> {
+    Stmt::new(
+        "UPDATE organization SET name = name WHERE id = $1 AND deleted_at IS NULL",
+        vals![org],
+    )
+    .exactly(1, Error::NotFound)
+}

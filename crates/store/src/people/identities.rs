@@ -1,0 +1,165 @@
+//! Identities: accounts of people at identity providers. Issuer and subject name an identity, never an address.
+
+use sortie_api::{Timestamp, UserId};
+
+use super::{
+    memberships::{self, GivenRole},
+    persons::{self, Account, NewPerson},
+    sessions::{self, NewSession},
+};
+use crate::{
+    Store,
+    db::{Row, Stmt, vals},
+    types::{Error, Result},
+};
+
+/// Error of a sign-in whose identity or person changed since it was looked up. The caller looks it up again.
+pub const IDENTITY_CHANGED: &str = "the account changed at the same time";
+
+const CHANGED: Error = Error::Conflict(IDENTITY_CHANGED);
+
+/// Text of the [`Error::Conflict`] of a link to an account that has another identity of the same issuer.
+pub const OTHER_IDENTITY: &str =
+    "this account is linked to another person's account at the identity provider: ask the operator";
+
+/// Account at an identity provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Issuer of the provider.
+    pub issuer: String,
+    /// Name of the account there.
+    pub subject: String,
+}
+
+/// Identity that a sign-in proves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProvenIdentity {
+    /// Identity of the person who signs in.
+    Known(Identity),
+    /// Identity that the person gets now, because the provider is trusted for the address of the account.
+    Linked {
+        /// The identity.
+        identity: Identity,
+        /// Address of the account, in the form that is compared.
+        email_key: String,
+    },
+}
+
+/// Identity as its person sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityRow {
+    /// The identity.
+    pub identity: Identity,
+    /// Time of the first sign-in with it.
+    pub created_at: Timestamp,
+}
+
+impl Store {
+    /// System: finds the account of the person with an identity.
+    pub async fn find_identity(&self, identity: &Identity) -> Result<Option<Account>> {
+        let identity = identity.clone();
+        self.db
+            .read(move |tx| {
+                let owner = tx.query_opt(
+                    "SELECT user_id FROM identity WHERE issuer = $1 AND subject = $2",
+                    vals![identity.issuer.as_str(), identity.subject.as_str()],
+                )?;
+                let Some(owner) = owner else {
+                    return Ok(None);
+                };
+                let account = tx.query_opt(persons::BY_ID, vals![owner.text(0)?])?;
+                account.as_ref().map(persons::account_from).transpose()
+            })
+            .await
+    }
+
+    /// Creates the account of an identity, with a verified address, the first session, and a role. `Conflict` where the address has an
+    /// account or the identity has a person.
+    pub async fn sign_up_with_identity(
+        &self,
+        person: NewPerson,
+        identity: Identity,
+        session: NewSession,
+        role: Option<GivenRole>,
+    ) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                let (user, at) = (person.id, person.created_at);
+                let mut statements = Vec::with_capacity(7);
+                statements.extend(role.iter().flat_map(|given| memberships::give(given, user, at)));
+                statements.extend([
+                    persons::insert(&person).exactly(1, persons::TAKEN),
+                    persons::verify(user, at),
+                    insert(&identity, user, at),
+                    sessions::insert(&session),
+                ]);
+                tx.batch(&statements).map(drop)
+            })
+            .await
+    }
+
+    /// Lists the identities of a person, the earliest first, at most 100.
+    pub async fn list_identities(&self, user: UserId) -> Result<Vec<IdentityRow>> {
+        self.db
+            .read(move |tx| {
+                let rows = tx.query_all(
+                    "SELECT issuer, subject, created_at FROM identity WHERE user_id = $1 LIMIT 100",
+                    vals![user],
+                )?;
+                let mut identities: Vec<_> = rows.iter().map(identity_from).collect::<Result<_>>()?;
+                identities.sort_by_key(|row| row.created_at);
+                Ok(identities)
+            })
+            .await
+    }
+}
+
+/// Refuses the command unless the identity is the person's and the person may sign in. Links a new identity first: to an
+/// account whose address was verified, or whose person has no password yet. Behind the address of every other account may be
+/// somebody else. An account has one identity of an issuer: the provider may have given the address to another person.
+pub(super) fn prove(user: UserId, proven: &ProvenIdentity, at: Timestamp) -> Vec<Stmt<'_>> {
+    match proven {
+        ProvenIdentity::Known(identity) => vec![
+            Stmt::new(
+                "SELECT 1 FROM identity i JOIN person p ON p.id = i.user_id \
+                 WHERE i.issuer = $1 AND i.subject = $2 AND i.user_id = $3 AND p.disabled_at IS NULL",
+                vals![identity.issuer.as_str(), identity.subject.as_str(), user],
+            )
+            .exactly(1, CHANGED),
+        ],
+        ProvenIdentity::Linked { identity, email_key } => vec![
+            Stmt::new(
+                "UPDATE person SET email_verified_at = COALESCE(email_verified_at, $2) WHERE id = $1 AND email_key = $3 \
+                 AND disabled_at IS NULL AND (email_verified_at IS NOT NULL OR password = '')",
+                vals![user, at, email_key.as_str()],
+            )
+            .exactly(1, CHANGED),
+            // The update has locked the person: of two links at once the second one sees the first.
+            Stmt::new(
+                "SELECT 1 FROM identity WHERE user_id = $1 AND issuer = $2 AND subject <> $3",
+                vals![user, identity.issuer.as_str(), identity.subject.as_str()],
+            )
+            .exactly(0, Error::Conflict(OTHER_IDENTITY)),
+            insert(identity, user, at),
+        ],
+    }
+}
+
+fn insert(identity: &Identity, user: UserId, at: Timestamp) -> Stmt<'_> {
+    Stmt::new(
+        "INSERT INTO identity (issuer, subject, user_id, created_at) VALUES ($1, $2, $3, $4) \
+         ON CONFLICT (issuer, subject) DO NOTHING",
+        vals![identity.issuer.as_str(), identity.subject.as_str(), user, at],
+    )
+    .exactly(1, CHANGED)
+}
+
+fn identity_from(row: &Row) -> Result<IdentityRow> {
+    Ok(IdentityRow {
+        identity: Identity {
+            issuer: row.text(0)?.to_owned(),
+            subject: row.text(1)?.to_owned(),
+        },
+        created_at: row.time(2)?,
+    })
+}
