@@ -36,7 +36,7 @@ pub use operator::{NewAccount, NewLink};
 pub use options::{Options, SignUp};
 pub use organizations::{NewInvitationLink, Requester};
 pub use people::{
-    account::PersonExport,
+    account::{PersonExport, identity_id},
     login::{LogIn, LoggedIn},
     passwords::Proof,
     picture::PICTURE_BYTES,

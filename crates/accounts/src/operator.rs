@@ -146,6 +146,16 @@ impl Accounts {
         Ok(disabled?)
     }
 
+    /// Ends all identities of a person at identity providers, and the sessions.
+    pub async fn unlink_account(&self, author: &Author, user: UserId) -> Result<OperatedPerson> {
+        let parts = &self.0;
+        let audits = parts.audits(author, user, "person.unlink").await?;
+        let unlinked = parts.store.unlink_person(user, audits).await;
+        // Also after an error: the sessions may have ended.
+        self.forget_sessions(user);
+        Ok(unlinked?)
+    }
+
     /// Lets a person sign in again.
     pub async fn enable_account(&self, author: &Author, user: UserId) -> Result<OperatedPerson> {
         let parts = &self.0;

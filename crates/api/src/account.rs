@@ -137,9 +137,38 @@ pub struct ExportedGrant {
     pub expires_at: Timestamp,
 }
 
+/// Session of a person at a self-hosted engine, as an admin sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PersonSession {
+    /// ID of the session.
+    pub id: SessionId,
+    /// The person.
+    pub user_id: UserId,
+    /// Email address of the person.
+    #[schema(example = "ann@example.com")]
+    pub email: String,
+    /// Time of the sign-in.
+    pub created_at: Timestamp,
+    /// End of the session.
+    pub expires_at: Timestamp,
+    /// Time of a late use; the last one may be an hour later.
+    pub seen_at: Timestamp,
+    /// Address that the person signed in from; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, nullable = false, example = "203.0.113.7")]
+    pub address: Option<std::net::IpAddr>,
+    /// Name that the client gave itself (`User-Agent`); absent where it gave none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "Mozilla/5.0")]
+    pub agent: Option<String>,
+}
+
 /// Account of a person at an identity provider, with which the person signs in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LinkedIdentity {
+    /// ID of the identity: 32 hexadecimal characters of a hash of `issuer` and `subject`.
+    #[schema(example = "1f8a3bd2c4e5968770a1b2c3d4e5f607")]
+    pub id: String,
     /// Issuer of the provider.
     #[schema(example = "https://example.okta.com")]
     pub issuer: String,

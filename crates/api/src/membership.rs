@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
+    credential::Credential,
     id::{InvitationId, OrgId, UserId},
     mail::EmailDelivery,
-    object::objects,
+    object::{objects, present, read_objects},
     organization::Role,
     time::Timestamp,
 };
@@ -46,7 +47,8 @@ impl From<MemberRole> for Role {
     }
 }
 
-objects!(OrganizationName DeleteOrganization ChangeRole TransferOwnership CreateInvitation AcceptInvitation);
+objects!(OrganizationName ChangeRole TransferOwnership CreateInvitation AcceptInvitation);
+read_objects!(DeleteOrganization);
 
 /// Body of `POST /v1/organizations` and `PATCH /v1/organizations/{id}`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -63,12 +65,16 @@ pub struct OrganizationName {
 }
 
 /// Body of `DELETE /v1/organizations/{id}`.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct DeleteOrganization {
     /// Name of the organization, as the confirmation.
     #[schema(example = "Example Ltd")]
     pub name: String,
+    /// Password of the account. An account without one needs a sign-in of the last ten minutes instead.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>, nullable = false, format = Password, example = "correct horse battery staple")]
+    pub password: Option<Credential>,
 }
 
 /// Member of an organization.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::FromRef;
 use bytes::Bytes;
+use sortie_accounts::Accounts;
 use sortie_engine::Engine;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    kit::BodyBudget,
+    kit::{BodyBudget, CredentialWatch},
     metrics::{Exposition, HttpMetrics},
     routes::ResourceMetadata,
 };
@@ -29,6 +30,10 @@ pub(crate) struct App {
     pub(crate) exposition: Option<Arc<Exposition>>,
     /// Cancelled when open streams must end.
     pub(crate) stop: CancellationToken,
+    /// Accounts of the people who sign in at this self-hosted engine; none without identity providers.
+    pub(crate) people: Option<Accounts>,
+    /// Ends open streams with the credentials that opened them.
+    pub(crate) watch: CredentialWatch,
 }
 
 impl FromRef<Arc<App>> for BodyBudget {

@@ -249,8 +249,10 @@ fn complete(table: &[Access], path: &str, operation: &mut Value) {
             | ErrorCode::RangeNotSatisfiable => true,
         };
         let status = code.status().to_string();
-        // The endpoints of the OAuth server have error bodies of their own (RFC 6749).
-        let own = path.starts_with("/oauth/") && !operation["responses"][&status].is_null();
+        // The endpoints of the OAuth server have error bodies of their own (RFC 6749). A handler may have reasons of its own to
+        // forbid something.
+        let may_have_own = path.starts_with("/oauth/") || code == ErrorCode::Forbidden;
+        let own = may_have_own && !operation["responses"][&status].is_null();
         if possible && !own {
             operation["responses"][status] = reference("responses", name);
         }

@@ -211,7 +211,8 @@ impl Gate {
             request.extensions_mut().insert(Passed(Hop::Second));
         } else if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ | METRICS) {
             let (sent, by_cookie) = self.sent(request.headers());
-            let credential = self.look_up(sent, network).await;
+            let token = sent.map(Token::of);
+            let credential = self.look_up(sent.zip(token), network).await;
             let by = match &credential {
                 Some(Credential::Valid(holder)) => {
                     Counted::Subject(self.limits.count_subject(holder.subject(), &self.clock).await)
@@ -236,6 +237,9 @@ impl Gate {
                 .into_response();
             }
             request.extensions_mut().insert(credential);
+            if let Some(token) = token {
+                request.extensions_mut().insert(token);
+            }
         }
         match &self.door {
             Door::Organization(door) if OrganizationDoor::leads_to_engine(request.uri()) => {
@@ -295,14 +299,13 @@ impl Gate {
     }
 
     /// None where too many credentials from `network` were nobody's for one more to be looked up.
-    async fn look_up(&self, credential: Option<&str>, network: IpAddr) -> Option<Credential> {
-        let Some(credential) = credential else {
+    async fn look_up(&self, sent: Option<(&str, Token)>, network: IpAddr) -> Option<Credential> {
+        let Some((credential, token)) = sent else {
             return Some(Credential::Missing);
         };
         if credential.is_empty() {
             return Some(Credential::Invalid);
         }
-        let token = Token::of(credential);
         match self.guesses.advice(token, network, (self.clock)()) {
             Advice::LookUp => {}
             Advice::Nobodys => return Some(Credential::Invalid),

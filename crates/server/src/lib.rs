@@ -35,7 +35,7 @@ use crate::{
     app::App,
     description::Description,
     gate::{Door, Gate, rate_limits, share_limits},
-    kit::{BodyBudget, Challenges, SessionCookie},
+    kit::{BodyBudget, Challenges, CredentialWatch, SessionCookie},
     metrics::{Exposition, HttpMetrics},
     org::{EngineDoor, OrgApp, OrganizationDoor, SignInDoor},
     routes::ResourceMetadata,
@@ -138,6 +138,8 @@ pub async fn serve(
         http: http.clone(),
         exposition: metrics.is_none().then(|| Arc::clone(&exposition)),
         stop: stop.clone(),
+        people: people.clone(),
+        watch: CredentialWatch::new(engine.clone(), accounts.cloned()),
     });
     let limits = Arc::new(rate_limits(&engine, &options));
     let gate = |door: (Door, axum::Router)| {
@@ -171,6 +173,7 @@ pub async fn serve(
     tokio::select! {
         ((), (), ()) = async { tokio::join!(served, organization_served, measured) } => {}
         () = share_limits(&limits, &engine) => {}
+        () = app.watch.run() => {}
     }
     Ok(())
 }

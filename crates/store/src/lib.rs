@@ -60,13 +60,13 @@ pub use people::{
     attempts::Attempt,
     avatars::Avatar,
     deletion::PersonDeletion,
-    identities::{IDENTITY_CHANGED, Identity, IdentityRow, OTHER_IDENTITY, ProvenIdentity},
+    identities::{IDENTITY_CHANGED, Identity, IdentityRow, ONLY_WAY, OTHER_IDENTITY, ProvenIdentity},
     invitations::{InvitationRow, Invited, NewInvitation},
     memberships::{GivenRole, MemberRow, NewOrganization, OwnOrganization},
     one_time::{NewOneTime, OneTimeMail, Purpose, UnknownPurpose},
     persons::{Account, NewPerson, PasswordChange, PersonRow},
     second_factor::{CODE_USED, Factor},
-    sessions::{NewSession, SessionKind, SessionRow, SignIn, SignedIn, UnknownSessionKind},
+    sessions::{MemberSession, NewSession, SessionKind, SessionRow, SignIn, SignedIn, UnknownSessionKind},
 };
 pub use principal::{By, Principal, UnknownSubject};
 pub use rates::{GrantedBlock, Leased, WantedBlock};

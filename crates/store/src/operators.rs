@@ -243,6 +243,31 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Operator: ends all identities of a person at identity providers, and the sessions. `audits` has one entry for each
+    /// organization of the person.
+    pub async fn unlink_person(&self, user: UserId, audits: Vec<Audit>) -> Result<OperatedPerson> {
+        self.db
+            .write(move |tx| {
+                let mut statements = vec![
+                    Stmt::new(
+                        concat!(
+                            "UPDATE person SET id = id WHERE id = $1 RETURNING ",
+                            person_columns!()
+                        ),
+                        vals![user],
+                    )
+                    .exactly(1, Error::NotFound),
+                    Stmt::new("DELETE FROM identity WHERE user_id = $1", vals![user]),
+                    sessions::delete_all(user),
+                ];
+                statements.extend(audits.iter().map(record));
+                first_person(&tx.batch(&statements)?)
+            })
+            .await
+    }
+}
+
 /// Reads the person that the first statement of a batch returned.
 fn first_person(answers: &[Answer]) -> Result<OperatedPerson> {
     let row = answers.first().and_then(|answer| answer.rows.first());

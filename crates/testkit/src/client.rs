@@ -241,12 +241,16 @@ impl Client {
 
     /// Opens a run's event stream, after event `after` if given.
     pub async fn follow(&self, id: &str, after: Option<i64>) -> Result<EventStream> {
+        self.follow_at(&format!("/v1/runs/{id}/events"), after).await
+    }
+
+    /// Opens the event stream at this path, after event `after` if given.
+    pub async fn follow_at(&self, path: &str, after: Option<i64>) -> Result<EventStream> {
         let mut client = self.clone();
         if let Some(after) = after {
             client.headers.insert("last-event-id", HeaderValue::from(after));
         }
-        let path = format!("/v1/runs/{id}/events");
-        let (connection, response) = client.open(Method::GET, &path, Bytes::new()).await?;
+        let (connection, response) = client.open(Method::GET, path, Bytes::new()).await?;
         if response.status() != 200 {
             bail!(
                 "{path}: {} {:?}",

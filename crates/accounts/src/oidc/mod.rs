@@ -3,6 +3,7 @@
 //! The provider proves who a person is by an ID token, signed with `RS256` or `ES256`. Issuer and subject name the person from
 //! then on. An address counts once only: at the first sign-in, where the provider is trusted for its domain.
 
+mod document;
 mod keys;
 mod metadata;
 mod provider;

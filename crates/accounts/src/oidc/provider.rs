@@ -3,7 +3,10 @@
 //! The operator names the provider, so that its address may be private or this machine's own. Requests follow no redirect,
 //! and take a bounded part of an answer in a bounded time.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -12,14 +15,14 @@ use reqwest::{
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE},
 };
 use serde::Deserialize;
-use sortie_api::{Credential, Timestamp};
+use sortie_api::Credential;
 use sortie_base::Clock;
 use sortie_net::{Client, Reach, Timeouts, read_body};
-use tokio::sync::Mutex;
 use url::{Url, form_urlencoded};
 
 use super::{
     IdentityProvider,
+    document::KeptDocument,
     keys::Keys,
     metadata::{ClientAuth, Metadata, metadata_url},
     signature::{self, Checked},
@@ -37,15 +40,9 @@ const KEYS_AGAIN: Duration = Duration::from_mins(1);
 /// Identity provider with what is known of it.
 pub(crate) struct Provider {
     pub(super) settings: IdentityProvider,
-    known: Mutex<Known>,
-}
-
-/// Answers of the provider that are used again.
-#[derive(Default)]
-struct Known {
-    client: Option<Client>,
-    metadata: Option<(Metadata, Timestamp)>,
-    keys: Option<(Keys, Timestamp)>,
+    client: Mutex<Option<Client>>,
+    metadata: KeptDocument<Metadata>,
+    keys: KeptDocument<Arc<Keys>>,
 }
 
 /// Answer of a token endpoint.
@@ -78,7 +75,7 @@ pub(super) struct Code<'a> {
 }
 
 /// Failure of a sign-in at a provider. The text is for the log: it holds nothing of a token or a secret.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// The provider does not answer, or not as a provider does.
     #[error("{0}")]
@@ -105,35 +102,54 @@ impl Provider {
     pub(crate) fn new(settings: IdentityProvider) -> Self {
         Self {
             settings,
-            known: Mutex::default(),
+            client: Mutex::default(),
+            metadata: KeptDocument::default(),
+            keys: KeptDocument::default(),
         }
     }
 
     /// Returns the metadata of the provider.
     pub(super) async fn metadata(&self, clock: &Clock) -> Fetched<Metadata> {
-        let mut known = self.known.lock().await;
-        self.fresh_metadata(&mut known, clock).await
+        self.metadata.get(clock, KEPT, self.fetch_metadata()).await
     }
 
-    async fn fresh_metadata(&self, known: &mut Known, clock: &Clock) -> Fetched<Metadata> {
-        let now = clock.now();
-        if let Some((metadata, _)) = known.metadata.as_ref().filter(|(_, at)| now < *at + KEPT) {
-            return Ok(metadata.clone());
-        }
+    async fn fetch_metadata(&self) -> Fetched<Metadata> {
         let issuer = &self.settings.issuer;
         let unreadable = Failure::away("the metadata cannot be read");
         let url = metadata_url(issuer).ok_or_else(|| unreadable("the issuer has a wrong form".to_owned()))?;
-        let client = client_of(known)?;
-        let body = get(&client, &url, None).await.map_err(unreadable)?;
-        let metadata = Metadata::parse(&body, issuer)
-            .map_err(|rule| Failure::Away(format!("the document at {url} {rule}")))?;
-        known.metadata = Some((metadata.clone(), now));
-        Ok(metadata)
+        let body = get(&self.client()?, &url, None).await.map_err(unreadable)?;
+        Metadata::parse(&body, issuer).map_err(|rule| Failure::Away(format!("the document at {url} {rule}")))
+    }
+
+    async fn fetch_keys(&self, clock: &Clock) -> Fetched<Arc<Keys>> {
+        let url = self.metadata(clock).await?.jwks_uri;
+        let body = get(&self.client()?, &url, None)
+            .await
+            .map_err(Failure::away("the keys cannot be read"))?;
+        let keys = Keys::parse(&body);
+        keys.map(Arc::new)
+            .map_err(|rule| Failure::Away(format!("the document at {url} {rule}")))
+    }
+
+    fn client(&self) -> Fetched<Client> {
+        let mut known = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = &*known {
+            return Ok(client.clone());
+        }
+        let timeouts = Timeouts {
+            connect: TIMEOUT,
+            read: TIMEOUT,
+            total: Some(TIMEOUT),
+        };
+        let client =
+            Client::new(Reach::Private, timeouts).map_err(|error| Failure::Away(error.to_string()))?;
+        *known = Some(client.clone());
+        Ok(client)
     }
 
     /// Exchanges an authorization code for tokens.
     pub(super) async fn exchange(&self, metadata: &Metadata, code: Code<'_>) -> Fetched<Tokens> {
-        let client = client_of(&mut *self.known.lock().await)?;
+        let client = self.client()?;
         let settings = &self.settings;
         let mut fields = vec![
             ("grant_type", "authorization_code"),
@@ -161,7 +177,8 @@ impl Provider {
             let named = named.ok().filter(|name| is_error_name(name));
             let named = named.as_deref().unwrap_or("without a reason");
             let cause = format!("the token endpoint answered {} ({named})", status.as_u16());
-            return Err(if named == "invalid_grant" {
+            // Both are about the code, which the browser brings.
+            return Err(if matches!(named, "invalid_grant" | "invalid_request") {
                 Failure::Refused(cause)
             } else {
                 Failure::Away(cause)
@@ -177,27 +194,13 @@ impl Provider {
 
     /// Checks the signature of an ID token. A key that is not known yet is looked for once a minute at most.
     pub(super) async fn verified(&self, token: &SignedToken<'_>, clock: &Clock) -> Fetched<Claims> {
-        let mut known = self.known.lock().await;
-        let now = clock.now();
-        if let Some((keys, at)) = known.keys.as_ref().filter(|(_, at)| now < *at + KEPT) {
-            match signature::check(token, keys).map_err(Failure::refused)? {
-                Checked::Claims(claims) => return Ok(claims),
-                Checked::UnknownKey if now < *at + KEYS_AGAIN => return Err(unknown_key()),
-                Checked::UnknownKey => {}
+        for lifetime in [KEPT, KEYS_AGAIN] {
+            let keys = self.keys.get(clock, lifetime, self.fetch_keys(clock)).await?;
+            if let Checked::Claims(claims) = signature::check(token, &keys).map_err(Failure::refused)? {
+                return Ok(claims);
             }
         }
-        let metadata = self.fresh_metadata(&mut known, clock).await?;
-        let client = client_of(&mut known)?;
-        let body = get(&client, &metadata.jwks_uri, None)
-            .await
-            .map_err(Failure::away("the keys cannot be read"))?;
-        let keys = Keys::parse(&body)
-            .map_err(|rule| Failure::Away(format!("the document at {} {rule}", metadata.jwks_uri)))?;
-        let (keys, _) = known.keys.insert((keys, now));
-        match signature::check(token, keys).map_err(Failure::refused)? {
-            Checked::Claims(claims) => Ok(claims),
-            Checked::UnknownKey => Err(unknown_key()),
-        }
+        Err(Failure::refused("the ID token is signed with an unknown key"))
     }
 
     /// Reads the claims of the person at the userinfo endpoint.
@@ -207,30 +210,12 @@ impl Provider {
         access_token: &Credential,
         subject: &str,
     ) -> Fetched<Claims> {
-        let client = client_of(&mut *self.known.lock().await)?;
+        let client = self.client()?;
         let body = get(&client, endpoint, Some(access_token))
             .await
             .map_err(Failure::away("the userinfo endpoint cannot be used"))?;
         Claims::of_userinfo(&body, subject).map_err(Failure::refused)
     }
-}
-
-fn unknown_key() -> Failure {
-    Failure::refused("the ID token is signed with an unknown key")
-}
-
-fn client_of(known: &mut Known) -> Fetched<Client> {
-    if let Some(client) = &known.client {
-        return Ok(client.clone());
-    }
-    let timeouts = Timeouts {
-        connect: TIMEOUT,
-        read: TIMEOUT,
-        total: Some(TIMEOUT),
-    };
-    let client = Client::new(Reach::Private, timeouts).map_err(|error| Failure::Away(error.to_string()))?;
-    known.client = Some(client.clone());
-    Ok(client)
 }
 
 fn begin(client: &Client, method: Method, url: &Url) -> Result<RequestBuilder, String> {

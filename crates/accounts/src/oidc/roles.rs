@@ -35,6 +35,11 @@ impl RoleRule {
             self.default_role
         }
     }
+
+    /// Returns the name of the claim where the provider does not send it.
+    fn missing(&self, claims: &Claims) -> Option<&str> {
+        self.claim.as_deref().filter(|name| !claims.has(name))
+    }
 }
 
 impl Parts {
@@ -51,6 +56,14 @@ impl Parts {
         };
         if let Some(role) = rule.role(claims) {
             return Ok(Some(role));
+        }
+        if let Some(claim) = rule.missing(claims) {
+            let provider = &settings.name;
+            tracing::warn!(
+                provider,
+                claim,
+                "the claim of the roles is missing in the answer of an identity provider"
+            );
         }
         if let Some(user) = known {
             self.take_role(user, author).await?;
@@ -110,6 +123,22 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn a_claim_that_the_provider_does_not_send_is_named() {
+        let rule = RoleRule {
+            claim: Some("groups".to_owned()),
+            ..RoleRule::default()
+        };
+        let of = |claims: Value| Claims::of_userinfo(claims.to_string().as_bytes(), "s").unwrap();
+        let (without, with) = (
+            json!({"sub": "s", "roles": []}),
+            json!({"sub": "s", "groups": []}),
+        );
+        assert_eq!(rule.missing(&of(without.clone())), Some("groups"));
+        assert_eq!(rule.missing(&of(with)), None);
+        assert_eq!(RoleRule::default().missing(&of(without)), None);
+    }
 
     #[test]
     fn a_role_is_the_highest_that_a_value_of_the_claim_makes() {

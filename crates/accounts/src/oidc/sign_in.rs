@@ -15,9 +15,13 @@ use super::{
 };
 use crate::{
     Accounts, Author, Client, Error, LoggedIn, Parts, Result, SignUp,
+    attempts::{HOUR, Limit},
     email::EmailAddress,
     people::{Method, SignInOutcome, rules},
 };
+
+/// Refused sign-ins an hour from one network, at all providers together.
+const OF_ONE_NETWORK: u32 = 100;
 
 /// Request to a provider.
 #[derive(Clone, Debug)]
@@ -117,7 +121,8 @@ impl Accounts {
     }
 
     /// Finishes a sign-in by the answer of the provider.
-    /// `Forbidden` where the answer or the person is refused, `Unavailable` where the provider does not answer.
+    /// `Forbidden` where the answer or the person is refused, `Unavailable` where the provider does not answer,
+    /// `TooManyAttempts` before the provider is asked.
     pub async fn finish_oidc(
         &self,
         flow: &OidcFlow,
@@ -125,11 +130,7 @@ impl Accounts {
         visitor: &OidcVisitor<'_>,
     ) -> Result<OidcSignIn> {
         let parts = &self.0;
-        let settings = &parts.provider(&flow.provider)?.settings;
-        let done = match parts.claims(flow, answer).await {
-            Ok(claims) => parts.admit(settings, &claims, visitor).await,
-            Err(failure) => Err(failed(settings, &failure)),
-        };
+        let done = parts.finish_oidc(flow, answer, visitor).await;
         match &done {
             Ok(OidcSignIn::SignedIn(_)) => parts.metrics.sign_in(Method::Provider, SignInOutcome::Succeeded),
             Ok(OidcSignIn::SecondFactor(_)) => {
@@ -186,6 +187,31 @@ impl Parts {
             .append_pair("code_challenge_method", "S256")
             .append_pair("nonce", &flow.nonce);
         Ok(OidcRequest { flow, url })
+    }
+
+    async fn finish_oidc(
+        &self,
+        flow: &OidcFlow,
+        answer: &OidcAnswer<'_>,
+        visitor: &OidcVisitor<'_>,
+    ) -> Result<OidcSignIn> {
+        let settings = &self.provider(&flow.provider)?.settings;
+        let network = visitor.client.network().to_string();
+        let limit = Limit {
+            action: "login provider",
+            subject: &network,
+            most: OF_ONE_NETWORK,
+            window: HOUR,
+        };
+        let counted = self.attempts(&[limit]).await?;
+        let done = match self.claims(flow, answer).await {
+            Ok(claims) => self.admit(settings, &claims, visitor).await,
+            Err(failure) => Err(failed(settings, &failure)),
+        };
+        if matches!(done, Ok(_) | Err(Error::Unavailable(_))) {
+            self.refund(counted).await?;
+        }
+        done
     }
 
     fn provider(&self, name: &str) -> Result<&Provider> {

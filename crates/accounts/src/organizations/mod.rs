@@ -10,7 +10,7 @@ use sortie_store::{MemberRow, NewOrganization, OrganizationDeletion, OwnOrganiza
 
 pub use invitations::NewInvitationLink;
 
-use crate::{Accounts, Author, Error, Parts, Result, mail::Letter};
+use crate::{Accounts, Author, Error, Parts, Proof, Result, mail::Letter};
 
 /// Members and organizations that one query of the store reads.
 const PAGE: u32 = 500;
@@ -89,12 +89,13 @@ impl Accounts {
         Ok(name)
     }
 
-    /// Deletes an organization of the person, who confirms its name. The nodes delete its contents afterwards.
+    /// Deletes an organization of the person, who confirms its name and proves to be the person. The nodes delete its contents
+    /// afterwards.
     pub async fn delete_organization(
         &self,
         requester: &Requester<'_>,
         org: OrgId,
-        confirmed: &str,
+        (confirmed, proof): (&str, Proof),
     ) -> Result<()> {
         let parts = &self.0;
         let name = parts.store.organization_name(org).await?;
@@ -103,6 +104,7 @@ impl Accounts {
                 "name: must be the name of the organization".to_owned(),
             ));
         }
+        parts.own_account(requester.user, "password", proof).await?;
         let audit = parts.audit(requester.author, org, "organization.delete", org)?;
         let deletion = OrganizationDeletion {
             org,

@@ -1,7 +1,11 @@
 //! The account of a person who is signed in: reading, renaming, export and deletion.
 
-use sortie_api::{AuditEntry, OrgId, Role, UserId};
-use sortie_store::{GrantRow, IdentityRow, OwnOrganization, PersonDeletion, PersonRow, SessionRow};
+use sha2::{Digest as _, Sha256};
+use sortie_api::{AuditEntry, OrgId, Role, SessionId, UserId};
+use sortie_base::hex;
+use sortie_store::{
+    GrantRow, Identity, IdentityRow, ONLY_WAY, OwnOrganization, PersonDeletion, PersonRow, SessionRow,
+};
 
 use super::{rules, sessions::MOST_LISTED};
 use crate::{Accounts, Author, Error, Proof, Result};
@@ -11,6 +15,9 @@ const MOST_ORGANIZATIONS: u32 = 10_000;
 
 /// Maximum number of changes in an export.
 const MOST_CHANGES: u32 = 10_000;
+
+/// Length of the hash in the ID of an identity.
+const IDENTITY_BYTES: usize = 16;
 
 /// Data that the service keeps about a person.
 #[derive(Clone, Debug)]
@@ -27,6 +34,16 @@ pub struct PersonExport {
     pub identities: Vec<IdentityRow>,
     /// Changes that the person made, newest first, each with its organization.
     pub changes: Vec<(OrgId, AuditEntry)>,
+}
+
+/// ID of an identity: part of a hash of its issuer and its subject.
+pub fn identity_id(identity: &Identity) -> String {
+    let hash = Sha256::new()
+        .chain_update(&identity.issuer)
+        .chain_update([0])
+        .chain_update(&identity.subject)
+        .finalize();
+    hex(hash.get(..IDENTITY_BYTES).unwrap_or_default())
 }
 
 impl Accounts {
@@ -46,6 +63,28 @@ impl Accounts {
         Ok(self.0.store.list_identities(user).await?)
     }
 
+    /// Ends an identity of a person, by its [`identity_id`], and the sessions of the person but `keep`. `NotFound` where the
+    /// person has no such identity, `Conflict` where the person could not sign in any more.
+    pub async fn unlink_identity(&self, user: UserId, id: &str, keep: SessionId) -> Result<()> {
+        let store = &self.0.store;
+        let identities = store.list_identities(user).await?;
+        let found = identities.iter().find(|row| identity_id(&row.identity) == id);
+        let ended = &found.ok_or(Error::NotFound)?.identity;
+        let works =
+            |of: &Identity| of != ended && self.providers().any(|provider| provider.issuer == of.issuer);
+        let account = store.account(user).await?;
+        // An identity of a provider that is no longer configured signs nobody in.
+        if account.password.is_empty() && !identities.iter().any(|row| works(&row.identity)) {
+            return Err(Error::Conflict(ONLY_WAY.to_owned()));
+        }
+        let done = store.unlink_identity(user, ended, keep).await;
+        // Also after an error: the sessions may have ended.
+        self.forget_sessions(user);
+        done?;
+        tracing::info!(user.id = %user, "identity unlinked");
+        Ok(())
+    }
+
     /// Reads what the service keeps about a person: the newest [`MOST_CHANGES`] changes, and everything else.
     pub async fn export_person(&self, user: UserId) -> Result<PersonExport> {
         let store = &self.0.store;
@@ -61,7 +100,8 @@ impl Accounts {
     }
 
     /// Deletes the account of a person who proves it. `Conflict` where the person owns an organization with other
-    /// members. An organization without other members is suspended.
+    /// members. An organization without other members is deleted with the account, unless it is suspended. The nodes delete
+    /// its contents afterwards.
     pub async fn delete_person(&self, user: UserId, proof: Proof, author: &Author) -> Result<()> {
         let parts = &self.0;
         let account = parts.own_account(user, "password", proof).await?;
@@ -75,20 +115,25 @@ impl Accounts {
             ));
         }
         let clock = &parts.options.clock;
+        // Whoever suspended an organization may still need what is in it.
+        let is_deleted = |of: &OwnOrganization| of.role == Role::Owner && !of.suspended;
         let audits: Result<Vec<_>> = organizations
             .iter()
             .map(|of| {
-                let action = match of.role {
-                    Role::Owner => "organization.suspend",
-                    Role::Admin | Role::Member => "member.leave",
+                let (action, target) = if is_deleted(of) {
+                    ("organization.delete", of.id.to_string())
+                } else {
+                    ("member.leave", user.to_string())
                 };
-                author.audit(clock, of.id, action, user.to_string())
+                author.audit(clock, of.id, action, target)
             })
             .collect();
+        let deleted = organizations.iter().filter(|of| is_deleted(of)).map(|of| of.id);
         let deletion = PersonDeletion {
             user,
             password: account.password,
             audits: audits?,
+            deleted: deleted.collect(),
             at: clock.now(),
         };
         let done = parts.store.delete_person(deletion).await;

@@ -12,14 +12,14 @@ use std::{
 };
 
 use sortie_api::{
-    Mode, SessionId, UserId,
+    Mode, OrgId, SessionId, UserId,
     secret::{SESSION_TOKEN, Secret},
 };
 use sortie_base::{network, random};
-use sortie_store::{NewSession, SessionKind, SessionRow, SignedIn};
+use sortie_store::{MemberSession, NewSession, SessionKind, SessionRow, SignedIn};
 use tokio::time::Instant;
 
-use crate::{Accounts, Options, Parts, Result};
+use crate::{Accounts, Author, Options, Parts, Result};
 
 /// Time from a sign-in on a hosted deployment to the end of the session. Nothing extends it.
 const SESSION_LENGTH: Duration = Duration::from_hours(30 * 24);
@@ -80,6 +80,11 @@ impl Accounts {
         self.0.session(token).await
     }
 
+    /// Finds the person who is signed in with a token by the SHA-256 of the token, as [`Accounts::session`] does.
+    pub async fn session_by_hash(&self, hash: [u8; 32]) -> Result<Option<SignedIn>> {
+        self.0.session_by_hash(hash).await
+    }
+
     /// Lists the sessions of a person, newest first, at most [`MOST_LISTED`].
     pub async fn sessions(&self, user: UserId) -> Result<Vec<SessionRow>> {
         let now = self.0.options.clock.now();
@@ -89,6 +94,21 @@ impl Accounts {
     /// Ends a session of a person, also the one that asks. `NotFound` where the person has no such session.
     pub async fn end_session(&self, user: UserId, session: SessionId) -> Result<()> {
         let ended = self.0.store.end_session(user, session).await;
+        // Also after an error: the session may have ended.
+        self.0.lookups.forget(|of| of.session == session);
+        Ok(ended?)
+    }
+
+    /// Lists the sessions of the members of an organization, newest first.
+    pub async fn member_sessions(&self, org: OrgId) -> Result<Vec<MemberSession>> {
+        let now = self.0.options.clock.now();
+        Ok(self.0.store.list_member_sessions(org, now).await?)
+    }
+
+    /// Ends the session of a member of an organization. `NotFound` where no member has such a session.
+    pub async fn end_member_session(&self, org: OrgId, session: SessionId, author: &Author) -> Result<()> {
+        let audit = author.audit(&self.0.options.clock, org, "session.end", session)?;
+        let ended = self.0.store.end_member_session(org, session, audit).await;
         // Also after an error: the session may have ended.
         self.0.lookups.forget(|of| of.session == session);
         Ok(ended?)
@@ -116,7 +136,11 @@ impl Parts {
         let Ok(secret) = Secret::parse(SESSION_TOKEN, token) else {
             return Ok(None);
         };
-        let hash = secret.hash();
+        self.session_by_hash(secret.hash()).await
+    }
+
+    /// Finds the person who is signed in with a token; see [`Accounts::session_by_hash`].
+    async fn session_by_hash(&self, hash: [u8; 32]) -> Result<Option<SignedIn>> {
         let now = self.options.clock.now();
         let works = |of: &SignedIn| now < of.until;
         let dropped = match self.lookups.fresh(&hash) {

@@ -81,6 +81,25 @@ impl Accounts {
     }
 }
 
+impl Accounts {
+    /// Sends another mail that verifies the address of a person. Earlier ones end. `Conflict` where the address is verified
+    /// and where no mail is configured.
+    pub async fn send_verification(&self, user: UserId) -> Result<()> {
+        let parts = &self.0;
+        let person = parts.store.account(user).await?.person;
+        if person.email_verified_at.is_some() {
+            return Err(Error::Conflict("your email address is verified".to_owned()));
+        }
+        let verification = parts.verification(user, &person.name, &person.email)?;
+        let verification =
+            verification.ok_or_else(|| Error::Conflict("this deployment sends no mail".to_owned()))?;
+        parts.mail_attempt(&EmailAddress::parse(&person.email)?).await?;
+        parts.store.keep_one_time(verification).await?;
+        parts.mail_queued();
+        Ok(())
+    }
+}
+
 impl Parts {
     async fn sign_up(&self, applicant: Applicant, client: &Client) -> Result<SignedUp> {
         let checked = CheckedApplicant {
@@ -126,7 +145,7 @@ impl Parts {
     async fn sign_up_now(&self, applicant: CheckedApplicant, client: &Client) -> Result<LoggedIn> {
         let email = applicant.email.clone();
         let person = self.new_person(applicant).await?;
-        let verification = self.verification(&person)?;
+        let verification = self.verification(person.id, &person.name, &person.email)?;
         let (session, token) = self.new_session(person.id, client)?;
         let id = person.id;
         let created = self.store.sign_up(person, Some(session), verification).await;
@@ -146,7 +165,7 @@ impl Parts {
     pub(crate) async fn sign_up_by_mail(&self, applicant: CheckedApplicant) -> Result<()> {
         let email = applicant.email.clone();
         let person = self.new_person(applicant).await?;
-        let verification = self.verification(&person)?;
+        let verification = self.verification(person.id, &person.name, &person.email)?;
         match self.store.sign_up(person, None, verification).await {
             Err(StoreError::Conflict(_)) => self.tell_of_account(&email).await?,
             done => done?,
@@ -198,15 +217,15 @@ impl Parts {
         })
     }
 
-    /// Makes the mail that verifies the address of a new person. None where no mail is configured.
-    fn verification(&self, person: &NewPerson) -> Result<Option<OneTimeMail>> {
+    /// Makes the mail that verifies the address of a person. None where no mail is configured.
+    fn verification(&self, user: UserId, name: &str, email: &str) -> Result<Option<OneTimeMail>> {
         let letter = |url, expires_at| Letter::VerifyEmail {
-            name: person.name.clone(),
+            name: name.to_owned(),
             url,
             expires_at,
         };
         let token = (Purpose::VerifyEmail, VERIFY_WITHIN);
-        self.token_by_mail(person.id, &person.email, token, (VERIFY_PAGE, letter))
+        self.token_by_mail(user, email, token, (VERIFY_PAGE, letter))
     }
 
     /// Makes a token and the letter that has the page with it. None where no mail is configured.

@@ -54,6 +54,11 @@ impl Engine {
         self.0.stores.principals.authenticate(credential).await
     }
 
+    /// Finds the principal of a credential by its SHA-256, as [`Engine::authenticate`] does.
+    pub async fn authenticate_hash(&self, hash: [u8; 32]) -> Result<Option<Principal>, Error> {
+        self.0.stores.principals.authenticate_hash(hash).await
+    }
+
     /// Finds the principal of a person's session in an organization. None where the person is no member.
     pub async fn authenticate_session(
         &self,
@@ -84,6 +89,11 @@ impl Engine {
             .stores
             .principals
             .forget_where(|principal| matches!(principal.by, By::Grant(_)));
+    }
+
+    /// Drops all look-ups, after a change that ends credentials of several organizations.
+    pub fn forget_all_credentials(&self) {
+        self.0.stores.principals.forget_where(|_| true);
     }
 
     /// Deployment mode: self-hosted or hosted.
@@ -134,7 +144,11 @@ impl Principals {
         else {
             return Ok(None);
         };
-        let hash = secret.hash();
+        self.authenticate_hash(secret.hash()).await
+    }
+
+    /// Finds the principal of a credential by its SHA-256; see [`Engine::authenticate_hash`].
+    pub(crate) async fn authenticate_hash(&self, hash: [u8; 32]) -> Result<Option<Principal>, Error> {
         self.look_up(hash, self.store.find_principal(hash)).await
     }
 

@@ -32,6 +32,11 @@ impl Token {
     pub(crate) fn of(credential: &str) -> Self {
         Self(Sha256::digest(credential.as_bytes()).into())
     }
+
+    /// Returns the bytes that the store knows the credential by.
+    pub(crate) const fn hash(self) -> [u8; 32] {
+        self.0
+    }
 }
 
 /// Advice on a credential.

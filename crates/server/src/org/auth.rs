@@ -139,6 +139,26 @@ pub(crate) async fn verify_email(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Ask for another verification mail
+///
+/// Sends another mail with a token that verifies the address of the signed-in person. Tokens of earlier mails end. Takes part in
+/// the three mails a day to one address.
+#[utoipa::path(
+    post, path = "/v1/auth/resend-verification", tag = "sign-in",
+    responses(
+        (status = 202, description = "The mail is on the way."),
+        (status = 409, description = "The address is verified, or the deployment sends no mail.", body = sortie_api::ErrorBody,
+            example = json!({"error": "your email address is verified", "code": "conflict"})),
+    ),
+)]
+pub(crate) async fn resend_verification(
+    State(app): State<Arc<OrgApp>>,
+    who: Person,
+) -> ApiResult<StatusCode> {
+    app.accounts.send_verification(who.user).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
 /// Ask for a new password
 ///
 /// Sends a mail with a token that sets a password, where the address has an account. Neither the answer nor its time tells

@@ -47,6 +47,7 @@ operations! {
     Public auth::log_in;
     SignedIn auth::log_out;
     Public auth::verify_email;
+    SignedIn auth::resend_verification;
     Public auth::forgot_password;
     Public auth::reset_password;
     SignedIn profile::get_user;
@@ -60,6 +61,7 @@ operations! {
     SignedIn sessions::list_sessions;
     SignedIn sessions::end_session;
     SignedIn identities::list_identities;
+    SignedIn identities::unlink_identity;
     SignedIn second_factor::enrol_second_factor;
     SignedIn second_factor::confirm_second_factor;
     SignedIn second_factor::remove_second_factor;
@@ -90,6 +92,7 @@ operations! {
     Operator operator::create_user;
     Operator operator::disable_user;
     Operator operator::enable_user;
+    Operator operator::unlink_user;
     Operator operator::create_reset_link;
 }
 

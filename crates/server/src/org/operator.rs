@@ -309,6 +309,28 @@ pub(crate) async fn disable_user(
     Ok(Json(shown_person(disabled)))
 }
 
+/// Unlink the identities of a person
+///
+/// Ends all accounts of the person at identity providers as ways to sign in, and the person's sessions. The person signs in by
+/// the password, or by a link that sets one. A provider that is trusted for the email address links it again.
+#[utoipa::path(
+    delete, path = "/v1/operator/users/{user_id}/identities", tag = "operator",
+    params(("user_id" = UserId, Path, description = "The person.", example = "user_01kafs6w1cefkstv6qr1ptb0mp")),
+    responses((status = 200, description = "The person.", body = OperatedUser, example = json!({
+        "id": "user_01kafs6w1cefkstv6qr1ptb0mp", "email": "ann@example.com", "name": "Ann",
+        "created_at": "2026-11-20T21:30:00.000Z", "email_verified": true
+    }))),
+)]
+pub(crate) async fn unlink_user(
+    State(app): State<Arc<OrgApp>>,
+    who: Operator,
+    Path(user): Path<UserId>,
+) -> ApiResult<Json<OperatedUser>> {
+    let unlinked = app.accounts.unlink_account(&who.author, user).await?;
+    tracing::info!(%user, "unlinked the identities of a person");
+    Ok(Json(shown_person(unlinked)))
+}
+
 /// Enable an account
 ///
 /// Lets a person sign in again.

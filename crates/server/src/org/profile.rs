@@ -97,12 +97,15 @@ pub(crate) async fn update_user(
 /// Delete your account
 ///
 /// Deletes the account with its sessions, memberships and permissions. The audit logs keep its id. An organization without
-/// other members is suspended. Takes part in the 10 attempts an hour at the password.
+/// other members is deleted with everything in it, as by `DELETE /v1/organizations/{id}`. Takes part in the 10 attempts an
+/// hour at the password.
 #[utoipa::path(
     delete, path = "/v1/auth/me", tag = "account",
     request_body(content = DeleteUser, description = "The password of the account, where it has one."),
     responses(
         (status = 204, description = "The account is deleted."),
+        (status = 403, description = "The account has no password, and the sign-in was more than ten minutes ago.", body = sortie_api::ErrorBody,
+            example = json!({"error": "this account has no password: sign in again, and repeat this within ten minutes", "code": "forbidden"})),
         (status = 409, description = "You own an organization with other members.", body = sortie_api::ErrorBody),
     ),
 )]
@@ -111,10 +114,14 @@ pub(crate) async fn delete_user(
     who: Person,
     JsonBody(request, _room): JsonBody<DeleteUser>,
 ) -> ApiResult<StatusCode> {
-    app.accounts
+    let deleted = app
+        .accounts
         .delete_person(who.user, who.proof(request.password), &who.author)
-        .await?;
-    app.engine.forget_grants();
+        .await;
+    // Also after an error: the account may have been deleted, and organizations with it.
+    app.engine.forget_all_credentials();
+    app.engine.erase_deleted();
+    deleted?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -142,6 +149,8 @@ pub(crate) async fn export_user(
     request_body(content = ChangePassword, description = "The password of now, where there is one, and the new one."),
     responses(
         (status = 204, description = "The password is changed."),
+        (status = 403, description = "The account has no password, and the sign-in was more than ten minutes ago.", body = sortie_api::ErrorBody,
+            example = json!({"error": "this account has no password: sign in again, and repeat this within ten minutes", "code": "forbidden"})),
         (status = 409, description = "The password was changed at the same time.", body = sortie_api::ErrorBody),
     ),
 )]

@@ -19,6 +19,8 @@ use crate::kit::{ApiResult, JsonBody, shown_once};
     request_body(content = EnrolSecondFactor, description = "The password of the account."),
     responses(
         (status = 201, description = "The key.", body = SecondFactorKey),
+        (status = 403, description = "The deployment sends mail and the address is not verified, or the account has no password and the sign-in was more than ten minutes ago.",
+            body = sortie_api::ErrorBody, example = json!({"error": "verify your email address first", "code": "forbidden"})),
         (status = 409, description = "The account has a second factor.", body = sortie_api::ErrorBody),
     ),
 )]
@@ -46,6 +48,8 @@ pub(crate) async fn enrol_second_factor(
     request_body(content = ConfirmSecondFactor, description = "The current code of the authenticator."),
     responses(
         (status = 200, description = "The recovery codes.", body = RecoveryCodes),
+        (status = 403, description = "The deployment sends mail and the address is not verified.", body = sortie_api::ErrorBody,
+            example = json!({"error": "verify your email address first", "code": "forbidden"})),
         (status = 409, description = "No key waits for its confirmation.", body = sortie_api::ErrorBody),
     ),
 )]
@@ -67,6 +71,8 @@ pub(crate) async fn confirm_second_factor(
     request_body(content = RemoveSecondFactor, description = "The password, and a code."),
     responses(
         (status = 204, description = "Sign-ins need the password alone."),
+        (status = 403, description = "The account has no password, and the sign-in was more than ten minutes ago.", body = sortie_api::ErrorBody,
+            example = json!({"error": "this account has no password: sign in again, and repeat this within ten minutes", "code": "forbidden"})),
         (status = 409, description = "The account has no second factor.", body = sortie_api::ErrorBody),
     ),
 )]

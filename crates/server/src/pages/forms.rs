@@ -243,6 +243,19 @@ impl Visit {
             .ok_or_else(PageError::stale)
     }
 
+    /// Opens the token of a form that signs in. Who has signed in meanwhile in another tab of the browser goes home.
+    pub(super) fn opened_to_sign_in(
+        &self,
+        app: &OrgApp,
+        purpose: Purpose,
+        fields: &Fields,
+    ) -> PageResult<Result<String, Response>> {
+        match (self.opened(app, purpose, fields), self.person) {
+            (Err(_), Some(_)) => see_other(HOME).map(Err),
+            (opened, _) => opened.map(Ok),
+        }
+    }
+
     /// Opens a text that was sealed for a purpose and this browser. None where there is none, or it does not open.
     pub(super) fn opened_text(&self, app: &OrgApp, purpose: Purpose, sealed: Option<&str>) -> Option<String> {
         let session = self.person.map(|person| person.session.to_string());

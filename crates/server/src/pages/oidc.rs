@@ -25,6 +25,9 @@ use crate::{kit::Path, org::OrgApp};
 
 /// Purpose of the state that a provider sends back.
 const STATE: Purpose = within_ten_minutes("sign-in at a provider");
+/// Maximum length of a way back through a provider, in bytes. The state has it sealed, so that the address at the provider is
+/// shorter than the 8 KB that servers accept.
+const LONGEST_BACK: usize = 4_096;
 const CODE: Purpose = within_ten_minutes("code of a sign-in at a provider");
 
 const fn within_ten_minutes(name: &'static str) -> Purpose {
@@ -81,6 +84,13 @@ pub(super) async fn start(
     if visit.person.is_some() {
         return see_other(&back);
     }
+    if back.len() > LONGEST_BACK {
+        return Err(PageError::new(
+            StatusCode::BAD_REQUEST,
+            "This address is too long",
+            "A sign-in cannot come back to it. Go to the sign-in page, sign in, and open the address again.",
+        ));
+    }
     let request = app.accounts.begin_oidc(&name, &back).await?;
     let state = visit.form(&app, STATE, &request.flow.to_text()?)?;
     let redirect = see_other(&request.url(&state.sealed))?;
@@ -96,6 +106,10 @@ pub(super) async fn callback(
     let state = visit.parameter("state");
     let flow = visit.opened_text(&app, STATE, state.as_deref());
     let Some(flow) = flow.and_then(|text| OidcFlow::parse(&text, &name)) else {
+        if visit.person.is_some() {
+            // Another tab of the browser has signed in meanwhile.
+            return see_other(HOME);
+        }
         return Err(PageError::new(
             StatusCode::FORBIDDEN,
             "This sign-in is no longer valid",
@@ -129,7 +143,10 @@ pub(super) async fn callback(
 /// Takes the code of the second factor.
 pub(super) async fn code(State(app): State<Arc<OrgApp>>, posted: Posted) -> PageResult {
     let Posted(visit, fields) = posted;
-    let text = visit.opened(&app, CODE, &fields)?;
+    let text = match visit.opened_to_sign_in(&app, CODE, &fields)? {
+        Ok(text) => text,
+        Err(home) => return Ok(home),
+    };
     let half: Half = serde_json::from_str(&text).map_err(|_| PageError::stale())?;
     let code = Credential::new(fields.get("code").unwrap_or_default());
     let visitor = OidcVisitor {

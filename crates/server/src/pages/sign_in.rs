@@ -40,7 +40,10 @@ pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
 /// Signs a person in and goes the way back.
 pub(super) async fn sign_in(State(app): State<Arc<OrgApp>>, posted: Posted) -> PageResult {
     let Posted(visit, fields) = posted;
-    let back = visit.opened(&app, SIGN_IN, &fields)?;
+    let back = match visit.opened_to_sign_in(&app, SIGN_IN, &fields)? {
+        Ok(back) => back,
+        Err(home) => return Ok(home),
+    };
     let email = fields.get("email").unwrap_or_default();
     let code = fields.get("code").filter(|code| !code.is_empty());
     let request = LogIn {
@@ -91,7 +94,10 @@ pub(super) async fn show_sign_up(State(app): State<Arc<OrgApp>>, visit: Visit) -
 /// Signs a person up and goes the way back.
 pub(super) async fn sign_up(State(app): State<Arc<OrgApp>>, posted: Posted) -> PageResult {
     let Posted(visit, fields) = posted;
-    let back = visit.opened(&app, SIGN_UP, &fields)?;
+    let back = match visit.opened_to_sign_in(&app, SIGN_UP, &fields)? {
+        Ok(back) => back,
+        Err(home) => return Ok(home),
+    };
     let (name, email) = (
         fields.get("name").unwrap_or_default(),
         fields.get("email").unwrap_or_default(),

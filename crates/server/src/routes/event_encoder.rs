@@ -49,9 +49,11 @@ mod tests {
     use sortie_api::Timestamp;
     use sortie_engine::{Batch, Error, TextDelta};
     use sortie_store::EventRow;
-    use tokio_util::sync::CancellationToken;
 
-    use super::{super::event_stream::EventStream, *};
+    use super::{
+        super::event_stream::{Ends, EventStream},
+        *,
+    };
     use crate::metrics::HttpMetrics;
 
     /// A stream as a node of the version before sent it, with pieces of text and a heartbeat.
@@ -146,7 +148,7 @@ mod tests {
         batches: impl futures_util::Stream<Item = Result<Arc<Batch>, Error>> + Send + 'static,
     ) -> EventStream {
         let open = HttpMetrics::default().stream();
-        EventStream::new(batches.boxed(), CancellationToken::new(), open)
+        EventStream::new(batches.boxed(), Ends::default(), open)
     }
 
     #[tokio::test(start_paused = true)]

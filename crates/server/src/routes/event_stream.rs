@@ -1,5 +1,5 @@
 //! The body of an event stream: what is ready goes out in one chunk, a heartbeat every 15 seconds, and an end at once
-//! when the node stops.
+//! when the node stops or the credential of the stream has ended.
 //!
 //! The opening and the heartbeat are lines without a blank line behind them: a blank line ends a message, and some
 //! clients then report an empty one. The opening lines so belong to the first message, heartbeats to the next.
@@ -20,7 +20,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::event_encoder::encode;
-use crate::metrics::OpenStream;
+use crate::{kit::Watched, metrics::OpenStream};
 
 const OPENING: Bytes = Bytes::from_static(b": connected\nretry: 2000\n");
 const HEARTBEAT: Bytes = Bytes::from_static(b": heartbeat\n");
@@ -29,12 +29,23 @@ const HEARTBEAT_PERIOD: Duration = Duration::from_secs(15);
 /// Largest chunk that several batches are joined into. A larger batch is sent alone.
 const CHUNK_BYTES: usize = 64 * 1024;
 
+/// Reasons for the end of a stream beside the end of the run.
+#[derive(Default)]
+pub(super) struct Ends {
+    /// Cancelled when the node stops.
+    pub(super) stop: CancellationToken,
+    /// Credential that opened the stream; none where another node watches over it.
+    pub(super) credential: Option<Watched>,
+}
+
 /// A response body.
 pub(super) struct EventStream {
     batches: BoxStream<'static, Result<Arc<Batch>, Error>>,
     heartbeat: Interval,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
+    revoked: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     state: State,
+    _credential: Option<Watched>,
     _open: OpenStream,
 }
 
@@ -48,16 +59,19 @@ enum State {
 impl EventStream {
     pub(super) fn new(
         batches: BoxStream<'static, Result<Arc<Batch>, Error>>,
-        stop: CancellationToken,
+        ends: Ends,
         open: OpenStream,
     ) -> Self {
+        let Ends { stop, credential } = ends;
         let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT_PERIOD, HEARTBEAT_PERIOD);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             batches,
             heartbeat,
             stop: Box::pin(stop.cancelled_owned()),
+            revoked: credential.as_ref().map(|watched| Box::pin(watched.ended())),
             state: State::Opening,
+            _credential: credential,
             _open: open,
         }
     }
@@ -108,6 +122,12 @@ impl HttpBody for EventStream {
     ) -> Poll<Option<Result<Chunk<Bytes>, Error>>> {
         let this = &mut *self;
         if this.state == State::Ended {
+            return Poll::Ready(None);
+        }
+        // Before the events: a reader who is far behind gets no more of them either.
+        let revoked = this.revoked.as_mut();
+        if revoked.is_some_and(|revoked| revoked.poll_unpin(cx).is_ready()) {
+            this.state = State::Ended;
             return Poll::Ready(None);
         }
         let chunk = match this.ready(cx) {
@@ -165,11 +185,7 @@ mod tests {
     fn body(
         batches: impl futures_util::Stream<Item = Result<Arc<Batch>, Error>> + Send + 'static,
     ) -> EventStream {
-        EventStream::new(
-            batches.boxed(),
-            CancellationToken::new(),
-            HttpMetrics::default().stream(),
-        )
+        EventStream::new(batches.boxed(), Ends::default(), HttpMetrics::default().stream())
     }
 
     async fn chunk(body: &mut EventStream) -> Option<String> {
@@ -224,7 +240,10 @@ mod tests {
         let stop = CancellationToken::new();
         let mut body = EventStream::new(
             stream::pending().boxed(),
-            stop.clone(),
+            Ends {
+                stop: stop.clone(),
+                credential: None,
+            },
             HttpMetrics::default().stream(),
         );
         assert!(chunk(&mut body).await.is_some());

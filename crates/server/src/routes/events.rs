@@ -19,10 +19,10 @@ use utoipa::{
     openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
 };
 
-use super::event_stream::EventStream;
+use super::event_stream::{Ends, EventStream};
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, FromQuery, Json, Member, Pairs, Passed, Path, Query, integer},
+    kit::{ApiError, ApiResult, FromQuery, Json, Member, Opener, Pairs, Passed, Path, Query, integer},
 };
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -150,7 +150,7 @@ impl FromQuery for EventsQuery {
 ///
 /// Streams server-sent events: every recorded event, then new ones as they happen. When the run is final, a message
 /// `done` has the run as its data, and the stream closes. Comments are heartbeats. A disconnected client does not
-/// cancel the run; reconnect with `Last-Event-ID`. With `Accept: application/json` the answer is an array of at most
+/// cancel the run; reconnect with `Last-Event-ID`. The stream closes without `done` when the credential that opened it ends. With `Accept: application/json` the answer is an array of at most
 /// 1,000 recorded events instead, those after `after`.
 ///
 /// The events of a run with zero data retention are held while the run works and for five minutes afterwards. Its
@@ -176,7 +176,7 @@ pub(crate) async fn follow_run(
     Path(id): Path<RunId>,
     reading: Reading,
     Query(EventsQuery { after, deltas }): Query<EventsQuery>,
-    Passed(hop): Passed,
+    (Passed(hop), opener): (Passed, Opener),
 ) -> ApiResult<Response> {
     let after = reading.last_event.unwrap_or(after);
     match reading.form {
@@ -189,7 +189,11 @@ pub(crate) async fn follow_run(
         }
         Form::Stream => {
             let batches = app.engine.follow(&who.caller(), id, (after, deltas), hop).await?;
-            let stream = EventStream::new(batches, app.stop.clone(), app.http.stream());
+            let ends = Ends {
+                stop: app.stop.clone(),
+                credential: app.watch.watch(opener),
+            };
+            let stream = EventStream::new(batches, ends, app.http.stream());
             let mut response = Response::new(Body::new(stream));
             let headers = response.headers_mut();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -31,6 +31,7 @@ mod models;
 mod nodes;
 mod operations;
 mod organization;
+mod person_sessions;
 mod resource_metadata;
 mod runs;
 mod schedules;
@@ -97,6 +98,8 @@ operations! {
     Admin keys::list_keys, self_hosted "keys are managed in the organization API";
     Admin keys::delete_key, self_hosted "keys are managed in the organization API";
     Admin keys::rotate_key, self_hosted "keys are managed in the organization API";
+    Admin person_sessions::list_person_sessions, self_hosted "people end their sessions in the organization API";
+    Admin person_sessions::end_person_session, self_hosted "people end their sessions in the organization API";
     Admin audit::list_audit;
     Admin usage::get_usage;
     Admin license::get_license, self_hosted "licenses are managed in the organization API";

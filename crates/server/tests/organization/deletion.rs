@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sortie_api::{
     Role,
+    key::CreateKey,
     secret::{OPERATOR_KEY, Secret},
 };
 use sortie_engine::Caller;
@@ -15,12 +16,15 @@ use crate::{
     access::key,
     oauth::{client_id, tokens},
     organizations::send,
-    rig::{AT, Rig},
+    rig::{AT, Rig, Signed},
+    settings::Setting,
 };
 
 crate::settings::everywhere! {
     the_owner_deletes_an_organization_by_its_name,
+    a_deletion_needs_the_password_or_a_recent_sign_in,
     everything_of_a_deleted_organization_is_refused_and_erased,
+    an_account_takes_the_organization_along_in_which_it_was_alone,
 }
 
 /// Longer than the look-ups of credentials and the margin of the erasure.
@@ -36,6 +40,24 @@ async fn save(rig: &Rig, caller: &Caller, content: &str) {
     upload.write(content.as_bytes()).await.unwrap();
     let saved = rig.engine.create_file(caller, upload, "notes".to_owned(), None);
     saved.await.unwrap();
+}
+
+/// Takes the password of a person away: a recent sign-in is the proof from then on.
+async fn without_password(rig: &Rig, person: &Signed) {
+    let user = person.user;
+    rig.meddle(&format!("UPDATE person SET password = '' WHERE id = '{user}'"))
+        .await;
+}
+
+/// Lets the nodes erase what was deleted.
+async fn erased(rig: &Rig) {
+    // The job began at once. The run at work is settled a moment after its cancellation.
+    rig.clock.set(AT + LATER);
+    let store = rig.accounts.store();
+    while !store.deleted_organizations(None, 10).await.unwrap().is_empty() {
+        rig.engine.erase_deleted();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 async fn the_owner_deletes_an_organization_by_its_name() {
@@ -59,6 +81,7 @@ async fn the_owner_deletes_an_organization_by_its_name() {
     }
     let without = send(&rig.owner.client, Method::DELETE, &path, &json!({})).await;
     without.failure(400, "invalid_request").unwrap();
+    without_password(&rig, &rig.owner).await;
     delete(&rig.owner.client, " ours ").await.expect(204).unwrap();
     delete(&rig.owner.client, "ours")
         .await
@@ -77,11 +100,88 @@ async fn the_owner_deletes_an_organization_by_its_name() {
     let entries = store.list_audit(
         rig.ours,
         sortie_store::AuditFilter {
-            limit: 1,
+            action: Some("organization.delete".to_owned()),
+            limit: 10,
             ..Default::default()
         },
     );
-    assert_eq!(entries.await.unwrap()[0].action, "organization.delete");
+    let entries: Vec<_> = entries.await.unwrap();
+    let seen: Vec<_> = entries
+        .iter()
+        .map(|entry| (entry.user_id, entry.target.clone()))
+        .collect();
+    assert_eq!(seen, [(Some(rig.owner.user), rig.ours.to_string())]);
+    rig.end().await;
+}
+
+async fn a_deletion_needs_the_password_or_a_recent_sign_in() {
+    let rig = Rig::start().await;
+    let path = format!("/v1/organizations/{}", rig.ours);
+    let delete = async |body: Value| send(&rig.owner.client, Method::DELETE, &path, &body).await;
+    for (body, rule) in [
+        (json!({"name": "ours"}), "password: must be set"),
+        (
+            json!({"name": "ours", "password": "seventeen purple elephants"}),
+            "password: is not the password of the account",
+        ),
+    ] {
+        let refused = delete(body).await.failure(400, "invalid_request").unwrap();
+        assert_eq!(refused.error, rule);
+    }
+    without_password(&rig, &rig.owner).await;
+    rig.clock.set(AT + Duration::from_mins(10));
+    let refused = delete(json!({"name": "ours"}))
+        .await
+        .failure(403, "forbidden")
+        .unwrap();
+    assert!(refused.error.contains("sign in again"), "{}", refused.error);
+    assert_eq!(status(&rig.owner.client, &format!("{path}/members")).await, 200);
+    rig.end().await;
+}
+
+async fn an_account_takes_the_organization_along_in_which_it_was_alone() {
+    let rig = Rig::start().await;
+    let caller = Caller {
+        org: rig.theirs,
+        actor: Actor::default(),
+    };
+    let key = CreateKey {
+        name: "k".to_owned(),
+        role: Some(Role::Admin),
+        expires_at: None,
+    };
+    let key = rig.engine.create_key(&caller, key).await.unwrap();
+    let key = rig.engine_client(&key.key);
+    for _ in 0..Setting::current().nodes() {
+        key.get("/v1/me").await.unwrap().expect(200).unwrap();
+    }
+    save(&rig, &caller, "content of theirs").await;
+    let request = json!({"prompt": "```wait 600000\n```", "shell": false, "model": "runbook"});
+    let run = key.create(&request).await.unwrap().id;
+    without_password(&rig, &rig.stranger).await;
+    let deleted = send(&rig.stranger.client, Method::DELETE, "/v1/auth/me", &json!({})).await;
+    deleted.expect(204).unwrap();
+    rig.soon(401, async || key.get("/v1/me").await.unwrap()).await;
+    erased(&rig).await;
+    let store = rig.accounts.store();
+    store.get_run(rig.theirs, run).await.unwrap_err();
+    assert_eq!(store.list_files(rig.theirs, None, 10).await.unwrap(), []);
+    assert!(
+        store
+            .operated_organization(rig.theirs)
+            .await
+            .unwrap()
+            .deleted_at
+            .is_some()
+    );
+    assert_eq!(
+        status(
+            &rig.owner.client,
+            &format!("/v1/organizations/{}/members", rig.ours)
+        )
+        .await,
+        200
+    );
     rig.end().await;
 }
 
@@ -110,6 +210,7 @@ async fn everything_of_a_deleted_organization_is_refused_and_erased() {
         rig.soon(200, async || client.get("/v1/me").await.unwrap()).await;
     }
 
+    without_password(&rig, &rig.owner).await;
     let path = format!("/v1/organizations/{}", rig.ours);
     let deleted = send(&rig.owner.client, Method::DELETE, &path, &json!({"name": "ours"})).await;
     deleted.expect(204).unwrap();
@@ -127,12 +228,7 @@ async fn everything_of_a_deleted_organization_is_refused_and_erased() {
     let refreshed = crate::oauth::form(&rig, "/oauth/token", &refresh).await;
     assert_eq!(refreshed.status, 400, "{}", refreshed.text());
 
-    // The job began at once. The run at work is settled a moment after its cancellation.
-    rig.clock.set(AT + LATER);
-    while !store.deleted_organizations(None, 10).await.unwrap().is_empty() {
-        rig.engine.erase_deleted();
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    erased(&rig).await;
     store.get_run(rig.ours, id).await.unwrap_err();
     assert_eq!(store.list_files(rig.ours, None, 10).await.unwrap(), []);
     let secret = Secret::new(OPERATOR_KEY, [9; 32]);

@@ -23,3 +23,4 @@ mod pages;
 mod rig;
 mod self_hosted;
 mod settings;
+mod streams;

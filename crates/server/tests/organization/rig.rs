@@ -13,7 +13,7 @@ use sortie_api::{
     secret::{SESSION_TOKEN, Secret},
 };
 use sortie_base::{Clock, MasterKey, Sealer};
-use sortie_engine::Engine;
+use sortie_engine::{Engine, Serves};
 use sortie_server::{Listeners, Options, OrganizationListener};
 use sortie_store::{Actor, Audit, NewOrganization, NewPerson, NewSession, SessionKind, SignIn, Store};
 use sortie_testkit::{Answer, Balancer, Client, postgres::TestDatabase};
@@ -25,6 +25,10 @@ use crate::settings::{Setting, in_front_of};
 
 /// Time at which the clock of the accounts stands.
 pub(crate) const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
+
+/// Time at which the organizations were made. The clock stands still, so that changes of a test have one time and the order of
+/// random ids.
+const BEFORE: Timestamp = Timestamp::from_micros(1_763_674_100_000_000);
 
 /// Hash that no password has.
 const NO_PASSWORD: &str =
@@ -82,8 +86,17 @@ impl Rig {
         Self::start_with(|_| {}).await
     }
 
+    /// Starts nodes that work on no runs: a run stays queued, whatever becomes of the nodes.
+    pub(crate) async fn start_idle() -> Self {
+        Self::start_nodes(Serves::Nothing, |_| {}).await
+    }
+
     /// Starts the nodes of the setting. `change` changes the options of their accounts.
     pub(crate) async fn start_with(change: impl Fn(&mut sortie_accounts::Options)) -> Self {
+        Self::start_nodes(Serves::Everyone, change).await
+    }
+
+    async fn start_nodes(serves: Serves, change: impl Fn(&mut sortie_accounts::Options)) -> Self {
         let setting = Setting::current();
         let (database, dir) = (setting.database().await, tempfile::tempdir().unwrap());
         let (clock, stop, serving) = (Clock::manual(AT), CancellationToken::new(), TaskTracker::new());
@@ -100,7 +113,8 @@ impl Rig {
         let mut nodes = Vec::new();
         for (number, (api, organization)) in listeners.into_iter().enumerate() {
             let store = Store::open(database.url()).await.unwrap();
-            let engine = engine(&store, &clock, &dir.path().join(number.to_string()), &engine_url).await;
+            let data_dir = dir.path().join(number.to_string());
+            let engine = engine(&store, &clock, (&data_dir, serves), &engine_url).await;
             let accounts = accounts(store, &clock, [&org_url, &engine_url], &change);
             let listeners = Listeners {
                 organization: Some(OrganizationListener {
@@ -247,11 +261,17 @@ fn master_key() -> MasterKey {
     MasterKey::new([7; 32])
 }
 
-async fn engine(store: &Store, clock: &Clock, data_dir: &Path, engine_url: &str) -> Engine {
+async fn engine(
+    store: &Store,
+    clock: &Clock,
+    (data_dir, serves): (&Path, Serves),
+    engine_url: &str,
+) -> Engine {
     let options = sortie_engine::Options {
         mode: Mode::Hosted,
         clock: clock.clone(),
         data_dir: data_dir.to_owned(),
+        serves,
         shutdown_grace: Duration::from_millis(50),
         master_keys: vec![master_key()],
         base_url: Some(engine_url.to_owned()),
@@ -329,9 +349,9 @@ async fn sign_up(store: &Store, address: SocketAddr, name: &str, number: u8) -> 
 async fn organization(store: &Store, name: &str, number: u8, owner: UserId) -> OrgId {
     let id = OrgId::new(AT, [number; 10]);
     let audit = Audit {
-        id: AuditId::new(AT, [number; 10]),
+        id: AuditId::new(BEFORE, [number; 10]),
         org: id,
-        at: AT,
+        at: BEFORE,
         actor: Actor::default(),
         action: "organization.create",
         target: id.to_string(),

@@ -14,6 +14,7 @@ use sortie_server::{Listeners, Options};
 use sortie_store::Store;
 use sortie_testkit::{
     Answer, Bytes, Client, ScriptedProvider,
+    client::Next,
     http::{HeaderValue, Method},
     identity::{CLIENT_ID, CLIENT_SECRET},
     postgres::TestDatabase,
@@ -29,6 +30,8 @@ use crate::{
 crate::settings::both_databases! {
     without_a_provider_no_page_answers,
     a_person_works_with_the_engine_by_cookie_and_by_bearer,
+    a_stream_ends_with_the_session_that_opened_it,
+    an_admin_ends_the_session_of_a_person,
     the_role_is_that_of_the_claim_at_each_sign_in,
     the_pages_of_an_engine_forbid_frames_and_scripts,
 }
@@ -171,6 +174,87 @@ async fn sign_in(browser: &Browser, provider: &ScriptedProvider) -> Answer {
         "{location}"
     );
     browser.get(&provider.authorize(location).unwrap()).await
+}
+
+async fn a_stream_ends_with_the_session_that_opened_it() {
+    let provider = provider().await;
+    let rig = Rig::start(Some(&provider)).await;
+    groups(&provider, json!(["devs"]));
+    let browser = rig.browser();
+    assert_eq!(sign_in(&browser, &provider).await.status, 303);
+    let admin = rig.client(Some(&rig.key));
+    let request = json!({"prompt": "```wait 3600000\n```", "shell": false});
+    let run = admin.create(&request).await.unwrap().id.to_string();
+    let bearer = rig.client(Some(&browser.cookie("sortie").unwrap()));
+    let mut streams = Vec::new();
+    for client in [&bearer, &rig.by_cookie(&browser, None)] {
+        streams.push(client.follow(&run, None).await.unwrap());
+    }
+    let form = form_token(&browser.get("/").await, "/sign-out");
+    assert_eq!(browser.post("/sign-out", &[("form", &form)]).await.status, 200);
+    for stream in &mut streams {
+        loop {
+            match stream.next().await.unwrap() {
+                Next::Event(_) => {}
+                Next::Closed => break,
+                Next::Done(run) => panic!("the run has ended: {run}"),
+            }
+        }
+    }
+    admin.cancel(&run).await.unwrap();
+    rig.end().await;
+}
+
+async fn an_admin_ends_the_session_of_a_person() {
+    let provider = provider().await;
+    let rig = Rig::start(Some(&provider)).await;
+    groups(&provider, json!(["devs"]));
+    let (first, second) = (rig.browser(), rig.browser());
+    for browser in [&first, &second] {
+        assert_eq!(sign_in(browser, &provider).await.status, 303);
+    }
+    let (first, second) = (rig.by_cookie(&first, None), rig.by_cookie(&second, None));
+    let admin = rig.client(Some(&rig.key));
+    let listed = async || {
+        let listed = admin.get("/v1/admin/sessions").await.unwrap().json().unwrap();
+        listed.as_array().unwrap().clone()
+    };
+    let sessions = listed().await;
+    assert_eq!(sessions.len(), 2);
+    assert!(
+        sessions.iter().all(|of| of["email"] == "ann@corp.example"),
+        "{sessions:?}"
+    );
+    assert!(sessions[0]["created_at"].as_str() >= sessions[1]["created_at"].as_str());
+    // The newest one is that of the second browser.
+    let id = sessions[0]["id"].as_str().unwrap();
+    let path = format!("/v1/admin/sessions/{id}");
+    let end = async |client: &Client| client.send(Method::DELETE, &path, Bytes::new()).await.unwrap();
+    end(&second
+        .clone()
+        .with_header("origin", HeaderValue::try_from(&rig.url).unwrap()))
+    .await
+    .failure(403, "forbidden")
+    .unwrap();
+    end(&admin).await.expect(204).unwrap();
+    end(&admin).await.failure(404, "not_found").unwrap();
+    second
+        .get("/v1/me")
+        .await
+        .unwrap()
+        .failure(401, "unauthorized")
+        .unwrap();
+    first.get("/v1/me").await.unwrap().expect(200).unwrap();
+    assert_eq!(listed().await.len(), 1);
+    let audit = admin
+        .get("/v1/admin/audit?action=session.end")
+        .await
+        .unwrap()
+        .json()
+        .unwrap();
+    assert_eq!(audit["items"].as_array().unwrap().len(), 1, "{audit}");
+    assert_eq!(audit["items"][0]["target"], id);
+    rig.end().await;
 }
 
 async fn create_key(client: &Client) -> Answer {

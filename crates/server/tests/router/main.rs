@@ -19,4 +19,5 @@ mod refusals;
 mod rig;
 mod runs;
 mod stop;
+mod streams;
 mod workflows;

@@ -66,6 +66,8 @@ pub(crate) enum UsersCommand {
     Disable(UserArgs),
     /// Let a person sign in again
     Enable(UserArgs),
+    /// End the identities of a person at identity providers, and the sessions
+    Unlink(UserArgs),
     /// Print a link by which a person sets a password, this once
     ResetLink(UserArgs),
 }

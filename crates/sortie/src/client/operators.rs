@@ -1,5 +1,6 @@
 //! Operations of the operator of a hosted deployment.
 
+use reqwest::Method;
 use sortie_api::{
     OrgId, UserId,
     operator::{
@@ -80,6 +81,12 @@ impl Client {
     pub(crate) async fn enable_user(&self, user: UserId) -> Result<OperatedUser> {
         self.post(&format!("v1/operator/users/{user}/enable"), None::<&()>)
             .await
+    }
+
+    pub(crate) async fn unlink_user(&self, user: UserId) -> Result<OperatedUser> {
+        let path = format!("v1/operator/users/{user}/identities");
+        let request = self.request(Method::DELETE, &path)?;
+        self.read(self.send(request).await?).await
     }
 
     pub(crate) async fn reset_link(&self, user: UserId) -> Result<ResetLink> {

@@ -108,6 +108,15 @@ pub(super) async fn users(context: &Context, command: UsersCommand) -> Result<Ex
             terminal::note(&format!("{user} can sign in again"));
             Ok(Exit::Success)
         }
+        UsersCommand::Unlink(args) => {
+            let (client, user) = person(context, &args).await?;
+            let unlinked = client.unlink_user(user).await?;
+            if args.operator.json {
+                return print_json(&unlinked);
+            }
+            terminal::note(&format!("{user} has no identity at a provider any more"));
+            Ok(Exit::Success)
+        }
         UsersCommand::ResetLink(args) => {
             let (client, user) = person(context, &args).await?;
             let link = client.reset_link(user).await?;

@@ -68,6 +68,8 @@ async fn the_operators_commands_make_and_close_accounts(database: Database) -> C
     ensure!(disabled["disabled_at"].is_string(), "{disabled}");
     let enabled = answered(&node, &["users", "enable", id, "--json"])?;
     ensure!(enabled.get("disabled_at").is_none(), "{enabled}");
+    let unlinked = answered(&node, &["users", "unlink", "ann@example.com", "--json"])?;
+    assert_eq!(unlinked["id"], id);
     let again = exits(node.node.sortie(&["users", "reset-link", id]), 0)?;
     ensure!(text(&again.stdout).starts_with(&page) && text(&again.stdout) != link);
     let listed = text(&exits(node.node.sortie(&["users", "list"]), 0)?.stdout);

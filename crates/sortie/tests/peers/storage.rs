@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use sortie_api::RunStatus;
 use sortie_testkit::{
-    Bytes, Database, Gateway, Node, NodeOptions, Trouble,
+    Bytes, Database, Gateway, HostedNode, Node, NodeOptions, Trouble,
     http::{HeaderValue, Method},
     s3::{BUCKET, S3},
 };
@@ -74,6 +74,56 @@ async fn a_store_that_is_away_is_a_503_and_leaves_no_file() -> Result<()> {
         .failure(503, "unavailable")?;
     let files = client.get("/v1/files").await?.json()?;
     assert_eq!(files.as_array().map(Vec::len), Some(1), "{files}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_files_of_a_deleted_organization_go_from_a_store_that_speaks_s3() -> Result<()> {
+    const PASSWORD: &str = "plum-anchor-violet-42";
+    let store = S3::start().await?;
+    let binary = env!("CARGO_BIN_EXE_sortie");
+    let node = HostedNode::start_with(binary, Database::Sqlite, options(&store)).await?;
+    let ann = json!({"email": "ann@example.com", "name": "Ann", "password": PASSWORD});
+    let signed_up = node.anybody().post("/v1/auth/signup", &ann).await?.expect(201)?;
+    let token = signed_up.json()?["token"].clone();
+    let client = node.client(token.as_str().context("no token")?);
+    let mut organizations = Vec::new();
+    for name in ["gone", "kept"] {
+        let made = client.post("/v1/organizations", &json!({"name": name})).await?;
+        let id = made.expect(201)?.json()?["id"].clone();
+        let id = id.as_str().context("no ID")?.to_owned();
+        let path = format!("/v1/organizations/{id}/keys");
+        let key = client
+            .post(&path, &json!({"name": "k"}))
+            .await?
+            .expect(201)?
+            .json()?;
+        let key = node.engine_client(key["key"].as_str().context("no key")?)?;
+        // One of them is sent in parts.
+        key.upload("large.bin", vec![7; 9_000_000]).await?;
+        key.upload("small.txt", name).await?;
+        organizations.push(id);
+    }
+    let keys = async |id: &str| {
+        let keys = store.keys().await?;
+        anyhow::Ok(keys.iter().filter(|key| key.contains(id)).count())
+    };
+    let [gone, kept] = &organizations[..] else {
+        bail!("two organizations")
+    };
+    assert_eq!((keys(gone).await?, keys(kept).await?), (2, 2));
+    let body = json!({"name": "gone", "password": PASSWORD}).to_string();
+    let path = format!("/v1/organizations/{gone}");
+    client
+        .send(Method::DELETE, &path, body.into())
+        .await?
+        .expect(204)?;
+    let begun = Instant::now();
+    while keys(gone).await? > 0 {
+        ensure!(begun.elapsed() < PATIENCE, "content is left");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(keys(kept).await?, 2);
     Ok(())
 }
 

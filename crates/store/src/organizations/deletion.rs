@@ -62,21 +62,36 @@ impl Store {
                     dispatch_lock(),
                     super::lock(org),
                     Stmt::new(
-                        "UPDATE organization SET deleted_at = $2, suspended_at = COALESCE(suspended_at, $2), \
-                         suspended_why = $3 WHERE id = $1 AND name = $4",
-                        vals![org, at, DELETED, deletion.name.as_str()],
+                        "SELECT 1 FROM organization WHERE id = $1 AND name = $2",
+                        vals![org, deletion.name.as_str()],
                     )
                     .exactly(1, RENAMED),
+                    mark(org, at),
                     Stmt::new(
                         "SELECT 1 FROM membership WHERE org_id = $1 AND user_id = $2 AND role = $3",
                         vals![org, deletion.owner, Role::Owner],
                     )
                     .exactly(1, NOT_THE_OWNER),
                 ];
-                statements.extend(ACCESS.iter().map(|sql| Stmt::new(sql, vals![org])));
+                statements.extend(end_access(org));
                 statements.push(record(&audit));
                 tx.batch(&statements).map(drop)
             })
             .await
     }
+}
+
+/// Marks an organization as deleted. The caller holds its lock and [`dispatch_lock`].
+pub(crate) fn mark<'a>(org: OrgId, at: Timestamp) -> Stmt<'a> {
+    Stmt::new(
+        "UPDATE organization SET deleted_at = $2, suspended_at = COALESCE(suspended_at, $2), suspended_why = $3 \
+         WHERE id = $1",
+        vals![org, at, DELETED],
+    )
+    .exactly(1, Error::NotFound)
+}
+
+/// Ends the access to an organization, in the order in which the rows are found.
+pub(crate) fn end_access<'a>(org: OrgId) -> impl Iterator<Item = Stmt<'a>> {
+    ACCESS.iter().map(move |sql| Stmt::new(sql, vals![org]))
 }

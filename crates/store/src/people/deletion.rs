@@ -7,13 +7,17 @@ use sortie_api::{AuditEntry, OrgId, Role, Timestamp, UserId};
 use super::{
     persons::{self, PasswordChange},
     sessions,
+    suspension::dispatch_lock,
 };
 use crate::{
     Audit, Store,
     audit::{self, record},
     db::{Stmt, Tx, vals},
     oauth::grants::revoke_of,
-    organizations::lock,
+    organizations::{
+        deletion::{end_access, mark},
+        lock,
+    },
     types::{Error, Result},
 };
 
@@ -25,9 +29,6 @@ const OWNS: Error = Error::Conflict(
 /// Error of a deletion beside a change of the memberships.
 const CHANGED: Error = Error::Conflict("your organizations changed at the same time, retry");
 
-/// Reason of the suspension of an organization that nobody owns.
-const ABANDONED: &str = "the owner has deleted the account";
-
 /// Account to delete.
 #[derive(Clone, Debug)]
 pub struct PersonDeletion {
@@ -37,15 +38,18 @@ pub struct PersonDeletion {
     pub password: String,
     /// Entry of the audit log of each organization of the person.
     pub audits: Vec<Audit>,
+    /// Organizations that are deleted with the account: those that the person owns and that are not suspended.
+    pub deleted: Vec<OrgId>,
     /// Time of the deletion.
     pub at: Timestamp,
 }
 
 impl Store {
     /// Deletes the account of a person: name, address, password, picture, sessions, grants and memberships. The id stays, for
-    /// the audit log. An organization in which the person was alone is suspended. `Conflict` where the person owns an
-    /// organization with other members, where the password was changed, and where an organization of the person lacks an
-    /// entry in `audits`.
+    /// the audit log. An organization in which the person was alone is deleted, as [`Store::delete_organization`] does it;
+    /// a suspended one stays suspended. `Conflict` where the person owns an
+    /// organization with other members, where the password was changed, and where the organizations of the person are
+    /// others than those of `audits` and `deleted`.
     pub async fn delete_person(&self, deletion: PersonDeletion) -> Result<()> {
         self.db.write(move |tx| delete(tx, &deletion)).await
     }
@@ -77,34 +81,32 @@ impl Store {
 fn delete(tx: &mut dyn Tx, deletion: &PersonDeletion) -> Result<()> {
     let user = deletion.user;
     let organizations: BTreeSet<OrgId> = deletion.audits.iter().map(|audit| audit.org).collect();
-    // In the order of the ids, as two deletions at once may share organizations.
-    let locks: Vec<_> = organizations
-        .iter()
-        .map(|org| lock(*org).exactly(1, CHANGED))
-        .collect();
+    // No claim takes a run of a deleted organization afterwards. The organizations follow in the order of their ids, as two
+    // deletions at once may share some.
+    let mut locks = vec![dispatch_lock()];
+    locks.extend(organizations.iter().map(|org| lock(*org).exactly(1, CHANGED)));
     tx.batch(&locks)?;
     let found = tx.query_all(
-        "SELECT m.org_id, m.role, (SELECT COUNT(*) FROM membership o WHERE o.org_id = m.org_id) \
+        "SELECT m.org_id, m.role, (SELECT COUNT(*) FROM membership o WHERE o.org_id = m.org_id), \
+         (SELECT CASE WHEN o.suspended_at IS NULL THEN 0 ELSE 1 END FROM organization o WHERE o.id = m.org_id) \
          FROM membership m WHERE m.user_id = $1",
         vals![user],
     )?;
     let mut statements = Vec::new();
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut owned) = (BTreeSet::new(), BTreeSet::new());
     for row in &found {
         let (org, role, members): (OrgId, Role, i64) = (row.parse(0)?, row.parse(1)?, row.int(2)?);
         seen.insert(org);
-        if role == Role::Owner {
-            if members > 1 {
-                return Err(OWNS);
-            }
-            statements.push(Stmt::new(
-                "UPDATE organization SET suspended_at = COALESCE(suspended_at, $2), \
-                 suspended_why = COALESCE(suspended_why, $3) WHERE id = $1",
-                vals![org, deletion.at, ABANDONED],
-            ));
+        if role == Role::Owner && members > 1 {
+            return Err(OWNS);
+        }
+        if role == Role::Owner && row.int(3)? == 0 {
+            owned.insert(org);
+            statements.push(mark(org, deletion.at));
+            statements.extend(end_access(org));
         }
     }
-    if seen != organizations {
+    if seen != organizations || owned != deletion.deleted.iter().copied().collect() {
         return Err(CHANGED);
     }
     let change = PasswordChange {

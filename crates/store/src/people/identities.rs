@@ -1,6 +1,6 @@
 //! Identities: accounts of people at identity providers. Issuer and subject name an identity, never an address.
 
-use sortie_api::{Timestamp, UserId};
+use sortie_api::{SessionId, Timestamp, UserId};
 
 use super::{
     memberships::{self, GivenRole},
@@ -21,6 +21,9 @@ const CHANGED: Error = Error::Conflict(IDENTITY_CHANGED);
 /// Text of the [`Error::Conflict`] of a link to an account that has another identity of the same issuer.
 pub const OTHER_IDENTITY: &str =
     "this account is linked to another person's account at the identity provider: ask the operator";
+
+/// Text of the [`Error::Conflict`] of a change that would leave a person without a way to sign in.
+pub const ONLY_WAY: &str = "this is the only way in which you sign in: set a password first";
 
 /// Account at an identity provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +112,33 @@ impl Store {
                 let mut identities: Vec<_> = rows.iter().map(identity_from).collect::<Result<_>>()?;
                 identities.sort_by_key(|row| row.created_at);
                 Ok(identities)
+            })
+            .await
+    }
+
+    /// Ends an identity of a person, and every session but `keep`. `NotFound` where the person has no such identity,
+    /// `Conflict` where the person could not sign in any more.
+    pub async fn unlink_identity(&self, user: UserId, identity: &Identity, keep: SessionId) -> Result<()> {
+        let identity = identity.clone();
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    // Of two changes at once the second one sees the first.
+                    Stmt::new("UPDATE person SET id = id WHERE id = $1", vals![user]),
+                    Stmt::new(
+                        "DELETE FROM identity WHERE issuer = $1 AND subject = $2 AND user_id = $3",
+                        vals![identity.issuer.as_str(), identity.subject.as_str(), user],
+                    )
+                    .exactly(1, Error::NotFound),
+                    Stmt::new(
+                        "SELECT 1 FROM person p WHERE p.id = $1 AND (p.password <> '' \
+                         OR EXISTS (SELECT 1 FROM identity i WHERE i.user_id = $1))",
+                        vals![user],
+                    )
+                    .exactly(1, Error::Conflict(ONLY_WAY)),
+                    sessions::delete_others(user, keep),
+                ])
+                .map(drop)
             })
             .await
     }

@@ -1,8 +1,8 @@
 //! Sessions: what a person gets at each sign-in. Only the SHA-256 of a session's token is stored.
 
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{cmp::Reverse, fmt, net::IpAddr, str::FromStr};
 
-use sortie_api::{SessionId, Timestamp, UserId};
+use sortie_api::{OrgId, SessionId, Timestamp, UserId};
 
 use super::{
     attempts::{self, Attempt},
@@ -12,7 +12,8 @@ use super::{
     second_factor::{self, Factor},
 };
 use crate::{
-    Store,
+    Audit, Store,
+    audit::record,
     db::{Row, Stmt, Val, vals},
     types::{Error, Result},
 };
@@ -113,6 +114,17 @@ pub struct SessionRow {
     pub address: Option<IpAddr>,
     /// Name that the client gave itself (`User-Agent`).
     pub agent: Option<String>,
+}
+
+/// Session of a member of an organization, as its admins see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberSession {
+    /// The session.
+    pub session: SessionRow,
+    /// The person.
+    pub user: UserId,
+    /// Email address of the person.
+    pub email: String,
 }
 
 /// Person behind the token of a session.
@@ -220,6 +232,41 @@ impl Store {
             .await
     }
 
+    /// Lists the sessions of the members of an organization that have not ended at `at`, the newest first, at most 1,000.
+    pub async fn list_member_sessions(&self, org: OrgId, at: Timestamp) -> Result<Vec<MemberSession>> {
+        self.db
+            .read(move |tx| {
+                let rows = tx.query_all(
+                    "SELECT s.id, s.kind, s.created_at, s.expires_at, s.seen_at, s.address, s.agent, p.id, p.email \
+                     FROM membership m JOIN person p ON p.id = m.user_id JOIN session s ON s.user_id = m.user_id \
+                     WHERE m.org_id = $1 AND s.expires_at > $2 LIMIT 1000",
+                    vals![org, at],
+                )?;
+                let mut sessions: Vec<_> = rows.iter().map(member_session_from).collect::<Result<_>>()?;
+                sessions.sort_by_key(|of| Reverse((of.session.created_at, of.session.id)));
+                Ok(sessions)
+            })
+            .await
+    }
+
+    /// Ends the session of a member of an organization. `NotFound` where no member has such a session.
+    pub async fn end_member_session(&self, org: OrgId, session: SessionId, audit: Audit) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    Stmt::new(
+                        "DELETE FROM session WHERE id = $1 AND (SELECT 1 FROM membership m WHERE m.org_id = $2 \
+                         AND m.user_id = session.user_id) = 1",
+                        vals![session, org],
+                    )
+                    .exactly(1, Error::NotFound),
+                    record(&audit),
+                ])
+                .map(drop)
+            })
+            .await
+    }
+
     /// System: deletes up to `limit` sessions that ended before `at`, the earliest first. Returns their number.
     pub async fn delete_ended_sessions(&self, at: Timestamp, limit: u32) -> Result<u64> {
         self.db
@@ -284,5 +331,13 @@ fn session_from(row: &Row) -> Result<SessionRow> {
         seen_at: row.time(4)?,
         address: row.opt_parse(5)?,
         agent: row.opt_text(6)?.map(str::to_owned),
+    })
+}
+
+fn member_session_from(row: &Row) -> Result<MemberSession> {
+    Ok(MemberSession {
+        session: session_from(row)?,
+        user: row.parse(7)?,
+        email: row.text(8)?.to_owned(),
     })
 }

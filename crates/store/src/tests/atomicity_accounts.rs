@@ -72,7 +72,13 @@ commands! {
         proves(fixture, async || store.put_avatar(ann, avatar.clone()).await).await;
         proves(fixture, async || store.delete_avatar(ann).await).await;
         let org = fixture.org_of(ann).await;
-        let deletion = PersonDeletion { user: ann, password: "hash of ann".to_owned(), audits: vec![fixture.audit(org)], at };
+        let deletion = PersonDeletion {
+            user: ann,
+            password: "hash of ann".to_owned(),
+            audits: vec![fixture.audit(org)],
+            deleted: vec![org],
+            at,
+        };
         proves(fixture, async || store.delete_person(deletion.clone()).await).await;
     }
 
@@ -167,6 +173,20 @@ commands! {
         proves(fixture, async || store.create_person(ann.clone(), reset.clone()).await).await;
         proves(fixture, async || store.disable_person(ann.id, at, vec![fixture.audit(org)]).await).await;
         proves(fixture, async || store.enable_person(ann.id, vec![fixture.audit(org)]).await).await;
+        store.verify_email(ann.id, at).await.unwrap();
+        for name in ["https://one.example", "https://two.example"] {
+            let proven = linked_at(name, "ann");
+            store.sign_in(fixture.new_session(ann.id), proved(proven)).await.unwrap();
+        }
+        let session = fixture.new_session(ann.id);
+        let ended = session.id;
+        store.sign_in(session, SignIn::default()).await.unwrap();
+        let theirs = fixture.org_of(ann.id).await;
+        proves(fixture, async || store.end_member_session(theirs, ended, fixture.audit(theirs)).await).await;
+        let one = crate::Identity { issuer: "https://one.example".to_owned(), subject: "ann".to_owned() };
+        let keep = fixture.new_session(ann.id).id;
+        proves(fixture, async || store.unlink_identity(ann.id, &one, keep).await).await;
+        proves(fixture, async || store.unlink_person(ann.id, vec![fixture.audit(org)]).await).await;
     }
 
     async fn the_commands_of_the_oauth_server_are_one_transaction_each(fixture: &Fixture) {

@@ -74,6 +74,20 @@ impl Fixture {
         let elsewhere = linked_at("https://other.example", "plan-identity");
         self.enters(id, elsewhere).await.unwrap();
         self.store.list_identities(id).await.unwrap();
+        self.store.list_member_sessions(org, self.now()).await.unwrap();
+        let session = self.new_session(id);
+        let ended = session.id;
+        self.store.sign_in(session, SignIn::default()).await.unwrap();
+        self.store
+            .end_member_session(org, ended, self.audit(org))
+            .await
+            .unwrap();
+        let keep = self.new_session(id).id;
+        self.store
+            .unlink_identity(id, &identity("p"), keep)
+            .await
+            .unwrap();
+        self.store.unlink_person(id, vec![self.audit(org)]).await.unwrap();
     }
 }
 
@@ -181,10 +195,80 @@ both! {
         assert_eq!(role().await, Some(Role::Owner));
         // A sign-in that is refused gives no role.
         store.delete_person(crate::PersonDeletion {
-            user: id, password: String::new(), audits: vec![fixture.audit(org)], at: fixture.now(),
+            user: id, password: String::new(), audits: vec![fixture.audit(org)], deleted: vec![org], at: fixture.now(),
         }).await.unwrap();
         conflicts(&enters(fixture.given(org, Role::Admin)).await);
         assert_eq!(role().await, None);
+    }
+
+    async fn an_admin_ends_the_session_of_a_member_alone(fixture: &Fixture) {
+        let (ann, bob) = (fixture.person("ann").await, fixture.person("bob").await);
+        let (org, store) = (fixture.org_of(ann).await, &fixture.store);
+        let (of_ann, of_bob) = (fixture.new_session(ann), fixture.new_session(bob));
+        for session in [&of_ann, &of_bob] {
+            store.sign_in(session.clone(), SignIn::default()).await.unwrap();
+        }
+        let listed = async || {
+            let listed = store.list_member_sessions(org, of_ann.created_at).await.unwrap();
+            listed.into_iter().map(|of| (of.session.id, of.user, of.email)).collect::<Vec<_>>()
+        };
+        let of = (of_ann.id, ann, "ann@example.com".to_owned());
+        assert!(listed().await.contains(&of));
+        assert!(listed().await.iter().all(|(_, user, _)| *user == ann));
+        let end = async |session| store.end_member_session(org, session, fixture.audit(org)).await;
+        assert_eq!(end(of_bob.id).await.unwrap_err(), Error::NotFound);
+        end(of_ann.id).await.unwrap();
+        assert_eq!(end(of_ann.id).await.unwrap_err(), Error::NotFound);
+        assert!(!listed().await.contains(&of));
+        assert!(store.find_session(of_bob.hash).await.unwrap().is_some());
+    }
+
+    async fn an_identity_is_unlinked_while_another_way_to_sign_in_is_left(fixture: &Fixture) {
+        let store = &fixture.store;
+        let ann = fixture.newcomer("ann");
+        let (id, session) = (ann.id, fixture.new_session(ann.id));
+        store.sign_up_with_identity(ann, identity("a"), session.clone(), None).await.unwrap();
+        let unlink = async |subject: &str| store.unlink_identity(id, &identity(subject), session.id).await;
+        conflicts(&unlink("a").await);
+        assert_eq!(unlink("b").await.unwrap_err(), Error::NotFound);
+        let bob = fixture.person("bob").await;
+        let stranger = store.unlink_identity(bob, &identity("a"), session.id).await;
+        assert_eq!(stranger.unwrap_err(), Error::NotFound);
+        fixture.enters(id, linked_at("https://other.example", "ann")).await.unwrap();
+        unlink("a").await.unwrap();
+        assert_eq!(store.find_identity(&identity("a")).await.unwrap(), None);
+        assert_eq!(store.list_identities(id).await.unwrap().len(), 1);
+        let sessions = store.list_sessions(id, fixture.now(), 9).await.unwrap();
+        assert_eq!(sessions.iter().map(|of| of.id).collect::<Vec<_>>(), [session.id], "the other one has ended");
+    }
+
+    async fn of_two_identities_unlinked_at_once_one_is_left(fixture: &Fixture) {
+        for round in 0..8 {
+            let name = format!("ann{round}");
+            let ann = fixture.newcomer(&name);
+            let (id, session) = (ann.id, fixture.new_session(ann.id));
+            fixture.store.sign_up_with_identity(ann, identity(&name), session.clone(), None).await.unwrap();
+            let other = Identity { issuer: "https://other.example".to_owned(), ..identity(&name) };
+            fixture.enters(id, linked_at("https://other.example", &name)).await.unwrap();
+            let ends = [identity(&name), other];
+            let done = join_all(ends.iter().map(|of| fixture.store.unlink_identity(id, of, session.id))).await;
+            assert_eq!(done.iter().filter(|done| done.is_ok()).count(), 1, "{done:?}");
+            assert_eq!(fixture.store.list_identities(id).await.unwrap().len(), 1);
+        }
+    }
+
+    async fn the_operator_ends_all_identities_of_a_person(fixture: &Fixture) {
+        let store = &fixture.store;
+        let ann = fixture.newcomer("ann");
+        let (id, session) = (ann.id, fixture.new_session(ann.id));
+        store.sign_up_with_identity(ann, identity("a"), session, None).await.unwrap();
+        let org = fixture.org_of(id).await;
+        let person = store.unlink_person(id, vec![fixture.audit(org)]).await.unwrap();
+        assert_eq!(person.id, id);
+        assert_eq!(store.list_identities(id).await.unwrap(), []);
+        assert_eq!(store.list_sessions(id, fixture.now(), 9).await.unwrap(), []);
+        let nobody = fixture.newcomer("bob").id;
+        assert_eq!(store.unlink_person(nobody, Vec::new()).await.unwrap_err(), Error::NotFound);
     }
 
     async fn the_identities_of_a_person_end_with_the_account(fixture: &Fixture) {
@@ -192,7 +276,7 @@ both! {
         let ann = fixture.newcomer("ann");
         let (id, session) = (ann.id, fixture.new_session(ann.id));
         store.sign_up_with_identity(ann, identity("a"), session, None).await.unwrap();
-        let deletion = crate::PersonDeletion { user: id, password: String::new(), audits: Vec::new(), at: fixture.now() };
+        let deletion = crate::PersonDeletion { user: id, password: String::new(), audits: Vec::new(), deleted: Vec::new(), at: fixture.now() };
         store.delete_person(deletion).await.unwrap();
         assert_eq!(store.find_identity(&identity("a")).await.unwrap(), None);
         conflicts(&fixture.enters(id, ProvenIdentity::Known(identity("a"))).await);

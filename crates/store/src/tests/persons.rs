@@ -145,10 +145,14 @@ both! {
         fixture.member(own, bob, Role::Member).await;
         let (store, at) = (&fixture.store, fixture.now());
         store.put_avatar(ann, avatar(1, at)).await.unwrap();
+        for org in [own, other] {
+            fixture.key(org, Role::Admin).await;
+        }
         let deletion = || PersonDeletion {
             user: ann,
             password: "hash of ann".to_owned(),
             audits: vec![fixture.audit(own), fixture.audit(other)],
+            deleted: vec![own],
             at,
         };
         conflicts(&store.delete_person(deletion()).await);
@@ -157,6 +161,8 @@ both! {
         conflicts(&store.delete_person(outdated).await);
         let short = PersonDeletion { audits: vec![fixture.audit(own)], ..deletion() };
         conflicts(&store.delete_person(short).await);
+        let kept = PersonDeletion { deleted: Vec::new(), ..deletion() };
+        conflicts(&store.delete_person(kept).await);
         assert_eq!(store.account(ann).await.unwrap().person.name, "ann");
         store.delete_person(deletion()).await.unwrap();
 
@@ -166,11 +172,28 @@ both! {
         assert_eq!(store.list_sessions(ann, at, 9).await.unwrap(), []);
         assert_eq!(store.organizations_of(ann, None, 9).await.unwrap(), []);
         assert_eq!(store.avatar(ann, ann).await, Ok(None));
-        let query = "SELECT COUNT(*) FROM organization WHERE suspended_why = 'the owner has deleted the account'";
-        assert_eq!(fixture.count(query).await, 1);
+        assert_eq!(store.deleted_organizations(None, 9).await.unwrap(), [own], "nobody else is in it");
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM api_key").await, 1, "the key of the other organization");
         // The address is free again.
         fixture.person("ann").await;
         conflicts(&store.delete_person(deletion()).await);
+    }
+
+    async fn a_suspended_organization_outlives_the_account_of_its_owner(fixture: &Fixture) {
+        let ann = fixture.person("ann").await;
+        let (org, store, at) = (fixture.org_of(ann).await, &fixture.store, fixture.now());
+        store.suspend_organization(org, Some("abuse".to_owned()), at, fixture.audit(org)).await.unwrap();
+        let deletion = |deleted| PersonDeletion {
+            user: ann,
+            password: "hash of ann".to_owned(),
+            audits: vec![fixture.audit(org)],
+            deleted,
+            at,
+        };
+        conflicts(&store.delete_person(deletion(vec![org])).await);
+        store.delete_person(deletion(Vec::new())).await.unwrap();
+        let seen = store.operated_organization(org).await.unwrap();
+        assert_eq!((seen.deleted_at, seen.suspended_why.as_deref()), (None, Some("abuse")));
     }
 
     async fn a_person_finds_the_own_changes_of_every_organization(fixture: &Fixture) {
@@ -208,10 +231,12 @@ impl Fixture {
         store.remove_totp(ann, Factor::Recovery([4; 32])).await.unwrap();
         store.audit_of_person(ann, 9).await.unwrap();
         let cat = self.person("plan-c").await;
+        let org = self.org_of(cat).await;
         let deletion = PersonDeletion {
             user: cat,
             password: "hash of plan-c".to_owned(),
-            audits: vec![self.audit(self.org_of(cat).await)],
+            audits: vec![self.audit(org)],
+            deleted: vec![org],
             at,
         };
         store.delete_person(deletion).await.unwrap();

@@ -83,6 +83,13 @@ pub(super) const CALLS: &[Call] = &[
         r#"{"token":"x"}"#,
         400,
     ),
+    // The rig sends no mail.
+    refused(
+        "resend_verification",
+        ("POST", "/v1/auth/resend-verification"),
+        "",
+        409,
+    ),
     refused(
         "forgot_password",
         ("POST", "/v1/auth/forgot-password"),
@@ -112,6 +119,7 @@ pub(super) const CALLS: &[Call] = &[
     ),
     call("list_sessions", ("GET", "/v1/auth/sessions"), ""),
     call("list_identities", ("GET", "/v1/auth/identities"), ""),
+    refused("unlink_identity", ("DELETE", "/v1/auth/identities/x"), "", 404),
     refused(
         "end_session",
         ("DELETE", "/v1/auth/sessions/sess_01kafs6w1cefkstv6qr1ptb0mp"),
@@ -227,6 +235,11 @@ pub(super) const CALLS: &[Call] = &[
     ),
     call("disable_user", ("POST", "/v1/operator/users/{user}/disable"), ""),
     call("enable_user", ("POST", "/v1/operator/users/{user}/enable"), ""),
+    call(
+        "unlink_user",
+        ("DELETE", "/v1/operator/users/{user}/identities"),
+        "",
+    ),
     call(
         "create_reset_link",
         ("POST", "/v1/operator/users/{user}/reset-link"),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sortie_accounts::SignUp;
+use sortie_api::secret::{OPERATOR_KEY, Secret};
 use sortie_testkit::{Client, http::Method};
 
 use super::{START, change_person, now, sign_in, sign_ins, start_with};
@@ -15,6 +16,7 @@ use crate::{
 
 crate::settings::everywhere! {
     a_person_without_a_password_proves_the_account_by_a_new_sign_in,
+    a_person_unlinks_a_provider_and_the_operator_all_of_them,
     a_second_factor_is_asked_for_after_the_provider,
     an_address_that_the_provider_has_given_to_another_person_opens_no_account,
 }
@@ -29,6 +31,52 @@ fn totp(key: &str, at: i64) -> String {
 /// Client with the session of a browser.
 fn client(rig: &Rig, browser: &Browser) -> Client {
     Client::new(rig.address, browser.cookie("sortie"))
+}
+
+async fn a_person_unlinks_a_provider_and_the_operator_all_of_them() {
+    let (rig, provider) = start_with(SignUp::Open).await;
+    let browser = Browser::new(&rig);
+    assert_eq!(sign_in(&browser, &provider, START).await.status, 303);
+    let client = self::client(&rig, &browser);
+    let listed = async || client.get("/v1/auth/identities").await.unwrap().json().unwrap();
+    let identities = listed().await;
+    let path = format!("/v1/auth/identities/{}", identities[0]["id"].as_str().unwrap());
+    let unlink = async |client: &Client, path: &str| send(client, Method::DELETE, path, "").await;
+    // The rig's other people have none.
+    unlink(&rig.owner.client, &path)
+        .await
+        .failure(404, "not_found")
+        .unwrap();
+    let only = unlink(&client, &path).await.failure(409, "conflict").unwrap();
+    assert!(only.error.contains("set a password first"), "{}", only.error);
+    let set = json!({"new_password": "seventeen purple elephants"}).to_string();
+    send(&client, Method::PUT, "/v1/me/password", &set)
+        .await
+        .expect(204)
+        .unwrap();
+    let other = Browser::new(&rig);
+    assert_eq!(sign_in(&other, &provider, START).await.status, 303);
+    let other = self::client(&rig, &other);
+    unlink(&client, &path).await.expect(204).unwrap();
+    assert_eq!(listed().await, json!([]));
+    rig.soon(401, async || other.get("/v1/auth/me").await.unwrap())
+        .await;
+
+    // The provider is trusted for the address, and the next sign-in links it again.
+    assert_eq!(sign_in(&Browser::new(&rig), &provider, START).await.status, 303);
+    assert_eq!(listed().await.as_array().unwrap().len(), 1);
+    let secret = Secret::new(OPERATOR_KEY, [9; 32]);
+    assert!(rig.accounts.set_first_operator_key(&secret).await.unwrap());
+    let operator = Client::new(rig.address, Some(secret.expose().to_owned()));
+    let user = client.get("/v1/auth/me").await.unwrap().json().unwrap()["id"].clone();
+    let all = format!("/v1/operator/users/{}/identities", user.as_str().unwrap());
+    let unlinked = unlink(&operator, &all).await.expect(200).unwrap().json().unwrap();
+    assert_eq!(unlinked["id"], user);
+    rig.soon(401, async || client.get("/v1/auth/me").await.unwrap())
+        .await;
+    let user = user.as_str().unwrap().parse().unwrap();
+    assert_eq!(rig.accounts.identities(user).await.unwrap(), []);
+    rig.end().await;
 }
 
 async fn a_person_without_a_password_proves_the_account_by_a_new_sign_in() {

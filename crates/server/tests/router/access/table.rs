@@ -312,6 +312,18 @@ pub(super) const CALLS: &[Call] = &[
     ),
     call("list_audit", ("GET", "/v1/admin/audit"), "", Foreign::ItsOwn),
     call(
+        "list_person_sessions",
+        ("GET", "/v1/admin/sessions"),
+        "",
+        Foreign::ItsOwn,
+    ),
+    refused(
+        "end_person_session",
+        ("DELETE", "/v1/admin/sessions/sess_01kafs6w1cefkstv6qr1ptb0mp"),
+        "",
+        404,
+    ),
+    call(
         "get_usage",
         ("GET", "/v1/admin/usage?by=key"),
         "",

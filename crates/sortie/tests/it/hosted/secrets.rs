@@ -1,8 +1,9 @@
 //! Secrets of people, of applications and of the operator, of every kind, and a look at everything that a hosted node shows,
 //! records and stores: they are nowhere but in the answer or the mail that gave them.
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::json;
+use anyhow::{Context as _, Result, anyhow, ensure};
+use serde_json::{Value, json};
+use sortie_base::Clock;
 use sortie_testkit::{
     Bytes, Database, HostedNode, NodeOptions,
     http::{HeaderValue, Method},
@@ -70,6 +71,38 @@ async fn application(node: &HostedNode, ann: &Person, org: &str, planted: &mut P
     text(&renewed, "access_token")
 }
 
+/// Confirms the authenticator, and signs in with one of the recovery codes, which are secrets as well.
+async fn second_factor(
+    node: &HostedNode,
+    ann: &Person,
+    authenticator: &str,
+    planted: &mut Planted,
+) -> Result<()> {
+    let secret = totp_rs::Secret::try_from_base32(authenticator).map_err(|error| anyhow!("{error}"))?;
+    let totp = totp_rs::Builder::new().with_secret(secret).build();
+    let now = Clock::system().now().as_micros() / 1_000_000;
+    let code = totp
+        .map_err(|error| anyhow!("{error}"))?
+        .generate(u64::try_from(now)?)
+        .to_string();
+    let path = "/v1/auth/me/second-factor/confirm";
+    let confirmed = ann.client.post(path, &json!({"code": code})).await?;
+    let confirmed = confirmed.expect(200)?.json()?;
+    let codes = confirmed["recovery_codes"].as_array().context("no codes")?;
+    ensure!(codes.len() == 10, "{codes:?}");
+    for code in codes.iter().filter_map(Value::as_str) {
+        planted.add("recovery code", code);
+        planted.add("recovery code without hyphens", &code.replace('-', ""));
+    }
+    let log_in = json!({"email": "ann@example.com", "password": PASSWORD, "code": codes[0]});
+    let signed_in = node.anybody().post("/v1/auth/login", &log_in).await?;
+    planted.add(
+        "third session token",
+        &text(&signed_in.expect(200)?.json()?, "token")?,
+    );
+    Ok(())
+}
+
 /// Uses everything that has a secret. Returns the places of answers that have none.
 async fn lived(node: &HostedNode, sink: &MailSink, planted: &mut Planted) -> Result<Looked> {
     let mut looked = Looked::default();
@@ -108,7 +141,9 @@ async fn lived(node: &HostedNode, sink: &MailSink, planted: &mut Planted) -> Res
         .post("/v1/auth/me/second-factor", &json!({"password": PASSWORD}))
         .await?;
     ensure!(enrolled.status < 300, "{}", enrolled.text());
-    planted.add("key of the authenticator", &text(&enrolled.json()?, "secret")?);
+    let authenticator = text(&enrolled.json()?, "secret")?;
+    planted.add("key of the authenticator", &authenticator);
+    second_factor(node, &ann, &authenticator, planted).await?;
     let access = application(node, &ann, &org, planted).await?;
     let operator = std::fs::read_to_string(node.node.data_dir().join("operator.key"))?;
     planted.add("operator key", operator.trim());

@@ -1,0 +1,162 @@
+//! Watch over the credentials that opened streams: a stream ends with its credential.
+//!
+//! One loop per server asks for the credential of each open stream once a second, and asks for none where no stream is open. The
+//! look-ups are those of requests, which a node keeps for five seconds, and streams of one credential share them. A credential
+//! that is ended on this node thus ends its streams within about a second, and one that is ended elsewhere within about six.
+//! Where the look-up fails, the streams stay open until it succeeds.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use axum::extract::FromRequestParts;
+use futures_util::{StreamExt as _, stream};
+use http::request::Parts;
+use sortie_accounts::Accounts;
+use sortie_api::OrgId;
+use sortie_engine::Engine;
+use sortie_store::By;
+use tokio::sync::Notify;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use super::{Credential, Holder, LookUpFailure, Token};
+
+/// Time between two looks at the credentials.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Number of look-ups at once.
+const AT_ONCE: usize = 16;
+
+/// Credential that opens a stream. None for a request of another node, which watches over the credential itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opener(Option<Asked>);
+
+/// Credential as the watch asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Asked {
+    token: Token,
+    /// Organization in which a person uses the session that the token is of; none for keys and access tokens.
+    session_in: Option<OrgId>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Opener {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        let Some(Credential::Valid(Holder::Principal(principal))) = parts.extensions.get() else {
+            return Ok(Self(None));
+        };
+        let token = parts.extensions.get::<Token>();
+        Ok(Self(token.map(|token| Asked {
+            token: *token,
+            session_in: matches!(principal.by, By::Session(_)).then_some(principal.org),
+        })))
+    }
+}
+
+/// Credential of an open stream. The watch asks for it until the last stream of the credential is dropped.
+#[derive(Debug)]
+pub(crate) struct Watched(Arc<CancellationToken>);
+
+impl Watched {
+    /// Returns the future that completes when the credential has ended.
+    pub(crate) fn ended(&self) -> WaitForCancellationFutureOwned {
+        CancellationToken::clone(&self.0).cancelled_owned()
+    }
+}
+
+/// Credentials of the open streams of a server.
+pub(crate) struct CredentialWatch {
+    engine: Engine,
+    /// Accounts of the people who sign in at this server; none where nobody does.
+    accounts: Option<Accounts>,
+    open: Mutex<HashMap<Asked, Weak<CancellationToken>>>,
+    opened: Notify,
+}
+
+impl CredentialWatch {
+    pub(crate) fn new(engine: Engine, accounts: Option<Accounts>) -> Self {
+        Self {
+            engine,
+            accounts,
+            open: Mutex::default(),
+            opened: Notify::new(),
+        }
+    }
+
+    /// Watches over the credential of a stream.
+    pub(crate) fn watch(&self, opener: Opener) -> Option<Watched> {
+        let asked = opener.0?;
+        let mut open = self.open();
+        let known = open.get(&asked).and_then(Weak::upgrade);
+        let ended = known.unwrap_or_else(|| {
+            let ended = Arc::new(CancellationToken::new());
+            open.insert(asked, Arc::downgrade(&ended));
+            ended
+        });
+        drop(open);
+        self.opened.notify_one();
+        Some(Watched(ended))
+    }
+
+    /// Ends streams with their credentials, until the future is dropped.
+    pub(crate) async fn run(&self) {
+        loop {
+            self.opened.notified().await;
+            loop {
+                tokio::time::sleep(PERIOD).await;
+                let open = self.still_open();
+                if open.is_empty() {
+                    break;
+                }
+                stream::iter(open)
+                    .for_each_concurrent(AT_ONCE, |asked| self.check(asked))
+                    .await;
+            }
+        }
+    }
+
+    /// Returns the credentials of open streams, and forgets the others.
+    fn still_open(&self) -> Vec<Asked> {
+        let mut open = self.open();
+        open.retain(|_, ended| ended.strong_count() > 0);
+        open.keys().copied().collect()
+    }
+
+    /// Ends the streams of a credential that is no longer valid.
+    async fn check(&self, asked: Asked) {
+        match self.is_valid(asked).await {
+            Ok(true) => {}
+            Ok(false) => {
+                let ended = self.open().remove(&asked);
+                if let Some(ended) = ended.as_ref().and_then(Weak::upgrade) {
+                    ended.cancel();
+                }
+            }
+            Err(LookUpFailure::Unavailable(cause) | LookUpFailure::Internal(cause)) => {
+                tracing::warn!(%cause, "looking up the credential of an event stream failed");
+            }
+        }
+    }
+
+    /// Returns true where a request with the credential would be answered: it is valid, and the organization not suspended.
+    async fn is_valid(&self, asked: Asked) -> Result<bool, LookUpFailure> {
+        let hash = asked.token.hash();
+        let principal = match (asked.session_in, &self.accounts) {
+            (None, _) => self.engine.authenticate_hash(hash).await?,
+            (Some(org), Some(accounts)) => match accounts.session_by_hash(hash).await? {
+                Some(person) => self.engine.authenticate_session(org, &person).await?,
+                None => None,
+            },
+            (Some(_), None) => None,
+        };
+        Ok(principal.is_some_and(|principal| !principal.suspended))
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<Asked, Weak<CancellationToken>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,199 @@
+//! Event streams that are open while their credential ends, on every node (`docs/API.md#event-streams`).
+//!
+//! The run of a test stays queued, so that its streams end for no other reason.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use sortie_api::{
+    Role,
+    secret::{OPERATOR_KEY, Secret},
+};
+use sortie_testkit::{
+    Client,
+    client::{EventStream, Next},
+    http::{HeaderValue, Method},
+};
+
+use crate::{
+    access::key,
+    oauth::{client_id, tokens},
+    organizations::send,
+    rig::{AT, Rig, Signed},
+    settings::Setting,
+};
+
+crate::settings::everywhere! {
+    a_stream_ends_with_the_credential_that_opened_it,
+    a_suspension_ends_the_streams_of_every_credential,
+    a_stream_ends_with_the_time_of_its_access_token,
+}
+
+/// Six seconds, and what a busy machine adds.
+const WITHIN: Duration = Duration::from_secs(9);
+
+/// A queued run, and the key that made it.
+struct Queued {
+    key: Client,
+    run: String,
+    /// Path of the stream on the engine API.
+    path: String,
+    /// Path of the stream for people, on the organization API.
+    page: String,
+}
+
+impl Queued {
+    async fn of(rig: &Rig) -> Self {
+        let key = rig.engine_client(&key(rig, "kept", Role::Member).await.1);
+        let request = json!({"prompt": "never begun", "shell": false});
+        let run = key.create(&request).await.unwrap().id.to_string();
+        let path = format!("/v1/runs/{run}/events");
+        Self {
+            page: format!("/engine/{}{path}", rig.ours),
+            key,
+            run,
+            path,
+        }
+    }
+
+    /// Cancels the run. Streams that were still open end with `done`.
+    async fn done(&self, open: Vec<EventStream>) {
+        self.key.cancel(&self.run).await.unwrap();
+        for mut stream in open {
+            stream.to_done().await.unwrap();
+        }
+    }
+}
+
+/// Opens a stream on every node.
+async fn open(client: &Client, path: &str) -> Vec<EventStream> {
+    let mut streams = Vec::new();
+    for _ in 0..Setting::current().nodes() {
+        let mut stream = client.follow_at(path, None).await.unwrap();
+        assert!(matches!(stream.next().await.unwrap(), Next::Event(_)));
+        streams.push(stream);
+    }
+    streams
+}
+
+/// Waits for the end of streams whose run goes on.
+async fn ended(what: &str, streams: Vec<EventStream>) {
+    let ends = streams.into_iter().map(|mut stream| async move {
+        loop {
+            let next = tokio::time::timeout(WITHIN, stream.next()).await;
+            match next.unwrap_or_else(|_| panic!("{what}: the stream is still open")) {
+                Ok(Next::Event(_)) => {}
+                Ok(Next::Closed) => break,
+                other => panic!("{what}: {other:?}"),
+            }
+        }
+    });
+    join_all(ends).await;
+}
+
+async fn operator(rig: &Rig) -> Client {
+    let secret = Secret::new(OPERATOR_KEY, [9; 32]);
+    assert!(rig.accounts.set_first_operator_key(&secret).await.unwrap());
+    Client::new(rig.address, Some(secret.expose().to_owned()))
+}
+
+/// A client with the cookie of a browser.
+fn by_cookie(rig: &Rig, person: &Signed) -> Client {
+    let cookie = format!("sortie={}", person.token);
+    Client::new(rig.address, None).with_header("cookie", HeaderValue::try_from(cookie).unwrap())
+}
+
+/// An application with the permission of a person.
+async fn application(rig: &Rig, person: &Signed) -> Client {
+    let issued = tokens(rig, person, &client_id(rig).await, "member").await;
+    rig.engine_client(issued["access_token"].as_str().unwrap())
+}
+
+async fn a_stream_ends_with_the_credential_that_opened_it() {
+    let rig = Rig::start_idle().await;
+    let (queued, operator, owner) = (Queued::of(&rig).await, operator(&rig).await, &rig.owner.client);
+    let (deleted, secret) = key(&rig, "deleted", Role::Member).await;
+    let granted = application(&rig, &rig.owner).await;
+    let removed = application(&rig, &rig.admin).await;
+    let signed_out = Client::new(rig.address, Some(rig.another_session(rig.owner.user).await));
+    let streams = [
+        (
+            "deleted key",
+            open(&rig.engine_client(&secret), &queued.path).await,
+        ),
+        ("ended grant", open(&granted, &queued.path).await),
+        ("grant of a removed person", open(&removed, &queued.path).await),
+        (
+            "session of a removed person",
+            open(&rig.admin.client, &queued.page).await,
+        ),
+        (
+            "cookie of a disabled person",
+            open(&by_cookie(&rig, &rig.member), &queued.page).await,
+        ),
+        ("ended session", open(&signed_out, &queued.page).await),
+    ];
+    let mut kept = open(&queued.key, &queued.path).await;
+    kept.extend(open(owner, &queued.page).await);
+
+    let grants = owner.get("/v1/auth/grants").await.unwrap().json().unwrap();
+    let ours = format!("/v1/organizations/{}", rig.ours);
+    let disable = format!("/v1/operator/users/{}/disable", rig.member.user);
+    for (client, method, path) in [
+        (owner, Method::DELETE, format!("{ours}/keys/{deleted}")),
+        (
+            owner,
+            Method::DELETE,
+            format!("/v1/auth/grants/{}", grants[0]["id"].as_str().unwrap()),
+        ),
+        (
+            owner,
+            Method::DELETE,
+            format!("{ours}/members/{}", rig.admin.user),
+        ),
+        (&operator, Method::POST, disable),
+        (&signed_out, Method::POST, "/v1/auth/logout".to_owned()),
+    ] {
+        let done = send(client, method, &path, &Value::Null).await;
+        assert!(done.status < 300, "{path}: {}", done.text());
+    }
+    join_all(streams.map(|(what, streams)| ended(what, streams))).await;
+    queued.done(kept).await;
+    rig.end().await;
+}
+
+async fn a_suspension_ends_the_streams_of_every_credential() {
+    let rig = Rig::start_idle().await;
+    let (queued, operator) = (Queued::of(&rig).await, operator(&rig).await);
+    let streams = [
+        ("key", open(&queued.key, &queued.path).await),
+        (
+            "token",
+            open(&application(&rig, &rig.owner).await, &queued.path).await,
+        ),
+        ("session", open(&rig.member.client, &queued.page).await),
+    ];
+    let path = format!("/v1/operator/organizations/{}", rig.ours);
+    let reason = json!({"reason": "unpaid"});
+    let suspended = send(&operator, Method::POST, &format!("{path}/suspend"), &reason).await;
+    suspended.expect(200).unwrap();
+    join_all(streams.map(|(what, streams)| ended(what, streams))).await;
+
+    let resumed = send(&operator, Method::POST, &format!("{path}/resume"), &Value::Null).await;
+    resumed.expect(200).unwrap();
+    rig.soon(200, async || queued.key.get("/v1/me").await.unwrap())
+        .await;
+    rig.end().await;
+}
+
+async fn a_stream_ends_with_the_time_of_its_access_token() {
+    let rig = Rig::start_idle().await;
+    let queued = Queued::of(&rig).await;
+    let token = open(&application(&rig, &rig.owner).await, &queued.path).await;
+    let kept = open(&queued.key, &queued.path).await;
+    rig.clock.set(AT + Duration::from_hours(1));
+    ended("access token", token).await;
+    queued.done(kept).await;
+    rig.end().await;
+}

@@ -1,0 +1,84 @@
+//! Event streams that are open while their API key ends (`docs/API.md#event-streams`).
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use sortie_base::Clock;
+use sortie_testkit::{
+    Bytes, Client,
+    client::{EventStream, Next},
+    http::Method,
+};
+
+use crate::rig::{PATIENCE, Rig, waiting};
+
+/// A stream that has begun.
+async fn open(client: &Client, run: &str) -> EventStream {
+    let mut stream = client.follow(run, None).await.unwrap();
+    assert!(matches!(stream.next().await.unwrap(), Next::Event(_)));
+    stream
+}
+
+/// Reads a stream to its end. Returns true where it ended without the end of the run.
+async fn is_cut(mut stream: EventStream) -> bool {
+    loop {
+        match tokio::time::timeout(PATIENCE, stream.next())
+            .await
+            .unwrap()
+            .unwrap()
+        {
+            Next::Event(_) => {}
+            Next::Done(_) => return false,
+            Next::Closed => return true,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_key_and_no_other_stream_does() {
+    let rig = Rig::start().await;
+    let run = rig.member.create(&waiting()).await.unwrap().id.to_string();
+    let (deleted, rotated) = (rig.new_key("deleted").await, rig.new_key("rotated").await);
+    let kept = open(&rig.member, &run).await;
+    let streams = [
+        open(&deleted.client, &run).await,
+        open(&deleted.client, &run).await,
+        open(&rotated.client, &run).await,
+    ];
+    let begun = Instant::now();
+    let path = format!("/v1/admin/keys/{}", deleted.id);
+    let done = rig.admin.send(Method::DELETE, &path, Bytes::new()).await.unwrap();
+    done.expect(204).unwrap();
+    let path = format!("/v1/admin/keys/{}/rotate", rotated.id);
+    let done = rig.admin.post(&path, &json!({})).await.unwrap();
+    let key = done.expect(200).unwrap().json().unwrap()["key"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    for stream in streams {
+        assert!(is_cut(stream).await);
+    }
+    // The look-ups of this node were dropped at once.
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    let again = open(&rig.admin.with_key(&key), &run).await;
+    rig.admin.cancel(&run).await.unwrap();
+    for stream in [kept, again] {
+        assert!(!is_cut(stream).await);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_ends_at_the_time_of_its_key() {
+    let rig = Rig::start().await;
+    let run = rig.member.create(&waiting()).await.unwrap().id.to_string();
+    let until = Clock::system().now() + Duration::from_secs(2);
+    let made = json!({"name": "brief", "role": "member", "expires_at": until});
+    let made = rig.admin.post("/v1/admin/keys", &made).await.unwrap();
+    let key = made.expect(201).unwrap().json().unwrap()["key"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(is_cut(open(&rig.admin.with_key(&key), &run).await).await);
+    assert!(Clock::system().now() >= until);
+    rig.admin.cancel(&run).await.unwrap();
+}
