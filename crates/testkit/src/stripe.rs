@@ -352,7 +352,7 @@ impl StripeDouble {
     /// Waits until there were enough attempts to deliver.
     pub async fn wait_for_deliveries(
         &self,
-        enough: impl Fn(&[WebhookDelivery]) -> bool,
+        enough: impl Fn(&[WebhookDelivery]) -> bool + Send + Sync,
     ) -> Result<Vec<WebhookDelivery>> {
         self.shared.webhooks.wait_for(enough).await
     }

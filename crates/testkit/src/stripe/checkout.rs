@@ -217,20 +217,16 @@ impl State {
         let card = method
             .and_then(|id| self.payment_methods.get(id))
             .map(|method| method.card);
-        match card.filter(|_| passes) {
-            Some(card) => {
-                self.succeed(&intent.id, card);
-                self.complete(&session, &intent.id);
-                Ok(())
-            }
-            None => {
-                self.intents
-                    .change(&intent.id, |intent| intent.status = "requires_payment_method");
-                self.tell_of_intent("payment_intent.payment_failed", &intent.id);
-                let message = "We are unable to authenticate your payment method.";
-                Err(Failure::card("payment_intent_authentication_failure", message))
-            }
+        if let Some(card) = card.filter(|_| passes) {
+            self.succeed(&intent.id, card);
+            self.complete(&session, &intent.id);
+            return Ok(());
         }
+        self.intents
+            .change(&intent.id, |intent| intent.status = "requires_payment_method");
+        self.tell_of_intent("payment_intent.payment_failed", &intent.id);
+        let message = "We are unable to authenticate your payment method.";
+        Err(Failure::card("payment_intent_authentication_failure", message))
     }
 
     /// Stripe makes the intent of a session when the customer tries to pay.

@@ -94,12 +94,18 @@ impl State {
     }
 
     fn held_of(&self, intent: &Intent) -> Held {
-        let charges = self.charges.all();
-        let captured = charges.filter(|charge| charge.intent == intent.id && charge.status == "succeeded");
-        let refunds = self.refunds.all();
-        let refunded = refunds.filter(|refund| refund.intent == intent.id && refund.status != "failed");
-        let disputes = self.disputes.all();
-        let disputed = disputes.filter(|dispute| dispute.intent == intent.id && dispute.is_withdrawn);
+        let captured = self
+            .charges
+            .all()
+            .filter(|charge| charge.intent == intent.id && charge.status == "succeeded");
+        let refunded = self
+            .refunds
+            .all()
+            .filter(|refund| refund.intent == intent.id && refund.status != "failed");
+        let disputed = self
+            .disputes
+            .all()
+            .filter(|dispute| dispute.intent == intent.id && dispute.is_withdrawn);
         Held {
             captured_cents: captured.map(|charge| charge.amount).sum(),
             refunded_cents: refunded.map(|refund| refund.amount).sum(),

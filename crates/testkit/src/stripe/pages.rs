@@ -65,13 +65,11 @@ fn card(form: &mut Parameters) -> Result<Card, Failure> {
 
 /// The customer presses a button of the page.
 fn act(shared: &Shared, session: &str, mut form: Parameters) -> Result<(), Failure> {
-    match form.text("authentication")?.as_deref() {
-        Some(answer) => shared.change(|state| state.authenticate(session, answer == "passed")),
-        None => {
-            let card = card(&mut form)?;
-            shared.change(|state| state.pay(session, card))
-        }
+    if let Some(answer) = form.text("authentication")? {
+        return shared.change(|state| state.authenticate(session, answer == "passed"));
     }
+    let card = card(&mut form)?;
+    shared.change(|state| state.pay(session, card))
 }
 
 /// Returns the page of a session: its form, or the way back where the customer has paid.

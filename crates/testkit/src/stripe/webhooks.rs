@@ -1,6 +1,7 @@
 //! Webhooks: signed, sent at least once, and dropped, delayed, repeated and reordered as the test asks.
 
 use std::{
+    fmt::Write as _,
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -114,7 +115,7 @@ pub fn signature(secrets: &[&str], at: i64, body: &[u8]) -> Result<String> {
         mac.update(body);
         header.push_str(",v1=");
         for byte in mac.finalize().into_bytes() {
-            header.push_str(&format!("{byte:02x}"));
+            write!(header, "{byte:02x}")?;
         }
     }
     Ok(header)
@@ -222,7 +223,7 @@ impl Webhooks {
 
     pub(super) async fn wait_for(
         &self,
-        enough: impl Fn(&[WebhookDelivery]) -> bool,
+        enough: impl Fn(&[WebhookDelivery]) -> bool + Send + Sync,
     ) -> Result<Vec<WebhookDelivery>> {
         let mut delivered = self.delivered.subscribe();
         let waited = timeout(PATIENCE, delivered.wait_for(|all| enough(all))).await;
