@@ -33,6 +33,7 @@ mod script;
 pub mod serve;
 pub mod service;
 pub mod sse;
+pub mod stripe;
 
 pub use balancer::Balancer;
 pub use bytes::Bytes;
@@ -58,3 +59,4 @@ pub use proxy::{Passage, Proxy};
 pub use rustix::process::Signal;
 pub use service::Service;
 pub use sse::{Message, Parser};
+pub use stripe::StripeDouble;

@@ -9,16 +9,22 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, channel},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::{Client, ports::free_ports};
+use crate::{
+    Client,
+    ports::{free_ports, listens},
+};
 
 /// Time for which a peer may be silent: Python on a busy machine is slow.
 const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Time between two looks whether a peer listens, which nothing tells.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Ports that are tried, where other processes are faster.
 const TRIES: usize = 5;
@@ -92,6 +98,19 @@ impl Peer {
     pub fn json(&self) -> Result<Value> {
         let line = self.line()?;
         serde_json::from_str(&line).with_context(|| format!("a line that is no JSON: {line}"))
+    }
+
+    /// Waits until the peer listens on a port. Returns false where it ends before.
+    pub fn listens_on(&mut self, port: u16) -> Result<bool> {
+        let begun = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            if listens(self.child.id(), port) {
+                return Ok(true);
+            }
+            ensure!(begun.elapsed() < PATIENCE, "the peer does not listen on {port}");
+            std::thread::sleep(LOOK);
+        }
+        Ok(false)
     }
 
     /// Whether the peer wrote nothing that was not read yet.

@@ -10,6 +10,7 @@ use std::{
 use serde::Serialize;
 use sortie_accounts::IdentityProvider;
 use sortie_api::check::{Check, Verdict};
+use sortie_billing::Stripe;
 use sortie_sandbox::{Backend, Enforcement, Level};
 
 use super::{Context, print_json};
@@ -92,6 +93,7 @@ async fn machine(config: &Config) -> (Vec<Check>, Option<Sandbox>) {
     ];
     if let Some(hosted) = &config.hosted {
         checks.push(mail(hosted).await);
+        checks.push(payments(hosted).await);
     }
     for provider in &config.sign_in {
         checks.push(identity_provider(provider).await);
@@ -171,6 +173,46 @@ async fn mail(hosted: &HostedSettings) -> Check {
     match server.greet(&hosted.org_url).await {
         Ok(()) => Check::new(name, Verdict::Ok, format!("{server} greets this machine")),
         Err(error) => Check::new(name, Verdict::Fault, format!("{server}: {error}")),
+    }
+}
+
+/// Reads the account at Stripe that the key belongs to.
+async fn payments(hosted: &HostedSettings) -> Check {
+    let name = "payments";
+    let Some(settings) = &hosted.stripe else {
+        return Check::new(
+            name,
+            Verdict::Warning,
+            "no Stripe account: organizations cannot buy credits",
+        )
+        .hint("set stripe.secret_key and stripe.webhook_secrets");
+    };
+    let account = match Stripe::new(settings.clone()) {
+        Ok(stripe) => stripe.account().await,
+        Err(error) => Err(error),
+    };
+    match account {
+        Ok(account) if !account.charges_enabled => Check::new(
+            name,
+            Verdict::Fault,
+            format!("the Stripe account {} cannot take payments yet", account.id),
+        )
+        .hint("finish the account at https://dashboard.stripe.com/account/onboarding"),
+        Ok(account) if settings.is_test_mode() => Check::new(
+            name,
+            Verdict::Warning,
+            format!(
+                "the Stripe account {} answers in test mode: no money moves",
+                account.id
+            ),
+        )
+        .hint("set stripe.secret_key to a key of the live mode before customers pay"),
+        Ok(account) => Check::new(
+            name,
+            Verdict::Ok,
+            format!("the Stripe account {} answers", account.id),
+        ),
+        Err(error) => Check::new(name, Verdict::Fault, error.to_string()),
     }
 }
 
@@ -370,6 +412,7 @@ mod tests {
                     server: url.parse().unwrap(),
                     from: "sortie@example.com".parse().unwrap(),
                 }),
+                stripe: None,
             };
             let check = mail(&hosted).await;
             (check.verdict, check.found)
@@ -389,5 +432,45 @@ mod tests {
         let (verdict, none) = found(None).await;
         assert_eq!(verdict, Verdict::Warning);
         assert!(none.starts_with("no mail server"), "{none}");
+    }
+
+    #[tokio::test]
+    async fn the_account_at_stripe_is_read() {
+        let double = sortie_testkit::StripeDouble::start().await.unwrap();
+        let found = async |key: Option<&str>| {
+            let hosted = HostedSettings {
+                listen: double.address(),
+                org_url: "https://accounts.example".to_owned(),
+                engine_url: "https://engine.example".to_owned(),
+                sign_up: sortie_accounts::SignUp::Open,
+                mail: None,
+                stripe: key.map(|key| sortie_billing::StripeSettings {
+                    secret_key: sortie_api::Credential::new(key),
+                    webhook_secrets: vec![sortie_api::Credential::new("whsec_x")],
+                    api_url: double.url().parse().unwrap(),
+                }),
+            };
+            let check = payments(&hosted).await;
+            (check.verdict, check.found)
+        };
+        let account = double.account();
+        let tested = format!("the Stripe account {account} answers in test mode: no money moves");
+        assert_eq!(found(Some(double.secret_key())).await, (Verdict::Warning, tested));
+        let refused = "Stripe does not accept the secret key: status 401".to_owned();
+        assert_eq!(found(Some("sk_live_other")).await, (Verdict::Fault, refused));
+        assert_eq!(found(None).await.0, Verdict::Warning);
+        double.set_account(sortie_testkit::stripe::AccountState::Incomplete);
+        let (verdict, text) = found(Some(double.secret_key())).await;
+        assert_eq!(
+            (verdict, text),
+            (
+                Verdict::Fault,
+                format!("the Stripe account {account} cannot take payments yet")
+            )
+        );
+        double.set_account(sortie_testkit::stripe::AccountState::Complete);
+        let live = double.live_key();
+        let answers = format!("the Stripe account {account} answers");
+        assert_eq!(found(Some(&live)).await, (Verdict::Ok, answers));
     }
 }

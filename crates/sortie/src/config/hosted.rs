@@ -3,7 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use sortie_accounts::{InvalidSender, InvalidServer, MailOptions, SignUp};
-use sortie_api::Mode;
+use sortie_api::{Credential, Mode};
+use sortie_billing::StripeSettings;
 use toml::Value;
 use url::{Host, Url};
 
@@ -26,6 +27,8 @@ pub(crate) struct HostedSettings {
     pub(crate) sign_up: SignUp,
     /// Settings of the mail; none where no mail is sent.
     pub(crate) mail: Option<MailOptions>,
+    /// Settings of the payments; none where nothing can be bought.
+    pub(crate) stripe: Option<StripeSettings>,
 }
 
 /// Defaults of a hosted deployment, where a key has no other value.
@@ -56,8 +59,16 @@ pub(super) fn apply_defaults(layers: &mut Layers) -> Result<(), Error> {
 pub(super) fn settings(read: &Reader<'_>) -> Result<Option<HostedSettings>, Error> {
     let sign_up = sign_up(read)?;
     if read.mode()? == Mode::SelfHosted {
-        for key in ["org_listen", "org_url", "smtp_url", "mail_from"] {
-            if read.optional_text(key)?.is_some() {
+        for key in [
+            "org_listen",
+            "org_url",
+            "smtp_url",
+            "mail_from",
+            "stripe.secret_key",
+            "stripe.webhook_secrets",
+            "stripe.api_url",
+        ] {
+            if read.is_set(key) {
                 return Err(read.wrong(key, "needs mode = \"hosted\""));
             }
         }
@@ -79,6 +90,7 @@ pub(super) fn settings(read: &Reader<'_>) -> Result<Option<HostedSettings>, Erro
         engine_url: engine_url(read)?.ok_or_else(|| needed("advertise_url"))?,
         sign_up,
         mail,
+        stripe: stripe(read)?,
     }))
 }
 
@@ -105,6 +117,53 @@ fn mail(read: &Reader<'_>) -> Result<Option<MailOptions>, Error> {
                 .map_err(|error: InvalidSender| read.wrong("mail_from", &error.to_string()))?,
         })),
     }
+}
+
+fn stripe(read: &Reader<'_>) -> Result<Option<StripeSettings>, Error> {
+    const KEY: &str = "stripe.secret_key";
+    const SECRETS: &str = "stripe.webhook_secrets";
+    const API: &str = "stripe.api_url";
+    let Some(secret_key) = read.optional_text(KEY)? else {
+        for key in [SECRETS, API] {
+            if read.is_set(key) {
+                return Err(read.wrong(KEY, &format!("must be set with {key}")));
+            }
+        }
+        return Ok(None);
+    };
+    if !is_secret(secret_key, &["sk_", "rk_"]) {
+        return Err(read.wrong(
+            KEY,
+            "must be a secret or restricted key of Stripe: sk_... or rk_...",
+        ));
+    }
+    let webhook_secrets = read.optional_texts(SECRETS)?.unwrap_or_default();
+    if webhook_secrets.is_empty()
+        || !webhook_secrets
+            .iter()
+            .all(|secret| is_secret(secret, &["whsec_"]))
+    {
+        let rule = "must be a list of the secrets of Stripe's webhook endpoint, such as whsec_...";
+        return Err(read.wrong(SECRETS, rule));
+    }
+    let api_url = origin(read, API)?;
+    let api_url = api_url.as_deref().unwrap_or(StripeSettings::API_URL);
+    Ok(Some(StripeSettings {
+        secret_key: Credential::new(secret_key),
+        webhook_secrets: webhook_secrets.into_iter().map(Credential::new).collect(),
+        api_url: Url::parse(api_url).map_err(|_| read.wrong(API, "must be an address"))?,
+    }))
+}
+
+/// Whether a text is a secret with one of these beginnings. A space or the end of a line in it would be a mistake of copying.
+fn is_secret(text: &str, beginnings: &[&str]) -> bool {
+    let is_plain = text
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_plain
+        && beginnings
+            .iter()
+            .any(|beginning| text.starts_with(beginning) && text.len() > beginning.len())
 }
 
 /// Reads the address of pages: an origin, as browsers write it.
@@ -308,6 +367,58 @@ mod tests {
                 !shown.contains("hush") && shown.contains("mail.example.com"),
                 "{shown}"
             );
+        }
+    }
+
+    #[test]
+    fn payments_have_a_key_and_the_secrets_of_the_webhook() {
+        let key = "[stripe]\nsecret_key = \"rk_live_hush1\"\n";
+        let secrets = "webhook_secrets = [\"whsec_hush2\", \"whsec_hush3\"]\n";
+        let config = of_file(&format!("{HOSTED}{key}{secrets}")).unwrap();
+        let stripe = config.hosted.as_ref().unwrap().stripe.as_ref().unwrap();
+        assert_eq!(stripe.secret_key.expose(), "rk_live_hush1");
+        assert_eq!(stripe.webhook_secrets.len(), 2);
+        assert_eq!(stripe.api_url.as_str(), "https://api.stripe.com/");
+        for shown in [
+            config.to_toml(),
+            config.to_json().to_string(),
+            format!("{config:?}"),
+        ] {
+            assert!(shown.contains("secret_key") && !shown.contains("hush"), "{shown}");
+        }
+        let needed = "stripe.secret_key: must be set with stripe.webhook_secrets";
+        let list = "stripe.webhook_secrets (sortie.toml): must be a list of the secrets of Stripe's webhook endpoint, such as \
+                    whsec_...";
+        for (file, sentence) in [
+            (format!("{HOSTED}[stripe]\n{secrets}"), needed),
+            (
+                format!("{HOSTED}{key}"),
+                "stripe.webhook_secrets: must be a list of the secrets of Stripe's webhook endpoint, such as whsec_...",
+            ),
+            (format!("{HOSTED}{key}webhook_secrets = []"), list),
+            (format!("{HOSTED}{key}webhook_secrets = [\"whsec_\"]"), list),
+            (
+                format!("{HOSTED}{key}webhook_secrets = \"whsec_x\""),
+                "stripe.webhook_secrets (sortie.toml): must be a list of texts",
+            ),
+            (
+                format!("{HOSTED}[stripe]\nsecret_key = \"pk_live_x\"\n{secrets}"),
+                "stripe.secret_key (sortie.toml): must be a secret or restricted key of Stripe: sk_... or rk_...",
+            ),
+            (
+                format!("{HOSTED}[stripe]\nsecret_key = \"sk_live_x\\n\"\n{secrets}"),
+                "stripe.secret_key (sortie.toml): must be a secret or restricted key of Stripe: sk_... or rk_...",
+            ),
+            (
+                format!("{HOSTED}{key}{secrets}api_url = \"http://stripe.example\""),
+                "stripe.api_url (sortie.toml): must begin with https:// unless its host is a loopback address",
+            ),
+            (
+                format!("{key}{secrets}"),
+                "stripe.secret_key (sortie.toml): needs mode = \"hosted\"",
+            ),
+        ] {
+            assert_eq!(refusal(&file), sentence);
         }
     }
 }

@@ -83,6 +83,25 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether a key has a value.
+    pub(super) fn is_set(&self, key: &str) -> bool {
+        self.0.get(key).is_some()
+    }
+
+    /// Returns a list of texts. The rule does not repeat them.
+    pub(super) fn optional_texts(&self, key: &str) -> Result<Option<Vec<&str>>, Error> {
+        let Some(setting) = self.0.get(key) else {
+            return Ok(None);
+        };
+        let texts = setting
+            .value
+            .as_array()
+            .and_then(|items| items.iter().map(Value::as_str).collect());
+        texts
+            .map(Some)
+            .ok_or_else(|| self.wrong(key, "must be a list of texts"))
+    }
+
     pub(super) fn text(&self, key: &str) -> Result<&str, Error> {
         self.optional_text(key)?
             .ok_or_else(|| self.wrong(key, "must be set"))

@@ -1,0 +1,253 @@
+//! Client of Stripe's API: one origin, no redirects, ten seconds, one version.
+//!
+//! Each POST carries an idempotency key, so that anybody can repeat it: a row's identifier. A repetition gets the answer of
+//! the first request for 24 hours.
+
+use std::time::Duration;
+
+use reqwest::{
+    Method, StatusCode,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue},
+};
+use serde::de::DeserializeOwned;
+use sortie_api::Credential;
+use sortie_net::{Client, Reach, Timeouts, read_body};
+use url::Url;
+
+use super::{
+    CheckoutOrder, EventFilter, RefundOrder, SavedCardPayment, StripeError,
+    form::Form,
+    objects::{
+        Account, Charge, Checkout, Customer, Dispute, Event, Page, PaymentIntent, PaymentMethod,
+        PortalSession, Refund, Subscription,
+    },
+};
+
+/// Version of the API, whatever the account has for its own.
+const VERSION: &str = "2026-10-28.endive";
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Largest answer that is taken, in bytes: a page of 100 events.
+const LARGEST: usize = 4 * 1_024 * 1_024;
+
+/// Objects of a page.
+const LIST: u8 = 100;
+
+/// Settings of the payments.
+#[derive(Clone, Debug)]
+pub struct StripeSettings {
+    /// Secret key of the account: `sk_…` or `rk_…`.
+    pub secret_key: Credential,
+    /// Secrets of the webhook endpoint, `whsec_…`; several while one is replaced.
+    pub webhook_secrets: Vec<Credential>,
+    /// Origin of the API.
+    pub api_url: Url,
+}
+
+impl StripeSettings {
+    /// Origin of Stripe's own API.
+    pub const API_URL: &'static str = "https://api.stripe.com";
+
+    /// Whether the key is one of Stripe's test mode, in which no money moves.
+    pub fn is_test_mode(&self) -> bool {
+        let key = self.secret_key.expose();
+        key.starts_with("sk_test_") || key.starts_with("rk_test_")
+    }
+}
+
+/// Client of Stripe's API.
+#[derive(Clone, Debug)]
+pub struct Stripe {
+    http: Client,
+    settings: StripeSettings,
+}
+
+/// Result of a request to Stripe.
+type Result<T> = std::result::Result<T, StripeError>;
+
+impl Stripe {
+    /// Makes a client. An error where the machine gives no TLS.
+    pub fn new(settings: StripeSettings) -> Result<Self> {
+        let timeouts = Timeouts {
+            connect: TIMEOUT,
+            read: TIMEOUT,
+            total: Some(TIMEOUT),
+        };
+        // The operator names the address, so that it may be private.
+        let http = Client::new(Reach::Private, timeouts).map_err(|error| unreachable(&error))?;
+        Ok(Self { http, settings })
+    }
+
+    /// Reads the account that the secret key belongs to.
+    pub async fn account(&self) -> Result<Account> {
+        self.get(&["account"], Form::default()).await
+    }
+
+    /// Makes a customer for an organization.
+    pub async fn create_customer(&self, key: &str, organization: &str, name: &str) -> Result<Customer> {
+        let form = Form::default()
+            .with("name", name)
+            .with("metadata[organization]", organization);
+        self.post(key, &["customers"], form).await
+    }
+
+    /// Reads a customer, with the card that the customer has chosen.
+    pub async fn customer(&self, id: &str) -> Result<Customer> {
+        let form = Form::default().with("expand[]", "invoice_settings.default_payment_method");
+        self.get(&["customers", id], form).await
+    }
+
+    /// Lists the saved cards of a customer.
+    pub async fn saved_cards(&self, customer: &str) -> Result<Page<PaymentMethod>> {
+        let form = Form::default().with("type", "card").with("limit", LIST);
+        self.get(&["customers", customer, "payment_methods"], form).await
+    }
+
+    /// Makes a page on which a customer pays.
+    pub async fn create_checkout(&self, key: &str, order: &CheckoutOrder<'_>) -> Result<Checkout> {
+        self.post(key, &["checkout", "sessions"], order.form()).await
+    }
+
+    /// Reads a checkout session.
+    pub async fn checkout(&self, id: &str) -> Result<Checkout> {
+        self.get(&["checkout", "sessions", id], Form::default()).await
+    }
+
+    /// Charges a saved card. A bank that refuses, or asks for the customer, is a [`StripeError::Refused`] with the payment.
+    pub async fn charge_saved_card(
+        &self,
+        key: &str,
+        payment: &SavedCardPayment<'_>,
+    ) -> Result<PaymentIntent> {
+        self.post(key, &["payment_intents"], payment.form()).await
+    }
+
+    /// Reads a payment.
+    pub async fn intent(&self, id: &str) -> Result<PaymentIntent> {
+        self.get(&["payment_intents", id], Form::default()).await
+    }
+
+    /// Lists the payments of a customer behind `after`, 100 at once.
+    pub async fn intents(&self, customer: &str, after: Option<&str>) -> Result<Page<PaymentIntent>> {
+        let form = Form::default()
+            .with("customer", customer)
+            .with("limit", LIST)
+            .with_some("starting_after", after);
+        self.get(&["payment_intents"], form).await
+    }
+
+    /// Cancels a payment that has not succeeded.
+    pub async fn cancel_intent(&self, key: &str, id: &str) -> Result<PaymentIntent> {
+        self.post(key, &["payment_intents", id, "cancel"], Form::default())
+            .await
+    }
+
+    /// Reads a charge.
+    pub async fn charge(&self, id: &str) -> Result<Charge> {
+        self.get(&["charges", id], Form::default()).await
+    }
+
+    /// Refunds a payment, or a part of it.
+    pub async fn refund(&self, key: &str, order: &RefundOrder<'_>) -> Result<Refund> {
+        self.post(key, &["refunds"], order.form()).await
+    }
+
+    /// Lists the refunds of a charge.
+    pub async fn refunds(&self, charge: &str) -> Result<Page<Refund>> {
+        let form = Form::default().with("charge", charge).with("limit", LIST);
+        self.get(&["refunds"], form).await
+    }
+
+    /// Reads a dispute.
+    pub async fn dispute(&self, id: &str) -> Result<Dispute> {
+        self.get(&["disputes", id], Form::default()).await
+    }
+
+    /// Reads a subscription.
+    pub async fn subscription(&self, id: &str) -> Result<Subscription> {
+        self.get(&["subscriptions", id], Form::default()).await
+    }
+
+    /// Lists events, newest first. Stripe keeps them for 30 days.
+    pub async fn events(&self, filter: &EventFilter<'_>) -> Result<Page<Event>> {
+        self.get(&["events"], filter.form()).await
+    }
+
+    /// Opens the customer portal.
+    pub async fn create_portal_session(
+        &self,
+        key: &str,
+        customer: &str,
+        return_url: &str,
+    ) -> Result<PortalSession> {
+        let form = Form::default()
+            .with("customer", customer)
+            .with("return_url", return_url);
+        self.post(key, &["billing_portal", "sessions"], form).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &[&str], form: Form) -> Result<T> {
+        let mut url = self.url(path)?;
+        let query = form.encoded();
+        url.set_query((!query.is_empty()).then_some(query.as_str()));
+        self.send(Method::GET, &url, None).await
+    }
+
+    async fn post<T: DeserializeOwned>(&self, key: &str, path: &[&str], form: Form) -> Result<T> {
+        let url = self.url(path)?;
+        self.send(Method::POST, &url, Some((key, form.encoded()))).await
+    }
+
+    fn url(&self, path: &[&str]) -> Result<Url> {
+        let mut url = self.settings.api_url.clone();
+        let unusable = |()| StripeError::Unreachable("stripe.api_url is no base of addresses".to_owned());
+        url.path_segments_mut()
+            .map_err(unusable)?
+            .clear()
+            .push("v1")
+            .extend(path);
+        Ok(url)
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        url: &Url,
+        posted: Option<(&str, String)>,
+    ) -> Result<T> {
+        let mut authorization =
+            HeaderValue::try_from(format!("Bearer {}", self.settings.secret_key.expose()))
+                .map_err(|_| StripeError::Unauthorized(401))?;
+        authorization.set_sensitive(true);
+        let mut request = self
+            .http
+            .request(method, url)
+            .map_err(|error| unreachable(&error))?
+            .header(ACCEPT, "application/json")
+            .header(AUTHORIZATION, authorization)
+            .header("stripe-version", VERSION);
+        if let Some((key, form)) = posted {
+            request = request
+                .header("idempotency-key", key)
+                .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+                .body(form);
+        }
+        let response = self
+            .http
+            .send(request)
+            .await
+            .map_err(|error| unreachable(&error))?;
+        let status = response.status();
+        let body = read_body(response, LARGEST)
+            .await
+            .map_err(|error| unreachable(&error))?;
+        if status != StatusCode::OK {
+            return Err(StripeError::of_answer(status.as_u16(), &body));
+        }
+        serde_json::from_slice(&body)
+            .map_err(|_| StripeError::Unreadable("not the object that was asked for"))
+    }
+}
+
+fn unreachable(error: &sortie_net::Error) -> StripeError {
+    StripeError::Unreachable(error.to_string())
+}

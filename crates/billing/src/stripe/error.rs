@@ -1,0 +1,116 @@
+//! Failures of requests to Stripe. No text of theirs holds a secret, or what Stripe wrote in its own words.
+
+use serde::Deserialize;
+
+use super::objects::PaymentIntent;
+
+/// Longest code or name of a parameter that is kept, in bytes.
+const LONGEST: usize = 100;
+
+/// Failure of a request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StripeError {
+    /// No answer came. The request may have been done all the same: with a key it can be repeated.
+    #[error("Stripe cannot be reached: {0}")]
+    Unreachable(String),
+    /// Stripe failed by itself. The request may have been done all the same, and its key keeps this answer.
+    #[error("Stripe failed with status {0}")]
+    Failed(u16),
+    /// Too many requests. Nothing was done.
+    #[error("Stripe limits the rate of requests")]
+    RateLimited,
+    /// Stripe works on a request with this key already.
+    #[error("Stripe is still working on the same request")]
+    InProgress,
+    /// The key was used for another request. Nothing was done.
+    #[error("the idempotency key was used for another request")]
+    KeyReused,
+    /// Stripe does not accept the secret key, or not for this request.
+    #[error("Stripe does not accept the secret key: status {0}")]
+    Unauthorized(u16),
+    /// Stripe refuses the request, or the bank refuses the payment.
+    #[error("Stripe refuses the request: {0}")]
+    Refused(Box<Refusal>),
+    /// The answer is not one of Stripe's.
+    #[error("the answer of Stripe cannot be read: {0}")]
+    Unreadable(&'static str),
+}
+
+/// Refusal of a request, in Stripe's codes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// Status of the answer: 402 where the bank refuses, else 400 or 404.
+    pub status: u16,
+    /// Code, such as `card_declined` or `resource_missing`.
+    pub code: Option<String>,
+    /// Code of the bank, such as `insufficient_funds`.
+    pub decline_code: Option<String>,
+    /// Parameter that is wrong.
+    pub param: Option<String>,
+    /// Payment that failed.
+    pub intent: Option<PaymentIntent>,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "status {}", self.status)?;
+        let named = [&self.code, &self.decline_code, &self.param];
+        for name in named.into_iter().flatten() {
+            write!(f, ", {name}")?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: ErrorObject,
+}
+
+#[derive(Deserialize)]
+struct ErrorObject {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    code: Option<String>,
+    decline_code: Option<String>,
+    param: Option<String>,
+    payment_intent: Option<PaymentIntent>,
+}
+
+impl StripeError {
+    /// Reads an answer whose status is not 200.
+    pub(super) fn of_answer(status: u16, body: &[u8]) -> Self {
+        if status >= 500 {
+            return Self::Failed(status);
+        }
+        let body = serde_json::from_slice::<ErrorBody>(body)
+            .ok()
+            .map(|body| body.error);
+        let is_reuse = body
+            .as_ref()
+            .is_some_and(|error| error.kind.as_deref() == Some("idempotency_error"));
+        match status {
+            401 | 403 => Self::Unauthorized(status),
+            409 => Self::InProgress,
+            429 => Self::RateLimited,
+            400 if is_reuse => Self::KeyReused,
+            400..=499 => body.map_or(Self::Unreadable("an error without a reason"), |error| {
+                Self::Refused(Box::new(Refusal {
+                    status,
+                    code: error.code.filter(|code| is_name(code)),
+                    decline_code: error.decline_code.filter(|code| is_name(code)),
+                    param: error.param.filter(|param| is_name(param)),
+                    intent: error.payment_intent,
+                }))
+            }),
+            _ => Self::Unreadable("an unexpected status"),
+        }
+    }
+}
+
+/// Whether a text is a code or the name of a parameter, which a log may have.
+fn is_name(text: &str) -> bool {
+    let is_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'[' | b']' | b'.' | b'-');
+    (1..=LONGEST).contains(&text.len()) && text.bytes().all(is_plain)
+}

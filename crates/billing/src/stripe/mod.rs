@@ -1,0 +1,19 @@
+//! Stripe: requests to its API, and the signature of its webhooks.
+
+mod client;
+mod error;
+mod form;
+mod objects;
+mod orders;
+mod signature;
+#[cfg(test)]
+mod tests;
+
+pub use client::{Stripe, StripeSettings};
+pub use error::{Refusal, StripeError};
+pub use objects::{
+    Account, Card, Charge, Checkout, Customer, Dispute, Event, FundsMovement, Page, PaymentIntent,
+    PaymentMethod, PortalSession, Refund, Subscription, SubscriptionItem,
+};
+pub use orders::{CheckoutOrder, EventFilter, RefundOrder, SavedCardPayment};
+pub use signature::{InvalidSignature, verify_signature};

@@ -1,0 +1,269 @@
+//! Objects of Stripe, with the fields that are read. Amounts are in cents.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+
+/// Reads the identifier of an object, which may stand there as a whole.
+fn identifier<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Named {
+        Identifier(String),
+        Object { id: String },
+    }
+    let named = Option::<Named>::deserialize(from)?;
+    Ok(named.map(|named| match named {
+        Named::Identifier(id) | Named::Object { id } => id,
+    }))
+}
+
+/// Account that the secret key belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Account {
+    /// Identifier: `acct_…`.
+    pub id: String,
+    /// Whether the account can take payments.
+    pub charges_enabled: bool,
+}
+
+/// Customer: an organization.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Customer {
+    /// Identifier: `cus_…`.
+    pub id: String,
+    /// Whether somebody has deleted the customer at the dashboard.
+    #[serde(default)]
+    pub deleted: bool,
+    /// Settings of invoices; none of a deleted customer.
+    #[serde(default)]
+    invoice_settings: Option<InvoiceSettings>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+struct InvoiceSettings {
+    default_payment_method: Option<PaymentMethod>,
+}
+
+impl Customer {
+    /// Returns the card that the customer has chosen in the portal.
+    pub fn default_card(&self) -> Option<&PaymentMethod> {
+        self.invoice_settings.as_ref()?.default_payment_method.as_ref()
+    }
+}
+
+/// Saved payment method.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct PaymentMethod {
+    /// Identifier: `pm_…`.
+    pub id: String,
+    /// Card; none where it is another kind of payment.
+    pub card: Option<Card>,
+}
+
+/// Card as a customer knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Card {
+    /// Brand, such as `visa`.
+    pub brand: String,
+    /// Last four digits of the number.
+    pub last4: String,
+    /// Month of expiry, from 1.
+    pub exp_month: u8,
+    /// Year of expiry, with four digits.
+    pub exp_year: u16,
+}
+
+/// Checkout session: a page on which a customer pays.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Checkout {
+    /// Identifier: `cs_…`.
+    pub id: String,
+    /// Address of the page; none once the session is no longer open.
+    pub url: Option<String>,
+    /// `open`, `complete` or `expired`.
+    pub status: Option<String>,
+    /// `paid`, `unpaid` or `no_payment_required`.
+    pub payment_status: String,
+    /// Sum that is paid.
+    pub amount_total: Option<i64>,
+    /// Currency, in lower case.
+    pub currency: Option<String>,
+    /// Customer who pays.
+    pub customer: Option<String>,
+    /// Payment, once the customer has tried to pay.
+    pub payment_intent: Option<String>,
+    /// Subscription, once it was bought.
+    pub subscription: Option<String>,
+    /// Texts that were given when the session was made.
+    #[serde(default)]
+    pub metadata: Option<BTreeMap<String, String>>,
+}
+
+/// Payment, from its first attempt to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct PaymentIntent {
+    /// Identifier: `pi_…`.
+    pub id: String,
+    /// Status, such as `succeeded`, `processing`, `requires_action` or `requires_payment_method`.
+    pub status: String,
+    /// Sum that is asked for.
+    pub amount: i64,
+    /// Currency, in lower case.
+    pub currency: String,
+    /// Customer who pays.
+    pub customer: Option<String>,
+    /// Latest attempt to charge the card.
+    #[serde(default, deserialize_with = "identifier")]
+    pub latest_charge: Option<String>,
+    /// Card that is charged.
+    pub payment_method: Option<String>,
+    /// Texts that were given when the payment was made.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// Attempt to charge a card.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Charge {
+    /// Identifier: `ch_…`.
+    pub id: String,
+    /// Sum of the charge.
+    pub amount: i64,
+    /// Part of it that went back.
+    pub amount_refunded: i64,
+    /// Whether the card was charged.
+    pub paid: bool,
+    /// Whether the customer disputes it.
+    pub disputed: bool,
+    /// Payment that it belongs to.
+    pub payment_intent: Option<String>,
+    /// Address of the receipt.
+    #[serde(default)]
+    pub receipt_url: Option<String>,
+}
+
+/// Refund of a charge, or of a part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Refund {
+    /// Identifier: `re_…`.
+    pub id: String,
+    /// Sum that goes back.
+    pub amount: i64,
+    /// `pending`, `requires_action`, `succeeded`, `failed` or `canceled`.
+    pub status: Option<String>,
+    /// Charge that is refunded.
+    pub charge: Option<String>,
+    /// Payment that is refunded.
+    pub payment_intent: Option<String>,
+}
+
+/// Dispute of a charge.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Dispute {
+    /// Identifier: `du_…` or `dp_…`.
+    pub id: String,
+    /// Sum that is disputed.
+    pub amount: i64,
+    /// Status, such as `needs_response`, `won`, `lost` or `warning_needs_response`.
+    pub status: String,
+    /// Charge that is disputed.
+    pub charge: String,
+    /// Payment that is disputed.
+    pub payment_intent: Option<String>,
+    /// Movements of the money: below zero where it was taken, above where it came back.
+    pub balance_transactions: Vec<FundsMovement>,
+}
+
+/// Movement of money in the account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct FundsMovement {
+    /// Sum that was added.
+    pub amount: i64,
+}
+
+/// Subscription to a licence.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Subscription {
+    /// Identifier: `sub_…`.
+    pub id: String,
+    /// Status, such as `active`, `past_due` or `canceled`.
+    pub status: String,
+    /// Customer who pays.
+    pub customer: String,
+    /// Whether the customer has cancelled it for the end of the period.
+    pub cancel_at_period_end: bool,
+    /// Prices that are paid.
+    pub items: Page<SubscriptionItem>,
+    /// Texts that were given when it was made.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// Price in a subscription.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct SubscriptionItem {
+    price: PriceId,
+    /// Number of units.
+    pub quantity: Option<u64>,
+    /// End of the period, in seconds since 1970.
+    pub current_period_end: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+struct PriceId {
+    id: String,
+}
+
+impl SubscriptionItem {
+    /// Returns the identifier of the price: `price_…`.
+    pub fn price(&self) -> &str {
+        &self.price.id
+    }
+}
+
+/// Hint that an object has changed.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Event {
+    /// Identifier: `evt_…`.
+    pub id: String,
+    /// Type, such as `checkout.session.completed`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Time of the change, in seconds since 1970.
+    pub created: i64,
+    data: EventData,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+struct EventData {
+    object: EventObject,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+struct EventObject {
+    id: String,
+}
+
+impl Event {
+    /// Returns the identifier of the object that has changed. Nothing else of it is believed.
+    pub fn object_id(&self) -> &str {
+        &self.data.object.id
+    }
+}
+
+/// Page of a list, newest first.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Page<T> {
+    /// Objects of this page.
+    pub data: Vec<T>,
+    /// Whether there are older ones.
+    pub has_more: bool,
+}
+
+/// Session in the customer portal.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct PortalSession {
+    /// Address of the portal for this customer.
+    pub url: String,
+}

@@ -1,0 +1,22 @@
+//! The double of Stripe's API as a program, for clients in other languages: `cargo run -p sortie-testkit --example stripe`.
+//!
+//! It writes one line of JSON with its address and its key, and ends with its standard input. A customer pays on the page
+//! whose address a checkout session has. `GET /_double/holdings` tells what the double holds. These are forms:
+//! `POST /_double/webhooks` (`url`, `secrets[]`), `/_double/customers/ID/card` (`card`), `/_double/disputes`
+//! (`payment_intent`, `amount`), `/_double/disputes/ID/decide` (`verdict`) and `/_double/refunds/ID/fail`.
+
+use std::io::{self, Write as _};
+
+use sortie_testkit::StripeDouble;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> io::Result<()> {
+    let double = StripeDouble::start().await?;
+    let ready = serde_json::json!({"url": double.url(), "secret_key": double.secret_key()});
+    let mut out = io::stdout();
+    writeln!(out, "{ready}")?;
+    out.flush()?;
+    let end = tokio::task::spawn_blocking(|| io::copy(&mut io::stdin(), &mut io::sink()));
+    end.await??;
+    Ok(())
+}
