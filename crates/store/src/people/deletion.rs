@@ -12,6 +12,7 @@ use crate::{
     Audit, Store,
     audit::{self, record},
     db::{Stmt, Tx, vals},
+    money::credit::{has_none, suspend},
     oauth::grants::revoke_of,
     organizations::lock,
     types::{Error, Result},
@@ -20,6 +21,11 @@ use crate::{
 /// Error of a deletion that would leave others without an owner.
 const OWNS: Error = Error::Conflict(
     "you own an organization with other members: hand the ownership over, or remove the members first",
+);
+
+/// Error of a deletion that would leave credits to nobody.
+const HAS_CREDITS: Error = Error::Conflict(
+    "you own an organization with credits: hand the ownership over, or delete the organization first",
 );
 
 /// Error of a deletion beside a change of the memberships.
@@ -44,7 +50,7 @@ pub struct PersonDeletion {
 impl Store {
     /// Deletes the account of a person: name, address, password, picture, sessions, grants and memberships. The id stays, for
     /// the audit log. An organization in which the person was alone is suspended. `Conflict` where the person owns an
-    /// organization with other members, where the password was changed, and where an organization of the person lacks an
+    /// organization with other members or with credits, where the password was changed, and where an organization of the person lacks an
     /// entry in `audits`.
     pub async fn delete_person(&self, deletion: PersonDeletion) -> Result<()> {
         self.db.write(move |tx| delete(tx, &deletion)).await
@@ -88,7 +94,7 @@ fn delete(tx: &mut dyn Tx, deletion: &PersonDeletion) -> Result<()> {
          FROM membership m WHERE m.user_id = $1",
         vals![user],
     )?;
-    let mut statements = Vec::new();
+    let (mut statements, mut owned) = (Vec::new(), BTreeSet::new());
     let mut seen = BTreeSet::new();
     for row in &found {
         let (org, role, members): (OrgId, Role, i64) = (row.parse(0)?, row.parse(1)?, row.int(2)?);
@@ -97,6 +103,7 @@ fn delete(tx: &mut dyn Tx, deletion: &PersonDeletion) -> Result<()> {
             if members > 1 {
                 return Err(OWNS);
             }
+            owned.insert(org);
             statements.push(Stmt::new(
                 "UPDATE organization SET suspended_at = COALESCE(suspended_at, $2), \
                  suspended_why = COALESCE(suspended_why, $3) WHERE id = $1",
@@ -130,5 +137,9 @@ fn delete(tx: &mut dyn Tx, deletion: &PersonDeletion) -> Result<()> {
         Stmt::new("DELETE FROM membership WHERE user_id = $1", vals![user]),
     ]);
     statements.extend(deletion.audits.iter().map(record));
+    // In the order of the locks of credits. A movement that is under way is seen behind the lock.
+    for org in owned {
+        statements.extend([suspend(org), has_none(org, HAS_CREDITS)]);
+    }
     tx.batch(&statements).map(drop)
 }
