@@ -29,6 +29,8 @@ const SIGN_INS: usize = 16;
 const LOOK_UPS: usize = 16;
 /// Pause between two requests of the client beside the flood.
 const PAUSE: Duration = Duration::from_millis(2);
+/// Credits of the organization, in micros: enough for every run of a measurement.
+const CREDITS: i64 = 1_000_000_000_000;
 const PASSWORD: &str = "plum anchor violet 42";
 
 /// A hosted node with an organization, and people who have a password.
@@ -110,6 +112,7 @@ impl Rig {
         let owner = node.client(&session);
         let made = owner.post("/v1/organizations", &json!({"name": "bench"})).await?;
         let organization = text(&made.expect(201)?.json()?, "id")?;
+        node.give_credits(&organization, CREDITS).await?;
         let keys = format!("/v1/organizations/{organization}/keys");
         let made = owner
             .post(&keys, &json!({"name": "bench", "role": "admin"}))

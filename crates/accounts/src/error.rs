@@ -58,6 +58,7 @@ impl From<sortie_store::Error> for Error {
             Store::Suspended => Self::Forbidden(error.to_string()),
             Store::Unavailable(_) => Self::Unavailable("the database is unavailable, retry later".to_owned()),
             Store::OverBudget(_)
+            | Store::InsufficientCredit(_)
             | Store::Unretained
             | Store::Fenced
             | Store::Corrupt(_)

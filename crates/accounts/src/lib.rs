@@ -5,6 +5,7 @@
 
 mod attempts;
 mod caller;
+mod credits;
 mod email;
 mod error;
 mod mail;

@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod audit;
+pub mod billing;
 pub mod budget;
 pub mod check;
 pub mod connection;
@@ -40,6 +41,7 @@ pub mod usage;
 pub mod workflow;
 
 pub use audit::{ActorKind, AuditEntry, AuditPage};
+pub use billing::{LedgerEntry, LedgerKind};
 pub use budget::{Budget, BudgetPeriod, BudgetScope, PutBudget};
 pub use connection::{Connection, ConnectionStatus};
 pub use credential::Credential;

@@ -143,3 +143,21 @@ pub fn is_name(text: &str) -> bool {
         bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'));
     starts_well && goes_on && text.len() <= NAME_CHARS
 }
+
+/// Least amount of a purchase of credits, in cents.
+pub const PURCHASE_CENTS_MIN: i64 = 500;
+
+/// Greatest amount of a purchase of credits, in cents.
+pub const PURCHASE_CENTS_MAX: i64 = 1_000_000;
+
+/// Least threshold of automatic purchases of credits, in cents.
+pub const TOPUP_THRESHOLD_CENTS_MIN: i64 = 500;
+
+/// Greatest amount that the operator moves at once, in micros.
+pub const MOVEMENT_MICROS_MAX: i64 = 1_000_000_000_000;
+
+/// Most characters of the reason of a movement of credits.
+pub const MOVEMENT_REASON_CHARS: usize = 500;
+
+/// Most characters of the reference of a movement of credits.
+pub const MOVEMENT_REFERENCE_CHARS: usize = 200;

@@ -454,7 +454,7 @@ pub struct Fire {
     /// Outcome of the occurrence.
     pub outcome: FireOutcome,
     /// Reason why the occurrence was skipped: `overlap`, `paused`, `missed`, `coalesced`, `failures`, `disabled`,
-    /// `budget`, `suspended`, or `invalid: ` and the rule that the request of its run broke.
+    /// `budget`, `credits`, `suspended`, or `invalid: ` and the rule that the request of its run broke.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "overlap")]
     pub reason: Option<String>,

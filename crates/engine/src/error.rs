@@ -1,7 +1,7 @@
 //! Errors of the engine. The server converts them into the responses of `docs/API.md#errors`.
 
-/// Failure of an engine command. The text of `Invalid`, `PaymentRequired`, `Conflict`, `Gone` and `Unavailable` is for
-/// the client.
+/// Failure of an engine command. The text of `Invalid`, `PaymentRequired`, `InsufficientCredit`, `Conflict`, `Gone` and
+/// `Unavailable` is for the client.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// 400: the field and the rule it breaks.
@@ -10,6 +10,9 @@ pub enum Error {
     /// 402: a budget has too little left, or the allowance is used up.
     #[error("{0}")]
     PaymentRequired(String),
+    /// 402: the credits of the organization do not cover the run.
+    #[error("{0}")]
+    InsufficientCredit(String),
     /// 403: the operator has suspended the organization.
     #[error("the organization is suspended")]
     Suspended,
@@ -46,6 +49,7 @@ impl From<sortie_store::Error> for Error {
         match error {
             Store::NotFound => Self::NotFound,
             Store::OverBudget(refusal) => Self::PaymentRequired(refusal.to_string()),
+            Store::InsufficientCredit(refusal) => Self::InsufficientCredit(refusal.to_string()),
             Store::Suspended => Self::Suspended,
             Store::Conflict(rule) => Self::Conflict(rule.to_owned()),
             Store::Unretained => Self::Unretained,

@@ -34,7 +34,7 @@ pub use kit::{
     options::{AwsVariables, Options, Serves},
     traces::{SpanExport, Traces},
 };
-pub use operations::checks::Providers;
+pub use operations::{checks::Providers, ledger::CheckedLedger};
 pub use runs::hub::{Batch, Deltas, Message, TextDelta};
 pub use sortie_base::{Clock, InvalidKey, MasterKey};
 pub use sortie_connect::oauth::Callback;

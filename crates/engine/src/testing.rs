@@ -157,6 +157,7 @@ async fn queued(store: &Store, (org, id): (OrgId, RunId), callback: Option<NewCa
         inline: None,
         callback,
         max_cost: Micros::new(1).unwrap(),
+        payment: sortie_store::Payment::Free,
         timeout_seconds: 60,
         labels: sortie_store::Labels::default(),
         created_at: Clock::system().now(),

@@ -119,6 +119,7 @@ impl Left {
             inline: None,
             callback: None,
             max_cost: Micros::new(1_000_000).unwrap(),
+            payment: sortie_store::Payment::Free,
             timeout_seconds: 60,
             labels: sortie_store::Labels::default(),
             created_at: at,

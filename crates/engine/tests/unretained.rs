@@ -99,6 +99,7 @@ impl Rig {
             inline: None,
             callback: None,
             max_cost: sortie_api::Micros::new(1).unwrap(),
+            payment: sortie_store::Payment::Free,
             timeout_seconds: 60,
             labels: sortie_store::Labels::default(),
             created_at: BEGINNING,

@@ -1,6 +1,7 @@
 //! The command line: its commands, flags and help texts.
 
 mod administration;
+mod amount;
 pub(crate) mod artifacts;
 mod budgets;
 mod connections;
@@ -21,12 +22,13 @@ use sortie_api::{Effort, Role, RunId, RunStatus, ScheduleId};
 
 pub(crate) use self::{
     administration::{AuditArgs, Grace, KeysCommand, NodesCommand, UsageArgs},
+    amount::Amount,
     budgets::BudgetsCommand,
     connections::{ConnectionsCommand, PutArgs},
     files::{FileRef, FilesCommand},
     name::Name,
     operations::{BackupArgs, DoctorArgs, MasterKeyCommand, OpenapiArgs, RestoreArgs},
-    operators::{OperatorArgs, OrganizationsCommand, UserArgs, UsersCommand},
+    operators::{AdminCommand, CreditsCommand, OperatorArgs, OrganizationsCommand, UserArgs, UsersCommand},
     replay::ReplayArgs,
     schedules::{Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
     workflows::{PutWorkflows, WorkflowsCommand},
@@ -93,6 +95,12 @@ pub(crate) enum Command {
     /// List, show, suspend and resume the organizations of a hosted deployment
     #[command(subcommand)]
     Organizations(OrganizationsCommand),
+    /// Give credits to the organizations of a hosted deployment, and show them
+    #[command(subcommand)]
+    Credits(CreditsCommand),
+    /// Check a hosted deployment
+    #[command(subcommand)]
+    Admin(AdminCommand),
     /// Create, list, disable and enable the accounts of a hosted deployment
     #[command(subcommand)]
     Users(UsersCommand),

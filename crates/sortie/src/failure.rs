@@ -9,7 +9,7 @@ use sortie_api::RunStatus;
 pub(crate) enum Exit {
     /// Done; a followed run succeeded.
     Success = 0,
-    /// A followed run failed, `doctor` found a fault, or a rotation of the master key is not done.
+    /// A followed run failed, `doctor` found a fault, a rotation of the master key is not done, or the ledger differs.
     Failed = 1,
     /// A followed run was cancelled.
     Cancelled = 3,

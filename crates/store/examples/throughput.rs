@@ -94,6 +94,7 @@ impl Bench {
             inline: None,
             callback: None,
             max_cost: Micros::new(1_000_000)?,
+            payment: sortie_store::Payment::Free,
             timeout_seconds: 300,
             labels: sortie_store::Labels {
                 by: key.map(sortie_store::By::Key),

@@ -47,7 +47,12 @@ pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED};
 pub use files::{FileRow, NewFile};
 pub use mail::{AfterSending, ClaimedMail, NewMail, OwnerRow};
-pub use money::usage::{UsageDue, UsageQuery};
+pub use money::{
+    check::{LedgerChecked, LedgerDifference, LedgerRule},
+    credit::{Credit, InsufficientCredit, Payment},
+    ledger::{Appended, LedgerPosition, NewLedgerEntry, OTHER_ENTRY},
+    usage::{UsageDue, UsageQuery},
+};
 pub use oauth::{
     clients::{OauthClientKind, OauthClientRow, UnknownOauthClientKind},
     grants::{EndedGrant, GRANTS_OF_A_PERSON, GrantAudit, GrantRow, NewGrant},
@@ -80,9 +85,10 @@ pub use schedules::{
 };
 pub use types::{
     Actor, Append, AuditFilter, Cancelled, Claim, Created, Definition, Error, EventRow, Fence, Finish,
-    Followed, Heartbeat, Held, InlineCredentials, Journal, Labels, NewCallback, NewEntries, NewEvent, NewKey,
-    NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result, Retention, Rotation,
-    RunFilter, SeenLease, StoredCredentials, StoredDefinition, Sweep, Swept, Unretained, Watched,
+    Followed, Heartbeat, Held, InlineCredentials, Journal, Labels, NewCallback,
+    NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver,
+    Result, Retention, Rotation, RunFilter, SeenLease, StoredCredentials, StoredDefinition, Sweep, Swept,
+    Unretained, Watched,
 };
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 
@@ -108,7 +114,7 @@ pub const CONNECTIONS: u32 = 4;
 #[derive(Clone)]
 pub struct Store {
     db: Db,
-    /// Budgets that have refused a run recently.
+    /// Budgets and credits that have refused a run recently.
     refusals: Arc<Refusals>,
 }
 
@@ -144,6 +150,11 @@ impl Store {
     /// Registers the metrics of the store, whose names begin with `store_`.
     pub fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry) {
         self.db.register_metrics(registry);
+    }
+
+    /// Registers the metrics of credits, whose names begin with `store_`. Only a hosted deployment has them.
+    pub fn register_credit_metrics(&self, registry: &mut prometheus_client::registry::Registry) {
+        self.db.metrics().register_credits(registry);
     }
 
     /// Whether other nodes can use the same database. A `SQLite` database belongs to one process.

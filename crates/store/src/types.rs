@@ -2,7 +2,11 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use crate::{principal::By, runs::artifacts::NewArtifacts};
+use crate::{
+    money::credit::{InsufficientCredit, Payment},
+    principal::By,
+    runs::artifacts::NewArtifacts,
+};
 use sortie_api::{
     AuditId, BudgetScope, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp,
     TraceContext,
@@ -25,6 +29,9 @@ pub enum Error {
     /// A budget has too little left for the run; nothing was created.
     #[error("{0}")]
     OverBudget(Box<OverBudget>),
+    /// The credits of the organization do not cover the run; nothing was created.
+    #[error("{0}")]
+    InsufficientCredit(InsufficientCredit),
     /// The operator has suspended the organization; nothing was created.
     #[error("the organization is suspended")]
     Suspended,
@@ -223,6 +230,8 @@ pub struct NewRun {
     pub callback: Option<NewCallback>,
     /// Maximum cost of the run.
     pub max_cost: Micros,
+    /// Payment for the run.
+    pub payment: Payment,
     /// Time limit in seconds, from the first claim on.
     pub timeout_seconds: u32,
     /// Labels for lists and accounts.

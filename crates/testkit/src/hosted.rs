@@ -108,6 +108,22 @@ impl HostedNode {
         })
     }
 
+    /// Gives credits to an organization, as the operator of the deployment. This node must have made the operator's key.
+    pub async fn give_credits(&self, organization: &str, micros: i64) -> Result<()> {
+        let key = std::fs::read_to_string(self.node.data_dir().join("operator.key"))?;
+        let path = format!("/v1/operator/organizations/{organization}/credits");
+        let movement = serde_json::json!({
+            "amount_micros": micros,
+            "reason": "for tests",
+            "reference": organization,
+        });
+        self.client(key.trim())
+            .post(&path, &movement)
+            .await?
+            .expect(201)?;
+        Ok(())
+    }
+
     /// Address of the organization API as pages know it: `http://127.0.0.1:PORT`.
     pub fn org_url(&self) -> String {
         self.urls.org.clone()

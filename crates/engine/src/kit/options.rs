@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use sortie_api::{Credential, Micros, Mode, limits};
 use sortie_net::{Network, Reach};
 use sortie_sandbox::Limits;
+use sortie_store::Payment;
 use sortie_web::{RobotsTxt, SearchSettings};
 
 use crate::kit::traces::Traces;
@@ -134,5 +135,13 @@ impl Options {
     /// Returns the folder of the runs' working directories.
     pub(crate) fn work_dir(&self) -> PathBuf {
         self.data_dir.join("work")
+    }
+
+    /// Returns the payment for runs.
+    pub(crate) fn payment(&self) -> Payment {
+        match self.mode {
+            Mode::Hosted => Payment::Credit,
+            Mode::SelfHosted => Payment::Free,
+        }
     }
 }

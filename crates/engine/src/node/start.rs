@@ -17,7 +17,7 @@ use crate::{
     connections::Unaddressed,
     error::Error,
     kit::options::{Options, Serves},
-    operations::{retention, usage, watched::Watched},
+    operations::{ledger, retention, usage, watched::Watched},
     runs::unretained::Keeper,
     schedules,
     worker::{Dispatcher, Source, leftovers},
@@ -150,6 +150,13 @@ impl Engine {
                 self.begin_retention();
                 if node.options.mode == Mode::Hosted {
                     tracker.spawn(self.clone().keep_erasing(closed.clone()));
+                    let metrics = Arc::clone(&node.metrics);
+                    tracker.spawn(ledger::keep_checking(
+                        store.clone(),
+                        clock.clone(),
+                        metrics,
+                        closed.clone(),
+                    ));
                 }
             }
             Serves::OwnRuns => self.begin_retention(),

@@ -3,9 +3,9 @@
 use std::{future::poll_fn, path::Path, pin::pin, task::Poll};
 
 use serde_json::json;
-use sortie_api::{AuditId, Mode, OrgId, UserId};
+use sortie_api::{AuditId, LedgerKind, Mode, OrgId, UserId};
 use sortie_base::{Clock, MasterKey};
-use sortie_store::{Actor, Audit, NewOrganization, NewPerson, OrganizationDeletion, Store};
+use sortie_store::{Actor, Audit, NewLedgerEntry, NewOrganization, NewPerson, OrganizationDeletion, Store};
 
 use super::*;
 use crate::kit::{
@@ -87,6 +87,19 @@ impl Rig {
             .create_organization(new, self.audit(org))
             .await
             .unwrap();
+        let grant = NewLedgerEntry {
+            cause: format!("grant:{org}"),
+            org,
+            kind: LedgerKind::Grant,
+            amount_micros: 1_000_000_000,
+            description: "for tests".to_owned(),
+            payment: None,
+            topup: None,
+            user: None,
+            at: START,
+        };
+        let given = self.engine.store().move_credits(grant, self.audit(org));
+        given.await.unwrap();
         let caller = Caller {
             org,
             actor: Actor::default(),

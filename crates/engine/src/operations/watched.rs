@@ -14,7 +14,7 @@ use prometheus_client::{
     metrics::{MetricType, gauge::ConstGauge, info::Info},
     registry::Registry,
 };
-use sortie_api::{RunStatus, Timestamp};
+use sortie_api::{Mode, RunStatus, Timestamp};
 use sortie_sandbox::Capabilities;
 use sortie_store::Observed;
 use tokio::time::{Instant, timeout};
@@ -78,6 +78,10 @@ impl Engine {
         };
         node.watched.register(own, registry);
         node.stores.database.register_metrics(registry);
+        if node.options.mode == Mode::Hosted {
+            node.stores.database.register_credit_metrics(registry);
+            node.metrics.register_ledger(registry);
+        }
     }
 
     /// Samples the metrics of the whole database, unless the last sample is less than a second old. Returns within two

@@ -144,6 +144,7 @@ impl Engine {
             inline,
             callback,
             max_cost: accepted.max_cost,
+            payment: node.options.payment(),
             timeout_seconds: accepted.timeout_seconds,
             labels: Labels {
                 by: caller.actor.by,
@@ -182,7 +183,7 @@ impl Engine {
         node.stores
             .records
             .unretained
-            .admit(run, request, Output::of(reader), now)
+            .admit(run, request, Output::of(reader), (node.options.payment(), now))
     }
 
     /// Makes the stored facts of a run whose content this node has.

@@ -86,7 +86,8 @@ impl Engine {
             Err(StoreError::Fenced) => return Ok(()),
             Err(error) => error,
         };
-        // Only a run can be refused: its maximum cost does not fit in a budget, or the organization is suspended.
+        // Only a run can be refused: its maximum cost does not fit in a budget or is not covered by credits, or the
+        // organization is suspended.
         let Some(run) = fires.run.as_ref().map(|run| run.id) else {
             return Err(refused.into());
         };
@@ -335,6 +336,7 @@ fn refusal(error: Error) -> Result<Skip, Error> {
             (format!("invalid: {rule}"), rule)
         }
         Error::PaymentRequired(rule) => ("budget".to_owned(), rule),
+        Error::InsufficientCredit(rule) => ("credits".to_owned(), rule),
         Error::Suspended => ("suspended".to_owned(), error.to_string()),
         Error::NotFound => ("invalid: not found".to_owned(), "not found".to_owned()),
         Error::Unretained | Error::Internal(_) => {

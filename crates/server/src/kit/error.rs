@@ -189,7 +189,9 @@ impl From<sortie_engine::Error> for ApiError {
         use sortie_engine::Error;
         match error {
             Error::Invalid(rule) => Self::invalid_request(rule),
-            Error::PaymentRequired(reason) => Self::payment_required(reason),
+            Error::PaymentRequired(reason) | Error::InsufficientCredit(reason) => {
+                Self::payment_required(reason)
+            }
             Error::Suspended => Self::forbidden(error.to_string()),
             Error::NotFound => Self::not_found("not found"),
             Error::Conflict(rule) => Self::conflict(rule),
@@ -291,6 +293,11 @@ mod tests {
                 Engine::PaymentRequired("p".into()),
                 402,
                 r#"{"error":"p","code":"payment_required"}"#,
+            ),
+            (
+                Engine::InsufficientCredit("c".into()),
+                402,
+                r#"{"error":"c","code":"payment_required"}"#,
             ),
             (
                 Engine::NotFound,

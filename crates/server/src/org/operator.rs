@@ -41,6 +41,13 @@ impl<T: std::str::FromStr<Err: std::fmt::Display>> FromQuery for PageQuery<T> {
     }
 }
 
+impl<T> PageQuery<T> {
+    /// Id of the last one of the page before, and the size of a page.
+    pub(super) fn page(self) -> (Option<T>, u32) {
+        (self.after, self.limit)
+    }
+}
+
 /// Cuts a list to its page. Returns the cursor of the next page; empty on the last one.
 fn cut<T>(items: &mut Vec<T>, limit: u32, cursor: impl Fn(&T) -> String) -> String {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);

@@ -122,6 +122,7 @@ async fn finish(
             Error::Conflict(rule) => failure_page(StatusCode::CONFLICT, &rule),
             Error::Unavailable(reason) => failure_page(StatusCode::SERVICE_UNAVAILABLE, &reason),
             Error::PaymentRequired(_)
+            | Error::InsufficientCredit(_)
             | Error::Suspended
             | Error::NotFound
             | Error::Gone(_)

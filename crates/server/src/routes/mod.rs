@@ -16,7 +16,7 @@ mod budgets;
 mod checks;
 mod connections;
 mod connections_oauth;
-mod cursor;
+pub(crate) mod cursor;
 mod deliveries;
 mod event_encoder;
 mod event_stream;

@@ -15,13 +15,13 @@ crate::settings::everywhere! {
 }
 
 /// A client with the operator's key.
-async fn operator(rig: &Rig) -> Client {
+pub(crate) async fn operator(rig: &Rig) -> Client {
     let secret = Secret::new(OPERATOR_KEY, [9; 32]);
     assert!(rig.accounts.set_first_operator_key(&secret).await.unwrap());
     Client::new(rig.address, Some(secret.expose().to_owned()))
 }
 
-async fn ask(client: &Client, method: Method, path: &str, body: Value) -> Value {
+pub(crate) async fn ask(client: &Client, method: Method, path: &str, body: Value) -> Value {
     let answer = send(client, method, path, &body).await;
     assert!(answer.status < 300, "{path}: {}", answer.text());
     answer.json().unwrap()

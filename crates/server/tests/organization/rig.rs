@@ -9,13 +9,16 @@ use std::{
 
 use sortie_accounts::{Accounts, SignUp};
 use sortie_api::{
-    AuditId, Mode, OrgId, Role, SessionId, Timestamp, UserId,
+    AuditId, LedgerKind, Micros, Mode, OrgId, Role, SessionId, Timestamp, UserId,
     secret::{SESSION_TOKEN, Secret},
 };
 use sortie_base::{Clock, MasterKey, Sealer};
 use sortie_engine::{Engine, Serves};
 use sortie_server::{Listeners, Options, OrganizationListener};
-use sortie_store::{Actor, Audit, NewOrganization, NewPerson, NewSession, SessionKind, SignIn, Store};
+use sortie_store::{
+    Actor, Appended, Audit, NewLedgerEntry, NewOrganization, NewPerson, NewSession, SessionKind, SignIn,
+    Store,
+};
 use sortie_testkit::{Answer, Balancer, Client, postgres::TestDatabase};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -275,6 +278,7 @@ async fn engine(
         shutdown_grace: Duration::from_millis(50),
         master_keys: vec![master_key()],
         base_url: Some(engine_url.to_owned()),
+        compute_micros_per_second: Micros::new(30).unwrap(),
         ..sortie_engine::Options::default()
     };
     let no_sandbox = Err("this test has no sandbox.".to_owned());
@@ -363,5 +367,34 @@ async fn organization(store: &Store, name: &str, number: u8, owner: UserId) -> O
         created_at: AT,
     };
     store.create_organization(new, audit).await.unwrap();
+    give_credits(store, id, CREDITS).await;
     id
+}
+
+/// Credits that each organization begins with, in micros.
+pub(crate) const CREDITS: i64 = 1_000_000_000;
+
+/// Gives credits to an organization, past the operator.
+async fn give_credits(store: &Store, org: OrgId, amount_micros: i64) {
+    let entry = NewLedgerEntry {
+        cause: format!("grant:{org}"),
+        org,
+        kind: LedgerKind::Grant,
+        amount_micros,
+        description: "for tests".to_owned(),
+        payment: None,
+        topup: None,
+        user: None,
+        at: AT,
+    };
+    let audit = Audit {
+        id: AuditId::new(AT, sortie_base::random().unwrap()),
+        org,
+        at: AT,
+        actor: Actor::default(),
+        action: "credits.grant",
+        target: org.to_string(),
+    };
+    let appended = store.move_credits(entry, audit).await.unwrap();
+    assert_eq!(appended, Appended::New);
 }

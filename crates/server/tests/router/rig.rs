@@ -4,12 +4,12 @@ use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use sortie_api::{
-    AuditId, KeyId, Mode, OrgId, Role, Timestamp,
+    AuditId, KeyId, LedgerKind, Mode, OrgId, Role, Timestamp,
     secret::{HOSTED_KEY, SELF_HOSTED_KEY, Secret},
 };
 use sortie_engine::{Engine, MasterKey};
 use sortie_server::Options;
-use sortie_store::{Actor, Audit, NewKey, Store};
+use sortie_store::{Actor, Audit, NewKey, NewLedgerEntry, Store};
 use sortie_testkit::Client;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -97,6 +97,11 @@ impl Rig {
         assert!(engine.bootstrap(&first).await.unwrap(), "a new store");
         let org = engine.authenticate(first.expose()).await.unwrap().unwrap().org;
         let other = second_organization(&file);
+        if mode == Mode::Hosted {
+            for org in [org, other] {
+                give_credits(&engine, org).await;
+            }
+        }
         let member = key(&engine, prefix, org, Role::Member, 1).await;
         let stranger = key(&engine, prefix, other, Role::Admin, 2).await;
 
@@ -186,6 +191,30 @@ fn second_organization(file: &Path) -> OrgId {
         )
         .unwrap();
     org
+}
+
+/// Gives an organization credits for every run of a test.
+async fn give_credits(engine: &Engine, org: OrgId) {
+    let entry = NewLedgerEntry {
+        cause: format!("grant:{org}"),
+        org,
+        kind: LedgerKind::Grant,
+        amount_micros: 1_000_000_000,
+        description: "for tests".to_owned(),
+        payment: None,
+        topup: None,
+        user: None,
+        at: AT,
+    };
+    let audit = Audit {
+        id: AuditId::new(AT, sortie_base::random().unwrap()),
+        org,
+        at: AT,
+        actor: Actor::default(),
+        action: "credits.grant",
+        target: org.to_string(),
+    };
+    engine.store().move_credits(entry, audit).await.unwrap();
 }
 
 /// A key that is written down without being asked for.

@@ -3,6 +3,8 @@
 use clap::{Args, Subcommand};
 use sortie_api::OrgId;
 
+use super::Amount;
+
 /// Address of the organization API, and the form of the answer.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct OperatorArgs {
@@ -47,6 +49,50 @@ pub(crate) enum OrganizationsCommand {
         #[command(flatten)]
         operator: OperatorArgs,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CreditsCommand {
+    /// Give credits to an organization, or correct them
+    #[command(after_help = "\
+Examples:
+  sortie credits grant org_01kafs6w1cefkstv6qr1ptb0mp '$5' --reason 'welcome' --reference ticket-4711
+  sortie credits grant org_01kafs6w1cefkstv6qr1ptb0mp '-$5' --correct --reason 'granted twice' --reference fix-1")]
+    Grant(MovementArgs),
+    /// Show the credits of an organization
+    Show {
+        organization: OrgId,
+        #[command(flatten)]
+        operator: OperatorArgs,
+    },
+}
+
+/// Movement of credits.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct MovementArgs {
+    pub(crate) organization: OrgId,
+    /// Amount with its unit: $5, $0.05, 5usd or 5000000micros
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) amount: Amount,
+    /// Reason, which the organization sees in its ledger
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    /// Name of the movement: the same one twice moves credits once
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reference: String,
+    /// Enter a correction, which may take credits
+    #[arg(long)]
+    pub(crate) correct: bool,
+    #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AdminCommand {
+    /// Compare the credits of all organizations with the ledger and with the runs
+    ///
+    /// Exits with 0 only where everything agrees. Each line names an organization, what was expected and what was found.
+    CheckLedger(OperatorArgs),
 }
 
 #[derive(Debug, Subcommand)]

@@ -3,6 +3,7 @@
 use reqwest::Method;
 use sortie_api::{
     OrgId, UserId,
+    billing::{Balance, LedgerCheck, MoveCredits},
     operator::{
         CreateUser, CreatedUser, OperatedOrganization, OperatedOrganizationPage, OperatedUser,
         OperatedUserPage, ResetLink, SuspendOrganization,
@@ -43,6 +44,36 @@ impl Client {
     pub(crate) async fn resume_organization(&self, org: OrgId) -> Result<OperatedOrganization> {
         self.post(&format!("v1/operator/organizations/{org}/resume"), None::<&()>)
             .await
+    }
+
+    /// Gives credits to an organization, or corrects them.
+    pub(crate) async fn move_credits(&self, org: OrgId, movement: &MoveCredits) -> Result<Balance> {
+        self.post(
+            &format!("v1/operator/organizations/{org}/credits"),
+            Some(movement),
+        )
+        .await
+    }
+
+    pub(crate) async fn operated_credits(&self, org: OrgId) -> Result<Balance> {
+        self.get(&format!("v1/operator/organizations/{org}/credits"))
+            .await
+    }
+
+    /// Checks the ledger of all organizations, page by page.
+    pub(crate) async fn check_ledger(&self) -> Result<LedgerCheck> {
+        let mut all = LedgerCheck::default();
+        loop {
+            let path = path("v1/operator/ledger/check", &all.next_cursor);
+            let page: LedgerCheck = self.get(&path).await?;
+            all.organizations += page.organizations;
+            all.runs += page.runs;
+            all.differences.extend(page.differences);
+            all.next_cursor = page.next_cursor;
+            if all.next_cursor.is_empty() {
+                return Ok(all);
+            }
+        }
     }
 
     /// Reads the list of all people, page by page.

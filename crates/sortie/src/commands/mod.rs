@@ -6,6 +6,7 @@ mod backup;
 mod budgets;
 mod config;
 mod connections;
+mod credits;
 mod deliveries;
 mod doctor;
 mod export;
@@ -65,6 +66,8 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Keys(command) => keys::execute(&context, command).await,
         Command::Nodes(command) => nodes::execute(&context, command).await,
         Command::Organizations(command) => operators::organizations(&context, command).await,
+        Command::Credits(command) => credits::credits(&context, command).await,
+        Command::Admin(command) => credits::admin(&context, command).await,
         Command::Users(command) => operators::users(&context, command).await,
         Command::Audit(args) => administration::audit(&context, &args).await,
         Command::Usage(args) => administration::usage(&context, &args).await,

@@ -5,6 +5,7 @@
 
 mod apps;
 mod check;
+mod money;
 mod ownership;
 mod record;
 mod requests;
@@ -23,7 +24,7 @@ use futures_util::future::try_join_all;
 use sortie_testkit::{Database, HostedNode, NodeOptions};
 use tokio::task::JoinSet;
 
-use self::{check::check_database, record::Tally, requests::Ways, team::Team};
+use self::{check::check_database, money::check_money, record::Tally, requests::Ways, team::Team};
 use crate::{Checked, world::seeded};
 
 /// Number of kills in the ordinary run of the tests.
@@ -40,6 +41,8 @@ struct Deployment {
     ways: Ways,
     random: fastrand::Rng,
     teams: Vec<Team>,
+    /// The operator's key.
+    operator: String,
 }
 
 #[tokio::test]
@@ -101,11 +104,17 @@ impl Deployment {
         while nodes.len() < count {
             nodes.push(nodes[0].beside(options.clone()).await?);
         }
+        let operator = std::fs::read_to_string(nodes[0].node.data_dir().join("operator.key"))?;
+        let operator = operator.trim().to_owned();
         let mut deployment = Self {
             name,
+            operator: operator.clone(),
             nodes,
             teams: (0..TEAMS)
-                .map(|team| Team::new(format!("t{team}"), ways.clone(), random.fork()))
+                .map(|team| Team {
+                    operator: operator.clone(),
+                    ..Team::new(format!("t{team}"), ways.clone(), random.fork())
+                })
                 .collect(),
             ways,
             random,
@@ -157,7 +166,8 @@ impl Deployment {
             checked.with_context(|| format!("the audit of team {name}"))
         });
         try_join_all(checks).await?;
-        check_database(&self.nodes[0], &self.teams).await
+        check_database(&self.nodes[0], &self.teams).await?;
+        check_money(&self.nodes[0], &self.operator, &self.teams).await
     }
 
     /// Prints the figures. An error where there was hardly any load.
@@ -177,7 +187,7 @@ impl Deployment {
             "{}: {rounds} kills in {:.0} s; {answered} answers, {lost} attempts lost; {} people, {} organizations, \
              {} members, {changes} changes in the audit logs; {} invitations accepted, {} hand-overs, {} races for an \
              ownership; {} codes exchanged, {} refreshes, {} races for a token, {} replays, {} families ended by a \
-             repetition behind a lost answer; nothing wrong",
+             repetition behind a lost answer; {} grants, {} runs, {} that credits did not cover; nothing wrong",
             self.name,
             took.as_secs_f64(),
             sum(|team| team.people.len()),
@@ -191,6 +201,9 @@ impl Deployment {
             tally(|of| of.token_races),
             tally(|of| of.replays),
             tally(|of| of.reuse_after_loss),
+            tally(|of| of.grants),
+            tally(|of| of.runs),
+            tally(|of| of.not_covered),
         );
         // A few kills may all come between two requests.
         ensure!(

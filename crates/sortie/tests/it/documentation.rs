@@ -41,10 +41,16 @@ pages![
     the_page_of_hosted_deployments_works = "docs/HOSTED.md",
     the_page_of_oauth_works = "docs/OAUTH.md",
     the_page_of_accounts_works = "docs/ACCOUNTS.md",
+    the_page_of_billing_works = "docs/BILLING.md",
 ];
 
 /// Pages whose commands are run against a node of a hosted deployment.
-const HOSTED: [&str; 3] = ["docs/HOSTED.md", "docs/OAUTH.md", "docs/ACCOUNTS.md"];
+const HOSTED: [&str; 4] = [
+    "docs/HOSTED.md",
+    "docs/OAUTH.md",
+    "docs/ACCOUNTS.md",
+    "docs/BILLING.md",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -14,6 +14,7 @@ use crate::{
 both_databases![
     the_first_start_leaves_a_key_for_the_operator,
     the_operators_commands_make_and_close_accounts,
+    the_operators_commands_move_credits_and_check_the_ledger,
 ];
 
 /// A node of a hosted deployment.
@@ -80,6 +81,73 @@ async fn the_operators_commands_make_and_close_accounts(database: Database) -> C
         .output()?;
     ensure!(!unknown.status.success());
     ensure!(text(&unknown.stderr).contains("no person has this email address"));
+    Ok(())
+}
+
+/// `docs/BILLING.md#for-operators`: credits are given once for each reference, corrected, shown and checked.
+async fn the_operators_commands_move_credits_and_check_the_ledger(database: Database) -> Checked {
+    let mut node = hosted(database).await?;
+    let person =
+        serde_json::json!({"email": "ann@example.com", "name": "Ann", "password": "plum-anchor-violet-42"});
+    let signed = node
+        .anybody()
+        .post("/v1/auth/signup", &person)
+        .await?
+        .expect(201)?
+        .json()?;
+    let ann = node.client(signed["token"].as_str().context("a token")?);
+    let made = ann
+        .post("/v1/organizations", &serde_json::json!({"name": "Plum"}))
+        .await?
+        .expect(201)?
+        .json()?;
+    let org = made["id"].as_str().context("an id")?;
+    let grant = |amount: &str, more: &[&str]| {
+        let given = ["credits", "grant", org, amount, "--reason", "welcome", "--json"];
+        node.node.sortie(&[&given[..], more].concat())
+    };
+    let balance = |output: &[u8]| -> Result<Value> {
+        Ok(serde_json::from_slice::<Value>(output)?["balance_micros"].clone())
+    };
+    for _ in 0..2 {
+        let given = exits(grant("$5", &["--reference", "ticket-1"]), 0)?;
+        assert_eq!(balance(&given.stdout)?, 5_000_000);
+    }
+    let other = grant("$6", &["--reference", "ticket-1"]).output()?;
+    ensure!(
+        !other.status.success() && text(&other.stderr).contains("the reference was used before"),
+        "{other:?}"
+    );
+    exits(grant("-$1.50", &["--reference", "fix-1"]), 64)?;
+    let corrected = exits(grant("-$1.50", &["--reference", "fix-1", "--correct"]), 0)?;
+    assert_eq!(balance(&corrected.stdout)?, 3_500_000);
+    exits(grant("5", &["--reference", "bare"]), 64)?;
+    let shown = text(&exits(node.node.sortie(&["credits", "show", org]), 0)?.stdout);
+    ensure!(shown.contains("$3.50") && shown.contains("AVAILABLE"), "{shown}");
+
+    let checked = exits(node.node.sortie(&["admin", "check-ledger"]), 0)?;
+    ensure!(
+        text(&checked.stderr).contains("checked 1 organizations and 0 runs"),
+        "{checked:?}"
+    );
+    node.node.stop().await?;
+    node.node.meddle("UPDATE credit SET reserved_micros = 7").await?;
+    node.node.restart().await?;
+    let differs = exits(node.node.sortie(&["admin", "check-ledger"]), 1)?;
+    assert_eq!(
+        text(&differs.stdout).trim(),
+        format!("{org} reserved: expected 0 micros, found 7")
+    );
+    ensure!(
+        text(&differs.stderr).contains("the ledger differs in one place"),
+        "{differs:?}"
+    );
+    let differs = exits(node.node.sortie(&["admin", "check-ledger", "--json"]), 1)?;
+    let answer: Value = serde_json::from_slice(&differs.stdout)?;
+    assert_eq!(
+        (&answer["differences"][0]["rule"], &answer["organizations"]),
+        (&"reserved".into(), &1.into())
+    );
     Ok(())
 }
 

@@ -8,7 +8,7 @@ pub(crate) enum Dialect {
 }
 
 /// Token, its `SQLite` text, its `PostgreSQL` text.
-const TOKENS: [(&str, &str, &str); 15] = [
+const TOKENS: [(&str, &str, &str); 16] = [
     // Compared byte by byte on both: identifiers sort by their creation time, whatever the locale.
     ("{TEXT}", "TEXT", "TEXT COLLATE \"C\""),
     ("{BLOB}", "BLOB", "BYTEA"),
@@ -35,6 +35,20 @@ const TOKENS: [(&str, &str, &str); 15] = [
         "{NOW}",
         "NULL",
         "(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::BIGINT",
+    ),
+    // Triggers that refuse every change of a row of the ledger.
+    (
+        "{APPEND_ONLY_LEDGER}",
+        "CREATE TRIGGER ledger_update BEFORE UPDATE ON ledger \
+         BEGIN SELECT RAISE(ABORT, 'rows of the ledger are never changed'); END;\n\
+         CREATE TRIGGER ledger_delete BEFORE DELETE ON ledger \
+         BEGIN SELECT RAISE(ABORT, 'rows of the ledger are never deleted'); END",
+        "CREATE FUNCTION ledger_is_append_only() RETURNS trigger LANGUAGE plpgsql AS \
+         'BEGIN RAISE EXCEPTION ''rows of the ledger are never changed or deleted''; END';\n\
+         CREATE TRIGGER ledger_change BEFORE UPDATE OR DELETE ON ledger \
+         FOR EACH ROW EXECUTE FUNCTION ledger_is_append_only();\n\
+         CREATE TRIGGER ledger_truncate BEFORE TRUNCATE ON ledger \
+         FOR EACH STATEMENT EXECUTE FUNCTION ledger_is_append_only()",
     ),
     ("{DATABASE}", "'SQLite'", "'PostgreSQL'"),
     (

@@ -135,6 +135,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "organization_deletion",
         text: include_str!("../../../../migrations/0022_organization_deletion.sql"),
     },
+    Migration {
+        version: 23,
+        name: "credits",
+        text: include_str!("../../../../migrations/0023_credits.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.
@@ -301,7 +306,8 @@ mod tests {
         let words: Vec<&str> = statement.split(' ').collect();
         let is_new = |table: &str| made.iter().any(|made| made == table);
         match &words[..] {
-            ["CREATE", "TABLE" | "INDEX", ..] => None,
+            // Older nodes do not know the ledger.
+            ["CREATE", "TABLE" | "INDEX", ..] | ["{APPEND_ONLY_LEDGER}"] => None,
             ["CREATE", "UNIQUE", "INDEX", _, "ON", table, ..] => {
                 // Older nodes leave a new column empty, so such an index does not concern their rows.
                 let on_new_column = made.iter().any(|made| {
@@ -356,7 +362,7 @@ mod tests {
     const WHILE_SMALL: i64 = 16;
 
     /// Tables with rows for every run, event or file. A new table that grows like these belongs here.
-    const LARGE: [&str; 13] = [
+    const LARGE: [&str; 14] = [
         "artifact_blob",
         "audit",
         "blob",
@@ -365,6 +371,7 @@ mod tests {
         "event",
         "file",
         "fire",
+        "ledger",
         "run",
         "run_artifacts",
         "run_definition",

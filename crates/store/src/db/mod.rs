@@ -127,6 +127,11 @@ impl Db {
         }
     }
 
+    /// Metrics of the database.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+
     /// Whether the database is a server, which other processes can use as well.
     pub(crate) fn is_shared(&self) -> bool {
         self.inner.link.is_some()

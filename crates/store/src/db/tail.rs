@@ -14,8 +14,76 @@ use sortie_api::{OrgId, RunId, Timestamp};
 pub(crate) enum Tail {
     /// Run whose holds are deleted. Other tails of its command give their amounts back.
     Release(RunId),
+    /// Settled run whose cost is entered into the ledger. Another tail of its command takes the amount from the balance.
+    Charge(Charge),
     /// Amounts to add to a window of a budget.
     Window(WindowKey, WindowChange),
+    /// Amounts to add to the credit of an organization.
+    Credit(OrgId, CreditChange),
+}
+
+/// Row that many commands share, and whose write may find no room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SharedRow {
+    /// Window of a budget.
+    Window(WindowKey),
+    /// Credit of an organization.
+    Credit(OrgId),
+}
+
+/// Cost of a settled run that is paid with credits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Charge {
+    pub(crate) run: RunId,
+    /// Cost in micros, more than 0.
+    pub(crate) amount: i64,
+    /// Micros by which the cost exceeded what was reserved. They are not part of the amount.
+    pub(crate) excess: i64,
+}
+
+/// Change of an organization's credit. The amounts of several commands add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CreditChange {
+    /// Micros to add to the balance; negative if more is taken.
+    pub(crate) added: i64,
+    /// Micros to reserve. They must be available.
+    pub(crate) held: i64,
+    /// Micros that are no longer reserved.
+    pub(crate) released: i64,
+}
+
+impl CreditChange {
+    /// Reserves an amount.
+    pub(crate) fn hold(amount: i64) -> Self {
+        Self {
+            held: amount,
+            ..Self::default()
+        }
+    }
+
+    /// Releases what was reserved and takes the cost.
+    pub(crate) fn settle(reserved: i64, cost: i64) -> Self {
+        Self {
+            added: cost.saturating_neg(),
+            held: 0,
+            released: reserved,
+        }
+    }
+
+    /// Adds the amount of an entry of the ledger.
+    pub(crate) fn entry(amount: i64) -> Self {
+        Self {
+            added: amount,
+            ..Self::default()
+        }
+    }
+
+    /// Adds the change of another command.
+    fn add(&mut self, other: Self) {
+        self.added = self.added.saturating_add(other.added);
+        self.held = self.held.saturating_add(other.held);
+        self.released = self.released.saturating_add(other.released);
+    }
 }
 
 /// Primary key of a window of a budget. The order of keys is the order of locks, in this version and in earlier ones.
@@ -99,6 +167,8 @@ impl WindowChange {
 pub(crate) struct Sums {
     windows: BTreeMap<WindowKey, WindowChange>,
     released: BTreeSet<RunId>,
+    charged: BTreeSet<RunId>,
+    credits: BTreeMap<OrgId, CreditChange>,
 }
 
 impl Sums {
@@ -112,6 +182,8 @@ impl Sums {
                     Entry::Occupied(mut entry) => entry.get_mut().add(change),
                 },
                 Tail::Release(run) => drop(sums.released.insert(*run)),
+                Tail::Charge(charge) => drop(sums.charged.insert(charge.run)),
+                Tail::Credit(org, change) => sums.credits.entry(*org).or_default().add(*change),
             }
         }
         sums
@@ -126,14 +198,28 @@ impl Sums {
     pub(crate) fn released(&self) -> &BTreeSet<RunId> {
         &self.released
     }
+
+    /// Runs whose costs are entered into the ledger.
+    pub(crate) fn charged(&self) -> &BTreeSet<RunId> {
+        &self.charged
+    }
+
+    /// Changes of credits.
+    pub(crate) fn credits(&self) -> &BTreeMap<OrgId, CreditChange> {
+        &self.credits
+    }
 }
 
 impl Tail {
-    /// Whether this is for one of these windows.
-    pub(crate) fn is_for(&self, windows: &[WindowKey]) -> bool {
-        match self {
-            Self::Window(key, _) => windows.contains(key),
-            Self::Release(_) => false,
-        }
+    /// Whether this is for one of these rows.
+    pub(crate) fn is_for(&self, rows: &[SharedRow]) -> bool {
+        rows.iter().any(|row| match (row, self) {
+            (SharedRow::Window(row), Self::Window(key, _)) => row == key,
+            (SharedRow::Credit(row), Self::Credit(org, _)) => row == org,
+            (
+                SharedRow::Window(_) | SharedRow::Credit(_),
+                Self::Release(_) | Self::Charge(_) | Self::Window(..) | Self::Credit(..),
+            ) => false,
+        })
     }
 }

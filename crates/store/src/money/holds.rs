@@ -6,7 +6,7 @@
 
 use sortie_api::{BudgetPeriod, BudgetScope, RunId, Timestamp};
 
-use super::windows::over_budget;
+use super::{credit, windows::over_budget};
 use crate::{
     db::{
         Row, Stmt, Tx,
@@ -137,9 +137,29 @@ pub(super) fn delete(ids: &str) -> Stmt<'_> {
     )
 }
 
-/// Refuses a run that does not fit in its budgets, by reading their current windows. A run whose idempotency
-/// key exists is not refused.
+/// Refuses a run that does not fit in its budgets, or that the credits do not cover, by reading the current amounts. A run
+/// whose idempotency key exists is not refused.
 pub(crate) fn look(tx: &mut dyn Tx, run: &NewRun) -> Result<()> {
+    let over_budget = budget_refusal(tx, run)?;
+    let refused = match over_budget {
+        Some(error) => Some(error),
+        None => credit::look(tx, run)?,
+    };
+    let Some(error) = refused else {
+        return Ok(());
+    };
+    let named = run.idempotency_key.as_deref().map(|name| {
+        let sql = "SELECT 1 FROM run WHERE org_id = $1 AND idempotency_key = $2";
+        tx.query_opt(sql, vals![run.org, name])
+    });
+    match named.transpose()?.flatten() {
+        Some(_) => Ok(()),
+        None => Err(error),
+    }
+}
+
+/// The refusal of a run that does not fit in its budgets.
+fn budget_refusal(tx: &mut dyn Tx, run: &NewRun) -> Result<Option<Error>> {
     let [all, workflow, schedule, key] = scope_texts(run);
     let rows = tx.query_all(
         "SELECT b.scope, b.since, b.limit_micros, b.period, \
@@ -165,17 +185,10 @@ pub(crate) fn look(tx: &mut dyn Tx, run: &NewRun) -> Result<()> {
         }
     }
     refused.sort_by(|(key, ..), (other, ..)| key.cmp(other));
-    let Some((key, room, used)) = refused.first() else {
-        return Ok(());
-    };
-    let named = run.idempotency_key.as_deref().map(|name| {
-        let sql = "SELECT 1 FROM run WHERE org_id = $1 AND idempotency_key = $2";
-        tx.query_opt(sql, vals![run.org, name])
-    });
-    match named.transpose()?.flatten() {
-        Some(_) => Ok(()),
-        None => Err(over_budget(key, run.max_cost.get(), *used, *room)?),
-    }
+    refused
+        .first()
+        .map(|(key, room, used)| over_budget(key, run.max_cost.get(), *used, *room))
+        .transpose()
 }
 
 /// Start of the window before the one that starts at `starts_at`.

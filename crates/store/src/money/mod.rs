@@ -1,11 +1,15 @@
-//! Money: budgets, the holds of runs, settlement, and usage.
+//! Money: budgets, credits and their ledger, settlement, and usage.
 //!
-//! A create holds money in budgets ([`holds`]), [`settle`] gives it back and books the cost, and both reach the shared rows
-//! through [`windows`].
+//! A create holds money in budgets ([`holds`]) and reserves credits ([`credit`]). [`settle`] gives both back and books the
+//! cost. They reach the shared rows through [`shared_rows`].
 
 mod budgets;
+pub(crate) mod check;
+pub(crate) mod credit;
 pub(crate) mod holds;
+pub(crate) mod ledger;
 pub(crate) mod refusals;
 pub(crate) mod settle;
+pub(crate) mod shared_rows;
 pub(crate) mod usage;
-pub(crate) mod windows;
+mod windows;

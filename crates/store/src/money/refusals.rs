@@ -1,7 +1,8 @@
-//! Budgets that have refused a run a moment ago.
+//! Budgets and credits that have refused a run a moment ago.
 //!
-//! A refusal ends the shared transaction of a group of commands. A run that costs as much as one that its budget has just
-//! refused is therefore compared with the budget by a read first, and written in a transaction of its own.
+//! A refusal ends the shared transaction of a group of commands. A run that costs as much as one that its budget or the
+//! credits of its organization have just refused is therefore compared with them by a read first, and written in a
+//! transaction of its own.
 
 use std::{
     collections::HashMap,
@@ -11,17 +12,26 @@ use std::{
 
 use sortie_api::{BudgetScope, Micros, OrgId, Timestamp};
 
-use super::holds::scopes;
-use crate::types::{NewRun, OverBudget};
+use super::{credit::Payment, holds::scopes};
+use crate::types::NewRun;
 
 /// Time that a refusal is remembered.
 const REMEMBERED: Duration = Duration::from_secs(5);
 
-/// Refusals of the last seconds, by budget. Times are creation times of runs.
-#[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<HashMap<(OrgId, BudgetScope), Refused>>);
+/// Limit that refuses runs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Limit {
+    /// Budget of this scope.
+    Budget(BudgetScope),
+    /// Credits of the organization.
+    Credit,
+}
 
-/// Refusals of one budget.
+/// Refusals of the last seconds, by limit. Times are creation times of runs.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals(Mutex<HashMap<(OrgId, Limit), Refused>>);
+
+/// Refusals of one limit.
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     /// Creation time of the latest run that was refused.
@@ -31,20 +41,17 @@ struct Refused {
 }
 
 impl Refusals {
-    fn lock(&self) -> MutexGuard<'_, HashMap<(OrgId, BudgetScope), Refused>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(OrgId, Limit), Refused>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Remembers the refusal of a run that was created at `at`. Refusals may arrive in another order than the runs.
-    pub(crate) fn add(&self, org: OrgId, refused: &OverBudget, at: Timestamp) {
+    pub(crate) fn add(&self, org: OrgId, limit: Limit, max_cost: Micros, at: Timestamp) {
         let mut recent = self.lock();
         recent.retain(|_, entry| at < entry.at + REMEMBERED);
-        let new = Refused {
-            at,
-            least: refused.max_cost,
-        };
+        let new = Refused { at, least: max_cost };
         recent
-            .entry((org, refused.scope.clone()))
+            .entry((org, limit))
             .and_modify(|entry| {
                 entry.at = entry.at.max(new.at);
                 entry.least = entry.least.min(new.least);
@@ -52,14 +59,16 @@ impl Refusals {
             .or_insert(new);
     }
 
-    /// Whether one of the run's budgets has refused this amount or less a moment ago.
+    /// Whether one of the run's budgets, or the credits for it, have refused this amount or less a moment ago.
     pub(crate) fn concern(&self, run: &NewRun) -> bool {
         let recent = self.lock();
         !recent.is_empty()
             && scopes(run)
                 .into_iter()
                 .flatten()
-                .filter_map(|scope| recent.get(&(run.org, scope)))
+                .map(Limit::Budget)
+                .chain((run.payment == Payment::Credit).then_some(Limit::Credit))
+                .filter_map(|limit| recent.get(&(run.org, limit)))
                 .any(|entry| run.max_cost >= entry.least && is_recent(entry.at, run.created_at))
     }
 }
@@ -78,6 +87,10 @@ mod tests {
         Timestamp::from_micros(1_700_000_000_000_000 + seconds * 1_000_000)
     }
 
+    fn micros(amount: u64) -> Micros {
+        Micros::new(amount).unwrap()
+    }
+
     fn run(org: OrgId, max_cost: u64, created_at: Timestamp) -> NewRun {
         NewRun {
             id: sortie_api::RunId::new(created_at, [0; 10]),
@@ -86,7 +99,8 @@ mod tests {
             definition: Definition::Stored("{}".into()),
             inline: None,
             callback: None,
-            max_cost: Micros::new(max_cost).unwrap(),
+            max_cost: micros(max_cost),
+            payment: Payment::Free,
             timeout_seconds: 60,
             labels: Labels {
                 workflow: Some("w".to_owned()),
@@ -97,22 +111,28 @@ mod tests {
         }
     }
 
-    fn over(scope: BudgetScope, max_cost: u64) -> OverBudget {
-        OverBudget {
-            scope,
-            max_cost: Micros::new(max_cost).unwrap(),
-            available: Micros::ZERO,
-            resets_at: seconds(86_400),
-        }
-    }
-
     #[test]
     fn refusals_that_arrive_out_of_order_forget_no_other_budget() {
         let refusals = Refusals::default();
         let (a, b) = (OrgId::new(seconds(0), [1; 10]), OrgId::new(seconds(0), [2; 10]));
-        refusals.add(a, &over(BudgetScope::Organization, 10), seconds(4));
-        refusals.add(b, &over(BudgetScope::Organization, 10), seconds(1));
-        refusals.add(a, &over(BudgetScope::Organization, 10), seconds(2));
+        refusals.add(
+            a,
+            Limit::Budget(BudgetScope::Organization),
+            micros(10),
+            seconds(4),
+        );
+        refusals.add(
+            b,
+            Limit::Budget(BudgetScope::Organization),
+            micros(10),
+            seconds(1),
+        );
+        refusals.add(
+            a,
+            Limit::Budget(BudgetScope::Organization),
+            micros(10),
+            seconds(2),
+        );
         assert!(
             refusals.concern(&run(a, 10, seconds(8))),
             "four seconds after the latest"
@@ -128,10 +148,10 @@ mod tests {
         let refusals = Refusals::default();
         let org = OrgId::new(seconds(0), [1; 10]);
         let workflow = BudgetScope::Workflow("w".to_owned());
-        refusals.add(org, &over(workflow.clone(), 100), seconds(0));
+        refusals.add(org, Limit::Budget(workflow.clone()), micros(100), seconds(0));
         assert!(refusals.concern(&run(org, 100, seconds(1))));
         assert!(!refusals.concern(&run(org, 99, seconds(1))), "it may fit");
-        refusals.add(org, &over(workflow, 50), seconds(1));
+        refusals.add(org, Limit::Budget(workflow), micros(50), seconds(1));
         assert!(refusals.concern(&run(org, 99, seconds(1))));
         let mut other = run(org, 100, seconds(1));
         other.labels.workflow = Some("x".to_owned());
@@ -139,11 +159,30 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_of_credits_concerns_runs_that_are_paid_with_credits() {
+        let refusals = Refusals::default();
+        let org = OrgId::new(seconds(0), [1; 10]);
+        refusals.add(org, Limit::Credit, micros(100), seconds(0));
+        let paid = |max_cost| NewRun {
+            payment: Payment::Credit,
+            ..run(org, max_cost, seconds(1))
+        };
+        assert!(refusals.concern(&paid(100)));
+        assert!(!refusals.concern(&paid(99)), "it may be covered");
+        assert!(!refusals.concern(&run(org, 100, seconds(1))), "it is free");
+    }
+
+    #[test]
     fn old_refusals_take_no_memory() {
         let refusals = Refusals::default();
         for second in 0..100 {
             let org = OrgId::new(seconds(second), [3; 10]);
-            refusals.add(org, &over(BudgetScope::Organization, 1), seconds(second));
+            refusals.add(
+                org,
+                Limit::Budget(BudgetScope::Organization),
+                micros(1),
+                seconds(second),
+            );
         }
         assert_eq!(refusals.lock().len(), 5);
     }

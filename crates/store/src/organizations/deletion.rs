@@ -10,6 +10,7 @@ use crate::{
     Audit, Store,
     audit::record,
     db::{Stmt, vals},
+    money::credit::suspend,
     people::suspension::dispatch_lock,
     types::{Error, Result},
 };
@@ -75,6 +76,7 @@ impl Store {
                 ];
                 statements.extend(end_access(org));
                 statements.push(record(&audit));
+                statements.push(suspend(org));
                 tx.batch(&statements).map(drop)
             })
             .await

@@ -13,6 +13,7 @@ use crate::{
     Audit, Store,
     audit::{self, record},
     db::{Stmt, Tx, vals},
+    money::credit::{has_none, suspend},
     oauth::grants::revoke_of,
     organizations::{
         deletion::{end_access, mark},
@@ -24,6 +25,11 @@ use crate::{
 /// Error of a deletion that would leave others without an owner.
 const OWNS: Error = Error::Conflict(
     "you own an organization with other members: hand the ownership over, or remove the members first",
+);
+
+/// Error of a deletion that would leave credits to nobody.
+const HAS_CREDITS: Error = Error::Conflict(
+    "you own an organization with credits: hand the ownership over, or delete the organization first",
 );
 
 /// Error of a deletion beside a change of the memberships.
@@ -47,9 +53,9 @@ pub struct PersonDeletion {
 impl Store {
     /// Deletes the account of a person: name, address, password, picture, sessions, grants and memberships. The id stays, for
     /// the audit log. An organization in which the person was alone is deleted, as [`Store::delete_organization`] does it;
-    /// a suspended one stays suspended. `Conflict` where the person owns an
-    /// organization with other members, where the password was changed, and where the organizations of the person are
-    /// others than those of `audits` and `deleted`.
+    /// a suspended one stays suspended. `Conflict` where the person owns an organization with other members or with credits,
+    /// where the password was changed, and where the organizations of the person are others than those of `audits` and
+    /// `deleted`.
     pub async fn delete_person(&self, deletion: PersonDeletion) -> Result<()> {
         self.db.write(move |tx| delete(tx, &deletion)).await
     }
@@ -93,20 +99,24 @@ fn delete(tx: &mut dyn Tx, deletion: &PersonDeletion) -> Result<()> {
         vals![user],
     )?;
     let mut statements = Vec::new();
-    let (mut seen, mut owned) = (BTreeSet::new(), BTreeSet::new());
+    let (mut seen, mut owned, mut deleted) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for row in &found {
         let (org, role, members): (OrgId, Role, i64) = (row.parse(0)?, row.parse(1)?, row.int(2)?);
         seen.insert(org);
-        if role == Role::Owner && members > 1 {
+        if role != Role::Owner {
+            continue;
+        }
+        if members > 1 {
             return Err(OWNS);
         }
-        if role == Role::Owner && row.int(3)? == 0 {
-            owned.insert(org);
+        owned.insert(org);
+        if row.int(3)? == 0 {
+            deleted.insert(org);
             statements.push(mark(org, deletion.at));
             statements.extend(end_access(org));
         }
     }
-    if seen != organizations || owned != deletion.deleted.iter().copied().collect() {
+    if seen != organizations || deleted != deletion.deleted.iter().copied().collect() {
         return Err(CHANGED);
     }
     let change = PasswordChange {
@@ -132,5 +142,9 @@ fn delete(tx: &mut dyn Tx, deletion: &PersonDeletion) -> Result<()> {
         Stmt::new("DELETE FROM membership WHERE user_id = $1", vals![user]),
     ]);
     statements.extend(deletion.audits.iter().map(record));
+    // In the order of the locks of credits. A movement that is under way is seen behind the lock.
+    for org in owned {
+        statements.extend([suspend(org), has_none(org, HAS_CREDITS)]);
+    }
     tx.batch(&statements).map(drop)
 }

@@ -11,6 +11,7 @@ use crate::{
     audit::record,
     db::{Row, Stmt, vals},
     mail,
+    money::credit,
     oauth::grants::revoke_of_member,
     organizations::lock,
     types::{Error, Result},
@@ -88,7 +89,7 @@ impl Store {
             .await
     }
 
-    /// Creates an organization with its owner.
+    /// Creates an organization with its owner, and with no credits.
     pub async fn create_organization(&self, new: NewOrganization, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -98,6 +99,7 @@ impl Store {
                         vals![new.id, new.name.as_str(), new.created_at, new.owner],
                     ),
                     insert(new.id, new.owner, Role::Owner, new.created_at),
+                    credit::begin(new.id),
                     record(&audit),
                 ])
                 .map(drop)

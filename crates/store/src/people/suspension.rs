@@ -10,6 +10,7 @@ use crate::{
     Audit, Store,
     audit::record,
     db::{Stmt, Tx, vals},
+    money::credit::{resume, suspend},
     runs::{OF_ITS_NODE, PARKED},
     types::{Error, Result},
 };
@@ -40,6 +41,7 @@ impl Store {
                     .exactly(1, Error::NotFound),
                     not_deleted(org),
                     record(&audit),
+                    suspend(org),
                 ])
                 .map(drop)
             })
@@ -81,6 +83,7 @@ impl Store {
                     .exactly(1, NOT_SUSPENDED),
                     unpark(org, u32::MAX),
                     record(&audit),
+                    resume(org),
                 ])
                 .map(drop)
             })

@@ -12,10 +12,17 @@ use crate::{
     Store,
     db::{Stmt, Tx, vals},
     deliveries::delivery_of_org_is_due,
-    money::settle::{Settled, settle, settled, settled_unless},
+    money::settle::{Settled, settle, settled, settled_columns, settled_unless, within_reserved},
     sealed::delete_run_secrets,
     types::{Cancelled, Error, NewEvent, Result},
 };
+
+/// Cost that a worker reports, with the surcharge.
+macro_rules! whole_cost {
+    () => {
+        concat!("CAST($4 AS BIGINT) + ", surcharge!("CAST($4 AS BIGINT)"))
+    };
+}
 
 impl Store {
     /// Cancels a run that is not final, with its last event. Returns a final run unchanged. A run that a
@@ -62,7 +69,8 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
                      clock_cancelled_at = COALESCE({NOW}, $4), ",
                     settled_unless!("$9, $10, $11, $12"),
                     ", last_event = last_event + 1 \
-                     WHERE id = $2 AND org_id = $1 AND status IN ($5, $6, $7, $8)"
+                     WHERE id = $2 AND org_id = $1 AND status IN ($5, $6, $7, $8) RETURNING ",
+                    settled_columns!("cost_micros")
                 ),
                 change,
             ),
@@ -88,6 +96,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
             )
             .exactly(1, Error::NotFound),
         ],
+        &[2],
     )?;
     let row = answers.last().and_then(|found| found.rows.first());
     let run = run_with_output(row.ok_or(Error::NotFound)?)?;
@@ -108,15 +117,16 @@ fn report(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros, usage: &R
             Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![run]),
             Stmt::new(
                 concat!(
-                    "UPDATE run SET cost_micros = CAST($4 AS BIGINT) + ",
-                    surcharge!("CAST($4 AS BIGINT)"),
+                    "UPDATE run SET cost_micros = ",
+                    within_reserved!(whole_cost!()),
                     ", surcharge_micros = ",
-                    surcharge!("CAST($4 AS BIGINT)"),
+                    within_reserved!(surcharge!("CAST($4 AS BIGINT)")),
                     ", ",
                     settled!(),
                     ", input_tokens = $5, output_tokens = $6, \
                      cache_read_tokens = $7, cache_write_tokens = $8, model_calls = $9, tool_calls = $10 \
-                     WHERE id = $1 AND attempt = $2 AND status = $3 AND billing_pending = 1"
+                     WHERE id = $1 AND attempt = $2 AND status = $3 AND billing_pending = 1 RETURNING ",
+                    settled_columns!(whole_cost!())
                 ),
                 change,
             )
@@ -124,6 +134,7 @@ fn report(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros, usage: &R
             delete_journal(run),
             delete_run_secrets(run),
         ],
+        &[1],
     )
     .map(drop)
 }

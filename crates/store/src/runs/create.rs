@@ -1,55 +1,76 @@
-//! `create_run` records a run with its definition, its queue entry, its first event and its inline
+//! `create_run` records a run with its definition, its queue entry, its first events and its inline
 //! credentials. It finds the existing run if there is one with the idempotency key.
 
 use std::sync::Arc;
 
-use sortie_api::{Micros, Run, RunStatus, TraceContext};
+use sortie_api::{Micros, Run, RunId, RunStatus, Timestamp, TraceContext};
 
 use super::{OF_ITS_NODE, run_columns, run_with_output, select_runs, status_event};
 use crate::{
     Store,
-    db::{Stmt, Tx, vals},
+    db::{
+        Stmt, Tx,
+        tail::{CreditChange, Tail},
+        vals,
+    },
     deliveries::insert_delivery,
-    money::holds,
+    money::{credit::Payment, holds, refusals::Limit},
     types::{Created, Definition, Error, NewEvent, NewRun, Result, Unretained},
 };
 
 impl Store {
-    /// Records a run as `queued`, with its definition, its queue entry and its first event. Returns the
+    /// Records a run as `queued`, with its definition, its queue entry and its first events. Returns the
     /// existing run if there is one with the idempotency key. The maximum cost is held in every budget that
-    /// applies; [`Error::OverBudget`] if it does not fit in one of them. [`Error::Suspended`] if the organization is
-    /// suspended.
+    /// applies; [`Error::OverBudget`] if it does not fit in one of them. It is then reserved from the credits of the
+    /// organization, if the run is paid with credits; [`Error::InsufficientCredit`] if they do not cover it.
+    /// [`Error::Suspended`] if the organization is suspended.
     pub async fn create_run(&self, run: NewRun) -> Result<Created> {
-        let event = status_event(RunStatus::Queued, None, run.created_at)?;
+        let events = first_events(run.payment, run.created_at)?;
         let (org, at, bytes) = (run.org, run.created_at, run.definition.bytes());
         let created = if self.refusals.concern(&run) {
             let run = Arc::new(run);
             let looked = Arc::clone(&run);
             match self.db.read(move |tx| holds::look(tx, &looked)).await {
-                Ok(()) => self.db.write_of(bytes, move |tx| create(tx, &run, &event)).await,
+                Ok(()) => self.db.write_of(bytes, move |tx| create(tx, &run, &events)).await,
                 Err(error) => Err(error),
             }
         } else {
-            self.db.write_own(bytes, move |tx| create(tx, &run, &event)).await
+            self.db
+                .write_own(bytes, move |tx| create(tx, &run, &events))
+                .await
         };
-        if let Err(Error::OverBudget(refused)) = &created {
-            self.refusals.add(org, refused, at);
+        match &created {
+            Err(Error::OverBudget(refused)) => {
+                self.refusals
+                    .add(org, Limit::Budget(refused.scope.clone()), refused.max_cost, at)
+            }
+            Err(Error::InsufficientCredit(refused)) => {
+                self.refusals.add(org, Limit::Credit, refused.max_cost, at);
+                self.db.metrics().credit_refused();
+            }
+            Ok(_) | Err(_) => {}
         }
         created
     }
 }
 
+/// Events of the statuses that a new run passes at once.
+fn first_events(payment: Payment, at: Timestamp) -> Result<Vec<NewEvent>> {
+    let statuses = payment.first_statuses().iter();
+    statuses.map(|status| status_event(*status, None, at)).collect()
+}
+
 /// Records a run without an idempotency key, as a part of a larger transaction.
 pub(crate) fn create_new(tx: &mut dyn Tx, run: &NewRun) -> Result<Run> {
-    let event = status_event(RunStatus::Queued, None, run.created_at)?;
-    match create(tx, run, &event)? {
+    let events = first_events(run.payment, run.created_at)?;
+    match create(tx, run, &events)? {
         Created::New(run) | Created::Existing(run) => Ok(run),
     }
 }
 
 // Everything is one batch, but for the holds where a statement costs no round trip. Behind the statement that adds its row,
 // a run with the new id exists only if this command has created it. The later statements depend on that.
-fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
+fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created> {
     let key = run.idempotency_key.as_deref();
     let unretained = run.definition.unretained();
     let tags = (!run.labels.tags.is_empty())
@@ -71,7 +92,7 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
         ),
     ]);
     statements.extend(match &run.definition {
-        Definition::Stored(definition) => stored(run, definition, event),
+        Definition::Stored(definition) => stored(run, definition, events),
         Definition::Unretained(unretained) => held_by(run, unretained),
     });
     if let Some(callback) = &run.callback {
@@ -102,6 +123,10 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
             return Err(Error::Suspended);
         }
         holds::take(tx, run, &held)?;
+        match run.payment {
+            Payment::Free => {}
+            Payment::Credit => tx.tail(Tail::Credit(run.org, CreditChange::hold(run.max_cost.get()))),
+        }
         return Ok(Created::New(new_run(run)));
     }
     if !held.is_empty() {
@@ -117,11 +142,16 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
 /// Statement that adds the row of a run. `tags` is a JSON array.
 fn row<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Stmt<'a> {
     let (labels, unretained) = (&run.labels, run.definition.unretained());
+    let reserved = match run.payment {
+        Payment::Free => None,
+        Payment::Credit => Some(run.max_cost),
+    };
+    let events = i64::try_from(run.payment.first_statuses().len()).unwrap_or(i64::MAX);
     Stmt::new(
         "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
              cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
-             callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate, started_by, budgeted) \
-             VALUES ($1, $2, $3, 0, 1, $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
+             callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate, started_by, reserved_micros, \
+             budgeted) VALUES ($1, $2, $3, 0, CAST($20 AS BIGINT), $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
              CASE WHEN (SELECT h.scope FROM budget_hold h WHERE h.run_id = $1 LIMIT 1) IS NULL THEN 0 ELSE 1 END) \
              ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
         vals![
@@ -142,26 +172,22 @@ fn row<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Stmt<'a> {
             unretained.map_or(0, |unretained| unretained.surcharge_percent),
             run.trace.as_ref().map(TraceContext::traceparent),
             run.trace.as_ref().and_then(TraceContext::tracestate),
-            labels.by.map(|by| by.to_string())
+            labels.by.map(|by| by.to_string()),
+            reserved,
+            events
         ],
     )
 }
 
 /// Statements that store the content of a run.
-fn stored<'a>(run: &'a NewRun, definition: &'a str, event: &'a NewEvent) -> Vec<Stmt<'a>> {
+fn stored<'a>(run: &'a NewRun, definition: &'a str, events: &'a [NewEvent]) -> Vec<Stmt<'a>> {
     let names = run.inline.as_ref().map(|inline| inline.names.as_str());
-    let mut statements = vec![
-        Stmt::new(
-            "INSERT INTO run_definition (run_id, definition, requires_credentials) \
+    let mut statements = vec![Stmt::new(
+        "INSERT INTO run_definition (run_id, definition, requires_credentials) \
              SELECT id, $2, $3 FROM run WHERE id = $1",
-            vals![run.id, definition, names],
-        ),
-        Stmt::new(
-            "INSERT INTO event (run_id, seq, kind, data, created_at) \
-             SELECT id, 1, $2, $3, created_at FROM run WHERE id = $1",
-            vals![run.id, event.kind, event.data.as_str()],
-        ),
-    ];
+        vals![run.id, definition, names],
+    )];
+    statements.extend(recorded(run.id, events));
     if let Some(inline) = &run.inline {
         statements.push(Stmt::new(
             "INSERT INTO run_secret (run_id, credentials) SELECT id, CAST($2 AS {BLOB}) FROM run WHERE id = $1",
@@ -169,6 +195,30 @@ fn stored<'a>(run: &'a NewRun, definition: &'a str, event: &'a NewEvent) -> Vec<
         ));
     }
     statements
+}
+
+/// Statement that records the first events of a run, one or two.
+fn recorded(run: RunId, events: &[NewEvent]) -> Option<Stmt<'_>> {
+    match events {
+        [event] => Some(Stmt::new(
+            "INSERT INTO event (run_id, seq, kind, data, created_at) \
+             SELECT id, 1, $2, $3, created_at FROM run WHERE id = $1",
+            vals![run, event.kind, event.data.as_str()],
+        )),
+        [first, second] => Some(Stmt::new(
+            "INSERT INTO event (run_id, seq, kind, data, created_at) \
+             SELECT id, 1, $2, $3, created_at FROM run WHERE id = $1 \
+             UNION ALL SELECT id, 2, $4, $5, created_at FROM run WHERE id = $1",
+            vals![
+                run,
+                first.kind,
+                first.data.as_str(),
+                second.kind,
+                second.data.as_str()
+            ],
+        )),
+        _ => None,
+    }
 }
 
 impl Definition {

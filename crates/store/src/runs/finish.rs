@@ -11,7 +11,7 @@ use crate::{
     Store,
     db::{Answer, Row, Stmt, Tx, vals},
     deliveries::delivery_is_due,
-    money::settle::{Held, holds_column, settle_one, settled},
+    money::settle::{Cost, Held, holds_column, settle_one, settled, within_reserved},
     sealed::delete_run_secrets,
     types::{Error, Fence, Finish, Journal, Receiver, Result, StoredCredentials},
 };
@@ -21,6 +21,18 @@ const COST: usize = 7;
 
 /// Column of the holds in the answer of the update: behind the columns of the run.
 const HOLDS: usize = OUTPUT;
+
+/// Columns about the credits in the same answer: the organization, what was reserved, and the cost beyond it.
+const ORG: usize = HOLDS + 1;
+const RESERVED: usize = HOLDS + 2;
+const EXCESS: usize = HOLDS + 3;
+
+/// Cost with the surcharge.
+macro_rules! whole_cost {
+    () => {
+        concat!("CAST($6 AS BIGINT) + ", surcharge!("CAST($6 AS BIGINT)"))
+    };
+}
 
 impl Store {
     /// Worker: ends a run with its final status, output, artifacts, cost and last events. The run leaves the
@@ -78,10 +90,10 @@ impl<'a> End<'a> {
         params.push(self.artifacts.into());
         let statement = Stmt::new(
             concat!(
-                "UPDATE run SET status = $4, outcome = $4, finished_at = $5, cost_micros = CAST($6 AS BIGINT) + ",
-                surcharge!("CAST($6 AS BIGINT)"),
+                "UPDATE run SET status = $4, outcome = $4, finished_at = $5, cost_micros = ",
+                within_reserved!(whole_cost!()),
                 ", surcharge_micros = ",
-                surcharge!("CAST($6 AS BIGINT)"),
+                within_reserved!(surcharge!("CAST($6 AS BIGINT)")),
                 ", ",
                 settled!(),
                 ", error = $7, last_event = last_event + $8, \
@@ -91,7 +103,10 @@ impl<'a> End<'a> {
                  RETURNING ",
                 run_columns!(),
                 ", ",
-                holds_column!()
+                holds_column!(),
+                ", org_id, reserved_micros, ",
+                whole_cost!(),
+                " - cost_micros"
             ),
             params,
         );
@@ -165,8 +180,19 @@ pub(super) fn ended(answers: &[Answer]) -> Result<&Row> {
 /// Cost and holds of the run that has ended, from a batch as for [`ended`].
 pub(super) fn held(answers: &[Answer]) -> Result<Held<'_>> {
     let row = ended(answers)?;
+    let cost = row.int(COST)?;
+    let credit = match row.opt_int(RESERVED)? {
+        Some(reserved) => Some(Cost {
+            org: row.parse(ORG)?,
+            reserved,
+            charged: cost,
+            excess: row.int(EXCESS)?,
+        }),
+        None => None,
+    };
     Ok(Held {
-        cost: row.int(COST)?,
+        cost,
         holds: row.opt_text(HOLDS)?,
+        credit,
     })
 }

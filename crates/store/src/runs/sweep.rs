@@ -15,7 +15,7 @@ use crate::{
     Store,
     db::{Row, Stmt, Tx, Val, batch, vals},
     deliveries::deliveries_are_due,
-    money::settle::{Settled, settle, settled},
+    money::settle::{Settled, settle, settled, settled_columns},
     nodes::{LOCK, micros},
     types::{Error, Held, NewEvent, NodeId, Result, Sweep, Swept},
 };
@@ -419,8 +419,8 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
                         "$9",
                         "$10"
                     ),
-                    " WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status IN ($5, $6, $7, $8) \
-                     RETURNING org_id, id"
+                    " WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status IN ($5, $6, $7, $8) RETURNING ",
+                    settled_columns!("cost_micros")
                 ),
                 change,
             ),
@@ -436,7 +436,8 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
                         "$3",
                         "$4"
                     ),
-                    " WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status = $2 AND billing_pending = 1"
+                    " WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status = $2 AND billing_pending = 1 RETURNING ",
+                    settled_columns!("cost_micros")
                 ),
                 cancelled,
             ),
@@ -452,6 +453,8 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
             ),
             deliveries_are_due(&ids, at),
         ],
+        // The budget of a run bounds these costs.
+        &[0, 1],
     )?;
     let changed = answers.first().map_or(&[][..], |changed| &changed.rows);
     changed.iter().map(ended_from).collect()

@@ -22,7 +22,7 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT org_id, day, workflow, runs, cost_micros FROM usage_day ORDER BY org_id, day, workflow",
         "SELECT id, name, lease_until, ended_at, address, draining_since, master_keys FROM node ORDER BY id",
         "SELECT id, status, outcome, attempt, last_event, started_at, finished_at, cost_micros, billing_pending, \
-         clock_started_at, clock_cancelled_at, error, resumes, surcharge_micros, output_expires_at FROM run ORDER BY id",
+         clock_started_at, clock_cancelled_at, error, resumes, surcharge_micros, output_expires_at, reserved_micros FROM run ORDER BY id",
         "SELECT run_id, node_id FROM unretained ORDER BY run_id",
         "SELECT run_id, definition, requires_credentials FROM run_definition ORDER BY run_id",
         "SELECT run_id, credentials FROM run_secret ORDER BY run_id",
@@ -43,6 +43,8 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
         "SELECT org_id, scope, since, starts_at, held_micros, spent_micros FROM budget_window \
          ORDER BY org_id, scope, since, starts_at",
         "SELECT run_id, scope, since, starts_at, held_micros FROM budget_hold ORDER BY run_id, scope",
+        "SELECT org_id, balance_micros, reserved_micros, suspended FROM credit ORDER BY org_id",
+        "SELECT cause, org_id, at, kind, amount_micros, run_id, description FROM ledger ORDER BY cause",
         "SELECT org_id, at, id, action, target FROM audit ORDER BY org_id, at, id",
         "SELECT run_id, org_id, host, target, attempts, failures, due_at, give_up_at, claim, node FROM delivery \
          ORDER BY run_id",
@@ -250,6 +252,31 @@ commands! {
         let audit = fixture.audit_at(org, "budget.delete", at);
         proves(fixture, async || store.delete_budget(scope.clone(), audit.clone()).await).await;
         assert_eq!(fixture.count("SELECT CAST(SUM(held_micros) AS BIGINT) FROM budget_window").await, 0);
+    }
+
+    async fn the_commands_of_credits_and_the_ends_of_paid_runs_are_one_transaction_each(fixture: &Fixture) {
+        let (org, node, store) = (fixture.org().await, fixture.node().await, &fixture.store);
+        let (grant, at) = (fixture.grant(org, 10_000), fixture.now());
+        let audit = fixture.audit(org);
+        proves_step(fixture, async || store.move_credits(grant.clone(), audit.clone()).await).await;
+        let mut runs = Vec::new();
+        for _ in 0..4 {
+            let run = fixture.paid(org, 1_000);
+            proves(fixture, async || store.create_run(run.clone()).await).await;
+            runs.push(run.id);
+        }
+        proves(fixture, async || store.cancel_run(org, runs[3], at).await).await;
+        let claims = fixture.claim(node, 3).await;
+        let fence = fixture.start(claims[0].fence).await.unwrap();
+        let finish = fixture.succeeded("out");
+        proves(fixture, async || store.finish_run(fence, finish.clone()).await).await;
+        store.cancel_run(org, runs[1], at).await.unwrap();
+        let cost = Micros::new(7).unwrap();
+        proves(fixture, async || store.settle_run(runs[1], claims[1].fence.attempt, cost, sortie_api::RunUsage::default()).await).await;
+        fixture.tire(runs[2]).await;
+        proves_step(fixture, async || store.retake_held(node, vec![runs[2]], at, Micros::ZERO).await).await;
+        assert_eq!(fixture.credits(org).await, (10_000 - 42 - 7, 0));
+        assert_eq!(fixture.differences().await, []);
     }
 
     async fn the_ends_of_a_run_with_a_callback_are_one_transaction_each(fixture: &Fixture) {

@@ -163,6 +163,7 @@ impl Fixture {
             inline: None,
             callback: None,
             max_cost: Micros::new(1_000_000).expect("an amount"),
+            payment: crate::Payment::Free,
             timeout_seconds: 300,
             labels: crate::Labels::default(),
             created_at: self.now(),

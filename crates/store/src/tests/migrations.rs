@@ -120,9 +120,13 @@ async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
     let org = fixture.org().await;
     let run = fixture.queued(org).await;
     // The database lacks migration 17, which changes the locked table, and the later ones.
-    assert_eq!(newest_known_migration(), 22);
+    assert_eq!(newest_known_migration(), 23);
     let undone = fixture.store.db.write(|tx| {
         for undo in [
+            "DROP TABLE ledger",
+            "DROP FUNCTION ledger_is_append_only",
+            "DROP TABLE credit",
+            "ALTER TABLE run DROP COLUMN reserved_micros",
             "DROP TABLE organization_storage",
             "DROP INDEX organization_deletion",
             "ALTER TABLE organization DROP COLUMN deleted_at",
@@ -187,5 +191,61 @@ async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
     let opened = newer.join_next().await.unwrap().unwrap();
     opened.unwrap().ping().await.unwrap();
     let there = "SELECT count(*) FROM migration WHERE version >= 17";
-    assert_eq!(fixture.count(there).await, 6);
+    assert_eq!(fixture.count(there).await, 7);
+}
+
+/// Takes migration 23 back, and applies it again.
+async fn credits_are_migrated(fixture: Fixture) {
+    let (hosted, self_hosted) = (
+        fixture.org_of(fixture.person("ann").await).await,
+        fixture.org().await,
+    );
+    let suspended = fixture.org_of(fixture.person("bob").await).await;
+    let (store, at) = (&fixture.store, fixture.now());
+    store
+        .suspend_organization(suspended, None, at, fixture.audit(suspended))
+        .await
+        .unwrap();
+    let dialect = fixture.dialect();
+    let undone = store.db.write(move |tx| {
+        tx.exec("DROP TABLE ledger", vals![])?;
+        if dialect == Dialect::Postgres {
+            tx.exec("DROP FUNCTION ledger_is_append_only", vals![])?;
+        }
+        tx.exec("DROP TABLE credit", vals![])?;
+        tx.exec("ALTER TABLE run DROP COLUMN reserved_micros", vals![])?;
+        tx.exec("DELETE FROM migration WHERE version = 23", vals![])
+    });
+    undone.await.unwrap();
+    let Fixture { store, database, .. } = fixture;
+    drop(store);
+    let store = Store::open(database.url()).await.unwrap();
+    let rows = store
+        .db
+        .read(|tx| {
+            tx.query_all(
+                "SELECT org_id, balance_micros + reserved_micros, suspended FROM credit",
+                vals![],
+            )
+        })
+        .await
+        .unwrap();
+    let mut found: Vec<(sortie_api::OrgId, i64, i64)> = rows
+        .iter()
+        .map(|row| (row.parse(0).unwrap(), row.int(1).unwrap(), row.int(2).unwrap()))
+        .collect();
+    found.sort_unstable();
+    let mut expected = vec![(hosted, 0, 0), (suspended, 0, 1)];
+    expected.sort_unstable();
+    assert_eq!(found, expected, "and none for {self_hosted}");
+}
+
+#[tokio::test]
+async fn organizations_that_people_have_created_get_credits_on_sqlite() {
+    credits_are_migrated(Fixture::sqlite().await).await;
+}
+
+#[tokio::test]
+async fn organizations_that_people_have_created_get_credits_on_postgres() {
+    credits_are_migrated(Fixture::postgres().await).await;
 }

@@ -14,6 +14,8 @@ mod claim;
 mod commits;
 mod connections;
 mod create;
+mod credits;
+mod credits_model;
 mod deliveries;
 mod files;
 mod fixture;

@@ -17,7 +17,7 @@ use crate::{
         Answer, Stmt, Tx,
         tail::{Room, Sums, Tail, WindowChange, WindowKey},
     },
-    money::windows,
+    money::shared_rows,
 };
 
 const ORG: BudgetScope = BudgetScope::Organization;
@@ -439,7 +439,7 @@ fn shared_rows_are_written_in_the_order_of_their_keys_whoever_asks_first() {
     for order in [["b", "a", "c"], ["c", "b", "a"], ["a", "c", "b"]] {
         let mut noted = Noted::default();
         let tails: Vec<Tail> = order.iter().map(|scope| tail(scope, 1)).collect();
-        windows::write(&mut noted, &Sums::of(&tails)).unwrap();
+        shared_rows::write(&mut noted, &Sums::of(&tails)).unwrap();
         assert_eq!(noted.0, ["a", "b", "c"]);
     }
 }

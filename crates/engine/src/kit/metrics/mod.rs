@@ -12,7 +12,7 @@ mod tests;
 use std::time::Duration;
 
 use prometheus_client::{
-    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 use sortie_agent::tool::tool_named;
@@ -117,6 +117,8 @@ pub(crate) struct Metrics {
     resumed: Counter,
     taken_over: Counter,
     budget_refusals: Counter,
+    ledger_checks: Counter,
+    ledger_differences: Gauge,
     dispatch_delay: Histogram,
     events: Counter,
     event_lag: Histogram,
@@ -147,6 +149,8 @@ impl Default for Metrics {
             resumed: Counter::default(),
             taken_over: Counter::default(),
             budget_refusals: Counter::default(),
+            ledger_checks: Counter::default(),
+            ledger_differences: Gauge::default(),
             dispatch_delay: short(),
             events: Counter::default(),
             event_lag: short(),
@@ -209,6 +213,19 @@ impl Metrics {
         if matches!(error, sortie_store::Error::OverBudget(_)) {
             self.budget_refusals.inc();
         }
+    }
+
+    /// The ledger was checked, and this many differences were found.
+    pub(crate) fn checked_ledger(&self, differences: u64) {
+        self.ledger_differences
+            .set(i64::try_from(differences).unwrap_or(i64::MAX));
+        self.ledger_checks.inc();
+    }
+
+    /// Number of checks of the ledger, and of the differences that the last one has found.
+    #[cfg(test)]
+    pub(crate) fn checked_ledgers(&self) -> (u64, i64) {
+        (self.ledger_checks.get(), self.ledger_differences.get())
     }
 
     /// A run that waited since `queued` has a worker.
@@ -378,6 +395,20 @@ impl Metrics {
             "upload_bytes",
             "Bytes of the files that clients have uploaded",
             self.upload_bytes.clone(),
+        );
+    }
+
+    /// Registers the figures of the nightly check, which only a hosted deployment has.
+    pub(crate) fn register_ledger(&self, registry: &mut Registry) {
+        registry.register(
+            "ledger_checks",
+            "Nightly checks of the ledger that this node has completed",
+            self.ledger_checks.clone(),
+        );
+        registry.register(
+            "ledger_differences",
+            "Differences that the last check of the ledger on this node has found",
+            self.ledger_differences.clone(),
         );
     }
 

@@ -265,6 +265,7 @@ mod tests {
             inline: None,
             callback: None,
             max_cost: Micros::new(1).unwrap(),
+            payment: sortie_store::Payment::Free,
             timeout_seconds: 60,
             labels: sortie_store::Labels::default(),
             created_at: now,

@@ -16,7 +16,7 @@ use std::{
 };
 
 use sortie_api::{OrgId, Run, RunId, RunStatus, Timestamp, event::EventType};
-use sortie_store::{EventRow, Followed, NewEvent, Progress};
+use sortie_store::{EventRow, Followed, NewEvent, Payment, Progress};
 use tokio::sync::Notify;
 
 pub(crate) use keeper::Keeper;
@@ -242,21 +242,24 @@ impl Unretained {
         (self.runs().bytes, self.0.limit)
     }
 
-    /// Adds the content of a run that is about to be stored, with its first event.
+    /// Adds the content of a run that is about to be stored, with its first events.
     pub(crate) fn admit(
         &self,
         (org, run): (OrgId, RunId),
         request: Request,
         output: Output,
-        at: Timestamp,
+        (payment, at): (Payment, Timestamp),
     ) -> Result<Admission, Error> {
-        let queued = NewEvent::new(&EventType::status(RunStatus::Queued), at)
+        let events = (1..)
+            .zip(payment.first_statuses())
+            .map(|(seq, status)| Ok(row(seq, NewEvent::new(&EventType::status(*status), at)?)))
+            .collect::<Result<_, serde_json::Error>>()
             .map_err(|error| Error::Internal(error.to_string()))?;
         let content = Content {
             org,
             bytes: request.definition.len(),
             request: Some(request),
-            events: vec![row(1, queued)],
+            events,
             output: Some(output),
             error: None,
             stage: Stage::New,

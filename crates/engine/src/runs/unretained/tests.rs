@@ -27,7 +27,12 @@ fn registry(limit: usize, active: &Active) -> Unretained {
 
 fn admit(unretained: &Unretained, of: u8, number: u8, bytes: usize) -> Result<Admission, Error> {
     let output = Output::of(Reader::Get);
-    unretained.admit((org(of), run(number)), request(bytes), output, at())
+    unretained.admit(
+        (org(of), run(number)),
+        request(bytes),
+        output,
+        (sortie_store::Payment::Free, at()),
+    )
 }
 
 fn event(seq: i64, bytes: usize) -> EventRow {
@@ -175,7 +180,12 @@ fn an_answer_stays_with_a_run_that_succeeded_and_goes_with_one_that_somebody_els
 fn an_answer_that_was_delivered_is_gone_here_and_told_to_the_store_once() {
     let unretained = registry(1 << 30, &Active::default());
     let output = Output::of(Reader::Callback);
-    let admission = unretained.admit((org(1), run(1)), request(1), output, at());
+    let admission = unretained.admit(
+        (org(1), run(1)),
+        request(1),
+        output,
+        (sortie_store::Payment::Free, at()),
+    );
     drop(admission.unwrap());
     unretained.put_output(run(1), "answer", at());
     for _ in 0..2 {

@@ -227,6 +227,24 @@ pub(super) const CALLS: &[Call] = &[
         ("POST", "/v1/operator/organizations/{org}/resume"),
         "",
     ),
+    call("get_balance", ("GET", "/v1/organizations/{org}/balance"), ""),
+    call("get_billing", ("GET", "/v1/organizations/{org}/billing"), ""),
+    call(
+        "list_ledger",
+        ("GET", "/v1/organizations/{org}/billing/ledger"),
+        "",
+    ),
+    call(
+        "get_operated_credits",
+        ("GET", "/v1/operator/organizations/{org}/credits"),
+        "",
+    ),
+    call(
+        "move_credits",
+        ("POST", "/v1/operator/organizations/{org}/credits"),
+        r#"{"amount_micros":1,"reason":"for a test","reference":"a"}"#,
+    ),
+    call("check_ledger", ("GET", "/v1/operator/ledger/check"), ""),
     call("list_users", ("GET", "/v1/operator/users"), ""),
     call(
         "create_user",

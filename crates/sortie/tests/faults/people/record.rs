@@ -42,6 +42,8 @@ pub(crate) struct Organization {
     /// Names of keys whose creation was not answered.
     pub(crate) lost_keys: BTreeSet<String>,
     pub(crate) changes: Changes,
+    /// Micros that the operator has given.
+    pub(crate) granted: i64,
 }
 
 impl Organization {
@@ -53,6 +55,7 @@ impl Organization {
             keys: BTreeMap::new(),
             lost_keys: BTreeSet::new(),
             changes: Changes::default(),
+            granted: 0,
         }
     }
 
@@ -156,4 +159,7 @@ pub(crate) struct Tally {
     pub(crate) token_races: usize,
     pub(crate) replays: usize,
     pub(crate) reuse_after_loss: usize,
+    pub(crate) grants: usize,
+    pub(crate) runs: usize,
+    pub(crate) not_covered: usize,
 }

@@ -41,6 +41,8 @@ pub(crate) struct Team {
     /// Codes and refresh tokens that gave a pair.
     pub(crate) spent: BTreeSet<String>,
     pub(crate) tally: Tally,
+    /// The operator's key.
+    pub(crate) operator: String,
     /// Number of the people, in order, whose sign-in the audit has tried.
     pub(crate) signed_in: usize,
 }
@@ -62,6 +64,7 @@ impl Team {
             families: Vec::new(),
             spent: BTreeSet::new(),
             tally: Tally::default(),
+            operator: String::new(),
             signed_in: 0,
         }
     }
@@ -85,7 +88,7 @@ impl Team {
         if self.organizations.len() < 2 {
             return self.create_organization().await;
         }
-        match self.number(0..30) {
+        match self.number(0..42) {
             0..2 if self.people.len() < PEOPLE => self.sign_up().await,
             2 if self.organizations.len() < ORGANIZATIONS => self.create_organization().await,
             0..10 => self.invite().await,
@@ -99,6 +102,8 @@ impl Team {
             22..27 => self.refresh().await,
             27 => self.race_for_tokens().await,
             28 => self.replay().await,
+            29..33 => self.give_credits().await,
+            33..41 => self.start_run().await,
             _ => self.revoke().await,
         }
     }
@@ -117,7 +122,7 @@ impl Team {
     }
 
     /// A number that names things of this team.
-    fn fresh(&self) -> String {
+    pub(crate) fn fresh(&self) -> String {
         format!(
             "{}-{:08x}",
             self.name,
@@ -188,7 +193,7 @@ impl Team {
         self.organizations.push(organization);
     }
 
-    fn some_organization(&self) -> usize {
+    pub(crate) fn some_organization(&self) -> usize {
         self.number(0..self.organizations.len())
     }
 
@@ -365,7 +370,7 @@ impl Team {
         Ok(())
     }
 
-    fn some_key(&self) -> Option<(usize, String)> {
+    pub(crate) fn some_key(&self) -> Option<(usize, String)> {
         let at = self.some_organization();
         let ids: Vec<&String> = self.organizations[at].keys.keys().collect();
         self.some(&ids).map(|id| (at, id.clone()))

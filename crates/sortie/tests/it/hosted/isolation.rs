@@ -170,7 +170,7 @@ impl Rig {
         let node = HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), database, options).await?;
         let ours = full(&node).await?;
         let theirs = Person::sign_up(&node, "theirs@example.com", "Zoe").await?;
-        let their_org = theirs.organization("Second").await?;
+        let their_org = theirs.paying_organization(&node, "Second").await?;
         // A valid id with the same prefix, and a name of the same length.
         let nobodys = ours.iter().map(|(place, id)| {
             let other = match id.split_once('_') {
@@ -307,7 +307,7 @@ impl Rig {
 /// Fills an organization with resources of every kind. Returns their ids.
 async fn full(node: &HostedNode) -> Result<Ids> {
     let owner = Person::sign_up(node, "mark-owner-77c3@example.com", "mark-person-e09b").await?;
-    let org = owner.organization("mark-organization-5a1f").await?;
+    let org = owner.paying_organization(node, "mark-organization-5a1f").await?;
     let (key, secret) = owner.key(&org, "mark-key-b6e2", "admin").await?;
     let invitation = owner.invite(&org, "mark-guest-41d8@example.com").await?;
     let path = format!("/v1/organizations/{org}/invitations");

@@ -56,6 +56,13 @@ impl Person {
         text(&made.expect(201)?.json()?, "id")
     }
 
+    /// Creates an organization with credits for its runs. Returns the id.
+    pub(super) async fn paying_organization(&self, node: &HostedNode, name: &str) -> Result<String> {
+        let organization = self.organization(name).await?;
+        node.give_credits(&organization, 1_000_000_000).await?;
+        Ok(organization)
+    }
+
     /// Creates an API key. Returns the id and the secret.
     pub(super) async fn key(&self, org: &str, name: &str, role: &str) -> Result<(String, String)> {
         let path = format!("/v1/organizations/{org}/keys");

@@ -67,6 +67,7 @@ pub(super) fn open(path: &Path, metrics: &Metrics) -> Result<Backend> {
         connection,
         path: path.to_owned(),
         metrics: metrics.clone(),
+        written: Vec::new(),
         #[cfg(test)]
         faults: Arc::clone(&faults),
     };

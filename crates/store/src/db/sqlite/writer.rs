@@ -20,11 +20,11 @@ use crate::db::fault::FaultyTx;
 use crate::{
     db::{
         job::{Access, Job, Next, Queue},
-        tail::Sums,
+        tail::{Sums, Tail},
         tx::Tx,
     },
     metrics::Metrics,
-    money::windows,
+    money::shared_rows,
     types::{Error, Result},
 };
 
@@ -43,6 +43,8 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
     pub(super) metrics: Metrics,
+    /// Tails that were written in the open transaction.
+    pub(super) written: Vec<Tail>,
     #[cfg(test)]
     pub(super) faults: std::sync::Arc<crate::db::fault::Faults>,
 }
@@ -133,6 +135,7 @@ impl Writer {
         adds_up: bool,
     ) -> GroupOutcome {
         self.connection.tails.clear();
+        self.written.clear();
         if let Err(error) = self.connection.control("BEGIN IMMEDIATE") {
             // No transaction can begin now. All waiting jobs get the same error.
             settled.extend(jobs.drain(..).map(|job| (job, Ok(()))));
@@ -160,6 +163,7 @@ impl Writer {
             return GroupOutcome::Failed(error);
         }
         self.metrics.committed(settled.len(), since.elapsed());
+        self.metrics.moved_credits(&self.written);
         GroupOutcome::Committed
     }
 
@@ -195,17 +199,21 @@ impl Writer {
     /// Writes the tail of the job that has just run.
     fn write_tail(&mut self) -> Result<()> {
         let tails = std::mem::take(&mut self.connection.tails);
-        self.on_tails(|tx| windows::write_of_one(tx, &tails))
+        self.on_tails(|tx| shared_rows::write_of_one(tx, &tails))?;
+        self.written.extend(tails);
+        Ok(())
     }
 
     /// Writes the tails that jobs have left to the end of the group, added up by row. Returns false if that is
     /// not possible, and the group must be rolled back.
     fn write_sums(&mut self) -> bool {
         let tails = std::mem::take(&mut self.connection.tails);
-        tails.is_empty()
+        let is_written = tails.is_empty()
             || self
-                .on_tails(|tx| windows::write(tx, &Sums::of(&tails)))
-                .is_ok_and(|missed| missed.is_empty())
+                .on_tails(|tx| shared_rows::write(tx, &Sums::of(&tails)))
+                .is_ok_and(|missed| missed.is_empty());
+        self.written.extend(tails);
+        is_written
     }
 
     /// Runs the statements of tails. Tests can make them fail.

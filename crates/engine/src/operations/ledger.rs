@@ -1,0 +1,194 @@
+//! Check of the ledger of a hosted deployment: each night, and where the operator asks for it.
+//!
+//! Every node of the deployment checks for itself and changes nothing. A difference is a defect of the engine: it is logged as
+//! an error, and a metric counts it.
+
+use std::{sync::Arc, time::Duration};
+
+use sortie_api::{OrgId, RunId, Timestamp, usage::Day};
+use sortie_store::{LedgerDifference, Store};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Engine, error::Error, kit::metrics::Metrics};
+use sortie_base::Clock;
+
+/// Interval between two looks at the clock.
+const LOOK: Duration = Duration::from_mins(1);
+
+/// Time of the check, after midnight in UTC.
+const AT_NIGHT: Duration = Duration::from_hours(3);
+
+/// Organizations in one query.
+const ORGANIZATIONS: u32 = 500;
+
+/// Runs in one query.
+const RUNS: u32 = 2_000;
+
+/// Result of a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckedLedger {
+    /// Number of organizations that were checked.
+    pub organizations: u64,
+    /// Number of runs that were checked.
+    pub runs: u64,
+    /// Breaches of rules.
+    pub differences: Vec<LedgerDifference>,
+    /// Last organization that was checked.
+    pub last: Option<OrgId>,
+}
+
+impl Engine {
+    /// Checks the ledger of organizations behind `after`, at most `limit`, in the order of their ids.
+    pub async fn check_ledger(&self, after: Option<OrgId>, limit: u32) -> Result<CheckedLedger, Error> {
+        check_page(self.store(), after, limit).await
+    }
+}
+
+async fn check_page(store: &Store, after: Option<OrgId>, limit: u32) -> Result<CheckedLedger, Error> {
+    let page = store.check_credits(after, limit).await?;
+    let mut checked = CheckedLedger {
+        organizations: page.looked_at.len() as u64,
+        runs: 0,
+        differences: page.differences,
+        last: page.looked_at.last().copied(),
+    };
+    for org in page.looked_at {
+        let mut after: Option<(Timestamp, RunId)> = None;
+        loop {
+            let runs = store.check_charges(org, after, RUNS).await?;
+            checked.runs += runs.looked_at.len() as u64;
+            checked.differences.extend(runs.differences);
+            if runs.looked_at.len() < RUNS as usize {
+                break;
+            }
+            after = runs.looked_at.last().copied();
+        }
+    }
+    Ok(checked)
+}
+
+/// Checks the ledger each night until the node stops.
+pub(crate) async fn keep_checking(
+    store: Store,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    stop: CancellationToken,
+) {
+    let mut tick = tokio::time::interval(LOOK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut checked = night_of(clock.now());
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {}
+            () = stop.cancelled() => return,
+        }
+        let night = night_of(clock.now());
+        if night <= checked {
+            continue;
+        }
+        tokio::select! {
+            done = check_everything(&store, &metrics) => match done {
+                Ok(()) => checked = night,
+                Err(error) => tracing::error!(%error, "checking the ledger failed"),
+            },
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+/// The day in whose night a time is, or whose night was the last one before it.
+fn night_of(at: Timestamp) -> Day {
+    let margin = i64::try_from(AT_NIGHT.as_micros()).unwrap_or(i64::MAX);
+    Day::of(Timestamp::from_micros(at.as_micros().saturating_sub(margin)))
+}
+
+/// Checks every organization, logs each difference, and sets the metric to their number.
+async fn check_everything(store: &Store, metrics: &Metrics) -> Result<(), Error> {
+    let (mut after, mut differences, mut runs) = (None, 0_u64, 0);
+    loop {
+        let checked = check_page(store, after, ORGANIZATIONS).await?;
+        runs += checked.runs;
+        for found in &checked.differences {
+            differences += 1;
+            tracing::error!(
+                organization = %found.org,
+                run = found.run.map(tracing::field::display),
+                rule = found.rule.as_str(),
+                expected_micros = found.expected,
+                found_micros = found.found,
+                "the ledger, the credits and the runs differ"
+            );
+        }
+        if checked.organizations < u64::from(ORGANIZATIONS) {
+            break;
+        }
+        after = checked.last;
+    }
+    tracing::info!(runs, differences, "checked the ledger");
+    metrics.checked_ledger(differences);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_testkit::postgres::TestDatabase;
+
+    use super::*;
+
+    #[test]
+    fn a_night_begins_at_three_o_clock_in_utc() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let nights = [
+            "2026-11-20T02:59:59Z",
+            "2026-11-20T03:00:00Z",
+            "2026-11-21T02:59:59Z",
+            "2026-11-21T03:00:00Z",
+        ]
+        .map(|text| night_of(at(text)).to_string());
+        assert_eq!(nights, ["2026-11-19", "2026-11-20", "2026-11-20", "2026-11-21"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_ledger_is_checked_once_a_night_and_a_difference_is_counted() {
+        let database = TestDatabase::sqlite().unwrap();
+        let store = Store::open(database.url()).await.unwrap();
+        let org = "org_01kafs6w1cefkstv6qr1ptb0mp";
+        for sql in [
+            format!("INSERT INTO organization (id, name, created_at) VALUES ('{org}', 'a', 1)"),
+            format!(
+                "INSERT INTO credit (org_id, balance_micros, reserved_micros, suspended) VALUES ('{org}', 5, 0, 0)"
+            ),
+        ] {
+            database.change(&sql).await.unwrap();
+        }
+        let (clock, metrics) = (
+            Clock::manual("2026-11-20T12:00:00Z".parse().unwrap()),
+            Arc::<Metrics>::default(),
+        );
+        let stop = CancellationToken::new();
+        let job = keep_checking(store, clock.clone(), Arc::clone(&metrics), stop.clone());
+        let looks_on = async {
+            // The clock of the test stands still: these are virtual hours.
+            tokio::time::sleep(Duration::from_hours(48)).await;
+            assert_eq!(
+                metrics.checked_ledgers(),
+                (0, 0),
+                "the night of the start has passed"
+            );
+            clock.set("2026-11-21T02:59:00Z".parse().unwrap());
+            tokio::time::sleep(Duration::from_hours(1)).await;
+            assert_eq!(metrics.checked_ledgers(), (0, 0));
+            for (night, checks) in [("2026-11-21T03:00:00Z", 1), ("2026-11-22T04:00:00Z", 2)] {
+                clock.set(night.parse().unwrap());
+                while metrics.checked_ledgers().0 < checks {
+                    tokio::time::sleep(LOOK).await;
+                }
+                tokio::time::sleep(Duration::from_hours(1)).await;
+                assert_eq!(metrics.checked_ledgers(), (checks, 1));
+            }
+            stop.cancel();
+        };
+        tokio::join!(job, looks_on);
+    }
+}

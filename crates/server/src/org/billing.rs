@@ -1,0 +1,144 @@
+//! `/v1/organizations/{id}/balance` and `…/billing`: credits of an organization, and the ledger behind them.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use sortie_api::{
+    OrgId, Timestamp,
+    billing::{AutoTopup, Balance, Billing, LedgerPage, PaymentMethodSync, PurchaseLimits},
+    limits,
+};
+use sortie_store::{Credit, LedgerPosition};
+
+use super::{OrgAdmin, OrgApp};
+use crate::{
+    kit::{ApiError, ApiResult, FromQuery, Json, Pairs, Query},
+    routes::cursor::{cursor_after, position},
+};
+
+pub(super) fn shown(credit: Credit) -> Balance {
+    Balance {
+        balance_micros: credit.balance_micros,
+        reserved_micros: credit.reserved,
+        available_micros: credit.available(),
+    }
+}
+
+/// Get the balance
+///
+/// Returns the credits of the organization: held, reserved for runs that are not settled, and available for new runs.
+#[utoipa::path(
+    get, path = "/v1/organizations/{id}/balance", tag = "billing",
+    params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
+    responses((status = 200, description = "The credits.", body = Balance, example = json!(
+        {"balance_micros": 5_000_000, "reserved_micros": 1_000_000, "available_micros": 4_000_000}
+    ))),
+)]
+pub(crate) async fn get_balance(
+    State(app): State<Arc<OrgApp>>,
+    OrgAdmin(who): OrgAdmin,
+) -> ApiResult<Json<Balance>> {
+    let credit = app.accounts.store().credit(who.org).await?;
+    Ok(Json(shown(credit)))
+}
+
+/// Get the billing information
+///
+/// Returns the credits of the organization with the newest movements, and how it pays.
+#[utoipa::path(
+    get, path = "/v1/organizations/{id}/billing", tag = "billing",
+    params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
+    responses((status = 200, description = "The billing information.", body = Billing, example = json!({
+        "balance_micros": 4_998_750, "reserved_micros": 0, "available_micros": 4_998_750,
+        "ledger": [
+            {"kind": "charge", "amount_micros": -1250, "description": "run", "created_at": "2026-11-20T21:31:00.000Z",
+                "run_id": "run_01kafs6w1cefkstv6qr1ptb0mp"},
+            {"kind": "grant", "amount_micros": 5_000_000, "description": "welcome credits", "created_at": "2026-11-20T21:30:00.000Z"}
+        ],
+        "purchase_limits": {"min_amount_cents": 500, "max_amount_cents": 1_000_000, "min_threshold_cents": 500},
+        "auto_topup": {"enabled": false, "threshold_cents": null, "amount_cents": null, "payment_method_saved": false,
+            "last_topup_status": null},
+        "payment_method": null, "payment_method_sync": "synced", "stripe_configured": false
+    }))),
+)]
+pub(crate) async fn get_billing(
+    State(app): State<Arc<OrgApp>>,
+    OrgAdmin(who): OrgAdmin,
+) -> ApiResult<Json<Billing>> {
+    let (credit, entries) = app.accounts.store().billing(who.org, limits::PAGE).await?;
+    Ok(Json(Billing {
+        balance: shown(credit),
+        ledger: entries.into_iter().map(|(_, entry)| entry).collect(),
+        purchase_limits: PurchaseLimits::default(),
+        auto_topup: AutoTopup::default(),
+        payment_method: None,
+        payment_method_sync: PaymentMethodSync::Synced,
+        stripe_configured: false,
+    }))
+}
+
+/// Query of a page of the ledger.
+pub(crate) struct LedgerQuery {
+    limit: u32,
+    cursor: Option<String>,
+}
+
+impl FromQuery for LedgerQuery {
+    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+        let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
+        Ok(Self {
+            limit: limit
+                .and_then(|limit| u32::try_from(limit).ok())
+                .unwrap_or(limits::PAGE),
+            cursor: pairs.get("cursor")?.map(std::borrow::Cow::into_owned),
+        })
+    }
+}
+
+/// Parts of the cursors of a ledger.
+fn list(org: OrgId) -> [String; 2] {
+    ["ledger".to_owned(), org.to_string()]
+}
+
+/// List movements of credits
+///
+/// Lists all movements of the organization's credits, newest first. The balance is their sum.
+#[utoipa::path(
+    get, path = "/v1/organizations/{id}/billing/ledger", tag = "billing",
+    params(
+        ("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp"),
+        ("limit" = Option<i32>, Query, minimum = 1, maximum = 100, nullable = false, description = "Movements on a page. Default: 100.", example = 20),
+        ("cursor" = Option<String>, Query, nullable = false, min_length = 1, description = "`next_cursor` of the page before."),
+    ),
+    responses((status = 200, description = "A page of movements.", body = LedgerPage, example = json!({
+        "ledger": [{"kind": "charge", "amount_micros": -1250, "description": "run", "created_at": "2026-11-20T21:31:00.000Z",
+            "run_id": "run_01kafs6w1cefkstv6qr1ptb0mp"}],
+        "next_cursor": ""
+    }))),
+)]
+pub(crate) async fn list_ledger(
+    State(app): State<Arc<OrgApp>>,
+    OrgAdmin(who): OrgAdmin,
+    Query(query): Query<LedgerQuery>,
+) -> ApiResult<Json<LedgerPage>> {
+    let list = list(who.org);
+    let before = query
+        .cursor
+        .map(|cursor| position::<String>(&list, &cursor))
+        .transpose()
+        .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?
+        .map(|(at, cause): (Timestamp, String)| LedgerPosition { at, cause });
+    let store = app.accounts.store();
+    let mut entries = store.list_ledger(who.org, before, query.limit + 1).await?;
+    let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
+    let is_last = entries.len() <= limit;
+    entries.truncate(limit);
+    let next_cursor = match entries.last() {
+        Some((last, _)) if !is_last => cursor_after(&list, (last.at, last.cause.as_str())),
+        Some(_) | None => String::new(),
+    };
+    Ok(Json(LedgerPage {
+        ledger: entries.into_iter().map(|(_, entry)| entry).collect(),
+        next_cursor,
+    }))
+}

@@ -1,0 +1,294 @@
+//! Credits: what runs reserve and cost, the ledger, movements by the operator, and the check.
+
+use serde_json::{Value, json};
+use sortie_testkit::{Answer, Client, http::Method};
+
+use crate::{
+    operator::{ask, operator},
+    organizations::send,
+    rig::{CREDITS, Rig},
+};
+
+crate::settings::everywhere! {
+    a_run_is_paid_with_credits,
+    a_run_that_credits_do_not_cover_is_refused_until_the_operator_gives_more,
+    a_movement_is_made_once_for_each_reference,
+    the_ledger_is_read_in_pages,
+    the_check_of_the_ledger_finds_what_was_changed_past_the_store,
+    an_account_stays_while_its_organization_has_credits,
+}
+
+const PASSWORD: &str = "plum anchor violet 42";
+
+fn run(max_cost: i64) -> Value {
+    json!({"prompt": "hello", "shell": false, "model": "runbook", "max_cost_micros": max_cost})
+}
+
+impl Rig {
+    /// Reads below the first organization, as its owner.
+    async fn read(&self, path: &str) -> Value {
+        let path = format!("/v1/organizations/{}/{path}", self.ours);
+        let answer = self.owner.client.get(&path).await.unwrap();
+        answer.expect(200).unwrap().json().unwrap()
+    }
+
+    async fn create(&self, max_cost: i64) -> Answer {
+        let path = format!("/engine/{}/v1/runs", self.ours);
+        self.owner.client.post(&path, &run(max_cost)).await.unwrap()
+    }
+
+    /// Waits for the end of a run, and returns it.
+    async fn ended(&self, created: Answer) -> Value {
+        let created = created.expect(202).unwrap().json().unwrap();
+        let id = created["id"].as_str().unwrap();
+        let path = format!("/engine/{}/v1/runs/{id}?wait=60", self.ours);
+        let answer = self.owner.client.get(&path).await.unwrap();
+        let run = answer.expect(200).unwrap().json().unwrap();
+        assert!(run["finished_at"].is_string(), "{run}");
+        run
+    }
+}
+
+async fn a_run_is_paid_with_credits() {
+    let rig = Rig::start().await;
+    let before = json!({"balance_micros": CREDITS, "reserved_micros": 0, "available_micros": CREDITS});
+    assert_eq!(rig.read("balance").await, before);
+    let run = rig.ended(rig.create(20_000).await).await;
+    assert_eq!(
+        (&run["status"], &run["billing_pending"]),
+        (&"succeeded".into(), &false.into())
+    );
+    let cost = run["cost_micros"].as_i64().unwrap();
+    assert!((1..=20_000).contains(&cost), "{run}");
+    let left = CREDITS - cost;
+    let after = json!({"balance_micros": left, "reserved_micros": 0, "available_micros": left});
+    assert_eq!(rig.read("balance").await, after);
+
+    let billing = rig.read("billing").await;
+    for field in ["balance_micros", "reserved_micros", "available_micros"] {
+        assert_eq!(billing[field], after[field]);
+    }
+    let [charge, _grant] = &billing["ledger"].as_array().unwrap()[..] else {
+        panic!("{billing}");
+    };
+    assert_eq!(charge["kind"], "charge");
+    assert_eq!(charge["amount_micros"], -cost);
+    assert_eq!(charge["description"], "run");
+    assert_eq!(charge["run_id"], run["id"]);
+    assert!(charge["created_at"].is_string() && charge.get("payment_id").is_none());
+    let limits = json!({"min_amount_cents": 500, "max_amount_cents": 1_000_000, "min_threshold_cents": 500});
+    assert_eq!(billing["purchase_limits"], limits);
+    assert_eq!(billing["auto_topup"]["enabled"], false);
+    assert_eq!(billing["auto_topup"]["payment_method_saved"], false);
+    assert_eq!(billing["payment_method"], Value::Null);
+    assert_eq!(billing["payment_method_sync"], "synced");
+    assert_eq!(billing["stripe_configured"], false);
+
+    // The stream of a paid run begins with the reservation.
+    let path = format!(
+        "/engine/{}/v1/runs/{}/events",
+        rig.ours,
+        run["id"].as_str().unwrap()
+    );
+    let events = rig.owner.client.get(&path).await.unwrap().text();
+    let statuses: Vec<&str> = events
+        .lines()
+        .filter(|line| line.starts_with("data: ") && line.contains("\"type\":\"status\""))
+        .filter_map(|line| line.split("\"status\":\"").nth(1)?.split('"').next())
+        .collect();
+    assert_eq!(
+        statuses,
+        ["reserving", "queued", "starting", "running", "succeeded"]
+    );
+    rig.end().await;
+}
+
+async fn a_run_that_credits_do_not_cover_is_refused_until_the_operator_gives_more() {
+    let rig = Rig::start().await;
+    let operator = operator(&rig).await;
+    let path = format!("/v1/operator/organizations/{}/credits", rig.ours);
+    let take =
+        json!({"amount_micros": 15_000 - CREDITS, "kind": "correction", "reason": "x", "reference": "take"});
+    ask(&operator, Method::POST, &path, take).await;
+    for _ in 0..2 {
+        let refused = rig.create(20_000).await;
+        let told = refused.text();
+        refused.failure(402, "payment_required").unwrap();
+        assert!(
+            told.contains("credits: max_cost_micros is 20000, and 15000 are available"),
+            "{told}"
+        );
+    }
+    let runs = rig
+        .owner
+        .client
+        .get(&format!("/engine/{}/v1/runs", rig.ours))
+        .await
+        .unwrap();
+    assert_eq!(runs.json().unwrap(), json!([]));
+    assert_eq!(rig.read("balance").await["reserved_micros"], 0);
+    let give = json!({"amount_micros": 5_000, "reason": "x", "reference": "give"});
+    ask(&operator, Method::POST, &path, give).await;
+    rig.ended(rig.create(20_000).await).await;
+    rig.end().await;
+}
+
+async fn a_movement_is_made_once_for_each_reference() {
+    let rig = Rig::start().await;
+    let operator = operator(&rig).await;
+    let path = |org| format!("/v1/operator/organizations/{org}/credits");
+    let grant = |amount: i64| json!({"amount_micros": amount, "reason": "welcome", "reference": "ticket-1"});
+    for (status, left) in [(201, CREDITS + 7), (200, CREDITS + 7)] {
+        let answer = send(&operator, Method::POST, &path(rig.ours), &grant(7)).await;
+        assert_eq!(
+            answer.expect(status).unwrap().json().unwrap()["balance_micros"],
+            left
+        );
+    }
+    for (org, amount) in [(rig.ours, 8), (rig.theirs, 7)] {
+        let answer = send(&operator, Method::POST, &path(org), &grant(amount)).await;
+        answer.failure(409, "conflict").unwrap();
+    }
+    for wrong in [
+        json!({"amount_micros": -7, "reason": "x", "reference": "a"}),
+        json!({"amount_micros": 0, "kind": "correction", "reason": "x", "reference": "a"}),
+        json!({"amount_micros": 7, "reason": " ", "reference": "a"}),
+        json!({"amount_micros": 7, "reason": "x"}),
+        json!({"amount_micros": 7, "reason": "x", "reference": "a", "more": 1}),
+        json!({"amount_micros": 7, "reason": "x", "reference": "a", "kind": "purchase"}),
+    ] {
+        let answer = send(&operator, Method::POST, &path(rig.ours), &wrong).await;
+        answer.failure(400, "invalid_request").unwrap();
+    }
+    let nobody = path("org_01kafs6w1cefkstv6qr1ptb0mp".parse().unwrap());
+    let answer = send(&operator, Method::POST, &nobody, &grant(7)).await;
+    answer.failure(404, "not_found").unwrap();
+    let answer = operator.get(&nobody).await.unwrap();
+    answer.failure(404, "not_found").unwrap();
+    let credits = ask(&operator, Method::GET, &path(rig.ours), Value::Null).await;
+    assert_eq!(credits["available_micros"], CREDITS + 7);
+    let audit = rig
+        .owner
+        .client
+        .get(&format!(
+            "/engine/{}/v1/admin/audit?action=credits.grant",
+            rig.ours
+        ))
+        .await
+        .unwrap();
+    let entries = audit.json().unwrap()["items"].clone();
+    assert_eq!(entries[0]["target"], "ticket-1");
+    assert_eq!(
+        entries.as_array().unwrap().len(),
+        2,
+        "one of them is of the rig: {entries}"
+    );
+    rig.end().await;
+}
+
+async fn the_ledger_is_read_in_pages() {
+    let rig = Rig::start().await;
+    let operator = operator(&rig).await;
+    for number in 1..=4 {
+        let path = format!("/v1/operator/organizations/{}/credits", rig.ours);
+        let grant = json!({"amount_micros": number, "reason": "x", "reference": number.to_string()});
+        ask(&operator, Method::POST, &path, grant).await;
+        rig.clock.step(1_000_000);
+    }
+    let (mut amounts, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = rig.read(&format!("billing/ledger?limit=2{cursor}")).await;
+        let entries = page["ledger"].as_array().unwrap();
+        amounts.extend(
+            entries
+                .iter()
+                .map(|entry| entry["amount_micros"].as_i64().unwrap()),
+        );
+        let next = page["next_cursor"].as_str().unwrap();
+        if next.is_empty() {
+            break;
+        }
+        cursor = format!("&cursor={next}");
+    }
+    // The first movement and the one of the rig are of the same moment.
+    assert_eq!(amounts[..3], [4, 3, 2]);
+    let mut rest = amounts.split_off(3);
+    rest.sort_unstable();
+    assert_eq!(rest, [1, CREDITS]);
+    let path = |org| format!("/v1/organizations/{org}/billing/ledger");
+    for query in ["limit=0", "limit=101", "cursor=x"] {
+        let wrong = format!("{}?{query}", path(rig.ours));
+        let answer = rig.owner.client.get(&wrong).await.unwrap();
+        answer.failure(400, "invalid_request").unwrap();
+    }
+    // A cursor is of one organization.
+    let foreign = format!("{}?limit=2{cursor}", path(rig.theirs));
+    let answer = rig.stranger.client.get(&foreign).await.unwrap();
+    answer.failure(400, "invalid_request").unwrap();
+    rig.end().await;
+}
+
+async fn the_check_of_the_ledger_finds_what_was_changed_past_the_store() {
+    let rig = Rig::start().await;
+    let operator = operator(&rig).await;
+    rig.ended(rig.create(20_000).await).await;
+    let check = async || {
+        let (mut differences, mut organizations, mut cursor) = (Vec::new(), 0, String::new());
+        loop {
+            let path = format!("/v1/operator/ledger/check?limit=1{cursor}");
+            let page = ask(&operator, Method::GET, &path, Value::Null).await;
+            organizations += page["organizations"].as_i64().unwrap();
+            differences.extend(page["differences"].as_array().unwrap().clone());
+            let next = page["next_cursor"].as_str().unwrap();
+            if next.is_empty() {
+                return (organizations, differences);
+            }
+            cursor = format!("&cursor={next}");
+        }
+    };
+    assert_eq!(check().await, (2, Vec::new()));
+    rig.meddle(&format!(
+        "UPDATE credit SET balance_micros = balance_micros + 5 WHERE org_id = '{}'",
+        rig.theirs
+    ))
+    .await;
+    let found = json!({"organization_id": rig.theirs.to_string(), "rule": "balance",
+        "expected_micros": CREDITS, "found_micros": CREDITS + 5});
+    assert_eq!(check().await, (2, vec![found]));
+    rig.end().await;
+}
+
+async fn an_account_stays_while_its_organization_has_credits() {
+    let rig = Rig::start().await;
+    let person = json!({"email": "lender@example.com", "password": PASSWORD, "name": "Lender"});
+    let anybody = Client::new(rig.address, None);
+    let signed = anybody.post("/v1/auth/signup", &person).await.unwrap();
+    let signed = signed.expect(201).unwrap().json().unwrap();
+    let lender = anybody.with_key(signed["token"].as_str().unwrap());
+    let made = lender
+        .post("/v1/organizations", &json!({"name": "mine"}))
+        .await
+        .unwrap();
+    let made = made.expect(201).unwrap().json().unwrap();
+    let operator = operator(&rig).await;
+    let path = format!(
+        "/v1/operator/organizations/{}/credits",
+        made["id"].as_str().unwrap()
+    );
+    let correct = async |amount: i64| {
+        let correction = json!({"amount_micros": amount, "kind": "correction", "reason": "x", "reference": amount.to_string()});
+        ask(&operator, Method::POST, &path, correction).await
+    };
+    let delete = async || {
+        let body = json!({"password": PASSWORD});
+        send(&lender, Method::DELETE, "/v1/auth/me", &body).await
+    };
+    correct(5).await;
+    let refused = delete().await;
+    let told = refused.text();
+    refused.failure(409, "conflict").unwrap();
+    assert!(told.contains("you own an organization with credits"), "{told}");
+    correct(-5).await;
+    delete().await.expect(204).unwrap();
+    rig.end().await;
+}

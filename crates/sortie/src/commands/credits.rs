@@ -1,0 +1,90 @@
+//! `sortie credits` and `sortie admin`: credits of the organizations of a hosted deployment, and the check of their ledger.
+
+use sortie_api::billing::{Balance, LedgerDifference, MoveCredits, MovementKind};
+
+use super::{Context, operators::client, print_json, table};
+use crate::{
+    args::{AdminCommand, Amount, CreditsCommand, OperatorArgs},
+    failure::{Exit, Failure, Result},
+    terminal,
+};
+
+pub(super) async fn credits(context: &Context, command: CreditsCommand) -> Result<Exit> {
+    match command {
+        CreditsCommand::Grant(args) => {
+            let client = client(context, &args.operator)?;
+            let movement = MoveCredits {
+                amount_micros: args.amount.0,
+                kind: if args.correct {
+                    MovementKind::Correction
+                } else {
+                    MovementKind::Grant
+                },
+                reason: args.reason,
+                reference: args.reference,
+            };
+            let balance = client.move_credits(args.organization, &movement).await?;
+            show(&balance, &args.operator)
+        }
+        CreditsCommand::Show {
+            organization,
+            operator,
+        } => {
+            let balance = client(context, &operator)?.operated_credits(organization).await?;
+            show(&balance, &operator)
+        }
+    }
+}
+
+fn show(balance: &Balance, args: &OperatorArgs) -> Result<Exit> {
+    if args.json {
+        return print_json(balance);
+    }
+    let mut rows = table::new(["BALANCE", "RESERVED", "AVAILABLE"]);
+    rows.add_row([
+        Amount(balance.balance_micros).to_string(),
+        Amount(balance.reserved_micros.get()).to_string(),
+        Amount(balance.available_micros.get()).to_string(),
+    ]);
+    terminal::print(&table::text(&rows))?;
+    Ok(Exit::Success)
+}
+
+pub(super) async fn admin(context: &Context, command: AdminCommand) -> Result<Exit> {
+    match command {
+        AdminCommand::CheckLedger(operator) => check_ledger(context, &operator).await,
+    }
+}
+
+async fn check_ledger(context: &Context, args: &OperatorArgs) -> Result<Exit> {
+    let checked = client(context, args)?.check_ledger().await?;
+    if args.json {
+        print_json(&checked)?;
+    } else {
+        for difference in &checked.differences {
+            terminal::print_line(&line(difference))?;
+        }
+        terminal::note(&format!(
+            "checked {} organizations and {} runs",
+            checked.organizations, checked.runs
+        ));
+    }
+    match checked.differences.len() {
+        0 => Ok(Exit::Success),
+        1 => Err(Failure::new(Exit::Failed, "the ledger differs in one place")),
+        count => Err(Failure::new(
+            Exit::Failed,
+            format!("the ledger differs in {count} places"),
+        )),
+    }
+}
+
+fn line(difference: &LedgerDifference) -> String {
+    let run = difference
+        .run_id
+        .map_or_else(String::new, |run| format!(" {run}"));
+    format!(
+        "{}{run} {}: expected {} micros, found {}",
+        difference.organization_id, difference.rule, difference.expected_micros, difference.found_micros
+    )
+}

@@ -1,0 +1,172 @@
+//! Comparison of credits with the ledger and with the runs, for operators and for the nightly check.
+//!
+//! A difference is a defect: no command leaves one behind.
+
+use sortie_api::{OrgId, RunId, Timestamp};
+
+use crate::{
+    Store,
+    db::{Row, Tx, vals},
+    types::Result,
+};
+
+/// Rule that credits, the ledger and runs keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LedgerRule {
+    /// The balance is the sum of the ledger.
+    Balance,
+    /// The reserved amount is the sum over the runs that are not settled.
+    Reserved,
+    /// A settled run has one charge of its cost, or none if it cost nothing.
+    Charge,
+    /// A settled run costs no more than what was reserved for it.
+    Cost,
+}
+
+impl LedgerRule {
+    /// Name of the rule in metrics and answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Balance => "balance",
+            Self::Reserved => "reserved",
+            Self::Charge => "charge",
+            Self::Cost => "cost",
+        }
+    }
+}
+
+/// Breach of a rule. Amounts are in micros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedgerDifference {
+    /// The organization.
+    pub org: OrgId,
+    /// Rule that does not hold.
+    pub rule: LedgerRule,
+    /// Run that breaks it, if it is a rule of runs.
+    pub run: Option<RunId>,
+    /// Amount by the ledger and the runs.
+    pub expected: i64,
+    /// Amount that was found.
+    pub found: i64,
+}
+
+/// Result of a check of several organizations or runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerChecked<T> {
+    /// Breaches of rules.
+    pub differences: Vec<LedgerDifference>,
+    /// Organizations or runs that were looked at, in order. The next check goes on behind the last one.
+    pub looked_at: Vec<T>,
+}
+
+/// Position of a run in the list of its organization.
+type RunPosition = (Timestamp, RunId);
+
+impl Store {
+    /// System: compares the balances and what is reserved of organizations behind `after`, at most `limit`, in the order of
+    /// their ids. One statement reads them, so they are of one moment.
+    pub async fn check_credits(&self, after: Option<OrgId>, limit: u32) -> Result<LedgerChecked<OrgId>> {
+        let after = after.map(|org| org.to_string()).unwrap_or_default();
+        self.db.read(move |tx| check_credits(tx, &after, limit)).await
+    }
+
+    /// System: compares the charges and costs of settled runs of an organization behind `after`, at most `limit`, in the
+    /// order of their creation.
+    pub async fn check_charges(
+        &self,
+        org: OrgId,
+        after: Option<RunPosition>,
+        limit: u32,
+    ) -> Result<LedgerChecked<RunPosition>> {
+        self.db.read(move |tx| check_charges(tx, org, after, limit)).await
+    }
+}
+
+fn check_credits(tx: &mut dyn Tx, after: &str, limit: u32) -> Result<LedgerChecked<OrgId>> {
+    let rows = tx.query_all(
+        "SELECT o.id, \
+         COALESCE((SELECT c.balance_micros FROM credit c WHERE c.org_id = o.id), 0), \
+         (SELECT CAST(COALESCE(SUM(l.amount_micros), 0) AS BIGINT) FROM ledger l WHERE l.org_id = o.id), \
+         COALESCE((SELECT c.reserved_micros FROM credit c WHERE c.org_id = o.id), 0), \
+         (SELECT CAST(COALESCE(SUM((SELECT r.reserved_micros FROM run r WHERE r.id = q.run_id)), 0) AS BIGINT) \
+           FROM queue q WHERE q.org_id = o.id AND q.node_id IS NULL) + \
+         (SELECT CAST(COALESCE(SUM((SELECT r.reserved_micros FROM run r WHERE r.id = q.run_id)), 0) AS BIGINT) \
+           FROM queue q WHERE q.org_id = o.id AND q.node_id IS NOT NULL) \
+         FROM organization o WHERE o.id > $1 ORDER BY o.id LIMIT $2",
+        vals![after, limit],
+    )?;
+    let mut differences = Vec::new();
+    for row in &rows {
+        let org = row.parse(0)?;
+        for (rule, found, expected) in [(LedgerRule::Balance, 1, 2), (LedgerRule::Reserved, 3, 4)] {
+            let (found, expected) = (row.int(found)?, row.int(expected)?);
+            if found != expected {
+                differences.push(LedgerDifference {
+                    org,
+                    rule,
+                    run: None,
+                    expected,
+                    found,
+                });
+            }
+        }
+    }
+    Ok(LedgerChecked {
+        differences,
+        looked_at: rows.iter().map(|row| row.parse(0)).collect::<Result<_>>()?,
+    })
+}
+
+fn check_charges(
+    tx: &mut dyn Tx,
+    org: OrgId,
+    after: Option<RunPosition>,
+    limit: u32,
+) -> Result<LedgerChecked<RunPosition>> {
+    let (since, after) = after.map_or((Timestamp::from_micros(0), String::new()), |(at, run)| {
+        (at, run.to_string())
+    });
+    // Runs that are not settled are looked at too: they only have no charge.
+    let rows = tx.query_all(
+        "SELECT r.id, r.created_at, r.reserved_micros, r.cost_micros, r.billing_pending, \
+         (SELECT 0 - l.amount_micros FROM ledger l WHERE l.cause = r.id AND l.kind = 'charge' AND l.org_id = r.org_id) \
+         FROM run r WHERE r.org_id = $1 AND r.created_at >= 0 AND (r.created_at, r.id) > ($2, $3) ORDER BY r.created_at, r.id LIMIT $4",
+        vals![org, since, after.as_str(), limit],
+    )?;
+    let mut differences = Vec::new();
+    for row in &rows {
+        differences.extend(run_differences(org, row)?);
+    }
+    Ok(LedgerChecked {
+        differences,
+        looked_at: rows
+            .iter()
+            .map(|row| Ok((row.time(1)?, row.parse(0)?)))
+            .collect::<Result<_>>()?,
+    })
+}
+
+/// Breaches of rules by one run.
+fn run_differences(org: OrgId, row: &Row) -> Result<Vec<LedgerDifference>> {
+    let run = row.parse(0)?;
+    let (reserved, cost, charged) = (row.opt_int(2)?, row.int(3)?, row.opt_int(5)?.unwrap_or_default());
+    let is_settled = row.int(4)? == 0;
+    let owed = if is_settled && reserved.is_some() { cost } else { 0 };
+    let mut differences = Vec::new();
+    let mut differs = |rule, expected, found| {
+        differences.push(LedgerDifference {
+            org,
+            rule,
+            run: Some(run),
+            expected,
+            found,
+        });
+    };
+    if charged != owed {
+        differs(LedgerRule::Charge, owed, charged);
+    }
+    if let Some(reserved) = reserved.filter(|reserved| is_settled && !(0..=*reserved).contains(&cost)) {
+        differs(LedgerRule::Cost, reserved, cost);
+    }
+    Ok(differences)
+}

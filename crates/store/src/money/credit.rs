@@ -1,0 +1,172 @@
+//! Credits of the organizations of a hosted deployment.
+//!
+//! The transaction that creates a run reserves its whole `max_cost`, and the one that settles the run releases it and takes
+//! the cost. The balance is the sum of the [`ledger`](super::ledger); what is reserved is the sum over the runs that are not
+//! settled. A run is created only if its `max_cost` is available: the balance without what is reserved.
+
+use sortie_api::{Micros, OrgId, RunStatus};
+
+use crate::{
+    Store,
+    db::{Row, Stmt, Tx, tail::CreditChange, vals},
+    types::{Error, NewRun, Result},
+};
+
+/// Payment for a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payment {
+    /// Self-hosted: nobody pays.
+    Free,
+    /// Hosted: the maximum cost is reserved from the organization's credits, and the cost is charged.
+    Credit,
+}
+
+impl Payment {
+    /// Statuses that a new run passes at once, the last one is its status. Each is an event.
+    pub const fn first_statuses(self) -> &'static [RunStatus] {
+        match self {
+            Self::Free => &[RunStatus::Queued],
+            Self::Credit => &[RunStatus::Reserving, RunStatus::Queued],
+        }
+    }
+}
+
+/// A run that the credits of its organization do not cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("credits: max_cost_micros is {}, and {} are available", max_cost.get(), available.get())]
+pub struct InsufficientCredit {
+    /// Maximum cost of the run.
+    pub max_cost: Micros,
+    /// Amount that is available.
+    pub available: Micros,
+}
+
+/// Credits of an organization.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credit {
+    /// Sum of the ledger. Negative after refunds, disputes and corrections of credits that were spent.
+    pub balance_micros: i64,
+    /// Sum of what is reserved for runs that are not settled.
+    pub reserved: Micros,
+}
+
+impl Credit {
+    /// Amount that is available for new runs.
+    pub fn available(&self) -> Micros {
+        Micros::try_from(self.balance_micros.saturating_sub(self.reserved.get())).unwrap_or_default()
+    }
+}
+
+impl Store {
+    /// Returns the credits of an organization. An organization without credits has zeros.
+    pub async fn credit(&self, org: OrgId) -> Result<Credit> {
+        self.db.read(move |tx| read(tx, org)).await
+    }
+}
+
+/// Statement that begins the credits of an organization, unless it has some.
+pub(crate) fn begin(org: OrgId) -> Stmt<'static> {
+    Stmt::new(
+        "INSERT INTO credit (org_id, balance_micros, reserved_micros, suspended) \
+         SELECT id, 0, 0, CASE WHEN suspended_at IS NULL THEN 0 ELSE 1 END FROM organization WHERE id = $1 \
+         ON CONFLICT (org_id) DO NOTHING",
+        vals![org],
+    )
+}
+
+/// Statement that ends the creation of runs with the credits of an organization. It goes last, in the order of locks.
+pub(crate) fn suspend(org: OrgId) -> Stmt<'static> {
+    Stmt::new("UPDATE credit SET suspended = 1 WHERE org_id = $1", vals![org])
+}
+
+/// Statement that allows the creation of runs again. It goes last, in the order of locks.
+pub(crate) fn resume(org: OrgId) -> Stmt<'static> {
+    Stmt::new("UPDATE credit SET suspended = 0 WHERE org_id = $1", vals![org])
+}
+
+/// Refuses the command if the organization has credits.
+pub(crate) fn has_none(org: OrgId, otherwise: Error) -> Stmt<'static> {
+    Stmt::new(
+        "SELECT 1 FROM credit WHERE org_id = $1 AND balance_micros > 0",
+        vals![org],
+    )
+    .exactly(0, otherwise)
+}
+
+/// Columns that [`credit_from`] reads.
+macro_rules! select_credit {
+    () => {
+        "SELECT balance_micros, reserved_micros, suspended FROM credit WHERE org_id = $1"
+    };
+}
+
+fn credit_from(row: &Row) -> Result<Credit> {
+    Ok(Credit {
+        balance_micros: row.int(0)?,
+        reserved: row.micros(1)?,
+    })
+}
+
+pub(super) fn read(tx: &mut dyn Tx, org: OrgId) -> Result<Credit> {
+    let row = tx.query_opt(select_credit!(), vals![org])?;
+    row.as_ref().map_or(Ok(Credit::default()), credit_from)
+}
+
+/// The update of one organization's credit. It affects no row if there is not enough for what is to be held, if the
+/// organization is suspended then, or if the row is missing.
+pub(super) fn statement(org: OrgId, change: CreditChange) -> Stmt<'static> {
+    let sql = if change.held > 0 {
+        "UPDATE credit SET balance_micros = balance_micros + $2, reserved_micros = reserved_micros + $3 \
+         WHERE org_id = $1 AND suspended = 0 \
+         AND balance_micros + CAST($2 AS BIGINT) - reserved_micros - CAST($3 AS BIGINT) >= 0"
+    } else {
+        "UPDATE credit SET balance_micros = balance_micros + $2, reserved_micros = reserved_micros + $3 \
+         WHERE org_id = $1"
+    };
+    let reserved = change.held.saturating_sub(change.released);
+    Stmt::new(sql, vals![org, change.added, reserved])
+}
+
+/// Refuses a run that the credits of its organization do not cover, by reading them.
+pub(super) fn look(tx: &mut dyn Tx, run: &NewRun) -> Result<Option<Error>> {
+    match run.payment {
+        Payment::Free => Ok(None),
+        Payment::Credit => refused(tx, run.org, run.max_cost.get()),
+    }
+}
+
+/// The error of a command whose change of this credit was refused.
+pub(super) fn refusal(tx: &mut dyn Tx, org: OrgId, change: CreditChange) -> Result<Error> {
+    if change.held == 0 {
+        return Ok(Error::Corrupt("the credit of an organization is gone".to_owned()));
+    }
+    match refused(tx, org, change.held)? {
+        Some(error) => Ok(error),
+        // What is available has grown since then.
+        None => insufficient(change.held, Micros::try_from(change.held - 1).unwrap_or_default()),
+    }
+}
+
+/// The refusal of a run that is not covered.
+fn refused(tx: &mut dyn Tx, org: OrgId, wanted: i64) -> Result<Option<Error>> {
+    let row = tx.query_opt(select_credit!(), vals![org])?;
+    let Some(row) = row else {
+        return insufficient(wanted, Micros::ZERO).map(Some);
+    };
+    if row.int(2)? != 0 {
+        return Ok(Some(Error::Suspended));
+    }
+    let available = credit_from(&row)?.available();
+    if available.get() >= wanted {
+        return Ok(None);
+    }
+    insufficient(wanted, available).map(Some)
+}
+
+fn insufficient(wanted: i64, available: Micros) -> Result<Error> {
+    let max_cost = Micros::try_from(wanted).map_err(|_| Error::Corrupt(format!("{wanted} micros")))?;
+    Ok(Error::InsufficientCredit(InsufficientCredit {
+        max_cost,
+        available,
+    }))
+}

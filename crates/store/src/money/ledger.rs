@@ -1,0 +1,209 @@
+//! The ledger: every movement of credits, once and for good.
+//!
+//! The primary key of an entry is its cause, so a cause moves a balance once however often it is reported. Settlements enter
+//! their charges by [`charge`], in the tail of their transaction. Every other movement goes through [`append`].
+
+use sortie_api::{LedgerEntry, LedgerKind, OrgId, Timestamp, UserId};
+
+use super::credit::{self, Credit};
+use crate::{
+    Audit, Store,
+    audit::record,
+    db::{
+        Row, Stmt, Tx, batch,
+        tail::{CreditChange, Tail},
+        vals,
+    },
+    types::{Error, Result},
+};
+
+/// Error of an entry whose cause has moved credits in another way.
+pub const OTHER_ENTRY: Error =
+    Error::Conflict("the reference was used before, for another organization, amount or kind of movement");
+
+/// Entry to append.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewLedgerEntry {
+    /// Name of the reason: an entry with a cause that exists is not added again.
+    pub cause: String,
+    /// Organization whose credits move.
+    pub org: OrgId,
+    /// Kind of the movement.
+    pub kind: LedgerKind,
+    /// Micros that are added to the balance; negative if they are taken.
+    pub amount_micros: i64,
+    /// Text for people.
+    pub description: String,
+    /// Payment that the movement belongs to.
+    pub payment: Option<String>,
+    /// Purchase that the movement belongs to.
+    pub topup: Option<String>,
+    /// Person who made the movement.
+    pub user: Option<UserId>,
+    /// Time of the movement.
+    pub at: Timestamp,
+}
+
+/// Result of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    /// The entry is new, and the balance has moved.
+    New,
+    /// This entry was there, and nothing has changed.
+    Before,
+}
+
+/// Position of an entry in the list of its organization.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerPosition {
+    /// Time of the entry.
+    pub at: Timestamp,
+    /// Cause of the entry.
+    pub cause: String,
+}
+
+impl Store {
+    /// Operator: moves the credits of an organization by a grant or a correction. [`OTHER_ENTRY`] if its cause is there with
+    /// another organization, kind or amount. `NotFound` for an organization that is not there or was deleted.
+    pub async fn move_credits(&self, entry: NewLedgerEntry, audit: Audit) -> Result<Appended> {
+        let (kind, amount) = (entry.kind, entry.amount_micros);
+        let appended = self
+            .db
+            .write(move |tx| {
+                tx.batch(&[Stmt::new(
+                    "SELECT 1 FROM organization WHERE id = $1 AND deleted_at IS NULL",
+                    vals![entry.org],
+                )
+                .exactly(1, Error::NotFound)])?;
+                let appended = append(tx, &entry)?;
+                if appended == Appended::New {
+                    tx.batch(&[record(&audit)])?;
+                }
+                Ok(appended)
+            })
+            .await?;
+        self.count_entry(appended, kind, amount);
+        Ok(appended)
+    }
+
+    /// Counts a committed entry in the metrics.
+    pub(crate) fn count_entry(&self, appended: Appended, kind: LedgerKind, amount: i64) {
+        if appended == Appended::New {
+            self.db.metrics().entered(kind, amount);
+        }
+    }
+
+    /// Returns the credits of an organization, with its newest entries of the ledger, at most `limit`.
+    pub async fn billing(
+        &self,
+        org: OrgId,
+        limit: u32,
+    ) -> Result<(Credit, Vec<(LedgerPosition, LedgerEntry)>)> {
+        self.db
+            .read(move |tx| Ok((credit::read(tx, org)?, list(tx, org, None, limit)?)))
+            .await
+    }
+
+    /// Returns entries of an organization behind `before`, newest first, at most `limit`, each with its position.
+    pub async fn list_ledger(
+        &self,
+        org: OrgId,
+        before: Option<LedgerPosition>,
+        limit: u32,
+    ) -> Result<Vec<(LedgerPosition, LedgerEntry)>> {
+        self.db
+            .read(move |tx| list(tx, org, before.as_ref(), limit))
+            .await
+    }
+}
+
+fn list(
+    tx: &mut dyn Tx,
+    org: OrgId,
+    before: Option<&LedgerPosition>,
+    limit: u32,
+) -> Result<Vec<(LedgerPosition, LedgerEntry)>> {
+    let (at, cause) = before.map_or((Timestamp::from_micros(i64::MAX), ""), |before| {
+        (before.at, before.cause.as_str())
+    });
+    tx.query_all(
+        "SELECT at, cause, kind, amount_micros, description, run_id, payment_id, topup_id FROM ledger \
+         WHERE org_id = $1 AND (at, cause) < ($2, $3) ORDER BY at DESC, cause DESC LIMIT $4",
+        vals![org, at, cause, limit],
+    )?
+    .iter()
+    .map(entry_from)
+    .collect()
+}
+
+/// Appends an entry and moves the balance by its amount, unless the entry is there. [`OTHER_ENTRY`] if its cause is there
+/// with another organization, kind or amount.
+pub(crate) fn append(tx: &mut dyn Tx, entry: &NewLedgerEntry) -> Result<Appended> {
+    let [_, inserted] = batch(
+        tx,
+        &[
+            credit::begin(entry.org),
+            Stmt::new(
+                "INSERT INTO ledger (cause, org_id, at, kind, amount_micros, payment_id, topup_id, description, user_id) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (cause) DO NOTHING",
+                vals![
+                    entry.cause.as_str(),
+                    entry.org,
+                    entry.at,
+                    entry.kind.as_str(),
+                    entry.amount_micros,
+                    entry.payment.as_deref(),
+                    entry.topup.as_deref(),
+                    entry.description.as_str(),
+                    entry.user
+                ],
+            ),
+        ],
+    )?;
+    if inserted.affected == 1 {
+        tx.tail(Tail::Credit(entry.org, CreditChange::entry(entry.amount_micros)));
+        return Ok(Appended::New);
+    }
+    tx.batch(&[Stmt::new(
+        "SELECT 1 FROM ledger WHERE cause = $1 AND org_id = $2 AND kind = $3 AND amount_micros = $4",
+        vals![
+            entry.cause.as_str(),
+            entry.org,
+            entry.kind.as_str(),
+            entry.amount_micros
+        ],
+    )
+    .exactly(1, OTHER_ENTRY)])?;
+    Ok(Appended::Before)
+}
+
+/// Enters the costs of the settled runs `ids`, a JSON array of `count` runs that have cost something. The transaction takes
+/// the amounts from the balances. A run that was charged before is an error of the database.
+pub(super) fn charge(ids: &str, count: usize) -> Stmt<'_> {
+    let count = u64::try_from(count).unwrap_or(u64::MAX);
+    Stmt::new(
+        "INSERT INTO ledger (cause, org_id, at, kind, amount_micros, run_id, description) \
+         SELECT r.id, r.org_id, r.finished_at, 'charge', 0 - r.cost_micros, r.id, 'run' FROM run r \
+         WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} AND r.cost_micros > 0 AND r.finished_at IS NOT NULL",
+        vals![ids],
+    )
+    .exactly(count, Error::Corrupt("a settled run has no cost".to_owned()))
+}
+
+fn entry_from(row: &Row) -> Result<(LedgerPosition, LedgerEntry)> {
+    let at = row.time(0)?;
+    let position = LedgerPosition {
+        at,
+        cause: row.text(1)?.to_owned(),
+    };
+    let entry = LedgerEntry {
+        kind: row.parse(2)?,
+        amount_micros: row.int(3)?,
+        description: row.text(4)?.to_owned(),
+        created_at: at,
+        run_id: row.opt_parse(5)?,
+        payment_id: row.opt_text(6)?.map(str::to_owned),
+        topup_id: row.opt_text(7)?.map(str::to_owned),
+    };
+    Ok((position, entry))
+}
