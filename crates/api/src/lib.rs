@@ -50,7 +50,7 @@ pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
 pub use file::{File, FilePage};
 pub use id::{
-    AuditId, BlobId, ConnectionId, FileId, GrantId, InvitationId, KeyId, MailId, OauthClientId, OrgId, RunId,
+    AuditId, BlobId, ConnectionId, DeploymentId, FileId, GrantId, InvitationId, KeyId, MailId, OauthClientId, OrgId, RunId,
     ScheduleId, SessionId, UserId,
 };
 pub use license::License;
