@@ -10,6 +10,7 @@ pub mod check;
 pub mod connection;
 mod credential;
 pub mod delivery;
+pub mod deployment;
 pub mod digest;
 mod effort;
 pub mod error;

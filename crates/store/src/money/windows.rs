@@ -1,55 +1,64 @@
-//! Writes of tails: the windows of budgets, which are rows that many runs share, and the holds that are released
-//! with them.
+//! Writes of tails: the windows of budgets and the allowances of licenses, which are rows that many runs share, and the
+//! holds that are released with them.
 
 use sortie_api::{Micros, Timestamp};
 
-use super::holds;
+use super::{allowance, holds};
 use crate::{
     db::{
         Stmt, Tx,
-        tail::{Room, Sums, Tail, WindowChange, WindowKey},
+        tail::{Room, SharedRow, Sums, Tail, WindowChange, WindowKey},
         vals,
     },
     types::{Error, OverBudget, Result},
 };
 
-/// Writes the sums of a transaction's tails, in one batch and in the order of locks. Returns the windows where a
+/// Writes the sums of a transaction's tails, in one batch and in the order of locks. Returns the rows where a
 /// limit is reached or the row is missing: the transaction must then be rolled back.
-pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Vec<WindowKey>> {
+pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Vec<SharedRow>> {
     let changes = sums.windows();
     let released =
         serde_json::to_string(sums.released()).map_err(|error| Error::Corrupt(error.to_string()))?;
     let deletes = (!sums.released().is_empty()).then(|| holds::delete(&released));
-    let first = usize::from(deletes.is_some());
     let updates = changes.iter().map(|(key, change)| statement(key, change));
     let earlier = changes
         .iter()
         .filter_map(|(key, change)| Some(delete_earlier(key, change.room?.begins_after?)));
-    let statements: Vec<Stmt<'_>> = deletes.into_iter().chain(updates).chain(earlier).collect();
+    let allowances = sums.allowances().values().map(allowance::statement);
+    let statements: Vec<Stmt<'_>> = deletes
+        .into_iter()
+        .chain(updates)
+        .chain(earlier)
+        .chain(allowances)
+        .collect();
     if statements.is_empty() {
         return Ok(Vec::new());
     }
     let answers = tx.batch(&statements)?;
-    let written = changes.keys().zip(answers.iter().skip(first));
-    Ok(written
-        .filter(|(_, answer)| answer.affected == 0)
-        .map(|(key, _)| key.clone())
-        .collect())
+    let missed = (0..).zip(&answers).filter(|(_, answer)| answer.affected == 0);
+    Ok(missed.filter_map(|(at, _)| row_after(at, sums)).collect())
 }
 
-/// The window that the statement after `answered` statements of [`write`] is about. None for every other statement.
-pub(crate) fn window_after(answered: usize, sums: &Sums) -> Option<&WindowKey> {
-    let deletes = usize::from(!sums.released().is_empty());
-    sums.windows().keys().nth(answered.checked_sub(deletes)?)
+/// The shared row that the statement after `answered` statements of [`write`] is about. None for every other statement.
+pub(crate) fn row_after(answered: usize, sums: &Sums) -> Option<SharedRow> {
+    let at = answered.checked_sub(usize::from(!sums.released().is_empty()))?;
+    if let Some(key) = sums.windows().keys().nth(at) {
+        return Some(SharedRow::Window(key.clone()));
+    }
+    let begins = |change: &&WindowChange| change.room.is_some_and(|room| room.begins_after.is_some());
+    let before = sums.windows().len() + sums.windows().values().filter(begins).count();
+    let month = sums.allowances().keys().nth(at.checked_sub(before)?)?;
+    Some(SharedRow::Allowance(*month))
 }
 
-/// Writes the tails of one command, whose transaction ends with them. [`Error::OverBudget`] with figures if a
-/// limit is reached.
+/// Writes the tails of one command, whose transaction ends with them. [`Error::OverBudget`] or
+/// [`Error::Unlicensed`] with figures if a limit is reached.
 pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<()> {
     let sums = Sums::of(tails);
     match write(tx, &sums)?.first() {
         None => Ok(()),
-        Some(missed) => Err(refusal(tx, missed, &sums)?),
+        Some(SharedRow::Window(missed)) => Err(refusal(tx, missed, &sums)?),
+        Some(SharedRow::Allowance(month)) => Err(allowance::refusal(sums.allowances().get(month))),
     }
 }
 
