@@ -173,9 +173,9 @@ both! {
         let (org, store) = (fixture.org().await, &fixture.store);
         assert!(is_made(&store.create_run(fixture.new_run(org)).await));
         assert_eq!(fixture.count("SELECT COUNT(*) FROM allowance").await, 0);
-        assert!(!store.db.faults().seen().iter().any(|sql| sql.contains("INTO allowance")));
+        assert!(!store.db.faults().statements().iter().any(|sql| sql.contains("INTO allowance")));
         assert!(is_made(&store.create_run(fixture.licensed(org, 1)).await));
-        assert!(store.db.faults().seen().iter().any(|sql| sql.contains("INTO allowance")));
+        assert!(store.db.faults().statements().iter().any(|sql| sql.contains("INTO allowance")));
     }
 
     async fn a_license_of_no_runs_creates_none(fixture: &Fixture) {
