@@ -88,7 +88,7 @@ impl FromStr for EntitlementState {
     }
 }
 
-/// What an organization is entitled to.
+/// Entitlement of an organization to licenses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Entitlement {
     /// Name of the plan; absent for a grant of the operator.

@@ -27,7 +27,7 @@ const MOST: usize = 8 << 10;
 enum Way {
     /// The whole token.
     Text,
-    /// Its message, signature and footer.
+    /// Message and footer of a token.
     Parts,
 }
 

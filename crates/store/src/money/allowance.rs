@@ -75,13 +75,14 @@ pub(crate) fn used(tx: &mut dyn Tx, month: Timestamp) -> Result<i64> {
         .map_or(Ok(0), |row| row.int(0))
 }
 
-/// The write of one month. It affects no row if the allowance has no room.
+/// The write of one month. It affects no row if the allowance has no room. The license in the database wins over the one
+/// that the node has read: another node may have replaced it.
 pub(super) fn statement(change: &AllowanceChange) -> Stmt<'static> {
     Stmt::new(
-        "INSERT INTO allowance (month, used) SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT) \
-         WHERE CAST($2 AS BIGINT) <= CAST($3 AS BIGINT) \
-         ON CONFLICT (month) DO UPDATE SET used = allowance.used + excluded.used \
-         WHERE allowance.used + excluded.used <= CAST($3 AS BIGINT)",
+        "INSERT INTO allowance (month, used) SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT) WHERE CAST($2 AS BIGINT) \
+         <= COALESCE((SELECT l.monthly_runs FROM license l WHERE l.id = 1), CAST($3 AS BIGINT)) \
+         ON CONFLICT (month) DO UPDATE SET used = allowance.used + excluded.used WHERE allowance.used + excluded.used \
+         <= COALESCE((SELECT l.monthly_runs FROM license l WHERE l.id = 1), CAST($3 AS BIGINT))",
         vals![change.allowed.month, change.runs, change.allowed.most],
     )
 }

@@ -283,6 +283,19 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM audit").await, 3);
     }
 
+    async fn a_license_that_another_node_has_replaced_counts_at_once(fixture: &Fixture) {
+        let (org, store) = (fixture.org().await, &fixture.store);
+        store.put_license(fixture.license(2), fixture.audit(org)).await.unwrap();
+        // The node still has a license with more runs, and then one with fewer.
+        for most in [9, 1] {
+            assert!(is_made(&store.create_run(fixture.licensed(org, most)).await));
+        }
+        used_up(store.create_run(fixture.licensed(org, 9)).await);
+        assert_eq!(fixture.count(USED).await, 2);
+        store.delete_license(fixture.audit(org)).await.unwrap();
+        assert!(is_made(&store.create_run(fixture.licensed(org, 8)).await));
+    }
+
     async fn an_entitlement_is_set_and_replaced(fixture: &Fixture) {
         let (org, other, store) = (fixture.org().await, fixture.org().await, &fixture.store);
         assert_eq!(store.entitlement(org).await.unwrap(), None);
