@@ -170,12 +170,13 @@ impl Sums {
 impl Tail {
     /// Whether this is for one of these rows.
     pub(crate) fn is_for(&self, rows: &[SharedRow]) -> bool {
-        rows.iter().any(|row| match (self, row) {
-            (Self::Window(key, _), SharedRow::Window(row)) => key == row,
-            (Self::Allowance(allowed), SharedRow::Allowance(month)) => allowed.month == *month,
-            (Self::Window(..), SharedRow::Allowance(_))
-            | (Self::Allowance(_), SharedRow::Window(_))
-            | (Self::Release(_), SharedRow::Window(_) | SharedRow::Allowance(_)) => false,
+        rows.iter().any(|row| match (row, self) {
+            (SharedRow::Window(row), Self::Window(key, _)) => row == key,
+            (SharedRow::Allowance(row), Self::Allowance(allowed)) => *row == allowed.month,
+            (
+                SharedRow::Window(_) | SharedRow::Allowance(_),
+                Self::Release(_) | Self::Window(..) | Self::Allowance(_),
+            ) => false,
         })
     }
 }

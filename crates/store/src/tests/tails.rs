@@ -17,7 +17,7 @@ use crate::{
         Answer, Stmt, Tx,
         tail::{Room, SharedRow, Sums, Tail, WindowChange, WindowKey},
     },
-    money::windows,
+    money::shared_rows,
 };
 
 const ORG: BudgetScope = BudgetScope::Organization;
@@ -439,7 +439,7 @@ fn shared_rows_are_written_in_the_order_of_their_keys_whoever_asks_first() {
     for order in [["b", "a", "c"], ["c", "b", "a"], ["a", "c", "b"]] {
         let mut noted = Noted::default();
         let tails: Vec<Tail> = order.iter().map(|scope| tail(scope, 1)).collect();
-        windows::write(&mut noted, &Sums::of(&tails)).unwrap();
+        shared_rows::write(&mut noted, &Sums::of(&tails)).unwrap();
         assert_eq!(noted.0, ["a", "b", "c"]);
     }
 }
@@ -515,7 +515,7 @@ fn windows_are_written_before_allowances_and_each_row_that_is_missed_is_named() 
         let runs = (0..released).map(|run| Tail::Release(sortie_api::RunId::new(at(run), [0; 10])));
         let tails: Vec<Tail> = months.iter().chain(&windows).cloned().chain(runs).collect();
         let sums = Sums::of(&tails);
-        let missed = windows::write(&mut Missing, &sums).unwrap();
+        let missed = shared_rows::write(&mut Missing, &sums).unwrap();
         let mut expected: Vec<SharedRow> = ["a", "b", "c"].map(|scope| SharedRow::Window(key(scope))).into();
         expected.extend([3, 5].map(|start| SharedRow::Allowance(at(start))));
         assert_eq!(missed, expected);

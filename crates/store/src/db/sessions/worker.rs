@@ -25,7 +25,7 @@ use crate::{
         tail::{SharedRow, Sums, Tail},
     },
     metrics::Metrics,
-    money::windows,
+    money::shared_rows,
     types::{Error, Result},
 };
 
@@ -367,9 +367,9 @@ fn write_tails<S: Session>(
     #[cfg(test)]
     let pipeline = &mut crate::db::fault::FaultyTx::new(pipeline, faults);
     if is_group {
-        windows::write(pipeline, &Sums::of(tails))
+        shared_rows::write(pipeline, &Sums::of(tails))
     } else {
-        windows::write_of_one(pipeline, tails).map(|()| Vec::new())
+        shared_rows::write_of_one(pipeline, tails).map(|()| Vec::new())
     }
 }
 
@@ -383,7 +383,7 @@ struct Blamed {
 /// Finds the jobs of the row whose write failed, after so many statements of the tails were answered.
 fn blame(answered: usize, tails: &[Tail], ends: &[usize]) -> Blamed {
     let sums = Sums::of(tails);
-    if let Some(row) = windows::row_after(answered, &sums) {
+    if let Some(row) = shared_rows::row_after(answered, &sums) {
         return Blamed {
             jobs: jobs_of(slice::from_ref(&row), tails, ends),
             by_row: true,
