@@ -86,7 +86,7 @@ impl Licensing {
     /// Changes the license in the database, then reads it.
     async fn change(
         &self,
-        change: impl Future<Output = Result<(), sortie_store::Error>>,
+        change: impl Future<Output = Result<(), sortie_store::Error>> + Send,
     ) -> Result<(), sortie_store::Error> {
         let _alone = self.changing.lock().await;
         let changed = change.await;
