@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use sha2::{Digest as _, Sha256};
 use sortie_api::{
     OrgId, Timestamp, limits,
     usage::{Day, Usage, UsageDimension, UsageFigures},

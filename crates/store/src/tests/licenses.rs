@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sortie_api::{
-    BudgetPeriod, BudgetScope, DeploymentId, Micros, OrgId, RunUsage, Timestamp,
+    BudgetPeriod, BudgetScope, DeploymentId, OrgId, Timestamp,
     deployment::{EntitlementSource, EntitlementState},
 };
 
@@ -260,7 +260,6 @@ both! {
         store.create_run(fixture.licensed(org, 9)).await.unwrap();
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
         store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
-        store.settle_run(run.id, 0, Micros::ZERO, RunUsage::default()).await.unwrap();
         assert_eq!(fixture.count(USED).await, 2);
     }
 
