@@ -8,6 +8,7 @@ mod caller;
 mod credits;
 mod email;
 mod error;
+mod licenses;
 mod mail;
 mod oauth;
 mod oidc;

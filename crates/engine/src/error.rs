@@ -50,6 +50,7 @@ impl From<sortie_store::Error> for Error {
             Store::NotFound => Self::NotFound,
             Store::OverBudget(refusal) => Self::PaymentRequired(refusal.to_string()),
             Store::InsufficientCredit(refusal) => Self::InsufficientCredit(refusal.to_string()),
+            Store::Unlicensed(refusal) => Self::PaymentRequired(refusal.to_string()),
             Store::Suspended => Self::Suspended,
             Store::Conflict(rule) => Self::Conflict(rule.to_owned()),
             Store::Unretained => Self::Unretained,

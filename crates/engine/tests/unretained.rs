@@ -104,6 +104,7 @@ impl Rig {
             labels: sortie_store::Labels::default(),
             created_at: BEGINNING,
             trace: None,
+            allowance: None,
         }
     }
 

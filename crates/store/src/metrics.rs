@@ -161,7 +161,7 @@ impl Metrics {
                 Tail::Credit(_, change) if change.held > 0 => {
                     self.credit_holds.inc();
                 }
-                Tail::Credit(..) | Tail::Window(..) | Tail::Release(_) => {}
+                Tail::Credit(..) | Tail::Window(..) | Tail::Allowance(_) | Tail::Release(_) => {}
             }
         }
     }

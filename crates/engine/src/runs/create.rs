@@ -159,6 +159,7 @@ impl Engine {
                 Retention::Full => caller.actor.trace.clone(),
                 Retention::None => caller.actor.trace.clone().map(TraceContext::without_state),
             },
+            allowance: node.stores.licensing.allowance(now),
         };
         Ok((run, admission))
     }

@@ -10,6 +10,7 @@ mod engine_door;
 mod identities;
 mod invitations;
 mod keys;
+mod licenses;
 mod members;
 mod operator;
 mod operator_credits;
@@ -89,6 +90,10 @@ operations! {
     Admin billing::get_balance;
     Admin billing::get_billing;
     Admin billing::list_ledger;
+    Admin licenses::get_organization_license;
+    Admin licenses::list_deployments;
+    Admin licenses::create_deployment;
+    Admin licenses::delete_deployment;
     Operator operator::list_operated_organizations;
     Operator operator::get_operated_organization;
     Operator operator::suspend_organization;
@@ -102,6 +107,8 @@ operations! {
     Operator operator::enable_user;
     Operator operator::unlink_user;
     Operator operator::create_reset_link;
+    Operator licenses::grant_license;
+    Operator licenses::get_license_key;
 }
 
 /// Makes the router of the pages of a self-hosted engine, where people sign in.

@@ -16,6 +16,7 @@ mod credits;
 mod deletion;
 mod ends;
 mod gate;
+mod licenses;
 mod oauth;
 mod oidc;
 mod operator;

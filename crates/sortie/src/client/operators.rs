@@ -4,6 +4,7 @@ use reqwest::Method;
 use sortie_api::{
     OrgId, UserId,
     billing::{Balance, LedgerCheck, MoveCredits},
+    deployment::{Entitlement, GrantLicense, LicenseKey},
     operator::{
         CreateUser, CreatedUser, OperatedOrganization, OperatedOrganizationPage, OperatedUser,
         OperatedUserPage, ResetLink, SuspendOrganization,
@@ -118,6 +119,16 @@ impl Client {
         let path = format!("v1/operator/users/{user}/identities");
         let request = self.request(Method::DELETE, &path)?;
         self.read(self.send(request).await?).await
+    }
+
+    pub(crate) async fn grant_license(&self, org: OrgId, grant: &GrantLicense) -> Result<Entitlement> {
+        let path = format!("v1/operator/organizations/{org}/license");
+        let request = self.request(Method::PUT, &path)?;
+        self.read(self.send(request.json(grant)).await?).await
+    }
+
+    pub(crate) async fn license_key(&self) -> Result<LicenseKey> {
+        self.get("v1/operator/license-key").await
     }
 
     pub(crate) async fn reset_link(&self, user: UserId) -> Result<ResetLink> {

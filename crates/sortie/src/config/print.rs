@@ -71,6 +71,7 @@ fn shown(key: &str, setting: &Setting) -> Value {
         (
             "web.search.api_key"
             | "master_key"
+            | "license.signing_key"
             | "traces.headers"
             | "stripe.secret_key"
             | "stripe.webhook_secrets",

@@ -140,6 +140,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "credits",
         text: include_str!("../../../../migrations/0023_credits.sql"),
     },
+    Migration {
+        version: 24,
+        name: "licences",
+        text: include_str!("../../../../migrations/0024_licences.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.

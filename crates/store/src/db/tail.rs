@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use sortie_api::{OrgId, RunId, Timestamp};
 
+use crate::types::MonthlyRuns;
+
 /// Write that a command leaves to the end of its transaction. A further kind of row becomes a further variant, and
 /// is locked after those listed before it.
 #[derive(Clone, Debug)]
@@ -18,15 +20,19 @@ pub(crate) enum Tail {
     Charge(Charge),
     /// Amounts to add to a window of a budget.
     Window(WindowKey, WindowChange),
+    /// Run to count in the allowance of a license.
+    Allowance(MonthlyRuns),
     /// Amounts to add to the credit of an organization.
     Credit(OrgId, CreditChange),
 }
 
-/// Row that many commands share, and whose write may find no room.
+/// Row that many commands share, and whose write may find no room. The order is that of locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SharedRow {
     /// Window of a budget.
     Window(WindowKey),
+    /// Allowance of the month that begins then.
+    Allowance(Timestamp),
     /// Credit of an organization.
     Credit(OrgId),
 }
@@ -162,6 +168,15 @@ impl WindowChange {
     }
 }
 
+/// Runs to count in the allowance of a month.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AllowanceChange {
+    /// Number of runs.
+    pub(crate) runs: i64,
+    /// Allowance of the month.
+    pub(crate) allowed: MonthlyRuns,
+}
+
 /// Sums of the tails of one transaction by row, in the order of locks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sums {
@@ -169,6 +184,7 @@ pub(crate) struct Sums {
     released: BTreeSet<RunId>,
     charged: BTreeSet<RunId>,
     credits: BTreeMap<OrgId, CreditChange>,
+    allowances: BTreeMap<Timestamp, AllowanceChange>,
 }
 
 impl Sums {
@@ -184,9 +200,20 @@ impl Sums {
                 Tail::Release(run) => drop(sums.released.insert(*run)),
                 Tail::Charge(charge) => drop(sums.charged.insert(charge.run)),
                 Tail::Credit(org, change) => sums.credits.entry(*org).or_default().add(*change),
+                Tail::Allowance(allowed) => sums.count_run(*allowed),
             }
         }
         sums
+    }
+
+    /// Counts a run. The lower limit holds for all runs of a month.
+    fn count_run(&mut self, allowed: MonthlyRuns) {
+        let none = AllowanceChange { runs: 0, allowed };
+        let sum = self.allowances.entry(allowed.month).or_insert(none);
+        sum.runs = sum.runs.saturating_add(1);
+        if allowed.most < sum.allowed.most {
+            sum.allowed = allowed;
+        }
     }
 
     /// Changes of windows.
@@ -208,6 +235,11 @@ impl Sums {
     pub(crate) fn credits(&self) -> &BTreeMap<OrgId, CreditChange> {
         &self.credits
     }
+
+    /// Changes of allowances, by the start of their months.
+    pub(crate) fn allowances(&self) -> &BTreeMap<Timestamp, AllowanceChange> {
+        &self.allowances
+    }
 }
 
 impl Tail {
@@ -215,10 +247,11 @@ impl Tail {
     pub(crate) fn is_for(&self, rows: &[SharedRow]) -> bool {
         rows.iter().any(|row| match (row, self) {
             (SharedRow::Window(row), Self::Window(key, _)) => row == key,
+            (SharedRow::Allowance(row), Self::Allowance(allowed)) => *row == allowed.month,
             (SharedRow::Credit(row), Self::Credit(org, _)) => row == org,
             (
-                SharedRow::Window(_) | SharedRow::Credit(_),
-                Self::Release(_) | Self::Charge(_) | Self::Window(..) | Self::Credit(..),
+                SharedRow::Window(_) | SharedRow::Allowance(_) | SharedRow::Credit(_),
+                Self::Release(_) | Self::Charge(_) | Self::Window(..) | Self::Allowance(_) | Self::Credit(..),
             ) => false,
         })
     }

@@ -6,7 +6,7 @@
 
 use sortie_api::{BudgetPeriod, BudgetScope, RunId, Timestamp};
 
-use super::{credit, windows::over_budget};
+use super::{allowance, credit, windows::over_budget};
 use crate::{
     db::{
         Row, Stmt, Tx,
@@ -137,25 +137,29 @@ pub(super) fn delete(ids: &str) -> Stmt<'_> {
     )
 }
 
-/// Refuses a run that does not fit in its budgets, or that the credits do not cover, by reading the current amounts. A run
-/// whose idempotency key exists is not refused.
+/// Refuses a run that does not fit in its budgets, that its license does not allow, or that the credits do not cover, by
+/// reading the current amounts. A run whose idempotency key exists is not refused.
 pub(crate) fn look(tx: &mut dyn Tx, run: &NewRun) -> Result<()> {
-    let over_budget = budget_refusal(tx, run)?;
-    let refused = match over_budget {
+    let refused = match budget_refusal(tx, run)? {
         Some(error) => Some(error),
-        None => credit::look(tx, run)?,
+        None => match allowance::look(tx, run)? {
+            Some(error) => Some(error),
+            None => credit::look(tx, run)?,
+        },
     };
-    let Some(error) = refused else {
-        return Ok(());
-    };
-    let named = run.idempotency_key.as_deref().map(|name| {
-        let sql = "SELECT 1 FROM run WHERE org_id = $1 AND idempotency_key = $2";
-        tx.query_opt(sql, vals![run.org, name])
-    });
-    match named.transpose()?.flatten() {
-        Some(_) => Ok(()),
-        None => Err(error),
+    match refused {
+        Some(error) if !has_run(tx, run)? => Err(error),
+        Some(_) | None => Ok(()),
     }
+}
+
+/// Whether a run with the idempotency key of this one exists.
+fn has_run(tx: &mut dyn Tx, run: &NewRun) -> Result<bool> {
+    let Some(name) = run.idempotency_key.as_deref() else {
+        return Ok(false);
+    };
+    let sql = "SELECT 1 FROM run WHERE org_id = $1 AND idempotency_key = $2";
+    Ok(tx.query_opt(sql, vals![run.org, name])?.is_some())
 }
 
 /// The refusal of a run that does not fit in its budgets.

@@ -1,8 +1,9 @@
-//! Money: budgets, credits and their ledger, settlement, and usage.
+//! Money: budgets, credits and their ledger, settlement, usage, and the allowance of a license.
 //!
 //! A create holds money in budgets ([`holds`]) and reserves credits ([`credit`]). [`settle`] gives both back and books the
 //! cost. They reach the shared rows through [`shared_rows`].
 
+pub(crate) mod allowance;
 mod budgets;
 pub(crate) mod check;
 pub(crate) mod credit;

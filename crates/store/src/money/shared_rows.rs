@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sortie_api::RunId;
 
-use super::{credit, holds, ledger, windows};
+use super::{allowance, credit, holds, ledger, windows};
 use crate::{
     db::{
         Stmt, Tx,
@@ -37,7 +37,7 @@ pub(crate) fn row_after(answered: usize, sums: &Sums) -> Option<SharedRow> {
 }
 
 /// Writes the tails of one command, whose transaction ends with them. [`Error::OverBudget`],
-/// [`Error::InsufficientCredit`] or [`Error::Suspended`] if a row has no room.
+/// [`Error::Unlicensed`], [`Error::InsufficientCredit`] or [`Error::Suspended`] if a row has no room.
 pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<()> {
     let sums = Sums::of(tails);
     match write(tx, &sums)?.first() {
@@ -82,6 +82,9 @@ fn steps<'a>(sums: &'a Sums, ids: &'a Ids) -> Vec<(Option<SharedRow>, Stmt<'a>)>
             steps.push((None, windows::delete_earlier(key, previous)));
         }
     }
+    for (month, change) in sums.allowances() {
+        steps.push((Some(SharedRow::Allowance(*month)), allowance::statement(change)));
+    }
     for (org, change) in sums.credits() {
         steps.push((Some(SharedRow::Credit(*org)), credit::statement(*org, *change)));
     }
@@ -95,6 +98,7 @@ fn refusal(tx: &mut dyn Tx, row: &SharedRow, sums: &Sums) -> Result<Error> {
             let change = sums.windows().get(key).cloned().unwrap_or_default();
             windows::refusal(tx, key, &change)
         }
+        SharedRow::Allowance(month) => Ok(allowance::refusal(sums.allowances().get(month))),
         SharedRow::Credit(org) => {
             let change = sums.credits().get(org).copied().unwrap_or_default();
             credit::refusal(tx, *org, change)

@@ -14,20 +14,20 @@ use crate::{
         vals,
     },
     deliveries::insert_delivery,
-    money::{credit::Payment, holds, refusals::Limit},
-    types::{Created, Definition, Error, NewEvent, NewRun, Result, Unretained},
+    money::{allowance, credit::Payment, holds, refusals::Limit},
+    types::{Created, Definition, Error, LicenseRefusal, NewEvent, NewRun, Result, Unretained},
 };
 
 impl Store {
     /// Records a run as `queued`, with its definition, its queue entry and its first events. Returns the
     /// existing run if there is one with the idempotency key. The maximum cost is held in every budget that
-    /// applies; [`Error::OverBudget`] if it does not fit in one of them. It is then reserved from the credits of the
-    /// organization, if the run is paid with credits; [`Error::InsufficientCredit`] if they do not cover it.
-    /// [`Error::Suspended`] if the organization is suspended.
+    /// applies; [`Error::OverBudget`] if it does not fit in one of them. [`Error::Unlicensed`] if the allowance of the
+    /// license is used up. It is then reserved from the credits of the organization, if the run is paid with credits;
+    /// [`Error::InsufficientCredit`] if they do not cover it. [`Error::Suspended`] if the organization is suspended.
     pub async fn create_run(&self, run: NewRun) -> Result<Created> {
         let events = first_events(run.payment, run.created_at)?;
         let (org, at, bytes) = (run.org, run.created_at, run.definition.bytes());
-        let created = if self.refusals.concern(&run) {
+        let created = if self.refusals.concern(&run) || self.used_up.concerns(&run) {
             let run = Arc::new(run);
             let looked = Arc::clone(&run);
             match self.db.read(move |tx| holds::look(tx, &looked)).await {
@@ -44,6 +44,7 @@ impl Store {
                 self.refusals
                     .add(org, Limit::Budget(refused.scope.clone()), refused.max_cost, at)
             }
+            Err(Error::Unlicensed(LicenseRefusal::Used(allowed))) => self.used_up.add(*allowed, at),
             Err(Error::InsufficientCredit(refused)) => {
                 self.refusals.add(org, Limit::Credit, refused.max_cost, at);
                 self.db.metrics().credit_refused();
@@ -123,6 +124,7 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
             return Err(Error::Suspended);
         }
         holds::take(tx, run, &held)?;
+        allowance::take(tx, run)?;
         match run.payment {
             Payment::Free => {}
             Payment::Credit => tx.tail(Tail::Credit(run.org, CreditChange::hold(run.max_cost.get()))),

@@ -119,6 +119,7 @@ pub(crate) struct Metrics {
     budget_refusals: Counter,
     ledger_checks: Counter,
     ledger_differences: Gauge,
+    license_refusals: Counter,
     dispatch_delay: Histogram,
     events: Counter,
     event_lag: Histogram,
@@ -151,6 +152,7 @@ impl Default for Metrics {
             budget_refusals: Counter::default(),
             ledger_checks: Counter::default(),
             ledger_differences: Gauge::default(),
+            license_refusals: Counter::default(),
             dispatch_delay: short(),
             events: Counter::default(),
             event_lag: short(),
@@ -208,10 +210,12 @@ impl Metrics {
         self.runs_accepted.get_or_create(&[("trigger", trigger)]).inc();
     }
 
-    /// Counts a refused run if the refusal is by a budget.
+    /// Counts a refused run if the refusal is by a budget or by the license.
     pub(crate) fn refused(&self, error: &sortie_store::Error) {
         if matches!(error, sortie_store::Error::OverBudget(_)) {
             self.budget_refusals.inc();
+        } else if matches!(error, sortie_store::Error::Unlicensed(_)) {
+            self.license_refusals.inc();
         }
     }
 
@@ -447,6 +451,11 @@ impl Metrics {
             "budget_refusals",
             "Runs that were refused because a budget had no room for them",
             self.budget_refusals.clone(),
+        );
+        registry.register(
+            "license_refusals",
+            "Runs that were refused because the allowance of the license was used up, or the license had expired",
+            self.license_refusals.clone(),
         );
         registry.register(
             "dispatch_delay_seconds",

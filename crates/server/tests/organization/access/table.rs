@@ -208,6 +208,31 @@ pub(super) const CALLS: &[Call] = &[
         "",
     ),
     call(
+        "get_organization_license",
+        ("GET", "/v1/organizations/{org}/license"),
+        "",
+    ),
+    call(
+        "list_deployments",
+        ("GET", "/v1/organizations/{org}/deployments"),
+        "",
+    ),
+    refused(
+        "create_deployment",
+        ("POST", "/v1/organizations/{org}/deployments"),
+        r#"{"name":"north"}"#,
+        402,
+    ),
+    refused(
+        "delete_deployment",
+        (
+            "DELETE",
+            "/v1/organizations/{org}/deployments/depl_01kafs6w1cefkstv6qr1ptb0mp",
+        ),
+        "",
+        404,
+    ),
+    call(
         "list_operated_organizations",
         ("GET", "/v1/operator/organizations"),
         "",
@@ -245,6 +270,12 @@ pub(super) const CALLS: &[Call] = &[
         r#"{"amount_micros":1,"reason":"for a test","reference":"a"}"#,
     ),
     call("check_ledger", ("GET", "/v1/operator/ledger/check"), ""),
+    call(
+        "grant_license",
+        ("PUT", "/v1/operator/organizations/{org}/license"),
+        r#"{"monthly_runs":1,"deployments":0}"#,
+    ),
+    call("get_license_key", ("GET", "/v1/operator/license-key"), ""),
     call("list_users", ("GET", "/v1/operator/users"), ""),
     call(
         "create_user",
