@@ -50,7 +50,7 @@ async fn a_stream_ends_with_its_key_and_no_other_stream_does() {
     let done = rig.admin.send(Method::DELETE, &path, Bytes::new()).await.unwrap();
     done.expect(204).unwrap();
     let path = format!("/v1/admin/keys/{}/rotate", rotated.id);
-    let done = rig.admin.post(&path, &json!({})).await.unwrap();
+    let done = rig.admin.post(&path, &json!({"grace_seconds": 0})).await.unwrap();
     let key = done.expect(200).unwrap().json().unwrap()["key"]
         .as_str()
         .unwrap()
