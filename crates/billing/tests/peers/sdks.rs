@@ -255,7 +255,8 @@ async fn requests(double: &StripeDouble, ids: &Value) -> String {
         limit: 100,
     };
     stripe.events(&filter).await.unwrap();
-    [
+    let mut program = String::new();
+    for (call, kind) in [
         (Call::CreateCustomer, "CustomerCreateParams"),
         (Call::ReadCustomer, "CustomerRetrieveParams"),
         (Call::ListPaymentMethods, "CustomerListPaymentMethodsParams"),
@@ -266,14 +267,12 @@ async fn requests(double: &StripeDouble, ids: &Value) -> String {
         (Call::ListRefunds, "RefundListParams"),
         (Call::ListEvents, "EventListParams"),
         (Call::CreatePortalSession, "BillingPortal.SessionCreateParams"),
-    ]
-    .iter()
-    .map(|(call, kind)| {
-        let sent = double.requests(*call).pop().unwrap().parameters;
+    ] {
+        let sent = double.requests(call).pop().unwrap().parameters;
         let sent = with_numbers(Value::Object(sent));
-        format!("export const of{call:?}: Stripe.{kind} = {sent};\n")
-    })
-    .collect()
+        writeln!(program, "export const of{call:?}: Stripe.{kind} = {sent};").unwrap();
+    }
+    program
 }
 
 /// Makes numbers and truth values of the texts that a form has for them.
