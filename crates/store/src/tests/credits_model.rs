@@ -282,20 +282,21 @@ fn compare(cases: u32, fixture: impl AsyncFn() -> Fixture) {
             runtime.block_on(async {
                 let fixture = fixture().await;
                 let mut model = Model {
-                    org: fixture.org().await,
+                    // Every organization of a hosted deployment has its credits.
+                    org: fixture.paying_org(1).await,
                     node: fixture
                         .node_with("worker", |node| {
                             node.lease_until = node.lease_until + Duration::from_hours(24 * 365);
                         })
                         .await,
                     fixture: &fixture,
-                    balance: 0,
+                    balance: 1,
                     reserved: 0,
                     suspended: false,
                     movements: Vec::new(),
                     keys: Vec::new(),
                     open: Vec::new(),
-                    entries: 0,
+                    entries: 1,
                 };
                 for (step, command) in commands.into_iter().enumerate() {
                     model.apply(command).await;

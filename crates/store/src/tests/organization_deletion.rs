@@ -12,7 +12,7 @@ use crate::{
 const EVER: Timestamp = Timestamp::from_micros(i64::MAX);
 
 /// Tables that keep rows of a deleted organization.
-const KEPT: [&str; 3] = ["organization", "audit", "usage_day"];
+const KEPT: [&str; 4] = ["organization", "audit", "usage_day", "credit"];
 
 impl Fixture {
     pub(super) fn deletion(&self, org: OrgId, owner: UserId) -> OrganizationDeletion {
@@ -122,7 +122,7 @@ impl Fixture {
 }
 
 both! {
-    async fn nothing_is_left_of_a_deleted_organization_but_its_row_its_audit_log_and_its_usage(fixture: &Fixture) {
+    async fn nothing_is_left_of_a_deleted_organization_but_its_row_its_credits_its_audit_log_and_its_usage(fixture: &Fixture) {
         let (org, ann) = fixture.full_organization().await;
         let (other, _) = (fixture.org_of(ann).await, fixture.now());
         fixture.key(other, Role::Admin).await;
@@ -214,7 +214,7 @@ both! {
             let keys = join_all((0..4).map(|_| store.create_key(fixture.new_key(org, Role::Member), fixture.audit(org))));
             let (deleted, _, _) = tokio::join!(deletions, accepts, keys);
             assert_eq!(deleted.iter().filter(|done| done.is_ok()).count(), 1, "{deleted:?}");
-            assert_eq!(fixture.tables_of(org).await, ["audit", "organization"], "round {round}");
+            assert_eq!(fixture.tables_of(org).await, ["audit", "credit", "organization"], "round {round}");
         }
     }
 
@@ -235,7 +235,7 @@ both! {
         assert!(store.count_usage(due).await.unwrap());
         assert_eq!(store.uncounted_usage(org).await.unwrap(), None);
         fixture.erase(org).await;
-        assert_eq!(fixture.tables_of(org).await, ["audit", "organization", "usage_day"]);
+        assert_eq!(fixture.tables_of(org).await, ["audit", "credit", "organization", "usage_day"]);
         assert_eq!(fixture.count("SELECT CAST(SUM(cost_micros) AS BIGINT) FROM usage_day").await, 70);
     }
 }
