@@ -144,15 +144,12 @@ async fn audited(rig: &Rig) {
     let engine = rig.engine_client(key["key"].as_str().unwrap());
     let log = get(&engine, "/v1/admin/audit").await;
     let entries = log["items"].as_array().unwrap().iter();
-    let mut entries: Vec<(&str, &str)> = entries
-        .map(|entry| {
-            (
-                entry["action"].as_str().unwrap(),
-                entry["actor_kind"].as_str().unwrap(),
-            )
-        })
-        .filter(|(action, _)| action.starts_with("license.") || action.starts_with("deployment."))
-        .collect();
+    let of = |entry: &Value| {
+        let action = entry["action"].as_str().unwrap().to_owned();
+        let is_ours = action.starts_with("license.") || action.starts_with("deployment.");
+        is_ours.then(|| (action, entry["actor_kind"].as_str().unwrap().to_owned()))
+    };
+    let mut entries: Vec<(String, String)> = entries.filter_map(of).collect();
     entries.sort_unstable();
     let created = ("deployment.create", "session");
     let expected = [
@@ -162,6 +159,7 @@ async fn audited(rig: &Rig) {
         ("deployment.delete", "session"),
         ("license.grant", "operator"),
     ];
+    let expected = expected.map(|(action, kind)| (action.to_owned(), kind.to_owned()));
     assert_eq!(entries, expected);
 }
 

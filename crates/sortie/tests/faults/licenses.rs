@@ -167,7 +167,8 @@ impl Licensed {
         let stop = Arc::<AtomicBool>::default();
         let mut load = JoinSet::new();
         for _ in 0..CLIENTS {
-            load.spawn(create(self.doors.clone(), self.random.fork(), Arc::clone(&stop)));
+            let doors = self.doors.clone();
+            load.spawn(create(doors, self.random.fork(), Arc::clone(&stop), is_last));
         }
         let before = if is_last { 5..60 } else { 200..1_200 };
         self.pause(before).await;
@@ -225,10 +226,16 @@ impl Licensed {
     }
 }
 
-/// Creates runs until told to stop. Each request is repeated under its key until it is answered.
-async fn create(doors: Doors, mut random: fastrand::Rng, stop: Arc<AtomicBool>) -> Result<Record> {
+/// Creates runs until told to stop, and `to_the_end` of the allowance where that is asked for. Each request is repeated under
+/// its key until it is answered.
+async fn create(
+    doors: Doors,
+    mut random: fastrand::Rng,
+    stop: Arc<AtomicBool>,
+    to_the_end: bool,
+) -> Result<Record> {
     let mut record = Record::default();
-    while !stop.load(Ordering::SeqCst) {
+    while !stop.load(Ordering::SeqCst) || (to_the_end && record.refused == 0) {
         let key = HeaderValue::try_from(format!("{:016x}", random.u64(..)))?;
         loop {
             let Some(client) = doors.any(&mut random) else {

@@ -62,8 +62,9 @@ const LICENSES: &str = "docs/LICENSES.md";
 struct Nodes {
     /// Node of `SORTIE_URL`.
     engine: Node,
-    /// Node of `SORTIE_ORG_URL`, where it is another one.
+    /// Node of `ACCOUNTS_URL`, beside a self-hosted engine.
     hosted: Option<HostedNode>,
+    /// Address of the organization API of the engine's own deployment.
     org_url: Option<String>,
 }
 
@@ -79,7 +80,7 @@ impl Nodes {
             let verifies = options.env("SORTIE_LICENSE_PUBLIC_KEYS", &signer.public().to_string());
             return Ok(Self {
                 engine: node_with(Database::Sqlite, verifies).await?,
-                org_url: Some(hosted.org_url()),
+                org_url: None,
                 hosted: Some(hosted),
             });
         }
@@ -104,12 +105,13 @@ impl Nodes {
             .env("SORTIE_URL", self.engine.url()?)
             .env("SORTIE_DATA_DIR", self.engine.data_dir())
             .env("SORTIE_API_KEY", self.engine.key());
-        if let Some(org_url) = &self.org_url {
-            shell.env("SORTIE_ORG_URL", org_url);
-        }
         if let Some(hosted) = &self.hosted {
             let key = std::fs::read_to_string(hosted.node.data_dir().join("operator.key"))?;
-            shell.env("SORTIE_OPERATOR_KEY", key.trim());
+            shell
+                .env("ACCOUNTS_URL", hosted.org_url())
+                .env("SORTIE_OPERATOR_KEY", key.trim());
+        } else if let Some(org_url) = &self.org_url {
+            shell.env("SORTIE_ORG_URL", org_url);
         }
         Ok(())
     }
