@@ -150,6 +150,8 @@ ids! {
     SessionId = "sess";
     /// An invitation of an email address into an organization.
     InvitationId = "inv";
+    /// A self-hosted installation that an organization has licensed.
+    DeploymentId = "depl";
     /// A mail to send: no client ever sees one.
     MailId = "mail";
     /// Content as it is stored: no client ever sees one.

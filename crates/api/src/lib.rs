@@ -10,6 +10,7 @@ pub mod check;
 pub mod connection;
 mod credential;
 pub mod delivery;
+pub mod deployment;
 pub mod digest;
 mod effort;
 pub mod error;
@@ -50,8 +51,8 @@ pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
 pub use file::{File, FilePage};
 pub use id::{
-    AuditId, BlobId, ConnectionId, FileId, GrantId, InvitationId, KeyId, MailId, OauthClientId, OrgId, RunId,
-    ScheduleId, SessionId, UserId,
+    AuditId, BlobId, ConnectionId, DeploymentId, FileId, GrantId, InvitationId, KeyId, MailId, OauthClientId,
+    OrgId, RunId, ScheduleId, SessionId, UserId,
 };
 pub use license::License;
 pub use mail::EmailDelivery;

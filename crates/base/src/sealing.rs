@@ -137,12 +137,15 @@ impl FromStr for MasterKey {
     type Err = InvalidKey;
 
     fn from_str(text: &str) -> Result<Self, InvalidKey> {
-        let mut bytes = Zeroizing::new([0; 32]);
-        fill_from_hex(text, &mut bytes)
-            .or_else(|| fill_from_base64(text, &mut bytes))
-            .ok_or(InvalidKey)?;
-        Ok(Self::new(bytes))
+        key_bytes(text).map(Self::new).ok_or(InvalidKey)
     }
+}
+
+/// Reads the 32 bytes of a key from hexadecimal or from base64.
+pub(crate) fn key_bytes(text: &str) -> Option<Zeroizing<[u8; 32]>> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    fill_from_hex(text, &mut bytes).or_else(|| fill_from_base64(text, &mut bytes))?;
+    Some(bytes)
 }
 
 fn fill_from_base64(text: &str, bytes: &mut [u8; 32]) -> Option<()> {
