@@ -14,6 +14,9 @@ pub enum Error {
     /// 401: the password is right, and the second factor is missing or wrong.
     #[error("code: must be the current code of the authenticator, or an unused recovery code")]
     SecondFactorRequired,
+    /// 402: the organization is not entitled to it.
+    #[error("{0}")]
+    PaymentRequired(String),
     /// 403: the person or the role may not do this.
     #[error("{0}")]
     Forbidden(String),
@@ -57,6 +60,7 @@ impl From<sortie_store::Error> for Error {
             Store::Conflict(rule) => Self::Conflict(rule.to_owned()),
             Store::Suspended => Self::Forbidden(error.to_string()),
             Store::Unavailable(_) => Self::Unavailable("the database is unavailable, retry later".to_owned()),
+            Store::Unlicensed(refusal) => Self::PaymentRequired(refusal.to_string()),
             Store::OverBudget(_)
             | Store::Unretained
             | Store::Fenced

@@ -7,6 +7,7 @@ mod attempts;
 mod caller;
 mod email;
 mod error;
+mod licenses;
 mod mail;
 mod oauth;
 mod oidc;

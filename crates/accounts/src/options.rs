@@ -1,7 +1,9 @@
 //! Settings of accounts, as the configuration has them.
 
+use std::sync::Arc;
+
 use sortie_api::Mode;
-use sortie_base::Clock;
+use sortie_base::{Clock, LicenseSigner};
 
 use crate::{mail::MailOptions, oidc::IdentityProvider};
 
@@ -22,6 +24,8 @@ pub struct Options {
     pub mail: Option<MailOptions>,
     /// Identity providers that people sign in with.
     pub providers: Vec<IdentityProvider>,
+    /// Key that signs licenses for self-hosted engines. `None` where no license is issued.
+    pub license_signer: Option<Arc<LicenseSigner>>,
 }
 
 /// Rule for new accounts.

@@ -49,6 +49,7 @@ impl Rig {
             sign_up,
             mail,
             providers: Vec::new(),
+            license_signer: None,
         };
         let sealer = Sealer::new(vec![MasterKey::new([7; 32])]);
         Self {

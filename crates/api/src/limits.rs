@@ -122,6 +122,14 @@ pub const SUSPENSION_REASON_CHARS: usize = 500;
 pub const GRACE_SECONDS_MAX: i64 = 604_800;
 /// See [`GRACE_SECONDS_MAX`].
 pub const GRACE_SECONDS_DEFAULT: i64 = 3_600;
+/// Seconds for which a license still allows runs after its end.
+pub const LICENSE_GRACE_SECONDS: u64 = 14 * 86_400;
+/// Maximum runs in a month that an operator grants.
+pub const LICENSE_MONTHLY_RUNS: i64 = 1_000_000_000_000;
+/// Maximum deployments that an operator grants.
+pub const LICENSE_DEPLOYMENTS: i64 = 1_000;
+/// Days of a license that an operator grants without an end.
+pub const LICENSE_DAYS: u64 = 365;
 /// Days that usage is asked for at once.
 pub const USAGE_DAYS: i64 = 366;
 /// Days that usage is told for when none are named.

@@ -46,6 +46,7 @@ impl From<sortie_store::Error> for Error {
         match error {
             Store::NotFound => Self::NotFound,
             Store::OverBudget(refusal) => Self::PaymentRequired(refusal.to_string()),
+            Store::Unlicensed(refusal) => Self::PaymentRequired(refusal.to_string()),
             Store::Suspended => Self::Suspended,
             Store::Conflict(rule) => Self::Conflict(rule.to_owned()),
             Store::Unretained => Self::Unretained,

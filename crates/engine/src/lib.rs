@@ -31,7 +31,7 @@ pub use error::Error;
 pub use files::saved::{Stored, Upload};
 pub use kit::{
     caller::Caller,
-    options::{AwsVariables, Options, Serves},
+    options::{AwsVariables, LicenseOptions, Options, Serves},
     traces::{SpanExport, Traces},
 };
 pub use operations::checks::Providers;

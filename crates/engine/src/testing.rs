@@ -161,6 +161,7 @@ async fn queued(store: &Store, (org, id): (OrgId, RunId), callback: Option<NewCa
         labels: sortie_store::Labels::default(),
         created_at: Clock::system().now(),
         trace: None,
+        allowance: None,
     };
     match store.create_run(run).await.unwrap() {
         Created::New(run) => run.id,

@@ -123,6 +123,7 @@ impl Left {
             labels: sortie_store::Labels::default(),
             created_at: at,
             trace: None,
+            allowance: None,
         };
         let (Created::New(run) | Created::Existing(run)) = store.create_run(run).await.unwrap();
         let node = NewNode {

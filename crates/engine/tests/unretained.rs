@@ -103,6 +103,7 @@ impl Rig {
             labels: sortie_store::Labels::default(),
             created_at: BEGINNING,
             trace: None,
+            allowance: None,
         }
     }
 

@@ -6,6 +6,7 @@ mod budgets;
 mod connections;
 pub(crate) mod export;
 mod files;
+mod license;
 mod name;
 mod operations;
 mod operators;
@@ -24,6 +25,7 @@ pub(crate) use self::{
     budgets::BudgetsCommand,
     connections::{ConnectionsCommand, PutArgs},
     files::{FileRef, FilesCommand},
+    license::{LicenseArgs, LicenseCommand},
     name::Name,
     operations::{BackupArgs, DoctorArgs, MasterKeyCommand, OpenapiArgs, RestoreArgs},
     operators::{OperatorArgs, OrganizationsCommand, UserArgs, UsersCommand},
@@ -100,8 +102,8 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     /// Show the cost and usage of runs
     Usage(UsageArgs),
-    /// Show the license, and the runs of this month
-    License(ListArgs),
+    /// Show, install and delete the license of an engine; grant licenses to an organization
+    License(LicenseArgs),
     /// List the models that runs can use
     Models(ListArgs),
     /// Print the OpenAPI document of an API

@@ -19,6 +19,7 @@ use sortie_api::{
     License, OrganizationInfo, PutBudget, Redelivery, Run, RunDefinition, RunId, RunPage,
     connection::{Authorization, ConfirmAuthorization, ConfirmedAuthorization, ConnectionTest, KnownService},
     key::{ApiKey, CreateKey, CreatedKey, RotateKey},
+    license::PutLicense,
     limits,
     model::ModelCatalog,
     node::Node,
@@ -292,6 +293,16 @@ impl Client {
 
     pub(crate) async fn license(&self) -> Result<License> {
         self.get("v1/admin/license").await
+    }
+
+    pub(crate) async fn put_license(&self, put: &PutLicense) -> Result<License> {
+        let request = self.request(Method::PUT, "v1/admin/license")?;
+        self.read(self.send(request.json(put)).await?).await
+    }
+
+    pub(crate) async fn delete_license(&self) -> Result<()> {
+        let request = self.request(Method::DELETE, "v1/admin/license")?;
+        self.send(request).await.map(drop)
     }
 
     pub(crate) async fn list_nodes(&self) -> Result<Vec<Node>> {

@@ -291,6 +291,7 @@ fn people(
         sign_up: SignUp::Closed,
         mail: None,
         providers: config.sign_in.clone(),
+        license_signer: None,
     };
     Some(Accounts::new(
         options,
@@ -314,6 +315,7 @@ fn accounts_options(config: &Config, settings: &HostedSettings) -> sortie_accoun
         sign_up: settings.sign_up,
         mail: settings.mail.clone(),
         providers: config.sign_in.clone(),
+        license_signer: config.license_signer.clone(),
     }
 }
 
@@ -387,6 +389,7 @@ pub(crate) fn engine_options(config: &Config, node_name: String, purpose: Purpos
             Purpose::OneRun => Serves::OwnRuns,
             Purpose::OneCommand => Serves::Nothing,
         },
+        license: config.license.clone(),
         concurrency: config.concurrency,
         organization_concurrency: config.organization_concurrency,
         organization_storage_bytes: config.organization_storage_bytes,

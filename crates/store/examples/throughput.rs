@@ -102,6 +102,7 @@ impl Bench {
             },
             created_at: at,
             trace: None,
+            allowance: None,
         };
         self.store.create_run(run).await?;
         Ok(())

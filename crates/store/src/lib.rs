@@ -17,6 +17,7 @@ mod db;
 mod deliveries;
 mod files;
 mod keys;
+mod licenses;
 mod mail;
 mod metrics;
 mod money;
@@ -46,6 +47,11 @@ pub use checks::{Backlog, DatabaseInfo};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED};
 pub use files::{FileRow, NewFile};
+pub use licenses::{
+    deployments::{DeploymentRow, NewDeployment},
+    entitlements::{EntitlementRow, PutEntitlement},
+    installed::{InstalledLicense, LicenseUse},
+};
 pub use mail::{AfterSending, ClaimedMail, NewMail, OwnerRow};
 pub use money::usage::{UsageDue, UsageQuery};
 pub use oauth::{
@@ -79,10 +85,11 @@ pub use schedules::{
     SealedCallback,
 };
 pub use types::{
-    Actor, Append, AuditFilter, Cancelled, Claim, Created, Definition, Error, EventRow, Fence, Finish,
-    Followed, Heartbeat, Held, InlineCredentials, Journal, Labels, NewCallback, NewEntries, NewEvent, NewKey,
-    NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result, Retention, Rotation,
-    RunFilter, SeenLease, StoredCredentials, StoredDefinition, Sweep, Swept, Unretained, Watched,
+    Actor, Allowance, Append, AuditFilter, Cancelled, Claim, Created, Definition, Error, EventRow, Fence,
+    Finish, Followed, Heartbeat, Held, InlineCredentials, Journal, Labels, LicenseRefusal, MonthlyRuns,
+    NewCallback, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget,
+    Progress, Receiver, Result, Retention, Rotation, RunFilter, SeenLease, StoredCredentials,
+    StoredDefinition, Sweep, Swept, Unretained, Watched,
 };
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 
@@ -90,7 +97,7 @@ use std::sync::Arc;
 
 use self::{
     db::{Db, vals},
-    money::refusals::Refusals,
+    money::{allowance::UsedUp, refusals::Refusals},
 };
 
 /// Database server in memory. A seed drives its network, its clock and its faults.
@@ -110,6 +117,8 @@ pub struct Store {
     db: Db,
     /// Budgets that have refused a run recently.
     refusals: Arc<Refusals>,
+    /// Allowance that has refused a run recently.
+    used_up: Arc<UsedUp>,
 }
 
 impl Store {
@@ -138,6 +147,7 @@ impl Store {
         Self {
             db,
             refusals: Arc::default(),
+            used_up: Arc::default(),
         }
     }
 

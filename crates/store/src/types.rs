@@ -25,6 +25,9 @@ pub enum Error {
     /// A budget has too little left for the run; nothing was created.
     #[error("{0}")]
     OverBudget(Box<OverBudget>),
+    /// A license does not allow what was asked for; nothing was created.
+    #[error("{0}")]
+    Unlicensed(LicenseRefusal),
     /// The operator has suspended the organization; nothing was created.
     #[error("the organization is suspended")]
     Suspended,
@@ -62,6 +65,43 @@ pub struct OverBudget {
     pub available: Micros,
     /// Start of the next window.
     pub resets_at: Timestamp,
+}
+
+/// Allowance of a run's license.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowance {
+    /// The license allows this number of runs in the month.
+    Monthly(MonthlyRuns),
+    /// The license expired at this time, and its grace has ended.
+    Ended(Timestamp),
+}
+
+/// Runs that a license allows in a calendar month, in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MonthlyRuns {
+    /// Start of the month.
+    pub month: Timestamp,
+    /// Start of the next month.
+    pub resets_at: Timestamp,
+    /// Maximum number of runs.
+    pub most: i64,
+}
+
+/// Reason why a license does not allow something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LicenseRefusal {
+    /// Every run of the month is used.
+    #[error("license: all {} runs of this month are used, the next month begins at {}", .0.most, .0.resets_at)]
+    Used(MonthlyRuns),
+    /// The license of the engine has ended.
+    #[error("license: it expired at {0}, and its grace has ended; install a new license, or delete this one")]
+    Expired(Timestamp),
+    /// The organization is not entitled to licenses.
+    #[error("license: the organization has no active entitlement")]
+    NotEntitled,
+    /// The organization has used its deployments.
+    #[error("license: all {0} deployments of the organization are in use; delete one first")]
+    Deployments(i64),
 }
 
 /// Returns true where the command was done, and false where `reason` is its error. Any other error remains an error.
@@ -231,6 +271,8 @@ pub struct NewRun {
     pub created_at: Timestamp,
     /// Trace that the run belongs to.
     pub trace: Option<TraceContext>,
+    /// Allowance of the engine's license; none on an engine without a license.
+    pub allowance: Option<Allowance>,
 }
 
 /// Retention of a run's content.

@@ -124,6 +124,7 @@ impl Metrics {
             Error::TooManyAttempts(_) => SignInOutcome::Limited,
             Error::Unavailable(_) if method == Method::Provider => SignInOutcome::Away,
             Error::Invalid(_)
+            | Error::PaymentRequired(_)
             | Error::NotFound
             | Error::TooLarge(_)
             | Error::Conflict(_)

@@ -50,6 +50,7 @@ impl Rig {
             sign_up: SignUp::Open,
             mail,
             providers,
+            license_signer: None,
         };
         let at = clock.now();
         let person = UserId::new(at, random().unwrap());

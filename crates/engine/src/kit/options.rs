@@ -8,7 +8,7 @@ use sortie_sandbox::Limits;
 use sortie_web::{RobotsTxt, SearchSettings};
 
 use crate::kit::traces::Traces;
-use sortie_base::{Clock, MasterKey};
+use sortie_base::{Clock, LicensePublicKey, MasterKey};
 
 /// Environment variables for access to an S3-compatible store, by name.
 pub type AwsVariables = BTreeMap<String, Credential>;
@@ -88,8 +88,19 @@ pub struct Options {
     pub retention: Option<Duration>,
     /// Time that runs have to end when the node stops.
     pub shutdown_grace: Duration,
+    /// License of a self-hosted engine.
+    pub license: LicenseOptions,
     /// Export of spans.
     pub traces: Traces,
+}
+
+/// Settings of the license of a self-hosted engine.
+#[derive(Clone, Debug, Default)]
+pub struct LicenseOptions {
+    /// Keys that verify licenses.
+    pub public_keys: Vec<LicensePublicKey>,
+    /// ID of the installation. `None`: it is derived from the organization that was created with the database.
+    pub machine_id: Option<String>,
 }
 
 impl Default for Options {
@@ -125,6 +136,7 @@ impl Default for Options {
             heartbeat: Duration::from_secs(3),
             retention: Some(Duration::from_hours(30 * 24)),
             shutdown_grace: Duration::from_secs(30),
+            license: LicenseOptions::default(),
             traces: Traces::default(),
         }
     }

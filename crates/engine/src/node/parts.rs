@@ -29,7 +29,7 @@ use crate::{
         options::Options,
         web::NodeWeb,
     },
-    operations::watched::Watched,
+    operations::{license::Licensing, watched::Watched},
     runs::{
         active::Active,
         hub::Hub,
@@ -102,6 +102,7 @@ pub(crate) struct Stores {
     pub(crate) keys: Keys,
     pub(crate) principals: Principals,
     pub(crate) connections: Connections,
+    pub(crate) licensing: Licensing,
 }
 
 /// The runs of a node, and the notifications of the tasks that work on them.
@@ -170,6 +171,7 @@ impl Setup {
             uploads: Uploads::default(),
             keys: Keys::new(database.clone(), clock.clone(), principals.clone()),
             principals,
+            licensing: Licensing::new(database.clone(), options.mode),
             connections: Connections::new(options, database.clone(), tracker, &self.sandbox)?,
             database,
         })

@@ -66,6 +66,7 @@ impl Engine {
     ) -> Result<(Self, Sweeper), Error> {
         let setup = Setup::new(options, sandbox);
         let stores = setup.stores(store, storage)?;
+        stores.licensing.reread().await?;
         let work = setup.work(&stores)?;
         let cluster = setup.cluster(&stores).await?;
         let sweeper = Sweeper {
@@ -136,6 +137,10 @@ impl Engine {
             closed.clone(),
         ));
         tracker.spawn(node.stores.contents.clone().sweep_until(closed.clone()));
+        if node.options.mode == Mode::SelfHosted && store.is_shared() {
+            let licensing = node.stores.licensing.clone();
+            tracker.spawn(licensing.keep_reading(closed.clone()));
+        }
         let connections = &node.stores.connections;
         tracker.spawn(connections.clone().keep_forgetting(closed.clone()));
         if connections.unaddressed() == Unaddressed::Opens {

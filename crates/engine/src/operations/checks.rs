@@ -65,6 +65,10 @@ impl Engine {
             self.check_memory(),
             self.check_addresses(),
         ]);
+        match self.check_license().await {
+            Ok(license) => checks.extend(license),
+            Err(error) => checks.push(Check::new("license", Verdict::Fault, error.to_string())),
+        }
         if providers == Providers::Asked {
             checks.extend(self.check_providers().await);
         }

@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use sha2::{Digest as _, Sha256};
 use sortie_api::{
-    License, OrgId, Timestamp, limits,
+    OrgId, Timestamp, limits,
     usage::{Day, Usage, UsageDimension, UsageFigures},
 };
 use sortie_store::{Store, UsageQuery};
@@ -13,7 +12,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Engine, error::Error};
-use sortie_base::{Clock, hex};
+use sortie_base::Clock;
 
 /// Interval between two passes of the job.
 const COUNT: Duration = Duration::from_mins(10);
@@ -73,25 +72,6 @@ impl Engine {
             totals,
         })
     }
-
-    /// Returns the state of the license. An engine cannot have one yet, so there is no allowance to use up.
-    pub async fn license(&self, org: OrgId) -> Result<License, Error> {
-        let today = Day::of(self.0.options.clock.now());
-        let days = (Some(today.month()), Some(today));
-        let used = self.usage(org, days, Vec::new()).await?;
-        Ok(License {
-            licensed: false,
-            machine_id: machine_id(org),
-            runs_used: used.totals.runs,
-            resets_at: today.next_month().start(),
-        })
-    }
-}
-
-/// Returns the id of the installation. Every node derives it from the organization that was created with the database.
-fn machine_id(org: OrgId) -> String {
-    let digest = Sha256::digest(format!("sortie installation {org}"));
-    hex(digest.get(..16).unwrap_or_default())
 }
 
 /// Counts completed hours, at the start and then every [`COUNT`], until the node stops. Every node runs the job; an
@@ -196,16 +176,5 @@ mod tests {
         assert_eq!(count(&store, over + MARGIN + HOUR).await.unwrap(), 0, "once");
         let due = store.usage_due(over + MARGIN, None, 10).await.unwrap();
         assert_eq!(due, [(org, None)]);
-    }
-
-    #[test]
-    fn an_installation_has_a_name_that_stays() {
-        let org: OrgId = "org_01kafs6w1cefkstv6qr1ptb0mp".parse().unwrap();
-        assert_eq!(machine_id(org).len(), 32);
-        assert_eq!(machine_id(org), machine_id(org));
-        assert_ne!(
-            machine_id(org),
-            machine_id(OrgId::new(Timestamp::from_micros(0), [1; 10]))
-        );
     }
 }

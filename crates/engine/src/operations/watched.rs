@@ -16,7 +16,7 @@ use prometheus_client::{
 };
 use sortie_api::{RunStatus, Timestamp};
 use sortie_sandbox::Capabilities;
-use sortie_store::Observed;
+use sortie_store::{LicenseUse, Observed};
 use tokio::time::{Instant, timeout};
 
 use crate::{Engine, runs::active::Active};
@@ -51,6 +51,8 @@ struct DatabaseSample {
     at: Timestamp,
     /// Time of the sample on the clock of leases.
     leases_at: Timestamp,
+    /// License of the engine, if it has one.
+    license: Option<LicenseUse>,
 }
 
 impl LastSample {
@@ -97,11 +99,15 @@ impl Watched {
         let now = engine.0.options.clock.now();
         let (ready, database) = tokio::join!(
             timeout(PATIENCE, engine.ready()),
-            timeout(PATIENCE, engine.store().observe(now)),
+            timeout(PATIENCE, async {
+                let licensing = &engine.0.stores.licensing;
+                tokio::try_join!(engine.store().observe(now), licensing.in_use(now))
+            }),
         );
         let database = match database {
-            Ok(Ok(observed)) => Some(DatabaseSample {
+            Ok(Ok((observed, license))) => Some(DatabaseSample {
                 observed,
+                license,
                 at: now,
                 leases_at: engine.0.cluster.identity.leases.now(),
             }),
@@ -209,6 +215,31 @@ fn age(since: Option<Timestamp>, now: Timestamp) -> f64 {
     since.map_or(0.0, |since| now.since(since).as_secs_f64())
 }
 
+fn encode_license(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample) -> std::fmt::Result {
+    let (used, most, left) = sample.license.as_ref().map_or((0, 0, 0.0), |found| {
+        let left = found.license.expires_at.since(sample.at).as_secs_f64();
+        (found.used, found.license.monthly_runs, left)
+    });
+    gauge(
+        encoder,
+        "license_runs_used",
+        "Runs of this month that count in the allowance of the license; 0 without a license.",
+        used,
+    )?;
+    gauge(
+        encoder,
+        "license_monthly_runs",
+        "Runs that the license allows in a month; 0 without a license.",
+        most,
+    )?;
+    seconds(
+        encoder,
+        "license_remaining_seconds",
+        "What is left of the license; 0 once it has expired, and without a license.",
+        left,
+    )
+}
+
 fn encode_database(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample) -> std::fmt::Result {
     let (observed, at) = (&sample.observed, sample.at);
     let open = encoder.encode_descriptor(
@@ -265,6 +296,7 @@ fn encode_database(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample)
         "state",
         [("live", observed.nodes), ("lost", observed.lost_nodes)],
     )?;
+    encode_license(encoder, sample)?;
     let Some(until) = observed.first_lease_until else {
         return Ok(());
     };

@@ -158,6 +158,7 @@ impl Engine {
                 Retention::Full => caller.actor.trace.clone(),
                 Retention::None => caller.actor.trace.clone().map(TraceContext::without_state),
             },
+            allowance: node.stores.licensing.allowance(now),
         };
         Ok((run, admission))
     }

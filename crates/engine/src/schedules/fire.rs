@@ -86,11 +86,19 @@ impl Engine {
             Err(StoreError::Fenced) => return Ok(()),
             Err(error) => error,
         };
-        // Only a run can be refused: its maximum cost does not fit in a budget, or the organization is suspended.
+        // Only a run can be refused: its maximum cost does not fit in a budget, the allowance of the license is used up, or
+        // the organization is suspended.
         let Some(run) = fires.run.as_ref().map(|run| run.id) else {
             return Err(refused.into());
         };
-        let skip = refusal(refused.clone().into())?;
+        let skip = match &refused {
+            StoreError::Unlicensed(rule) => Skip {
+                reason: "license".to_owned(),
+                error: Some(rule.to_string()),
+                disables: false,
+            },
+            refused => refusal(refused.clone().into())?,
+        };
         match self
             .store()
             .record_fires(without_run(row, fires, run, skip))

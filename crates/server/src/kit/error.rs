@@ -207,6 +207,7 @@ impl From<sortie_accounts::Error> for ApiError {
         match error {
             Error::Invalid(rule) => Self::invalid_request(rule),
             Error::Unauthorized(reason) => Self::unauthorized(reason),
+            Error::PaymentRequired(reason) => Self::payment_required(reason),
             Error::SecondFactorRequired => Self::new(ErrorCode::SecondFactorRequired, error.to_string()),
             Error::Forbidden(reason) => Self::forbidden(reason),
             Error::NotFound => Self::not_found("not found"),

@@ -9,6 +9,7 @@ mod engine_door;
 mod identities;
 mod invitations;
 mod keys;
+mod licenses;
 mod members;
 mod operator;
 mod organizations;
@@ -82,6 +83,10 @@ operations! {
     Admin keys::create_organization_key;
     Admin keys::rotate_organization_key;
     Admin keys::delete_organization_key;
+    Admin licenses::get_organization_license;
+    Admin licenses::list_deployments;
+    Admin licenses::create_deployment;
+    Admin licenses::delete_deployment;
     Operator operator::list_operated_organizations;
     Operator operator::get_operated_organization;
     Operator operator::suspend_organization;
@@ -91,6 +96,8 @@ operations! {
     Operator operator::disable_user;
     Operator operator::enable_user;
     Operator operator::create_reset_link;
+    Operator licenses::grant_license;
+    Operator licenses::get_license_key;
 }
 
 /// Makes the router of the pages of a self-hosted engine, where people sign in.

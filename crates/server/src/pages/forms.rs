@@ -105,6 +105,7 @@ impl From<Error> for PageError {
             Error::Unauthorized(_) | Error::SecondFactorRequired | Error::Forbidden(_) => {
                 (StatusCode::FORBIDDEN, "This is not allowed")
             }
+            Error::PaymentRequired(_) => (StatusCode::PAYMENT_REQUIRED, "This is not possible"),
             Error::NotFound => (StatusCode::NOT_FOUND, "Not found"),
             Error::Conflict(_) => (StatusCode::CONFLICT, "This is not possible"),
             Error::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "This is too large"),

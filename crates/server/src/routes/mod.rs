@@ -100,6 +100,8 @@ operations! {
     Admin audit::list_audit;
     Admin usage::get_usage;
     Admin license::get_license, self_hosted "licenses are managed in the organization API";
+    Admin license::put_license, self_hosted "licenses are managed in the organization API";
+    Admin license::delete_license, self_hosted "licenses are managed in the organization API";
     Admin nodes::list_nodes, self_hosted "nodes are the operator's";
     Admin checks::get_checks, self_hosted "nodes are the operator's";
     Admin master_key::get_master_keys, self_hosted "master keys are the operator's";

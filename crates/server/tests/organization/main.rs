@@ -15,6 +15,7 @@ mod browser;
 mod deletion;
 mod ends;
 mod gate;
+mod licenses;
 mod oauth;
 mod oidc;
 mod operator;

@@ -73,6 +73,7 @@ impl Rig {
                 sign_up: SignUp::Closed,
                 mail: None,
                 providers: vec![settings(provider)],
+                license_signer: None,
             };
             Accounts::new(options, store, Sealer::new(vec![MasterKey::new([7; 32])]))
         });

@@ -15,6 +15,7 @@ mod budgets;
 mod deliveries;
 mod downloads;
 mod files;
+mod license;
 mod refusals;
 mod rig;
 mod runs;

@@ -1,7 +1,9 @@
 //! Operations of the operator of a hosted deployment.
 
+use reqwest::Method;
 use sortie_api::{
     OrgId, UserId,
+    deployment::{Entitlement, GrantLicense, LicenseKey},
     operator::{
         CreateUser, CreatedUser, OperatedOrganization, OperatedOrganizationPage, OperatedUser,
         OperatedUserPage, ResetLink, SuspendOrganization,
@@ -80,6 +82,16 @@ impl Client {
     pub(crate) async fn enable_user(&self, user: UserId) -> Result<OperatedUser> {
         self.post(&format!("v1/operator/users/{user}/enable"), None::<&()>)
             .await
+    }
+
+    pub(crate) async fn grant_license(&self, org: OrgId, grant: &GrantLicense) -> Result<Entitlement> {
+        let path = format!("v1/operator/organizations/{org}/license");
+        let request = self.request(Method::PUT, &path)?;
+        self.read(self.send(request.json(grant)).await?).await
+    }
+
+    pub(crate) async fn license_key(&self) -> Result<LicenseKey> {
+        self.get("v1/operator/license-key").await
     }
 
     pub(crate) async fn reset_link(&self, user: UserId) -> Result<ResetLink> {

@@ -1,4 +1,4 @@
-//! `sortie audit`, `sortie usage`, `sortie license`: what administrators look at.
+//! `sortie audit`, `sortie usage`: what administrators look at.
 
 use sortie_api::{
     AuditEntry,
@@ -7,7 +7,7 @@ use sortie_api::{
 
 use super::{Context, print_json, table};
 use crate::{
-    args::{AuditArgs, ListArgs, UsageArgs},
+    args::{AuditArgs, UsageArgs},
     failure::{Exit, Result},
     terminal,
 };
@@ -117,24 +117,6 @@ fn dimension(row: &UsageRow, by: UsageDimension) -> String {
             .map_or_else(|| "-".to_owned(), |model| terminal::harmless(model).into_owned()),
         UsageDimension::Key => shown(row.key_id.as_ref()),
     }
-}
-
-pub(super) async fn license(context: &Context, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let license = connection.client.license().await;
-    connection.close().await;
-    let license = license?;
-    if args.json {
-        return print_json(&license);
-    }
-    let lines = [
-        format!("licensed  {}\n", if license.licensed { "yes" } else { "no" }),
-        format!("machine   {}\n", license.machine_id),
-        format!("runs      {} this month\n", license.runs_used),
-        format!("resets    {}\n", license.resets_at),
-    ];
-    terminal::print(&lines.concat())?;
-    Ok(Exit::Success)
 }
 
 fn shown(value: Option<&impl ToString>) -> String {

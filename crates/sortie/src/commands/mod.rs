@@ -12,6 +12,7 @@ mod export;
 mod files;
 mod health;
 mod keys;
+mod license;
 mod master_key;
 mod models;
 mod nodes;
@@ -68,7 +69,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Users(command) => operators::users(&context, command).await,
         Command::Audit(args) => administration::audit(&context, &args).await,
         Command::Usage(args) => administration::usage(&context, &args).await,
-        Command::License(args) => administration::license(&context, &args).await,
+        Command::License(args) => license::execute(&context, args).await,
         Command::Models(args) => models::list(&context, &args).await,
         Command::Openapi(args) => print_json(&sortie_server::openapi(args.api.into())),
         Command::Doctor(args) => doctor::doctor(&context, &args).await,

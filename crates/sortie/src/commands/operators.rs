@@ -120,7 +120,7 @@ pub(super) async fn users(context: &Context, command: UsersCommand) -> Result<Ex
 }
 
 /// A client with the operator's key, of the named node or else of that of the data folder.
-fn client(context: &Context, args: &OperatorArgs) -> Result<Client> {
+pub(super) fn client(context: &Context, args: &OperatorArgs) -> Result<Client> {
     let environment = &context.environment;
     let data_dir = DataDir::new(&context.data_dir()?);
     let (url, from) = match (&args.org_url, environment.get(ORG_URL)) {

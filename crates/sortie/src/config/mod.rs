@@ -6,6 +6,7 @@
 mod environment;
 mod hosted;
 mod layers;
+mod license;
 mod print;
 mod providers;
 mod sign_in;
@@ -18,6 +19,7 @@ use std::{
     io::{self, Read as _},
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -25,7 +27,8 @@ use ipnet::IpNet;
 use rustix::fs::OFlags;
 use sortie_accounts::IdentityProvider;
 use sortie_api::{Micros, Mode};
-use sortie_engine::{AwsVariables, MasterKey};
+use sortie_base::LicenseSigner;
+use sortie_engine::{AwsVariables, LicenseOptions, MasterKey};
 use sortie_net::Reach;
 use sortie_sandbox::{Level, Limits};
 use sortie_web::{RobotsTxt, SearchSettings};
@@ -87,6 +90,10 @@ pub(crate) struct Config {
     pub(crate) hosted: Option<HostedSettings>,
     /// Identity providers that people sign in with. A self-hosted engine with some has `advertise_url`, an origin.
     pub(crate) sign_in: Vec<IdentityProvider>,
+    /// License of a self-hosted engine.
+    pub(crate) license: LicenseOptions,
+    /// Key that signs licenses on a hosted deployment; none where it issues none.
+    pub(crate) license_signer: Option<Arc<LicenseSigner>>,
     pub(crate) database_url: DatabaseUrl,
     pub(crate) database_connections: u32,
     /// Storage for the content of files; `None`: the data folder.
@@ -200,6 +207,8 @@ impl Config {
             mode: read.mode()?,
             hosted: hosted::settings(&read)?,
             sign_in: sign_in::settings(&layers)?,
+            license: license::options(&read)?,
+            license_signer: license::signer(&read)?,
             database_url: read.database_url(&data_dir)?,
             database_connections: read.integer("database_connections", 1, 100)?,
             blob_url: read.blob_url()?,
@@ -249,6 +258,7 @@ impl Config {
             layers: Layers::default(),
         };
         layers.forget("master_key");
+        layers.forget(license::SIGNING_KEY);
         Ok(Self { layers, ..config })
     }
 

@@ -68,7 +68,9 @@ fn described(provider: &ProviderSettings) -> Vec<(&'static str, String)> {
 fn shown(key: &str, setting: &Setting) -> Value {
     match (key, &setting.value) {
         ("database_url" | "smtp_url", Value::String(url)) => Value::String(redact(url)),
-        ("web.search.api_key" | "master_key" | "traces.headers", _) => Value::String(HIDDEN.to_owned()),
+        ("web.search.api_key" | "master_key" | "license.signing_key" | "traces.headers", _) => {
+            Value::String(HIDDEN.to_owned())
+        }
         (_, value) => value.clone(),
     }
 }

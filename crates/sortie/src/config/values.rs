@@ -157,6 +157,15 @@ impl Reader<'_> {
         }
     }
 
+    /// Returns a list of texts.
+    pub(super) fn texts(&self, key: &str) -> Result<Vec<&str>, Error> {
+        let rule = || self.wrong(key, "must be a list of texts");
+        let Some(Value::Array(items)) = self.0.get(key).map(|setting| &setting.value) else {
+            return Err(rule());
+        };
+        items.iter().map(|item| item.as_str().ok_or_else(rule)).collect()
+    }
+
     pub(super) fn networks(&self, key: &str) -> Result<Vec<IpNet>, Error> {
         let rule = "must be a list of IP addresses and networks, such as 10.0.0.7 and 10.244.0.0/16";
         let Some(Value::Array(items)) = self.0.get(key).map(|setting| &setting.value) else {

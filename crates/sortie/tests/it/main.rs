@@ -21,6 +21,7 @@ mod files;
 mod hosted;
 mod keys;
 mod kit;
+mod license;
 mod logs;
 mod mail;
 mod master_key;

@@ -135,6 +135,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "organization_deletion",
         text: include_str!("../../../../migrations/0022_organization_deletion.sql"),
     },
+    Migration {
+        version: 23,
+        name: "licences",
+        text: include_str!("../../../../migrations/0023_licences.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use sortie_api::{OrgId, RunId, Timestamp};
 
+use crate::types::MonthlyRuns;
+
 /// Write that a command leaves to the end of its transaction. A further kind of row becomes a further variant, and
 /// is locked after those listed before it.
 #[derive(Clone, Debug)]
@@ -16,6 +18,17 @@ pub(crate) enum Tail {
     Release(RunId),
     /// Amounts to add to a window of a budget.
     Window(WindowKey, WindowChange),
+    /// Run to count in the allowance of a license.
+    Allowance(MonthlyRuns),
+}
+
+/// Row that many commands share. The order is that of locks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SharedRow {
+    /// Window of a budget.
+    Window(WindowKey),
+    /// Allowance of the month that begins then.
+    Allowance(Timestamp),
 }
 
 /// Primary key of a window of a budget. The order of keys is the order of locks, in this version and in earlier ones.
@@ -94,11 +107,21 @@ impl WindowChange {
     }
 }
 
+/// Runs to count in the allowance of a month.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AllowanceChange {
+    /// Number of runs.
+    pub(crate) runs: i64,
+    /// Allowance of the month.
+    pub(crate) allowed: MonthlyRuns,
+}
+
 /// Sums of the tails of one transaction by row, in the order of locks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sums {
     windows: BTreeMap<WindowKey, WindowChange>,
     released: BTreeSet<RunId>,
+    allowances: BTreeMap<Timestamp, AllowanceChange>,
 }
 
 impl Sums {
@@ -112,9 +135,20 @@ impl Sums {
                     Entry::Occupied(mut entry) => entry.get_mut().add(change),
                 },
                 Tail::Release(run) => drop(sums.released.insert(*run)),
+                Tail::Allowance(allowed) => sums.count_run(*allowed),
             }
         }
         sums
+    }
+
+    /// Counts a run. The lower limit holds for all runs of a month.
+    fn count_run(&mut self, allowed: MonthlyRuns) {
+        let none = AllowanceChange { runs: 0, allowed };
+        let sum = self.allowances.entry(allowed.month).or_insert(none);
+        sum.runs = sum.runs.saturating_add(1);
+        if allowed.most < sum.allowed.most {
+            sum.allowed = allowed;
+        }
     }
 
     /// Changes of windows.
@@ -126,14 +160,23 @@ impl Sums {
     pub(crate) fn released(&self) -> &BTreeSet<RunId> {
         &self.released
     }
+
+    /// Changes of allowances, by the start of their months.
+    pub(crate) fn allowances(&self) -> &BTreeMap<Timestamp, AllowanceChange> {
+        &self.allowances
+    }
 }
 
 impl Tail {
-    /// Whether this is for one of these windows.
-    pub(crate) fn is_for(&self, windows: &[WindowKey]) -> bool {
-        match self {
-            Self::Window(key, _) => windows.contains(key),
-            Self::Release(_) => false,
-        }
+    /// Whether this is for one of these rows.
+    pub(crate) fn is_for(&self, rows: &[SharedRow]) -> bool {
+        rows.iter().any(|row| match (row, self) {
+            (SharedRow::Window(row), Self::Window(key, _)) => row == key,
+            (SharedRow::Allowance(row), Self::Allowance(allowed)) => *row == allowed.month,
+            (
+                SharedRow::Window(_) | SharedRow::Allowance(_),
+                Self::Release(_) | Self::Window(..) | Self::Allowance(_),
+            ) => false,
+        })
     }
 }

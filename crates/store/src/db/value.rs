@@ -6,8 +6,9 @@
 use std::{borrow::Cow, str::FromStr};
 
 use sortie_api::{
-    AuditId, BlobId, BudgetPeriod, ConnectionId, ConnectionStatus, FileId, GrantId, InvitationId, MailId,
-    Micros, OrgId, Role, RunId, RunStatus, ScheduleId, SessionId, Timestamp, UserId, id::KeyId,
+    AuditId, BlobId, BudgetPeriod, ConnectionId, ConnectionStatus, DeploymentId, FileId, GrantId,
+    InvitationId, MailId, Micros, OrgId, Role, RunId, RunStatus, ScheduleId, SessionId, Timestamp, UserId,
+    id::KeyId,
 };
 
 use crate::types::{Error, NodeId, Result};
@@ -72,7 +73,7 @@ macro_rules! texts {
     )+};
 }
 
-texts!(RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId BlobId UserId SessionId MailId GrantId InvitationId);
+texts!(RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId BlobId UserId SessionId MailId GrantId InvitationId DeploymentId);
 
 impl<'a> From<&'a str> for Val<'a> {
     fn from(text: &'a str) -> Self {

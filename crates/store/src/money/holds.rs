@@ -168,14 +168,19 @@ pub(crate) fn look(tx: &mut dyn Tx, run: &NewRun) -> Result<()> {
     let Some((key, room, used)) = refused.first() else {
         return Ok(());
     };
-    let named = run.idempotency_key.as_deref().map(|name| {
-        let sql = "SELECT 1 FROM run WHERE org_id = $1 AND idempotency_key = $2";
-        tx.query_opt(sql, vals![run.org, name])
-    });
-    match named.transpose()?.flatten() {
-        Some(_) => Ok(()),
-        None => Err(over_budget(key, run.max_cost.get(), *used, *room)?),
+    if has_run(tx, run)? {
+        return Ok(());
     }
+    Err(over_budget(key, run.max_cost.get(), *used, *room)?)
+}
+
+/// Whether a run with the idempotency key of this one exists.
+pub(super) fn has_run(tx: &mut dyn Tx, run: &NewRun) -> Result<bool> {
+    let Some(name) = run.idempotency_key.as_deref() else {
+        return Ok(false);
+    };
+    let sql = "SELECT 1 FROM run WHERE org_id = $1 AND idempotency_key = $2";
+    Ok(tx.query_opt(sql, vals![run.org, name])?.is_some())
 }
 
 /// Start of the window before the one that starts at `starts_at`.

@@ -65,7 +65,7 @@ impl Refusals {
 }
 
 /// Whether two times are less than [`REMEMBERED`] apart, in either order.
-fn is_recent(refused_at: Timestamp, created_at: Timestamp) -> bool {
+pub(super) fn is_recent(refused_at: Timestamp, created_at: Timestamp) -> bool {
     created_at < refused_at + REMEMBERED && refused_at < created_at + REMEMBERED
 }
 
@@ -94,6 +94,7 @@ mod tests {
             },
             created_at,
             trace: None,
+            allowance: None,
         }
     }
 

@@ -1,61 +1,19 @@
-//! Writes of tails: the windows of budgets, which are rows that many runs share, and the holds that are released
-//! with them.
+//! Windows of budgets, as the tail of a transaction writes them.
 
 use sortie_api::{Micros, Timestamp};
 
-use super::holds;
 use crate::{
     db::{
         Stmt, Tx,
-        tail::{Room, Sums, Tail, WindowChange, WindowKey},
+        tail::{Room, WindowChange, WindowKey},
         vals,
     },
     types::{Error, OverBudget, Result},
 };
 
-/// Writes the sums of a transaction's tails, in one batch and in the order of locks. Returns the windows where a
-/// limit is reached or the row is missing: the transaction must then be rolled back.
-pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Vec<WindowKey>> {
-    let changes = sums.windows();
-    let released =
-        serde_json::to_string(sums.released()).map_err(|error| Error::Corrupt(error.to_string()))?;
-    let deletes = (!sums.released().is_empty()).then(|| holds::delete(&released));
-    let first = usize::from(deletes.is_some());
-    let updates = changes.iter().map(|(key, change)| statement(key, change));
-    let earlier = changes
-        .iter()
-        .filter_map(|(key, change)| Some(delete_earlier(key, change.room?.begins_after?)));
-    let statements: Vec<Stmt<'_>> = deletes.into_iter().chain(updates).chain(earlier).collect();
-    if statements.is_empty() {
-        return Ok(Vec::new());
-    }
-    let answers = tx.batch(&statements)?;
-    let written = changes.keys().zip(answers.iter().skip(first));
-    Ok(written
-        .filter(|(_, answer)| answer.affected == 0)
-        .map(|(key, _)| key.clone())
-        .collect())
-}
-
-/// The window that the statement after `answered` statements of [`write`] is about. None for every other statement.
-pub(crate) fn window_after(answered: usize, sums: &Sums) -> Option<&WindowKey> {
-    let deletes = usize::from(!sums.released().is_empty());
-    sums.windows().keys().nth(answered.checked_sub(deletes)?)
-}
-
-/// Writes the tails of one command, whose transaction ends with them. [`Error::OverBudget`] with figures if a
-/// limit is reached.
-pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<()> {
-    let sums = Sums::of(tails);
-    match write(tx, &sums)?.first() {
-        None => Ok(()),
-        Some(missed) => Err(refusal(tx, missed, &sums)?),
-    }
-}
-
 /// The update of one window. It affects no row if the window has no room or is missing. A hold begins the window if the
 /// amount is within the limit.
-fn statement<'a>(key: &'a WindowKey, change: &WindowChange) -> Stmt<'a> {
+pub(super) fn statement<'a>(key: &'a WindowKey, change: &WindowChange) -> Stmt<'a> {
     let mut params = vals![
         key.org,
         key.scope.as_str(),
@@ -86,7 +44,7 @@ fn statement<'a>(key: &'a WindowKey, change: &WindowChange) -> Stmt<'a> {
 }
 
 /// Deletes windows before the one that starts at `previous`. A node whose clock is behind may still count in that one.
-fn delete_earlier(key: &WindowKey, previous: Timestamp) -> Stmt<'_> {
+pub(super) fn delete_earlier(key: &WindowKey, previous: Timestamp) -> Stmt<'_> {
     Stmt::new(
         "DELETE FROM budget_window WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at < $4 \
          AND held_micros = 0",
@@ -95,9 +53,8 @@ fn delete_earlier(key: &WindowKey, previous: Timestamp) -> Stmt<'_> {
 }
 
 /// The error of a command whose change of this window was refused.
-fn refusal(tx: &mut dyn Tx, key: &WindowKey, sums: &Sums) -> Result<Error> {
-    let change = sums.windows().get(key);
-    let Some((change, room)) = change.and_then(|change| Some((change, change.room?))) else {
+pub(super) fn refusal(tx: &mut dyn Tx, key: &WindowKey, change: &WindowChange) -> Result<Error> {
+    let Some(room) = change.room else {
         return Ok(Error::Corrupt("the window of a hold is gone".to_owned()));
     };
     let used = tx.query_opt(

@@ -18,13 +18,17 @@ const NOT_YET: Error = Error::Conflict("something of the organization is left");
 type Unsettled = (Timestamp, RunId);
 
 /// Statements that delete the settings of the organization `$1`, up to `$2` rows each.
-const SETTINGS: [&str; 3] = [
+const SETTINGS: [&str; 5] = [
     "DELETE FROM workflow WHERE org_id = $1 \
      AND name {IN}SELECT w.name FROM workflow w WHERE w.org_id = $1 ORDER BY w.org_id, w.name LIMIT $2{END}",
     "DELETE FROM budget WHERE org_id = $1 \
      AND scope {IN}SELECT b.scope FROM budget b WHERE b.org_id = $1 ORDER BY b.org_id, b.scope LIMIT $2{END}",
     "DELETE FROM budget_window WHERE org_id = $1 AND held_micros = 0 AND scope {IN}SELECT b.scope FROM budget_window b WHERE b.org_id = $1 \
      ORDER BY b.org_id, b.scope, b.since, b.starts_at LIMIT $2{END}",
+    "DELETE FROM deployment WHERE org_id = $1 \
+     AND id {IN}SELECT d.id FROM deployment d WHERE d.org_id = $1 ORDER BY d.org_id, d.id LIMIT $2{END}",
+    "DELETE FROM entitlement WHERE org_id = $1 \
+     AND org_id {IN}SELECT e.org_id FROM entitlement e WHERE e.org_id = $1 LIMIT $2{END}",
 ];
 
 impl Store {
@@ -167,7 +171,7 @@ impl Store {
             .await
     }
 
-    /// System: deletes workflows and budgets of a deleted organization, up to about `limit` rows of each kind. Returns their
+    /// System: deletes workflows, budgets and deployments of a deleted organization, up to about `limit` rows of each kind. Returns their
     /// number.
     pub async fn erase_settings(&self, org: OrgId, limit: u32) -> Result<u64> {
         self.db
@@ -191,6 +195,8 @@ impl Store {
                  AND NOT EXISTS (SELECT 1 FROM workflow w WHERE w.org_id = $1) \
                  AND NOT EXISTS (SELECT 1 FROM budget b WHERE b.org_id = $1) \
                  AND NOT EXISTS (SELECT 1 FROM budget_window v WHERE v.org_id = $1) \
+                 AND NOT EXISTS (SELECT 1 FROM deployment d WHERE d.org_id = $1) \
+                 AND NOT EXISTS (SELECT 1 FROM entitlement e WHERE e.org_id = $1) \
                  AND NOT EXISTS (SELECT 1 FROM file f WHERE f.org_id = $1 AND f.created_at >= 0) \
                  AND NOT EXISTS (SELECT 1 FROM blob c WHERE c.org_id = $1 AND c.doomed_at IS NULL)",
                 vals![org, before, at],

@@ -10,30 +10,36 @@ use crate::{
     Store,
     db::{Stmt, Tx, vals},
     deliveries::insert_delivery,
-    money::holds,
-    types::{Created, Definition, Error, NewEvent, NewRun, Result, Unretained},
+    money::{allowance, holds},
+    types::{Created, Definition, Error, LicenseRefusal, NewEvent, NewRun, Result, Unretained},
 };
 
 impl Store {
     /// Records a run as `queued`, with its definition, its queue entry and its first event. Returns the
     /// existing run if there is one with the idempotency key. The maximum cost is held in every budget that
-    /// applies; [`Error::OverBudget`] if it does not fit in one of them. [`Error::Suspended`] if the organization is
-    /// suspended.
+    /// applies; [`Error::OverBudget`] if it does not fit in one of them. [`Error::Unlicensed`] if the allowance of the
+    /// license is used up. [`Error::Suspended`] if the organization is suspended.
     pub async fn create_run(&self, run: NewRun) -> Result<Created> {
         let event = status_event(RunStatus::Queued, None, run.created_at)?;
         let (org, at, bytes) = (run.org, run.created_at, run.definition.bytes());
-        let created = if self.refusals.concern(&run) {
+        let created = if self.refusals.concern(&run) || self.used_up.concerns(&run) {
             let run = Arc::new(run);
             let looked = Arc::clone(&run);
-            match self.db.read(move |tx| holds::look(tx, &looked)).await {
+            let look = move |tx: &mut dyn Tx| {
+                holds::look(tx, &looked)?;
+                allowance::look(tx, &looked)
+            };
+            match self.db.read(look).await {
                 Ok(()) => self.db.write_of(bytes, move |tx| create(tx, &run, &event)).await,
                 Err(error) => Err(error),
             }
         } else {
             self.db.write_own(bytes, move |tx| create(tx, &run, &event)).await
         };
-        if let Err(Error::OverBudget(refused)) = &created {
-            self.refusals.add(org, refused, at);
+        match &created {
+            Err(Error::OverBudget(refused)) => self.refusals.add(org, refused, at),
+            Err(Error::Unlicensed(LicenseRefusal::Used(allowed))) => self.used_up.add(*allowed, at),
+            Ok(_) | Err(_) => {}
         }
         created
     }
@@ -102,6 +108,7 @@ fn create(tx: &mut dyn Tx, run: &NewRun, event: &NewEvent) -> Result<Created> {
             return Err(Error::Suspended);
         }
         holds::take(tx, run, &held)?;
+        allowance::take(tx, run)?;
         return Ok(Created::New(new_run(run)));
     }
     if !held.is_empty() {

@@ -169,6 +169,21 @@ commands! {
         proves(fixture, async || store.enable_person(ann.id, vec![fixture.audit(org)]).await).await;
     }
 
+    async fn the_commands_of_licenses_are_one_transaction_each(fixture: &Fixture) {
+        let store = &fixture.store;
+        let (org, at) = (fixture.org().await, fixture.now());
+        let license = fixture.license(7);
+        proves(fixture, async || store.put_license(license.clone(), fixture.audit(org)).await).await;
+        let run = fixture.licensed(org, 7);
+        proves(fixture, async || store.create_run(run.clone()).await).await;
+        proves(fixture, async || store.delete_license(fixture.audit(org)).await).await;
+        let put = fixture.entitlement(org, 3);
+        proves(fixture, async || store.put_entitlement(put.clone(), fixture.audit(org)).await).await;
+        let new = fixture.new_deployment(org, 'a');
+        proves(fixture, async || store.create_deployment(new.clone(), fixture.audit(org)).await).await;
+        proves(fixture, async || store.end_deployment(org, new.id, at, fixture.audit(org)).await).await;
+    }
+
     async fn the_commands_of_the_oauth_server_are_one_transaction_each(fixture: &Fixture) {
         let store = &fixture.store;
         let ann = fixture.person("ann").await;

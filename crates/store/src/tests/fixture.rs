@@ -167,6 +167,7 @@ impl Fixture {
             labels: crate::Labels::default(),
             created_at: self.now(),
             trace: None,
+            allowance: None,
         }
     }
 

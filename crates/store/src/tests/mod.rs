@@ -20,6 +20,7 @@ mod fixture;
 mod groups;
 mod identities;
 mod keys;
+mod licenses;
 mod mail;
 mod migrations;
 mod model;

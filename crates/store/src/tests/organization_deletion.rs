@@ -41,6 +41,8 @@ impl Fixture {
             .unwrap();
         self.schedule(org).await;
         self.budget(org, &BudgetScope::Organization, 10_000_000).await;
+        self.entitle(org, 3).await;
+        self.deployed(org, 'a').await.unwrap();
         let file = self.new_file(org, "a file", 7).await;
         store.create_file(file, self.audit(org)).await.unwrap();
         let mut run = self.with_callback(org, "del:1");
@@ -128,7 +130,8 @@ both! {
         let theirs = fixture.tables_of(other).await;
         let full = fixture.tables_of(org).await;
         for table in [
-            "api_key", "budget", "budget_hold", "budget_window", "connection", "delivery", "file", "blob", "invitation",
+            "api_key", "budget", "budget_hold", "budget_window", "connection", "delivery", "deployment", "entitlement", "file", "blob",
+            "invitation",
             "membership", "oauth_flow", "oauth_grant", "queue", "run", "run_tag", "schedule", "workflow",
         ] {
             assert!(full.iter().any(|of| of == table), "{table} has no row: {full:?}");

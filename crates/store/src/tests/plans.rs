@@ -100,6 +100,7 @@ async fn use_all_resources(fixture: &Fixture, org: OrgId) {
     use_workflows(fixture, org).await;
     use_schedules(fixture, org).await;
     fixture.use_budgets().await;
+    fixture.use_licenses().await;
     fixture.use_people().await;
     fixture.use_organizations().await;
     fixture.use_avatars().await;

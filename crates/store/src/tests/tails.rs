@@ -12,12 +12,12 @@ use super::{
     fixture::Fixture,
 };
 use crate::{
-    Created, Error, Finish, Labels, NewRun, Result, Store,
+    Created, Error, Finish, Labels, MonthlyRuns, NewRun, Result, Store,
     db::{
         Answer, Stmt, Tx,
-        tail::{Room, Sums, Tail, WindowChange, WindowKey},
+        tail::{Room, SharedRow, Sums, Tail, WindowChange, WindowKey},
     },
-    money::windows,
+    money::shared_rows,
 };
 
 const ORG: BudgetScope = BudgetScope::Organization;
@@ -34,7 +34,10 @@ fn costing(fixture: &Fixture, org: OrgId, max_cost: u64) -> NewRun {
 }
 
 /// Runs these commands. They all arrive while no thread is free, so on `SQLite` they share one transaction.
-async fn at_once<T>(store: &Store, commands: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+pub(super) async fn at_once<T>(
+    store: &Store,
+    commands: impl IntoIterator<Item = impl Future<Output = T>>,
+) -> Vec<T> {
     let threads = if store.db.is_shared() { THREADS } else { 1 };
     let (release, held_up) = hold_up(store, threads).await;
     let (done, _) = join(
@@ -49,7 +52,7 @@ async fn create_at_once(store: &Store, runs: Vec<NewRun>) -> Vec<Result<Created>
     at_once(store, runs.into_iter().map(|run| store.create_run(run))).await
 }
 
-fn is_made(created: &Result<Created>) -> bool {
+pub(super) fn is_made(created: &Result<Created>) -> bool {
     matches!(created, Ok(Created::New(_)))
 }
 
@@ -439,7 +442,7 @@ fn shared_rows_are_written_in_the_order_of_their_keys_whoever_asks_first() {
     for order in [["b", "a", "c"], ["c", "b", "a"], ["a", "c", "b"]] {
         let mut noted = Noted::default();
         let tails: Vec<Tail> = order.iter().map(|scope| tail(scope, 1)).collect();
-        windows::write(&mut noted, &Sums::of(&tails)).unwrap();
+        shared_rows::write(&mut noted, &Sums::of(&tails)).unwrap();
         assert_eq!(noted.0, ["a", "b", "c"]);
     }
 }
@@ -472,4 +475,56 @@ fn the_lowest_limit_holds_for_a_sum() {
         gives_back: true,
     };
     assert_eq!(sums.windows().values().collect::<Vec<_>>(), [&expected]);
+}
+
+/// Answers that every statement has affected no row.
+struct Missing;
+
+impl Tx for Missing {
+    fn tail(&mut self, _: Tail) {}
+
+    fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {
+        Ok(vec![Answer::default(); statements.len()])
+    }
+}
+
+#[test]
+fn windows_are_written_before_allowances_and_each_row_that_is_missed_is_named() {
+    let at = |micros| Timestamp::from_micros(micros);
+    let key = |scope: &str| WindowKey {
+        org: OrgId::new(at(1), [1; 10]),
+        scope: scope.to_owned(),
+        since: 1,
+        starts_at: at(1),
+    };
+    let hold = |scope, begins_after| {
+        let room = Room {
+            limit: 100,
+            begins_after,
+            resets_at: at(9),
+        };
+        Tail::Window(key(scope), WindowChange::hold(1, room))
+    };
+    let month = |start, most| MonthlyRuns {
+        month: at(start),
+        resets_at: at(start + 1),
+        most,
+    };
+    let (windows, months) = (
+        [hold("b", Some(at(0))), hold("a", None), hold("c", Some(at(0)))],
+        [(5, 7), (3, 9), (5, 8)].map(|(start, most)| Tail::Allowance(month(start, most))),
+    );
+    for released in [0, 2] {
+        let runs = (0..released).map(|run| Tail::Release(sortie_api::RunId::new(at(run), [0; 10])));
+        let tails: Vec<Tail> = months.iter().chain(&windows).cloned().chain(runs).collect();
+        let sums = Sums::of(&tails);
+        let missed = shared_rows::write(&mut Missing, &sums).unwrap();
+        let mut expected: Vec<SharedRow> = ["a", "b", "c"].map(|scope| SharedRow::Window(key(scope))).into();
+        expected.extend([3, 5].map(|start| SharedRow::Allowance(at(start))));
+        assert_eq!(missed, expected);
+        // Runs of one month add up, and the lower limit holds.
+        let second = sums.allowances()[&at(5)];
+        assert_eq!((second.runs, second.allowed.most), (2, 7));
+        assert!(months[0].is_for(&missed) && !months[0].is_for(&missed[..4]));
+    }
 }

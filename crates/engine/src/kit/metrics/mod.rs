@@ -117,6 +117,7 @@ pub(crate) struct Metrics {
     resumed: Counter,
     taken_over: Counter,
     budget_refusals: Counter,
+    license_refusals: Counter,
     dispatch_delay: Histogram,
     events: Counter,
     event_lag: Histogram,
@@ -147,6 +148,7 @@ impl Default for Metrics {
             resumed: Counter::default(),
             taken_over: Counter::default(),
             budget_refusals: Counter::default(),
+            license_refusals: Counter::default(),
             dispatch_delay: short(),
             events: Counter::default(),
             event_lag: short(),
@@ -204,10 +206,12 @@ impl Metrics {
         self.runs_accepted.get_or_create(&[("trigger", trigger)]).inc();
     }
 
-    /// Counts a refused run if the refusal is by a budget.
+    /// Counts a refused run if the refusal is by a budget or by the license.
     pub(crate) fn refused(&self, error: &sortie_store::Error) {
         if matches!(error, sortie_store::Error::OverBudget(_)) {
             self.budget_refusals.inc();
+        } else if matches!(error, sortie_store::Error::Unlicensed(_)) {
+            self.license_refusals.inc();
         }
     }
 
@@ -416,6 +420,11 @@ impl Metrics {
             "budget_refusals",
             "Runs that were refused because a budget had no room for them",
             self.budget_refusals.clone(),
+        );
+        registry.register(
+            "license_refusals",
+            "Runs that were refused because the allowance of the license was used up, or the license had expired",
+            self.license_refusals.clone(),
         );
         registry.register(
             "dispatch_delay_seconds",

@@ -269,6 +269,7 @@ mod tests {
             labels: sortie_store::Labels::default(),
             created_at: now,
             trace: None,
+            allowance: None,
         };
         let Created::New(run) = store.create_run(run).await.unwrap() else {
             panic!("the run is new")

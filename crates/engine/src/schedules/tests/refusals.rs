@@ -2,7 +2,8 @@
 
 use futures_util::future::join_all;
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use sortie_api::{BudgetPeriod, BudgetScope, Micros, PutBudget};
+use sortie_api::{BudgetPeriod, BudgetScope, DeploymentId, Micros, PutBudget};
+use sortie_store::InstalledLicense;
 
 use super::*;
 
@@ -171,4 +172,43 @@ async fn the_schedules_of_a_suspended_organization_skip_and_say_so() {
     store.resume_organization(org, audit()).await.unwrap();
     rig.go("2026-01-01T00:30:00Z").await;
     assert_eq!(rig.told(id).await[2], "00:30 started");
+}
+
+#[tokio::test]
+async fn an_occurrence_beyond_the_allowance_of_the_license_is_skipped() {
+    let rig = Rig::sqlite().await;
+    let id = rig.create(json!({"overlap": "allow"})).await.unwrap().id;
+    let now = at("2026-01-01T00:00:00Z");
+    let license = InstalledLicense {
+        serial: "1".to_owned(),
+        deployment: DeploymentId::new(now, [1; 10]),
+        organization: rig.caller.org,
+        name: "north".to_owned(),
+        monthly_runs: 1,
+        expires_at: at("2026-02-01T00:00:00Z"),
+        installed_at: now,
+    };
+    let audit = rig.caller.audit(&rig.clock, "license.put", "x").unwrap();
+    rig.engine().store().put_license(license, audit).await.unwrap();
+    rig.engine().0.stores.licensing.reread().await.unwrap();
+    rig.go("2026-01-01T00:10:00Z").await;
+    rig.go("2026-01-01T00:20:00Z").await;
+    assert_eq!(rig.told(id).await, ["00:10 started", "00:20 license"]);
+    let error = rig.get(id).await.last_error.unwrap();
+    assert!(
+        error.starts_with("license: all 1 runs of this month are used"),
+        "{error}"
+    );
+    let triggered = rig.engine().trigger_schedule(&rig.caller, id).await;
+    assert!(
+        matches!(triggered, Err(Error::PaymentRequired(_))),
+        "{triggered:?}"
+    );
+    rig.go("2026-02-20T00:10:00Z").await;
+    let told = rig.told(id).await;
+    assert_eq!(
+        told.last().unwrap().split(' ').next_back(),
+        Some("license"),
+        "the grace has ended"
+    );
 }

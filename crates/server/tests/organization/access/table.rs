@@ -200,6 +200,31 @@ pub(super) const CALLS: &[Call] = &[
         "",
     ),
     call(
+        "get_organization_license",
+        ("GET", "/v1/organizations/{org}/license"),
+        "",
+    ),
+    call(
+        "list_deployments",
+        ("GET", "/v1/organizations/{org}/deployments"),
+        "",
+    ),
+    refused(
+        "create_deployment",
+        ("POST", "/v1/organizations/{org}/deployments"),
+        r#"{"name":"north"}"#,
+        402,
+    ),
+    refused(
+        "delete_deployment",
+        (
+            "DELETE",
+            "/v1/organizations/{org}/deployments/depl_01kafs6w1cefkstv6qr1ptb0mp",
+        ),
+        "",
+        404,
+    ),
+    call(
         "list_operated_organizations",
         ("GET", "/v1/operator/organizations"),
         "",
@@ -219,6 +244,12 @@ pub(super) const CALLS: &[Call] = &[
         ("POST", "/v1/operator/organizations/{org}/resume"),
         "",
     ),
+    call(
+        "grant_license",
+        ("PUT", "/v1/operator/organizations/{org}/license"),
+        r#"{"monthly_runs":1,"deployments":0}"#,
+    ),
+    call("get_license_key", ("GET", "/v1/operator/license-key"), ""),
     call("list_users", ("GET", "/v1/operator/users"), ""),
     call(
         "create_user",

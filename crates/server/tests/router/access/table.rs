@@ -318,6 +318,13 @@ pub(super) const CALLS: &[Call] = &[
         Foreign::ItsOwn,
     ),
     call("get_license", ("GET", "/v1/admin/license"), "", Foreign::ItsOwn),
+    refused(
+        "put_license",
+        ("PUT", "/v1/admin/license"),
+        r#"{"token":"guess"}"#,
+        400,
+    ),
+    refused("delete_license", ("DELETE", "/v1/admin/license"), "", 404),
     call("list_nodes", ("GET", "/v1/admin/nodes"), "", Foreign::ItsOwn),
     call("get_checks", ("GET", "/v1/admin/checks"), "", Foreign::ItsOwn),
     call(

@@ -22,10 +22,10 @@ use super::{Failure, FailureKind, Pipeline, Pool, Server, Session};
 use crate::{
     db::{
         job::{Access, Job, Next, Queue},
-        tail::{Sums, Tail, WindowKey},
+        tail::{SharedRow, Sums, Tail},
     },
     metrics::Metrics,
-    money::windows,
+    money::shared_rows,
     types::{Error, Result},
 };
 
@@ -350,14 +350,14 @@ impl<S: Server> Worker<S> {
     }
 }
 
-/// Writes the tails of the jobs of a transaction, after all other statements. Returns the windows that have
+/// Writes the tails of the jobs of a transaction, after all other statements. Returns the rows that have
 /// no room for the jobs of a group together. A lone job without room fails.
 fn write_tails<S: Session>(
     pipeline: &mut Pipeline<'_, S>,
     tails: &[Tail],
     is_group: bool,
     #[cfg(test)] faults: &crate::db::fault::Faults,
-) -> Result<Vec<WindowKey>> {
+) -> Result<Vec<SharedRow>> {
     if tails.is_empty() {
         return Ok(Vec::new());
     }
@@ -367,9 +367,9 @@ fn write_tails<S: Session>(
     #[cfg(test)]
     let pipeline = &mut crate::db::fault::FaultyTx::new(pipeline, faults);
     if is_group {
-        windows::write(pipeline, &Sums::of(tails))
+        shared_rows::write(pipeline, &Sums::of(tails))
     } else {
-        windows::write_of_one(pipeline, tails).map(|()| Vec::new())
+        shared_rows::write_of_one(pipeline, tails).map(|()| Vec::new())
     }
 }
 
@@ -383,9 +383,9 @@ struct Blamed {
 /// Finds the jobs of the row whose write failed, after so many statements of the tails were answered.
 fn blame(answered: usize, tails: &[Tail], ends: &[usize]) -> Blamed {
     let sums = Sums::of(tails);
-    if let Some(row) = windows::window_after(answered, &sums) {
+    if let Some(row) = shared_rows::row_after(answered, &sums) {
         return Blamed {
-            jobs: jobs_of(slice::from_ref(row), tails, ends),
+            jobs: jobs_of(slice::from_ref(&row), tails, ends),
             by_row: true,
         };
     }
@@ -412,9 +412,9 @@ fn job_of(at: usize, ends: &[usize]) -> usize {
     ends.partition_point(|end| *end <= at)
 }
 
-/// Returns the indexes of the jobs that have a tail for one of these windows. `ends` has the end of each
+/// Returns the indexes of the jobs that have a tail for one of these rows. `ends` has the end of each
 /// job's tails.
-fn jobs_of(missed: &[WindowKey], tails: &[Tail], ends: &[usize]) -> Vec<usize> {
+fn jobs_of(missed: &[SharedRow], tails: &[Tail], ends: &[usize]) -> Vec<usize> {
     let mut crowd: Vec<usize> = (0..)
         .zip(tails)
         .filter(|(_, tail)| tail.is_for(missed))

@@ -24,7 +24,7 @@ use crate::{
         tx::Tx,
     },
     metrics::Metrics,
-    money::windows,
+    money::shared_rows,
     types::{Error, Result},
 };
 
@@ -195,7 +195,7 @@ impl Writer {
     /// Writes the tail of the job that has just run.
     fn write_tail(&mut self) -> Result<()> {
         let tails = std::mem::take(&mut self.connection.tails);
-        self.on_tails(|tx| windows::write_of_one(tx, &tails))
+        self.on_tails(|tx| shared_rows::write_of_one(tx, &tails))
     }
 
     /// Writes the tails that jobs have left to the end of the group, added up by row. Returns false if that is
@@ -204,7 +204,7 @@ impl Writer {
         let tails = std::mem::take(&mut self.connection.tails);
         tails.is_empty()
             || self
-                .on_tails(|tx| windows::write(tx, &Sums::of(&tails)))
+                .on_tails(|tx| shared_rows::write(tx, &Sums::of(&tails)))
                 .is_ok_and(|missed| missed.is_empty())
     }
 

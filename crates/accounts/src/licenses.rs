@@ -1,0 +1,145 @@
+//! Licenses of organizations: what they are entitled to, and the self-hosted installations that they license
+//! (`docs/LICENSES.md`).
+
+use std::time::Duration;
+
+use sortie_api::{
+    DeploymentId, OrgId,
+    deployment::{CreateDeployment, CreatedDeployment, EntitlementSource, EntitlementState, GrantLicense},
+    limits,
+};
+use sortie_base::{LicenseClaims, LicensePublicKey, LicenseSigner, hex, random};
+use sortie_store::{EntitlementRow, NewDeployment, PutEntitlement};
+
+use crate::{Accounts, Author, Error, Parts, Requester, Result, organizations::checked_name};
+
+/// Length of the ID of an installation, in hexadecimal digits.
+const MACHINE_ID: usize = 32;
+
+impl Accounts {
+    /// Entitles an organization to licenses, in place of an earlier entitlement.
+    pub async fn grant_license(
+        &self,
+        author: &Author,
+        org: OrgId,
+        grant: &GrantLicense,
+    ) -> Result<EntitlementRow> {
+        let parts = &self.0;
+        let at = parts.options.clock.now();
+        let within = |field: &str, value: i64, most: i64| {
+            let rule = || Error::Invalid(format!("{field}: must be from 0 to {most}"));
+            (0..=most).contains(&value).then_some(value).ok_or_else(rule)
+        };
+        let period_end = grant
+            .expires_at
+            .unwrap_or(at + Duration::from_hours(24 * limits::LICENSE_DAYS));
+        if period_end <= at {
+            return Err(Error::Invalid("expires_at: must be in the future".to_owned()));
+        }
+        let put = PutEntitlement {
+            org,
+            plan: None,
+            source: EntitlementSource::Operator,
+            subscription: None,
+            monthly_runs: within("monthly_runs", grant.monthly_runs, limits::LICENSE_MONTHLY_RUNS)?,
+            deployments: within("deployments", grant.deployments, limits::LICENSE_DEPLOYMENTS)?,
+            state: EntitlementState::Active,
+            period_end,
+            at,
+        };
+        let audit = author.audit(&parts.options.clock, org, "license.grant", org)?;
+        parts.store.put_entitlement(put, audit).await?;
+        parts.store.entitlement(org).await?.ok_or(Error::NotFound)
+    }
+
+    /// Adds a deployment and signs its license, which is shown this once.
+    pub async fn create_deployment(
+        &self,
+        requester: &Requester<'_>,
+        org: OrgId,
+        request: &CreateDeployment,
+    ) -> Result<CreatedDeployment> {
+        let parts = &self.0;
+        let signer = parts.signer()?;
+        let name = checked_name(&request.name)?;
+        let machine_id = match &request.machine_id {
+            Some(given) => checked_machine_id(given)?,
+            None => hex(&random::<16>()?),
+        };
+        let created_at = parts.options.clock.now();
+        let id = DeploymentId::new(created_at, random()?);
+        let serial = hex(&random::<8>()?);
+        let new = NewDeployment {
+            id,
+            org,
+            name,
+            machine_id,
+            serial: serial.clone(),
+            created_by: requester.user,
+            created_at,
+        };
+        let audit = requester
+            .author
+            .audit(&parts.options.clock, org, "deployment.create", id)?;
+        let made = parts.store.create_deployment(new, audit).await?;
+        let token = signer.sign(&LicenseClaims {
+            serial,
+            deployment: made.id,
+            organization: org,
+            name: made.name.clone(),
+            machine_id: made.machine_id.clone(),
+            monthly_runs: made.monthly_runs,
+            issued_at: made.created_at,
+            expires_at: made.expires_at,
+        });
+        let token = token.map_err(|error| Error::Internal(format!("cannot sign a license: {error}")))?;
+        Ok(CreatedDeployment {
+            id: made.id,
+            name: made.name,
+            machine_id: made.machine_id,
+            token: token.to_string(),
+            monthly_runs: made.monthly_runs,
+            created_at: made.created_at,
+            expires_at: made.expires_at,
+        })
+    }
+
+    /// Ends a deployment. Its license works until it expires.
+    pub async fn end_deployment(
+        &self,
+        requester: &Requester<'_>,
+        org: OrgId,
+        deployment: DeploymentId,
+    ) -> Result<()> {
+        let parts = &self.0;
+        let clock = &parts.options.clock;
+        let audit = requester
+            .author
+            .audit(clock, org, "deployment.delete", deployment)?;
+        let ended = parts.store.end_deployment(org, deployment, clock.now(), audit);
+        Ok(ended.await?)
+    }
+
+    /// Returns the key that verifies the licenses of this deployment.
+    pub fn license_key(&self) -> Result<&LicensePublicKey> {
+        Ok(self.0.signer()?.public())
+    }
+}
+
+impl Parts {
+    fn signer(&self) -> Result<&LicenseSigner> {
+        let missing = || Error::Unavailable("this deployment has no license.signing_key".to_owned());
+        self.options.license_signer.as_deref().ok_or_else(missing)
+    }
+}
+
+fn checked_machine_id(text: &str) -> Result<String> {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if text.len() != MACHINE_ID || !text.bytes().all(is_digit) {
+        return Err(Error::Invalid(
+            "machine_id: must be 32 hexadecimal digits in lower case, as `sortie license` shows them"
+                .to_owned(),
+        ));
+    }
+    Ok(text.to_owned())
+}

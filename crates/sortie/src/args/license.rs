@@ -1,0 +1,48 @@
+//! Arguments of `sortie license`.
+
+use clap::{Args, Subcommand};
+use sortie_api::{OrgId, Timestamp};
+
+use super::{EngineArgs, ListArgs, OperatorArgs};
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct LicenseArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<LicenseCommand>,
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LicenseCommand {
+    /// Install the license of a token, in place of an earlier one
+    Install {
+        /// Token of the license, or `-` for standard input
+        #[arg(value_name = "TOKEN|-")]
+        token: String,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Delete the license: the engine then has no allowance to use up
+    Delete(EngineArgs),
+    /// Entitle an organization of a hosted deployment to licenses
+    ///
+    /// Replaces what the organization was entitled to. Deployments that exist stay as they are.
+    Grant {
+        organization: OrgId,
+        /// Runs in a calendar month, in UTC, for each deployment
+        #[arg(long, value_name = "N")]
+        monthly_runs: i64,
+        /// Maximum number of self-hosted installations
+        #[arg(long, value_name = "N")]
+        deployments: i64,
+        /// End of the licenses, as in 2027-11-20T21:30:00Z [default: in 365 days]
+        #[arg(long, value_name = "TIME")]
+        expires_at: Option<Timestamp>,
+        #[command(flatten)]
+        operator: OperatorArgs,
+    },
+    /// Print the key by which self-hosted engines verify the licenses of a hosted deployment
+    PublicKey(OperatorArgs),
+}

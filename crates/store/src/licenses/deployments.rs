@@ -1,0 +1,178 @@
+//! Deployments: self-hosted installations that an organization has licensed.
+
+use sortie_api::{DeploymentId, OrgId, Timestamp, UserId, deployment::EntitlementState};
+
+use super::entitlements::{entitlement_from, read};
+use crate::{
+    Store,
+    audit::{Audit, record},
+    db::{Row, Stmt, Tx, batch, vals},
+    organizations::lock,
+    types::{Error, LicenseRefusal, Result},
+};
+
+/// Deleted deployments with a license that has not expired, that an organization may have. Their licenses still work.
+const MOST_ENDED: i64 = 100;
+
+/// Deployment to add.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewDeployment {
+    /// ID of the deployment.
+    pub id: DeploymentId,
+    /// Organization of the deployment.
+    pub org: OrgId,
+    /// Name for people.
+    pub name: String,
+    /// ID of the installation.
+    pub machine_id: String,
+    /// Number of the token.
+    pub serial: String,
+    /// Person who adds it.
+    pub created_by: UserId,
+    /// Time of the creation.
+    pub created_at: Timestamp,
+}
+
+/// Deployment as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeploymentRow {
+    /// ID of the deployment.
+    pub id: DeploymentId,
+    /// Name for people.
+    pub name: String,
+    /// ID of the installation.
+    pub machine_id: String,
+    /// Runs in a calendar month.
+    pub monthly_runs: i64,
+    /// Person who added it.
+    pub created_by: UserId,
+    /// Time of the creation.
+    pub created_at: Timestamp,
+    /// End of its license.
+    pub expires_at: Timestamp,
+    /// Time of the deletion.
+    pub ended_at: Option<Timestamp>,
+}
+
+impl Store {
+    /// Adds a deployment with the runs and the end of the organization's entitlement. [`Error::Unlicensed`] where the
+    /// entitlement is not active or used up, `Conflict` where the installation has a deployment.
+    pub async fn create_deployment(&self, new: NewDeployment, audit: Audit) -> Result<DeploymentRow> {
+        self.db.write(move |tx| create(tx, &new, &audit)).await
+    }
+
+    /// Lists the deployments of an organization in the order of their creation, and the deleted ones whose license has
+    /// not expired at `at`.
+    pub async fn list_deployments(&self, org: OrgId, at: Timestamp) -> Result<Vec<DeploymentRow>> {
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT id, name, machine_id, monthly_runs, created_by, created_at, expires_at, ended_at \
+                     FROM deployment WHERE org_id = $1 AND (ended_at IS NULL OR expires_at > $2) ORDER BY org_id, id",
+                    vals![org, at],
+                )?
+                .iter()
+                .map(deployment_from)
+                .collect()
+            })
+            .await
+    }
+
+    /// Ends a deployment. `NotFound` where the organization has none with this id, or where it has ended.
+    pub async fn end_deployment(
+        &self,
+        org: OrgId,
+        id: DeploymentId,
+        at: Timestamp,
+        audit: Audit,
+    ) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    Stmt::new(
+                        "UPDATE deployment SET ended_at = $3 WHERE id = $2 AND org_id = $1 AND ended_at IS NULL",
+                        vals![org, id, at],
+                    )
+                    .exactly(1, Error::NotFound),
+                    record(&audit),
+                ])
+                .map(drop)
+            })
+            .await
+    }
+}
+
+fn create(tx: &mut dyn Tx, new: &NewDeployment, audit: &Audit) -> Result<DeploymentRow> {
+    let [_, _, entitlement, ended] = batch(
+        tx,
+        &[
+            // The lock makes the number exact.
+            lock(new.org),
+            Stmt::new(
+                "DELETE FROM deployment WHERE org_id = $1 AND ended_at IS NOT NULL AND expires_at <= $2",
+                vals![new.org, new.created_at],
+            ),
+            read(new.org),
+            Stmt::new(
+                "SELECT COUNT(*) FROM deployment WHERE org_id = $1 AND ended_at IS NOT NULL",
+                vals![new.org],
+            ),
+        ],
+    )?;
+    let entitlement = entitlement.rows.first().map(entitlement_from).transpose()?;
+    let entitlement = entitlement
+        .filter(|found| found.state != EntitlementState::Ended && found.period_end > new.created_at)
+        .ok_or(Error::Unlicensed(LicenseRefusal::NotEntitled))?;
+    if entitlement.deployments_used >= entitlement.deployments {
+        let refusal = LicenseRefusal::Deployments(entitlement.deployments);
+        return Err(Error::Unlicensed(refusal));
+    }
+    if ended.rows.first().map_or(Ok(0), |row| row.int(0))? >= MOST_ENDED {
+        return Err(Error::Conflict(
+            "too many deployments were deleted whose licenses still work",
+        ));
+    }
+    tx.batch(&[
+        Stmt::new(
+            "INSERT INTO deployment (id, org_id, name, machine_id, serial, monthly_runs, created_by, created_at, \
+             expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
+             ON CONFLICT (org_id, machine_id) WHERE ended_at IS NULL DO NOTHING",
+            vals![
+                new.id,
+                new.org,
+                new.name.as_str(),
+                new.machine_id.as_str(),
+                new.serial.as_str(),
+                entitlement.monthly_runs,
+                new.created_by,
+                new.created_at,
+                entitlement.period_end
+            ],
+        )
+        .exactly(1, Error::Conflict("the installation has a deployment already")),
+        record(audit),
+    ])?;
+    Ok(DeploymentRow {
+        id: new.id,
+        name: new.name.clone(),
+        machine_id: new.machine_id.clone(),
+        monthly_runs: entitlement.monthly_runs,
+        created_by: new.created_by,
+        created_at: new.created_at,
+        expires_at: entitlement.period_end,
+        ended_at: None,
+    })
+}
+
+fn deployment_from(row: &Row) -> Result<DeploymentRow> {
+    Ok(DeploymentRow {
+        id: row.parse(0)?,
+        name: row.text(1)?.to_owned(),
+        machine_id: row.text(2)?.to_owned(),
+        monthly_runs: row.int(3)?,
+        created_by: row.parse(4)?,
+        created_at: row.time(5)?,
+        expires_at: row.time(6)?,
+        ended_at: row.opt_time(7)?,
+    })
+}

@@ -1,0 +1,128 @@
+//! License of a self-hosted engine. There is one at most.
+
+use sortie_api::{DeploymentId, OrgId, Timestamp};
+
+use crate::{
+    Store,
+    audit::{Audit, record},
+    db::{Row, Stmt, vals},
+    money::allowance::used,
+    types::{Error, Result},
+};
+
+/// License that is installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstalledLicense {
+    /// Number of the token.
+    pub serial: String,
+    /// Deployment that the license is for.
+    pub deployment: DeploymentId,
+    /// Organization that has the license.
+    pub organization: OrgId,
+    /// Name of the deployment.
+    pub name: String,
+    /// Runs in a calendar month.
+    pub monthly_runs: i64,
+    /// End of the license, without the grace.
+    pub expires_at: Timestamp,
+    /// Time of the installation.
+    pub installed_at: Timestamp,
+}
+
+/// License with its use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LicenseUse {
+    /// The license.
+    pub license: InstalledLicense,
+    /// Runs of the month that were counted.
+    pub used: i64,
+}
+
+/// Columns that [`license_from`] reads, in its order.
+macro_rules! columns {
+    () => {
+        "serial, deployment_id, organization, name, monthly_runs, expires_at, installed_at"
+    };
+}
+
+impl Store {
+    /// System: reads the license of the engine.
+    pub async fn license(&self) -> Result<Option<InstalledLicense>> {
+        self.db
+            .read(|tx| {
+                let sql = concat!("SELECT ", columns!(), " FROM license WHERE id = 1");
+                tx.query_opt(sql, vals![])?.as_ref().map(license_from).transpose()
+            })
+            .await
+    }
+
+    /// Reads the license of the engine with its use in the month that begins at `month`.
+    pub async fn license_use(&self, month: Timestamp) -> Result<Option<LicenseUse>> {
+        self.db
+            .read(move |tx| {
+                let sql = concat!("SELECT ", columns!(), " FROM license WHERE id = 1");
+                let Some(row) = tx.query_opt(sql, vals![])? else {
+                    return Ok(None);
+                };
+                Ok(Some(LicenseUse {
+                    license: license_from(&row)?,
+                    used: used(tx, month)?,
+                }))
+            })
+            .await
+    }
+
+    /// Installs a license in place of an earlier one. The month's count stays.
+    pub async fn put_license(&self, license: InstalledLicense, audit: Audit) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    Stmt::new(
+                        "INSERT INTO license (id, serial, deployment_id, organization, name, monthly_runs, expires_at, \
+                         installed_at) VALUES (1, $1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO UPDATE SET \
+                         serial = excluded.serial, deployment_id = excluded.deployment_id, \
+                         organization = excluded.organization, name = excluded.name, \
+                         monthly_runs = excluded.monthly_runs, expires_at = excluded.expires_at, \
+                         installed_at = excluded.installed_at",
+                        vals![
+                            license.serial.as_str(),
+                            license.deployment,
+                            license.organization,
+                            license.name.as_str(),
+                            license.monthly_runs,
+                            license.expires_at,
+                            license.installed_at
+                        ],
+                    ),
+                    record(&audit),
+                ])
+                .map(drop)
+            })
+            .await
+    }
+
+    /// Deletes the license of the engine. The month's count stays. `NotFound` where there is none.
+    pub async fn delete_license(&self, audit: Audit) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    Stmt::new("DELETE FROM license WHERE id = 1", vals![]).exactly(1, Error::NotFound),
+                    record(&audit),
+                ])
+                .map(drop)
+            })
+            .await
+    }
+}
+
+fn license_from(row: &Row) -> Result<InstalledLicense> {
+    Ok(InstalledLicense {
+        serial: row.text(0)?.to_owned(),
+        deployment: row.parse(1)?,
+        organization: row.parse(2)?,
+        name: row.text(3)?.to_owned(),
+        monthly_runs: row.int(4)?,
+        expires_at: row.time(5)?,
+        installed_at: row.time(6)?,
+    })
+}

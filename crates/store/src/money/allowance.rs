@@ -1,0 +1,96 @@
+//! Allowance of a license: the runs that a self-hosted engine may create in a calendar month.
+//!
+//! The transaction that creates a run counts it, in the tail. So the count is that of the month's runs, whatever is killed,
+//! and no number of runs that come together exceeds the allowance. A run without a license has no statement for it.
+
+use std::sync::{Mutex, PoisonError};
+
+use sortie_api::Timestamp;
+
+use super::{holds::has_run, refusals::is_recent};
+use crate::{
+    db::{
+        Stmt, Tx,
+        tail::{AllowanceChange, Tail},
+        vals,
+    },
+    types::{Allowance, Error, LicenseRefusal, MonthlyRuns, NewRun, Result},
+};
+
+/// Month whose allowance was used up a moment ago. A refusal ends the shared transaction of a group of commands, so later
+/// runs of that month are compared with the allowance by a read first.
+#[derive(Debug, Default)]
+pub(crate) struct UsedUp(Mutex<Option<(MonthlyRuns, Timestamp)>>);
+
+impl UsedUp {
+    /// Remembers the refusal of a run that was created at `at`.
+    pub(crate) fn add(&self, allowed: MonthlyRuns, at: Timestamp) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((allowed, at));
+    }
+
+    /// Whether the run is likely to be refused, so that a read comes first.
+    pub(crate) fn concerns(&self, run: &NewRun) -> bool {
+        match run.allowance {
+            None => false,
+            Some(Allowance::Ended(_)) => true,
+            Some(Allowance::Monthly(allowed)) => {
+                let recent = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                recent.is_some_and(|(used, at)| used == allowed && is_recent(at, run.created_at))
+            }
+        }
+    }
+}
+
+/// Counts a run that was inserted, at the end of its transaction.
+pub(crate) fn take(tx: &mut dyn Tx, run: &NewRun) -> Result<()> {
+    match run.allowance {
+        None => Ok(()),
+        Some(Allowance::Ended(at)) => Err(Error::Unlicensed(LicenseRefusal::Expired(at))),
+        Some(Allowance::Monthly(allowed)) => {
+            tx.tail(Tail::Allowance(allowed));
+            Ok(())
+        }
+    }
+}
+
+/// Refuses a run that its license does not allow, by a read. A run whose idempotency key exists is not refused.
+pub(crate) fn look(tx: &mut dyn Tx, run: &NewRun) -> Result<()> {
+    let refusal = match run.allowance {
+        None => return Ok(()),
+        Some(Allowance::Ended(at)) => LicenseRefusal::Expired(at),
+        Some(Allowance::Monthly(allowed)) if used(tx, allowed.month)? >= allowed.most => {
+            LicenseRefusal::Used(allowed)
+        }
+        Some(Allowance::Monthly(_)) => return Ok(()),
+    };
+    if has_run(tx, run)? {
+        return Ok(());
+    }
+    Err(Error::Unlicensed(refusal))
+}
+
+/// Runs that were counted in the month that begins at `month`.
+pub(crate) fn used(tx: &mut dyn Tx, month: Timestamp) -> Result<i64> {
+    tx.query_opt("SELECT used FROM allowance WHERE month = $1", vals![month])?
+        .map_or(Ok(0), |row| row.int(0))
+}
+
+/// The write of one month. It affects no row if the allowance has no room. The license in the database wins over the one
+/// that the node has read: another node may have replaced it.
+pub(super) fn statement(change: &AllowanceChange) -> Stmt<'static> {
+    Stmt::new(
+        "INSERT INTO allowance (month, used) SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT) WHERE CAST($2 AS BIGINT) \
+         <= COALESCE((SELECT l.monthly_runs FROM license l WHERE l.id = 1), CAST($3 AS BIGINT)) \
+         ON CONFLICT (month) DO UPDATE SET used = allowance.used + excluded.used WHERE allowance.used + excluded.used \
+         <= COALESCE((SELECT l.monthly_runs FROM license l WHERE l.id = 1), CAST($3 AS BIGINT))",
+        vals![change.allowed.month, change.runs, change.allowed.most],
+    )
+}
+
+/// The error of a command whose run was not counted.
+pub(super) fn refusal(change: Option<&AllowanceChange>) -> Error {
+    match change {
+        Some(change) => Error::Unlicensed(LicenseRefusal::Used(change.allowed)),
+        None => Error::Corrupt("the allowance of a run is unknown".to_owned()),
+    }
+}
