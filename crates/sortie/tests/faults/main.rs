@@ -9,6 +9,7 @@ mod commits;
 mod database;
 mod disk;
 mod failover;
+mod licenses;
 mod load;
 mod model;
 mod peers;

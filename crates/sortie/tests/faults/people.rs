@@ -70,7 +70,8 @@ async fn rounds_of_kills(database: Database, count: usize) -> Checked {
     deployment.report(rounds, begun.elapsed())
 }
 
-fn rounds() -> Result<usize> {
+/// Number of kills, as the environment asks for it.
+pub(crate) fn rounds() -> Result<usize> {
     #[expect(
         clippy::disallowed_methods,
         reason = "the long form of the test is asked for in the environment"

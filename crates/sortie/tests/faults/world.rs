@@ -61,6 +61,11 @@ pub(crate) struct Setup {
 pub(crate) struct Doors(Arc<Mutex<Vec<(usize, SocketAddr)>>>, Arc<Mutex<String>>);
 
 impl Doors {
+    /// No address yet, for clients with this key.
+    pub(crate) fn of_key(key: &str) -> Self {
+        Self(Arc::default(), Arc::new(Mutex::new(key.to_owned())))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<(usize, SocketAddr)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,10 +4,12 @@
 use std::{
     fmt::Write as _,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use anyhow::{Context as _, Result, ensure};
-use sortie_testkit::{Database, HostedNode, NodeOptions};
+use sortie_base::LicenseSigner;
+use sortie_testkit::{Database, HostedNode, Node, NodeOptions};
 use tempfile::TempDir;
 
 use crate::{Checked, node_with};
@@ -41,10 +43,73 @@ pages![
     the_page_of_hosted_deployments_works = "docs/HOSTED.md",
     the_page_of_oauth_works = "docs/OAUTH.md",
     the_page_of_accounts_works = "docs/ACCOUNTS.md",
+    the_page_of_licenses_works = "docs/LICENSES.md",
 ];
 
 /// Pages whose commands are run against a node of a hosted deployment.
 const HOSTED: [&str; 3] = ["docs/HOSTED.md", "docs/OAUTH.md", "docs/ACCOUNTS.md"];
+
+/// Page whose commands are run against a self-hosted engine beside a hosted deployment that issues licenses.
+const LICENSES: &str = "docs/LICENSES.md";
+
+/// Nodes that the commands of a page reach.
+struct Nodes {
+    /// Node of `SORTIE_URL`.
+    engine: Node,
+    /// Node of `ACCOUNTS_URL`, beside a self-hosted engine.
+    hosted: Option<HostedNode>,
+    /// Address of the organization API of the engine's own deployment.
+    org_url: Option<String>,
+}
+
+impl Nodes {
+    async fn start(page: &str) -> Result<Self> {
+        let binary = env!("CARGO_BIN_EXE_sortie");
+        let options = NodeOptions::default().env("SORTIE_SANDBOX_MINIMUM", "landlock");
+        if page == LICENSES {
+            let seed = "5c".repeat(32);
+            let signer: LicenseSigner = seed.parse()?;
+            let issues = options.clone().env("SORTIE_LICENSE_SIGNING_KEY", &seed);
+            let hosted = HostedNode::start_with(binary, Database::Sqlite, issues).await?;
+            let verifies = options.env("SORTIE_LICENSE_PUBLIC_KEYS", &signer.public().to_string());
+            return Ok(Self {
+                engine: node_with(Database::Sqlite, verifies).await?,
+                org_url: None,
+                hosted: Some(hosted),
+            });
+        }
+        if HOSTED.contains(&page) {
+            let hosted = HostedNode::start_with(binary, Database::Sqlite, options).await?;
+            return Ok(Self {
+                org_url: Some(hosted.org_url()),
+                engine: hosted.node,
+                hosted: None,
+            });
+        }
+        Ok(Self {
+            engine: node_with(Database::Sqlite, options).await?,
+            hosted: None,
+            org_url: None,
+        })
+    }
+
+    /// Lets a shell reach the nodes.
+    fn name_to(&self, shell: &mut Command) -> Checked {
+        shell
+            .env("SORTIE_URL", self.engine.url()?)
+            .env("SORTIE_DATA_DIR", self.engine.data_dir())
+            .env("SORTIE_API_KEY", self.engine.key());
+        if let Some(hosted) = &self.hosted {
+            let key = std::fs::read_to_string(hosted.node.data_dir().join("operator.key"))?;
+            shell
+                .env("ACCOUNTS_URL", hosted.org_url())
+                .env("SORTIE_OPERATOR_KEY", key.trim());
+        } else if let Some(org_url) = &self.org_url {
+            shell.env("SORTIE_ORG_URL", org_url);
+        }
+        Ok(())
+    }
+}
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -73,14 +138,7 @@ async fn works(page: &str) -> Checked {
     let text = std::fs::read_to_string(root().join(page)).with_context(|| page.to_owned())?;
     let blocks = blocks(&text);
     ensure!(!blocks.is_empty(), "{page} has no block to run");
-    let options = NodeOptions::default().env("SORTIE_SANDBOX_MINIMUM", "landlock");
-    let (node, org_url) = if HOSTED.contains(&page) {
-        let hosted = HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await?;
-        let org_url = hosted.org_url();
-        (hosted.node, Some(org_url))
-    } else {
-        (node_with(Database::Sqlite, options).await?, None)
-    };
+    let nodes = Nodes::start(page).await?;
     let folder = TempDir::new()?;
     std::os::unix::fs::symlink(
         root().join("examples").canonicalize()?,
@@ -96,19 +154,14 @@ async fn works(page: &str) -> Checked {
     let programs = binary.parent().context("a binary lies in a folder")?;
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", programs.display());
     #[expect(clippy::disallowed_methods, reason = "a reader has a shell")]
-    let mut shell = std::process::Command::new("bash");
-    let shell = shell
+    let mut shell = Command::new("bash");
+    shell
         .args(["-c", &script])
         .current_dir(folder.path())
         .env_clear()
         .env("PATH", path)
-        .env("HOME", folder.path())
-        .env("SORTIE_URL", node.url()?)
-        .env("SORTIE_DATA_DIR", node.data_dir())
-        .env("SORTIE_API_KEY", node.key());
-    if let Some(org_url) = org_url {
-        shell.env("SORTIE_ORG_URL", org_url);
-    }
+        .env("HOME", folder.path());
+    nodes.name_to(&mut shell)?;
     let output = shell.output()?;
     let (out, err) = (
         String::from_utf8_lossy(&output.stdout),
