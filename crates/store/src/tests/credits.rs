@@ -459,6 +459,7 @@ both! {
             user: ann,
             password: "hash of ann".to_owned(),
             audits: vec![fixture.audit(org)],
+            deleted: vec![org],
             at: fixture.now(),
         };
         let refused = store.delete_person(deletion.clone()).await.unwrap_err();
