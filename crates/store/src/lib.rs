@@ -85,10 +85,9 @@ pub use schedules::{
 };
 pub use types::{
     Actor, Append, AuditFilter, Cancelled, Claim, Created, Definition, Error, EventRow, Fence, Finish,
-    Followed, Heartbeat, Held, InlineCredentials, Journal, Labels, NewCallback,
-    NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver,
-    Result, Retention, Rotation, RunFilter, SeenLease, StoredCredentials, StoredDefinition, Sweep, Swept,
-    Unretained, Watched,
+    Followed, Heartbeat, Held, InlineCredentials, Journal, Labels, NewCallback, NewEntries, NewEvent, NewKey,
+    NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result, Retention, Rotation,
+    RunFilter, SeenLease, StoredCredentials, StoredDefinition, Sweep, Swept, Unretained, Watched,
 };
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 
