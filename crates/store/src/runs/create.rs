@@ -10,8 +10,9 @@ use crate::{
     Store,
     db::{Stmt, Tx, vals},
     deliveries::insert_delivery,
+    licenses::LicenseRefusal,
     money::{allowance, holds},
-    types::{Created, Definition, Error, LicenseRefusal, NewEvent, NewRun, Result, Unretained},
+    types::{Created, Definition, Error, NewEvent, NewRun, Result, Unretained},
 };
 
 impl Store {
