@@ -48,6 +48,7 @@ pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED};
 pub use files::{FileRow, NewFile};
 pub use licenses::{
+    Allowance, LicenseRefusal, MonthlyRuns,
     deployments::{DeploymentRow, NewDeployment},
     entitlements::{EntitlementRow, PutEntitlement},
     installed::{InstalledLicense, LicenseUse},
@@ -90,11 +91,10 @@ pub use schedules::{
     SealedCallback,
 };
 pub use types::{
-    Actor, Allowance, Append, AuditFilter, Cancelled, Claim, Created, Definition, Error, EventRow, Fence,
-    Finish, Followed, Heartbeat, Held, InlineCredentials, Journal, Labels, LicenseRefusal, MonthlyRuns,
-    NewCallback, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget,
-    Progress, Receiver, Result, Retention, Rotation, RunFilter, SeenLease, StoredCredentials,
-    StoredDefinition, Sweep, Swept, Unretained, Watched,
+    Actor, Append, AuditFilter, Cancelled, Claim, Created, Definition, Error, EventRow, Fence, Finish,
+    Followed, Heartbeat, Held, InlineCredentials, Journal, Labels, NewCallback, NewEntries, NewEvent, NewKey,
+    NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result, Retention, Rotation,
+    RunFilter, SeenLease, StoredCredentials, StoredDefinition, Sweep, Swept, Unretained, Watched,
 };
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 

@@ -113,6 +113,14 @@ async fn a_grant_makes_deployments_possible_and_each_token_is_shown_once() {
         2
     );
 
+    deletes(&rig, &made).await;
+    audited(&rig).await;
+    rig.end().await;
+}
+
+/// Deletes a deployment, and adds one in its place.
+async fn deletes(rig: &Rig, made: &Value) {
+    let list = format!("/v1/organizations/{}/deployments", rig.ours);
     let path = format!("{list}/{}", made["id"].as_str().unwrap());
     let delete = async || {
         rig.admin
@@ -123,7 +131,7 @@ async fn a_grant_makes_deployments_possible_and_each_token_is_shown_once() {
     };
     assert_eq!(delete().await.status, 204);
     delete().await.failure(404, "not_found").unwrap();
-    deploy(&rig, json!({"name": "west"})).await.expect(201).unwrap();
+    deploy(rig, json!({"name": "west"})).await.expect(201).unwrap();
     let listed = get(&rig.admin.client, &list).await;
     let ended: Vec<_> = listed
         .as_array()
@@ -132,8 +140,6 @@ async fn a_grant_makes_deployments_possible_and_each_token_is_shown_once() {
         .filter(|of| of["ended_at"] == json!(AT))
         .collect();
     assert_eq!((listed.as_array().unwrap().len(), ended.len()), (3, 1));
-    audited(&rig).await;
-    rig.end().await;
 }
 
 /// Checks the entries of the audit log.

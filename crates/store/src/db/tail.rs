@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use sortie_api::{OrgId, RunId, Timestamp};
 
-use crate::types::MonthlyRuns;
+use crate::licenses::MonthlyRuns;
 
 /// Write that a command leaves to the end of its transaction. A further kind of row becomes a further variant, and
 /// is locked after those listed before it.

@@ -2,13 +2,16 @@
 
 use sortie_api::{DeploymentId, OrgId, Timestamp, UserId, deployment::EntitlementState};
 
-use super::entitlements::{entitlement_from, read};
+use super::{
+    LicenseRefusal,
+    entitlements::{entitlement_from, read},
+};
 use crate::{
     Store,
     audit::{Audit, record},
     db::{Row, Stmt, Tx, batch, vals},
     organizations::lock,
-    types::{Error, LicenseRefusal, Result},
+    types::{Error, Result},
 };
 
 /// Deleted deployments with a license that has not expired, that an organization may have. Their licenses still work.

@@ -14,7 +14,8 @@ use crate::{
         tail::{AllowanceChange, Tail},
         vals,
     },
-    types::{Allowance, Error, LicenseRefusal, MonthlyRuns, NewRun, Result},
+    licenses::{Allowance, LicenseRefusal, MonthlyRuns},
+    types::{Error, NewRun, Result},
 };
 
 /// Month whose allowance was used up a moment ago. A refusal ends the shared transaction of a group of commands, so later

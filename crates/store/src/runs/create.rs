@@ -14,8 +14,9 @@ use crate::{
         vals,
     },
     deliveries::insert_delivery,
+    licenses::LicenseRefusal,
     money::{allowance, credit::Payment, holds, refusals::Limit},
-    types::{Created, Definition, Error, LicenseRefusal, NewEvent, NewRun, Result, Unretained},
+    types::{Created, Definition, Error, NewEvent, NewRun, Result, Unretained},
 };
 
 impl Store {
