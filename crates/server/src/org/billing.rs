@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::extract::State;
 use sortie_api::{
     OrgId, Timestamp,
-    billing::{AutoTopup, Balance, Billing, LedgerPage, PaymentMethodSync, PurchaseLimits},
+    billing::{AutoTopup, Balance, Billing, LedgerPage, PaymentMethod, PaymentMethodSync, PurchaseLimits},
     limits,
 };
-use sortie_store::{Credit, LedgerPosition};
+use sortie_store::{Credit, LedgerPosition, SavedCard};
 
 use super::{OrgAdmin, OrgApp};
 use crate::{
@@ -44,7 +44,8 @@ pub(crate) async fn get_balance(
 
 /// Get the billing information
 ///
-/// Returns the credits of the organization with the newest movements, and how it pays.
+/// Returns the credits of the organization with the newest movements, and how it pays. The saved card is read at the payment
+/// provider at most once a minute; where that does not answer within two seconds, the answer has the last known card.
 #[utoipa::path(
     get, path = "/v1/organizations/{id}/billing", tag = "billing",
     params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
@@ -66,15 +67,32 @@ pub(crate) async fn get_billing(
     OrgAdmin(who): OrgAdmin,
 ) -> ApiResult<Json<Billing>> {
     let (credit, entries) = app.accounts.store().billing(who.org, limits::PAGE).await?;
+    let (card, sync) = match &app.billing {
+        Some(billing) => billing.card(who.org).await?,
+        None => (None, PaymentMethodSync::Synced),
+    };
     Ok(Json(Billing {
         balance: shown(credit),
         ledger: entries.into_iter().map(|(_, entry)| entry).collect(),
         purchase_limits: PurchaseLimits::default(),
-        auto_topup: AutoTopup::default(),
-        payment_method: None,
-        payment_method_sync: PaymentMethodSync::Synced,
-        stripe_configured: false,
+        auto_topup: AutoTopup {
+            payment_method_saved: card.is_some(),
+            ..AutoTopup::default()
+        },
+        payment_method: card.map(shown_card),
+        payment_method_sync: sync,
+        stripe_configured: app.billing.is_some(),
     }))
+}
+
+fn shown_card(card: SavedCard) -> PaymentMethod {
+    PaymentMethod {
+        brand: card.brand,
+        last4: card.last4,
+        exp_month: card.exp_month,
+        exp_year: card.exp_year,
+        source: card.source,
+    }
 }
 
 /// Query of a page of the ledger.
