@@ -189,10 +189,18 @@ async fn the_page_has_a_line_for_every_series() -> Checked {
     compare(&series(families), "docs/METRICS.md")
 }
 
+/// A node of a hosted deployment that takes payments, although nobody answers for Stripe.
+async fn hosted() -> Result<HostedNode> {
+    let options = NodeOptions::default()
+        .env("SORTIE_STRIPE_SECRET_KEY", "sk_test_x")
+        .env("SORTIE_STRIPE_WEBHOOK_SECRETS", "whsec_x")
+        .env("SORTIE_STRIPE_API_URL", "http://127.0.0.1:1");
+    HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await
+}
+
 #[tokio::test]
 async fn the_page_of_hosted_deployments_has_a_line_for_every_series_that_only_they_have() -> Checked {
-    let node = HostedNode::start(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite).await?;
-    let (_, families) = shown_by(&node.node).await?;
+    let (_, families) = shown_by(&hosted().await?.node).await?;
     let general = documented("docs/METRICS.md")?;
     let mut own = series(families);
     own.retain(|name, _| !general.contains_key(name));
@@ -302,6 +310,7 @@ async fn the_dashboard_asks_for_what_is_there() -> Checked {
 #[tokio::test]
 async fn the_alerts_ask_for_what_is_there() -> Checked {
     let (reading, families) = shown().await?;
+    let (of_hosted, hosted_families) = shown_by(&hosted().await?.node).await?;
     let alerts: Value = serde_saphyr::from_str(&file("deploy/prometheus/alerts.yml")?)?;
     let mut names = BTreeSet::new();
     for group in alerts["groups"].as_array().context("no groups")? {
