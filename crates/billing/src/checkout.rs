@@ -95,7 +95,8 @@ impl Billing {
     pub async fn create_portal(&self, org: OrgId) -> Result<String> {
         let parts = &self.0;
         let customer = parts.customer(org).await?;
-        let (key, back) = (format!("portal_{}", hex(&random::<16>()?)), format!("{}/", parts.options.org_url));
+        let key = format!("portal_{}", hex(&random::<16>()?));
+        let back = format!("{}/", parts.options.org_url);
         let portal = parts.stripe.create_portal_session(&key, &customer, &back);
         Ok(parts.ask("create_portal", portal).await?.url)
     }
@@ -122,7 +123,8 @@ impl Parts {
         let name = self.store.operated_organization(org).await?.name;
         // A repetition must have the same parameters, and the name may change in between.
         let key = format!("{org}-{}", hex(&<[u8; 32]>::from(sha2::Sha256::digest(&name))));
-        let customer = self.stripe.create_customer(&key, &org.to_string(), &name);
+        let id = org.to_string();
+        let customer = self.stripe.create_customer(&key, &id, &name);
         let customer = self.ask("create_customer", customer).await?;
         Ok(self.store.keep_customer(org, &customer.id).await?)
     }
@@ -134,6 +136,8 @@ impl Parts {
         };
         let id = topup.id.to_string();
         let org_url = &self.options.org_url;
+        let success_url = format!("{org_url}{PAID_PAGE}?session={{CHECKOUT_SESSION_ID}}");
+        let cancel_url = format!("{org_url}{UNPAID_PAGE}");
         let order = CheckoutOrder {
             customer,
             amount_cents: topup.amount_cents,
@@ -141,8 +145,8 @@ impl Parts {
             topup: &id,
             saves_card: topup.save_card,
             expires_at: seconds(topup.created_at + STANDS),
-            success_url: &format!("{org_url}{PAID_PAGE}?session={{CHECKOUT_SESSION_ID}}"),
-            cancel_url: &format!("{org_url}{UNPAID_PAGE}"),
+            success_url: &success_url,
+            cancel_url: &cancel_url,
         };
         let checkout = self.ask("create_checkout", self.stripe.create_checkout(&id, &order)).await?;
         self.store

@@ -2,12 +2,12 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use sortie_testkit::{
-    Checked, Client, Database, HostedNode, NodeOptions, StripeDouble, both_databases,
-    stripe::Card,
-};
+use sortie_testkit::{Client, Database, HostedNode, NodeOptions, StripeDouble, stripe::Card};
 
-use crate::kit::{exits, text};
+use crate::{
+    Checked, both_databases,
+    kit::{exits, text},
+};
 
 both_databases![credits_are_bought_and_refunded];
 
