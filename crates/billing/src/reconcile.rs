@@ -119,7 +119,11 @@ impl Parts {
                 limit: PAGE,
             };
             let page = self.ask("list_events", self.stripe.events(&filter)).await?;
-            let events = page.data.iter().filter_map(|event| recorded(event, now)).collect();
+            let events = page
+                .data
+                .iter()
+                .filter_map(|event| recorded(event, now))
+                .collect();
             let found = self.store.record_stripe_events(events).await?;
             if found > 0 {
                 tracing::info!(found, "found events of Stripe that no webhook has brought");

@@ -87,25 +87,21 @@ impl Store {
 
     /// Reads a payment of an organization.
     pub async fn payment(&self, org: OrgId, id: PaymentId) -> Result<PaymentRow> {
-        let payment = self.operated_payment(id).await?;
-        if payment.org == org {
-            Ok(payment)
-        } else {
-            Err(Error::NotFound)
-        }
+        self.db
+            .read(move |tx| {
+                let payment = payment_with(tx, id)?;
+                if payment.org == org {
+                    Ok(payment)
+                } else {
+                    Err(Error::NotFound)
+                }
+            })
+            .await
     }
 
     /// Operator: reads a payment.
     pub async fn operated_payment(&self, id: PaymentId) -> Result<PaymentRow> {
-        self.db
-            .read(move |tx| {
-                let row = tx.query_one(
-                    concat!("SELECT ", payment_columns!(), " FROM payment WHERE id = $1"),
-                    vals![id],
-                )?;
-                payment_from(&row)
-            })
-            .await
+        self.db.read(move |tx| payment_with(tx, id)).await
     }
 
     /// System: reads the payment of an intent, or of a charge. None if it is not one of this deployment.
@@ -116,13 +112,21 @@ impl Store {
                 let mut found = None;
                 if let Some(intent) = &intent {
                     found = tx.query_opt(
-                        concat!("SELECT ", payment_columns!(), " FROM payment WHERE intent_id = $1"),
+                        concat!(
+                            "SELECT ",
+                            payment_columns!(),
+                            " FROM payment WHERE intent_id = $1"
+                        ),
                         vals![intent.as_str()],
                     )?;
                 }
                 if let (None, Some(charge)) = (&found, &charge) {
                     found = tx.query_opt(
-                        concat!("SELECT ", payment_columns!(), " FROM payment WHERE charge_id = $1"),
+                        concat!(
+                            "SELECT ",
+                            payment_columns!(),
+                            " FROM payment WHERE charge_id = $1"
+                        ),
                         vals![charge.as_str()],
                     )?;
                 }
@@ -199,14 +203,25 @@ impl Store {
     }
 }
 
+fn payment_with(tx: &mut dyn Tx, id: PaymentId) -> Result<PaymentRow> {
+    let row = tx.query_one(
+        concat!("SELECT ", payment_columns!(), " FROM payment WHERE id = $1"),
+        vals![id],
+    )?;
+    payment_from(&row)
+}
+
 fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
     let (org, at) = (paid.audit.org, paid.audit.at);
     // The row of the order is locked first, so that two who have seen the payment come one after the other.
     let [_, found] = batch(
         tx,
         &[
-            Stmt::new("UPDATE topup SET checks = checks WHERE id = $1", vals![paid.topup])
-                .exactly(1, Error::NotFound),
+            Stmt::new(
+                "UPDATE topup SET checks = checks WHERE id = $1",
+                vals![paid.topup],
+            )
+            .exactly(1, Error::NotFound),
             Stmt::new(
                 "SELECT state, intent_id, amount_cents, save_card, org_id FROM topup WHERE id = $1",
                 vals![paid.topup],
