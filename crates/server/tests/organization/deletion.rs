@@ -15,8 +15,9 @@ use sortie_testkit::{Client, http::Method};
 use crate::{
     access::key,
     oauth::{client_id, tokens},
+    operator::operator,
     organizations::send,
-    rig::{AT, Rig, Signed},
+    rig::{AT, CREDITS, Rig, Signed},
     settings::Setting,
 };
 
@@ -159,8 +160,14 @@ async fn an_account_takes_the_organization_along_in_which_it_was_alone() {
     let request = json!({"prompt": "```wait 600000\n```", "shell": false, "model": "runbook"});
     let run = key.create(&request).await.unwrap().id;
     without_password(&rig, &rig.stranger).await;
-    let deleted = send(&rig.stranger.client, Method::DELETE, "/v1/auth/me", &json!({})).await;
-    deleted.expect(204).unwrap();
+    let delete = async || send(&rig.stranger.client, Method::DELETE, "/v1/auth/me", &json!({})).await;
+    let refused = delete().await.failure(409, "conflict").unwrap();
+    assert!(refused.error.contains("with credits"), "{}", refused.error);
+    let credits = format!("/v1/operator/organizations/{}/credits", rig.theirs);
+    let taken = json!({"amount_micros": -CREDITS, "kind": "correction", "reason": "x", "reference": "a"});
+    let taken = send(&operator(&rig).await, Method::POST, &credits, &taken).await;
+    taken.expect(201).unwrap();
+    delete().await.expect(204).unwrap();
     rig.soon(401, async || key.get("/v1/me").await.unwrap()).await;
     erased(&rig).await;
     let store = rig.accounts.store();
