@@ -3,11 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sortie_api::{
-    Role,
-    key::CreateKey,
-    secret::{OPERATOR_KEY, Secret},
-};
+use sortie_api::{Role, key::CreateKey};
 use sortie_engine::Caller;
 use sortie_store::Actor;
 use sortie_testkit::{Client, http::Method};
@@ -238,9 +234,7 @@ async fn everything_of_a_deleted_organization_is_refused_and_erased() {
     erased(&rig).await;
     store.get_run(rig.ours, id).await.unwrap_err();
     assert_eq!(store.list_files(rig.ours, None, 10).await.unwrap(), []);
-    let secret = Secret::new(OPERATOR_KEY, [9; 32]);
-    assert!(rig.accounts.set_first_operator_key(&secret).await.unwrap());
-    let operator = Client::new(rig.address, Some(secret.expose().to_owned()));
+    let operator = operator(&rig).await;
     let operated = format!("/v1/operator/organizations/{}", rig.ours);
     let seen: Value = operator.get(&operated).await.unwrap().json().unwrap();
     assert!(seen["deleted_at"].is_string(), "{seen}");

@@ -174,8 +174,8 @@ impl Rig {
             .env("SORTIE_LICENSE_SIGNING_KEY", &"5c".repeat(32))
             .env("SORTIE_RATE_LIMIT_PER_MINUTE", "1000000")
             .env("SORTIE_ANONYMOUS_RATE_LIMIT_PER_MINUTE", "1000000");
-        let node = HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), database, options).await?;
-        let ours = full(&node).await?;
+        let mut node = HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), database, options).await?;
+        let ours = full(&mut node).await?;
         let theirs = Person::sign_up(&node, "theirs@example.com", "Zoe").await?;
         let their_org = theirs.paying_organization(&node, "Second").await?;
         // A valid id with the same prefix, and a digest or a name of the same length.
@@ -313,7 +313,8 @@ impl Rig {
 }
 
 /// Fills an organization with resources of every kind. Returns their ids.
-async fn full(node: &HostedNode) -> Result<Ids> {
+async fn full(node: &mut HostedNode) -> Result<Ids> {
+    let identity = identity(node).await?;
     let owner = Person::sign_up(node, "mark-owner-77c3@example.com", "mark-person-e09b").await?;
     let org = owner.paying_organization(node, "mark-organization-5a1f").await?;
     let (key, secret) = owner.key(&org, "mark-key-b6e2", "admin").await?;
@@ -357,7 +358,7 @@ async fn full(node: &HostedNode) -> Result<Ids> {
     let sessions = owner.client.get("/v1/auth/sessions").await?.expect(200)?.json()?;
     Ok(BTreeMap::from([
         ("deployment", deployment(node, &owner, &org).await?),
-        ("identity", identity(node, &owner).await?),
+        ("identity", identity),
         ("org", org),
         ("user", owner.user.clone()),
         ("key", key),
@@ -392,21 +393,19 @@ async fn deployment(node: &HostedNode, owner: &Person, org: &str) -> Result<Stri
     text(&made, "id")
 }
 
-/// Links an identity to the owner's account, as a sign-in at an identity provider does. Returns the id.
-async fn identity(node: &HostedNode, owner: &Person) -> Result<String> {
-    let user = &owner.user;
+/// Links an identity to the account of somebody, as a sign-in at an identity provider does. Returns the id.
+async fn identity(node: &mut HostedNode) -> Result<String> {
+    let somebody = Person::sign_up(node, "linked@example.com", "Linked").await?;
     let link = format!(
         "INSERT INTO identity (issuer, subject, user_id, created_at) \
-         VALUES ('https://mark-host-88d0.example.com', 'mark-person-e09b', '{user}', 1)"
+         VALUES ('https://mark-host-88d0.example.com', 'mark-person-e09b', '{}', 1)",
+        somebody.user
     );
+    node.node.stop().await?;
     node.node.meddle(&link).await?;
-    let linked = owner
-        .client
-        .get("/v1/auth/identities")
-        .await?
-        .expect(200)?
-        .json()?;
-    text(&linked[0], "id")
+    node.node.restart().await?;
+    let linked = somebody.client.get("/v1/auth/identities").await?;
+    text(&linked.expect(200)?.json()?[0], "id")
 }
 
 async fn every_answer_is_that_for_an_id_of_nobody(database: Database) -> Checked {
