@@ -354,6 +354,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "stands for a process of a run")]
     fn a_process_that_ends_during_a_look_counts_as_nothing() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let process = procs::one(Pid::from_child(&child)).unwrap();
