@@ -56,7 +56,7 @@ pub use licenses::{
 pub use mail::{AfterSending, ClaimedMail, NewMail, OwnerRow};
 pub use money::{
     check::{LedgerChecked, LedgerDifference, LedgerRule},
-    credit::{Credit, InsufficientCredit, Payment},
+    credit::{Credit, CreditSums, InsufficientCredit, Payment},
     ledger::{Appended, LedgerPosition, NewLedgerEntry, OTHER_ENTRY},
     usage::{UsageDue, UsageQuery},
 };

@@ -350,6 +350,14 @@ impl Node {
         }
     }
 
+    /// Returns the address of the records of this node: `sqlite:PATH` or `postgres://…`.
+    pub fn records_address(&self) -> String {
+        match &self.records {
+            Records::InDataFolder => format!("sqlite:{}", self.data_dir().join("sortie.db").display()),
+            Records::Shared(database) => database.url().to_owned(),
+        }
+    }
+
     /// The records of this node as SQL statements that make them again. The node must be down.
     pub fn records_as_sql(&self) -> Result<String> {
         ensure!(self.process.is_none(), "the node is up");

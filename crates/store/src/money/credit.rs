@@ -9,6 +9,7 @@ use sortie_api::{Micros, OrgId, RunStatus};
 use crate::{
     Store,
     db::{Row, Stmt, Tx, tail::CreditChange, vals},
+    observe::MOST_COUNTED,
     types::{Error, NewRun, Result},
 };
 
@@ -57,11 +58,43 @@ impl Credit {
     }
 }
 
+/// Sums of the credits of a deployment, over at most [`MOST_COUNTED`] organizations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CreditSums {
+    /// Sum of the balances.
+    pub balance_micros: i64,
+    /// Sum of what is reserved for runs that are not settled.
+    pub reserved_micros: i64,
+    /// Number of organizations whose balance is negative.
+    pub negative: i64,
+}
+
 impl Store {
+    /// System: returns the sums of the credits of all organizations.
+    pub async fn credit_sums(&self) -> Result<CreditSums> {
+        self.db.read(sums).await
+    }
+
     /// Returns the credits of an organization. An organization without credits has zeros.
     pub async fn credit(&self, org: OrgId) -> Result<Credit> {
         self.db.read(move |tx| read(tx, org)).await
     }
+}
+
+fn sums(tx: &mut dyn Tx) -> Result<CreditSums> {
+    let row = tx.query_opt(
+        "SELECT CAST(COALESCE(SUM(balance_micros), 0) AS BIGINT), CAST(COALESCE(SUM(reserved_micros), 0) AS BIGINT), \
+         COUNT(CASE WHEN balance_micros < 0 THEN 1 END) FROM (\
+           SELECT balance_micros, reserved_micros FROM credit WHERE org_id > '' LIMIT $1) AS counted",
+        vals![MOST_COUNTED],
+    )?;
+    row.map_or(Ok(CreditSums::default()), |row| {
+        Ok(CreditSums {
+            balance_micros: row.int(0)?,
+            reserved_micros: row.int(1)?,
+            negative: row.int(2)?,
+        })
+    })
 }
 
 /// Statement that begins the credits of an organization, unless it has some.

@@ -134,6 +134,12 @@ async fn names_follow_the_conventions_and_every_family_is_explained() -> Checked
     Ok(())
 }
 
+/// Returns the metrics of a hosted node, which has all of a self-hosted one and more.
+async fn shown_hosted() -> Result<(Reading, BTreeMap<String, Family>)> {
+    let node = HostedNode::start(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite).await?;
+    shown_by(&node.node).await
+}
+
 /// Types and labels of series, by the names.
 type Series = BTreeMap<String, (String, BTreeSet<String>)>;
 
@@ -191,8 +197,7 @@ async fn the_page_has_a_line_for_every_series() -> Checked {
 
 #[tokio::test]
 async fn the_page_of_hosted_deployments_has_a_line_for_every_series_that_only_they_have() -> Checked {
-    let node = HostedNode::start(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite).await?;
-    let (_, families) = shown_by(&node.node).await?;
+    let (_, families) = shown_hosted().await?;
     let general = documented("docs/METRICS.md")?;
     let mut own = series(families);
     own.retain(|name, _| !general.contains_key(name));
@@ -247,7 +252,7 @@ fn queries<'a>(panel: &'a Value, found: &mut Vec<&'a str>) {
 
 #[tokio::test]
 async fn the_dashboard_asks_for_what_is_there() -> Checked {
-    let (reading, families) = shown().await?;
+    let (reading, families) = shown_hosted().await?;
     let dashboard: Value = serde_json::from_str(&file("deploy/grafana/sortie.json")?)?;
     let mut found = Vec::new();
     let (mut ids, mut rows) = (BTreeSet::new(), Vec::new());
@@ -282,6 +287,7 @@ async fn the_dashboard_asks_for_what_is_there() -> Checked {
         "Store",
         "Cluster",
         "Process",
+        "Credits",
     ];
     assert_eq!(rows, wanted);
     let source = &dashboard["templating"]["list"][0];
@@ -301,7 +307,7 @@ async fn the_dashboard_asks_for_what_is_there() -> Checked {
 
 #[tokio::test]
 async fn the_alerts_ask_for_what_is_there() -> Checked {
-    let (reading, families) = shown().await?;
+    let (reading, families) = shown_hosted().await?;
     let alerts: Value = serde_saphyr::from_str(&file("deploy/prometheus/alerts.yml")?)?;
     let mut names = BTreeSet::new();
     for group in alerts["groups"].as_array().context("no groups")? {
