@@ -152,6 +152,10 @@ ids! {
     InvitationId = "inv";
     /// A self-hosted installation that an organization has licensed.
     DeploymentId = "depl";
+    /// A purchase of credits.
+    TopupId = "topup";
+    /// A payment of a purchase.
+    PaymentId = "pay";
     /// A mail to send: no client ever sees one.
     MailId = "mail";
     /// Content as it is stored: no client ever sees one.

@@ -37,6 +37,7 @@ pub mod schedule;
 pub mod secret;
 pub mod status;
 pub mod time;
+pub mod topup;
 mod trace_context;
 pub mod usage;
 pub mod workflow;
@@ -54,7 +55,7 @@ pub use event::{Event, EventType};
 pub use file::{File, FilePage};
 pub use id::{
     AuditId, BlobId, ConnectionId, DeploymentId, FileId, GrantId, InvitationId, KeyId, MailId, OauthClientId,
-    OrgId, RunId, ScheduleId, SessionId, UserId,
+    OrgId, PaymentId, RunId, ScheduleId, SessionId, TopupId, UserId,
 };
 pub use license::License;
 pub use mail::EmailDelivery;
@@ -65,5 +66,6 @@ pub use run::{Artifact, Run, RunDefinition, RunPage, RunUsage};
 pub use schedule::{Fire, Schedule};
 pub use status::RunStatus;
 pub use time::Timestamp;
+pub use topup::{TopupKind, TopupState};
 pub use trace_context::{SPANS, TraceContext};
 pub use workflow::{Workflow, WorkflowDefinition, WorkflowSummary};

@@ -58,6 +58,13 @@ pub use money::{
     check::{LedgerChecked, LedgerDifference, LedgerRule},
     credit::{Credit, CreditSums, InsufficientCredit, Payment},
     ledger::{Appended, LedgerPosition, NewLedgerEntry, OTHER_ENTRY},
+    purchases::{
+        accounts::{BillingAccount, SavedCard},
+        events::{AfterEvent, ClaimedEvent, NewStripeEvent},
+        payments::{OTHER_AMOUNT, PAID_TWICE, PaidTopup, PaymentRow},
+        take_backs::{TakeBack, TakeBackKind, TakeBackState, TookBack, UnknownTakeBackState},
+        topups::{NewTopup, TOO_MANY_OPEN, TopupMove, TopupRow},
+    },
     usage::{UsageDue, UsageQuery},
 };
 pub use oauth::{

@@ -145,6 +145,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "licences",
         text: include_str!("../../../../migrations/0024_licences.sql"),
     },
+    Migration {
+        version: 25,
+        name: "purchases",
+        text: include_str!("../../../../migrations/0025_purchases.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.

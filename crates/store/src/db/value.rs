@@ -7,8 +7,8 @@ use std::{borrow::Cow, str::FromStr};
 
 use sortie_api::{
     AuditId, BlobId, BudgetPeriod, ConnectionId, ConnectionStatus, DeploymentId, FileId, GrantId,
-    InvitationId, MailId, Micros, OrgId, Role, RunId, RunStatus, ScheduleId, SessionId, Timestamp, UserId,
-    id::KeyId,
+    InvitationId, MailId, Micros, OrgId, PaymentId, Role, RunId, RunStatus, ScheduleId, SessionId, Timestamp,
+    TopupId, TopupKind, TopupState, UserId, id::KeyId,
 };
 
 use crate::types::{Error, NodeId, Result};
@@ -73,7 +73,7 @@ macro_rules! texts {
     )+};
 }
 
-texts!(RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId BlobId UserId SessionId MailId GrantId InvitationId DeploymentId);
+texts!(RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId BlobId UserId SessionId MailId GrantId InvitationId DeploymentId TopupId PaymentId);
 
 impl<'a> From<&'a str> for Val<'a> {
     fn from(text: &'a str) -> Self {
@@ -108,6 +108,18 @@ impl From<ConnectionStatus> for Val<'_> {
 impl From<Role> for Val<'_> {
     fn from(role: Role) -> Self {
         Self::Text(Cow::Borrowed(role.as_str()))
+    }
+}
+
+impl From<TopupKind> for Val<'_> {
+    fn from(kind: TopupKind) -> Self {
+        Self::Text(Cow::Borrowed(kind.as_str()))
+    }
+}
+
+impl From<TopupState> for Val<'_> {
+    fn from(state: TopupState) -> Self {
+        Self::Text(Cow::Borrowed(state.as_str()))
     }
 }
 

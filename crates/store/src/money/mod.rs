@@ -1,4 +1,4 @@
-//! Money: budgets, credits and their ledger, settlement, usage, and the allowance of a license.
+//! Money: budgets, credits and their ledger, purchases, settlement, usage, and the allowance of a license.
 //!
 //! A create holds money in budgets ([`holds`]) and reserves credits ([`credit`]). [`settle`] gives both back and books the
 //! cost. They reach the shared rows through [`shared_rows`].
@@ -9,6 +9,7 @@ pub(crate) mod check;
 pub(crate) mod credit;
 pub(crate) mod holds;
 pub(crate) mod ledger;
+pub(crate) mod purchases;
 pub(crate) mod refusals;
 pub(crate) mod settle;
 pub(crate) mod shared_rows;

@@ -1,0 +1,154 @@
+//! Organizations as customers of Stripe, and their saved cards as they were last seen.
+
+use sortie_api::{OrgId, Timestamp};
+
+use crate::{
+    Store,
+    db::{Row, Stmt, batch, vals},
+    types::{Error, Result},
+};
+
+/// Organization as a customer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BillingAccount {
+    /// ID of the customer at Stripe.
+    pub customer: String,
+    /// Saved card.
+    pub card: Option<SavedCard>,
+    /// Time of the last attempt to read the card.
+    pub asked_at: Option<Timestamp>,
+    /// Time at which the card was last read.
+    pub seen_at: Option<Timestamp>,
+}
+
+/// Saved card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedCard {
+    /// ID of the payment method at Stripe.
+    pub payment_method: String,
+    /// Brand of the card.
+    pub brand: String,
+    /// Last four digits of its number.
+    pub last4: String,
+    /// Month of its end.
+    pub exp_month: i64,
+    /// Year of its end.
+    pub exp_year: i64,
+    /// Page on which it was saved: `checkout` or `portal`.
+    pub source: String,
+}
+
+impl Store {
+    /// Reads an organization as a customer. None before its first purchase.
+    pub async fn billing_account(&self, org: OrgId) -> Result<Option<BillingAccount>> {
+        self.db
+            .read(move |tx| {
+                tx.query_opt(
+                    "SELECT customer, payment_method, brand, last4, exp_month, exp_year, source, asked_at, seen_at \
+                     FROM billing_account WHERE org_id = $1",
+                    vals![org],
+                )?
+                .as_ref()
+                .map(account_from)
+                .transpose()
+            })
+            .await
+    }
+
+    /// Keeps the customer that Stripe has made for an organization, unless there is one. Returns the one that is kept.
+    pub async fn keep_customer(&self, org: OrgId, customer: &str) -> Result<String> {
+        let customer = customer.to_owned();
+        self.db
+            .write(move |tx| {
+                let [_, kept] = batch(
+                    tx,
+                    &[
+                        Stmt::new(
+                            "INSERT INTO billing_account (org_id, customer) VALUES ($1, $2) \
+                             ON CONFLICT (org_id) DO NOTHING",
+                            vals![org, customer.as_str()],
+                        ),
+                        Stmt::new("SELECT customer FROM billing_account WHERE org_id = $1", vals![org]),
+                    ],
+                )?;
+                let row = kept.rows.first().ok_or(Error::NotFound)?;
+                Ok(row.text(0)?.to_owned())
+            })
+            .await
+    }
+
+    /// System: returns the organization that a customer of Stripe is.
+    pub async fn org_of_customer(&self, customer: &str) -> Result<Option<OrgId>> {
+        let customer = customer.to_owned();
+        self.db
+            .read(move |tx| {
+                tx.query_opt(
+                    "SELECT org_id FROM billing_account WHERE customer = $1",
+                    vals![customer.as_str()],
+                )?
+                .map(|row| row.parse(0))
+                .transpose()
+            })
+            .await
+    }
+
+    /// Claims a look at the card of an organization, unless there was one after `since`. Returns whether it was claimed.
+    pub async fn ask_for_card(&self, org: OrgId, at: Timestamp, since: Timestamp) -> Result<bool> {
+        self.db
+            .write(move |tx| {
+                let asked = tx.exec(
+                    "UPDATE billing_account SET asked_at = $2 WHERE org_id = $1 AND COALESCE(asked_at, 0) <= $3",
+                    vals![org, at, since],
+                )?;
+                Ok(asked == 1)
+            })
+            .await
+    }
+
+    /// Keeps the card that Stripe has for an organization. The page on which a known card was saved stays.
+    pub async fn keep_card(&self, org: OrgId, card: Option<SavedCard>, at: Timestamp) -> Result<()> {
+        self.db
+            .write(move |tx| tx.batch(&[self::keep_card(org, card.as_ref(), at)]).map(drop))
+            .await
+    }
+}
+
+/// Statement that keeps the card of an organization which is a customer already.
+pub(super) fn keep_card(org: OrgId, card: Option<&SavedCard>, at: Timestamp) -> Stmt<'_> {
+    Stmt::new(
+        "UPDATE billing_account SET source = CASE WHEN payment_method = $2 THEN source ELSE $7 END, payment_method = $2, \
+         brand = $3, last4 = $4, exp_month = $5, exp_year = $6, seen_at = $8 WHERE org_id = $1",
+        vals![
+            org,
+            card.map(|card| card.payment_method.as_str()),
+            card.map(|card| card.brand.as_str()),
+            card.map(|card| card.last4.as_str()),
+            card.map(|card| card.exp_month),
+            card.map(|card| card.exp_year),
+            card.map(|card| card.source.as_str()),
+            at
+        ],
+    )
+}
+
+fn account_from(row: &Row) -> Result<BillingAccount> {
+    let card = row
+        .opt_text(1)?
+        .map(|payment_method| {
+            Ok(SavedCard {
+                payment_method: payment_method.to_owned(),
+                brand: row.text(2)?.to_owned(),
+                last4: row.text(3)?.to_owned(),
+                exp_month: row.int(4)?,
+                exp_year: row.int(5)?,
+                source: row.text(6)?.to_owned(),
+            })
+        })
+        .transpose()?;
+    Ok(BillingAccount {
+        customer: row.text(0)?.to_owned(),
+        card,
+        asked_at: row.opt_time(7)?,
+        seen_at: row.opt_time(8)?,
+    })
+}

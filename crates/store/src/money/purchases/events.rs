@@ -1,0 +1,223 @@
+//! News of Stripe, as a queue. An event names an object that has changed, and nothing else of it is kept.
+//!
+//! A node claims due events under a lease: `due_at` moves to the end of the lease, and another node takes over what is not
+//! recorded by then. `tries` is the fence: a node that lost its claim records nothing.
+
+use std::time::Duration;
+
+use sortie_api::Timestamp;
+
+use crate::{
+    Store,
+    db::{Row, Stmt, batch, vals},
+    types::{Error, Result},
+};
+
+/// Event to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewStripeEvent {
+    /// ID of the event.
+    pub id: String,
+    /// Type of the event.
+    pub kind: String,
+    /// ID of the object that has changed.
+    pub object: String,
+    /// Time at which Stripe made it.
+    pub made_at: Timestamp,
+    /// Time at which it was received.
+    pub received_at: Timestamp,
+    /// Whether it is handled. An event that is not is kept for people.
+    pub is_handled: bool,
+}
+
+/// Event that a node is to handle now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimedEvent {
+    /// ID of the event.
+    pub id: String,
+    /// Type of the event.
+    pub kind: String,
+    /// ID of the object that has changed.
+    pub object: String,
+    /// Time at which it was received.
+    pub received_at: Timestamp,
+    /// Number of this attempt. The record of the attempt must carry it.
+    pub tries: i64,
+}
+
+/// State of an event after an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterEvent {
+    /// The event was handled.
+    Done,
+    /// The event has nothing to do with this deployment.
+    Ignored,
+    /// The event is given up.
+    Failed,
+    /// The event is tried again at this time.
+    RetryAt(Timestamp),
+}
+
+impl AfterEvent {
+    /// Name of the outcome in the store and in metrics. None while there is none.
+    pub const fn outcome(self) -> Option<&'static str> {
+        match self {
+            Self::Done => Some("done"),
+            Self::Ignored => Some("ignored"),
+            Self::Failed => Some("failed"),
+            Self::RetryAt(_) => None,
+        }
+    }
+}
+
+impl Store {
+    /// System: records events, except for those that are known. Returns the number of the others.
+    pub async fn record_stripe_events(&self, events: Vec<NewStripeEvent>) -> Result<u64> {
+        self.db
+            .write(move |tx| {
+                let statements: Vec<Stmt<'_>> = events.iter().map(insert).collect();
+                let answers = tx.batch(&statements)?;
+                Ok(answers.iter().map(|answer| answer.affected).sum())
+            })
+            .await
+    }
+
+    /// System: claims at most `limit` events that are due, the longest due first, for the time `lease`. Also returns the time
+    /// at which the next event is due; a lease that ends counts as well.
+    pub async fn claim_stripe_events(
+        &self,
+        at: Timestamp,
+        lease: Duration,
+        limit: u32,
+    ) -> Result<(Vec<ClaimedEvent>, Option<Timestamp>)> {
+        self.db
+            .write(move |tx| {
+                let [claimed, next] = batch(
+                    tx,
+                    &[
+                        // The condition on `due_at` appears a second time, to be checked again if another node was faster.
+                        Stmt::new(
+                            "UPDATE stripe_event SET due_at = $2, tries = tries + 1 \
+                             WHERE id {IN}SELECT e.id FROM stripe_event e WHERE e.due_at >= 0 AND e.due_at <= $1 \
+                             ORDER BY e.due_at, e.id LIMIT $3{END} AND due_at <= $1 \
+                             RETURNING id, kind, object_id, received_at, tries",
+                            vals![at, at + lease, limit],
+                        ),
+                        Stmt::new(
+                            "SELECT due_at FROM stripe_event WHERE due_at >= 0 ORDER BY due_at, id LIMIT 1",
+                            vals![],
+                        ),
+                    ],
+                )?;
+                let next = next.rows.first().map(|row| row.time(0)).transpose()?;
+                Ok((claimed.rows.iter().map(claimed_from).collect::<Result<_>>()?, next))
+            })
+            .await
+    }
+
+    /// System: records an attempt to handle an event. `Fenced` if the claim was lost meanwhile.
+    pub async fn record_stripe_attempt(&self, event: String, tries: i64, after: AfterEvent) -> Result<()> {
+        let due = match after {
+            AfterEvent::RetryAt(at) => Some(at),
+            AfterEvent::Done | AfterEvent::Ignored | AfterEvent::Failed => None,
+        };
+        self.db
+            .write(move |tx| {
+                tx.batch(&[Stmt::new(
+                    "UPDATE stripe_event SET due_at = $3, outcome = $4 \
+                     WHERE id = $1 AND tries = $2 AND due_at IS NOT NULL",
+                    vals![event.as_str(), tries, due, after.outcome()],
+                )
+                .exactly(1, Error::Fenced)])
+                .map(drop)
+            })
+            .await
+    }
+
+    /// System: returns the time at which the oldest event was received that is not handled yet, among those that are due first.
+    pub async fn oldest_stripe_event(&self) -> Result<Option<Timestamp>> {
+        self.db
+            .read(|tx| {
+                let row = tx.query_one(
+                    "SELECT MIN(w.received_at) FROM (SELECT e.received_at FROM stripe_event e WHERE e.due_at >= 0 \
+                     ORDER BY e.due_at, e.id LIMIT 1000) AS w",
+                    vals![],
+                )?;
+                row.opt_time(0)
+            })
+            .await
+    }
+
+    /// System: deletes up to `limit` events that were received before `before` and are not to be handled any more. Returns
+    /// their number.
+    pub async fn delete_stripe_events(&self, before: Timestamp, limit: u32) -> Result<u64> {
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "DELETE FROM stripe_event WHERE id {IN}SELECT e.id FROM stripe_event e WHERE e.received_at < $1 \
+                     AND e.due_at IS NULL ORDER BY e.received_at LIMIT $2{END}",
+                    vals![before, limit],
+                )
+            })
+            .await
+    }
+
+    /// System: claims the search for events that no webhook has brought, for the time `lease`, if it is due. Returns the time
+    /// up to which all events are known; none before the first search.
+    pub async fn claim_stripe_search(
+        &self,
+        at: Timestamp,
+        lease: Duration,
+    ) -> Result<Option<Option<Timestamp>>> {
+        self.db
+            .write(move |tx| {
+                tx.query_opt(
+                    "UPDATE stripe_search SET due_at = $2 WHERE id = 1 AND due_at <= $1 RETURNING until_at",
+                    vals![at, at + lease],
+                )?
+                .map(|row| row.opt_time(0))
+                .transpose()
+            })
+            .await
+    }
+
+    /// System: records a search: every event that was made before `until` is known, and the next search is due at `next`.
+    pub async fn record_stripe_search(&self, until: Timestamp, next: Timestamp) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "UPDATE stripe_search SET until_at = $1, due_at = $2 WHERE id = 1",
+                    vals![until, next],
+                )
+                .map(drop)
+            })
+            .await
+    }
+}
+
+fn insert(event: &NewStripeEvent) -> Stmt<'_> {
+    let outcome = (!event.is_handled).then_some("ignored");
+    Stmt::new(
+        "INSERT INTO stripe_event (id, kind, object_id, made_at, received_at, due_at, tries, outcome) \
+         VALUES ($1, $2, $3, $4, $5, $6, 0, $7) ON CONFLICT (id) DO NOTHING",
+        vals![
+            event.id.as_str(),
+            event.kind.as_str(),
+            event.object.as_str(),
+            event.made_at,
+            event.received_at,
+            event.is_handled.then_some(event.received_at),
+            outcome
+        ],
+    )
+}
+
+fn claimed_from(row: &Row) -> Result<ClaimedEvent> {
+    Ok(ClaimedEvent {
+        id: row.text(0)?.to_owned(),
+        kind: row.text(1)?.to_owned(),
+        object: row.text(2)?.to_owned(),
+        received_at: row.time(3)?,
+        tries: row.int(4)?,
+    })
+}

@@ -1,0 +1,23 @@
+//! Purchases of credits: the orders, their payments, and what Stripe takes back.
+//!
+//! Stripe is asked outside of transactions, so that anybody can repeat a command here with the same result. [`topups`] has the
+//! orders, [`payments`] the payments and the one function that credits them, [`take_backs`] refunds and disputes. [`events`] is
+//! the queue of Stripe's news, [`accounts`] what is known of the organizations as customers. Times are those of the caller.
+
+pub(crate) mod accounts;
+pub(crate) mod events;
+pub(crate) mod payments;
+pub(crate) mod take_backs;
+pub(crate) mod topups;
+
+use crate::types::{Error, Result};
+
+/// Micros of a cent.
+const MICROS_OF_A_CENT: i64 = 10_000;
+
+/// Returns an amount of cents in micros.
+fn micros(cents: i64) -> Result<i64> {
+    cents
+        .checked_mul(MICROS_OF_A_CENT)
+        .ok_or_else(|| Error::Corrupt(format!("{cents} cents")))
+}

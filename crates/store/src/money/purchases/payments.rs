@@ -1,0 +1,291 @@
+//! Payments, and the one way in which a purchase becomes credits.
+
+use std::time::Duration;
+
+use sortie_api::{LedgerKind, OrgId, PaymentId, Timestamp, TopupId, TopupState};
+
+use super::{
+    accounts::{SavedCard, keep_card},
+    micros,
+};
+use crate::{
+    Store,
+    audit::{Audit, record},
+    db::{Row, Stmt, Tx, batch, vals},
+    money::ledger::{Appended, NewLedgerEntry, append},
+    types::{Error, Result},
+};
+
+/// Error of a payment for an order that another payment has paid.
+pub const PAID_TWICE: Error = Error::Conflict("the order was paid by another payment before");
+
+/// Error of a payment of another amount than was ordered.
+pub const OTHER_AMOUNT: Error = Error::Conflict("the payment has another amount than the order");
+
+/// Payment that has succeeded, for an order.
+#[derive(Clone, Debug)]
+pub struct PaidTopup {
+    /// The order.
+    pub topup: TopupId,
+    /// ID of the payment, if it is new.
+    pub payment: PaymentId,
+    /// Payment intent. It is the cause in the ledger.
+    pub intent: String,
+    /// Charge of the intent.
+    pub charge: Option<String>,
+    /// Amount that was paid, in cents.
+    pub amount_cents: i64,
+    /// Card that was saved with it.
+    pub card: Option<SavedCard>,
+    /// Text of the entry in the ledger.
+    pub description: String,
+    /// Time at which Stripe is asked again whether the payment stands.
+    pub compare_at: Timestamp,
+    /// Audit entry, if the payment is new. It has the organization and the time.
+    pub audit: Audit,
+}
+
+/// Payment as it is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PaymentRow {
+    /// ID of the payment.
+    pub id: PaymentId,
+    /// Organization that has paid.
+    pub org: OrgId,
+    /// Order that was paid.
+    pub topup: TopupId,
+    /// Payment intent.
+    pub intent: String,
+    /// Charge of the intent.
+    pub charge: Option<String>,
+    /// Amount in cents.
+    pub amount_cents: i64,
+    /// Cents that were refunded.
+    pub refunded_cents: i64,
+    /// Cents that are disputed.
+    pub disputed_cents: i64,
+    /// Time of the payment.
+    pub created_at: Timestamp,
+}
+
+/// Columns that [`payment_from`] reads.
+macro_rules! payment_columns {
+    () => {
+        "id, org_id, topup_id, intent_id, charge_id, amount_cents, refunded_cents, disputed_cents, created_at"
+    };
+}
+
+impl Store {
+    /// System: credits an order that was paid, whatever its kind and whoever has seen the payment. A repetition changes
+    /// nothing. [`PAID_TWICE`] for an order with another payment, and [`OTHER_AMOUNT`] if it is not the one that was ordered.
+    pub async fn credit_purchase(&self, paid: PaidTopup) -> Result<Appended> {
+        let amount = micros(paid.amount_cents)?;
+        let appended = self.db.write(move |tx| credit(tx, &paid)).await?;
+        self.count_entry(appended, LedgerKind::Purchase, amount);
+        Ok(appended)
+    }
+
+    /// Reads a payment of an organization.
+    pub async fn payment(&self, org: OrgId, id: PaymentId) -> Result<PaymentRow> {
+        self.db
+            .read(move |tx| {
+                let row = tx.query_one(
+                    concat!(
+                        "SELECT ",
+                        payment_columns!(),
+                        " FROM payment WHERE id = $2 AND org_id = $1"
+                    ),
+                    vals![org, id],
+                )?;
+                payment_from(&row)
+            })
+            .await
+    }
+
+    /// Operator: reads a payment.
+    pub async fn operated_payment(&self, id: PaymentId) -> Result<PaymentRow> {
+        self.db
+            .read(move |tx| {
+                let row = tx.query_one(
+                    concat!("SELECT ", payment_columns!(), " FROM payment WHERE id = $1"),
+                    vals![id],
+                )?;
+                payment_from(&row)
+            })
+            .await
+    }
+
+    /// System: reads the payment of an intent, or of a charge. None if it is not one of this deployment.
+    pub async fn payment_of(&self, intent: Option<&str>, charge: Option<&str>) -> Result<Option<PaymentRow>> {
+        let (intent, charge) = (intent.map(str::to_owned), charge.map(str::to_owned));
+        self.db
+            .read(move |tx| {
+                let mut found = None;
+                if let Some(intent) = &intent {
+                    found = tx.query_opt(
+                        concat!("SELECT ", payment_columns!(), " FROM payment WHERE intent_id = $1"),
+                        vals![intent.as_str()],
+                    )?;
+                }
+                if let (None, Some(charge)) = (&found, &charge) {
+                    found = tx.query_opt(
+                        concat!("SELECT ", payment_columns!(), " FROM payment WHERE charge_id = $1"),
+                        vals![charge.as_str()],
+                    )?;
+                }
+                found.as_ref().map(payment_from).transpose()
+            })
+            .await
+    }
+
+    /// Returns payments of an organization behind `before`, newest first, at most `limit`.
+    pub async fn list_payments(
+        &self,
+        org: OrgId,
+        before: Option<(Timestamp, PaymentId)>,
+        limit: u32,
+    ) -> Result<Vec<PaymentRow>> {
+        let (at, id) = before.map_or((Timestamp::from_micros(i64::MAX), String::new()), |(at, id)| {
+            (at, id.to_string())
+        });
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    concat!(
+                        "SELECT ",
+                        payment_columns!(),
+                        " FROM payment WHERE org_id = $1 AND (created_at, id) < ($2, $3) \
+                         ORDER BY created_at DESC, id DESC LIMIT $4"
+                    ),
+                    vals![org, at, id.as_str(), limit],
+                )?
+                .iter()
+                .map(payment_from)
+                .collect()
+            })
+            .await
+    }
+
+    /// System: claims at most `limit` payments whose comparison with Stripe is due, for the time `lease`.
+    pub async fn claim_comparisons(
+        &self,
+        at: Timestamp,
+        lease: Duration,
+        limit: u32,
+    ) -> Result<Vec<PaymentRow>> {
+        self.db
+            .write(move |tx| {
+                tx.query_all(
+                    // The condition on `compare_at` appears a second time, to be checked again if another node was faster.
+                    concat!(
+                        "UPDATE payment SET compare_at = $2 WHERE id {IN}SELECT p.id FROM payment p \
+                         WHERE p.compare_at >= 0 AND p.compare_at <= $1 ORDER BY p.compare_at, p.id LIMIT $3{END} \
+                         AND compare_at <= $1 RETURNING ",
+                        payment_columns!()
+                    ),
+                    vals![at, at + lease, limit],
+                )?
+                .iter()
+                .map(payment_from)
+                .collect()
+            })
+            .await
+    }
+
+    /// System: sets the time of the next comparison of a payment with Stripe; none if it was the last one.
+    pub async fn compared(&self, id: PaymentId, next: Option<Timestamp>) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "UPDATE payment SET compare_at = $2 WHERE id = $1 AND compare_at IS NOT NULL",
+                    vals![id, next],
+                )
+                .map(drop)
+            })
+            .await
+    }
+}
+
+fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
+    let (org, at) = (paid.audit.org, paid.audit.at);
+    // The row of the order is locked first, so that two who have seen the payment come one after the other.
+    let [_, found] = batch(
+        tx,
+        &[
+            Stmt::new("UPDATE topup SET checks = checks WHERE id = $1", vals![paid.topup])
+                .exactly(1, Error::NotFound),
+            Stmt::new(
+                "SELECT state, intent_id, amount_cents, save_card FROM topup WHERE id = $1 AND org_id = $2",
+                vals![paid.topup, org],
+            ),
+        ],
+    )?;
+    let row = found.rows.first().ok_or(Error::NotFound)?;
+    let (state, intent): (TopupState, _) = (row.parse(0)?, row.opt_text(1)?);
+    if state == TopupState::Paid {
+        return match intent {
+            Some(intent) if intent == paid.intent => Ok(Appended::Before),
+            Some(_) | None => Err(PAID_TWICE),
+        };
+    }
+    if row.int(2)? != paid.amount_cents {
+        return Err(OTHER_AMOUNT);
+    }
+    let card = paid.card.as_ref().filter(|_| row.int(3) == Ok(1));
+    let mut statements = vec![
+        Stmt::new(
+            "UPDATE topup SET state = $2, intent_id = $3, error = NULL, check_at = NULL WHERE id = $1",
+            vals![paid.topup, TopupState::Paid, paid.intent.as_str()],
+        ),
+        insert(paid),
+        record(&paid.audit),
+    ];
+    statements.extend(card.map(|card| keep_card(org, Some(card), at)));
+    tx.batch(&statements)?;
+    append(tx, &entry(paid)?)
+}
+
+fn insert(paid: &PaidTopup) -> Stmt<'_> {
+    Stmt::new(
+        "INSERT INTO payment (id, org_id, topup_id, intent_id, charge_id, amount_cents, refunded_cents, disputed_cents, \
+         created_at, compare_at) VALUES ($1, $2, $3, $4, $5, $6, 0, 0, $7, $8)",
+        vals![
+            paid.payment,
+            paid.audit.org,
+            paid.topup,
+            paid.intent.as_str(),
+            paid.charge.as_deref(),
+            paid.amount_cents,
+            paid.audit.at,
+            paid.compare_at
+        ],
+    )
+}
+
+fn entry(paid: &PaidTopup) -> Result<NewLedgerEntry> {
+    Ok(NewLedgerEntry {
+        cause: paid.intent.clone(),
+        org: paid.audit.org,
+        kind: LedgerKind::Purchase,
+        amount_micros: micros(paid.amount_cents)?,
+        description: paid.description.clone(),
+        payment: Some(paid.payment.to_string()),
+        topup: Some(paid.topup.to_string()),
+        user: None,
+        at: paid.audit.at,
+    })
+}
+
+pub(super) fn payment_from(row: &Row) -> Result<PaymentRow> {
+    Ok(PaymentRow {
+        id: row.parse(0)?,
+        org: row.parse(1)?,
+        topup: row.parse(2)?,
+        intent: row.text(3)?.to_owned(),
+        charge: row.opt_text(4)?.map(str::to_owned),
+        amount_cents: row.int(5)?,
+        refunded_cents: row.int(6)?,
+        disputed_cents: row.int(7)?,
+        created_at: row.time(8)?,
+    })
+}

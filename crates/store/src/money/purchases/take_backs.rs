@@ -1,0 +1,235 @@
+//! Refunds and disputes: what Stripe takes back of a payment, and gives back.
+//!
+//! Stripe is read, and its reports come in any order. So each has a state that only goes forward, and an older report changes
+//! nothing. What all refunds and disputes of a payment take from the credits is their sum, and never more than the payment. An
+//! entry of the ledger has the difference that one report makes to that.
+
+use std::{fmt, str::FromStr};
+
+use sortie_api::{LedgerKind, PaymentId, Timestamp};
+
+use super::micros;
+use crate::{
+    Store,
+    audit::{Audit, record},
+    db::{Stmt, Tx, batch, vals},
+    money::ledger::{Appended, NewLedgerEntry, append},
+    types::{Error, Result},
+};
+
+/// Way in which money of a payment is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakeBackKind {
+    /// The operator refunds the payment.
+    Refund,
+    /// The cardholder disputes the payment.
+    Dispute,
+}
+
+/// State of a refund or a dispute. It only goes forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TakeBackState {
+    /// The money was taken.
+    Taken,
+    /// The refund has failed, or the dispute was won: the money is there again.
+    Returned,
+}
+
+/// A text that is no state of a refund or a dispute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be one of taken, returned")]
+pub struct UnknownTakeBackState;
+
+impl TakeBackState {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Taken => "taken",
+            Self::Returned => "returned",
+        }
+    }
+}
+
+impl fmt::Display for TakeBackState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for TakeBackState {
+    type Err = UnknownTakeBackState;
+
+    fn from_str(text: &str) -> std::result::Result<Self, UnknownTakeBackState> {
+        [Self::Taken, Self::Returned]
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or(UnknownTakeBackState)
+    }
+}
+
+/// Refund or dispute as Stripe tells it.
+#[derive(Clone, Debug)]
+pub struct TakeBack {
+    /// Kind of the report.
+    pub kind: TakeBackKind,
+    /// ID at Stripe. It is the cause in the ledger.
+    pub id: String,
+    /// The payment.
+    pub payment: PaymentId,
+    /// Amount in cents.
+    pub amount_cents: i64,
+    /// State at Stripe.
+    pub state: TakeBackState,
+    /// Audit entry, if the report is new. It has the organization and the time.
+    pub audit: Audit,
+}
+
+/// Result of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TookBack {
+    /// Whether the report is new.
+    pub is_new: bool,
+    /// Micros that were added to the balance; negative if they were taken.
+    pub moved_micros: i64,
+}
+
+/// Statements on the table of one kind. They are the same but for its name.
+struct Table {
+    find: &'static str,
+    put: &'static str,
+    sum: &'static str,
+}
+
+macro_rules! table {
+    ($name:literal, $column:literal) => {
+        Table {
+            find: concat!(
+                "SELECT state FROM ",
+                $name,
+                " WHERE id = $1 AND payment_id = $2"
+            ),
+            put: concat!(
+                "INSERT INTO ",
+                $name,
+                " (id, payment_id, amount_cents, state, updated_at) VALUES ($1, $2, $3, $4, $5) \
+                 ON CONFLICT (id) DO UPDATE SET state = excluded.state, updated_at = excluded.updated_at"
+            ),
+            sum: concat!(
+                "UPDATE payment SET ",
+                $column,
+                " = (SELECT CAST(COALESCE(SUM(t.amount_cents), 0) AS BIGINT) FROM ",
+                $name,
+                " t WHERE t.payment_id = $1 AND t.state = 'taken') WHERE id = $1"
+            ),
+        }
+    };
+}
+
+const REFUNDS: Table = table!("refund", "refunded_cents");
+const DISPUTES: Table = table!("dispute", "disputed_cents");
+
+impl TakeBack {
+    const fn table(&self) -> &'static Table {
+        match self.kind {
+            TakeBackKind::Refund => &REFUNDS,
+            TakeBackKind::Dispute => &DISPUTES,
+        }
+    }
+
+    /// Kind, cause and text of the entry in the ledger.
+    fn entry(&self) -> (LedgerKind, String, &'static str) {
+        let id = &self.id;
+        match (self.kind, self.state) {
+            (TakeBackKind::Refund, TakeBackState::Taken) => (LedgerKind::Refund, id.clone(), "refund"),
+            (TakeBackKind::Refund, TakeBackState::Returned) => {
+                (LedgerKind::RefundFailed, format!("{id}:failed"), "refund that failed")
+            }
+            (TakeBackKind::Dispute, TakeBackState::Taken) => (LedgerKind::Dispute, id.clone(), "disputed payment"),
+            (TakeBackKind::Dispute, TakeBackState::Returned) => {
+                (LedgerKind::DisputeWon, format!("{id}:won"), "dispute that was won")
+            }
+        }
+    }
+}
+
+impl Store {
+    /// System: records a refund or a dispute as Stripe tells it, and moves the credits. A repetition and an older report change
+    /// nothing.
+    pub async fn take_back(&self, report: TakeBack) -> Result<TookBack> {
+        let kind = report.entry().0;
+        let took = self.db.write(move |tx| record_report(tx, &report)).await?;
+        if took.moved_micros != 0 {
+            self.count_entry(Appended::New, kind, took.moved_micros);
+        }
+        Ok(took)
+    }
+}
+
+/// Amount of a payment that is taken back, in cents: the sum of refunds and disputes, and never more than the payment.
+fn taken(tx: &mut dyn Tx, payment: PaymentId) -> Result<(i64, String)> {
+    let row = tx.query_one(
+        "SELECT amount_cents, refunded_cents, disputed_cents, topup_id FROM payment WHERE id = $1",
+        vals![payment],
+    )?;
+    let sum = row.int(1)?.saturating_add(row.int(2)?);
+    Ok((sum.min(row.int(0)?), row.text(3)?.to_owned()))
+}
+
+fn record_report(tx: &mut dyn Tx, report: &TakeBack) -> Result<TookBack> {
+    let table = report.table();
+    let nothing = TookBack {
+        is_new: false,
+        moved_micros: 0,
+    };
+    let [_, known] = batch(
+        tx,
+        &[
+            // The lock of the payment puts all that is taken back of it in an order.
+            Stmt::new(
+                "UPDATE payment SET amount_cents = amount_cents WHERE id = $1 AND org_id = $2",
+                vals![report.payment, report.audit.org],
+            )
+            .exactly(1, Error::NotFound),
+            Stmt::new(table.find, vals![report.id.as_str(), report.payment]),
+        ],
+    )?;
+    let known: Option<TakeBackState> = known.rows.first().map(|row| row.parse(0)).transpose()?;
+    if known.is_some_and(|known| known >= report.state) {
+        return Ok(nothing);
+    }
+    let (before, topup) = taken(tx, report.payment)?;
+    tx.batch(&[
+        Stmt::new(
+            table.put,
+            vals![
+                report.id.as_str(),
+                report.payment,
+                report.amount_cents,
+                report.state.as_str(),
+                report.audit.at
+            ],
+        ),
+        Stmt::new(table.sum, vals![report.payment]),
+        record(&report.audit),
+    ])?;
+    let (after, _) = taken(tx, report.payment)?;
+    let moved_micros = micros(before.saturating_sub(after))?;
+    if moved_micros != 0 {
+        let (kind, cause, description) = report.entry();
+        let entry = NewLedgerEntry {
+            cause,
+            org: report.audit.org,
+            kind,
+            amount_micros: moved_micros,
+            description: description.to_owned(),
+            payment: Some(report.payment.to_string()),
+            topup: Some(topup),
+            user: None,
+            at: report.audit.at,
+        };
+        append(tx, &entry)?;
+    }
+    Ok(TookBack {
+        is_new: true,
+        moved_micros,
+    })
+}

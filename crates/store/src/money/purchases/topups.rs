@@ -1,0 +1,228 @@
+//! Orders of credits. Their states move by the one table of [`TopupState`].
+
+use std::time::Duration;
+
+use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState, UserId};
+
+use crate::{
+    Store,
+    audit::{Audit, record},
+    db::{Row, Stmt, Tx, batch, vals},
+    organizations::lock,
+    types::{Error, Result},
+};
+
+/// Error of an order beyond the limit of orders that are not paid.
+pub const TOO_MANY_OPEN: Error =
+    Error::Conflict("the organization has too many checkouts that are not paid: they end after an hour");
+
+/// Order to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewTopup {
+    /// ID of the order.
+    pub id: TopupId,
+    /// Organization that buys.
+    pub org: OrgId,
+    /// Kind of the order.
+    pub kind: TopupKind,
+    /// Amount in cents.
+    pub amount_cents: i64,
+    /// Whether the card is saved.
+    pub save_card: bool,
+    /// Card that an automatic purchase charges.
+    pub payment_method: Option<String>,
+    /// Person who buys.
+    pub created_by: Option<UserId>,
+    /// Time of the order.
+    pub created_at: Timestamp,
+    /// Time of the first look at Stripe.
+    pub check_at: Timestamp,
+}
+
+/// Order as it is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopupRow {
+    /// ID of the order.
+    pub id: TopupId,
+    /// Organization that buys.
+    pub org: OrgId,
+    /// Kind of the order.
+    pub kind: TopupKind,
+    /// Amount in cents.
+    pub amount_cents: i64,
+    /// State of the order.
+    pub state: TopupState,
+    /// Checkout session.
+    pub session: Option<String>,
+    /// Payment intent.
+    pub intent: Option<String>,
+    /// Whether the card is saved.
+    pub save_card: bool,
+    /// Card that an automatic purchase charges.
+    pub payment_method: Option<String>,
+    /// Person who buys.
+    pub created_by: Option<UserId>,
+    /// Time of the order.
+    pub created_at: Timestamp,
+    /// Number of looks at Stripe. The record of a look must carry it.
+    pub checks: i64,
+    /// Customer of Stripe that the organization is.
+    pub customer: Option<String>,
+}
+
+/// Move of an order to another state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopupMove {
+    /// The order.
+    pub id: TopupId,
+    /// State that it gets.
+    pub to: TopupState,
+    /// Checkout session, if it is new.
+    pub session: Option<String>,
+    /// Payment intent, if it is new.
+    pub intent: Option<String>,
+    /// Reason, for people.
+    pub error: Option<String>,
+}
+
+/// Columns that [`topup_from`] reads.
+macro_rules! topup_columns {
+    () => {
+        "id, org_id, kind, amount_cents, state, session_id, intent_id, save_card, payment_method, created_by, created_at, \
+         checks, (SELECT b.customer FROM billing_account b WHERE b.org_id = topup.org_id)"
+    };
+}
+
+impl Store {
+    /// Records an order of a person. [`TOO_MANY_OPEN`] if the organization has `most` checkouts that are not paid.
+    pub async fn create_topup(&self, new: NewTopup, most: u32, audit: Audit) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    // The lock makes the limit exact.
+                    lock(new.org),
+                    insert(&new, most).exactly(1, TOO_MANY_OPEN),
+                    record(&audit),
+                ])
+                .map(drop)
+            })
+            .await
+    }
+
+    /// System: moves an order to another state, where the table of states allows it. Returns whether it has moved.
+    pub async fn move_topup(&self, change: TopupMove) -> Result<bool> {
+        self.db.write(move |tx| move_to(tx, &change)).await
+    }
+
+    /// System: reads an order.
+    pub async fn topup(&self, id: TopupId) -> Result<TopupRow> {
+        self.db
+            .read(move |tx| {
+                let row = tx.query_one(
+                    concat!("SELECT ", topup_columns!(), " FROM topup WHERE id = $1"),
+                    vals![id],
+                )?;
+                topup_from(&row)
+            })
+            .await
+    }
+
+    /// System: claims at most `limit` orders whose look at Stripe is due, for the time `lease`.
+    pub async fn claim_topups(&self, at: Timestamp, lease: Duration, limit: u32) -> Result<Vec<TopupRow>> {
+        self.db
+            .write(move |tx| {
+                tx.query_all(
+                    // The condition on `check_at` appears a second time, to be checked again if another node was faster.
+                    concat!(
+                        "UPDATE topup SET check_at = $2, checks = checks + 1 \
+                         WHERE id {IN}SELECT t.id FROM topup t WHERE t.check_at >= 0 AND t.check_at <= $1 \
+                         ORDER BY t.check_at, t.id LIMIT $3{END} AND check_at <= $1 RETURNING ",
+                        topup_columns!()
+                    ),
+                    vals![at, at + lease, limit],
+                )?
+                .iter()
+                .map(topup_from)
+                .collect()
+            })
+            .await
+    }
+
+    /// System: sets the time of the next look at an order whose end is still to come. `checks` is that of the claim; a node
+    /// that lost its claim changes nothing.
+    pub async fn check_topup_at(&self, id: TopupId, checks: i64, at: Timestamp) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "UPDATE topup SET check_at = $3 WHERE id = $1 AND checks = $2 AND check_at IS NOT NULL",
+                    vals![id, checks, at],
+                )
+                .map(drop)
+            })
+            .await
+    }
+}
+
+fn insert(new: &NewTopup, most: u32) -> Stmt<'_> {
+    Stmt::new(
+        "INSERT INTO topup (id, org_id, kind, amount_cents, state, save_card, payment_method, created_by, created_at, \
+         check_at, checks) SELECT $1, id, $3, CAST($4 AS BIGINT), $5, CAST($6 AS BIGINT), $7, $8, CAST($9 AS BIGINT), \
+         CAST($10 AS BIGINT), 0 FROM organization WHERE id = $2 \
+         AND (SELECT COUNT(*) FROM (SELECT 1 FROM topup t WHERE t.org_id = $2 \
+           AND t.state IN ('created', 'open', 'processing') LIMIT $11) AS waiting) < $11",
+        vals![
+            new.id,
+            new.org,
+            new.kind,
+            new.amount_cents,
+            TopupState::Created,
+            u32::from(new.save_card),
+            new.payment_method.as_deref(),
+            new.created_by,
+            new.created_at,
+            new.check_at,
+            most
+        ],
+    )
+}
+
+fn move_to(tx: &mut dyn Tx, change: &TopupMove) -> Result<bool> {
+    let from: Vec<&str> = change.to.from_where().map(TopupState::as_str).collect();
+    let from = serde_json::to_string(&from).map_err(|error| Error::Corrupt(error.to_string()))?;
+    let [moved] = batch(
+        tx,
+        &[Stmt::new(
+            "UPDATE topup SET state = $2, session_id = COALESCE($3, session_id), intent_id = COALESCE($4, intent_id), \
+             error = $5, check_at = CASE WHEN CAST($6 AS BIGINT) = 1 THEN check_at ELSE NULL END \
+             WHERE id = $1 AND state {IN}SELECT value FROM {JSON_EACH}($7){END}",
+            vals![
+                change.id,
+                change.to,
+                change.session.as_deref(),
+                change.intent.as_deref(),
+                change.error.as_deref(),
+                u32::from(change.to.is_waiting()),
+                from
+            ],
+        )],
+    )?;
+    Ok(moved.affected == 1)
+}
+
+fn topup_from(row: &Row) -> Result<TopupRow> {
+    Ok(TopupRow {
+        id: row.parse(0)?,
+        org: row.parse(1)?,
+        kind: row.parse(2)?,
+        amount_cents: row.int(3)?,
+        state: row.parse(4)?,
+        session: row.opt_text(5)?.map(str::to_owned),
+        intent: row.opt_text(6)?.map(str::to_owned),
+        save_card: row.int(7)? != 0,
+        payment_method: row.opt_text(8)?.map(str::to_owned),
+        created_by: row.opt_parse(9)?,
+        created_at: row.time(10)?,
+        checks: row.int(11)?,
+        customer: row.opt_text(12)?.map(str::to_owned),
+    })
+}
