@@ -22,6 +22,8 @@ mod mail;
 mod metrics;
 mod money;
 mod nodes;
+mod notices;
+mod notices;
 mod oauth;
 mod observe;
 mod operators;
@@ -60,6 +62,12 @@ pub use money::{
     ledger::{Appended, LedgerPosition, NewLedgerEntry, OTHER_ENTRY},
     purchases::{
         accounts::{BillingAccount, SavedCard},
+        auto::{
+            AfterAutoTopup, AutoTopupRow, BeginAutoTopup, NewAutoTopup, SETTINGS_CHANGED, UnpaidAutoTopup,
+        },
+        auto::{
+            AfterAutoTopup, AutoTopupRow, BeginAutoTopup, NewAutoTopup, SETTINGS_CHANGED, UnpaidAutoTopup,
+        },
         events::{AfterEvent, ClaimedEvent, NewStripeEvent},
         payments::{OTHER_AMOUNT, PAID_TWICE, PaidTopup, PaymentRow},
         take_backs::{TakeBack, TakeBackKind, TakeBackState, TookBack, UnknownTakeBackState},
@@ -67,6 +75,8 @@ pub use money::{
     },
     usage::{UsageDue, UsageQuery},
 };
+pub use notices::{NoticeWriter, PaymentNotice};
+pub use notices::{NoticeWriter, PaymentNotice};
 pub use oauth::{
     clients::{OauthClientKind, OauthClientRow, UnknownOauthClientKind},
     grants::{EndedGrant, GRANTS_OF_A_PERSON, GrantAudit, GrantRow, NewGrant},

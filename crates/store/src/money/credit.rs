@@ -8,7 +8,7 @@ use sortie_api::{Micros, OrgId, RunStatus};
 
 use crate::{
     Store,
-    db::{Row, Stmt, Tx, tail::CreditChange, vals},
+    db::{Answer, Row, Stmt, Tx, tail::CreditChange, vals},
     observe::MOST_COUNTED,
     types::{Error, NewRun, Result},
 };
@@ -133,6 +133,13 @@ macro_rules! select_credit {
     };
 }
 
+/// Column that [`is_low`] reads.
+macro_rules! low_column {
+    () => {
+        "CASE WHEN balance_micros - reserved_micros < topup_below_micros THEN 1 ELSE 0 END"
+    };
+}
+
 fn credit_from(row: &Row) -> Result<Credit> {
     Ok(Credit {
         balance_micros: row.int(0)?,
@@ -146,18 +153,29 @@ pub(super) fn read(tx: &mut dyn Tx, org: OrgId) -> Result<Credit> {
 }
 
 /// The update of one organization's credit. It affects no row if there is not enough for what is to be held, if the
-/// organization is suspended then, or if the row is missing.
+/// organization is suspended then, or if the row is missing. Its row is for [`is_low`].
 pub(super) fn statement(org: OrgId, change: CreditChange) -> Stmt<'static> {
     let sql = if change.held > 0 {
-        "UPDATE credit SET balance_micros = balance_micros + $2, reserved_micros = reserved_micros + $3 \
-         WHERE org_id = $1 AND suspended = 0 \
-         AND balance_micros + CAST($2 AS BIGINT) - reserved_micros - CAST($3 AS BIGINT) >= 0"
+        concat!(
+            "UPDATE credit SET balance_micros = balance_micros + $2, reserved_micros = reserved_micros + $3 \
+             WHERE org_id = $1 AND suspended = 0 \
+             AND balance_micros + CAST($2 AS BIGINT) - reserved_micros - CAST($3 AS BIGINT) >= 0 RETURNING ",
+            low_column!()
+        )
     } else {
-        "UPDATE credit SET balance_micros = balance_micros + $2, reserved_micros = reserved_micros + $3 \
-         WHERE org_id = $1"
+        concat!(
+            "UPDATE credit SET balance_micros = balance_micros + $2, reserved_micros = reserved_micros + $3 \
+             WHERE org_id = $1 RETURNING ",
+            low_column!()
+        )
     };
     let reserved = change.held.saturating_sub(change.released);
     Stmt::new(sql, vals![org, change.added, reserved])
+}
+
+/// Whether the credit that [`statement`] has changed is below the threshold of automatic purchases.
+pub(super) fn is_low(answer: &Answer) -> bool {
+    answer.rows.first().is_some_and(|row| row.int(0) == Ok(1))
 }
 
 /// Refuses a run that the credits of its organization do not cover, by reading them.

@@ -6,6 +6,7 @@ use sortie_api::{LedgerKind, OrgId, PaymentId, Timestamp, TopupId, TopupState};
 
 use super::{
     accounts::{SavedCard, keep_card},
+    auto,
     micros,
 };
 use crate::{
@@ -241,6 +242,7 @@ fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
         record(&paid.audit),
     ];
     statements.extend(card.map(|card| keep_card(org, Some(card), at)));
+    statements.push(auto::resume(org));
     tx.batch(&statements)?;
     append(tx, &entry(paid)?)
 }
