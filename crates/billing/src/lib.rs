@@ -1,10 +1,26 @@
 //! Payments of a hosted deployment, through Stripe. No SQL, no HTTP server.
 //!
+//! [`Billing`] is the handle that the server and the node hold. Requests to Stripe are made outside of transactions, each under
+//! the key of a row, so that anybody can repeat them.
+//!
 //! Nothing that a webhook says is believed: a webhook is a hint to read an object at Stripe. Secrets are in types whose
 //! `Debug` hides them, and no error repeats what Stripe wrote, except for codes.
 
+mod account;
+mod checkout;
+mod error;
+mod events;
+mod metrics;
+mod purchase;
+mod reconcile;
+mod service;
 mod stripe;
+mod take_backs;
+mod worker;
 
+pub use checkout::{Buyer, PAID_PAGE, UNPAID_PAGE};
+pub use error::Error;
+pub use service::{Billing, Options};
 pub use stripe::{
     Account, Card, Charge, Checkout, CheckoutOrder, Customer, Dispute, Event, EventFilter, FundsMovement,
     InvalidSignature, Page, PaymentIntent, PaymentMethod, PortalSession, Refund, RefundOrder, Refusal,

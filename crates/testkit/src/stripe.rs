@@ -181,6 +181,11 @@ impl StripeDouble {
         lock(&self.shared.state).now()
     }
 
+    /// Sets the clock of the double, in seconds since 1970. It goes on from there.
+    pub fn set_clock(&self, at: i64) {
+        self.shared.change(|state| state.set_clock(at));
+    }
+
     /// Moves the clock of the double forward: sessions expire, and keys and events are forgotten.
     pub fn advance(&self, by: Duration) {
         self.shared.change(|state| state.advance(by));

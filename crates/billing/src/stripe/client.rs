@@ -151,6 +151,11 @@ impl Stripe {
         self.post(key, &["refunds"], order.form()).await
     }
 
+    /// Reads a refund.
+    pub async fn read_refund(&self, id: &str) -> Result<Refund> {
+        self.get(&["refunds", id], Form::default()).await
+    }
+
     /// Lists the refunds of a charge.
     pub async fn refunds(&self, charge: &str) -> Result<Page<Refund>> {
         let form = Form::default().with("charge", charge).with("limit", LIST);
@@ -160,6 +165,12 @@ impl Stripe {
     /// Reads a dispute.
     pub async fn dispute(&self, id: &str) -> Result<Dispute> {
         self.get(&["disputes", id], Form::default()).await
+    }
+
+    /// Lists the disputes of a charge.
+    pub async fn disputes(&self, charge: &str) -> Result<Page<Dispute>> {
+        let form = Form::default().with("charge", charge).with("limit", LIST);
+        self.get(&["disputes"], form).await
     }
 
     /// Reads a subscription.

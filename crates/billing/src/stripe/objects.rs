@@ -242,6 +242,8 @@ struct EventData {
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 struct EventObject {
+    /// Empty for an object without an identifier, such as the balance of the account.
+    #[serde(default)]
     id: String,
 }
 

@@ -46,6 +46,8 @@ pub enum Call {
     ListRefunds,
     /// `GET /v1/refunds/{id}`
     ReadRefund,
+    /// `GET /v1/disputes`
+    ListDisputes,
     /// `GET /v1/disputes/{id}`
     ReadDispute,
     /// `GET /v1/subscriptions/{id}`
@@ -86,6 +88,7 @@ impl Call {
             (true, ["refunds"]) => (Self::CreateRefund, ""),
             (false, ["refunds"]) => (Self::ListRefunds, ""),
             (false, ["refunds", id]) => (Self::ReadRefund, *id),
+            (false, ["disputes"]) => (Self::ListDisputes, ""),
             (false, ["disputes", id]) => (Self::ReadDispute, *id),
             (false, ["subscriptions", id]) => (Self::ReadSubscription, *id),
             (false, ["events"]) => (Self::ListEvents, ""),
@@ -127,6 +130,7 @@ impl State {
             Call::CancelIntent => self.cancel_intent(id, parameters),
             Call::CreateRefund => self.create_refund(parameters),
             Call::ListRefunds => self.list_refunds(parameters),
+            Call::ListDisputes => self.list_disputes(parameters),
             Call::ListEvents => self.list_events(parameters),
             Call::CreatePortalSession => self.create_portal_session(parameters),
             Call::ReadAccount => parameters.finish().map(|()| self.read_account()),

@@ -83,6 +83,17 @@ impl State {
         Ok(id)
     }
 
+    pub(super) fn list_disputes(&self, mut parameters: Parameters) -> Result<Value, Failure> {
+        let asked = PageRequest::read(&mut parameters)?;
+        let (charge, intent) = (parameters.text("charge")?, parameters.text("payment_intent")?);
+        parameters.finish()?;
+        let of = |dispute: &Dispute| {
+            charge.as_ref().is_none_or(|id| *id == dispute.charge)
+                && intent.as_ref().is_none_or(|id| *id == dispute.intent)
+        };
+        self.disputes.page("/v1/disputes", &asked, of)
+    }
+
     /// Decides a dispute.
     pub(super) fn decide(&mut self, id: &str, verdict: Verdict) -> Result<(), Failure> {
         let dispute = self.disputes.named(id, "dispute")?.clone();

@@ -206,6 +206,11 @@ impl State {
         i64::try_from(since.as_secs()).unwrap_or(i64::MAX) + self.ahead
     }
 
+    /// Sets the clock, from which it goes on.
+    pub(super) fn set_clock(&mut self, at: i64) {
+        self.ahead += at - self.now();
+    }
+
     /// Moves the clock forward.
     pub(super) fn advance(&mut self, by: Duration) {
         self.ahead += i64::try_from(by.as_secs()).unwrap_or_default();

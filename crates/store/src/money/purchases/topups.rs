@@ -128,6 +128,22 @@ impl Store {
             .await
     }
 
+    /// System: finds the order of a checkout session.
+    pub async fn topup_of_session(&self, session: &str) -> Result<Option<TopupRow>> {
+        let session = session.to_owned();
+        self.db
+            .read(move |tx| {
+                tx.query_opt(
+                    concat!("SELECT ", topup_columns!(), " FROM topup WHERE session_id = $1"),
+                    vals![session.as_str()],
+                )?
+                .as_ref()
+                .map(topup_from)
+                .transpose()
+            })
+            .await
+    }
+
     /// System: claims at most `limit` orders whose look at Stripe is due, for the time `lease`.
     pub async fn claim_topups(&self, at: Timestamp, lease: Duration, limit: u32) -> Result<Vec<TopupRow>> {
         self.db

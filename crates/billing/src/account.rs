@@ -1,0 +1,83 @@
+//! Saved card and receipts, read at Stripe when somebody asks for them.
+
+use std::time::Duration;
+
+use sortie_api::{OrgId, PaymentId, billing::PaymentMethodSync};
+use sortie_store::SavedCard;
+
+use crate::{
+    Billing,
+    error::{Error, Result},
+    purchase::card_of,
+    service::Parts,
+};
+
+/// Time in which Stripe has to answer while somebody waits for the billing information.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Time for which a card is not read again.
+const KEPT: Duration = Duration::from_mins(1);
+
+impl Billing {
+    /// Returns the saved card of an organization, and whether it is the one that Stripe has. Stripe is asked at most once a
+    /// minute, and the last known card is returned where it does not answer in time.
+    pub async fn card(&self, org: OrgId) -> Result<(Option<SavedCard>, PaymentMethodSync)> {
+        let parts = &self.0;
+        let Some(account) = parts.store.billing_account(org).await? else {
+            return Ok((None, PaymentMethodSync::Synced));
+        };
+        let now = parts.now();
+        if !parts.store.ask_for_card(org, now, now - KEPT).await? {
+            let is_seen = account.seen_at >= account.asked_at;
+            let sync = if is_seen {
+                PaymentMethodSync::Synced
+            } else {
+                PaymentMethodSync::Unavailable
+            };
+            return Ok((account.card, sync));
+        }
+        let read = tokio::time::timeout(PATIENCE, parts.read_card(&account.customer)).await;
+        let error = match read {
+            Ok(Ok(card)) => {
+                parts.store.keep_card(org, card, now).await?;
+                let kept = parts.store.billing_account(org).await?;
+                return Ok((kept.and_then(|account| account.card), PaymentMethodSync::Synced));
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer in time".to_owned(),
+        };
+        tracing::warn!(organization = %org, error, "cannot read the saved card");
+        Ok((account.card, PaymentMethodSync::Unavailable))
+    }
+
+    /// Returns the address of the receipt of a payment. `NotFound` where Stripe has made none.
+    pub async fn receipt(&self, org: OrgId, payment: PaymentId) -> Result<String> {
+        const NONE: Error = Error::NotFound("the payment has no receipt");
+        let parts = &self.0;
+        let payment = parts.store.payment(org, payment).await?;
+        let charge = match payment.charge {
+            Some(charge) => charge,
+            None => {
+                let intent = parts.ask("read_intent", parts.stripe.intent(&payment.intent)).await?;
+                intent.latest_charge.ok_or(NONE)?
+            }
+        };
+        let charge = parts.ask("read_charge", parts.stripe.charge(&charge)).await?;
+        charge.receipt_url.ok_or(NONE)
+    }
+}
+
+impl Parts {
+    /// Reads the card of a customer: the one that was chosen in the portal, else the newest one.
+    pub(crate) async fn read_card(&self, customer: &str) -> Result<Option<SavedCard>> {
+        let read = self.ask("read_customer", self.stripe.customer(customer)).await?;
+        if read.deleted {
+            return Ok(None);
+        }
+        if let Some(chosen) = read.default_card() {
+            return Ok(card_of(chosen, "portal"));
+        }
+        let cards = self.ask("list_cards", self.stripe.saved_cards(customer)).await?;
+        Ok(cards.data.iter().find_map(|card| card_of(card, "portal")))
+    }
+}

@@ -1,0 +1,178 @@
+//! Purchases on a page of Stripe's. Each request is repeated under the same key, so that a purchase has one page however often
+//! its making is interrupted.
+
+use std::time::Duration;
+
+use sha2::Digest as _;
+use sortie_api::{OrgId, TopupId, TopupKind, TopupState, UserId, limits};
+use sortie_base::{hex, random};
+use sortie_store::{Actor, NewTopup, TopupMove, TopupRow};
+
+use crate::{
+    Billing, Checkout, CheckoutOrder,
+    error::{Error, Result},
+    service::{Parts, seconds},
+};
+
+/// Checkouts of an organization that may be open at once.
+const OPEN: u32 = 10;
+
+/// Time for which a page can be paid.
+const STANDS: Duration = Duration::from_hours(1);
+
+/// Time after which Stripe is asked for the first time whether a page was paid.
+const FIRST_LOOK: Duration = Duration::from_mins(2);
+
+/// Text beside the amount on the page.
+const DESCRIPTION: &str = "Sortie credits";
+
+/// Path of the page for a customer who has paid.
+pub const PAID_PAGE: &str = "/billing/paid";
+
+/// Path of the page for a customer who has not.
+pub const UNPAID_PAGE: &str = "/billing/cancelled";
+
+/// Person who buys for an organization.
+#[derive(Clone, Copy, Debug)]
+pub struct Buyer<'a> {
+    /// The organization.
+    pub org: OrgId,
+    /// The person.
+    pub user: UserId,
+    /// Author, for the audit log.
+    pub actor: &'a Actor,
+}
+
+impl Billing {
+    /// Makes a page on which the organization buys credits. Returns its address.
+    pub async fn create_checkout(
+        &self,
+        buyer: Buyer<'_>,
+        amount_cents: i64,
+        save_card: bool,
+    ) -> Result<String> {
+        let parts = &self.0;
+        let (least, most) = (limits::PURCHASE_CENTS_MIN, limits::PURCHASE_CENTS_MAX);
+        if !(least..=most).contains(&amount_cents) {
+            let rule = format!("amount_cents: must be from {least} to {most}");
+            return Err(Error::Invalid(rule));
+        }
+        let at = parts.now();
+        let id = TopupId::new(at, random()?);
+        let audit = parts.audit(buyer.org, buyer.actor, "billing.checkout", id.to_string())?;
+        let new = NewTopup {
+            id,
+            org: buyer.org,
+            kind: TopupKind::Checkout,
+            amount_cents,
+            save_card,
+            payment_method: None,
+            created_by: Some(buyer.user),
+            created_at: at,
+            check_at: at + FIRST_LOOK,
+        };
+        parts.store.create_topup(new, OPEN, audit).await?;
+        let opened = async {
+            parts.customer(buyer.org).await?;
+            let topup = parts.store.topup(id).await?;
+            parts.open_checkout(&topup).await
+        };
+        match opened.await {
+            Ok(checkout) => checkout
+                .url
+                .ok_or_else(|| Error::Internal("Stripe has made a page without an address".to_owned())),
+            Err(error) => {
+                let is_undone = matches!(&error, Error::Stripe(error) if error.is_undone());
+                if is_undone || parts.store.topup(id).await?.customer.is_none() {
+                    parts.fail(id, TopupKind::Checkout, "Stripe has made no page").await?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens the customer portal of an organization. Returns its address.
+    pub async fn create_portal(&self, org: OrgId) -> Result<String> {
+        let parts = &self.0;
+        let customer = parts.customer(org).await?;
+        let (key, back) = (format!("portal_{}", hex(&random::<16>()?)), format!("{}/", parts.options.org_url));
+        let portal = parts.stripe.create_portal_session(&key, &customer, &back);
+        Ok(parts.ask("create_portal", portal).await?.url)
+    }
+
+    /// Looks whether the page of a purchase was paid, for the customer who comes back from it. Unknown pages are left alone.
+    pub async fn returned(&self, session: &str) -> Result<Option<TopupState>> {
+        let parts = &self.0;
+        let Some(topup) = parts.store.topup_of_session(session).await? else {
+            return Ok(None);
+        };
+        if topup.state.is_waiting() {
+            parts.look_at_checkout(session).await?;
+        }
+        Ok(Some(parts.store.topup(topup.id).await?.state))
+    }
+}
+
+impl Parts {
+    /// Returns the customer that an organization is at Stripe, and makes one where there is none.
+    pub(crate) async fn customer(&self, org: OrgId) -> Result<String> {
+        if let Some(account) = self.store.billing_account(org).await? {
+            return Ok(account.customer);
+        }
+        let name = self.store.operated_organization(org).await?.name;
+        // A repetition must have the same parameters, and the name may change in between.
+        let key = format!("{org}-{}", hex(&<[u8; 32]>::from(sha2::Sha256::digest(&name))));
+        let customer = self.stripe.create_customer(&key, &org.to_string(), &name);
+        let customer = self.ask("create_customer", customer).await?;
+        Ok(self.store.keep_customer(org, &customer.id).await?)
+    }
+
+    /// Makes the page of a purchase, or gets the one that was made before.
+    pub(crate) async fn open_checkout(&self, topup: &TopupRow) -> Result<Checkout> {
+        let Some(customer) = &topup.customer else {
+            return Err(Error::Internal("the organization is no customer yet".to_owned()));
+        };
+        let id = topup.id.to_string();
+        let org_url = &self.options.org_url;
+        let order = CheckoutOrder {
+            customer,
+            amount_cents: topup.amount_cents,
+            description: DESCRIPTION,
+            topup: &id,
+            saves_card: topup.save_card,
+            expires_at: seconds(topup.created_at + STANDS),
+            success_url: &format!("{org_url}{PAID_PAGE}?session={{CHECKOUT_SESSION_ID}}"),
+            cancel_url: &format!("{org_url}{UNPAID_PAGE}"),
+        };
+        let checkout = self.ask("create_checkout", self.stripe.create_checkout(&id, &order)).await?;
+        self.store
+            .move_topup(TopupMove {
+                id: topup.id,
+                to: TopupState::Open,
+                session: Some(checkout.id.clone()),
+                intent: None,
+                error: None,
+            })
+            .await?;
+        Ok(checkout)
+    }
+
+    /// Ends a purchase without credits. A payment that comes later is credited all the same.
+    pub(crate) async fn end(&self, id: TopupId, kind: TopupKind, to: TopupState, why: Option<&str>) -> Result<()> {
+        let change = TopupMove {
+            id,
+            to,
+            session: None,
+            intent: None,
+            error: why.map(str::to_owned),
+        };
+        if self.store.move_topup(change).await? {
+            self.metrics.ended(kind, to);
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn fail(&self, id: TopupId, kind: TopupKind, why: &str) -> Result<()> {
+        self.end(id, kind, TopupState::Failed, Some(why)).await
+    }
+}

@@ -1,0 +1,226 @@
+//! Events of Stripe: webhooks come in, and a task handles what they name.
+//!
+//! A webhook with a valid signature is recorded and answered. Its content is not believed: the object that it names is read
+//! again, so the order and the age of events do not matter, and neither does a second one. [`TYPES`] lists the types that
+//! are handled. Another type is kept as `ignored`.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use sortie_api::Timestamp;
+use sortie_store::{AfterEvent, ClaimedEvent, Error as StoreError, NewStripeEvent};
+
+use crate::{
+    Billing, Event,
+    error::{Error, Result},
+    purchase::Seen,
+    service::{LEASE, Parts, seconds},
+    verify_signature,
+};
+
+/// Kind of the object that an event names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Checkout,
+    Intent,
+    Charge,
+    Refund,
+    Dispute,
+}
+
+/// Types of events that are handled, each with the object that it names.
+const TYPES: [(&str, Subject); 15] = [
+    ("checkout.session.completed", Subject::Checkout),
+    ("checkout.session.async_payment_succeeded", Subject::Checkout),
+    ("checkout.session.async_payment_failed", Subject::Checkout),
+    ("checkout.session.expired", Subject::Checkout),
+    ("payment_intent.succeeded", Subject::Intent),
+    ("payment_intent.payment_failed", Subject::Intent),
+    ("payment_intent.canceled", Subject::Intent),
+    ("charge.refunded", Subject::Charge),
+    ("refund.created", Subject::Refund),
+    ("refund.updated", Subject::Refund),
+    ("refund.failed", Subject::Refund),
+    ("charge.dispute.created", Subject::Dispute),
+    ("charge.dispute.funds_withdrawn", Subject::Dispute),
+    ("charge.dispute.funds_reinstated", Subject::Dispute),
+    ("charge.dispute.closed", Subject::Dispute),
+];
+
+/// Name of every other type in metrics.
+pub(crate) const OTHER: &str = "other";
+
+/// Longest identifier or type that is kept, in bytes.
+const LONGEST: usize = 255;
+
+/// Events that a node handles at once.
+const SLOTS: u32 = 8;
+
+/// Pause after the first failed attempt. It doubles with each one.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+
+/// Time after which an event is given up.
+const GIVEN_UP_AFTER: Duration = Duration::from_hours(3 * 24);
+
+/// Time for which events are kept.
+const KEPT: Duration = Duration::from_hours(90 * 24);
+
+/// Events that are deleted at once.
+const BATCH: u32 = 500;
+
+/// Types that are handled.
+pub(crate) fn kinds() -> impl Iterator<Item = &'static str> {
+    TYPES.iter().map(|(kind, _)| *kind)
+}
+
+fn subject(kind: &str) -> Option<Subject> {
+    TYPES.iter().find(|(known, _)| *known == kind).map(|(_, subject)| *subject)
+}
+
+impl Billing {
+    /// Takes a webhook, whose body is as it came. `Invalid` where the signature is not Stripe's.
+    pub async fn receive(&self, signature: Option<&str>, body: &[u8]) -> Result<()> {
+        let parts = &self.0;
+        let now = parts.now();
+        let secrets = parts.options.stripe.webhook_secrets.iter();
+        let checked = verify_signature(
+            signature.unwrap_or_default(),
+            body,
+            secrets.map(|secret| secret.expose()),
+            u64::try_from(seconds(now)).unwrap_or_default(),
+        );
+        if let Err(error) = checked {
+            parts.metrics.refused();
+            return Err(Error::Invalid(error.to_string()));
+        }
+        let event: Event = serde_json::from_slice(body)
+            .map_err(|_| Error::Invalid("the body is no event of Stripe".to_owned()))?;
+        let new = recorded(&event, now)
+            .ok_or_else(|| Error::Invalid("the event has no ID, or a name that is too long".to_owned()))?;
+        let kind = event.kind.as_str();
+        if !new.is_handled {
+            parts.metrics.handled(kind, "ignored");
+        }
+        parts.store.record_stripe_events(vec![new]).await?;
+        parts.rung.notify_one();
+        Ok(())
+    }
+}
+
+/// Returns an event as it is recorded. None where its names cannot be kept.
+pub(crate) fn recorded(event: &Event, now: Timestamp) -> Option<NewStripeEvent> {
+    let is_name = |text: &str| text.len() <= LONGEST && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let (id, kind, object) = (event.id.as_str(), event.kind.as_str(), event.object_id());
+    if id.is_empty() || ![id, kind, object].into_iter().all(is_name) {
+        return None;
+    }
+    Some(NewStripeEvent {
+        id: id.to_owned(),
+        kind: kind.to_owned(),
+        object: object.to_owned(),
+        made_at: Timestamp::from_micros(event.created.saturating_mul(1_000_000)),
+        received_at: now,
+        is_handled: subject(kind).is_some(),
+    })
+}
+
+/// Pause after the failed attempt `number`.
+fn pause_after(number: i64) -> Duration {
+    let doublings = u32::try_from(number.saturating_sub(1)).unwrap_or(0).min(16);
+    FIRST_PAUSE
+        .saturating_mul(2_u32.saturating_pow(doublings))
+        .min(LONGEST_PAUSE)
+}
+
+impl Parts {
+    /// Handles events that are due. Returns their number, and the time at which the next one is due.
+    pub(crate) async fn handle_events(&self) -> Result<(usize, Option<Timestamp>)> {
+        let (events, next) = self.store.claim_stripe_events(self.now(), LEASE, SLOTS).await?;
+        join_all(events.iter().map(|event| self.handle(event))).await;
+        Ok((events.len(), next))
+    }
+
+    /// Handles a claimed event, and records the outcome.
+    async fn handle(&self, event: &ClaimedEvent) {
+        let after = match self.look_at(event).await {
+            Ok(Seen::Recorded | Seen::Waiting) => AfterEvent::Done,
+            Ok(Seen::NotOurs) => AfterEvent::Ignored,
+            Err(Error::Stripe(error)) if error.is_missing() => {
+                tracing::warn!(event = %event.id, kind = %event.kind, "the object of an event is not of this account");
+                AfterEvent::Ignored
+            }
+            Err(error) => self.after_failure(event, &error),
+        };
+        self.metrics.handled(&event.kind, after.outcome().unwrap_or("retried"));
+        let recorded = self.store.record_stripe_attempt(event.id.clone(), event.tries, after).await;
+        match recorded {
+            // Another node has the event now.
+            Ok(()) | Err(StoreError::Fenced) => {}
+            Err(error) => {
+                tracing::warn!(event = %event.id, %error, "recording an event failed; it is handled again");
+            }
+        }
+    }
+
+    fn after_failure(&self, event: &ClaimedEvent, error: &Error) -> AfterEvent {
+        let next = self.now() + pause_after(event.tries);
+        let is_last = next > event.received_at + GIVEN_UP_AFTER;
+        if is_last {
+            tracing::error!(event = %event.id, kind = %event.kind, %error, "an event of Stripe is given up");
+            return AfterEvent::Failed;
+        }
+        tracing::warn!(event = %event.id, kind = %event.kind, %error, "an event of Stripe is handled again later");
+        AfterEvent::RetryAt(next)
+    }
+
+    async fn look_at(&self, event: &ClaimedEvent) -> Result<Seen> {
+        let id = event.object.as_str();
+        let Some(subject) = subject(&event.kind) else {
+            // A version that handles the type has recorded it.
+            return Ok(Seen::NotOurs);
+        };
+        match subject {
+            Subject::Checkout => self.look_at_checkout(id).await,
+            Subject::Intent => self.look_at_intent(id).await,
+            Subject::Charge => self.look_at_charge(id).await,
+            Subject::Refund => self.look_at_refund(id).await,
+            Subject::Dispute => self.look_at_dispute(id).await,
+        }
+    }
+
+    /// Sets the age of the oldest event that waits, and deletes old ones.
+    pub(crate) async fn tidy_events(&self) -> Result<()> {
+        let now = self.now();
+        let oldest = self.store.oldest_stripe_event().await?;
+        let age = oldest.map_or(Duration::ZERO, |oldest| now.since(oldest));
+        self.metrics.waits(age);
+        self.store.delete_stripe_events(now - KEPT, BATCH).await?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_an_hour() {
+        let seconds: Vec<u64> = (1..=12).map(|number| pause_after(number).as_secs()).collect();
+        assert_eq!(
+            seconds,
+            [10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 3_600, 3_600, 3_600]
+        );
+    }
+
+    #[test]
+    fn types_fit_in_one_search_and_are_listed_once() {
+        let mut all: Vec<&str> = kinds().collect();
+        assert!(all.len() <= 20, "Stripe takes 20 types in a list");
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), TYPES.len());
+    }
+}

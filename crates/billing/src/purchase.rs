@@ -1,0 +1,231 @@
+//! A purchase that was paid becomes credits. Webhook, reconciler and return page all come here.
+//!
+//! Nothing is believed but what Stripe answers now, and a payment counts only as it was ordered: by the customer that the
+//! organization is, in US dollars, and with the amount of the order.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use sortie_api::{PaymentId, TopupKind, TopupState};
+use sortie_base::random;
+use sortie_store::{
+    Actor, Appended, Error as StoreError, OTHER_AMOUNT, OTHER_ENTRY, PAID_TWICE, PaidTopup, SavedCard,
+    TopupMove, TopupRow,
+};
+
+use crate::{
+    Checkout, PaymentIntent, PaymentMethod,
+    error::{Error, Result},
+    service::Parts,
+};
+
+/// Currency of all purchases.
+const CURRENCY: &str = "usd";
+
+/// Time between two comparisons of a payment with Stripe.
+pub(crate) const COMPARED_EVERY: Duration = Duration::from_hours(24);
+
+/// Result of a look at an object of Stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// All that the object tells is recorded.
+    Recorded,
+    /// The end of the purchase is still to come.
+    Waiting,
+    /// The object has nothing to do with a purchase of this deployment.
+    NotOurs,
+}
+
+/// Returns the card of a payment method, as it is kept.
+pub(crate) fn card_of(method: &PaymentMethod, source: &str) -> Option<SavedCard> {
+    let card = method.card.as_ref()?;
+    Some(SavedCard {
+        payment_method: method.id.clone(),
+        brand: card.brand.clone(),
+        last4: card.last4.clone(),
+        exp_month: card.exp_month.into(),
+        exp_year: card.exp_year.into(),
+        source: source.to_owned(),
+    })
+}
+
+impl Parts {
+    /// Reads a checkout session, and records what has become of its purchase.
+    pub(crate) async fn look_at_checkout(&self, id: &str) -> Result<Seen> {
+        let checkout = self.ask("read_checkout", self.stripe.checkout(id)).await?;
+        let metadata = checkout.metadata.as_ref();
+        let Some(topup) = self.topup_of(metadata).await? else {
+            return Ok(Seen::NotOurs);
+        };
+        let is_of_another = topup.session.as_ref().is_some_and(|known| *known != checkout.id);
+        if is_of_another || topup.kind != TopupKind::Checkout {
+            tracing::error!(topup = %topup.id, "a second checkout session names the purchase");
+            self.metrics.differs();
+            return Ok(Seen::NotOurs);
+        }
+        if checkout.payment_status == "paid" {
+            return self.take_paid_checkout(&topup, &checkout).await;
+        }
+        match checkout.status.as_deref() {
+            Some("expired") => {
+                self.end(topup.id, topup.kind, TopupState::Expired, None).await?;
+                Ok(Seen::Recorded)
+            }
+            Some("complete") => self.look_at_unpaid(&topup, &checkout).await,
+            Some(_) | None => {
+                self.note_session(&topup, &checkout).await?;
+                Ok(Seen::Waiting)
+            }
+        }
+    }
+
+    /// Reads a payment intent, and records what has become of its purchase.
+    pub(crate) async fn look_at_intent(&self, id: &str) -> Result<Seen> {
+        let intent = self.ask("read_intent", self.stripe.intent(id)).await?;
+        match self.topup_of(Some(&intent.metadata)).await? {
+            Some(topup) => self.take_intent(&topup, &intent).await,
+            None => Ok(Seen::NotOurs),
+        }
+    }
+
+    /// Finds the purchase that metadata name.
+    async fn topup_of(&self, metadata: Option<&BTreeMap<String, String>>) -> Result<Option<TopupRow>> {
+        let id = metadata.and_then(|metadata| metadata.get("topup")?.parse().ok());
+        let Some(id) = id else { return Ok(None) };
+        match self.store.topup(id).await {
+            Ok(topup) => Ok(Some(topup)),
+            // Another deployment may use the same account.
+            Err(StoreError::NotFound) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Keeps the session of a purchase whose making was interrupted before.
+    async fn note_session(&self, topup: &TopupRow, checkout: &Checkout) -> Result<()> {
+        if topup.state == TopupState::Created {
+            let change = TopupMove {
+                id: topup.id,
+                to: TopupState::Open,
+                session: Some(checkout.id.clone()),
+                intent: None,
+                error: None,
+            };
+            self.store.move_topup(change).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_paid_checkout(&self, topup: &TopupRow, checkout: &Checkout) -> Result<Seen> {
+        let is_as_ordered = checkout.amount_total == Some(topup.amount_cents)
+            && checkout.currency.as_deref() == Some(CURRENCY)
+            && checkout.customer == topup.customer;
+        match &checkout.payment_intent {
+            Some(intent) if is_as_ordered => {
+                let intent = self.ask("read_intent", self.stripe.intent(intent)).await?;
+                self.take_intent(topup, &intent).await
+            }
+            Some(_) | None => self.take_wrong(topup).await,
+        }
+    }
+
+    /// Looks whether a page that was filled in will still be paid: some payments take days.
+    async fn look_at_unpaid(&self, topup: &TopupRow, checkout: &Checkout) -> Result<Seen> {
+        let Some(intent) = &checkout.payment_intent else {
+            return Ok(Seen::Waiting);
+        };
+        let intent = self.ask("read_intent", self.stripe.intent(intent)).await?;
+        match intent.status.as_str() {
+            "succeeded" => self.take_intent(topup, &intent).await,
+            "canceled" | "requires_payment_method" => {
+                self.fail(topup.id, topup.kind, "the payment has failed").await?;
+                Ok(Seen::Recorded)
+            }
+            _ => Ok(Seen::Waiting),
+        }
+    }
+
+    /// Records what has become of a payment, and credits the one that has succeeded.
+    pub(crate) async fn take_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
+        if intent.status != "succeeded" {
+            return self.take_unpaid_intent(topup, intent).await;
+        }
+        let is_as_ordered = intent.amount == topup.amount_cents
+            && intent.currency == CURRENCY
+            && intent.customer.is_some()
+            && intent.customer == topup.customer
+            && intent.metadata.get("topup") == Some(&topup.id.to_string());
+        if !is_as_ordered {
+            return self.take_wrong(topup).await;
+        }
+        let audit = self.audit(topup.org, &Actor::default(), "billing.purchase", topup.id.to_string())?;
+        let paid = PaidTopup {
+            topup: topup.id,
+            payment: PaymentId::new(audit.at, random()?),
+            intent: intent.id.clone(),
+            charge: intent.latest_charge.clone(),
+            amount_cents: intent.amount,
+            card: self.card_saved_with(topup, intent).await,
+            description: "purchase".to_owned(),
+            compare_at: audit.at + COMPARED_EVERY,
+            audit,
+        };
+        match self.store.credit_purchase(paid).await {
+            Ok(Appended::New) => {
+                tracing::info!(topup = %topup.id, organization = %topup.org, cents = topup.amount_cents, "credited a purchase");
+                self.metrics.ended(topup.kind, TopupState::Paid);
+                Ok(Seen::Recorded)
+            }
+            Ok(Appended::Before) => Ok(Seen::Recorded),
+            Err(error) if [PAID_TWICE, OTHER_AMOUNT, OTHER_ENTRY].contains(&error) => {
+                tracing::error!(topup = %topup.id, intent = %intent.id, %error, "a payment was not credited");
+                self.metrics.differs();
+                Ok(Seen::Recorded)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Records what has become of a payment that has not succeeded. The page of a checkout can still be paid with another card.
+    async fn take_unpaid_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
+        match topup.kind {
+            TopupKind::Checkout => Ok(Seen::Waiting),
+            TopupKind::Auto => self.take_unpaid_auto(topup, intent).await,
+        }
+    }
+
+    /// Ends an automatic purchase whose payment has failed, or needs the cardholder.
+    async fn take_unpaid_auto(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
+        let (end, why) = match intent.status.as_str() {
+            "canceled" | "requires_payment_method" => (TopupState::Failed, "the payment has failed"),
+            "requires_action" | "requires_confirmation" => {
+                (TopupState::RequiresAction, "the bank asks for the cardholder")
+            }
+            _ => return Ok(Seen::Waiting),
+        };
+        self.end(topup.id, topup.kind, end, Some(why)).await?;
+        Ok(Seen::Recorded)
+    }
+
+    /// Ends a purchase that was paid in another way than it was ordered. A person has to look at it.
+    async fn take_wrong(&self, topup: &TopupRow) -> Result<Seen> {
+        tracing::error!(topup = %topup.id, "a purchase was paid in another way than it was ordered, and is not credited");
+        self.metrics.differs();
+        self.fail(topup.id, topup.kind, "paid in another way than it was ordered")
+            .await?;
+        Ok(Seen::Recorded)
+    }
+
+    /// Reads the card that was saved with a payment. Without an answer the purchase is credited all the same: the card is read
+    /// again for the billing information.
+    async fn card_saved_with(&self, topup: &TopupRow, intent: &PaymentIntent) -> Option<SavedCard> {
+        let (customer, method) = (topup.customer.as_ref()?, intent.payment_method.as_ref()?);
+        if !topup.save_card {
+            return None;
+        }
+        let cards = self.ask("list_cards", self.stripe.saved_cards(customer)).await;
+        let cards = cards
+            .inspect_err(|error: &Error| tracing::warn!(%error, "cannot read the card of a purchase"))
+            .ok()?;
+        let card = cards.data.iter().find(|card| card.id == *method)?;
+        card_of(card, "checkout")
+    }
+}

@@ -1,0 +1,179 @@
+//! Reconciler: finds what no webhook has told.
+//!
+//! A purchase that has not ended is looked at 2, 5, 15 and 60 minutes apart. Each hour the events of the types in use are
+//! listed, so that a lost one is handled after all. Each day every payment of the last 120 days is compared with its charge.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use sortie_api::{Timestamp, TopupKind};
+use sortie_store::{PaymentRow, TopupRow};
+
+use crate::{
+    EventFilter,
+    error::{Error, Result},
+    events::{kinds, recorded},
+    purchase::{COMPARED_EVERY, Seen},
+    service::{LEASE, Parts, seconds},
+};
+
+/// Pauses behind each look at a purchase. The last one repeats.
+const PAUSES: [Duration; 3] = [
+    Duration::from_mins(5),
+    Duration::from_mins(15),
+    Duration::from_hours(1),
+];
+
+/// Purchases, or payments, that a node looks at together.
+const SLOTS: u32 = 8;
+
+/// Time between two searches for events.
+const SEARCHED_EVERY: Duration = Duration::from_hours(1);
+
+/// Time by which a search begins before the end of the last one: an event can be listed late.
+const OVERLAP: Duration = Duration::from_mins(10);
+
+/// Time for which Stripe lists events.
+const LISTED: Duration = Duration::from_hours(30 * 24);
+
+/// Events of a page.
+const PAGE: u8 = 100;
+
+/// Time for which payments are compared: refunds and disputes come within it.
+const COMPARED: Duration = Duration::from_hours(120 * 24);
+
+/// Pause behind a look, by the number of looks.
+fn pause_after(checks: i64) -> Duration {
+    let at = usize::try_from(checks.saturating_sub(1)).unwrap_or(0);
+    let [.., last] = PAUSES;
+    PAUSES.get(at).copied().unwrap_or(last)
+}
+
+impl Parts {
+    /// Looks at purchases that are due. Returns their number.
+    pub(crate) async fn reconcile_topups(&self) -> Result<usize> {
+        let topups = self.store.claim_topups(self.now(), LEASE, SLOTS).await?;
+        join_all(topups.iter().map(|topup| self.reconcile(topup))).await;
+        Ok(topups.len())
+    }
+
+    async fn reconcile(&self, topup: &TopupRow) {
+        let seen = match topup.kind {
+            TopupKind::Checkout => self.reconcile_checkout(topup).await,
+            TopupKind::Auto => self.reconcile_auto(topup).await,
+        };
+        if let Err(error) = &seen {
+            tracing::warn!(topup = %topup.id, %error, "looking at a purchase failed; it is looked at again");
+        }
+        if matches!(seen, Ok(Seen::Recorded)) {
+            return;
+        }
+        let next = self.now() + pause_after(topup.checks);
+        if let Err(error) = self.store.check_topup_at(topup.id, topup.checks, next).await {
+            tracing::warn!(topup = %topup.id, %error, "recording a look at a purchase failed");
+        }
+    }
+
+    /// Looks at a purchase on a page: whether it was paid, or has ended.
+    async fn reconcile_checkout(&self, topup: &TopupRow) -> Result<Seen> {
+        match &topup.session {
+            Some(session) => self.look_at_checkout(session).await,
+            // Nobody has its address: the answer of the request was lost.
+            None if topup.customer.is_none() => {
+                self.fail(topup.id, topup.kind, "Stripe has made no page").await?;
+                Ok(Seen::Recorded)
+            }
+            None => match self.open_checkout(topup).await {
+                Ok(checkout) => self.look_at_checkout(&checkout.id).await,
+                Err(Error::Stripe(error)) if error.is_final() => {
+                    self.fail(topup.id, topup.kind, "Stripe has made no page").await?;
+                    Ok(Seen::Recorded)
+                }
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// Looks at an automatic purchase: whether the card was charged. Without a payment there is nothing to read yet.
+    async fn reconcile_auto(&self, topup: &TopupRow) -> Result<Seen> {
+        match &topup.intent {
+            Some(intent) => self.look_at_intent(intent).await,
+            None => Ok(Seen::Waiting),
+        }
+    }
+
+    /// Lists the events since the last search, if a search is due, and records those that are not known.
+    pub(crate) async fn search_events(&self) -> Result<()> {
+        let now = self.now();
+        let Some(until) = self.store.claim_stripe_search(now, LEASE).await? else {
+            return Ok(());
+        };
+        let since = until.unwrap_or(now - LISTED) - OVERLAP;
+        let kinds: Vec<&str> = kinds().collect();
+        let mut after: Option<String> = None;
+        loop {
+            let filter = EventFilter {
+                kinds: &kinds,
+                since: Some(seconds(since)),
+                after: after.as_deref(),
+                limit: PAGE,
+            };
+            let page = self.ask("list_events", self.stripe.events(&filter)).await?;
+            let events = page.data.iter().filter_map(|event| recorded(event, now)).collect();
+            let found = self.store.record_stripe_events(events).await?;
+            if found > 0 {
+                tracing::info!(found, "found events of Stripe that no webhook has brought");
+            }
+            after = page.data.last().map(|event| event.id.clone());
+            if !page.has_more || after.is_none() {
+                break;
+            }
+        }
+        self.store.record_stripe_search(now, now + SEARCHED_EVERY).await?;
+        Ok(())
+    }
+
+    /// Compares payments that are due. Returns their number.
+    pub(crate) async fn compare_payments(&self) -> Result<usize> {
+        let payments = self.store.claim_comparisons(self.now(), LEASE, SLOTS).await?;
+        join_all(payments.iter().map(|payment| self.compare_and_record(payment))).await;
+        Ok(payments.len())
+    }
+
+    async fn compare_and_record(&self, payment: &PaymentRow) {
+        if let Err(error) = self.compare(payment).await {
+            tracing::warn!(payment = %payment.id, %error, "comparing a payment failed; it is compared again");
+            return;
+        }
+        let next = next_comparison(self.now(), payment.created_at);
+        if let Err(error) = self.store.compared(payment.id, next).await {
+            tracing::warn!(payment = %payment.id, %error, "recording a comparison failed");
+        }
+    }
+}
+
+/// Time of the next comparison of a payment; none where it was the last one.
+fn next_comparison(now: Timestamp, created_at: Timestamp) -> Option<Timestamp> {
+    let next = now + COMPARED_EVERY;
+    (next <= created_at + COMPARED).then_some(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_at_a_purchase_are_2_5_15_and_60_minutes_apart() {
+        let minutes: Vec<u64> = (1..=5).map(|checks| pause_after(checks).as_secs() / 60).collect();
+        assert_eq!(minutes, [5, 15, 60, 60, 60]);
+    }
+
+    #[test]
+    fn payments_are_compared_for_120_days() {
+        let paid = Timestamp::from_micros(1_763_674_200_000_000);
+        let day = |number: u64| paid + Duration::from_hours(24 * number);
+        assert_eq!(next_comparison(day(1), paid), Some(day(2)));
+        assert_eq!(next_comparison(day(119), paid), Some(day(120)));
+        assert_eq!(next_comparison(day(120), paid), None);
+    }
+}

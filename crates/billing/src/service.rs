@@ -1,0 +1,108 @@
+//! The handle on the payments of a node, and what its parts share.
+
+use std::{sync::Arc, time::Duration};
+
+use prometheus_client::registry::Registry;
+use sortie_api::{AuditId, OrgId, Timestamp};
+use sortie_base::{Clock, random};
+use sortie_store::{Actor, Audit, Store};
+use tokio::{sync::Notify, time::Instant};
+
+use crate::{Stripe, StripeError, StripeSettings, error::Result, metrics::Metrics};
+
+/// Settings of the payments of a node.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Clock of the node.
+    pub clock: Clock,
+    /// Address of the organization API that people use, without a slash at its end.
+    pub org_url: String,
+    /// The account at Stripe.
+    pub stripe: StripeSettings,
+}
+
+/// Handle on the payments of a node. Cheap to clone; every clone is the same node.
+#[derive(Clone, Debug)]
+pub struct Billing(pub(crate) Arc<Parts>);
+
+/// Everything that the clones of a [`Billing`] share.
+pub(crate) struct Parts {
+    pub(crate) options: Options,
+    pub(crate) stripe: Stripe,
+    pub(crate) store: Store,
+    pub(crate) metrics: Metrics,
+    /// Wakes the worker of this node.
+    pub(crate) rung: Notify,
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Billing {
+    /// Makes the handle. An error where the machine gives no TLS.
+    pub fn new(options: Options, store: Store) -> std::result::Result<Self, StripeError> {
+        Ok(Self(Arc::new(Parts {
+            stripe: Stripe::new(options.stripe.clone())?,
+            options,
+            store,
+            metrics: Metrics::default(),
+            rung: Notify::new(),
+        })))
+    }
+
+    /// Registers the metrics of the payments.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        self.0.metrics.register(registry);
+    }
+}
+
+impl Parts {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.options.clock.now()
+    }
+
+    /// Sends a request to Stripe, and measures it under this name.
+    pub(crate) async fn ask<T>(
+        &self,
+        name: &'static str,
+        request: impl Future<Output = std::result::Result<T, StripeError>>,
+    ) -> Result<T> {
+        let begun = Instant::now();
+        let answer = request.await;
+        let outcome = answer.as_ref().err().map_or("done", StripeError::outcome);
+        self.metrics.asked(name, outcome, begun.elapsed());
+        Ok(answer?)
+    }
+
+    /// Makes the entry of the audit log for a change that happens now.
+    pub(crate) fn audit(
+        &self,
+        org: OrgId,
+        actor: &Actor,
+        action: &'static str,
+        target: impl Into<String>,
+    ) -> Result<Audit> {
+        let at = self.now();
+        Ok(Audit {
+            id: AuditId::new(at, random()?),
+            org,
+            at,
+            actor: actor.clone(),
+            action,
+            target: target.into(),
+        })
+    }
+}
+
+/// Lease on a purchase, a payment or an event that a node has claimed: more than the requests of one take.
+pub(crate) const LEASE: Duration = Duration::from_mins(2);
+
+/// Returns a time in seconds since 1970.
+pub(crate) const fn seconds(at: Timestamp) -> i64 {
+    at.as_micros() / 1_000_000
+}

@@ -1,0 +1,191 @@
+//! Refunds and disputes: what goes back to the cardholder is taken from the credits.
+
+use sortie_api::PaymentId;
+use sortie_store::{Actor, PaymentRow, TakeBack, TakeBackKind, TakeBackState};
+
+use crate::{
+    Billing, Dispute, Refund, RefundOrder,
+    error::{Error, Result},
+    purchase::Seen,
+    service::Parts,
+};
+
+impl Billing {
+    /// Operator: refunds a payment, or a part of it, and takes the credits back. Returns the payment. A repetition before the
+    /// refund is known is the same refund.
+    pub async fn refund(
+        &self,
+        payment: PaymentId,
+        amount_cents: Option<i64>,
+        actor: &Actor,
+    ) -> Result<PaymentRow> {
+        let parts = &self.0;
+        let before = parts.store.operated_payment(payment).await?;
+        let left = before.amount_cents.saturating_sub(before.refunded_cents);
+        if left <= 0 {
+            return Err(Error::Conflict("the payment was refunded before"));
+        }
+        if amount_cents.is_some_and(|cents| !(1..=left).contains(&cents)) {
+            let rule = format!("amount_cents: must be from 1 to {left}, which is left of the payment");
+            return Err(Error::Invalid(rule));
+        }
+        let cents = amount_cents.unwrap_or(left);
+        let key = format!("{payment}-{}-{cents}", before.refunded_cents);
+        let order = RefundOrder {
+            intent: &before.intent,
+            amount_cents: Some(cents),
+        };
+        let refund = match parts.ask("create_refund", parts.stripe.refund(&key, &order)).await {
+            Ok(refund) => refund,
+            Err(Error::Stripe(error)) if error.is_final() => {
+                tracing::warn!(%payment, %error, "a refund was refused");
+                return Err(Error::Conflict(
+                    "Stripe refuses the refund: it was refunded, or is disputed; see the payment at Stripe",
+                ));
+            }
+            Err(error) => return Err(error),
+        };
+        parts.take_refund(&refund, actor).await?;
+        Ok(parts.store.operated_payment(payment).await?)
+    }
+}
+
+impl Parts {
+    /// Reads a refund, and records it.
+    pub(crate) async fn look_at_refund(&self, id: &str) -> Result<Seen> {
+        let refund = self.ask("read_refund", self.stripe.read_refund(id)).await?;
+        self.take_refund(&refund, &Actor::default()).await
+    }
+
+    /// Reads the refunds of a charge, and records them.
+    pub(crate) async fn look_at_charge(&self, id: &str) -> Result<Seen> {
+        let refunds = self.ask("list_refunds", self.stripe.refunds(id)).await?;
+        if refunds.has_more {
+            tracing::warn!("a charge has more than 100 refunds: only the newest are read");
+        }
+        let mut seen = Seen::NotOurs;
+        for refund in &refunds.data {
+            if self.take_refund(refund, &Actor::default()).await? == Seen::Recorded {
+                seen = Seen::Recorded;
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Reads a dispute, and records it.
+    pub(crate) async fn look_at_dispute(&self, id: &str) -> Result<Seen> {
+        let dispute = self.ask("read_dispute", self.stripe.dispute(id)).await?;
+        self.take_dispute(&dispute).await
+    }
+
+    async fn take_refund(&self, refund: &Refund, actor: &Actor) -> Result<Seen> {
+        let state = match refund.status.as_deref() {
+            Some("failed" | "canceled") => TakeBackState::Returned,
+            Some(_) | None => TakeBackState::Taken,
+        };
+        let found = self.payment_of(refund.payment_intent.as_deref(), refund.charge.as_deref());
+        let Some(payment) = found.await? else {
+            return Ok(Seen::NotOurs);
+        };
+        let id = (TakeBackKind::Refund, refund.id.as_str());
+        self.take_back(&payment, id, (refund.amount, state), actor).await
+    }
+
+    /// Records a dispute. The question of a bank takes no money.
+    pub(crate) async fn take_dispute(&self, dispute: &Dispute) -> Result<Seen> {
+        let moved: i64 = dispute.balance_transactions.iter().map(|of| of.amount).sum();
+        let state = if moved < 0 {
+            TakeBackState::Taken
+        } else {
+            TakeBackState::Returned
+        };
+        let found = self.payment_of(dispute.payment_intent.as_deref(), Some(&dispute.charge));
+        let Some(payment) = found.await? else {
+            return Ok(Seen::NotOurs);
+        };
+        if dispute.balance_transactions.is_empty() {
+            return Ok(Seen::Recorded);
+        }
+        let id = (TakeBackKind::Dispute, dispute.id.as_str());
+        self.take_back(&payment, id, (dispute.amount, state), &Actor::default())
+            .await
+    }
+
+    async fn take_back(
+        &self,
+        payment: &PaymentRow,
+        (kind, id): (TakeBackKind, &str),
+        (amount_cents, state): (i64, TakeBackState),
+        actor: &Actor,
+    ) -> Result<Seen> {
+        let action = match kind {
+            TakeBackKind::Refund => "billing.refund",
+            TakeBackKind::Dispute => "billing.dispute",
+        };
+        let report = TakeBack {
+            kind,
+            id: id.to_owned(),
+            payment: payment.id,
+            amount_cents,
+            state,
+            audit: self.audit(payment.org, actor, action, payment.id.to_string())?,
+        };
+        let took = self.store.take_back(report).await?;
+        if took.is_new {
+            tracing::info!(payment = %payment.id, organization = %payment.org, action, %state, cents = amount_cents,
+                moved_micros = took.moved_micros, "recorded what Stripe takes back");
+        }
+        Ok(Seen::Recorded)
+    }
+
+    /// Finds the payment of an intent or a charge. A refund may be told before the payment: it is credited first then.
+    async fn payment_of(&self, intent: Option<&str>, charge: Option<&str>) -> Result<Option<PaymentRow>> {
+        if let Some(payment) = self.store.payment_of(intent, charge).await? {
+            return Ok(Some(payment));
+        }
+        let read = match (intent, charge) {
+            (Some(intent), _) => Some(intent.to_owned()),
+            (None, Some(charge)) => {
+                let charge = self.ask("read_charge", self.stripe.charge(charge)).await?;
+                charge.payment_intent
+            }
+            (None, None) => None,
+        };
+        let Some(intent) = read else { return Ok(None) };
+        if self.look_at_intent(&intent).await? == Seen::NotOurs {
+            return Ok(None);
+        }
+        Ok(self.store.payment_of(Some(&intent), None).await?)
+    }
+
+    /// Compares a payment with Stripe, and records what no event has told.
+    pub(crate) async fn compare(&self, payment: &PaymentRow) -> Result<()> {
+        let charge = match &payment.charge {
+            Some(charge) => charge.clone(),
+            None => {
+                let intent = self.ask("read_intent", self.stripe.intent(&payment.intent)).await?;
+                let Some(charge) = intent.latest_charge else {
+                    return Ok(());
+                };
+                charge
+            }
+        };
+        let found = self.ask("read_charge", self.stripe.charge(&charge)).await?;
+        if found.amount_refunded != payment.refunded_cents {
+            self.look_at_charge(&charge).await?;
+        }
+        if found.disputed {
+            let disputes = self.ask("list_disputes", self.stripe.disputes(&charge)).await?;
+            for dispute in &disputes.data {
+                self.take_dispute(dispute).await?;
+            }
+        }
+        let after = self.store.operated_payment(payment.id).await?;
+        if after.refunded_cents != found.amount_refunded || found.amount != after.amount_cents {
+            tracing::error!(payment = %payment.id, charge, refunded_cents = after.refunded_cents,
+                at_stripe = found.amount_refunded, "the figures of a payment are not those of Stripe");
+            self.metrics.differs();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,54 @@
+//! Task of a node that handles events, looks at purchases, and compares payments. Each piece of work is claimed, so that nodes
+//! share it and none of them leads.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{Billing, error::Result};
+
+/// Longest time between two turns.
+const POLL: Duration = Duration::from_secs(15);
+
+/// Pause after a turn that has failed.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+impl Billing {
+    /// Works until `stop` is cancelled.
+    pub async fn run(&self, stop: CancellationToken) {
+        loop {
+            let pause = match self.turn().await {
+                Ok(pause) => pause,
+                Err(error) => {
+                    tracing::error!(%error, "the work on payments failed");
+                    AFTER_FAILURE
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.0.rung.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Does all that is due. Returns the time until the next turn.
+    pub async fn turn(&self) -> Result<Duration> {
+        let parts = &self.0;
+        // A search that fails keeps nothing else from being done.
+        if let Err(error) = parts.search_events().await {
+            tracing::warn!(%error, "searching for events of Stripe failed; they are searched for again");
+        }
+        let next = loop {
+            let (handled, next) = parts.handle_events().await?;
+            let reconciled = parts.reconcile_topups().await?;
+            let compared = parts.compare_payments().await?;
+            if handled + reconciled + compared == 0 {
+                break next;
+            }
+        };
+        parts.tidy_events().await?;
+        let now = parts.now();
+        Ok(next.map_or(POLL, |next| next.since(now).min(POLL)))
+    }
+}
