@@ -192,19 +192,6 @@ impl Parts {
         }
     }
 
-    /// Ends an automatic purchase whose payment has failed, or needs the cardholder.
-    async fn take_unpaid_auto(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
-        let (end, why) = match intent.status.as_str() {
-            "canceled" | "requires_payment_method" => (TopupState::Failed, "the payment has failed"),
-            "requires_action" | "requires_confirmation" => {
-                (TopupState::RequiresAction, "the bank asks for the cardholder")
-            }
-            _ => return Ok(Seen::Waiting),
-        };
-        self.end(topup.id, topup.kind, end, Some(why)).await?;
-        Ok(Seen::Recorded)
-    }
-
     /// Ends a purchase that was paid in another way than it was ordered. A person has to look at it.
     async fn take_wrong(&self, topup: &TopupRow) -> Result<Seen> {
         tracing::error!(topup = %topup.id, "a purchase was paid in another way than it was ordered, and is not credited");

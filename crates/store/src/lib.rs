@@ -63,10 +63,12 @@ pub use money::{
     purchases::{
         accounts::{BillingAccount, SavedCard},
         auto::{
-            AfterAutoTopup, AutoTopupRow, BeginAutoTopup, NewAutoTopup, SETTINGS_CHANGED, UnpaidAutoTopup,
+            AfterAutoTopup, AutoTopupRow, BeginAutoTopup, NewAutoTopup, SETTINGS_CHANGED, SentAutoTopup,
+            UnpaidAutoTopup,
         },
         auto::{
-            AfterAutoTopup, AutoTopupRow, BeginAutoTopup, NewAutoTopup, SETTINGS_CHANGED, UnpaidAutoTopup,
+            AfterAutoTopup, AutoTopupRow, BeginAutoTopup, NewAutoTopup, SETTINGS_CHANGED, SentAutoTopup,
+            UnpaidAutoTopup,
         },
         events::{AfterEvent, ClaimedEvent, NewStripeEvent},
         payments::{OTHER_AMOUNT, PAID_TWICE, PaidTopup, PaymentRow},

@@ -54,8 +54,10 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_opt(
-                    "SELECT p.id, p.email, p.name, o.name FROM membership m, person p, organization o \
-                     WHERE m.org_id = $1 AND m.role = $2 AND p.id = m.user_id AND o.id = m.org_id",
+                    "SELECT m.user_id, (SELECT p.email FROM person p WHERE p.id = m.user_id), \
+                     (SELECT p.name FROM person p WHERE p.id = m.user_id), \
+                     (SELECT o.name FROM organization o WHERE o.id = m.org_id) \
+                     FROM membership m WHERE m.org_id = $1 AND m.role = $2",
                     vals![org, Role::Owner],
                 )?
                 .map(|row| {

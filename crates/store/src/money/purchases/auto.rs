@@ -88,11 +88,22 @@ pub struct BeginAutoTopup {
     pub cents_per_day: i64,
 }
 
+/// Result of the mark on an automatic purchase that is about to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentAutoTopup {
+    /// The purchase is marked, and can be sent.
+    Now,
+    /// The purchase was marked before, or has ended.
+    Before,
+    /// The automatic purchases were disabled. The purchase has failed.
+    Never,
+}
+
 /// State of the automatic purchases after one that was not paid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterAutoTopup {
-    /// The declined purchase does not count: nobody knows why it has failed.
-    Same,
+    /// Nothing is bought before this time. The purchase does not count as declined: nobody knows why it has failed.
+    PausedUntil(Timestamp),
     /// Nothing is bought before this time, and the purchase counts as declined.
     RetryAt(Timestamp),
     /// The automatic purchases are disabled.
@@ -255,12 +266,11 @@ impl Store {
             .await
     }
 
-    /// System: marks an automatic purchase as sent, before the request to Stripe. Returns false for one that must not be sent,
-    /// which has failed then: the automatic purchases were disabled.
-    pub async fn send_auto_topup(&self, id: TopupId) -> Result<bool> {
+    /// System: marks an automatic purchase as sent, before the request to Stripe. One that must not be sent has failed then.
+    pub async fn send_auto_topup(&self, id: TopupId) -> Result<SentAutoTopup> {
         self.db
             .write(move |tx| {
-                let [sent, _] = batch(
+                let [sent, failed] = batch(
                     tx,
                     &[
                         Stmt::new(
@@ -274,7 +284,11 @@ impl Store {
                         ),
                     ],
                 )?;
-                Ok(sent.affected == 1)
+                Ok(match (sent.affected, failed.affected) {
+                    (1, _) => SentAutoTopup::Now,
+                    (_, 1) => SentAutoTopup::Never,
+                    _ => SentAutoTopup::Before,
+                })
             })
             .await
     }
@@ -385,7 +399,7 @@ fn end_unpaid(tx: &mut dyn Tx, unpaid: &UnpaidAutoTopup) -> Result<bool> {
             id: unpaid.id,
             to: match after {
                 AfterAutoTopup::Paused => TopupState::RequiresAction,
-                AfterAutoTopup::Same | AfterAutoTopup::RetryAt(_) | AfterAutoTopup::Disabled => {
+                AfterAutoTopup::PausedUntil(_) | AfterAutoTopup::RetryAt(_) | AfterAutoTopup::Disabled => {
                     TopupState::Failed
                 }
             },
@@ -398,7 +412,7 @@ fn end_unpaid(tx: &mut dyn Tx, unpaid: &UnpaidAutoTopup) -> Result<bool> {
         return Ok(false);
     }
     let mut statements = Vec::new();
-    let settings = unpaid.failures.and_then(|failures| change(org, failures, after));
+    let settings = unpaid.failures.map(|failures| change(org, failures, after));
     statements.extend(settings.map(|change| change.exactly(1, SETTINGS_CHANGED)));
     statements.extend(unpaid.mail.as_ref().map(mail::insert));
     if unpaid.failures.is_some() && after == AfterAutoTopup::Disabled {
@@ -412,22 +426,26 @@ fn end_unpaid(tx: &mut dyn Tx, unpaid: &UnpaidAutoTopup) -> Result<bool> {
 }
 
 /// Change of the settings after a purchase that was not paid, where so many were declined before.
-fn change(org: OrgId, failures: i64, after: AfterAutoTopup) -> Option<Stmt<'static>> {
+fn change(org: OrgId, failures: i64, after: AfterAutoTopup) -> Stmt<'static> {
     match after {
-        AfterAutoTopup::Same => None,
-        AfterAutoTopup::RetryAt(at) => Some(Stmt::new(
+        AfterAutoTopup::PausedUntil(at) => pause(org, failures, at),
+        AfterAutoTopup::RetryAt(at) => Stmt::new(
             "UPDATE auto_topup SET failures = failures + 1, paused_until = $3 WHERE org_id = $1 AND failures = $2",
             vals![org, failures, at],
-        )),
-        AfterAutoTopup::Disabled => Some(Stmt::new(
+        ),
+        AfterAutoTopup::Disabled => Stmt::new(
             "DELETE FROM auto_topup WHERE org_id = $1 AND failures = $2",
             vals![org, failures],
-        )),
-        AfterAutoTopup::Paused => Some(Stmt::new(
-            "UPDATE auto_topup SET paused_until = $3 WHERE org_id = $1 AND failures = $2",
-            vals![org, failures, i64::MAX],
-        )),
+        ),
+        AfterAutoTopup::Paused => pause(org, failures, Timestamp::from_micros(i64::MAX)),
     }
+}
+
+fn pause(org: OrgId, failures: i64, until: Timestamp) -> Stmt<'static> {
+    Stmt::new(
+        "UPDATE auto_topup SET paused_until = $3 WHERE org_id = $1 AND failures = $2",
+        vals![org, failures, until],
+    )
 }
 
 fn settings_from(row: &Row) -> Result<AutoTopupRow> {
