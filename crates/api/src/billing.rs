@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    id::{OrgId, RunId},
+    id::{OrgId, PaymentId, RunId, TopupId},
     limits,
     money::Micros,
-    object::objects,
+    object::{objects, present},
     time::Timestamp,
 };
 
@@ -223,7 +223,101 @@ pub enum PaymentMethodSync {
     Unavailable,
 }
 
-objects!(MoveCredits);
+objects!(MoveCredits CreateCheckout RefundPayment);
+
+/// Body of `POST /v1/organizations/{id}/billing/checkout`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct CreateCheckout {
+    /// Amount to pay, in cents.
+    #[schema(minimum = 500, maximum = 1_000_000, example = 2_500)]
+    pub amount_cents: i64,
+    /// Whether the card is saved for later purchases. Default: `false`.
+    #[serde(default)]
+    #[schema(default = false)]
+    pub save_payment_method: bool,
+}
+
+/// Page of the payment provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProviderPage {
+    /// Address of the page.
+    #[schema(example = "https://checkout.stripe.com/c/pay/cs_live_a1b2c3")]
+    pub url: String,
+}
+
+/// Payment of a purchase of credits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Payment {
+    /// ID of the payment.
+    pub id: PaymentId,
+    /// Amount that was paid, in cents.
+    #[schema(example = 2_500)]
+    pub amount_cents: i64,
+    /// Cents that were refunded.
+    #[schema(example = 0)]
+    pub refunded_cents: i64,
+    /// Cents that the cardholder disputes, or has got back by a dispute.
+    #[schema(example = 0)]
+    pub disputed_cents: i64,
+    /// Part of the payment that was refunded.
+    pub refund_status: RefundStatus,
+    /// Time of the payment.
+    pub created_at: Timestamp,
+    /// Purchase that was paid.
+    pub topup_id: TopupId,
+    /// Path of the operation that returns the receipt.
+    #[schema(example = "/v1/organizations/org_01kafs6w1cefkstv6qr1ptb0mp/billing/payments/pay_01kafs6w1cefkstv6qr1ptb0mp/receipt")]
+    pub receipt_endpoint: String,
+}
+
+/// Part of a payment that was refunded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RefundStatus {
+    /// Nothing was refunded.
+    None,
+    /// A part was refunded.
+    Partial,
+    /// The whole payment was refunded.
+    Full,
+}
+
+impl RefundStatus {
+    /// Returns the status of a payment of which some cents were refunded.
+    pub const fn of(amount_cents: i64, refunded_cents: i64) -> Self {
+        if refunded_cents <= 0 {
+            Self::None
+        } else if refunded_cents < amount_cents {
+            Self::Partial
+        } else {
+            Self::Full
+        }
+    }
+}
+
+/// Page of payments, newest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PaymentPage {
+    /// The payments.
+    pub payments: Vec<Payment>,
+    /// Value for `cursor` to get the next page; empty on the last one.
+    pub next_cursor: String,
+}
+
+/// Body of `POST /v1/operator/payments/{id}/refund`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct RefundPayment {
+    /// Cents to refund. Default: all that is left of the payment.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false, minimum = 1, example = 500)]
+    pub amount_cents: Option<i64>,
+}
 
 /// Body of `POST /v1/operator/organizations/{id}/credits`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -316,6 +410,14 @@ mod tests {
         for kind in LedgerKind::ALL {
             assert_eq!(kind.as_str().parse(), Ok(kind));
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
+        }
+        for (refunded, status) in [
+            (0, RefundStatus::None),
+            (1, RefundStatus::Partial),
+            (499, RefundStatus::Partial),
+            (500, RefundStatus::Full),
+        ] {
+            assert_eq!(RefundStatus::of(500, refunded), status);
         }
         assert_eq!("gift".parse::<LedgerKind>(), Err(UnknownLedgerKind));
     }

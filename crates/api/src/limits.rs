@@ -158,6 +158,9 @@ pub const PURCHASE_CENTS_MIN: i64 = 500;
 /// Greatest amount of a purchase of credits, in cents.
 pub const PURCHASE_CENTS_MAX: i64 = 1_000_000;
 
+/// Payments on a page, where a request names no number.
+pub const PAYMENTS_PAGE: u32 = 25;
+
 /// Least threshold of automatic purchases of credits, in cents.
 pub const TOPUP_THRESHOLD_CENTS_MIN: i64 = 500;
 

@@ -1,6 +1,11 @@
 //! Points in time: integer microseconds since the Unix epoch inside, RFC 3339 in UTC with milliseconds outside.
 
-use std::{fmt, ops::Add, str::FromStr, time::Duration};
+use std::{
+    fmt,
+    ops::{Add, Sub},
+    str::FromStr,
+    time::Duration,
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::{
@@ -43,6 +48,17 @@ impl Add<Duration> for Timestamp {
         Self(
             self.0
                 .saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)),
+        )
+    }
+}
+
+impl Sub<Duration> for Timestamp {
+    type Output = Self;
+
+    fn sub(self, duration: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_sub(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)),
         )
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sortie_api::{OrgId, PaymentId, billing::PaymentMethodSync};
-use sortie_store::SavedCard;
+use sortie_api::{OrgId, billing::PaymentMethodSync};
+use sortie_store::{PaymentRow, SavedCard};
 
 use crate::{
     Billing,
@@ -51,12 +51,11 @@ impl Billing {
     }
 
     /// Returns the address of the receipt of a payment. `NotFound` where Stripe has made none.
-    pub async fn receipt(&self, org: OrgId, payment: PaymentId) -> Result<String> {
+    pub async fn receipt(&self, payment: &PaymentRow) -> Result<String> {
         const NONE: Error = Error::NotFound("the payment has no receipt");
         let parts = &self.0;
-        let payment = parts.store.payment(org, payment).await?;
-        let charge = match payment.charge {
-            Some(charge) => charge,
+        let charge = match &payment.charge {
+            Some(charge) => charge.clone(),
             None => {
                 let intent = parts.ask("read_intent", parts.stripe.intent(&payment.intent)).await?;
                 intent.latest_charge.ok_or(NONE)?

@@ -30,9 +30,33 @@ pub(crate) struct Metrics {
 /// Outcomes of an attempt to handle an event.
 const OUTCOMES: [&str; 4] = ["done", "ignored", "failed", "retried"];
 
+/// Names of requests to Stripe.
+const REQUESTS: [&str; 17] = [
+    "cancel_intent",
+    "charge_card",
+    "create_checkout",
+    "create_customer",
+    "create_portal",
+    "create_refund",
+    "list_cards",
+    "list_disputes",
+    "list_events",
+    "list_intents",
+    "list_refunds",
+    "read_charge",
+    "read_checkout",
+    "read_customer",
+    "read_dispute",
+    "read_intent",
+    "read_refund",
+];
+
 impl Default for Metrics {
     fn default() -> Self {
-        let (events, topups) = (Family::default(), Family::default());
+        let (requests, events, topups) = (Family::default(), Family::default(), Family::default());
+        for name in REQUESTS {
+            drop(requests.get_or_create(&[("request", name), ("outcome", "done")]));
+        }
         for kind in events::kinds().chain([events::OTHER]) {
             for outcome in OUTCOMES {
                 drop(events.get_or_create(&event_labels(kind, outcome)));
@@ -44,7 +68,7 @@ impl Default for Metrics {
             }
         }
         Self {
-            requests: Family::default(),
+            requests,
             seconds: Histogram::new(SECONDS),
             events,
             refused: Counter::default(),

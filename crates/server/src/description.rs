@@ -173,6 +173,7 @@ impl Description {
                 {"name": "account", "description": "The signed-in person: name, picture, password, sessions, second factor."},
                 {"name": "organizations", "description": "Organizations, their members and invitations."},
                 {"name": "keys", "description": "API keys of an organization."},
+                {"name": "billing", "description": "Credits of an organization, the ledger behind them, and payments."},
                 {"name": "licenses", "description": "Licenses of an organization for self-hosted engines."},
                 {"name": "oauth", "description": "The OAuth 2.1 server, and the applications that act for a person."},
                 {"name": "operator", "description": "Organizations and people, for the operator of the installation."},

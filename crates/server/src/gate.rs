@@ -4,7 +4,8 @@
 //!
 //! A request with a valid credential is counted against the subject of the credential, every other request against the
 //! client's network. Guesses at credentials are looked up as far as the quota of their network goes. The health routes
-//! and the metrics are not counted: a probe must not be told that a node is ill because it asked too often.
+//! and the metrics are not counted: a probe must not be told that a node is ill because it asked too often. Webhooks of the
+//! payment provider are counted only if they are refused.
 
 use std::{
     any::Any,
@@ -42,7 +43,7 @@ use crate::{
     },
     metrics::{HttpMetrics, METRICS, Refused},
     oauth::write_cross_origin,
-    org::{EngineDoor, OrganizationDoor},
+    org::{EngineDoor, OrganizationDoor, STRIPE_WEBHOOK},
     routes,
     spans::{Spans, shown},
 };
@@ -209,6 +210,8 @@ impl Gate {
             let credential = Credential::Valid(Holder::Principal(peer));
             request.extensions_mut().insert(credential);
             request.extensions_mut().insert(Passed(Hop::Second));
+        } else if self.is_webhook(request.uri()) {
+            return self.webhook(network, request, counted).await;
         } else if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ | METRICS) {
             let (sent, by_cookie) = self.sent(request.headers());
             let token = sent.map(Token::of);
@@ -248,6 +251,33 @@ impl Gate {
             Door::Organization(_) => pass(&self.router, request).await,
             Door::Engine(door) => door.answer(request, &self.router).await,
         }
+    }
+
+    /// Returns true for the path to which the payment provider sends its events.
+    fn is_webhook(&self, uri: &Uri) -> bool {
+        matches!(self.door, Door::Organization(_)) && uri.path() == STRIPE_WEBHOOK
+    }
+
+    /// Answers a webhook. It brings no credential, and only one that is refused counts against its network: the payment provider
+    /// sends all of them from a few addresses.
+    async fn webhook(
+        &self,
+        network: IpAddr,
+        request: Request<Body>,
+        counted: &mut Option<Counted>,
+    ) -> Response {
+        let answer = pass(&self.router, request).await;
+        if !answer.status().is_client_error() {
+            return answer;
+        }
+        let standing = self.limits.count_network(network, &self.clock).await;
+        let by = Counted::Network(standing);
+        *counted = Some(by);
+        if standing.admitted {
+            return answer;
+        }
+        self.metrics.refused(by.into());
+        ApiError::rate_limited(standing.reset).into_response()
     }
 
     /// Returns the credential that a request brings, and true where it is the cookie of a browser. A request with an
@@ -405,178 +435,4 @@ fn now_seconds() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use axum::routing::get;
-    use http::header::AUTHORIZATION;
-    use http_body_util::BodyExt as _;
-    use sortie_api::{
-        key::CreateKey,
-        limits,
-        secret::{SELF_HOSTED_KEY, Secret},
-    };
-    use sortie_store::Store;
-
-    use super::*;
-    use crate::kit::ApiResult;
-
-    async fn panics() -> StatusCode {
-        panic!("the secret of the house")
-    }
-
-    /// A gate before routes that go wrong.
-    async fn gate(dir: &tempfile::TempDir) -> Gate {
-        let file = dir.path().join("sortie.db");
-        let store = Store::open(&format!("sqlite:{}", file.display())).await.unwrap();
-        let options = sortie_engine::Options {
-            data_dir: dir.path().to_owned(),
-            ..sortie_engine::Options::default()
-        };
-        let engine = Engine::start(options, store, Err("this test has no sandbox.".to_owned()))
-            .await
-            .unwrap();
-        let router = Router::new()
-            .route("/fine", get(|| async { "fine" }))
-            .route("/panic", get(panics))
-            .route(
-                "/broken",
-                get(|| async { ApiResult::<()>::Err(ApiError::internal("no such table: run")) }),
-            )
-            .route(
-                "/away",
-                get(|| async { ApiResult::<()>::Err(ApiError::unavailable("the database is away")) }),
-            );
-        let options = Options {
-            requests_per_minute: limits::REQUESTS_PER_MINUTE,
-            anonymous_requests_per_minute: limits::ANONYMOUS_REQUESTS_PER_MINUTE,
-            trusted_proxies: Vec::new(),
-            base_url: None,
-            deprecation: None,
-        };
-        let limits = Arc::new(rate_limits(&engine, &options));
-        let door = (
-            Door::Engine(Box::new(EngineDoor {
-                challenges: Challenges::none(),
-                sign_in: None,
-            })),
-            router,
-        );
-        let mut gate = Gate::new(engine, door, &limits, &options, HttpMetrics::default(), 7);
-        gate.clock = || 1_763_674_200;
-        gate
-    }
-
-    async fn answer(gate: &Gate, path: &str) -> (u16, ErrorBody, http::HeaderMap) {
-        let request = Request::get(path)
-            .header(X_REQUEST_ID, "trace-1")
-            .body(Body::empty())
-            .unwrap();
-        let (parts, body) = gate
-            .handle(IpAddr::from([192, 0, 2, 1]), request)
-            .await
-            .into_parts();
-        let bytes = body.collect().await.unwrap().to_bytes();
-        (
-            parts.status.as_u16(),
-            serde_json::from_slice(&bytes).unwrap(),
-            parts.headers,
-        )
-    }
-
-    #[tokio::test]
-    async fn a_panic_or_a_broken_part_is_a_500_that_shows_the_request_id_only() {
-        let dir = tempfile::tempdir().unwrap();
-        let gate = gate(&dir).await;
-        for path in ["/panic", "/broken"] {
-            let (status, body, headers) = answer(&gate, path).await;
-            assert_eq!((status, body.code), (500, ErrorCode::Internal), "{path}");
-            assert_eq!(body.error, "internal error, request id trace-1");
-            assert_eq!(headers[X_REQUEST_ID], "trace-1");
-            assert!(headers.contains_key("ratelimit"), "{path}");
-        }
-        let (status, body, headers) = answer(&gate, "/away").await;
-        assert_eq!((status, body.error.as_str()), (503, "the database is away"));
-        assert_eq!(headers["x-ratelimit-remaining"], "117", "each was counted once");
-    }
-
-    #[tokio::test]
-    async fn refusals_of_open_endpoints_are_read_from_every_origin() {
-        let dir = tempfile::tempdir().unwrap();
-        let gate = gate(&dir).await;
-        for _ in 0..limits::ANONYMOUS_REQUESTS_PER_MINUTE {
-            let (status, _, headers) = answer(&gate, "/broken").await;
-            assert_eq!(status, 500);
-            assert!(!headers.contains_key("access-control-allow-origin"));
-        }
-        for path in [
-            "/oauth/token",
-            "/oauth/register",
-            "/oauth/revoke",
-            "/.well-known/oauth-authorization-server",
-            "/.well-known/oauth-protected-resource",
-        ] {
-            let (status, _, headers) = answer(&gate, path).await;
-            assert_eq!(status, 429, "{path}");
-            assert_eq!(headers["access-control-allow-origin"], "*", "{path}");
-            let readable = headers["access-control-expose-headers"].to_str().unwrap();
-            assert!(readable.contains("retry-after") && headers.contains_key("retry-after"));
-        }
-        let (status, _, headers) = answer(&gate, "/v1/me").await;
-        assert_eq!(status, 429);
-        assert!(!headers.contains_key("access-control-allow-origin"));
-    }
-
-    #[tokio::test]
-    async fn guesses_at_credentials_are_looked_up_within_the_quota_and_lock_no_key_in_use_out() {
-        let dir = tempfile::tempdir().unwrap();
-        let gate = gate(&dir).await;
-        let secret = |number: u16| {
-            let mut random = [0; 32];
-            random[..2].copy_from_slice(&number.to_be_bytes());
-            Secret::new(SELF_HOSTED_KEY, random)
-        };
-        let in_use = secret(0);
-        assert!(gate.engine.bootstrap(&in_use).await.unwrap());
-        let org = gate
-            .engine
-            .authenticate(in_use.expose())
-            .await
-            .unwrap()
-            .unwrap()
-            .org;
-        let request = CreateKey {
-            name: "new".to_owned(),
-            role: None,
-            expires_at: None,
-        };
-        let caller = sortie_engine::Caller {
-            org,
-            actor: sortie_store::Actor::default(),
-        };
-        let new = gate.engine.create_key(&caller, request).await.unwrap().key;
-        let gate = &gate;
-        let status = async |last: u8, credential: &str| {
-            let request = Request::get("/fine")
-                .header(AUTHORIZATION, format!("Bearer {credential}"))
-                .body(Body::empty())
-                .unwrap();
-            let answer = gate.handle(IpAddr::from([192, 0, 2, last]), request).await;
-            answer.status().as_u16()
-        };
-
-        assert_eq!(status(1, in_use.expose()).await, 200);
-        let quota = u16::try_from(limits::ANONYMOUS_REQUESTS_PER_MINUTE).unwrap();
-        for guess in 1..=quota {
-            assert_eq!(
-                status(1, secret(guess).expose()).await,
-                200,
-                "the route is public"
-            );
-        }
-        assert_eq!(status(1, secret(quota + 1).expose()).await, 429);
-        assert_eq!(status(1, in_use.expose()).await, 200);
-        // Nothing tells a key that was never seen from a guess, without a look-up.
-        assert_eq!(status(1, &new).await, 429);
-        assert_eq!(status(2, &new).await, 200);
-        assert_eq!(status(1, &new).await, 200);
-    }
-}
+mod tests;

@@ -23,6 +23,7 @@ use std::{fmt, sync::Arc};
 use bytes::Bytes;
 use ipnet::IpNet;
 use sortie_accounts::Accounts;
+use sortie_billing::Billing;
 use sortie_engine::Engine;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -74,6 +75,8 @@ pub struct OrganizationListener {
     pub listener: TcpListener,
     /// The accounts.
     pub accounts: Accounts,
+    /// The payments; none where nothing can be bought.
+    pub billing: Option<Billing>,
 }
 
 impl fmt::Debug for Listeners {
@@ -125,7 +128,8 @@ pub async fn serve(
         .as_ref()
         .map(|side| &side.accounts)
         .or(people.as_ref());
-    let exposition = Arc::new(Exposition::new(engine.clone(), accounts, &http));
+    let billing = organization.as_ref().and_then(|side| side.billing.as_ref());
+    let exposition = Arc::new(Exposition::new(engine.clone(), (accounts, billing), &http));
     let oauth = organization.as_ref().map(|side| side.accounts.options());
     let challenges = oauth.map_or_else(Challenges::none, |options| {
         Challenges::of_resource(options.resource_metadata_url())
@@ -149,7 +153,7 @@ pub async fn serve(
     let router = routes::router(Arc::clone(&app));
     let organization = match organization {
         Some(side) => {
-            let gate = gate(organization_api(&app, side.accounts, router.clone())?)?;
+            let gate = gate(organization_api(&app, (side.accounts, side.billing), router.clone())?)?;
             Some((side.listener, gate))
         }
         None => None,
@@ -187,7 +191,7 @@ fn resource_metadata(options: &sortie_accounts::Options) -> serde_json::Result<R
 }
 
 /// Makes the state of the pages, and of the organization API with its `document`.
-fn org_app(app: &App, accounts: Accounts, document: Bytes) -> OrgApp {
+fn org_app(app: &App, accounts: Accounts, billing: Option<Billing>, document: Bytes) -> OrgApp {
     let url = &accounts.options().org_url;
     OrgApp {
         engine: app.engine.clone(),
@@ -196,13 +200,14 @@ fn org_app(app: &App, accounts: Accounts, document: Bytes) -> OrgApp {
         form_cookie: SessionCookie::of_forms(url),
         document,
         accounts,
+        billing,
     }
 }
 
 /// Makes the sign-in of people at a self-hosted engine.
 fn sign_in_door(app: &App, accounts: Accounts) -> SignInDoor {
     // The pages have no document of their own.
-    let org_app = org_app(app, accounts.clone(), Bytes::new());
+    let org_app = org_app(app, accounts.clone(), None, Bytes::new());
     SignInDoor {
         accounts,
         cookie: org_app.cookie.clone(),
@@ -213,11 +218,11 @@ fn sign_in_door(app: &App, accounts: Accounts) -> SignInDoor {
 /// Makes the door and the router of the organization API. `engine_router` serves the engine API to signed-in browsers.
 fn organization_api(
     app: &App,
-    accounts: Accounts,
+    (accounts, billing): (Accounts, Option<Billing>),
     engine_router: axum::Router,
 ) -> serde_json::Result<(Door, axum::Router)> {
     let document = Description::Organization.document(Some(&accounts.options().org_url));
-    let org_app = org_app(app, accounts.clone(), serde_json::to_vec(&document)?.into());
+    let org_app = org_app(app, accounts.clone(), billing, serde_json::to_vec(&document)?.into());
     let cookie = org_app.cookie.clone();
     let router = org::router(Arc::new(org_app));
     let door = OrganizationDoor {

@@ -19,6 +19,7 @@ mod follow;
 mod logging;
 mod node;
 mod open_files;
+mod organization_side;
 mod panics;
 mod prompt;
 mod scratch;

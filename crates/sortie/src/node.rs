@@ -4,12 +4,11 @@
 
 use std::{future::Future, io, net::SocketAddr, path::Path, process, sync::Arc, time::Duration};
 
-use sortie_accounts::{Accounts, ApiDeprecation, SignUp};
+use sortie_accounts::{Accounts, ApiDeprecation};
 use sortie_api::{Mode, secret::Secret};
-use sortie_base::{Clock, Sealer};
 use sortie_engine::{Engine, MasterKey, Serves, Traces, check_master_keys};
 use sortie_sandbox::{Backend, Capabilities, Level};
-use sortie_server::{Listeners, OrganizationListener};
+use sortie_server::Listeners;
 use sortie_store::Store;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -20,6 +19,7 @@ use crate::{
     data_dir::{DataDir, NodeKey, Owner, PreparedKey, Purpose, RunningEngine},
     failure::{Failure, Result},
     open_files,
+    organization_side::{organization_side, people},
 };
 
 /// A node at work.
@@ -81,14 +81,9 @@ impl Node {
             api,
             metrics,
             people: people(config, purpose, (&store, &master_keys)),
-            organization: organization.map(|(listener, settings)| OrganizationListener {
-                listener,
-                accounts: Accounts::new(
-                    accounts_options(config, settings),
-                    store.clone(),
-                    Sealer::new(master_keys.clone()),
-                ),
-            }),
+            organization: organization
+                .map(|(listener, settings)| organization_side(config, (listener, settings), (&store, &master_keys)))
+                .transpose()?,
         };
         let side = listeners.organization.as_ref();
         let org_address = side.and_then(|side| side.listener.local_addr().ok());
@@ -157,6 +152,10 @@ impl Node {
             });
             let mailer = side.accounts.clone().run_mailer(deprecation, self.stop.clone());
             self.tasks.spawn(mailer);
+            if let Some(billing) = side.billing.clone() {
+                let stop = self.stop.clone();
+                self.tasks.spawn(async move { billing.run(stop).await });
+            }
             let (accounts, stop) = (side.accounts.clone(), self.stop.clone());
             self.tasks.spawn(async move {
                 let work = async { tokio::join!(accounts.run_jobs(), accounts.keep_clean()) };
@@ -272,51 +271,6 @@ fn bind_organization(config: &Config, purpose: Purpose) -> Result<Option<(TcpLis
     let (listener, address) = bind(settings.listen, "org_listen")?;
     tracing::info!(%address, "listening for the organization API");
     Ok(Some((listener, settings)))
-}
-
-/// Accounts of the people who sign in at a self-hosted engine; none without identity providers.
-fn people(
-    config: &Config,
-    purpose: Purpose,
-    (store, master_keys): (&Store, &[MasterKey]),
-) -> Option<Accounts> {
-    let is_needed =
-        config.mode == Mode::SelfHosted && purpose == Purpose::Serve && !config.sign_in.is_empty();
-    let url = config.advertise_url.as_ref().filter(|_| is_needed)?;
-    let options = sortie_accounts::Options {
-        mode: config.mode,
-        clock: Clock::system(),
-        org_url: origin_of(url),
-        engine_url: url.clone(),
-        sign_up: SignUp::Closed,
-        mail: None,
-        providers: config.sign_in.clone(),
-        license_signer: None,
-    };
-    Some(Accounts::new(
-        options,
-        store.clone(),
-        Sealer::new(master_keys.to_vec()),
-    ))
-}
-
-/// Origin of an address, as browsers write it.
-fn origin_of(url: &str) -> String {
-    url::Url::parse(url).map_or_else(|_| url.to_owned(), |url| url.origin().ascii_serialization())
-}
-
-/// Returns the options of the accounts, as far as the configuration has them.
-fn accounts_options(config: &Config, settings: &HostedSettings) -> sortie_accounts::Options {
-    sortie_accounts::Options {
-        mode: config.mode,
-        clock: Clock::system(),
-        org_url: settings.org_url.clone(),
-        engine_url: settings.engine_url.clone(),
-        sign_up: settings.sign_up,
-        mail: settings.mail.clone(),
-        providers: config.sign_in.clone(),
-        license_signer: config.license_signer.clone(),
-    }
 }
 
 /// Listens on an address that was given by the setting `named`.

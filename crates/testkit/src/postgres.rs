@@ -177,6 +177,19 @@ impl TestDatabase {
         done.context("a statement failed on the test server")
     }
 
+    /// Returns the only value of a query, its column `v`, as text, on a connection of its own.
+    pub async fn value(&self, sql: &str) -> Result<String> {
+        let sql = format!("SELECT CAST(t.v AS TEXT) AS v FROM ({sql}) AS t");
+        if let Some(file) = self.url.strip_prefix("sqlite:") {
+            let file = rusqlite::Connection::open(file)?;
+            file.busy_timeout(std::time::Duration::from_secs(10))?;
+            return Ok(file.query_row(&sql, (), |row| row.get(0))?);
+        }
+        let rows = rows(&self.url, &sql).await?;
+        let value = rows.first().and_then(|row| row["v"].as_str());
+        Ok(value.context("the query has no value")?.to_owned())
+    }
+
     /// Ends every connection to it, as a restart of the server would.
     pub async fn disconnect_all(&self) -> Result<()> {
         let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \

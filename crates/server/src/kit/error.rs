@@ -222,6 +222,24 @@ impl From<sortie_accounts::Error> for ApiError {
     }
 }
 
+impl From<sortie_billing::Error> for ApiError {
+    fn from(error: sortie_billing::Error) -> Self {
+        use sortie_billing::Error;
+        match error {
+            Error::Invalid(rule) => Self::invalid_request(rule),
+            Error::NotFound(what) => Self::not_found(what),
+            Error::Conflict(rule) => Self::conflict(rule),
+            Error::Stripe(cause) => {
+                let mut away = Self::unavailable("the payment provider is unavailable, retry later");
+                away.source = Some(cause.into());
+                away
+            }
+            Error::Store(error) => error.into(),
+            Error::Internal(_) => Self::internal(error),
+        }
+    }
+}
+
 impl From<sortie_store::Error> for ApiError {
     fn from(error: sortie_store::Error) -> Self {
         sortie_engine::Error::from(error).into()

@@ -17,6 +17,7 @@ use prometheus_client::{
     registry::Registry,
 };
 use sortie_accounts::Accounts;
+use sortie_billing::Billing;
 use sortie_engine::Engine;
 use tokio::{sync::Mutex, time::Instant};
 
@@ -70,8 +71,12 @@ impl Shown {
 }
 
 impl Exposition {
-    /// Of `engine`, the accounts of a hosted deployment, the server that measures with `http`, and this process.
-    pub(crate) fn new(engine: Engine, accounts: Option<&Accounts>, http: &HttpMetrics) -> Self {
+    /// Of `engine`, the accounts and payments of a hosted deployment, the server that measures with `http`, and this process.
+    pub(crate) fn new(
+        engine: Engine,
+        (accounts, billing): (Option<&Accounts>, Option<&Billing>),
+        http: &HttpMetrics,
+    ) -> Self {
         let mut own = Registry::with_prefix("sortie");
         own.register(
             "build",
@@ -81,6 +86,9 @@ impl Exposition {
         engine.register_metrics(&mut own);
         if let Some(accounts) = accounts {
             accounts.register_metrics(&mut own);
+        }
+        if let Some(billing) = billing {
+            billing.register_metrics(&mut own);
         }
         http.register(&mut own);
         // Under the names that dashboards of any process look for.

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use axum::extract::FromRef;
 use bytes::Bytes;
 use sortie_accounts::Accounts;
+use sortie_billing::Billing;
 use sortie_engine::Engine;
 
-use crate::kit::{BodyBudget, SessionCookie};
+use crate::kit::{ApiError, ApiResult, BodyBudget, SessionCookie};
 
 /// The state of the router; handlers get it as `State<Arc<OrgApp>>`.
 pub(crate) struct OrgApp {
     /// The accounts.
     pub(crate) accounts: Accounts,
+    /// The payments; none where nothing can be bought.
+    pub(crate) billing: Option<Billing>,
     /// The node.
     pub(crate) engine: Engine,
     /// The memory for the bodies of requests, shared with the engine API.
@@ -23,6 +26,14 @@ pub(crate) struct OrgApp {
     pub(crate) form_cookie: SessionCookie,
     /// `/openapi.json`, serialized once.
     pub(crate) document: Bytes,
+}
+
+impl OrgApp {
+    /// Returns the payments.
+    pub(crate) fn billing(&self) -> ApiResult<&Billing> {
+        let missing = || ApiError::unavailable("this deployment takes no payments");
+        self.billing.as_ref().ok_or_else(missing)
+    }
 }
 
 impl FromRef<Arc<OrgApp>> for BodyBudget {

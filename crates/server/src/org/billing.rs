@@ -5,10 +5,11 @@ use std::sync::Arc;
 use axum::extract::State;
 use sortie_api::{
     OrgId, Timestamp,
-    billing::{AutoTopup, Balance, Billing, LedgerPage, PaymentMethodSync, PurchaseLimits},
+    auto_topup::last_topup_status,
+    billing::{AutoTopup, Balance, Billing, LedgerPage, PaymentMethod, PaymentMethodSync, PurchaseLimits},
     limits,
 };
-use sortie_store::{Credit, LedgerPosition};
+use sortie_store::{Credit, LedgerPosition, SavedCard};
 
 use super::{OrgAdmin, OrgApp};
 use crate::{
@@ -44,7 +45,8 @@ pub(crate) async fn get_balance(
 
 /// Get the billing information
 ///
-/// Returns the credits of the organization with the newest movements, and how it pays.
+/// Returns the credits of the organization with the newest movements, and how it pays. The saved card is read at the payment
+/// provider at most once a minute; where that does not answer within two seconds, the answer has the last known card.
 #[utoipa::path(
     get, path = "/v1/organizations/{id}/billing", tag = "billing",
     params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
@@ -66,15 +68,46 @@ pub(crate) async fn get_billing(
     OrgAdmin(who): OrgAdmin,
 ) -> ApiResult<Json<Billing>> {
     let (credit, entries) = app.accounts.store().billing(who.org, limits::PAGE).await?;
+    let (card, sync) = match &app.billing {
+        Some(billing) => billing.card(who.org).await?,
+        None => (None, PaymentMethodSync::Synced),
+    };
+    let auto_topup = shown_auto_topup(&app, who.org, card.is_some()).await?;
     Ok(Json(Billing {
         balance: shown(credit),
         ledger: entries.into_iter().map(|(_, entry)| entry).collect(),
         purchase_limits: PurchaseLimits::default(),
-        auto_topup: AutoTopup::default(),
-        payment_method: None,
-        payment_method_sync: PaymentMethodSync::Synced,
-        stripe_configured: false,
+        auto_topup,
+        payment_method: card.map(shown_card),
+        payment_method_sync: sync,
+        stripe_configured: app.billing.is_some(),
     }))
+}
+
+/// Returns the automatic purchases of an organization, as they are shown.
+pub(super) async fn shown_auto_topup(
+    app: &OrgApp,
+    org: OrgId,
+    payment_method_saved: bool,
+) -> ApiResult<AutoTopup> {
+    let (settings, last) = app.accounts.store().auto_topup(org).await?;
+    Ok(AutoTopup {
+        enabled: settings.is_some(),
+        threshold_cents: settings.as_ref().map(|settings| settings.threshold_cents),
+        amount_cents: settings.as_ref().map(|settings| settings.amount_cents),
+        payment_method_saved,
+        last_topup_status: last.map(|state| last_topup_status(state).to_owned()),
+    })
+}
+
+fn shown_card(card: SavedCard) -> PaymentMethod {
+    PaymentMethod {
+        brand: card.brand,
+        last4: card.last4,
+        exp_month: card.exp_month,
+        exp_year: card.exp_year,
+        source: card.source,
+    }
 }
 
 /// Query of a page of the ledger.

@@ -3,6 +3,7 @@
 
 mod app;
 mod auth;
+mod auto_topup;
 mod avatar;
 mod billing;
 mod door;
@@ -15,10 +16,12 @@ mod members;
 mod operator;
 mod operator_credits;
 mod organizations;
+mod payments;
 mod profile;
 mod second_factor;
 mod sessions;
 mod status;
+mod webhooks;
 mod who;
 
 use std::sync::Arc;
@@ -35,6 +38,7 @@ use crate::{
 pub(crate) use app::OrgApp;
 pub(crate) use door::OrganizationDoor;
 pub(crate) use engine_door::{EngineDoor, SignInDoor};
+pub(crate) use webhooks::STRIPE_WEBHOOK;
 pub(crate) use who::{Operator, OrgAdmin, OrgMember, OrgOwner, Person};
 
 operations! {
@@ -46,6 +50,7 @@ operations! {
     Public endpoints::register_oauth_client;
     Public endpoints::issue_oauth_tokens;
     Public endpoints::revoke_oauth_token;
+    Signature webhooks::receive_stripe_event;
     Public auth::sign_up;
     Public auth::log_in;
     SignedIn auth::log_out;
@@ -90,6 +95,11 @@ operations! {
     Admin billing::get_balance;
     Admin billing::get_billing;
     Admin billing::list_ledger;
+    Admin payments::create_checkout;
+    Admin payments::create_portal;
+    Admin auto_topup::put_auto_topup;
+    Admin payments::list_payments;
+    Admin payments::get_receipt;
     Admin licenses::get_organization_license;
     Admin licenses::list_deployments;
     Admin licenses::create_deployment;
@@ -101,6 +111,7 @@ operations! {
     Operator operator_credits::get_operated_credits;
     Operator operator_credits::move_credits;
     Operator operator_credits::check_ledger;
+    Operator payments::refund_payment;
     Operator operator::list_users;
     Operator operator::create_user;
     Operator operator::disable_user;

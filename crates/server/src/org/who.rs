@@ -85,6 +85,9 @@ pub(crate) struct Operator {
     pub(crate) author: Author,
 }
 
+/// Ends of the paths of changes that a suspended organization can make.
+const WHILE_SUSPENDED: [&str; 3] = ["/leave", "/billing/checkout", "/billing/portal"];
+
 fn person(parts: &Parts) -> ApiResult<Person> {
     match holder(&parts.extensions, "session token")? {
         Holder::Person(SignedIn {
@@ -108,7 +111,7 @@ fn person(parts: &Parts) -> ApiResult<Person> {
 
 /// Finds the person's membership of the organization of the path (its first parameter).
 ///
-/// A suspended organization can be read, and left; everything else is refused.
+/// A suspended organization can be read, paid for and left; everything else is refused.
 async fn membership(parts: &mut Parts, app: &Arc<OrgApp>, least: Role) -> ApiResult<OrgMember> {
     let person = person(parts)?;
     let not_found = || ApiError::not_found("not found");
@@ -125,7 +128,8 @@ async fn membership(parts: &mut Parts, app: &Arc<OrgApp>, least: Role) -> ApiRes
     if found.role < least {
         return Err(ApiError::forbidden(format!("this needs the role {least}")));
     }
-    let allowed = matches!(parts.method, Method::GET | Method::HEAD) || parts.uri.path().ends_with("/leave");
+    let reads = matches!(parts.method, Method::GET | Method::HEAD);
+    let allowed = reads || WHILE_SUSPENDED.iter().any(|end| parts.uri.path().ends_with(end));
     if found.suspended && !allowed {
         return Err(ApiError::forbidden("the organization is suspended"));
     }

@@ -5,6 +5,7 @@
 //! with a token that was made for this browser ([`forms`]). A way back through a sign-in is sealed, so that no link can send a
 //! person elsewhere.
 
+mod checkout;
 mod consent;
 mod forms;
 mod home;
@@ -86,6 +87,8 @@ pages! {
     get "/invitations/accept" invitation::show;
     post "/invitations/accept" invitation::accept;
     post "/sign-out" home::sign_out;
+    get "/billing/paid" checkout::paid;
+    get "/billing/cancelled" checkout::cancelled;
     get "/oauth/authorize" consent::show;
     post "/oauth/authorize" consent::decide;
 }

@@ -9,17 +9,18 @@ use std::{
 
 use sortie_accounts::{Accounts, SignUp};
 use sortie_api::{
-    AuditId, LedgerKind, Micros, Mode, OrgId, Role, SessionId, Timestamp, UserId,
+    AuditId, Credential, LedgerKind, Micros, Mode, OrgId, Role, SessionId, Timestamp, UserId,
     secret::{SESSION_TOKEN, Secret},
 };
 use sortie_base::{Clock, MasterKey, Sealer};
+use sortie_billing::{AutoTopupLimits, Billing};
 use sortie_engine::{Engine, Serves};
 use sortie_server::{Listeners, Options, OrganizationListener};
 use sortie_store::{
     Actor, Appended, Audit, NewLedgerEntry, NewOrganization, NewPerson, NewSession, SessionKind, SignIn,
     Store,
 };
-use sortie_testkit::{Answer, Balancer, Client, postgres::TestDatabase};
+use sortie_testkit::{Answer, Balancer, Client, StripeDouble, postgres::TestDatabase};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -66,6 +67,8 @@ pub(crate) struct Rig {
     pub(crate) engine: Engine,
     /// Accounts of the first node.
     pub(crate) accounts: Accounts,
+    /// Payments of each node; none where nothing can be bought.
+    pub(crate) billing: Vec<Billing>,
     /// Clock of the accounts. It stands still until a test moves it.
     pub(crate) clock: Clock,
     pub(crate) stop: CancellationToken,
@@ -91,15 +94,33 @@ impl Rig {
 
     /// Starts nodes that work on no runs: a run stays queued, whatever becomes of the nodes.
     pub(crate) async fn start_idle() -> Self {
-        Self::start_nodes(Serves::Nothing, |_| {}).await
+        Self::start_nodes(Serves::Nothing, None, |_| {}).await
     }
 
     /// Starts the nodes of the setting. `change` changes the options of their accounts.
     pub(crate) async fn start_with(change: impl Fn(&mut sortie_accounts::Options)) -> Self {
-        Self::start_nodes(Serves::Everyone, change).await
+        Self::start_nodes(Serves::Everyone, None, change).await
     }
 
-    async fn start_nodes(serves: Serves, change: impl Fn(&mut sortie_accounts::Options)) -> Self {
+    /// Starts nodes that sell credits through the double, with its clock at the time of theirs. No node works on payments by
+    /// itself.
+    pub(crate) async fn start_selling(double: &StripeDouble) -> Self {
+        double.set_clock(AT.as_micros() / 1_000_000);
+        let rig = Self::start_nodes(Serves::Nothing, Some(double), |_| {}).await;
+        double.send_webhooks(&rig.webhooks(), &WEBHOOK_SECRETS[..1]).unwrap();
+        rig
+    }
+
+    /// Address for webhooks of the double.
+    pub(crate) fn webhooks(&self) -> String {
+        format!("{}/v1/webhooks/stripe", self.org_url)
+    }
+
+    async fn start_nodes(
+        serves: Serves,
+        double: Option<&StripeDouble>,
+        change: impl Fn(&mut sortie_accounts::Options),
+    ) -> Self {
         let setting = Setting::current();
         let (database, dir) = (setting.database().await, tempfile::tempdir().unwrap());
         let (clock, stop, serving) = (Clock::manual(AT), CancellationToken::new(), TaskTracker::new());
@@ -113,16 +134,19 @@ impl Rig {
         let ((engine_address, before_engines), (address, before)) =
             (in_front_of(&apis).await, in_front_of(&organizations).await);
         let (org_url, engine_url) = (format!("http://{address}"), format!("http://{engine_address}"));
-        let mut nodes = Vec::new();
+        let (mut nodes, mut billings) = (Vec::new(), Vec::new());
         for (number, (api, organization)) in listeners.into_iter().enumerate() {
             let store = Store::open(database.url()).await.unwrap();
             let data_dir = dir.path().join(number.to_string());
             let engine = engine(&store, &clock, (&data_dir, serves), &engine_url).await;
+            let billing = double.map(|double| billing(double, store.clone(), &clock, &org_url));
+            billings.extend(billing.clone());
             let accounts = accounts(store, &clock, [&org_url, &engine_url], &change);
             let listeners = Listeners {
                 organization: Some(OrganizationListener {
                     listener: organization,
                     accounts: accounts.clone(),
+                    billing,
                 }),
                 ..Listeners::from(api)
             };
@@ -165,6 +189,7 @@ impl Rig {
             org_url,
             engine,
             accounts,
+            billing: billings,
             clock,
             stop,
             serving,
@@ -198,6 +223,16 @@ impl Rig {
     /// Changes one row of the database past the store.
     pub(crate) async fn meddle(&self, sql: &str) {
         assert_eq!(self.database.change(sql).await.unwrap(), 1, "{sql}");
+    }
+
+    /// Reads one value of the database past the store: the column `v` of a query.
+    pub(crate) async fn text(&self, sql: &str) -> String {
+        self.database.value(sql).await.unwrap()
+    }
+
+    /// Counts rows past the store: the column `v` of a query.
+    pub(crate) async fn count(&self, sql: &str) -> i64 {
+        self.text(sql).await.parse().unwrap()
     }
 
     /// Signs a new person up, past the rules of passwords: the address is `NAME@example.com`, and verified.
@@ -303,6 +338,24 @@ fn accounts(
     };
     change(&mut options);
     Accounts::new(options, store, Sealer::new(vec![master_key()]))
+}
+
+/// Secrets of the webhooks. The double signs with the first one.
+pub(crate) const WEBHOOK_SECRETS: [&str; 2] = ["whsec_first", "whsec_second"];
+
+fn billing(double: &StripeDouble, store: Store, clock: &Clock, org_url: &str) -> Billing {
+    let options = sortie_billing::Options {
+        clock: clock.clone(),
+        org_url: org_url.to_owned(),
+        stripe: sortie_billing::StripeSettings {
+            secret_key: Credential::new(double.secret_key()),
+            webhook_secrets: WEBHOOK_SECRETS.into_iter().map(Credential::new).collect(),
+            api_url: double.url().parse().unwrap(),
+        },
+        auto_topup: AutoTopupLimits::default(),
+        notices: None,
+    };
+    Billing::new(options, store).unwrap()
 }
 
 async fn listener() -> TcpListener {

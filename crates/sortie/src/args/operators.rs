@@ -1,7 +1,7 @@
 //! Arguments of the commands for the operator of a hosted deployment.
 
 use clap::{Args, Subcommand};
-use sortie_api::OrgId;
+use sortie_api::{OrgId, PaymentId};
 
 use super::Amount;
 
@@ -59,6 +59,19 @@ Examples:
   sortie credits grant org_01kafs6w1cefkstv6qr1ptb0mp '$5' --reason 'welcome' --reference ticket-4711
   sortie credits grant org_01kafs6w1cefkstv6qr1ptb0mp '-$5' --correct --reason 'granted twice' --reference fix-1")]
     Grant(MovementArgs),
+    /// Refund a payment, or a part of it, and take the credits back
+    #[command(after_help = "\
+Examples:
+  sortie credits refund pay_01kafs6w1cefkstv6qr1ptb0mp
+  sortie credits refund pay_01kafs6w1cefkstv6qr1ptb0mp --amount-cents 500")]
+    Refund {
+        payment: PaymentId,
+        /// Cents to refund; without this all that is left
+        #[arg(long, value_name = "CENTS")]
+        amount_cents: Option<i64>,
+        #[command(flatten)]
+        operator: OperatorArgs,
+    },
     /// Show the credits of an organization
     Show {
         organization: OrgId,

@@ -2,8 +2,8 @@
 
 use reqwest::Method;
 use sortie_api::{
-    OrgId, UserId,
-    billing::{Balance, LedgerCheck, MoveCredits},
+    OrgId, PaymentId, UserId,
+    billing::{Balance, LedgerCheck, MoveCredits, Payment, RefundPayment},
     deployment::{Entitlement, GrantLicense, LicenseKey},
     operator::{
         CreateUser, CreatedUser, OperatedOrganization, OperatedOrganizationPage, OperatedUser,
@@ -54,6 +54,12 @@ impl Client {
             Some(movement),
         )
         .await
+    }
+
+    /// Refunds a payment, or a part of it.
+    pub(crate) async fn refund_payment(&self, payment: PaymentId, request: &RefundPayment) -> Result<Payment> {
+        self.post(&format!("v1/operator/payments/{payment}/refund"), Some(request))
+            .await
     }
 
     pub(crate) async fn operated_credits(&self, org: OrgId) -> Result<Balance> {

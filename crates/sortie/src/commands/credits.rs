@@ -1,6 +1,7 @@
-//! `sortie credits` and `sortie admin`: credits of the organizations of a hosted deployment, and the check of their ledger.
+//! `sortie credits` and `sortie admin`: credits of the organizations of a hosted deployment, refunds, and the check of their
+//! ledger.
 
-use sortie_api::billing::{Balance, LedgerDifference, MoveCredits, MovementKind};
+use sortie_api::billing::{Balance, LedgerDifference, MoveCredits, MovementKind, Payment, RefundPayment};
 
 use super::{Context, operators::client, print_json, table};
 use crate::{
@@ -26,6 +27,17 @@ pub(super) async fn credits(context: &Context, command: CreditsCommand) -> Resul
             let balance = client.move_credits(args.organization, &movement).await?;
             show(&balance, &args.operator)
         }
+        CreditsCommand::Refund {
+            payment,
+            amount_cents,
+            operator,
+        } => {
+            let request = RefundPayment { amount_cents };
+            let refunded = client(context, &operator)?
+                .refund_payment(payment, &request)
+                .await?;
+            show_payment(&refunded, &operator)
+        }
         CreditsCommand::Show {
             organization,
             operator,
@@ -45,6 +57,21 @@ fn show(balance: &Balance, args: &OperatorArgs) -> Result<Exit> {
         Amount(balance.balance_micros).to_string(),
         Amount(balance.reserved_micros.get()).to_string(),
         Amount(balance.available_micros.get()).to_string(),
+    ]);
+    terminal::print(&table::text(&rows))?;
+    Ok(Exit::Success)
+}
+
+fn show_payment(payment: &Payment, args: &OperatorArgs) -> Result<Exit> {
+    if args.json {
+        return print_json(payment);
+    }
+    let mut rows = table::new(["PAYMENT", "CENTS", "REFUNDED", "DISPUTED"]);
+    rows.add_row([
+        payment.id.to_string(),
+        payment.amount_cents.to_string(),
+        payment.refunded_cents.to_string(),
+        payment.disputed_cents.to_string(),
     ]);
     terminal::print(&table::text(&rows))?;
     Ok(Exit::Success)

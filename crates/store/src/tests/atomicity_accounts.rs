@@ -1,6 +1,8 @@
 //! Atomicity of the commands of people, organizations, mail, the operator and the OAuth server.
 
-use sortie_api::Role;
+use std::time::Duration;
+
+use sortie_api::{Role, TopupState};
 
 use super::{
     atomicity::{proves, proves_step},
@@ -8,8 +10,8 @@ use super::{
     identities::{identity, linked_at, proved},
 };
 use crate::{
-    AfterSending, Attempt, Avatar, Factor, NewOneTime, NewPerson, OauthClientKind, OauthClientRow,
-    PasswordChange, PersonDeletion, Purpose, SignIn,
+    AfterEvent, AfterSending, Attempt, Avatar, Factor, NewOneTime, NewPerson, OauthClientKind, OauthClientRow,
+    PasswordChange, PersonDeletion, Purpose, SignIn, TakeBackKind, TakeBackState,
 };
 
 commands! {
@@ -93,6 +95,48 @@ commands! {
         proves(fixture, async || store.record_mail(mail.id, attempt, at, AfterSending::Ended).await).await;
         store.queue_mails(vec![kept.clone()]).await.unwrap();
         proves(fixture, async || store.record_mail(kept.id, 0, at, AfterSending::Ended).await).await;
+    }
+
+    async fn orders_and_their_payments_are_one_transaction_each(fixture: &Fixture) {
+        let (store, org) = (&fixture.store, fixture.paying_org(1).await);
+        proves(fixture, async || store.keep_customer(org, "cus_1").await).await;
+        let at = fixture.now();
+        proves(fixture, async || store.ask_for_card(org, at, at).await).await;
+        let card = Some(fixture.card("pm_1", "portal"));
+        proves(fixture, async || store.keep_card(org, card.clone(), at).await).await;
+        let topup = fixture.new_topup(org);
+        proves(fixture, async || store.create_topup(topup.clone(), 10, fixture.audit(org)).await).await;
+        let open = fixture.to(&topup, TopupState::Open);
+        proves(fixture, async || store.move_topup(open.clone()).await).await;
+        let late = topup.check_at;
+        proves_step(fixture, async || store.claim_topups(late, Duration::ZERO, 10).await).await;
+        let checks = fixture.count("SELECT MAX(checks) FROM topup").await;
+        let next = late + Duration::from_hours(1);
+        proves(fixture, async || store.check_topup_at(topup.id, checks, next).await).await;
+        let paid = fixture.paid_for(&topup);
+        proves(fixture, async || store.credit_purchase(paid.clone()).await).await;
+        proves_step(fixture, async || store.claim_comparisons(next, Duration::ZERO, 10).await).await;
+        proves(fixture, async || store.compared(paid.payment, None).await).await;
+        for kind in [TakeBackKind::Refund, TakeBackKind::Dispute] {
+            for state in [TakeBackState::Taken, TakeBackState::Returned] {
+                let report = fixture.report(&paid, (kind, "x"), 200, state);
+                proves(fixture, async || store.take_back(report.clone()).await).await;
+            }
+        }
+    }
+
+    async fn recording_claiming_and_ending_an_event_are_one_transaction_each(fixture: &Fixture) {
+        let (store, event) = (&fixture.store, fixture.stripe_event("evt_1"));
+        let at = event.received_at;
+        proves(fixture, async || store.record_stripe_events(vec![event.clone()]).await).await;
+        proves_step(fixture, async || store.claim_stripe_events(at, Duration::ZERO, 10).await).await;
+        let tries = fixture.count("SELECT MAX(tries) FROM stripe_event").await;
+        let done = || store.record_stripe_attempt("evt_1".to_owned(), tries, AfterEvent::Done);
+        proves(fixture, async || done().await).await;
+        let later = at + Duration::from_hours(1);
+        proves(fixture, async || store.delete_stripe_events(later, 10).await).await;
+        proves(fixture, async || store.claim_stripe_search(at, Duration::from_mins(1)).await).await;
+        proves(fixture, async || store.record_stripe_search(at, later).await).await;
     }
 
     async fn what_ends_is_deleted_in_one_transaction_each(fixture: &Fixture) {

@@ -1,7 +1,7 @@
-//! Random runs, ends, movements and suspensions against a small model. Balance and reserve are always those of the model, no
+//! Random runs, ends, movements, purchases, refunds, disputes and suspensions against a small model. Balance and reserve are always those of the model, no
 //! run is admitted that is not covered, and every settled run is charged once.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use sortie_api::{Micros, OrgId, RunId, RunStatus};
@@ -9,8 +9,12 @@ use sortie_api::{Micros, OrgId, RunId, RunStatus};
 use super::{
     budgets::micros,
     fixture::{Fixture, after},
+    purchases::CENT,
 };
-use crate::{Appended, Created, Error, Fence, Finish, NewLedgerEntry, NewRun, NodeId};
+use crate::{
+    Appended, Created, Error, Fence, Finish, NewLedgerEntry, NewRun, NodeId, PaidTopup, TakeBackKind,
+    TakeBackState,
+};
 
 /// Steps of one sequence.
 const STEPS: usize = 500;
@@ -24,6 +28,10 @@ enum Command {
     Move { amount: i64 },
     /// Repeats a movement, with the same amount or another one.
     Repeat { movement: usize, other: bool },
+    /// Buys credits, and tells of the payment several times.
+    Buy { cents: i64, times: u8 },
+    /// Tells of a refund or a dispute of a payment. Its number says which, so that it is told again, and in any order.
+    TakeBack { payment: usize, kind: TakeBackKind, number: u8, state: TakeBackState },
     /// Creates a run, perhaps with an idempotency key.
     Create { max_cost: u64, key: Option<u8> },
     /// Moves a run to an end of this kind.
@@ -53,10 +61,16 @@ fn command() -> impl Strategy<Value = Command> {
         End::Lost,
         End::CancelledAndLost,
     ]);
+    let kind = prop::sample::select(vec![TakeBackKind::Refund, TakeBackKind::Dispute]);
+    let state = prop::sample::select(vec![TakeBackState::Taken, TakeBackState::Returned]);
     prop_oneof![
         3 => (1..400_i64).prop_map(|amount| Command::Move { amount }),
         1 => (1..300_i64).prop_map(|amount| Command::Move { amount: -amount }),
         1 => (any::<usize>(), any::<bool>()).prop_map(|(movement, other)| Command::Repeat { movement, other }),
+        1 => (1..4_i64, 1..4_u8).prop_map(|(cents, times)| Command::Buy { cents, times }),
+        4 => (any::<usize>(), kind, 0..4_u8, state)
+            .prop_map(|(payment, kind, number, state)| Command::TakeBack { payment, kind, number, state }),
+        2 => (5_000..15_000_u64).prop_map(|max_cost| Command::Create { max_cost, key: None }),
         10 => (1..150_u64, prop::option::weighted(0.2, 0..8_u8))
             .prop_map(|(max_cost, key)| Command::Create { max_cost, key }),
         8 => (any::<usize>(), end, 0..170_u64).prop_map(|(run, end, cost)| Command::Drive { run, end, cost }),
@@ -71,6 +85,22 @@ struct Open {
     key: Option<u8>,
 }
 
+/// Payment with what was told of it.
+struct Bought {
+    paid: PaidTopup,
+    told: BTreeMap<(bool, u8), TakeBackState>,
+}
+
+impl Bought {
+    /// Cents that are taken back: the sum of what is refunded and disputed, and never more than the payment. Each refund and
+    /// dispute is of one cent more than its number.
+    fn taken(&self) -> i64 {
+        let taken = self.told.iter().filter(|(_, state)| **state == TakeBackState::Taken);
+        let sum: i64 = taken.map(|((_, number), _)| i64::from(*number) + 1).sum();
+        sum.min(self.paid.amount_cents)
+    }
+}
+
 struct Model<'a> {
     fixture: &'a Fixture,
     org: OrgId,
@@ -79,6 +109,7 @@ struct Model<'a> {
     reserved: i64,
     suspended: bool,
     movements: Vec<NewLedgerEntry>,
+    bought: Vec<Bought>,
     /// Keys of runs that exist, settled or not.
     keys: Vec<u8>,
     open: Vec<Open>,
@@ -108,6 +139,18 @@ impl Model<'_> {
                     assert_eq!(again, expected);
                 }
             }
+            Command::Buy { cents, times } => self.buy(cents, times).await,
+            Command::TakeBack {
+                payment,
+                kind,
+                number,
+                state,
+            } => {
+                if !self.bought.is_empty() {
+                    let payment = payment % self.bought.len();
+                    self.take_back(payment, (kind, number), state).await;
+                }
+            }
             Command::Create { max_cost, key } => self.create(max_cost, key).await,
             Command::Drive { run, end, cost } => {
                 if !self.open.is_empty() && !self.suspended {
@@ -134,6 +177,35 @@ impl Model<'_> {
             self.fixture.credits(self.org).await,
             (self.balance, self.reserved)
         );
+    }
+
+    async fn buy(&mut self, amount_cents: i64, times: u8) {
+        let paid = self.fixture.bought(self.org, amount_cents).await;
+        for _ in 1..times {
+            let again = self.fixture.store.credit_purchase(paid.clone()).await;
+            assert_eq!(again, Ok(Appended::Before));
+        }
+        self.balance += amount_cents * CENT;
+        self.entries += 1;
+        self.bought.push(Bought {
+            paid,
+            told: BTreeMap::new(),
+        });
+    }
+
+    async fn take_back(&mut self, payment: usize, (kind, number): (TakeBackKind, u8), state: TakeBackState) {
+        let bought = &mut self.bought[payment];
+        let id = format!("{kind:?} {number} of {}", bought.paid.payment);
+        let cents = i64::from(number) + 1;
+        let report = self.fixture.report(&bought.paid, (kind, &id), cents, state);
+        let before = bought.taken();
+        let known = bought.told.entry((kind == TakeBackKind::Refund, number)).or_insert(state);
+        *known = state.max(*known);
+        let moved = (before - bought.taken()) * CENT;
+        let took = self.fixture.store.take_back(report).await.unwrap();
+        assert_eq!(took.moved_micros, moved);
+        self.balance += moved;
+        self.entries += i64::from(moved != 0);
     }
 
     async fn append(&self, entry: NewLedgerEntry) -> crate::Result<Appended> {
@@ -294,6 +366,7 @@ fn compare(cases: u32, fixture: impl AsyncFn() -> Fixture) {
                     reserved: 0,
                     suspended: false,
                     movements: Vec::new(),
+                    bought: Vec::new(),
                     keys: Vec::new(),
                     open: Vec::new(),
                     entries: 1,

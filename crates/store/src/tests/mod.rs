@@ -36,6 +36,7 @@ mod organizations;
 mod people;
 mod persons;
 mod plans;
+mod purchases;
 mod races;
 mod rates;
 mod read;

@@ -14,9 +14,10 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Returns true where the operation works for a suspended organization: it reads, or leaves.
+    /// Returns true where the operation works for a suspended organization: it reads, pays, or leaves.
     pub(super) fn stays_while_suspended(&self) -> bool {
-        self.method == "GET" || self.operation == "leave_organization"
+        let stays = ["leave_organization", "create_checkout", "create_portal"];
+        self.method == "GET" || stays.contains(&self.operation)
     }
 }
 
@@ -258,6 +259,54 @@ pub(super) const CALLS: &[Call] = &[
         "list_ledger",
         ("GET", "/v1/organizations/{org}/billing/ledger"),
         "",
+    ),
+    // The rig has no account at the payment provider.
+    refused(
+        "create_checkout",
+        ("POST", "/v1/organizations/{org}/billing/checkout"),
+        r#"{"amount_cents":500}"#,
+        503,
+    ),
+    refused(
+        "create_portal",
+        ("POST", "/v1/organizations/{org}/billing/portal"),
+        "",
+        503,
+    ),
+    refused(
+        "put_auto_topup",
+        ("PUT", "/v1/organizations/{org}/billing/auto-topup"),
+        r#"{"enabled":false}"#,
+        503,
+    ),
+    call(
+        "list_payments",
+        ("GET", "/v1/organizations/{org}/billing/payments"),
+        "",
+    ),
+    refused(
+        "get_receipt",
+        (
+            "GET",
+            "/v1/organizations/{org}/billing/payments/pay_01kafs6w1cefkstv6qr1ptb0mp/receipt",
+        ),
+        "",
+        404,
+    ),
+    refused(
+        "refund_payment",
+        (
+            "POST",
+            "/v1/operator/payments/pay_01kafs6w1cefkstv6qr1ptb0mp/refund",
+        ),
+        "{}",
+        503,
+    ),
+    refused(
+        "receive_stripe_event",
+        ("POST", "/v1/webhooks/stripe"),
+        "{}",
+        503,
     ),
     call(
         "get_operated_credits",

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use sortie_testkit::{Database, HostedNode, Node};
+use sortie_testkit::{Database, HostedNode, Node, NodeOptions};
 
 use super::Reading;
 use crate::{Checked, node};
@@ -134,10 +134,18 @@ async fn names_follow_the_conventions_and_every_family_is_explained() -> Checked
     Ok(())
 }
 
+/// A node of a hosted deployment that takes payments, although nobody answers for Stripe.
+async fn hosted() -> Result<HostedNode> {
+    let options = NodeOptions::default()
+        .env("SORTIE_STRIPE_SECRET_KEY", "sk_test_x")
+        .env("SORTIE_STRIPE_WEBHOOK_SECRETS", "whsec_x")
+        .env("SORTIE_STRIPE_API_URL", "http://127.0.0.1:1");
+    HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await
+}
+
 /// Returns the metrics of a hosted node, which has all of a self-hosted one and more.
 async fn shown_hosted() -> Result<(Reading, BTreeMap<String, Family>)> {
-    let node = HostedNode::start(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite).await?;
-    shown_by(&node.node).await
+    shown_by(&hosted().await?.node).await
 }
 
 /// Types and labels of series, by the names.

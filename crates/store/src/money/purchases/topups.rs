@@ -186,7 +186,7 @@ fn insert(new: &NewTopup, most: u32) -> Stmt<'_> {
          check_at, checks) SELECT $1, id, $3, CAST($4 AS BIGINT), $5, CAST($6 AS BIGINT), $7, $8, CAST($9 AS BIGINT), \
          CAST($10 AS BIGINT), 0 FROM organization WHERE id = $2 \
          AND (SELECT COUNT(*) FROM (SELECT 1 FROM topup t WHERE t.org_id = $2 \
-           AND t.state IN ('created', 'open', 'processing') LIMIT $11) AS waiting) < $11",
+           AND t.state IN ('created', 'open', 'processing') LIMIT $11) AS counted) < $11",
         vals![
             new.id,
             new.org,

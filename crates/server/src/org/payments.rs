@@ -1,0 +1,208 @@
+//! `/v1/organizations/{id}/billing/…`: purchases of credits, their payments and receipts. The operator refunds a payment below
+//! `/v1/operator`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use sortie_api::{
+    OrgId, PaymentId, Timestamp,
+    billing::{CreateCheckout, Payment, PaymentPage, ProviderPage, RefundPayment, RefundStatus},
+    limits,
+};
+use sortie_billing::Buyer;
+use sortie_store::PaymentRow;
+
+use super::{Operator, OrgAdmin, OrgApp};
+use crate::{
+    kit::{ApiError, ApiResult, FromQuery, Inner, Json, JsonBody, Pairs, Path, Query},
+    routes::cursor::{cursor_after, position},
+};
+
+fn shown(row: &PaymentRow) -> Payment {
+    Payment {
+        id: row.id,
+        amount_cents: row.amount_cents,
+        refunded_cents: row.refunded_cents,
+        disputed_cents: row.disputed_cents,
+        refund_status: RefundStatus::of(row.amount_cents, row.refunded_cents),
+        created_at: row.created_at,
+        topup_id: row.topup,
+        receipt_endpoint: format!(
+            "/v1/organizations/{}/billing/payments/{}/receipt",
+            row.org, row.id
+        ),
+    }
+}
+
+/// Buy credits
+///
+/// Makes a page of the payment provider on which the amount is paid. The credits are there when the payment has succeeded. The
+/// page can be paid for an hour, and an organization has at most 10 such pages. Where mail is configured, the address of the
+/// signed-in person must be verified.
+#[utoipa::path(
+    post, path = "/v1/organizations/{id}/billing/checkout", tag = "billing",
+    params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
+    request_body(content = CreateCheckout, description = "Amount, and whether the card is saved.",
+        example = json!({"amount_cents": 2_500, "save_payment_method": true})),
+    responses(
+        (status = 200, description = "The page.", body = ProviderPage,
+            example = json!({"url": "https://checkout.stripe.com/c/pay/cs_live_a1b2c3"})),
+        (status = 409, description = "The organization has 10 pages that are not paid.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the organization has too many checkouts that are not paid: they end after an hour", "code": "conflict"})),
+    ),
+)]
+pub(crate) async fn create_checkout(
+    State(app): State<Arc<OrgApp>>,
+    OrgAdmin(who): OrgAdmin,
+    JsonBody(request, _room): JsonBody<CreateCheckout>,
+) -> ApiResult<Json<ProviderPage>> {
+    let billing = app.billing()?;
+    app.accounts.require_verified(&who.person.requester())?;
+    let buyer = Buyer {
+        org: who.org,
+        user: who.person.user,
+        actor: &who.person.author.actor,
+    };
+    let url = billing
+        .create_checkout(buyer, request.amount_cents, request.save_payment_method)
+        .await?;
+    Ok(Json(ProviderPage { url }))
+}
+
+/// Open the customer portal
+///
+/// Makes a page of the payment provider on which the organization manages its cards. The address works for a few minutes.
+#[utoipa::path(
+    post, path = "/v1/organizations/{id}/billing/portal", tag = "billing",
+    params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
+    responses((status = 200, description = "The page.", body = ProviderPage,
+        example = json!({"url": "https://billing.stripe.com/p/session/live_a1b2c3"}))),
+)]
+pub(crate) async fn create_portal(
+    State(app): State<Arc<OrgApp>>,
+    OrgAdmin(who): OrgAdmin,
+) -> ApiResult<Json<ProviderPage>> {
+    let url = app.billing()?.create_portal(who.org).await?;
+    Ok(Json(ProviderPage { url }))
+}
+
+/// Query of a page of payments.
+pub(crate) struct PaymentsQuery {
+    limit: u32,
+    cursor: Option<String>,
+}
+
+impl FromQuery for PaymentsQuery {
+    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+        let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
+        Ok(Self {
+            limit: limit
+                .and_then(|limit| u32::try_from(limit).ok())
+                .unwrap_or(limits::PAYMENTS_PAGE),
+            cursor: pairs.get("cursor")?.map(std::borrow::Cow::into_owned),
+        })
+    }
+}
+
+/// Parts of the cursors of payments.
+fn list(org: OrgId) -> [String; 2] {
+    ["payments".to_owned(), org.to_string()]
+}
+
+/// List payments
+///
+/// Lists the payments of the organization, newest first.
+#[utoipa::path(
+    get, path = "/v1/organizations/{id}/billing/payments", tag = "billing",
+    params(
+        ("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp"),
+        ("limit" = Option<i32>, Query, minimum = 1, maximum = 100, nullable = false, description = "Payments on a page. Default: 25.", example = 20),
+        ("cursor" = Option<String>, Query, nullable = false, min_length = 1, description = "`next_cursor` of the page before."),
+    ),
+    responses((status = 200, description = "A page of payments.", body = PaymentPage, example = json!({
+        "payments": [{"id": "pay_01kafs6w1cefkstv6qr1ptb0mp", "amount_cents": 2_500, "refunded_cents": 500, "disputed_cents": 0,
+            "refund_status": "partial", "created_at": "2026-11-20T21:31:00.000Z", "topup_id": "topup_01kafs6w1cefkstv6qr1ptb0mp",
+            "receipt_endpoint": "/v1/organizations/org_01kafs6w1cefkstv6qr1ptb0mp/billing/payments/pay_01kafs6w1cefkstv6qr1ptb0mp/receipt"}],
+        "next_cursor": ""
+    }))),
+)]
+pub(crate) async fn list_payments(
+    State(app): State<Arc<OrgApp>>,
+    OrgAdmin(who): OrgAdmin,
+    Query(query): Query<PaymentsQuery>,
+) -> ApiResult<Json<PaymentPage>> {
+    let list = list(who.org);
+    let before: Option<(Timestamp, PaymentId)> = query
+        .cursor
+        .map(|cursor| position(&list, &cursor))
+        .transpose()
+        .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
+    let store = app.accounts.store();
+    let mut rows = store.list_payments(who.org, before, query.limit + 1).await?;
+    let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
+    let is_last = rows.len() <= limit;
+    rows.truncate(limit);
+    let next_cursor = match rows.last() {
+        Some(last) if !is_last => cursor_after(&list, (last.created_at, last.id)),
+        Some(_) | None => String::new(),
+    };
+    Ok(Json(PaymentPage {
+        payments: rows.iter().map(shown).collect(),
+        next_cursor,
+    }))
+}
+
+/// Get a receipt
+///
+/// Returns the address of the receipt of a payment. 404 where the payment provider has made none.
+#[utoipa::path(
+    get, path = "/v1/organizations/{id}/billing/payments/{payment_id}/receipt", tag = "billing",
+    params(
+        ("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp"),
+        ("payment_id" = PaymentId, Path, description = "The payment.", example = "pay_01kafs6w1cefkstv6qr1ptb0mp"),
+    ),
+    responses((status = 200, description = "The receipt.", body = ProviderPage,
+        example = json!({"url": "https://pay.stripe.com/receipts/payment/a1b2c3"}))),
+)]
+pub(crate) async fn get_receipt(
+    State(app): State<Arc<OrgApp>>,
+    OrgAdmin(who): OrgAdmin,
+    Inner(payment): Inner<PaymentId>,
+) -> ApiResult<Json<ProviderPage>> {
+    let row = app.accounts.store().payment(who.org, payment).await?;
+    let url = app.billing()?.receipt(&row).await?;
+    Ok(Json(ProviderPage { url }))
+}
+
+/// Refund a payment
+///
+/// Refunds a payment, or a part of it, and takes the credits back, also those that were spent: the balance is negative then, and
+/// new runs are refused.
+#[utoipa::path(
+    post, path = "/v1/operator/payments/{id}/refund", tag = "operator",
+    params(("id" = PaymentId, Path, description = "The payment.", example = "pay_01kafs6w1cefkstv6qr1ptb0mp")),
+    request_body(content = RefundPayment, description = "Amount, unless all that is left is refunded.",
+        example = json!({"amount_cents": 500})),
+    responses(
+        (status = 200, description = "The payment.", body = Payment, example = json!({
+            "id": "pay_01kafs6w1cefkstv6qr1ptb0mp", "amount_cents": 2_500, "refunded_cents": 500, "disputed_cents": 0,
+            "refund_status": "partial", "created_at": "2026-11-20T21:31:00.000Z", "topup_id": "topup_01kafs6w1cefkstv6qr1ptb0mp",
+            "receipt_endpoint": "/v1/organizations/org_01kafs6w1cefkstv6qr1ptb0mp/billing/payments/pay_01kafs6w1cefkstv6qr1ptb0mp/receipt"
+        })),
+        (status = 409, description = "Nothing is left of the payment, or the payment provider refuses.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the payment was refunded before", "code": "conflict"})),
+    ),
+)]
+pub(crate) async fn refund_payment(
+    State(app): State<Arc<OrgApp>>,
+    who: Operator,
+    Path(payment): Path<PaymentId>,
+    JsonBody(request, _room): JsonBody<RefundPayment>,
+) -> ApiResult<Json<Payment>> {
+    let billing = app.billing()?;
+    let refunded = billing
+        .refund(payment, request.amount_cents, &who.author.actor)
+        .await?;
+    tracing::info!(%payment, "refunded a payment");
+    Ok(Json(shown(&refunded)))
+}

@@ -1,0 +1,60 @@
+//! Pages to which the payment provider sends a customer back. They need no sign-in: the address of the first one has the name of
+//! the checkout, which nobody else knows.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use http::StatusCode;
+use maud::{Markup, html};
+use sortie_api::TopupState;
+
+use super::forms::{PageError, PageResult, Visit, message};
+use crate::org::OrgApp;
+
+fn back() -> Markup {
+    html! { p { a href="/" { "Go on" } } }
+}
+
+/// Tells a customer who has paid whether the credits are there. The payment is looked at now, so that nobody waits for a
+/// webhook.
+pub(super) async fn paid(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageResult {
+    let session = visit.parameter("session").unwrap_or_default();
+    let state = match &app.billing {
+        Some(billing) => billing.returned(&session).await.map_err(|error| {
+            tracing::warn!(%error, "cannot look at a checkout for its customer");
+            PageError::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Thank you",
+                "We cannot look at the payment right now. The credits come by themselves when it has succeeded.",
+            )
+        })?,
+        None => None,
+    };
+    let (title, text) = match state {
+        Some(TopupState::Paid) => ("Thank you", "The credits are there."),
+        Some(TopupState::Created | TopupState::Open | TopupState::Processing) => (
+            "Thank you",
+            "The payment is on its way. The credits come by themselves when it has succeeded.",
+        ),
+        Some(TopupState::Expired | TopupState::Failed | TopupState::RequiresAction) => (
+            "The payment has not succeeded",
+            "No credits were added. Try again, or ask the operator if money was taken.",
+        ),
+        None => (
+            "This page has nothing to show",
+            "Its address belongs to no purchase. The billing page has the payments of your organization.",
+        ),
+    };
+    let status = if state.is_some() {
+        StatusCode::OK
+    } else {
+        StatusCode::NOT_FOUND
+    };
+    Ok(message(status, title, &html! { p.sub { (text) } (back()) }))
+}
+
+/// Tells a customer who has left the page that nothing was paid.
+pub(super) async fn cancelled() -> PageResult {
+    let body = html! { p.sub { "Nothing was paid. The page of the payment works for an hour." } (back()) };
+    Ok(message(StatusCode::OK, "Not paid", &body))
+}

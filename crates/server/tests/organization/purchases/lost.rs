@@ -1,0 +1,210 @@
+//! Lost answers and webhooks, and a Stripe that is away.
+
+use std::time::Duration;
+
+use sortie_testkit::stripe::{Call, Card, Fault, Settlement, WebhookMode, WebhookOrder};
+
+use super::{Shop, session};
+
+crate::settings::everywhere! {
+    without_webhooks_a_payment_is_credited_by_a_look_at_the_purchase,
+    an_event_whose_webhook_was_lost_is_found_by_the_next_search,
+    a_payment_that_no_event_tells_of_is_found_by_the_daily_comparison,
+    while_stripe_is_away_nothing_is_sold_and_nothing_is_lost,
+    a_page_whose_making_was_interrupted_is_made_once,
+    a_payment_that_takes_days_is_credited_when_it_succeeds,
+    events_that_cannot_be_handled_are_tried_again_for_three_days,
+}
+
+async fn without_webhooks_a_payment_is_credited_by_a_look_at_the_purchase() {
+    let shop = Shop::open().await;
+    shop.double.set_webhooks(WebhookMode::Dropped);
+    shop.buy(2_500).await;
+    shop.work().await;
+    assert_eq!(shop.bought().await, 0, "nobody has told of it");
+    shop.advance(Duration::from_mins(2));
+    shop.work().await;
+    assert_eq!(shop.bought().await, 2_500);
+    shop.audit().await;
+    shop.close().await;
+}
+
+async fn an_event_whose_webhook_was_lost_is_found_by_the_next_search() {
+    let shop = Shop::open().await;
+    let intent = shop.buy(2_500).await;
+    shop.hear().await;
+    shop.double.set_webhooks(WebhookMode::Dropped);
+    shop.double.refund(&intent, 500).unwrap();
+    shop.advance(Duration::from_mins(50));
+    // A webhook that comes through meanwhile hides none of those that were lost.
+    shop.double.set_webhooks(WebhookMode::Sent);
+    shop.buy(700).await;
+    shop.work_until_heard("checkout.session.completed", 2).await;
+    assert_eq!(shop.bought().await, 3_200);
+    shop.advance(Duration::from_mins(10));
+    shop.work().await;
+    assert_eq!(shop.bought().await, 2_700);
+    shop.audit().await;
+    shop.close().await;
+}
+
+async fn a_payment_that_no_event_tells_of_is_found_by_the_daily_comparison() {
+    let shop = Shop::open().await;
+    let intent = shop.buy(2_500).await;
+    shop.hear().await;
+    shop.double.set_webhooks(WebhookMode::Dropped);
+    shop.double.refund(&intent, 500).unwrap();
+    shop.double
+        .dispute(&intent, 2_000, sortie_testkit::stripe::DisputeStage::Chargeback)
+        .unwrap();
+    // No event can be listed for all the time.
+    shop.advance(Duration::from_hours(25));
+    shop.double.fail(Call::ListEvents, 1, Fault::ErrorBefore);
+    if shop.rig.billing.len() > 1 {
+        shop.rig.billing[0].turn().await.unwrap();
+    } else {
+        shop.work().await;
+    }
+    assert_eq!(shop.bought().await, 0);
+    let payment = shop.payment().await;
+    assert_eq!(payment["refunded_cents"], 500);
+    assert_eq!(payment["disputed_cents"], 2_000);
+    shop.audit().await;
+    shop.close().await;
+}
+
+async fn while_stripe_is_away_nothing_is_sold_and_nothing_is_lost() {
+    let shop = Shop::open().await;
+    let open = shop.order(2_500).await;
+    shop.double.pay(&open, Card::Good).unwrap();
+    for fault in [Fault::ErrorBefore, Fault::TooMany, Fault::LostBefore] {
+        shop.double.fail_always(Some(fault));
+        shop.checkout(500, false).await.failure(503, "unavailable").unwrap();
+        shop.work_until_heard("checkout.session.completed", 1).await;
+        shop.advance(Duration::from_mins(2));
+        shop.work().await;
+        assert_eq!(shop.bought().await, 0);
+    }
+    shop.double.fail_always(None);
+    shop.advance(Duration::from_hours(1));
+    shop.work().await;
+    assert_eq!(shop.bought().await, 2_500);
+    let waiting = "SELECT COUNT(*) AS v FROM topup WHERE state IN ('created', 'open', 'processing')";
+    shop.advance(Duration::from_hours(2));
+    shop.work().await;
+    assert_eq!(shop.rig.count(waiting).await, 0);
+    shop.audit().await;
+    shop.close().await;
+}
+
+async fn a_page_whose_making_was_interrupted_is_made_once() {
+    let shop = Shop::open().await;
+    for call in [Call::CreateCustomer, Call::CreateSession] {
+        shop.double.fail(call, 1, Fault::LostAfter);
+        shop.checkout(500, false).await.failure(503, "unavailable").unwrap();
+    }
+    shop.advance(Duration::from_mins(2));
+    shop.work().await;
+    let sent = shop.double.requests(Call::CreateSession);
+    assert_eq!(sent.len(), 2);
+    assert_eq!(sent[0].parameters, sent[1].parameters);
+    let states = "SELECT COUNT(*) AS v FROM topup WHERE state = 'open' AND session_id IS NOT NULL";
+    assert_eq!(shop.rig.count(states).await, 1, "the same page");
+    let customers = shop.double.requests(Call::CreateCustomer);
+    assert_eq!(customers.len(), 2);
+    assert_eq!(shop.double.events("customer.created").len(), 1, "the same customer");
+    let bought = session(&shop.checkout(700, false).await.expect(200).unwrap());
+    shop.double.pay(&bought, Card::Good).unwrap();
+    shop.hear().await;
+    assert_eq!(shop.bought().await, 700);
+    shop.advance(Duration::from_hours(2));
+    shop.work().await;
+    assert_eq!(
+        shop.rig.count("SELECT COUNT(*) AS v FROM topup WHERE state = 'expired'").await,
+        1
+    );
+    shop.close().await;
+}
+
+async fn a_payment_that_takes_days_is_credited_when_it_succeeds() {
+    let shop = Shop::open().await;
+    let (good, bad) = (shop.order(2_500).await, shop.order(700).await);
+    shop.double.pay(&good, Card::Slow).unwrap();
+    shop.double.pay(&bad, Card::Slow).unwrap();
+    shop.hear().await;
+    shop.advance(Duration::from_hours(24));
+    shop.hear().await;
+    assert_eq!(shop.bought().await, 0);
+    let mut intents: Vec<String> = Vec::new();
+    for held in shop.double.holdings().topups.into_values().flatten() {
+        assert_eq!(held.status, "processing");
+        intents.push(held.id);
+    }
+    for intent in intents {
+        let is_good = shop
+            .double
+            .holdings()
+            .topups
+            .values()
+            .flatten()
+            .any(|held| held.id == intent && held.amount_cents == 2_500);
+        let settlement = if is_good { Settlement::Paid } else { Settlement::Failed };
+        shop.double.settle(&intent, settlement).unwrap();
+    }
+    shop.hear().await;
+    assert_eq!(shop.bought().await, 2_500);
+    assert_eq!(
+        shop.rig.count("SELECT COUNT(*) AS v FROM topup WHERE state = 'failed'").await,
+        1
+    );
+    shop.audit().await;
+    shop.close().await;
+}
+
+async fn events_that_cannot_be_handled_are_tried_again_for_three_days() {
+    let shop = Shop::open().await;
+    shop.double.set_webhooks(WebhookMode::Held);
+    let intent = shop.buy(2_500).await;
+    shop.double.refund(&intent, 2_500).unwrap();
+    // The refund comes first.
+    shop.double.release_webhooks(WebhookOrder::Reversed, 2);
+    shop.double.fail_always(Some(Fault::ErrorBefore));
+    shop.hear().await;
+    let waiting = "SELECT COUNT(*) AS v FROM stripe_event WHERE due_at IS NOT NULL";
+    let all = shop.rig.count(waiting).await;
+    assert!(all >= 4, "{all}");
+    for _ in 0..6 {
+        shop.advance(Duration::from_hours(11));
+        shop.work().await;
+    }
+    assert_eq!(shop.rig.count(waiting).await, all);
+    shop.advance(Duration::from_hours(11));
+    shop.work().await;
+    assert_eq!(shop.rig.count(waiting).await, 0);
+    let failed = "SELECT COUNT(*) AS v FROM stripe_event WHERE outcome = 'failed'";
+    assert_eq!(shop.rig.count(failed).await, all);
+    // The looks at the purchase and the comparison go on.
+    shop.double.fail_always(None);
+    shop.advance(Duration::from_hours(2));
+    shop.work().await;
+    shop.advance(Duration::from_hours(25));
+    shop.work().await;
+    assert_eq!(shop.bought().await, 0);
+    assert_eq!(shop.entries().await.len(), 2);
+    shop.audit().await;
+    shop.close().await;
+}
+
+impl Shop {
+    /// Waits until the webhooks of a type were taken, and lets all nodes work.
+    async fn work_until_heard(&self, kind: &str, count: usize) {
+        let heard = self.double.wait_for_deliveries(|sent| {
+            sent.iter()
+                .filter(|sent| sent.kind == kind && sent.status == Some(200))
+                .count()
+                >= count
+        });
+        heard.await.unwrap();
+        self.work().await;
+    }
+}

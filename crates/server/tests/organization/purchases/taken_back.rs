@@ -1,0 +1,157 @@
+//! Refunds and disputes, in part and whole.
+
+use serde_json::json;
+use sortie_testkit::{
+    http::Method,
+    stripe::{DisputeStage, Verdict, WebhookMode, WebhookOrder},
+};
+
+use super::Shop;
+use crate::{operator::operator, organizations::send};
+
+crate::settings::everywhere! {
+    a_refund_takes_credits_back_and_a_failed_one_returns_them,
+    the_operator_refunds_a_payment,
+    a_dispute_takes_credits_until_it_is_won,
+    refunds_and_disputes_never_take_more_than_the_payment,
+    the_order_of_events_does_not_matter,
+}
+
+fn entries(of: &[(&str, i64)]) -> Vec<(String, i64)> {
+    of.iter().map(|(kind, amount)| ((*kind).to_owned(), *amount)).collect()
+}
+
+async fn a_refund_takes_credits_back_and_a_failed_one_returns_them() {
+    let shop = Shop::open().await;
+    let intent = shop.buy(2_500).await;
+    shop.hear().await;
+    let first = shop.double.refund(&intent, 500).unwrap();
+    shop.hear().await;
+    assert_eq!(shop.payment().await["refund_status"], "partial");
+    shop.double.refund(&intent, 2_000).unwrap();
+    shop.hear().await;
+    let payment = shop.payment().await;
+    assert_eq!(payment["refund_status"], "full");
+    assert_eq!(payment["refunded_cents"], 2_500);
+    shop.double.fail_refund(&first).unwrap();
+    shop.hear().await;
+    assert_eq!(shop.payment().await["refunded_cents"], 2_000);
+    let expected = [("purchase", 2_500), ("refund", -500), ("refund", -2_000), ("refund_failed", 500)];
+    assert_eq!(sorted(shop.entries().await), sorted(entries(&expected)));
+    shop.audit().await;
+    shop.close().await;
+}
+
+/// Entries of one moment have no order.
+fn sorted(mut entries: Vec<(String, i64)>) -> Vec<(String, i64)> {
+    entries.sort();
+    entries
+}
+
+async fn the_operator_refunds_a_payment() {
+    let shop = Shop::open().await;
+    let operator = operator(&shop.rig).await;
+    shop.buy(2_500).await;
+    shop.hear().await;
+    let payment = shop.payment().await["id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/operator/payments/{payment}/refund");
+    for wrong in [json!({"amount_cents": 0}), json!({"amount_cents": 2_501}), json!({"cents": 1})] {
+        let answer = send(&operator, Method::POST, &path, &wrong).await;
+        answer.failure(400, "invalid_request").unwrap();
+    }
+    let part = send(&operator, Method::POST, &path, &json!({"amount_cents": 700})).await;
+    let part = part.expect(200).unwrap().json().unwrap();
+    assert_eq!((&part["refunded_cents"], &part["id"]), (&json!(700), &json!(payment)));
+    assert_eq!(shop.bought().await, 1_800, "before any webhook");
+    shop.hear().await;
+    assert_eq!(shop.bought().await, 1_800);
+    let rest = send(&operator, Method::POST, &path, &json!({})).await;
+    assert_eq!(rest.expect(200).unwrap().json().unwrap()["refund_status"], "full");
+    let again = send(&operator, Method::POST, &path, &json!({})).await;
+    again.failure(409, "conflict").unwrap();
+    shop.hear().await;
+    assert_eq!(shop.bought().await, 0);
+    let unknown = "/v1/operator/payments/pay_01kafs6w1cefkstv6qr1ptb0mp/refund";
+    let answer = send(&operator, Method::POST, unknown, &json!({})).await;
+    answer.failure(404, "not_found").unwrap();
+    let refused = shop.rig.owner.client.post(&path, &json!({})).await.unwrap();
+    refused.failure(403, "forbidden").unwrap();
+    let audit = format!("/engine/{}/v1/admin/audit?action=billing.refund", shop.rig.ours);
+    let entries = shop.rig.owner.client.get(&audit).await.unwrap().json().unwrap()["items"].clone();
+    assert_eq!(entries.as_array().unwrap().len(), 2);
+    assert_eq!(entries[0]["actor_kind"], "operator");
+    shop.audit().await;
+    shop.close().await;
+}
+
+async fn a_dispute_takes_credits_until_it_is_won() {
+    let shop = Shop::open().await;
+    let intent = shop.buy(2_500).await;
+    shop.hear().await;
+    let question = shop.double.dispute(&intent, 2_500, DisputeStage::Inquiry).unwrap();
+    shop.hear().await;
+    assert_eq!(shop.bought().await, 2_500, "a question takes nothing");
+    shop.double.decide(&question, Verdict::Won).unwrap();
+    shop.hear().await;
+    assert_eq!(shop.bought().await, 2_500);
+    let won = shop.double.dispute(&intent, 1_000, DisputeStage::Chargeback).unwrap();
+    shop.hear().await;
+    assert_eq!(shop.bought().await, 1_500);
+    assert_eq!(shop.payment().await["disputed_cents"], 1_000);
+    shop.double.decide(&won, Verdict::Won).unwrap();
+    shop.hear().await;
+    assert_eq!(shop.bought().await, 2_500);
+    let lost = shop.double.dispute(&intent, 2_500, DisputeStage::Chargeback).unwrap();
+    shop.double.decide(&lost, Verdict::Lost).unwrap();
+    shop.hear().await;
+    assert_eq!(shop.bought().await, 0);
+    let expected = [
+        ("purchase", 2_500),
+        ("dispute", -1_000),
+        ("dispute_won", 1_000),
+        ("dispute", -2_500),
+    ];
+    assert_eq!(sorted(shop.entries().await), sorted(entries(&expected)));
+    shop.audit().await;
+    shop.close().await;
+}
+
+async fn refunds_and_disputes_never_take_more_than_the_payment() {
+    let shop = Shop::open().await;
+    let intent = shop.buy(2_000).await;
+    shop.hear().await;
+    shop.double.refund(&intent, 1_500).unwrap();
+    shop.hear().await;
+    let dispute = shop.double.dispute(&intent, 2_000, DisputeStage::Chargeback).unwrap();
+    shop.hear().await;
+    assert_eq!(shop.bought().await, 0, "and not less");
+    let payment = shop.payment().await;
+    assert_eq!(
+        (&payment["refunded_cents"], &payment["disputed_cents"]),
+        (&json!(1_500), &json!(2_000)),
+        "as Stripe tells it"
+    );
+    shop.double.decide(&dispute, Verdict::Won).unwrap();
+    shop.hear().await;
+    assert_eq!(shop.bought().await, 500, "the refund stands");
+    shop.audit().await;
+    shop.close().await;
+}
+
+async fn the_order_of_events_does_not_matter() {
+    for seed in 0..4 {
+        let shop = Shop::open().await;
+        shop.double.set_webhooks(WebhookMode::Held);
+        let intent = shop.buy(2_500).await;
+        let failed = shop.double.refund(&intent, 500).unwrap();
+        shop.double.fail_refund(&failed).unwrap();
+        shop.double.refund(&intent, 300).unwrap();
+        let won = shop.double.dispute(&intent, 1_000, DisputeStage::Chargeback).unwrap();
+        shop.double.decide(&won, Verdict::Won).unwrap();
+        shop.double.release_webhooks(WebhookOrder::Shuffled(seed), 3);
+        shop.hear().await;
+        assert_eq!(shop.bought().await, 2_200);
+        shop.audit().await;
+        shop.close().await;
+    }
+}

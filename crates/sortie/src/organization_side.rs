@@ -1,0 +1,92 @@
+//! People and payments of a node: the organization API of a hosted deployment, and the people of a self-hosted engine.
+
+use std::sync::Arc;
+
+use sortie_accounts::{Accounts, SignUp};
+use sortie_api::Mode;
+use sortie_base::{Clock, Sealer};
+use sortie_billing::Billing;
+use sortie_engine::MasterKey;
+use sortie_server::OrganizationListener;
+use sortie_store::Store;
+use tokio::net::TcpListener;
+
+use crate::{
+    config::{Config, HostedSettings},
+    data_dir::Purpose,
+    failure::{Failure, Result},
+};
+
+/// The listener of the organization API, with its accounts and payments.
+pub(crate) fn organization_side(
+    config: &Config,
+    (listener, settings): (TcpListener, &HostedSettings),
+    (store, master_keys): (&Store, &[MasterKey]),
+) -> Result<OrganizationListener> {
+    let accounts = Accounts::new(
+        accounts_options(config, settings),
+        store.clone(),
+        Sealer::new(master_keys.to_vec()),
+    );
+    let billing = settings.stripe.clone().map(|stripe| {
+        let options = sortie_billing::Options {
+            clock: Clock::system(),
+            org_url: settings.org_url.clone(),
+            stripe,
+            auto_topup: settings.auto_topup,
+            notices: Some(Arc::new(accounts.clone())),
+        };
+        Billing::new(options, store.clone())
+            .map_err(|error| Failure::unavailable(format!("payments cannot start: {error}")))
+    });
+    Ok(OrganizationListener {
+        listener,
+        accounts,
+        billing: billing.transpose()?,
+    })
+}
+
+/// Accounts of the people who sign in at a self-hosted engine; none without identity providers.
+pub(crate) fn people(
+    config: &Config,
+    purpose: Purpose,
+    (store, master_keys): (&Store, &[MasterKey]),
+) -> Option<Accounts> {
+    let is_needed =
+        config.mode == Mode::SelfHosted && purpose == Purpose::Serve && !config.sign_in.is_empty();
+    let url = config.advertise_url.as_ref().filter(|_| is_needed)?;
+    let options = sortie_accounts::Options {
+        mode: config.mode,
+        clock: Clock::system(),
+        org_url: origin_of(url),
+        engine_url: url.clone(),
+        sign_up: SignUp::Closed,
+        mail: None,
+        providers: config.sign_in.clone(),
+        license_signer: None,
+    };
+    Some(Accounts::new(
+        options,
+        store.clone(),
+        Sealer::new(master_keys.to_vec()),
+    ))
+}
+
+/// Origin of an address, as browsers write it.
+fn origin_of(url: &str) -> String {
+    url::Url::parse(url).map_or_else(|_| url.to_owned(), |url| url.origin().ascii_serialization())
+}
+
+/// Returns the options of the accounts, as far as the configuration has them.
+fn accounts_options(config: &Config, settings: &HostedSettings) -> sortie_accounts::Options {
+    sortie_accounts::Options {
+        mode: config.mode,
+        clock: Clock::system(),
+        org_url: settings.org_url.clone(),
+        engine_url: settings.engine_url.clone(),
+        sign_up: settings.sign_up,
+        mail: settings.mail.clone(),
+        providers: config.sign_in.clone(),
+        license_signer: config.license_signer.clone(),
+    }
+}
