@@ -125,7 +125,8 @@ impl Parts {
         let name = self.store.operated_organization(org).await?.name;
         // A repetition must have the same parameters, and the name may change in between.
         let key = format!("{org}-{}", hex(&<[u8; 32]>::from(sha2::Sha256::digest(&name))));
-        let customer = self.stripe.create_customer(&key, &org.to_string(), &name);
+        let organization = org.to_string();
+        let customer = self.stripe.create_customer(&key, &organization, &name);
         let customer = self.ask("create_customer", customer).await?;
         Ok(self.store.keep_customer(org, &customer.id).await?)
     }

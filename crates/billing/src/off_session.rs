@@ -169,7 +169,7 @@ impl Parts {
                 | StripeError::Unreadable(_)))) => {
                 let intent = self.ask("read_intent", self.stripe.intent(&intent.id)).await?;
                 match intent.status.as_str() {
-                    "succeeded" => self.take_intent(topup, &intent).await,
+                    "succeeded" => self.take_paid_intent(topup, &intent).await,
                     "canceled" => self.end_unpaid(topup, Some(&intent), Unpaid::NeedsCardholder).await,
                     _ => Err(Error::Stripe(error)),
                 }

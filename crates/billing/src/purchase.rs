@@ -145,9 +145,14 @@ impl Parts {
 
     /// Records what has become of a payment, and credits the one that has succeeded.
     pub(crate) async fn take_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
-        if intent.status != "succeeded" {
-            return self.take_unpaid_intent(topup, intent).await;
+        match intent.status.as_str() {
+            "succeeded" => self.take_paid_intent(topup, intent).await,
+            _ => self.take_unpaid_intent(topup, intent).await,
         }
+    }
+
+    /// Credits a payment that has succeeded.
+    pub(crate) async fn take_paid_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
         let is_as_ordered = intent.amount == topup.amount_cents
             && intent.currency == CURRENCY
             && intent.customer.is_some()

@@ -23,7 +23,6 @@ mod metrics;
 mod money;
 mod nodes;
 mod notices;
-mod notices;
 mod oauth;
 mod observe;
 mod operators;
@@ -66,10 +65,6 @@ pub use money::{
             AfterAutoTopup, AutoTopupRow, BeginAutoTopup, NewAutoTopup, SETTINGS_CHANGED, SentAutoTopup,
             UnpaidAutoTopup,
         },
-        auto::{
-            AfterAutoTopup, AutoTopupRow, BeginAutoTopup, NewAutoTopup, SETTINGS_CHANGED, SentAutoTopup,
-            UnpaidAutoTopup,
-        },
         events::{AfterEvent, ClaimedEvent, NewStripeEvent},
         payments::{OTHER_AMOUNT, PAID_TWICE, PaidTopup, PaymentRow},
         take_backs::{TakeBack, TakeBackKind, TakeBackState, TookBack, UnknownTakeBackState},
@@ -77,7 +72,6 @@ pub use money::{
     },
     usage::{UsageDue, UsageQuery},
 };
-pub use notices::{NoticeWriter, PaymentNotice};
 pub use notices::{NoticeWriter, PaymentNotice};
 pub use oauth::{
     clients::{OauthClientKind, OauthClientRow, UnknownOauthClientKind},

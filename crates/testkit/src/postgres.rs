@@ -5,6 +5,7 @@
 
 use std::{
     net::SocketAddr,
+    path::Path,
     process,
     sync::atomic::{AtomicU32, Ordering},
     thread,

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::{
     failure::Failure,
+    form::Parameters,
     records::{Record, with_nulls},
-    state::{State, new_id},
+    state::{PageRequest, State, new_id},
 };
 
 /// Beginning of a dispute.

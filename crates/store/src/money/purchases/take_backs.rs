@@ -6,7 +6,7 @@
 
 use std::{fmt, str::FromStr};
 
-use sortie_api::{LedgerKind, PaymentId, Timestamp};
+use sortie_api::{LedgerKind, PaymentId};
 
 use super::{auto, micros};
 use crate::{
