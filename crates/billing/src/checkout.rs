@@ -98,7 +98,8 @@ impl Billing {
     pub async fn create_portal(&self, org: OrgId) -> Result<String> {
         let parts = &self.0;
         let customer = parts.customer(org).await?;
-        let (key, back) = (format!("portal_{}", hex(&random::<16>()?)), format!("{}/", parts.options.org_url));
+        let key = format!("portal_{}", hex(&random::<16>()?));
+        let back = format!("{}/", parts.options.org_url);
         let portal = parts.stripe.create_portal_session(&key, &customer, &back);
         Ok(parts.ask("create_portal", portal).await?.url)
     }
@@ -125,8 +126,8 @@ impl Parts {
         let name = self.store.operated_organization(org).await?.name;
         // A repetition must have the same parameters, and the name may change in between.
         let key = format!("{org}-{}", hex(&<[u8; 32]>::from(sha2::Sha256::digest(&name))));
-        let organization = org.to_string();
-        let customer = self.stripe.create_customer(&key, &organization, &name);
+        let id = org.to_string();
+        let customer = self.stripe.create_customer(&key, &id, &name);
         let customer = self.ask("create_customer", customer).await?;
         Ok(self.store.keep_customer(org, &customer.id).await?)
     }
@@ -140,6 +141,8 @@ impl Parts {
         let org_url = &self.options.org_url;
         // The engine itself has ordered a page whose address is mailed.
         let stands = topup.created_by.map_or(MAILED_PAGE, |_| STANDS);
+        let success_url = format!("{org_url}{PAID_PAGE}?session={{CHECKOUT_SESSION_ID}}");
+        let cancel_url = format!("{org_url}{UNPAID_PAGE}");
         let order = CheckoutOrder {
             customer,
             amount_cents: topup.amount_cents,
@@ -147,8 +150,8 @@ impl Parts {
             topup: &id,
             saves_card: topup.save_card,
             expires_at: seconds(topup.created_at + stands),
-            success_url: &format!("{org_url}{PAID_PAGE}?session={{CHECKOUT_SESSION_ID}}"),
-            cancel_url: &format!("{org_url}{UNPAID_PAGE}"),
+            success_url: &success_url,
+            cancel_url: &cancel_url,
         };
         let checkout = self.ask("create_checkout", self.stripe.create_checkout(&id, &order)).await?;
         self.store

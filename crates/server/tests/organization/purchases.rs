@@ -281,9 +281,13 @@ async fn a_storm_of_webhooks_credits_each_purchase_once() {
     let shop = Shop::open().await;
     shop.double.set_webhooks(WebhookMode::Dropped);
     let mut sum = 0;
-    for number in 0..20 {
-        shop.buy(500 + number).await;
+    for number in 0..10 {
+        let intent = shop.buy(500 + number).await;
         sum += 500 + number;
+        if number % 2 == 0 {
+            shop.double.refund(&intent, 100).unwrap();
+            sum -= 100;
+        }
     }
     let storm = Storm {
         times: 5,
@@ -292,11 +296,11 @@ async fn a_storm_of_webhooks_credits_each_purchase_once() {
     };
     let urls = vec![shop.rig.webhooks(); 3];
     let answers = shop.double.storm(&urls, storm).await.unwrap();
-    assert!(answers.len() >= 300, "{}", answers.len());
+    assert!(answers.len() >= 150, "{}", answers.len());
     assert!(answers.iter().all(|answer| answer.status == Some(200)), "{answers:?}");
     shop.work().await;
     assert_eq!(shop.bought().await, sum);
-    assert_eq!(shop.entries().await.len(), 20);
+    assert_eq!(shop.entries().await.len(), 15);
     shop.audit().await;
     shop.close().await;
 }
@@ -305,8 +309,9 @@ async fn payments_are_listed_in_pages() {
     let shop = Shop::open().await;
     for amount in 500..530 {
         shop.buy(amount).await;
+        // Open checkouts have a limit.
+        shop.hear().await;
     }
-    shop.hear().await;
     let amounts = |page: &Value| -> Vec<i64> {
         let payments = page["payments"].as_array().unwrap().iter();
         payments.map(|payment| payment["amount_cents"].as_i64().unwrap()).collect()

@@ -31,6 +31,7 @@ mod models;
 mod openapi;
 mod operators;
 mod organizations;
+mod payments;
 mod rate_limit;
 mod recovery;
 mod replay;

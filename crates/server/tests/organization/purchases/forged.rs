@@ -14,9 +14,13 @@ use sortie_testkit::{
 use super::Shop;
 use crate::rig::WEBHOOK_SECRETS;
 
+// Several nodes count each on their own in between.
+crate::settings::both_databases! {
+    a_refused_webhook_counts_against_its_network_and_a_genuine_one_does_not,
+}
+
 crate::settings::everywhere! {
     a_webhook_without_a_valid_signature_changes_nothing,
-    a_refused_webhook_counts_against_its_network_and_a_genuine_one_does_not,
     the_object_of_an_event_is_read_again,
     a_purchase_that_was_paid_in_another_way_is_not_credited,
 }
@@ -95,13 +99,15 @@ async fn a_refused_webhook_counts_against_its_network_and_a_genuine_one_does_not
     let body = r#"{"id":"evt_1","type":"customer.created","created":1,"data":{"object":{"id":"cus_1"}}}"#;
     let left = |answer: &Answer| -> u64 { answer.header("x-ratelimit-remaining").unwrap().parse().unwrap() };
     let genuine = async || shop.post(&shop.signed(&WEBHOOK_SECRETS[..1], body), body).await;
-    let before = left(&genuine().await);
-    assert_eq!(left(&genuine().await), before);
-    if crate::settings::Setting::current().nodes() == 1 {
-        let refused = shop.post("t=1,v1=00", body).await;
-        assert_eq!(left(&refused), before - 1);
-        assert_eq!(left(&genuine().await), before - 1);
-    }
+    genuine().await.expect(200).unwrap();
+    // A minute of the rate limit may end in between, so there is a second try.
+    let is_counted = async || {
+        let before = left(&genuine().await);
+        let again = left(&genuine().await);
+        let refused = left(&shop.post("t=1,v1=00", body).await);
+        again == before && refused == before - 1 && left(&genuine().await) == before - 1
+    };
+    assert!(is_counted().await || is_counted().await);
     assert_eq!(shop.rig.count("SELECT COUNT(*) AS v FROM stripe_event WHERE outcome = 'ignored'").await, 1);
     shop.close().await;
 }

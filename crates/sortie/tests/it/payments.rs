@@ -1,0 +1,74 @@
+//! A deployment that sells credits: the binary beside the double of Stripe.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use sortie_testkit::{Client, Database, HostedNode, NodeOptions, StripeDouble, stripe::Card};
+
+use crate::{
+    Checked, both_databases,
+    kit::{exits, text},
+};
+
+both_databases![credits_are_bought_and_refunded];
+
+const SECRET: &str = "whsec_of_the_test";
+
+/// A node that takes payments, and the double that sends it webhooks.
+async fn selling(database: Database) -> Result<(HostedNode, StripeDouble)> {
+    let double = StripeDouble::start().await?;
+    let options = NodeOptions::default()
+        .env("SORTIE_STRIPE_SECRET_KEY", double.secret_key())
+        .env("SORTIE_STRIPE_WEBHOOK_SECRETS", SECRET)
+        .env("SORTIE_STRIPE_API_URL", &double.url());
+    let node = HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), database, options).await?;
+    double.send_webhooks(&format!("{}/v1/webhooks/stripe", node.org_url()), &[SECRET])?;
+    Ok((node, double))
+}
+
+/// Signs a person up, and makes an organization. Returns the person's client and the organization.
+async fn organization(node: &HostedNode) -> Result<(Client, String)> {
+    let person = json!({"email": "ann@example.com", "name": "Ann", "password": "plum-anchor-violet-42"});
+    let signed = node.anybody().post("/v1/auth/signup", &person).await?;
+    let ann = node.client(signed.expect(201)?.json()?["token"].as_str().context("a token")?);
+    let made = ann.post("/v1/organizations", &json!({"name": "Plum"})).await?;
+    let org = made.expect(201)?.json()?["id"].as_str().context("an id")?.to_owned();
+    Ok((ann, org))
+}
+
+/// `docs/BILLING.md#buy-credits`: the worker of the node handles a webhook at once, and the operator refunds the payment.
+async fn credits_are_bought_and_refunded(database: Database) -> Checked {
+    let (node, double) = selling(database).await?;
+    let (ann, org) = organization(&node).await?;
+    let path = |end: &str| format!("/v1/organizations/{org}/{end}");
+    let order = json!({"amount_cents": 2_500});
+    let page = ann.post(&path("billing/checkout"), &order).await?.expect(200)?.json()?;
+    let session = page["url"].as_str().and_then(|url| url.rsplit('/').next());
+    double.pay(session.context("a session")?, Card::Good)?;
+    node.node.until_logged("credited a purchase").await?;
+    let balance = async || -> Result<Value> {
+        let balance = ann.get(&path("balance")).await?.expect(200)?.json()?;
+        Ok(balance["balance_micros"].clone())
+    };
+    assert_eq!(balance().await?, 25_000_000);
+
+    let payments = ann.get(&path("billing/payments")).await?.expect(200)?.json()?;
+    let payment = payments["payments"][0]["id"].as_str().context("a payment")?.to_owned();
+    let refund = |more: &[&str]| {
+        let refund = ["credits", "refund", payment.as_str()];
+        node.node.sortie(&[&refund[..], more].concat())
+    };
+    let part = exits(refund(&["--amount-cents", "700", "--json"]), 0)?;
+    let part: Value = serde_json::from_slice(&part.stdout)?;
+    assert_eq!((&part["refunded_cents"], &part["refund_status"]), (&700.into(), &"partial".into()));
+    let rest = text(&exits(refund(&[]), 0)?.stdout);
+    ensure!(rest.contains("REFUNDED") && rest.contains("2500"), "{rest}");
+    assert_eq!(balance().await?, 0);
+    let again = refund(&[]).output()?;
+    ensure!(
+        !again.status.success() && text(&again.stderr).contains("refunded before"),
+        "{again:?}"
+    );
+    exits(node.node.sortie(&["admin", "check-ledger"]), 0)?;
+    assert_eq!(double.holdings().total().refunded_cents, 2_500);
+    Ok(())
+}
