@@ -84,12 +84,8 @@ async fn compare(
     report: &mut Report,
 ) -> Result<()> {
     let (mut without, mut with) = (Created::default(), Created::default());
-    for (side, created) in [
-        (free, &mut without),
-        (paid, &mut with),
-        (paid, &mut with),
-        (free, &mut without),
-    ] {
+    for (side, is_paid) in [(free, false), (paid, true), (paid, true), (free, false)] {
+        let created = if is_paid { &mut with } else { &mut without };
         let (rate, samples) = side.create_for(keys, clients, seconds).await?;
         created.rates.push(rate);
         created.samples.extend(samples);
@@ -128,12 +124,8 @@ async fn runs(bench: &Bench, report: &mut Report) -> Result<()> {
     let key = paid.keys.first().context("no key")?.clone();
     paid.node.set_key(&key);
     let (mut with, mut without) = (Created::default(), Created::default());
-    for (side, done) in [
-        (&free, &mut without),
-        (&paid, &mut with),
-        (&paid, &mut with),
-        (&free, &mut without),
-    ] {
+    for (side, is_paid) in [(&free, false), (&paid, true), (&paid, true), (&free, false)] {
+        let done = if is_paid { &mut with } else { &mut without };
         let loaded = complete_for(&[&side.node], RUNS, bench.seconds, || request("hello")).await?;
         done.rates.push(per_second(loaded.completed, bench.seconds)?);
     }

@@ -267,7 +267,9 @@ pub struct Payment {
     /// Purchase that was paid.
     pub topup_id: TopupId,
     /// Path of the operation that returns the receipt.
-    #[schema(example = "/v1/organizations/org_01kafs6w1cefkstv6qr1ptb0mp/billing/payments/pay_01kafs6w1cefkstv6qr1ptb0mp/receipt")]
+    #[schema(
+        example = "/v1/organizations/org_01kafs6w1cefkstv6qr1ptb0mp/billing/payments/pay_01kafs6w1cefkstv6qr1ptb0mp/receipt"
+    )]
     pub receipt_endpoint: String,
 }
 

@@ -57,7 +57,9 @@ impl Billing {
         let charge = match &payment.charge {
             Some(charge) => charge.clone(),
             None => {
-                let intent = parts.ask("read_intent", parts.stripe.intent(&payment.intent)).await?;
+                let intent = parts
+                    .ask("read_intent", parts.stripe.intent(&payment.intent))
+                    .await?;
                 intent.latest_charge.ok_or(NONE)?
             }
         };

@@ -240,7 +240,10 @@ mod tests {
     };
 
     fn rule(request: PutAutoTopup, limits: AutoTopupLimits) -> String {
-        checked(&request, limits).err().map(|error| error.to_string()).unwrap_or_default()
+        checked(&request, limits)
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
     }
 
     #[test]
@@ -248,18 +251,30 @@ mod tests {
         let limits = AutoTopupLimits::default();
         assert_eq!(rule(REQUEST, limits), "");
         for threshold_cents in [None, Some(499), Some(1_000_001)] {
-            let request = PutAutoTopup { threshold_cents, ..REQUEST };
-            assert_eq!(rule(request, limits), "threshold_cents: must be from 500 to 1000000");
+            let request = PutAutoTopup {
+                threshold_cents,
+                ..REQUEST
+            };
+            assert_eq!(
+                rule(request, limits),
+                "threshold_cents: must be from 500 to 1000000"
+            );
         }
         for amount_cents in [None, Some(499), Some(1_000_001)] {
-            let request = PutAutoTopup { amount_cents, ..REQUEST };
+            let request = PutAutoTopup {
+                amount_cents,
+                ..REQUEST
+            };
             assert_eq!(rule(request, limits), "amount_cents: must be from 500 to 1000000");
         }
         for consent in [None, Some(false)] {
             let request = PutAutoTopup { consent, ..REQUEST };
             assert!(rule(request, limits).starts_with("consent: must be true"));
         }
-        let limits = AutoTopupLimits { cents_per_day: Some(4_999), ..limits };
+        let limits = AutoTopupLimits {
+            cents_per_day: Some(4_999),
+            ..limits
+        };
         assert!(rule(REQUEST, limits).starts_with("amount_cents: must be at most 4999"));
     }
 
@@ -273,7 +288,10 @@ mod tests {
             exp_year: 2030,
             source: "checkout".to_owned(),
         };
-        let settings = Checked { threshold_cents: 1_005, amount_cents: 5_000 };
+        let settings = Checked {
+            threshold_cents: 1_005,
+            amount_cents: 5_000,
+        };
         assert_eq!(
             consent_text(&settings, &card),
             "Charge $50.00 to the saved card of the organization (now visa ending in 4242) whenever less than $10.05 of \

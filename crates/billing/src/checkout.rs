@@ -87,7 +87,9 @@ impl Billing {
             Err(error) => {
                 let is_undone = matches!(&error, Error::Stripe(error) if error.is_undone());
                 if is_undone || parts.store.topup(id).await?.customer.is_none() {
-                    parts.fail(id, TopupKind::Checkout, "Stripe has made no page").await?;
+                    parts
+                        .fail(id, TopupKind::Checkout, "Stripe has made no page")
+                        .await?;
                 }
                 Err(error)
             }
@@ -153,7 +155,9 @@ impl Parts {
             success_url: &success_url,
             cancel_url: &cancel_url,
         };
-        let checkout = self.ask("create_checkout", self.stripe.create_checkout(&id, &order)).await?;
+        let checkout = self
+            .ask("create_checkout", self.stripe.create_checkout(&id, &order))
+            .await?;
         self.store
             .move_topup(TopupMove {
                 id: topup.id,
@@ -167,7 +171,13 @@ impl Parts {
     }
 
     /// Ends a purchase without credits. A payment that comes later is credited all the same.
-    pub(crate) async fn end(&self, id: TopupId, kind: TopupKind, to: TopupState, why: Option<&str>) -> Result<()> {
+    pub(crate) async fn end(
+        &self,
+        id: TopupId,
+        kind: TopupKind,
+        to: TopupState,
+        why: Option<&str>,
+    ) -> Result<()> {
         let change = TopupMove {
             id,
             to,

@@ -77,7 +77,10 @@ pub(crate) fn kinds() -> impl Iterator<Item = &'static str> {
 }
 
 fn subject(kind: &str) -> Option<Subject> {
-    TYPES.iter().find(|(known, _)| *known == kind).map(|(_, subject)| *subject)
+    TYPES
+        .iter()
+        .find(|(known, _)| *known == kind)
+        .map(|(_, subject)| *subject)
 }
 
 impl Billing {
@@ -154,8 +157,12 @@ impl Parts {
             }
             Err(error) => self.after_failure(event, &error),
         };
-        self.metrics.handled(&event.kind, after.outcome().unwrap_or("retried"));
-        let recorded = self.store.record_stripe_attempt(event.id.clone(), event.tries, after).await;
+        self.metrics
+            .handled(&event.kind, after.outcome().unwrap_or("retried"));
+        let recorded = self
+            .store
+            .record_stripe_attempt(event.id.clone(), event.tries, after)
+            .await;
         match recorded {
             // Another node has the event now.
             Ok(()) | Err(StoreError::Fenced) => {}

@@ -28,6 +28,7 @@ pub use error::Error;
 pub use service::{Billing, Options};
 pub use stripe::{
     Account, Card, Charge, Checkout, CheckoutOrder, Customer, Dispute, Event, EventFilter, FundsMovement,
-    InvalidSignature, Page, PaymentFailure, PaymentIntent, PaymentMethod, PortalSession, Refund, RefundOrder, Refusal,
-    SavedCardPayment, Stripe, StripeError, StripeSettings, Subscription, SubscriptionItem, verify_signature,
+    InvalidSignature, Page, PaymentFailure, PaymentIntent, PaymentMethod, PortalSession, Refund, RefundOrder,
+    Refusal, SavedCardPayment, Stripe, StripeError, StripeSettings, Subscription, SubscriptionItem,
+    verify_signature,
 };

@@ -75,7 +75,9 @@ impl Parts {
             return self.look_at_intent(intent).await;
         }
         if self.now() >= topup.created_at + KEY_STANDS {
-            return self.search_for(topup, KEY_STANDS, "Stripe has not answered for a day").await;
+            return self
+                .search_for(topup, KEY_STANDS, "Stripe has not answered for a day")
+                .await;
         }
         match self.charge(topup).await {
             Ok(intent) => self.take_intent(topup, &intent).await,
@@ -113,7 +115,9 @@ impl Parts {
         let needs_cardholder = refusal.code.as_deref() == Some(NEEDS_CARDHOLDER);
         match &refusal.intent {
             Some(intent) if needs_cardholder => self.give_up_intent(topup, intent).await,
-            Some(intent) if intent.status != "requires_payment_method" => self.take_intent(topup, intent).await,
+            Some(intent) if intent.status != "requires_payment_method" => {
+                self.take_intent(topup, intent).await
+            }
             Some(intent) => self.declined(topup, Some(intent), code).await,
             None => self.declined(topup, None, code).await,
         }
@@ -125,7 +129,10 @@ impl Parts {
         match intent.status.as_str() {
             "requires_action" | "requires_confirmation" => self.give_up_intent(topup, intent).await,
             // Only this engine cancels them, and only those.
-            "canceled" => self.end_unpaid(topup, Some(intent), Unpaid::NeedsCardholder).await,
+            "canceled" => {
+                self.end_unpaid(topup, Some(intent), Unpaid::NeedsCardholder)
+                    .await
+            }
             "requires_payment_method" => {
                 if code.is_some_and(|error| error.code.as_deref() == Some(NEEDS_CARDHOLDER)) {
                     return self.give_up_intent(topup, intent).await;
@@ -161,16 +168,24 @@ impl Parts {
             .ask("cancel_intent", self.stripe.cancel_intent(&key, &intent.id))
             .await;
         match cancelled {
-            Ok(_) => self.end_unpaid(topup, Some(intent), Unpaid::NeedsCardholder).await,
+            Ok(_) => {
+                self.end_unpaid(topup, Some(intent), Unpaid::NeedsCardholder)
+                    .await
+            }
             // The payment was cancelled before, has succeeded after all, or nobody knows: an answer of 500 is repeated, too.
-            Err(Error::Stripe(error @ (StripeError::Refused(_)
+            Err(Error::Stripe(
+                error @ (StripeError::Refused(_)
                 | StripeError::KeyReused
                 | StripeError::Failed(_)
-                | StripeError::Unreadable(_)))) => {
+                | StripeError::Unreadable(_)),
+            )) => {
                 let intent = self.ask("read_intent", self.stripe.intent(&intent.id)).await?;
                 match intent.status.as_str() {
                     "succeeded" => self.take_paid_intent(topup, &intent).await,
-                    "canceled" => self.end_unpaid(topup, Some(&intent), Unpaid::NeedsCardholder).await,
+                    "canceled" => {
+                        self.end_unpaid(topup, Some(&intent), Unpaid::NeedsCardholder)
+                            .await
+                    }
                     _ => Err(Error::Stripe(error)),
                 }
             }
@@ -211,7 +226,9 @@ impl Parts {
             }
         }
         // Too many payments to say that there is none.
-        Err(Error::Internal("the payment of a purchase was not found".to_owned()))
+        Err(Error::Internal(
+            "the payment of a purchase was not found".to_owned(),
+        ))
     }
 
     /// Ends a purchase that was not paid, pauses or disables the automatic purchases, and tells the owner.
@@ -262,7 +279,10 @@ impl Parts {
                     Some(_) => self.mailed_checkout(topup).await,
                     None => None,
                 };
-                let notice = PaymentNotice::CardholderNeeded { amount_cents, checkout };
+                let notice = PaymentNotice::CardholderNeeded {
+                    amount_cents,
+                    checkout,
+                };
                 (AfterAutoTopup::Paused, Some(notice))
             }
         };
@@ -350,7 +370,10 @@ fn declined(failures: i64, now: Timestamp, amount_cents: i64) -> (AfterAutoTopup
     match pause {
         Some(pause) => {
             let again_at = now + *pause;
-            let notice = PaymentNotice::TopupDeclined { amount_cents, again_at };
+            let notice = PaymentNotice::TopupDeclined {
+                amount_cents,
+                again_at,
+            };
             (AfterAutoTopup::RetryAt(again_at), Some(notice))
         }
         None => (
@@ -371,7 +394,12 @@ mod tests {
         let after: Vec<_> = (0..4).map(|failures| declined(failures, now, 500).0).collect();
         assert_eq!(
             after,
-            [hours(1), hours(6), AfterAutoTopup::Disabled, AfterAutoTopup::Disabled]
+            [
+                hours(1),
+                hours(6),
+                AfterAutoTopup::Disabled,
+                AfterAutoTopup::Disabled
+            ]
         );
     }
 }

@@ -161,7 +161,12 @@ impl Parts {
         if !is_as_ordered {
             return self.take_wrong(topup).await;
         }
-        let audit = self.audit(topup.org, &Actor::default(), "billing.purchase", topup.id.to_string())?;
+        let audit = self.audit(
+            topup.org,
+            &Actor::default(),
+            "billing.purchase",
+            topup.id.to_string(),
+        )?;
         let paid = PaidTopup {
             topup: topup.id,
             payment: PaymentId::new(audit.at, random()?),

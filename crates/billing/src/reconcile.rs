@@ -125,7 +125,11 @@ impl Parts {
                 limit: PAGE,
             };
             let page = self.ask("list_events", self.stripe.events(&filter)).await?;
-            let events = page.data.iter().filter_map(|event| recorded(event, now)).collect();
+            let events = page
+                .data
+                .iter()
+                .filter_map(|event| recorded(event, now))
+                .collect();
             let found = self.store.record_stripe_events(events).await?;
             if found > 0 {
                 tracing::info!(found, "found events of Stripe that no webhook has brought");
@@ -170,7 +174,9 @@ mod tests {
 
     #[test]
     fn looks_at_a_purchase_are_2_5_15_and_60_minutes_apart() {
-        let minutes: Vec<u64> = (1..=5).map(|checks| pause_after(TopupKind::Checkout, checks).as_secs() / 60).collect();
+        let minutes: Vec<u64> = (1..=5)
+            .map(|checks| pause_after(TopupKind::Checkout, checks).as_secs() / 60)
+            .collect();
         assert_eq!(minutes, [5, 15, 60, 60, 60]);
     }
 

@@ -35,7 +35,10 @@ impl Billing {
             intent: &before.intent,
             amount_cents: Some(cents),
         };
-        let refund = match parts.ask("create_refund", parts.stripe.refund(&key, &order)).await {
+        let refund = match parts
+            .ask("create_refund", parts.stripe.refund(&key, &order))
+            .await
+        {
             Ok(refund) => refund,
             Err(Error::Stripe(error)) if error.is_final() => {
                 tracing::warn!(%payment, %error, "a refund was refused");
@@ -163,7 +166,9 @@ impl Parts {
         let charge = match &payment.charge {
             Some(charge) => charge.clone(),
             None => {
-                let intent = self.ask("read_intent", self.stripe.intent(&payment.intent)).await?;
+                let intent = self
+                    .ask("read_intent", self.stripe.intent(&payment.intent))
+                    .await?;
                 let Some(charge) = intent.latest_charge else {
                     return Ok(());
                 };

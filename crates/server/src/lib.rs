@@ -153,7 +153,11 @@ pub async fn serve(
     let router = routes::router(Arc::clone(&app));
     let organization = match organization {
         Some(side) => {
-            let gate = gate(organization_api(&app, (side.accounts, side.billing), router.clone())?)?;
+            let gate = gate(organization_api(
+                &app,
+                (side.accounts, side.billing),
+                router.clone(),
+            )?)?;
             Some((side.listener, gate))
         }
         None => None,
@@ -222,7 +226,12 @@ fn organization_api(
     engine_router: axum::Router,
 ) -> serde_json::Result<(Door, axum::Router)> {
     let document = Description::Organization.document(Some(&accounts.options().org_url));
-    let org_app = org_app(app, accounts.clone(), billing, serde_json::to_vec(&document)?.into());
+    let org_app = org_app(
+        app,
+        accounts.clone(),
+        billing,
+        serde_json::to_vec(&document)?.into(),
+    );
     let cookie = org_app.cookie.clone();
     let router = org::router(Arc::new(org_app));
     let door = OrganizationDoor {

@@ -82,7 +82,9 @@ impl Node {
             metrics,
             people: people(config, purpose, (&store, &master_keys)),
             organization: organization
-                .map(|(listener, settings)| organization_side(config, (listener, settings), (&store, &master_keys)))
+                .map(|(listener, settings)| {
+                    organization_side(config, (listener, settings), (&store, &master_keys))
+                })
                 .transpose()?,
         };
         let side = listeners.organization.as_ref();

@@ -126,8 +126,9 @@ impl Page {
                 organization,
                 amount_cents,
                 checkout,
-            } => cardholder_needed(&of_stranger(organization), *amount_cents, checkout.as_deref())
-                .greets(name),
+            } => {
+                cardholder_needed(&of_stranger(organization), *amount_cents, checkout.as_deref()).greets(name)
+            }
         };
         Self {
             org_url: org_url.to_owned(),

@@ -34,7 +34,9 @@ pub(crate) async fn receive_stripe_event(
 ) -> ApiResult<StatusCode> {
     let billing = app.billing()?;
     let body = small_body(body, LARGEST).await?;
-    let signature = headers.get("stripe-signature").and_then(|value| value.to_str().ok());
+    let signature = headers
+        .get("stripe-signature")
+        .and_then(|value| value.to_str().ok());
     billing.receive(signature, &body).await?;
     Ok(StatusCode::OK)
 }

@@ -87,8 +87,10 @@ impl Shop {
     pub(super) async fn hear(&self) {
         let all = self.double.all_events();
         let heard = self.double.wait_for_deliveries(|sent| {
-            all.iter()
-                .all(|event| sent.iter().any(|sent| sent.event == *event && sent.status == Some(200)))
+            all.iter().all(|event| {
+                sent.iter()
+                    .any(|sent| sent.event == *event && sent.status == Some(200))
+            })
         });
         heard.await.unwrap();
         self.work().await;
@@ -218,8 +220,21 @@ async fn a_purchase_is_credited_once_whoever_sees_it() {
         assert_eq!(payment[field], value);
     }
     let path = payment["receipt_endpoint"].as_str().unwrap();
-    let receipt = shop.rig.owner.client.get(path).await.unwrap().expect(200).unwrap();
-    assert!(receipt.json().unwrap()["url"].as_str().unwrap().starts_with("http"));
+    let receipt = shop
+        .rig
+        .owner
+        .client
+        .get(path)
+        .await
+        .unwrap()
+        .expect(200)
+        .unwrap();
+    assert!(
+        receipt.json().unwrap()["url"]
+            .as_str()
+            .unwrap()
+            .starts_with("http")
+    );
     shop.rig
         .stranger
         .client
@@ -230,7 +245,13 @@ async fn a_purchase_is_credited_once_whoever_sees_it() {
         .unwrap();
     let audit = format!("/engine/{}/v1/admin/audit?action=billing.", shop.rig.ours);
     for action in ["checkout", "purchase"] {
-        let entries = shop.rig.owner.client.get(&format!("{audit}{action}")).await.unwrap();
+        let entries = shop
+            .rig
+            .owner
+            .client
+            .get(&format!("{audit}{action}"))
+            .await
+            .unwrap();
         let entries = entries.json().unwrap()["items"].clone();
         assert_eq!(entries.as_array().unwrap().len(), 1, "{entries}");
         assert_eq!(entries[0]["target"], payment["topup_id"]);
@@ -297,7 +318,10 @@ async fn a_storm_of_webhooks_credits_each_purchase_once() {
     let urls = vec![shop.rig.webhooks(); 3];
     let answers = shop.double.storm(&urls, storm).await.unwrap();
     assert!(answers.len() >= 150, "{}", answers.len());
-    assert!(answers.iter().all(|answer| answer.status == Some(200)), "{answers:?}");
+    assert!(
+        answers.iter().all(|answer| answer.status == Some(200)),
+        "{answers:?}"
+    );
     shop.work().await;
     assert_eq!(shop.bought().await, sum);
     assert_eq!(shop.entries().await.len(), 15);
@@ -314,7 +338,9 @@ async fn payments_are_listed_in_pages() {
     }
     let amounts = |page: &Value| -> Vec<i64> {
         let payments = page["payments"].as_array().unwrap().iter();
-        payments.map(|payment| payment["amount_cents"].as_i64().unwrap()).collect()
+        payments
+            .map(|payment| payment["amount_cents"].as_i64().unwrap())
+            .collect()
     };
     let first = shop.payments("").await;
     assert_eq!(amounts(&first).len(), 25, "by default");
@@ -332,7 +358,10 @@ async fn payments_are_listed_in_pages() {
         answer.failure(400, "invalid_request").unwrap();
     }
     // A cursor of one organization is none of another.
-    let path = format!("/v1/organizations/{}/billing/payments?cursor={cursor}", shop.rig.theirs);
+    let path = format!(
+        "/v1/organizations/{}/billing/payments?cursor={cursor}",
+        shop.rig.theirs
+    );
     let answer = shop.rig.stranger.client.get(&path).await.unwrap();
     answer.failure(400, "invalid_request").unwrap();
     shop.close().await;
@@ -349,7 +378,12 @@ async fn a_suspended_organization_can_pay() {
     shop.buy(700).await;
     shop.hear().await;
     assert_eq!(shop.bought().await, 700);
-    let portal = shop.rig.owner.client.post(&shop.path("/portal"), &json!({})).await;
+    let portal = shop
+        .rig
+        .owner
+        .client
+        .post(&shop.path("/portal"), &json!({}))
+        .await;
     portal.unwrap().expect(200).unwrap();
     shop.close().await;
 }
@@ -366,10 +400,18 @@ async fn a_customer_who_comes_back_sees_the_credits() {
     let page = anybody.get(&back).await.unwrap().expect(200).unwrap();
     assert!(page.text().contains("The credits are there"), "{}", page.text());
     assert_eq!(shop.bought().await, 900, "without a webhook");
-    let cancelled = anybody.get("/billing/cancelled").await.unwrap().expect(200).unwrap();
+    let cancelled = anybody
+        .get("/billing/cancelled")
+        .await
+        .unwrap()
+        .expect(200)
+        .unwrap();
     assert!(cancelled.text().contains("Nothing was paid"));
     for unknown in ["cs_test_nothing", "", "%00", "../customers"] {
-        let page = anybody.get(&format!("/billing/paid?session={unknown}")).await.unwrap();
+        let page = anybody
+            .get(&format!("/billing/paid?session={unknown}"))
+            .await
+            .unwrap();
         assert_eq!(page.status, 404, "{unknown}");
     }
     shop.close().await;
@@ -378,7 +420,10 @@ async fn a_customer_who_comes_back_sees_the_credits() {
 async fn without_an_account_nothing_is_sold() {
     let rig = Rig::start().await;
     let path = |end: &str| format!("/v1/organizations/{}/billing{end}", rig.ours);
-    for (end, body) in [("/checkout", json!({"amount_cents": 500})), ("/portal", json!({}))] {
+    for (end, body) in [
+        ("/checkout", json!({"amount_cents": 500})),
+        ("/portal", json!({})),
+    ] {
         let answer = rig.owner.client.post(&path(end), &body).await.unwrap();
         answer.failure(503, "unavailable").unwrap();
     }

@@ -107,7 +107,9 @@ impl Rig {
     pub(crate) async fn start_selling(double: &StripeDouble) -> Self {
         double.set_clock(AT.as_micros() / 1_000_000);
         let rig = Self::start_nodes(Serves::Nothing, Some(double), |_| {}).await;
-        double.send_webhooks(&rig.webhooks(), &WEBHOOK_SECRETS[..1]).unwrap();
+        double
+            .send_webhooks(&rig.webhooks(), &WEBHOOK_SECRETS[..1])
+            .unwrap();
         rig
     }
 

@@ -57,7 +57,11 @@ impl Client {
     }
 
     /// Refunds a payment, or a part of it.
-    pub(crate) async fn refund_payment(&self, payment: PaymentId, request: &RefundPayment) -> Result<Payment> {
+    pub(crate) async fn refund_payment(
+        &self,
+        payment: PaymentId,
+        request: &RefundPayment,
+    ) -> Result<Payment> {
         self.post(&format!("v1/operator/payments/{payment}/refund"), Some(request))
             .await
     }

@@ -31,7 +31,10 @@ async fn organization(node: &HostedNode) -> Result<(Client, String)> {
     let signed = node.anybody().post("/v1/auth/signup", &person).await?;
     let ann = node.client(signed.expect(201)?.json()?["token"].as_str().context("a token")?);
     let made = ann.post("/v1/organizations", &json!({"name": "Plum"})).await?;
-    let org = made.expect(201)?.json()?["id"].as_str().context("an id")?.to_owned();
+    let org = made.expect(201)?.json()?["id"]
+        .as_str()
+        .context("an id")?
+        .to_owned();
     Ok((ann, org))
 }
 
@@ -41,7 +44,11 @@ async fn credits_are_bought_and_refunded(database: Database) -> Checked {
     let (ann, org) = organization(&node).await?;
     let path = |end: &str| format!("/v1/organizations/{org}/{end}");
     let order = json!({"amount_cents": 2_500});
-    let page = ann.post(&path("billing/checkout"), &order).await?.expect(200)?.json()?;
+    let page = ann
+        .post(&path("billing/checkout"), &order)
+        .await?
+        .expect(200)?
+        .json()?;
     let session = page["url"].as_str().and_then(|url| url.rsplit('/').next());
     double.pay(session.context("a session")?, Card::Good)?;
     node.node.until_logged("credited a purchase").await?;
@@ -52,14 +59,20 @@ async fn credits_are_bought_and_refunded(database: Database) -> Checked {
     assert_eq!(balance().await?, 25_000_000);
 
     let payments = ann.get(&path("billing/payments")).await?.expect(200)?.json()?;
-    let payment = payments["payments"][0]["id"].as_str().context("a payment")?.to_owned();
+    let payment = payments["payments"][0]["id"]
+        .as_str()
+        .context("a payment")?
+        .to_owned();
     let refund = |more: &[&str]| {
         let refund = ["credits", "refund", payment.as_str()];
         node.node.sortie(&[&refund[..], more].concat())
     };
     let part = exits(refund(&["--amount-cents", "700", "--json"]), 0)?;
     let part: Value = serde_json::from_slice(&part.stdout)?;
-    assert_eq!((&part["refunded_cents"], &part["refund_status"]), (&700.into(), &"partial".into()));
+    assert_eq!(
+        (&part["refunded_cents"], &part["refund_status"]),
+        (&700.into(), &"partial".into())
+    );
     let rest = text(&exits(refund(&[]), 0)?.stdout);
     ensure!(rest.contains("REFUNDED") && rest.contains("2500"), "{rest}");
     assert_eq!(balance().await?, 0);

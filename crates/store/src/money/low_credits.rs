@@ -30,13 +30,23 @@ impl LowCredits {
         if organizations.peek().is_none() {
             return;
         }
-        let mut noted = self.0.organizations.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self
+            .0
+            .organizations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         noted.extend(organizations);
         self.0.added.notify_one();
     }
 
     fn take(&self) -> BTreeSet<OrgId> {
-        std::mem::take(&mut *self.0.organizations.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(
+            &mut *self
+                .0
+                .organizations
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 }
 

@@ -10,8 +10,8 @@ use super::{
     identities::{identity, linked_at, proved},
 };
 use crate::{
-    AfterEvent, AfterSending, Attempt, Avatar, Factor, NewOneTime, NewPerson, OauthClientKind, OauthClientRow,
-    PasswordChange, PersonDeletion, Purpose, SignIn, TakeBackKind, TakeBackState,
+    AfterEvent, AfterSending, Attempt, Avatar, Factor, NewOneTime, NewPerson, OauthClientKind,
+    OauthClientRow, PasswordChange, PersonDeletion, Purpose, SignIn, TakeBackKind, TakeBackState,
 };
 
 commands! {

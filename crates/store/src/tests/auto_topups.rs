@@ -7,8 +7,8 @@ use sortie_api::{OrgId, PaymentId, Timestamp, TopupId, TopupState, UserId};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    AfterAutoTopup, Appended, BeginAutoTopup, Error, NewAutoTopup, PaidTopup, SETTINGS_CHANGED, SentAutoTopup,
-    Store, TakeBack, TakeBackKind, TakeBackState, TopupRow, UnpaidAutoTopup, db::vals,
+    AfterAutoTopup, Appended, BeginAutoTopup, Error, NewAutoTopup, PaidTopup, SETTINGS_CHANGED,
+    SentAutoTopup, Store, TakeBack, TakeBackKind, TakeBackState, TopupRow, UnpaidAutoTopup, db::vals,
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -35,7 +35,10 @@ impl Fixture {
     /// Adds an organization with these credits that buys automatically.
     pub(super) async fn buying_org(&self, amount_micros: i64) -> OrgId {
         let org = self.paying_org(amount_micros).await;
-        self.store.keep_customer(org, &format!("cus_{org}")).await.unwrap();
+        self.store
+            .keep_customer(org, &format!("cus_{org}"))
+            .await
+            .unwrap();
         let new = self.new_auto_topup(org);
         self.store.put_auto_topup(new, self.audit(org)).await.unwrap();
         org
@@ -106,14 +109,26 @@ impl Fixture {
         let id = self.sent_topup(org).await;
         store.keep_intent(id, "pi_1").await.unwrap();
         let again = AfterAutoTopup::RetryAt(at);
-        let declined = UnpaidAutoTopup { intent: None, ..self.unpaid(org, id, again) };
+        let declined = UnpaidAutoTopup {
+            intent: None,
+            ..self.unpaid(org, id, again)
+        };
         store.end_unpaid_auto_topup(declined).await.unwrap();
         let id = self.sent_topup(org).await;
-        let paused = UnpaidAutoTopup { failures: Some(1), ..self.unpaid(org, id, AfterAutoTopup::Paused) };
+        let paused = UnpaidAutoTopup {
+            failures: Some(1),
+            ..self.unpaid(org, id, AfterAutoTopup::Paused)
+        };
         store.end_unpaid_auto_topup(paused).await.unwrap();
-        store.put_auto_topup(self.new_auto_topup(org), self.audit(org)).await.unwrap();
+        store
+            .put_auto_topup(self.new_auto_topup(org), self.audit(org))
+            .await
+            .unwrap();
         let id = self.sent_topup(org).await;
-        store.end_unpaid_auto_topup(self.unpaid(org, id, AfterAutoTopup::Disabled)).await.unwrap();
+        store
+            .end_unpaid_auto_topup(self.unpaid(org, id, AfterAutoTopup::Disabled))
+            .await
+            .unwrap();
         store.disable_auto_topup(org, self.audit(org)).await.unwrap();
     }
 }
@@ -301,7 +316,7 @@ both! {
         };
         store.take_back(report.clone()).await.unwrap();
         assert_eq!((fixture.count(SETTINGS).await, fixture.count(BELOW).await), (1, 1));
-        let dispute = TakeBack { kind: TakeBackKind::Dispute, id: "dp_1".to_owned(), ..report };
+        let dispute = TakeBack { kind: TakeBackKind::Dispute, id: "dp_1".to_owned(), audit: fixture.audit(org), ..report };
         store.take_back(dispute).await.unwrap();
         assert_eq!((fixture.count(SETTINGS).await, fixture.count(BELOW).await), (0, 0));
     }

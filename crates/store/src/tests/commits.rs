@@ -307,10 +307,7 @@ fn every_command_that_writes_is_proven() {
         .iter()
         .filter(|command| !proven.contains(*command) && !NO_COMMANDS.contains(&command.as_str()))
         .collect();
-    assert!(
-        missing.is_empty(),
-        "in none of tests/atomicity*.rs: {missing:?}"
-    );
+    assert!(missing.is_empty(), "in none of tests/atomicity*.rs: {missing:?}");
 }
 
 /// Collects the names of public functions that do not only read.

@@ -9,9 +9,9 @@ use super::{
     fixture::{Fixture, after},
 };
 use crate::{
-    Appended, Cancelled, Counted, Created, Credit, CreditSums, Error, Finish, InsufficientCredit, LedgerDifference,
-    LedgerRule, NewLedgerEntry, NewRun, OTHER_ENTRY, Payment, PersonDeletion, Result, Store,
-    UnretainedFinish,
+    Appended, Cancelled, Counted, Created, Credit, CreditSums, Error, Finish, InsufficientCredit,
+    LedgerDifference, LedgerRule, NewLedgerEntry, NewRun, OTHER_ENTRY, Payment, PersonDeletion, Result,
+    Store, UnretainedFinish,
     db::{Dialect, vals},
 };
 

@@ -31,7 +31,12 @@ enum Command {
     /// Buys credits, and tells of the payment several times.
     Buy { cents: i64, times: u8 },
     /// Tells of a refund or a dispute of a payment. Its number says which, so that it is told again, and in any order.
-    TakeBack { payment: usize, kind: TakeBackKind, number: u8, state: TakeBackState },
+    TakeBack {
+        payment: usize,
+        kind: TakeBackKind,
+        number: u8,
+        state: TakeBackState,
+    },
     /// Creates a run, perhaps with an idempotency key.
     Create { max_cost: u64, key: Option<u8> },
     /// Moves a run to an end of this kind.
@@ -95,7 +100,10 @@ impl Bought {
     /// Cents that are taken back: the sum of what is refunded and disputed, and never more than the payment. Each refund and
     /// dispute is of one cent more than its number.
     fn taken(&self) -> i64 {
-        let taken = self.told.iter().filter(|(_, state)| **state == TakeBackState::Taken);
+        let taken = self
+            .told
+            .iter()
+            .filter(|(_, state)| **state == TakeBackState::Taken);
         let sum: i64 = taken.map(|((_, number), _)| i64::from(*number) + 1).sum();
         sum.min(self.paid.amount_cents)
     }
@@ -199,7 +207,10 @@ impl Model<'_> {
         let cents = i64::from(number) + 1;
         let report = self.fixture.report(&bought.paid, (kind, &id), cents, state);
         let before = bought.taken();
-        let known = bought.told.entry((kind == TakeBackKind::Refund, number)).or_insert(state);
+        let known = bought
+            .told
+            .entry((kind == TakeBackKind::Refund, number))
+            .or_insert(state);
         *known = state.max(*known);
         let moved = (before - bought.taken()) * CENT;
         let took = self.fixture.store.take_back(report).await.unwrap();

@@ -129,13 +129,23 @@ impl Fixture {
         store.org_of_customer("cus_1").await.unwrap();
         store.billing_account(org).await.unwrap();
         assert!(store.ask_for_card(org, at, at).await.unwrap());
-        store.keep_card(org, Some(self.card("pm_1", "portal")), at).await.unwrap();
+        store
+            .keep_card(org, Some(self.card("pm_1", "portal")), at)
+            .await
+            .unwrap();
         let topup = self.ordered(self.new_topup(org)).await;
         assert!(store.move_topup(self.to(&topup, TopupState::Open)).await.unwrap());
-        store.topup_of_session(&format!("cs_{}", topup.id)).await.unwrap().unwrap();
+        store
+            .topup_of_session(&format!("cs_{}", topup.id))
+            .await
+            .unwrap()
+            .unwrap();
         let late = self.now() + Duration::from_hours(1);
         let claimed = store.claim_topups(late, LEASE, 10).await.unwrap();
-        store.check_topup_at(topup.id, claimed[0].checks, late).await.unwrap();
+        store
+            .check_topup_at(topup.id, claimed[0].checks, late)
+            .await
+            .unwrap();
         store.topup(topup.id).await.unwrap();
         let paid = self.bought(org, 700).await;
         store.credit_purchase(paid.clone()).await.unwrap();
@@ -145,7 +155,11 @@ impl Fixture {
         }
         store.payment(org, paid.payment).await.unwrap();
         store.operated_payment(paid.payment).await.unwrap();
-        store.payment_of(Some("pi_nothing"), paid.charge.as_deref()).await.unwrap().unwrap();
+        store
+            .payment_of(Some("pi_nothing"), paid.charge.as_deref())
+            .await
+            .unwrap()
+            .unwrap();
         store.list_payments(org, None, 10).await.unwrap();
         store.claim_comparisons(late, LEASE, 10).await.unwrap();
         store.compared(paid.payment, Some(late)).await.unwrap();

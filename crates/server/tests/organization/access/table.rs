@@ -302,12 +302,7 @@ pub(super) const CALLS: &[Call] = &[
         "{}",
         503,
     ),
-    refused(
-        "receive_stripe_event",
-        ("POST", "/v1/webhooks/stripe"),
-        "{}",
-        503,
-    ),
+    refused("receive_stripe_event", ("POST", "/v1/webhooks/stripe"), "{}", 503),
     call(
         "get_operated_credits",
         ("GET", "/v1/operator/organizations/{org}/credits"),

@@ -26,10 +26,17 @@ impl Shop {
 async fn a_card_is_saved_with_a_purchase_and_changed_in_the_portal() {
     let shop = Shop::open().await;
     let nothing = shop.billing().await;
-    assert_eq!((&nothing["payment_method"], &nothing["payment_method_sync"]), (&Value::Null, &json!("synced")));
+    assert_eq!(
+        (&nothing["payment_method"], &nothing["payment_method_sync"]),
+        (&Value::Null, &json!("synced"))
+    );
     shop.buy(500).await;
     shop.hear().await;
-    assert_eq!(shop.billing().await["payment_method"], Value::Null, "nobody agreed to it");
+    assert_eq!(
+        shop.billing().await["payment_method"],
+        Value::Null,
+        "nobody agreed to it"
+    );
     shop.advance(Duration::from_mins(1));
     let customer = shop.buy_and_save().await;
     let reads = |shop: &Shop| shop.double.requests(Call::ReadCustomer).len();
@@ -45,7 +52,13 @@ async fn a_card_is_saved_with_a_purchase_and_changed_in_the_portal() {
         assert_eq!(shop.billing().await["payment_method_sync"], "synced");
     }
     assert!(reads(&shop) <= before + 1, "once a minute");
-    let portal = shop.rig.owner.client.post(&shop.path("/portal"), &json!({})).await.unwrap();
+    let portal = shop
+        .rig
+        .owner
+        .client
+        .post(&shop.path("/portal"), &json!({}))
+        .await
+        .unwrap();
     let url = portal.expect(200).unwrap().json().unwrap()["url"].clone();
     assert!(url.as_str().unwrap().contains("/p/session/"), "{url}");
     shop.double.save_card(&customer, Card::Slow).unwrap();
@@ -53,13 +66,19 @@ async fn a_card_is_saved_with_a_purchase_and_changed_in_the_portal() {
     shop.advance(Duration::from_mins(1));
     let changed = shop.billing().await;
     assert_eq!(
-        (&changed["payment_method"]["source"], &changed["payment_method"]["last4"]),
+        (
+            &changed["payment_method"]["source"],
+            &changed["payment_method"]["last4"]
+        ),
         (&json!("portal"), &json!("0077"))
     );
     shop.double.remove_cards(&customer).unwrap();
     shop.advance(Duration::from_mins(1));
     let removed = shop.billing().await;
-    assert_eq!((&removed["payment_method"], &removed["payment_method_sync"]), (&Value::Null, &json!("synced")));
+    assert_eq!(
+        (&removed["payment_method"], &removed["payment_method_sync"]),
+        (&Value::Null, &json!("synced"))
+    );
     shop.close().await;
 }
 

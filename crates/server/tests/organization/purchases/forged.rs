@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sortie_billing::{CheckoutOrder, Stripe, StripeSettings};
 use sortie_api::Credential;
+use sortie_billing::{CheckoutOrder, Stripe, StripeSettings};
 use sortie_testkit::{
     Answer, Bytes, Client,
     http::{HeaderValue, Method},
@@ -31,7 +31,10 @@ impl Shop {
         let client = Client::new(self.rig.address, None)
             .with_header("stripe-signature", HeaderValue::try_from(header).unwrap());
         let body = Bytes::from(body.to_owned());
-        client.send(Method::POST, "/v1/webhooks/stripe", body).await.unwrap()
+        client
+            .send(Method::POST, "/v1/webhooks/stripe", body)
+            .await
+            .unwrap()
     }
 
     fn signed(&self, secrets: &[&str], body: &str) -> String {
@@ -72,7 +75,13 @@ async fn a_webhook_without_a_valid_signature_changes_nothing() {
     let unsigned = client.send(Method::POST, "/v1/webhooks/stripe", Bytes::from(body.clone()));
     unsigned.await.unwrap().failure(400, "invalid_request").unwrap();
     // Signed, and no event.
-    for text in ["", "[]", "{}", r#"{"id":"","type":"x","created":1,"data":{"object":{}}}"#, "{\"id\":"] {
+    for text in [
+        "",
+        "[]",
+        "{}",
+        r#"{"id":"","type":"x","created":1,"data":{"object":{}}}"#,
+        "{\"id\":",
+    ] {
         let refused = shop.post(&shop.signed(first, text), text).await;
         refused.failure(400, "invalid_request").unwrap();
     }
@@ -108,7 +117,12 @@ async fn a_refused_webhook_counts_against_its_network_and_a_genuine_one_does_not
         again == before && refused == before - 1 && left(&genuine().await) == before - 1
     };
     assert!(is_counted().await || is_counted().await);
-    assert_eq!(shop.rig.count("SELECT COUNT(*) AS v FROM stripe_event WHERE outcome = 'ignored'").await, 1);
+    assert_eq!(
+        shop.rig
+            .count("SELECT COUNT(*) AS v FROM stripe_event WHERE outcome = 'ignored'")
+            .await,
+        1
+    );
     shop.close().await;
 }
 
@@ -156,7 +170,11 @@ async fn a_purchase_that_was_paid_in_another_way_is_not_credited() {
         api_url: shop.double.url().parse().unwrap(),
     })
     .unwrap();
-    let other = stripe.create_customer("other", "other", "Other").await.unwrap().id;
+    let other = stripe
+        .create_customer("other", "other", "Other")
+        .await
+        .unwrap()
+        .id;
     let ours = {
         shop.order(2_500).await;
         let topups = shop.rig.count("SELECT COUNT(*) AS v FROM topup").await;
@@ -165,9 +183,7 @@ async fn a_purchase_that_was_paid_in_another_way_is_not_credited() {
     };
     let customer = shop.rig.text("SELECT customer AS v FROM billing_account").await;
     // Somebody with the secret key makes pages that name the purchase.
-    for (number, (customer, amount_cents)) in
-        [(&customer, 500), (&other, 2_500)].into_iter().enumerate()
-    {
+    for (number, (customer, amount_cents)) in [(&customer, 500), (&other, 2_500)].into_iter().enumerate() {
         let order = CheckoutOrder {
             customer,
             amount_cents,
@@ -178,7 +194,10 @@ async fn a_purchase_that_was_paid_in_another_way_is_not_credited() {
             success_url: "https://x.example",
             cancel_url: "https://x.example",
         };
-        let page = stripe.create_checkout(&format!("wrong_{number}"), &order).await.unwrap();
+        let page = stripe
+            .create_checkout(&format!("wrong_{number}"), &order)
+            .await
+            .unwrap();
         shop.double.pay(&page.id, Card::Good).unwrap();
     }
     for event in shop.double.all_events() {

@@ -75,7 +75,10 @@ async fn while_stripe_is_away_nothing_is_sold_and_nothing_is_lost() {
     shop.double.pay(&open, Card::Good).unwrap();
     for fault in [Fault::ErrorBefore, Fault::TooMany, Fault::LostBefore] {
         shop.double.fail_always(Some(fault));
-        shop.checkout(500, false).await.failure(503, "unavailable").unwrap();
+        shop.checkout(500, false)
+            .await
+            .failure(503, "unavailable")
+            .unwrap();
         shop.work_until_heard("checkout.session.completed", 1).await;
         shop.advance(Duration::from_mins(2));
         shop.work().await;
@@ -97,7 +100,10 @@ async fn a_page_whose_making_was_interrupted_is_made_once() {
     let shop = Shop::open().await;
     for call in [Call::CreateCustomer, Call::CreateSession] {
         shop.double.fail(call, 1, Fault::LostAfter);
-        shop.checkout(500, false).await.failure(503, "unavailable").unwrap();
+        shop.checkout(500, false)
+            .await
+            .failure(503, "unavailable")
+            .unwrap();
     }
     shop.advance(Duration::from_mins(2));
     shop.work().await;
@@ -108,7 +114,11 @@ async fn a_page_whose_making_was_interrupted_is_made_once() {
     assert_eq!(shop.rig.count(states).await, 1, "the same page");
     let customers = shop.double.requests(Call::CreateCustomer);
     assert_eq!(customers.len(), 2);
-    assert_eq!(shop.double.events("customer.created").len(), 1, "the same customer");
+    assert_eq!(
+        shop.double.events("customer.created").len(),
+        1,
+        "the same customer"
+    );
     let bought = session(&shop.checkout(700, false).await.expect(200).unwrap());
     shop.double.pay(&bought, Card::Good).unwrap();
     shop.hear().await;
@@ -116,7 +126,9 @@ async fn a_page_whose_making_was_interrupted_is_made_once() {
     shop.advance(Duration::from_hours(2));
     shop.work().await;
     assert_eq!(
-        shop.rig.count("SELECT COUNT(*) AS v FROM topup WHERE state = 'expired'").await,
+        shop.rig
+            .count("SELECT COUNT(*) AS v FROM topup WHERE state = 'expired'")
+            .await,
         1
     );
     shop.close().await;
@@ -144,13 +156,19 @@ async fn a_payment_that_takes_days_is_credited_when_it_succeeds() {
             .values()
             .flatten()
             .any(|held| held.id == intent && held.amount_cents == 2_500);
-        let settlement = if is_good { Settlement::Paid } else { Settlement::Failed };
+        let settlement = if is_good {
+            Settlement::Paid
+        } else {
+            Settlement::Failed
+        };
         shop.double.settle(&intent, settlement).unwrap();
     }
     shop.hear().await;
     assert_eq!(shop.bought().await, 2_500);
     assert_eq!(
-        shop.rig.count("SELECT COUNT(*) AS v FROM topup WHERE state = 'failed'").await,
+        shop.rig
+            .count("SELECT COUNT(*) AS v FROM topup WHERE state = 'failed'")
+            .await,
         1
     );
     shop.audit().await;

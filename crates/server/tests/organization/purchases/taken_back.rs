@@ -18,7 +18,9 @@ crate::settings::everywhere! {
 }
 
 fn entries(of: &[(&str, i64)]) -> Vec<(String, i64)> {
-    of.iter().map(|(kind, amount)| ((*kind).to_owned(), *amount)).collect()
+    of.iter()
+        .map(|(kind, amount)| ((*kind).to_owned(), *amount))
+        .collect()
 }
 
 async fn a_refund_takes_credits_back_and_a_failed_one_returns_them() {
@@ -36,7 +38,12 @@ async fn a_refund_takes_credits_back_and_a_failed_one_returns_them() {
     shop.double.fail_refund(&first).unwrap();
     shop.hear().await;
     assert_eq!(shop.payment().await["refunded_cents"], 2_000);
-    let expected = [("purchase", 2_500), ("refund", -500), ("refund", -2_000), ("refund_failed", 500)];
+    let expected = [
+        ("purchase", 2_500),
+        ("refund", -500),
+        ("refund", -2_000),
+        ("refund_failed", 500),
+    ];
     assert_eq!(sorted(shop.entries().await), sorted(entries(&expected)));
     shop.audit().await;
     shop.close().await;
@@ -55,13 +62,20 @@ async fn the_operator_refunds_a_payment() {
     shop.hear().await;
     let payment = shop.payment().await["id"].as_str().unwrap().to_owned();
     let path = format!("/v1/operator/payments/{payment}/refund");
-    for wrong in [json!({"amount_cents": 0}), json!({"amount_cents": 2_501}), json!({"cents": 1})] {
+    for wrong in [
+        json!({"amount_cents": 0}),
+        json!({"amount_cents": 2_501}),
+        json!({"cents": 1}),
+    ] {
         let answer = send(&operator, Method::POST, &path, &wrong).await;
         answer.failure(400, "invalid_request").unwrap();
     }
     let part = send(&operator, Method::POST, &path, &json!({"amount_cents": 700})).await;
     let part = part.expect(200).unwrap().json().unwrap();
-    assert_eq!((&part["refunded_cents"], &part["id"]), (&json!(700), &json!(payment)));
+    assert_eq!(
+        (&part["refunded_cents"], &part["id"]),
+        (&json!(700), &json!(payment))
+    );
     assert_eq!(shop.bought().await, 1_800, "before any webhook");
     shop.hear().await;
     assert_eq!(shop.bought().await, 1_800);
@@ -88,20 +102,29 @@ async fn a_dispute_takes_credits_until_it_is_won() {
     let shop = Shop::open().await;
     let intent = shop.buy(2_500).await;
     shop.hear().await;
-    let question = shop.double.dispute(&intent, 2_500, DisputeStage::Inquiry).unwrap();
+    let question = shop
+        .double
+        .dispute(&intent, 2_500, DisputeStage::Inquiry)
+        .unwrap();
     shop.hear().await;
     assert_eq!(shop.bought().await, 2_500, "a question takes nothing");
     shop.double.decide(&question, Verdict::Won).unwrap();
     shop.hear().await;
     assert_eq!(shop.bought().await, 2_500);
-    let won = shop.double.dispute(&intent, 1_000, DisputeStage::Chargeback).unwrap();
+    let won = shop
+        .double
+        .dispute(&intent, 1_000, DisputeStage::Chargeback)
+        .unwrap();
     shop.hear().await;
     assert_eq!(shop.bought().await, 1_500);
     assert_eq!(shop.payment().await["disputed_cents"], 1_000);
     shop.double.decide(&won, Verdict::Won).unwrap();
     shop.hear().await;
     assert_eq!(shop.bought().await, 2_500);
-    let lost = shop.double.dispute(&intent, 2_500, DisputeStage::Chargeback).unwrap();
+    let lost = shop
+        .double
+        .dispute(&intent, 2_500, DisputeStage::Chargeback)
+        .unwrap();
     shop.double.decide(&lost, Verdict::Lost).unwrap();
     shop.hear().await;
     assert_eq!(shop.bought().await, 0);
@@ -122,7 +145,10 @@ async fn refunds_and_disputes_never_take_more_than_the_payment() {
     shop.hear().await;
     shop.double.refund(&intent, 1_500).unwrap();
     shop.hear().await;
-    let dispute = shop.double.dispute(&intent, 2_000, DisputeStage::Chargeback).unwrap();
+    let dispute = shop
+        .double
+        .dispute(&intent, 2_000, DisputeStage::Chargeback)
+        .unwrap();
     shop.hear().await;
     assert_eq!(shop.bought().await, 0, "and not less");
     let payment = shop.payment().await;
@@ -146,7 +172,10 @@ async fn the_order_of_events_does_not_matter() {
         let failed = shop.double.refund(&intent, 500).unwrap();
         shop.double.fail_refund(&failed).unwrap();
         shop.double.refund(&intent, 300).unwrap();
-        let won = shop.double.dispute(&intent, 1_000, DisputeStage::Chargeback).unwrap();
+        let won = shop
+            .double
+            .dispute(&intent, 1_000, DisputeStage::Chargeback)
+            .unwrap();
         shop.double.decide(&won, Verdict::Won).unwrap();
         shop.double.release_webhooks(WebhookOrder::Shuffled(seed), 3);
         shop.hear().await;

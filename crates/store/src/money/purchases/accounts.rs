@@ -68,7 +68,10 @@ impl Store {
                              ON CONFLICT (org_id) DO NOTHING",
                             vals![org, customer.as_str()],
                         ),
-                        Stmt::new("SELECT customer FROM billing_account WHERE org_id = $1", vals![org]),
+                        Stmt::new(
+                            "SELECT customer FROM billing_account WHERE org_id = $1",
+                            vals![org],
+                        ),
                     ],
                 )?;
                 let row = kept.rows.first().ok_or(Error::NotFound)?;

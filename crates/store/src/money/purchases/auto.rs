@@ -24,8 +24,7 @@ use crate::{
 };
 
 /// Error of an end of a purchase whose settings have changed since they were read.
-pub const SETTINGS_CHANGED: Error =
-    Error::Conflict("the automatic purchases were changed at the same time");
+pub const SETTINGS_CHANGED: Error = Error::Conflict("the automatic purchases were changed at the same time");
 
 /// Reason of a purchase that was not sent to Stripe.
 const SWITCHED_OFF: &str = "the automatic purchases were disabled before the card was charged";

@@ -129,7 +129,7 @@ impl Store {
                     vals![event.as_str(), tries, due, after.outcome()],
                 )
                 .exactly(1, Error::Fenced)])
-                .map(drop)
+                    .map(drop)
             })
             .await
     }

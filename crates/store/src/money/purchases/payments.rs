@@ -6,8 +6,7 @@ use sortie_api::{LedgerKind, OrgId, PaymentId, Timestamp, TopupId, TopupState};
 
 use super::{
     accounts::{SavedCard, keep_card},
-    auto,
-    micros,
+    auto, micros,
 };
 use crate::{
     Store,
@@ -124,13 +123,21 @@ impl Store {
                 let mut found = None;
                 if let Some(intent) = &intent {
                     found = tx.query_opt(
-                        concat!("SELECT ", payment_columns!(), " FROM payment WHERE intent_id = $1"),
+                        concat!(
+                            "SELECT ",
+                            payment_columns!(),
+                            " FROM payment WHERE intent_id = $1"
+                        ),
                         vals![intent.as_str()],
                     )?;
                 }
                 if let (None, Some(charge)) = (&found, &charge) {
                     found = tx.query_opt(
-                        concat!("SELECT ", payment_columns!(), " FROM payment WHERE charge_id = $1"),
+                        concat!(
+                            "SELECT ",
+                            payment_columns!(),
+                            " FROM payment WHERE charge_id = $1"
+                        ),
                         vals![charge.as_str()],
                     )?;
                 }
@@ -213,8 +220,11 @@ fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
     let [_, found] = batch(
         tx,
         &[
-            Stmt::new("UPDATE topup SET checks = checks WHERE id = $1", vals![paid.topup])
-                .exactly(1, Error::NotFound),
+            Stmt::new(
+                "UPDATE topup SET checks = checks WHERE id = $1",
+                vals![paid.topup],
+            )
+            .exactly(1, Error::NotFound),
             Stmt::new(
                 "SELECT state, intent_id, amount_cents, save_card FROM topup WHERE id = $1 AND org_id = $2",
                 vals![paid.topup, org],

@@ -102,11 +102,7 @@ struct Table {
 macro_rules! table {
     ($name:literal, $column:literal) => {
         Table {
-            find: concat!(
-                "SELECT state FROM ",
-                $name,
-                " WHERE id = $1 AND payment_id = $2"
-            ),
+            find: concat!("SELECT state FROM ", $name, " WHERE id = $1 AND payment_id = $2"),
             put: concat!(
                 "INSERT INTO ",
                 $name,
@@ -140,13 +136,19 @@ impl TakeBack {
         let id = &self.id;
         match (self.kind, self.state) {
             (TakeBackKind::Refund, TakeBackState::Taken) => (LedgerKind::Refund, id.clone(), "refund"),
-            (TakeBackKind::Refund, TakeBackState::Returned) => {
-                (LedgerKind::RefundFailed, format!("{id}:failed"), "refund that failed")
+            (TakeBackKind::Refund, TakeBackState::Returned) => (
+                LedgerKind::RefundFailed,
+                format!("{id}:failed"),
+                "refund that failed",
+            ),
+            (TakeBackKind::Dispute, TakeBackState::Taken) => {
+                (LedgerKind::Dispute, id.clone(), "disputed payment")
             }
-            (TakeBackKind::Dispute, TakeBackState::Taken) => (LedgerKind::Dispute, id.clone(), "disputed payment"),
-            (TakeBackKind::Dispute, TakeBackState::Returned) => {
-                (LedgerKind::DisputeWon, format!("{id}:won"), "dispute that was won")
-            }
+            (TakeBackKind::Dispute, TakeBackState::Returned) => (
+                LedgerKind::DisputeWon,
+                format!("{id}:won"),
+                "dispute that was won",
+            ),
         }
     }
 }
