@@ -50,8 +50,8 @@ CREATE TABLE topup (
     checks BIGINT NOT NULL,
     error {TEXT}
 ){HOT};
-CREATE INDEX topup_list ON topup (org_id, created_at, id);
-CREATE INDEX topup_check ON topup (check_at, id) WHERE check_at >= 0;
+CREATE INDEX topup_list ON topup (org_id, created_at);
+CREATE INDEX topup_check ON topup (check_at, id) WHERE check_at IS NOT NULL;
 CREATE INDEX topup_waiting ON topup (org_id) WHERE state IN ('created', 'open', 'processing');
 CREATE UNIQUE INDEX topup_session ON topup (session_id) WHERE session_id IS NOT NULL;
 CREATE UNIQUE INDEX topup_intent ON topup (intent_id) WHERE intent_id IS NOT NULL;
@@ -72,7 +72,7 @@ CREATE TABLE payment (
     compare_at BIGINT
 ){HOT};
 CREATE INDEX payment_list ON payment (org_id, created_at, id);
-CREATE INDEX payment_compare ON payment (compare_at, id) WHERE compare_at >= 0;
+CREATE INDEX payment_compare ON payment (compare_at, id) WHERE compare_at IS NOT NULL;
 CREATE UNIQUE INDEX payment_topup ON payment (topup_id);
 CREATE UNIQUE INDEX payment_intent ON payment (intent_id);
 CREATE UNIQUE INDEX payment_charge ON payment (charge_id) WHERE charge_id IS NOT NULL;
@@ -109,7 +109,7 @@ CREATE TABLE stripe_event (
     tries BIGINT NOT NULL,
     outcome {TEXT}
 ){HOT};
-CREATE INDEX stripe_event_due ON stripe_event (due_at, id) WHERE due_at >= 0;
+CREATE INDEX stripe_event_due ON stripe_event (due_at, id) WHERE due_at IS NOT NULL;
 CREATE INDEX stripe_event_received ON stripe_event (received_at);
 
 -- Search for events of Stripe that no webhook has brought: one row, with id 1. due_at is the time of the next one. Every event

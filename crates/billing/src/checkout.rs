@@ -11,6 +11,7 @@ use sortie_store::{Actor, NewTopup, TopupMove, TopupRow};
 use crate::{
     Billing, Checkout, CheckoutOrder,
     error::{Error, Result},
+    events::is_name,
     service::{Parts, seconds},
 };
 
@@ -109,6 +110,9 @@ impl Billing {
     /// Looks whether the page of a purchase was paid, for the customer who comes back from it. Unknown pages are left alone.
     pub async fn returned(&self, session: &str) -> Result<Option<TopupState>> {
         let parts = &self.0;
+        if !is_name(session) {
+            return Ok(None);
+        }
         let Some(topup) = parts.store.topup_of_session(session).await? else {
             return Ok(None);
         };

@@ -113,9 +113,13 @@ impl Billing {
     }
 }
 
+/// Whether a text may be the name of an object of Stripe.
+pub(crate) fn is_name(text: &str) -> bool {
+    text.len() <= LONGEST && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 /// Returns an event as it is recorded. None where its names cannot be kept.
 pub(crate) fn recorded(event: &Event, now: Timestamp) -> Option<NewStripeEvent> {
-    let is_name = |text: &str| text.len() <= LONGEST && text.bytes().all(|byte| byte.is_ascii_graphic());
     let (id, kind, object) = (event.id.as_str(), event.kind.as_str(), event.object_id());
     if id.is_empty() || ![id, kind, object].into_iter().all(is_name) {
         return None;

@@ -352,7 +352,7 @@ async fn payments_are_listed_in_pages() {
     assert_eq!(all, (500..530).collect::<Vec<_>>());
     assert_eq!(amounts(&shop.payments("?limit=100").await).len(), 30);
     assert_eq!(amounts(&shop.payments("?limit=1").await).len(), 1);
-    for wrong in ["?limit=0", "?limit=101", "?cursor=x", "?page=2"] {
+    for wrong in ["?limit=0", "?limit=101", "?cursor=x"] {
         let path = shop.path(&format!("/payments{wrong}"));
         let answer = shop.rig.owner.client.get(&path).await.unwrap();
         answer.failure(400, "invalid_request").unwrap();

@@ -119,7 +119,7 @@ commands! {
         proves(fixture, async || store.compared(paid.payment, None).await).await;
         for kind in [TakeBackKind::Refund, TakeBackKind::Dispute] {
             for state in [TakeBackState::Taken, TakeBackState::Returned] {
-                let report = fixture.report(&paid, (kind, "x"), 200, state);
+                let report = fixture.report(&paid, (kind, &format!("{kind:?}")), 200, state);
                 proves(fixture, async || store.take_back(report.clone()).await).await;
             }
         }
@@ -131,8 +131,8 @@ commands! {
         proves(fixture, async || store.record_stripe_events(vec![event.clone()]).await).await;
         proves_step(fixture, async || store.claim_stripe_events(at, Duration::ZERO, 10).await).await;
         let tries = fixture.count("SELECT MAX(tries) FROM stripe_event").await;
-        let done = || store.record_stripe_attempt("evt_1".to_owned(), tries, AfterEvent::Done);
-        proves(fixture, async || done().await).await;
+        let id = || "evt_1".to_owned();
+        proves(fixture, async || store.record_stripe_attempt(id(), tries, AfterEvent::Done).await).await;
         let later = at + Duration::from_hours(1);
         proves(fixture, async || store.delete_stripe_events(later, 10).await).await;
         proves(fixture, async || store.claim_stripe_search(at, Duration::from_mins(1)).await).await;

@@ -150,7 +150,7 @@ impl Fixture {
         let paid = self.bought(org, 700).await;
         store.credit_purchase(paid.clone()).await.unwrap();
         for kind in [TakeBackKind::Refund, TakeBackKind::Dispute] {
-            let taken = self.report(&paid, (kind, "x"), 100, TakeBackState::Taken);
+            let taken = self.report(&paid, (kind, &format!("{kind:?}")), 100, TakeBackState::Taken);
             store.take_back(taken).await.unwrap();
         }
         store.payment(org, paid.payment).await.unwrap();

@@ -87,19 +87,12 @@ impl Store {
 
     /// Reads a payment of an organization.
     pub async fn payment(&self, org: OrgId, id: PaymentId) -> Result<PaymentRow> {
-        self.db
-            .read(move |tx| {
-                let row = tx.query_one(
-                    concat!(
-                        "SELECT ",
-                        payment_columns!(),
-                        " FROM payment WHERE id = $2 AND org_id = $1"
-                    ),
-                    vals![org, id],
-                )?;
-                payment_from(&row)
-            })
-            .await
+        let payment = self.operated_payment(id).await?;
+        if payment.org == org {
+            Ok(payment)
+        } else {
+            Err(Error::NotFound)
+        }
     }
 
     /// Operator: reads a payment.
@@ -226,12 +219,15 @@ fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
             )
             .exactly(1, Error::NotFound),
             Stmt::new(
-                "SELECT state, intent_id, amount_cents, save_card FROM topup WHERE id = $1 AND org_id = $2",
-                vals![paid.topup, org],
+                "SELECT state, intent_id, amount_cents, save_card, org_id FROM topup WHERE id = $1",
+                vals![paid.topup],
             ),
         ],
     )?;
     let row = found.rows.first().ok_or(Error::NotFound)?;
+    if row.parse::<OrgId>(4)? != org {
+        return Err(Error::NotFound);
+    }
     let (state, intent): (TopupState, _) = (row.parse(0)?, row.opt_text(1)?);
     if state == TopupState::Paid {
         return match intent {

@@ -6,7 +6,7 @@
 
 use std::{fmt, str::FromStr};
 
-use sortie_api::{LedgerKind, PaymentId};
+use sortie_api::{LedgerKind, OrgId, PaymentId};
 
 use super::{auto, micros};
 use crate::{
@@ -102,7 +102,7 @@ struct Table {
 macro_rules! table {
     ($name:literal, $column:literal) => {
         Table {
-            find: concat!("SELECT state FROM ", $name, " WHERE id = $1 AND payment_id = $2"),
+            find: concat!("SELECT state FROM ", $name, " WHERE id = $1"),
             put: concat!(
                 "INSERT INTO ",
                 $name,
@@ -166,12 +166,16 @@ impl Store {
     }
 }
 
-/// Amount of a payment that is taken back, in cents: the sum of refunds and disputes, and never more than the payment.
-fn taken(tx: &mut dyn Tx, payment: PaymentId) -> Result<(i64, String)> {
+/// Amount of a payment that is taken back, in cents: the sum of refunds and disputes, and never more than the payment. Also
+/// returns the order that was paid.
+fn taken(tx: &mut dyn Tx, report: &TakeBack) -> Result<(i64, String)> {
     let row = tx.query_one(
-        "SELECT amount_cents, refunded_cents, disputed_cents, topup_id FROM payment WHERE id = $1",
-        vals![payment],
+        "SELECT amount_cents, refunded_cents, disputed_cents, topup_id, org_id FROM payment WHERE id = $1",
+        vals![report.payment],
     )?;
+    if row.parse::<OrgId>(4)? != report.audit.org {
+        return Err(Error::NotFound);
+    }
     let sum = row.int(1)?.saturating_add(row.int(2)?);
     Ok((sum.min(row.int(0)?), row.text(3)?.to_owned()))
 }
@@ -187,18 +191,18 @@ fn record_report(tx: &mut dyn Tx, report: &TakeBack) -> Result<TookBack> {
         &[
             // The lock of the payment puts all that is taken back of it in an order.
             Stmt::new(
-                "UPDATE payment SET amount_cents = amount_cents WHERE id = $1 AND org_id = $2",
-                vals![report.payment, report.audit.org],
+                "UPDATE payment SET amount_cents = amount_cents WHERE id = $1",
+                vals![report.payment],
             )
             .exactly(1, Error::NotFound),
-            Stmt::new(table.find, vals![report.id.as_str(), report.payment]),
+            Stmt::new(table.find, vals![report.id.as_str()]),
         ],
     )?;
     let known: Option<TakeBackState> = known.rows.first().map(|row| row.parse(0)).transpose()?;
+    let (before, topup) = taken(tx, report)?;
     if known.is_some_and(|known| known >= report.state) {
         return Ok(nothing);
     }
-    let (before, topup) = taken(tx, report.payment)?;
     tx.batch(&[
         Stmt::new(
             table.put,
@@ -213,7 +217,7 @@ fn record_report(tx: &mut dyn Tx, report: &TakeBack) -> Result<TookBack> {
         Stmt::new(table.sum, vals![report.payment]),
         record(&report.audit),
     ])?;
-    let (after, _) = taken(tx, report.payment)?;
+    let (after, _) = taken(tx, report)?;
     let moved_micros = micros(before.saturating_sub(after))?;
     if moved_micros != 0 {
         let (kind, cause, description) = report.entry();
