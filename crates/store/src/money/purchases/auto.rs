@@ -191,7 +191,7 @@ impl Store {
                             vals![org],
                         ),
                         Stmt::new(
-                            "SELECT state FROM topup WHERE org_id = $1 AND kind = $2 ORDER BY created_at DESC, id DESC \
+                            "SELECT state FROM topup WHERE org_id = $1 AND kind = $2 ORDER BY created_at DESC \
                              LIMIT 1",
                             vals![org, TopupKind::Auto],
                         ),
