@@ -444,9 +444,9 @@ async fn give_credits(store: &Store, org: OrgId, amount_micros: i64) {
         at: AT,
     };
     let audit = Audit {
-        id: AuditId::new(AT, sortie_base::random().unwrap()),
+        id: AuditId::new(BEFORE, sortie_base::random().unwrap()),
         org,
-        at: AT,
+        at: BEFORE,
         actor: Actor::default(),
         action: "credits.grant",
         target: org.to_string(),
