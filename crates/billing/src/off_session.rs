@@ -364,7 +364,7 @@ const fn state_of(after: AfterAutoTopup) -> TopupState {
     }
 }
 
-/// What follows a declined purchase, where so many were declined before it in a row.
+/// Decides what follows a declined purchase, where so many were declined before it in a row.
 fn declined(failures: i64, now: Timestamp, amount_cents: i64) -> (AfterAutoTopup, Option<PaymentNotice>) {
     let pause = usize::try_from(failures).ok().and_then(|at| DECLINED.get(at));
     match pause {

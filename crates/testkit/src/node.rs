@@ -352,10 +352,7 @@ impl Node {
 
     /// Returns the address of the records of this node: `sqlite:PATH` or `postgres://…`.
     pub fn records_address(&self) -> String {
-        match &self.records {
-            Records::InDataFolder => format!("sqlite:{}", self.data_dir().join("sortie.db").display()),
-            Records::Shared(database) => database.url().to_owned(),
-        }
+        self.records.address(self.data_dir())
     }
 
     /// The records of this node as SQL statements that make them again. The node must be down.

@@ -125,12 +125,14 @@ fn mail(read: &Reader<'_>) -> Result<Option<MailOptions>, Error> {
 }
 
 fn auto_topup(read: &Reader<'_>) -> Result<AutoTopupLimits, Error> {
+    let per_day = read.optional_integer("purchases.auto_per_day", 0, 1_000)?;
+    let per_day = per_day.and_then(|number| u32::try_from(number).ok());
     Ok(AutoTopupLimits {
-        per_day: read.integer("purchases.auto_per_day", 0, 1_000)?,
+        per_day: per_day.unwrap_or(AutoTopupLimits::default().per_day),
         cents_per_day: read.optional_integer(
             "purchases.auto_cents_per_day",
             limits::PURCHASE_CENTS_MIN,
-            i64::MAX,
+            1_000_000_000,
         )?,
     })
 }
@@ -399,11 +401,11 @@ mod tests {
         for (file, sentence) in [
             (
                 format!("{HOSTED}[purchases]\nauto_per_day = 1001"),
-                "purchases.auto_per_day (sortie.toml): must be from 0 to 1000",
+                "purchases.auto_per_day (sortie.toml): must be a whole number from 0 to 1000",
             ),
             (
                 format!("{HOSTED}[purchases]\nauto_cents_per_day = 499"),
-                "purchases.auto_cents_per_day (sortie.toml): must be from 500 to 9223372036854775807",
+                "purchases.auto_cents_per_day (sortie.toml): must be a whole number from 500 to 1000000000",
             ),
             (
                 both.to_owned(),
