@@ -72,7 +72,9 @@ fn keys_of(bytes: &[u8]) {
     let parsed = BOUNDS.hold(bytes.len(), || Keys::parse(bytes));
     let Ok(parsed) = parsed else { return };
     for algorithm in [Algorithm::Rs256, Algorithm::Es256] {
-        let Some(key) = parsed.find(algorithm, None) else { continue };
+        let Some(key) = parsed.find(algorithm, None) else {
+            continue;
+        };
         assert_eq!(key.algorithm(), algorithm);
         match key {
             PublicKey::Rsa { n, e } => assert!(n.first() != Some(&0) && e.first() != Some(&0)),

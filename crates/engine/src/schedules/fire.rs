@@ -91,13 +91,14 @@ impl Engine {
         let Some(run) = fires.run.as_ref().map(|run| run.id) else {
             return Err(refused.into());
         };
-        let skip = match &refused {
-            StoreError::Unlicensed(rule) => Skip {
+        let skip = if let StoreError::Unlicensed(rule) = &refused {
+            Skip {
                 reason: "license".to_owned(),
                 error: Some(rule.to_string()),
                 disables: false,
-            },
-            refused => refusal(refused.clone().into())?,
+            }
+        } else {
+            refusal(refused.clone().into())?
         };
         match self
             .store()

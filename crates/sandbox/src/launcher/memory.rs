@@ -48,6 +48,7 @@ const MEMORY_FILE_SYSTEMS: [&str; 2] = ["/tmp", "/dev/shm"];
 
 /// Figures that a living process shows of its memory.
 struct Shown {
+    process: Process,
     /// The process's folder in `/proc`, or that of one of its threads where the first one has ended.
     folder: String,
     resident: u64,
@@ -158,7 +159,10 @@ impl Memory {
         }
         let open: Vec<u64> = processes
             .iter()
-            .map(|shown| open_descriptors(&shown.folder).unwrap_or(u64::from(self.limits.open_files)))
+            .map(|shown| {
+                let most = u64::from(self.limits.open_files);
+                open_descriptors(&shown.folder).unwrap_or_else(|| shown.most_or_none(most))
+            })
             .collect();
         let descriptors: u64 = open.iter().sum();
         if descriptors > MOST_DESCRIPTORS {
@@ -167,7 +171,7 @@ impl Memory {
         held += descriptors.saturating_sub(FREE_DESCRIPTORS) * DESCRIPTOR;
         if self.sockets.is_none() && descriptors * self.send_buffer > limit / 10 {
             held += std::iter::zip(processes, open)
-                .map(|(shown, open)| open_sockets(&shown.folder).unwrap_or(open))
+                .map(|(shown, open)| open_sockets(&shown.folder).unwrap_or_else(|| shown.most_or_none(open)))
                 .sum::<u64>()
                 * self.send_buffer;
         }
@@ -177,7 +181,8 @@ impl Memory {
                 && let Some(shown) = mapped.next()
             {
                 held += if processor_time() < end {
-                    mappings(&shown.folder)
+                    let most = MOST_MAPPINGS * MAPPING;
+                    mappings(&shown.folder).unwrap_or_else(|| shown.most_or_none(most))
                 } else {
                     MOST_MAPPINGS * MAPPING
                 };
@@ -191,6 +196,12 @@ impl Shown {
     /// Memory of the process, in bytes, with shared pages as if they were its own.
     const fn whole(&self) -> u64 {
         self.resident + self.swapped + self.page_tables
+    }
+
+    /// Amount to count for a process that does not let us see something: the most that it may have, or nothing if it has
+    /// ended since it was found. Many processes of a run may end during one look.
+    fn most_or_none(&self, most: u64) -> u64 {
+        show(&self.process).map_or(0, |_| most)
     }
 }
 
@@ -217,7 +228,7 @@ pub(super) fn folder_of(process: &Process) -> Option<String> {
 /// Finds where a living process shows what it uses. The folder of one whose first thread has ended shows nothing.
 fn show(process: &Process) -> Option<Shown> {
     let own = format!("/proc/{}", process.pid.as_raw_nonzero());
-    if let Some(shown) = status(own.clone()) {
+    if let Some(shown) = status(*process, own.clone()) {
         return Some(shown);
     }
     // Threads come and go while they are read.
@@ -228,7 +239,7 @@ fn show(process: &Process) -> Option<Shown> {
         let threads = fs::read_dir(format!("{own}/task")).ok()?;
         let mut folders = threads.flatten().filter_map(|thread| {
             let name = thread.file_name();
-            status(format!("{own}/task/{}", name.to_str()?))
+            status(*process, format!("{own}/task/{}", name.to_str()?))
         });
         if let Some(shown) = folders.next() {
             return Some(shown);
@@ -238,9 +249,10 @@ fn show(process: &Process) -> Option<Shown> {
 }
 
 /// Reads what the world may read. What has ended has no memory and says nothing of it.
-fn status(folder: String) -> Option<Shown> {
+fn status(process: Process, folder: String) -> Option<Shown> {
     let text = procs::read_text(format!("{folder}/status")).ok()?;
     Some(Shown {
+        process,
         resident: kibibytes(&text, "VmRSS:")?,
         swapped: kibibytes(&text, "VmSwap:").unwrap_or(0),
         page_tables: kibibytes(&text, "VmPTE:").unwrap_or(0),
@@ -284,18 +296,16 @@ fn open_sockets(folder: &str) -> Option<u64> {
     Some(entries.filter(is_socket).count() as u64)
 }
 
-/// Bytes that the kernel holds for the mappings of a process beyond those of an ordinary one.
-fn mappings(folder: &str) -> u64 {
+/// Bytes that the kernel holds for the mappings of a process beyond those of an ordinary one. None where they cannot be read.
+fn mappings(folder: &str) -> Option<u64> {
     let mut buffer = vec![0; 64 << 10];
     let mut count = 0;
-    let Ok(mut maps) = File::open(format!("{folder}/maps")) else {
-        return MOST_MAPPINGS * MAPPING;
-    };
+    let mut maps = File::open(format!("{folder}/maps")).ok()?;
     while let Ok(length @ 1..) = maps.read(&mut buffer) {
         let piece = buffer.get(..length).unwrap_or_default();
         count += piece.split(|byte| *byte == b'\n').count() as u64 - 1;
     }
-    count.saturating_sub(FREE_MAPPINGS) * MAPPING
+    Some(count.saturating_sub(FREE_MAPPINGS) * MAPPING)
 }
 
 /// Bytes in a memory file system, with the files themselves.
@@ -308,7 +318,9 @@ fn in_memory_files(path: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use rustix::process::getpid;
+    use std::process::Command;
+
+    use rustix::process::{Pid, getpid};
 
     use super::*;
 
@@ -323,13 +335,14 @@ mod tests {
 
     #[test]
     fn this_process_shows_its_memory_and_its_descriptors() {
-        let shown = status("/proc/self".to_owned()).unwrap();
+        let process = procs::one(getpid()).unwrap();
+        let shown = status(process, "/proc/self".to_owned()).unwrap();
         assert!(of_process(&shown) > 100 << 10);
         let one = open_descriptors("/proc/self").unwrap();
         let held = File::open("/dev/null").unwrap();
         let two = open_descriptors("/proc/self").unwrap();
         assert!(two > one || one > 3, "{one} {two} {held:?}");
-        assert!(mappings("/proc/self") < 1 << 20);
+        assert!(mappings("/proc/self").unwrap() < 1 << 20);
     }
 
     #[test]
@@ -337,6 +350,21 @@ mod tests {
         let process = procs::one(getpid()).unwrap();
         assert!(show(&process).is_some());
         assert_eq!(of_processes(&[]), 0);
-        assert!(status("/proc/0".to_owned()).is_none());
+        assert!(status(process, "/proc/0".to_owned()).is_none());
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "stands for a process of a run")]
+    fn a_process_that_ends_during_a_look_counts_as_nothing() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let process = procs::one(Pid::from_child(&child)).unwrap();
+        let shown = show(&process).unwrap();
+        assert_eq!(shown.most_or_none(7), 7, "a living one hides something");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(open_descriptors(&shown.folder).is_none() && mappings(&shown.folder).is_none());
+        let mut memory = Memory::new(Level::None, Limits::default(), MemoryKeeper::Watch);
+        memory.limits.open_files = 65_536;
+        assert_eq!(memory.held_for(&[shown], processor_time() + BUDGET), 0);
     }
 }

@@ -164,10 +164,10 @@ pub(crate) async fn list_ledger(
     let store = app.accounts.store();
     let mut entries = store.list_ledger(who.org, before, query.limit + 1).await?;
     let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
-    let is_last = entries.len() <= limit;
+    let is_end = entries.len() <= limit;
     entries.truncate(limit);
     let next_cursor = match entries.last() {
-        Some((last, _)) if !is_last => cursor_after(&list, (last.at, last.cause.as_str())),
+        Some((oldest, _)) if !is_end => cursor_after(&list, (oldest.at, oldest.cause.as_str())),
         Some(_) | None => String::new(),
     };
     Ok(Json(LedgerPage {

@@ -3,11 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sortie_api::{
-    Role,
-    key::CreateKey,
-    secret::{OPERATOR_KEY, Secret},
-};
+use sortie_api::{Role, key::CreateKey};
 use sortie_engine::Caller;
 use sortie_store::Actor;
 use sortie_testkit::{Client, http::Method};
@@ -15,8 +11,9 @@ use sortie_testkit::{Client, http::Method};
 use crate::{
     access::key,
     oauth::{client_id, tokens},
+    operator::operator,
     organizations::send,
-    rig::{AT, Rig, Signed},
+    rig::{AT, CREDITS, Rig, Signed},
     settings::Setting,
 };
 
@@ -159,8 +156,14 @@ async fn an_account_takes_the_organization_along_in_which_it_was_alone() {
     let request = json!({"prompt": "```wait 600000\n```", "shell": false, "model": "runbook"});
     let run = key.create(&request).await.unwrap().id;
     without_password(&rig, &rig.stranger).await;
-    let deleted = send(&rig.stranger.client, Method::DELETE, "/v1/auth/me", &json!({})).await;
-    deleted.expect(204).unwrap();
+    let delete = async || send(&rig.stranger.client, Method::DELETE, "/v1/auth/me", &json!({})).await;
+    let refused = delete().await.failure(409, "conflict").unwrap();
+    assert!(refused.error.contains("with credits"), "{}", refused.error);
+    let credits = format!("/v1/operator/organizations/{}/credits", rig.theirs);
+    let taken = json!({"amount_micros": -CREDITS, "kind": "correction", "reason": "x", "reference": "a"});
+    let taken = send(&operator(&rig).await, Method::POST, &credits, &taken).await;
+    taken.expect(201).unwrap();
+    delete().await.expect(204).unwrap();
     rig.soon(401, async || key.get("/v1/me").await.unwrap()).await;
     erased(&rig).await;
     let store = rig.accounts.store();
@@ -231,9 +234,7 @@ async fn everything_of_a_deleted_organization_is_refused_and_erased() {
     erased(&rig).await;
     store.get_run(rig.ours, id).await.unwrap_err();
     assert_eq!(store.list_files(rig.ours, None, 10).await.unwrap(), []);
-    let secret = Secret::new(OPERATOR_KEY, [9; 32]);
-    assert!(rig.accounts.set_first_operator_key(&secret).await.unwrap());
-    let operator = Client::new(rig.address, Some(secret.expose().to_owned()));
+    let operator = operator(&rig).await;
     let operated = format!("/v1/operator/organizations/{}", rig.ours);
     let seen: Value = operator.get(&operated).await.unwrap().json().unwrap();
     assert!(seen["deleted_at"].is_string(), "{seen}");

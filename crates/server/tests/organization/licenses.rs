@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use sortie_api::secret::{OPERATOR_KEY, Secret};
 use sortie_base::{LicensePublicKey, read_license};
 use sortie_testkit::{Answer, Bytes, Client, http::Method};
 
 use crate::{
+    operator::operator,
     organizations::send,
     rig::{AT, Rig},
 };
@@ -20,12 +20,6 @@ crate::settings::everywhere! {
     an_entitlement_ends_and_a_new_one_replaces_it,
     another_organization_has_no_part_in_our_deployments,
     requests_that_break_a_rule_are_refused,
-}
-
-async fn operator(rig: &Rig) -> Client {
-    let secret = Secret::new(OPERATOR_KEY, [9; 32]);
-    assert!(rig.accounts.set_first_operator_key(&secret).await.unwrap());
-    Client::new(rig.address, Some(secret.expose().to_owned()))
 }
 
 async fn get(client: &Client, path: &str) -> Value {

@@ -6,10 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use sortie_api::{
-    Role,
-    secret::{OPERATOR_KEY, Secret},
-};
+use sortie_api::Role;
 use sortie_testkit::{
     Client,
     client::{EventStream, Next},
@@ -19,6 +16,7 @@ use sortie_testkit::{
 use crate::{
     access::key,
     oauth::{client_id, tokens},
+    operator::operator,
     organizations::send,
     rig::{AT, Rig, Signed},
     settings::Setting,
@@ -90,12 +88,6 @@ async fn ended(what: &str, streams: Vec<EventStream>) {
         }
     });
     join_all(ends).await;
-}
-
-async fn operator(rig: &Rig) -> Client {
-    let secret = Secret::new(OPERATOR_KEY, [9; 32]);
-    assert!(rig.accounts.set_first_operator_key(&secret).await.unwrap());
-    Client::new(rig.address, Some(secret.expose().to_owned()))
 }
 
 /// A client with the cookie of a browser.

@@ -102,10 +102,10 @@ fn text(license: &License) -> String {
         lines.push(("expires", format!("{end}, runs are refused from {grace} on")));
     }
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    lines
+    let lines = lines
         .into_iter()
-        .map(|(name, value)| format!("{name:<width$}  {value}\n"))
-        .collect()
+        .map(|(name, value)| format!("{name:<width$}  {value}"));
+    lines.collect::<Vec<_>>().join("\n") + "\n"
 }
 
 #[cfg(test)]

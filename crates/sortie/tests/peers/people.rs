@@ -87,6 +87,7 @@ async fn two_people_share_an_organization_and_let_an_application_in(device: Devi
     let owner = at.session("ann@example.com", PASSWORD).await?;
     let plums = created(&owner, "/v1/organizations", json!({"name": "Plum Works"})).await?;
     let org = plums["id"].as_str().context("no ID")?;
+    at.node.give_credits(org, 10_000_000).await?;
     let invitation = json!({"email": "bob@example.com", "role": "member"});
     let invited = created(
         &owner,

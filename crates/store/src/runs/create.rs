@@ -43,7 +43,7 @@ impl Store {
         match &created {
             Err(Error::OverBudget(refused)) => {
                 self.refusals
-                    .add(org, Limit::Budget(refused.scope.clone()), refused.max_cost, at)
+                    .add(org, Limit::Budget(refused.scope.clone()), refused.max_cost, at);
             }
             Err(Error::Unlicensed(LicenseRefusal::Used(allowed))) => self.used_up.add(*allowed, at),
             Err(Error::InsufficientCredit(refused)) => {

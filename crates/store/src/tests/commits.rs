@@ -290,7 +290,15 @@ async fn a_commit_that_is_late_by_three_seconds_is_answered_and_done_once() {
 
 /// Public functions of the store that are no commands, or that only read although they are in the queue of
 /// writes.
-const NO_COMMANDS: [&str; 6] = ["clock", "low_credits", "open", "open_with", "ping", "say"];
+const NO_COMMANDS: [&str; 7] = [
+    "clock",
+    "low_credits",
+    "open",
+    "open_with",
+    "payment",
+    "ping",
+    "say",
+];
 
 #[test]
 fn every_command_that_writes_is_proven() {

@@ -132,6 +132,7 @@ fn metrics(store: &Store) -> String {
 }
 
 /// Number of rounds of a race, which `SORTIE_RACE_ROUNDS` raises.
+#[expect(clippy::disallowed_methods, reason = "the suite's own switch")]
 fn rounds() -> usize {
     std::env::var("SORTIE_RACE_ROUNDS").map_or(3, |rounds| rounds.parse().unwrap())
 }

@@ -193,9 +193,9 @@ both! {
                 let store = &stores[number % count];
                 store.create_run(fixture.licensed(org, allowed))
             });
-            let created = at_once(&fixture.store, creates).await;
-            assert_eq!(created.iter().filter(|created| is_made(created)).count(), 7);
-            for refused in created.into_iter().filter(|created| !is_made(created)) {
+            let answers = at_once(&fixture.store, creates).await;
+            assert_eq!(answers.iter().filter(|answer| is_made(answer)).count(), 7);
+            for refused in answers.into_iter().filter(|answer| !is_made(answer)) {
                 used_up(refused);
             }
             assert_eq!((fixture.count(USED).await, fixture.count(RUNS).await), (allowed, allowed));
@@ -329,7 +329,7 @@ both! {
         fixture.entitle(org, 3).await;
         fixture.entitle(other, 1).await;
         let machines = ['a', 'b', 'c', 'd', 'e', 'f', '0', '1'];
-        let made = at_once(store, machines.map(|machine| fixture.deployed(org, machine))).await;
+        let made = at_once(store, machines.map(|machine| Box::pin(fixture.deployed(org, machine)))).await;
         let full = Error::Unlicensed(LicenseRefusal::Deployments(3));
         assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 3);
         assert!(made.iter().all(|made| made.as_ref().err().is_none_or(|error| *error == full)), "{made:?}");

@@ -141,7 +141,9 @@ async fn low_credits_are_bought_for_and_the_status_is_shown() {
     assert_eq!(shop.double.requests(Call::CreateIntent).len(), 1);
     let payments = shop.payments("").await;
     let amounts = payments["payments"].as_array().unwrap().iter();
-    let mut amounts: Vec<_> = amounts.map(|payment| payment["amount_cents"].as_i64().unwrap()).collect();
+    let mut amounts: Vec<_> = amounts
+        .map(|payment| payment["amount_cents"].as_i64().unwrap())
+        .collect();
     amounts.sort_unstable();
     assert_eq!(amounts, [500, 5_000], "{payments}");
     shop.rig.end().await;

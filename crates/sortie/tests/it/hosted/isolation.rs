@@ -14,7 +14,11 @@ use super::{
     people::{Person, text},
     ranks::Pairs,
 };
-use crate::{Checked, both_databases, kit::plain, logs::talkative};
+use crate::{
+    Checked, both_databases,
+    kit::{exits, plain},
+    logs::talkative,
+};
 
 both_databases![
     every_answer_is_that_for_an_id_of_nobody,
@@ -122,7 +126,9 @@ fn place(path: &str, name: &str) -> Result<&'static str> {
         "id" if path.starts_with("/v1/runs") => "run",
         "id" if path.starts_with("/v1/schedules") => "schedule",
         "id" if path.starts_with("/v1/admin/keys") => "key",
-        "id" if path.starts_with("/v1/auth/sessions") => "session",
+        "id" if path.starts_with("/v1/auth/sessions") || path.starts_with("/v1/admin/sessions") => "session",
+        "id" if path.starts_with("/v1/auth/identities") => "identity",
+        "deployment_id" => "deployment",
         "id" if path.contains("/organizations/") => "org",
         _ => anyhow::bail!("the test has no value for {name} of {path}"),
     })
@@ -165,16 +171,18 @@ fn shown(answer: &Answer, values: &[String]) -> String {
 impl Rig {
     async fn start(database: Database) -> Result<Self> {
         let options = talkative()
+            .env("SORTIE_LICENSE_SIGNING_KEY", &"5c".repeat(32))
             .env("SORTIE_RATE_LIMIT_PER_MINUTE", "1000000")
             .env("SORTIE_ANONYMOUS_RATE_LIMIT_PER_MINUTE", "1000000");
-        let node = HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), database, options).await?;
-        let ours = full(&node).await?;
+        let mut node = HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), database, options).await?;
+        let ours = full(&mut node).await?;
         let theirs = Person::sign_up(&node, "theirs@example.com", "Zoe").await?;
         let their_org = theirs.paying_organization(&node, "Second").await?;
-        // A valid id with the same prefix, and a name of the same length.
+        // A valid id with the same prefix, and a digest or a name of the same length.
         let nobodys = ours.iter().map(|(place, id)| {
             let other = match id.split_once('_') {
                 Some((prefix, _)) => format!("{prefix}_01kafs6w1cefkstv6qr1ptb0mp"),
+                None if *place == "identity" => "5e".repeat(id.len() / 2),
                 None => id.replace("mark", "none"),
             };
             (*place, other)
@@ -294,9 +302,9 @@ impl Rig {
     fn without_marks(&self, seen: &str) -> Result<()> {
         let ids = self
             .ours
-            .values()
-            .map(String::as_str)
-            .filter(|id| id.contains('_'));
+            .iter()
+            .filter(|(place, id)| **place == "identity" || id.contains('_'))
+            .map(|(_, id)| id.as_str());
         for mark in MARKS.into_iter().chain(ids) {
             ensure!(!seen.contains(mark), "{mark} is in {seen}");
         }
@@ -305,7 +313,8 @@ impl Rig {
 }
 
 /// Fills an organization with resources of every kind. Returns their ids.
-async fn full(node: &HostedNode) -> Result<Ids> {
+async fn full(node: &mut HostedNode) -> Result<Ids> {
+    let identity = identity(node).await?;
     let owner = Person::sign_up(node, "mark-owner-77c3@example.com", "mark-person-e09b").await?;
     let org = owner.paying_organization(node, "mark-organization-5a1f").await?;
     let (key, secret) = owner.key(&org, "mark-key-b6e2", "admin").await?;
@@ -348,6 +357,8 @@ async fn full(node: &HostedNode) -> Result<Ids> {
     let grants = owner.client.get("/v1/auth/grants").await?.expect(200)?.json()?;
     let sessions = owner.client.get("/v1/auth/sessions").await?.expect(200)?.json()?;
     Ok(BTreeMap::from([
+        ("deployment", deployment(node, &owner, &org).await?),
+        ("identity", identity),
         ("org", org),
         ("user", owner.user.clone()),
         ("key", key),
@@ -362,6 +373,39 @@ async fn full(node: &HostedNode) -> Result<Ids> {
         ("run", run),
         ("schedule", text(&schedule, "id")?),
     ]))
+}
+
+/// Licenses an installation of the organization. Returns the id of the deployment.
+async fn deployment(node: &HostedNode, owner: &Person, org: &str) -> Result<String> {
+    let grant = [
+        "license",
+        "grant",
+        org,
+        "--monthly-runs",
+        "5",
+        "--deployments",
+        "1",
+    ];
+    exits(node.node.sortie(&grant), 0)?;
+    let path = format!("/v1/organizations/{org}/deployments");
+    let body = json!({"name": "mark-organization-5a1f"});
+    let made = owner.client.post(&path, &body).await?.expect(201)?.json()?;
+    text(&made, "id")
+}
+
+/// Links an identity to the account of somebody, as a sign-in at an identity provider does. Returns the id.
+async fn identity(node: &mut HostedNode) -> Result<String> {
+    let somebody = Person::sign_up(node, "linked@example.com", "Linked").await?;
+    let link = format!(
+        "INSERT INTO identity (issuer, subject, user_id, created_at) \
+         VALUES ('https://mark-host-88d0.example.com', 'mark-person-e09b', '{}', 1)",
+        somebody.user
+    );
+    node.node.stop().await?;
+    node.node.meddle(&link).await?;
+    node.node.restart().await?;
+    let linked = somebody.client.get("/v1/auth/identities").await?;
+    text(&linked.expect(200)?.json()?[0], "id")
 }
 
 async fn every_answer_is_that_for_an_id_of_nobody(database: Database) -> Checked {

@@ -113,7 +113,7 @@ async fn lived(node: &HostedNode, sink: &MailSink, planted: &mut Planted) -> Res
         .post("/v1/auth/verify-email", &json!({"token": verify}))
         .await?;
     ensure!(verified.status < 300, "{}", verified.text());
-    let org = ann.organization("Plum Works").await?;
+    let org = ann.paying_organization(node, "Plum Works").await?;
     let (_, key) = ann.key(&org, "ci", "admin").await?;
     let invitation = text(&ann.invite(&org, "bob@example.com").await?, "token")?;
     for (kind, secret) in [
