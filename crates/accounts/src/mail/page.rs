@@ -290,7 +290,7 @@ fn cardholder_needed(organization: &str, amount_cents: i64, checkout: Option<&st
     match checkout {
         Some(url) => page
             .offers("Buy the credits", url)
-            .notes("The page for the payment stands for a day."),
+            .notes("The page can be paid for 23 hours."),
         None => page,
     }
 }
