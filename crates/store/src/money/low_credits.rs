@@ -55,9 +55,9 @@ impl Store {
     pub async fn low_credits(&self) -> BTreeSet<OrgId> {
         let notes = self.db.low_credits();
         loop {
-            let noted = notes.take();
-            if !noted.is_empty() {
-                return noted;
+            let low = notes.take();
+            if !low.is_empty() {
+                return low;
             }
             notes.0.added.notified().await;
         }
