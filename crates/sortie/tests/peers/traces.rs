@@ -260,7 +260,7 @@ async fn what_a_client_does_not_sample_is_not_exported_and_its_callback_carries_
 #[tokio::test]
 async fn the_run_of_a_schedule_begins_a_trace() -> Result<()> {
     let collector = Collector::start()?;
-    let node = node(Database::Sqlite, options(&collector)).await?;
+    let mut node = node(Database::Sqlite, options(&collector)).await?;
     let client = node.client()?;
     let workflow = Bytes::from(json!({"prompt": "done", "shell": false}).to_string());
     client.send(Method::PUT, "/v1/workflows/report", workflow).await?;
@@ -270,6 +270,14 @@ async fn the_run_of_a_schedule_begins_a_trace() -> Result<()> {
         .await?
         .expect(201)?
         .json()?;
+    // As if the schedule had been made a minute ago: an occurrence is due at the start.
+    node.stop().await?;
+    node.meddle(
+        "UPDATE schedule SET handled_instant = handled_instant - 60000000, \
+         next_instant = next_instant - 60000000, due_at = due_at - 60000000",
+    )
+    .await?;
+    node.restart().await?;
     let mut lines = Vec::new();
     let begun = std::time::Instant::now();
     while lines.is_empty() {
