@@ -54,14 +54,11 @@ impl Billing {
     pub async fn receipt(&self, payment: &PaymentRow) -> Result<String> {
         const NONE: Error = Error::NotFound("the payment has no receipt");
         let parts = &self.0;
-        let charge = match &payment.charge {
-            Some(charge) => charge.clone(),
-            None => {
-                let intent = parts
-                    .ask("read_intent", parts.stripe.intent(&payment.intent))
-                    .await?;
-                intent.latest_charge.ok_or(NONE)?
-            }
+        let charge = if let Some(charge) = &payment.charge {
+            charge.clone()
+        } else {
+            let intent = parts.ask("read_intent", parts.stripe.intent(&payment.intent));
+            intent.await?.latest_charge.ok_or(NONE)?
         };
         let charge = parts.ask("read_charge", parts.stripe.charge(&charge)).await?;
         charge.receipt_url.ok_or(NONE)

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sortie_api::Timestamp;
+use sortie_api::{Credential, Timestamp};
 use sortie_store::{AfterEvent, ClaimedEvent, Error as StoreError, NewStripeEvent};
 
 use crate::{
@@ -92,7 +92,7 @@ impl Billing {
         let checked = verify_signature(
             signature.unwrap_or_default(),
             body,
-            secrets.map(|secret| secret.expose()),
+            secrets.map(Credential::expose),
             u64::try_from(seconds(now)).unwrap_or_default(),
         );
         if let Err(error) = checked {

@@ -27,7 +27,7 @@ pub(crate) const COMPARED_EVERY: Duration = Duration::from_hours(24);
 /// Result of a look at an object of Stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// All that the object tells is recorded.
+    /// The state of the object is recorded.
     Recorded,
     /// The end of the purchase is still to come.
     Waiting,

@@ -163,17 +163,14 @@ impl Parts {
 
     /// Compares a payment with Stripe, and records what no event has told.
     pub(crate) async fn compare(&self, payment: &PaymentRow) -> Result<()> {
-        let charge = match &payment.charge {
-            Some(charge) => charge.clone(),
-            None => {
-                let intent = self
-                    .ask("read_intent", self.stripe.intent(&payment.intent))
-                    .await?;
-                let Some(charge) = intent.latest_charge else {
-                    return Ok(());
-                };
-                charge
-            }
+        let charge = if let Some(charge) = &payment.charge {
+            charge.clone()
+        } else {
+            let intent = self.ask("read_intent", self.stripe.intent(&payment.intent));
+            let Some(charge) = intent.await?.latest_charge else {
+                return Ok(());
+            };
+            charge
         };
         let found = self.ask("read_charge", self.stripe.charge(&charge)).await?;
         if found.amount_refunded != payment.refunded_cents {

@@ -131,10 +131,10 @@ pub(crate) async fn list_payments(
     OrgAdmin(who): OrgAdmin,
     Query(query): Query<PaymentsQuery>,
 ) -> ApiResult<Json<PaymentPage>> {
-    let list = list(who.org);
+    let parts = list(who.org);
     let before: Option<(Timestamp, PaymentId)> = query
         .cursor
-        .map(|cursor| position(&list, &cursor))
+        .map(|cursor| position(&parts, &cursor))
         .transpose()
         .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
     let store = app.accounts.store();
@@ -143,7 +143,7 @@ pub(crate) async fn list_payments(
     let is_last = rows.len() <= limit;
     rows.truncate(limit);
     let next_cursor = match rows.last() {
-        Some(last) if !is_last => cursor_after(&list, (last.created_at, last.id)),
+        Some(last) if !is_last => cursor_after(&parts, (last.created_at, last.id)),
         Some(_) | None => String::new(),
     };
     Ok(Json(PaymentPage {

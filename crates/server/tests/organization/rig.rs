@@ -144,14 +144,7 @@ impl Rig {
             let billing = double.map(|double| billing(double, store.clone(), &clock, &org_url));
             billings.extend(billing.clone());
             let accounts = accounts(store, &clock, [&org_url, &engine_url], &change);
-            let listeners = Listeners {
-                organization: Some(OrganizationListener {
-                    listener: organization,
-                    accounts: accounts.clone(),
-                    billing,
-                }),
-                ..Listeners::from(api)
-            };
+            let listeners = both(api, (organization, &accounts, billing));
             let options = Arc::new(server_options(engine_url.clone()));
             serving.spawn(sortie_server::serve(
                 listeners,
@@ -358,6 +351,21 @@ fn billing(double: &StripeDouble, store: Store, clock: &Clock, org_url: &str) ->
         notices: None,
     };
     Billing::new(options, store).unwrap()
+}
+
+/// Listeners of a node.
+fn both(
+    api: TcpListener,
+    (listener, accounts, billing): (TcpListener, &Accounts, Option<Billing>),
+) -> Listeners {
+    Listeners {
+        organization: Some(OrganizationListener {
+            listener,
+            accounts: accounts.clone(),
+            billing,
+        }),
+        ..Listeners::from(api)
+    }
 }
 
 async fn listener() -> TcpListener {

@@ -18,7 +18,7 @@ const NOT_YET: Error = Error::Conflict("something of the organization is left");
 type Unsettled = (Timestamp, RunId);
 
 /// Statements that delete the settings of the organization `$1`, up to `$2` rows each.
-const SETTINGS: [&str; 5] = [
+const SETTINGS: [&str; 6] = [
     "DELETE FROM workflow WHERE org_id = $1 \
      AND name {IN}SELECT w.name FROM workflow w WHERE w.org_id = $1 ORDER BY w.org_id, w.name LIMIT $2{END}",
     "DELETE FROM budget WHERE org_id = $1 \
@@ -29,6 +29,8 @@ const SETTINGS: [&str; 5] = [
      AND id {IN}SELECT d.id FROM deployment d WHERE d.org_id = $1 ORDER BY d.org_id, d.id LIMIT $2{END}",
     "DELETE FROM entitlement WHERE org_id = $1 \
      AND org_id {IN}SELECT e.org_id FROM entitlement e WHERE e.org_id = $1 LIMIT $2{END}",
+    "DELETE FROM auto_topup WHERE org_id = $1 \
+     AND org_id {IN}SELECT a.org_id FROM auto_topup a WHERE a.org_id = $1 LIMIT $2{END}",
 ];
 
 impl Store {

@@ -8,6 +8,7 @@ use super::{
     atomicity::{proves, proves_step},
     commands,
     identities::{identity, linked_at, proved},
+    purchases::{card, moved_to},
 };
 use crate::{
     AfterEvent, AfterSending, Attempt, Avatar, Factor, NewOneTime, NewPerson, OauthClientKind,
@@ -102,11 +103,11 @@ commands! {
         proves(fixture, async || store.keep_customer(org, "cus_1").await).await;
         let at = fixture.now();
         proves(fixture, async || store.ask_for_card(org, at, at).await).await;
-        let card = Some(fixture.card("pm_1", "portal"));
-        proves(fixture, async || store.keep_card(org, card.clone(), at).await).await;
+        let saved = Some(card("pm_1", "portal"));
+        proves(fixture, async || store.keep_card(org, saved.clone(), at).await).await;
         let topup = fixture.new_topup(org);
         proves(fixture, async || store.create_topup(topup.clone(), 10, fixture.audit(org)).await).await;
-        let open = fixture.to(&topup, TopupState::Open);
+        let open = moved_to(&topup, TopupState::Open);
         proves(fixture, async || store.move_topup(open.clone()).await).await;
         let late = topup.check_at;
         proves_step(fixture, async || store.claim_topups(late, Duration::ZERO, 10).await).await;

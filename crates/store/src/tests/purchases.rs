@@ -101,27 +101,6 @@ impl Fixture {
         }
     }
 
-    pub(super) fn card(&self, payment_method: &str, source: &str) -> SavedCard {
-        SavedCard {
-            payment_method: payment_method.to_owned(),
-            brand: "visa".to_owned(),
-            last4: "4242".to_owned(),
-            exp_month: 12,
-            exp_year: 2034,
-            source: source.to_owned(),
-        }
-    }
-
-    pub(super) fn to(&self, topup: &NewTopup, to: TopupState) -> TopupMove {
-        TopupMove {
-            id: topup.id,
-            to,
-            session: (to == TopupState::Open).then(|| format!("cs_{}", topup.id)),
-            intent: None,
-            error: None,
-        }
-    }
-
     /// Runs every command on purchases.
     pub(super) async fn use_purchases(&self) {
         let (org, store, at) = (self.paying_org(1).await, &self.store, self.now());
@@ -130,11 +109,16 @@ impl Fixture {
         store.billing_account(org).await.unwrap();
         assert!(store.ask_for_card(org, at, at).await.unwrap());
         store
-            .keep_card(org, Some(self.card("pm_1", "portal")), at)
+            .keep_card(org, Some(card("pm_1", "portal")), at)
             .await
             .unwrap();
         let topup = self.ordered(self.new_topup(org)).await;
-        assert!(store.move_topup(self.to(&topup, TopupState::Open)).await.unwrap());
+        assert!(
+            store
+                .move_topup(moved_to(&topup, TopupState::Open))
+                .await
+                .unwrap()
+        );
         store
             .topup_of_session(&format!("cs_{}", topup.id))
             .await
@@ -175,6 +159,27 @@ impl Fixture {
         store.delete_stripe_events(late, 10).await.unwrap();
         store.claim_stripe_search(late, LEASE).await.unwrap().unwrap();
         store.record_stripe_search(late, late).await.unwrap();
+    }
+}
+
+pub(super) fn card(payment_method: &str, source: &str) -> SavedCard {
+    SavedCard {
+        payment_method: payment_method.to_owned(),
+        brand: "visa".to_owned(),
+        last4: "4242".to_owned(),
+        exp_month: 12,
+        exp_year: 2034,
+        source: source.to_owned(),
+    }
+}
+
+pub(super) fn moved_to(topup: &NewTopup, to: TopupState) -> TopupMove {
+    TopupMove {
+        id: topup.id,
+        to,
+        session: (to == TopupState::Open).then(|| format!("cs_{}", topup.id)),
+        intent: None,
+        error: None,
     }
 }
 
@@ -249,7 +254,7 @@ both! {
                     tx.exec("UPDATE topup SET state = $2 WHERE id = $1", crate::db::vals![id, state])
                 };
                 store.db.write(set).await.unwrap();
-                let moved = store.move_topup(fixture.to(&topup, to)).await.unwrap();
+                let moved = store.move_topup(moved_to(&topup, to)).await.unwrap();
                 assert_eq!(moved, from.may_become(to), "{from} to {to}");
                 let row = store.topup(topup.id).await.unwrap();
                 assert_eq!(row.state, if moved { to } else { from });
@@ -274,9 +279,9 @@ both! {
         let auto = || NewTopup { kind: TopupKind::Auto, ..fixture.new_topup(org) };
         let first = fixture.ordered(auto()).await;
         store.create_topup(auto(), 10, fixture.audit(org)).await.unwrap_err();
-        store.move_topup(fixture.to(&first, TopupState::Processing)).await.unwrap();
+        store.move_topup(moved_to(&first, TopupState::Processing)).await.unwrap();
         store.create_topup(auto(), 10, fixture.audit(org)).await.unwrap_err();
-        store.move_topup(fixture.to(&first, TopupState::Failed)).await.unwrap();
+        store.move_topup(moved_to(&first, TopupState::Failed)).await.unwrap();
         fixture.ordered(auto()).await;
     }
 
@@ -388,15 +393,15 @@ both! {
         assert_eq!(store.ask_for_card(org, later, at).await, Ok(true));
         // The card of a checkout, seen in the portal later, is still the one of the checkout.
         let topup = fixture.ordered(NewTopup { save_card: true, ..fixture.new_topup(org) }).await;
-        let card = Some(fixture.card("pm_1", "checkout"));
-        let paid = PaidTopup { card: card.clone(), ..fixture.paid_for(&topup) };
+        let saved = Some(card("pm_1", "checkout"));
+        let paid = PaidTopup { card: saved.clone(), ..fixture.paid_for(&topup) };
         store.credit_purchase(paid).await.unwrap();
-        store.keep_card(org, Some(fixture.card("pm_1", "portal")), later).await.unwrap();
+        store.keep_card(org, Some(card("pm_1", "portal")), later).await.unwrap();
         let kept = store.billing_account(org).await.unwrap().unwrap();
-        assert_eq!((kept.card, kept.seen_at), (card, Some(later)));
+        assert_eq!((kept.card, kept.seen_at), (saved, Some(later)));
         // Without consent no card is kept.
         let topup = fixture.ordered(fixture.new_topup(org)).await;
-        let paid = PaidTopup { card: Some(fixture.card("pm_2", "checkout")), ..fixture.paid_for(&topup) };
+        let paid = PaidTopup { card: Some(card("pm_2", "checkout")), ..fixture.paid_for(&topup) };
         store.credit_purchase(paid).await.unwrap();
         let kept = store.billing_account(org).await.unwrap().unwrap();
         assert_eq!(kept.card.map(|card| card.payment_method), Some("pm_1".to_owned()));

@@ -87,25 +87,21 @@ impl Store {
 
     /// Reads a payment of an organization.
     pub async fn payment(&self, org: OrgId, id: PaymentId) -> Result<PaymentRow> {
-        let payment = self.operated_payment(id).await?;
-        if payment.org == org {
-            Ok(payment)
-        } else {
-            Err(Error::NotFound)
-        }
+        self.db
+            .read(move |tx| {
+                let payment = payment_with(tx, id)?;
+                if payment.org == org {
+                    Ok(payment)
+                } else {
+                    Err(Error::NotFound)
+                }
+            })
+            .await
     }
 
     /// Operator: reads a payment.
     pub async fn operated_payment(&self, id: PaymentId) -> Result<PaymentRow> {
-        self.db
-            .read(move |tx| {
-                let row = tx.query_one(
-                    concat!("SELECT ", payment_columns!(), " FROM payment WHERE id = $1"),
-                    vals![id],
-                )?;
-                payment_from(&row)
-            })
-            .await
+        self.db.read(move |tx| payment_with(tx, id)).await
     }
 
     /// System: reads the payment of an intent, or of a charge. None if it is not one of this deployment.
@@ -205,6 +201,14 @@ impl Store {
             })
             .await
     }
+}
+
+fn payment_with(tx: &mut dyn Tx, id: PaymentId) -> Result<PaymentRow> {
+    let row = tx.query_one(
+        concat!("SELECT ", payment_columns!(), " FROM payment WHERE id = $1"),
+        vals![id],
+    )?;
+    payment_from(&row)
 }
 
 fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
