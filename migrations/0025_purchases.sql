@@ -16,8 +16,9 @@ CREATE TABLE billing_account (
 ){CLUSTERED};
 CREATE UNIQUE INDEX billing_account_customer ON billing_account (customer);
 
--- Automatic purchases of an organization; no row while they are switched off. consent_text is the text that the person has
--- agreed to. failures counts those in a row.
+-- Automatic purchases of an organization; no row while they are disabled. consent_text is the text that the person has agreed
+-- to, and payment_method the card that was saved then. failures counts declined purchases in a row. paused_until is the time
+-- before which nothing is bought.
 CREATE TABLE auto_topup (
     org_id {TEXT} NOT NULL PRIMARY KEY,
     threshold_cents BIGINT NOT NULL,
@@ -27,8 +28,7 @@ CREATE TABLE auto_topup (
     consent_at BIGINT NOT NULL,
     consent_text {TEXT} NOT NULL,
     failures BIGINT NOT NULL,
-    paused_until BIGINT,
-    last_status {TEXT}
+    paused_until BIGINT
 ){CLUSTERED};
 
 -- Purchase, from the order to its end. kind is checkout or auto. check_at is the time of the next look at Stripe, NULL once

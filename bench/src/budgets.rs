@@ -179,7 +179,7 @@ async fn key_with_budget(admin: &mut Connection, limit: u64) -> Result<String> {
     Ok(created.key)
 }
 
-async fn new_key(admin: &mut Connection) -> Result<CreatedKey> {
+pub(crate) async fn new_key(admin: &mut Connection) -> Result<CreatedKey> {
     let body = json!({"name": "bench"}).to_string().into();
     admin.call(Method::POST, "/v1/admin/keys", body, 201).await
 }

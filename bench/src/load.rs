@@ -138,12 +138,18 @@ pub(crate) async fn creates(bench: &Bench, report: &mut Report) -> Result<()> {
 
 /// 64 clients that post one run after another, in turn to these nodes.
 pub(crate) async fn create_for(nodes: &[&Node], seconds: u64) -> Result<(f64, Samples)> {
+    let connections = nodes.iter().cycle().take(64).map(|node| Connection::to(node));
+    create_on(connections.collect::<Result<_>>()?, seconds).await
+}
+
+/// A client for each connection, which posts one run after another. Returns the rate, and the times of the creates.
+pub(crate) async fn create_on(connections: Vec<Connection>, seconds: u64) -> Result<(f64, Samples)> {
     let from = Instant::now() + WARM_UP;
     let to = from + Duration::from_secs(seconds);
     let request = request("hello");
     let mut clients = JoinSet::new();
-    for node in nodes.iter().cycle().take(64) {
-        let (mut connection, request) = (Connection::to(node)?, request.clone());
+    for mut connection in connections {
+        let request = request.clone();
         clients.spawn(async move {
             let mut samples = Samples::default();
             while Instant::now() < to {

@@ -12,6 +12,7 @@ mod command;
 mod connection;
 mod files;
 mod followers;
+mod hosted;
 mod limits;
 mod load;
 mod machine;
@@ -181,7 +182,8 @@ async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     outage::measure(bench, report).await?;
     cancel::measure(bench, report).await?;
     schedules::measure(bench, report).await?;
-    people::measure(bench, report).await
+    people::measure(bench, report).await?;
+    hosted::measure(bench, report).await
 }
 
 /// Ten thousand followers are as many sockets here, and as many in the node, which inherits the limit.

@@ -29,7 +29,7 @@ const SIGN_INS: usize = 16;
 const LOOK_UPS: usize = 16;
 /// Pause between two requests of the client beside the flood.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Credits of the organization, in micros: enough for every run of a measurement.
+/// Credits of an organization, in micros: enough for every run of a measurement.
 const CREDITS: i64 = 1_000_000_000_000;
 const PASSWORD: &str = "plum anchor violet 42";
 
@@ -67,16 +67,21 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
 }
 
 async fn start(bench: &Bench) -> Result<HostedNode> {
+    // The receiver of callbacks is on this machine.
+    let options = NodeOptions::default().env("SORTIE_PRIVATE_ADDRESSES", "callbacks");
+    start_with(bench, options).await
+}
+
+/// Starts a hosted node with options, on an empty database.
+pub(crate) async fn start_with(bench: &Bench, options: NodeOptions) -> Result<HostedNode> {
     let options = NodeOptions {
         log: LogOnDrop::Forget,
-        ..NodeOptions::default()
+        ..options
     }
     .env("SORTIE_LOG_FILTER", "warn,sortie::commands::serve=info")
     // Limits by network are out of the way: all clients are of one, and those that sign up say another one each.
     .env("SORTIE_ANONYMOUS_RATE_LIMIT_PER_MINUTE", "10000000")
     .env("SORTIE_TRUSTED_PROXIES", "127.0.0.1")
-    // The receiver of callbacks is on this machine.
-    .env("SORTIE_PRIVATE_ADDRESSES", "callbacks")
     .env("SORTIE_ORGANIZATION_CONCURRENCY", "1000");
     HostedNode::start_with(&bench.binary, bench.database, options).await
 }
@@ -90,7 +95,7 @@ fn email(nth: usize) -> String {
 }
 
 /// Signs a person up, from a network of their own. Returns the token of the session.
-async fn sign_up(node: &HostedNode, nth: usize) -> Result<String> {
+pub(crate) async fn sign_up(node: &HostedNode, nth: usize) -> Result<String> {
     let network = HeaderValue::try_from(format!("10.0.{}.{}", nth / 256, nth % 256))?;
     let body = json!({"email": email(nth), "password": PASSWORD, "name": "Person"});
     let client = node.anybody().with_header("x-forwarded-for", network);
@@ -103,21 +108,26 @@ fn text(value: &Value, name: &str) -> Result<String> {
     Ok(text.with_context(|| format!("no {name} in {value}"))?.to_owned())
 }
 
+/// Creates an organization with credits. Returns its id, and the secret of an API key.
+pub(crate) async fn organization(node: &HostedNode, session: &str) -> Result<(String, String)> {
+    let owner = node.client(session);
+    let made = owner.post("/v1/organizations", &json!({"name": "bench"})).await?;
+    let organization = text(&made.expect(201)?.json()?, "id")?;
+    node.give_credits(&organization, CREDITS).await?;
+    let keys = format!("/v1/organizations/{organization}/keys");
+    let key = json!({"name": "bench", "role": "admin"});
+    let made = owner.post(&keys, &key).await?.expect(201)?.json()?;
+    let key = text(&made, "key")?;
+    Ok((organization, key))
+}
+
 impl Rig {
     async fn new(node: HostedNode) -> Result<Self> {
         let session = sign_up(&node, 0).await?;
         for nth in 1..FLOOD {
             sign_up(&node, nth).await?;
         }
-        let owner = node.client(&session);
-        let made = owner.post("/v1/organizations", &json!({"name": "bench"})).await?;
-        let organization = text(&made.expect(201)?.json()?, "id")?;
-        node.give_credits(&organization, CREDITS).await?;
-        let keys = format!("/v1/organizations/{organization}/keys");
-        let made = owner
-            .post(&keys, &json!({"name": "bench", "role": "admin"}))
-            .await?;
-        let key = text(&made.expect(201)?.json()?, "key")?;
+        let (organization, key) = organization(&node, &session).await?;
         let registered = node
             .anybody()
             .post("/oauth/register", &Application::metadata())

@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod audit;
+pub mod auto_topup;
 pub mod billing;
 pub mod budget;
 pub mod check;

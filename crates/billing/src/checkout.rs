@@ -16,13 +16,16 @@ use crate::{
 };
 
 /// Checkouts of an organization that may be open at once.
-const OPEN: u32 = 10;
+pub(crate) const OPEN: u32 = 10;
 
 /// Time for which a page can be paid.
 const STANDS: Duration = Duration::from_hours(1);
 
+/// Time for which a page can be paid whose address is mailed. Stripe keeps pages for at most 24 hours.
+const MAILED_PAGE: Duration = Duration::from_hours(23);
+
 /// Time after which Stripe is asked for the first time whether a page was paid.
-const FIRST_LOOK: Duration = Duration::from_mins(2);
+pub(crate) const FIRST_LOOK: Duration = Duration::from_mins(2);
 
 /// Text beside the amount on the page.
 const DESCRIPTION: &str = "Sortie credits";
@@ -142,6 +145,8 @@ impl Parts {
         };
         let id = topup.id.to_string();
         let org_url = &self.options.org_url;
+        // The engine itself has ordered a page whose address is mailed.
+        let stands = topup.created_by.map_or(MAILED_PAGE, |_| STANDS);
         let success_url = format!("{org_url}{PAID_PAGE}?session={{CHECKOUT_SESSION_ID}}");
         let cancel_url = format!("{org_url}{UNPAID_PAGE}");
         let order = CheckoutOrder {
@@ -150,7 +155,7 @@ impl Parts {
             description: DESCRIPTION,
             topup: &id,
             saves_card: topup.save_card,
-            expires_at: seconds(topup.created_at + STANDS),
+            expires_at: seconds(topup.created_at + stands),
             success_url: &success_url,
             cancel_url: &cancel_url,
         };

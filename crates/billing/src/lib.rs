@@ -7,10 +7,14 @@
 //! `Debug` hides them, and no error repeats what Stripe wrote, except for codes.
 
 mod account;
+#[cfg(test)]
+mod auto_tests;
+mod auto_topup;
 mod checkout;
 mod error;
 mod events;
 mod metrics;
+mod off_session;
 mod purchase;
 mod reconcile;
 mod service;
@@ -18,11 +22,13 @@ mod stripe;
 mod take_backs;
 mod worker;
 
+pub use auto_topup::AutoTopupLimits;
 pub use checkout::{Buyer, PAID_PAGE, UNPAID_PAGE};
 pub use error::Error;
 pub use service::{Billing, Options};
 pub use stripe::{
     Account, Card, Charge, Checkout, CheckoutOrder, Customer, Dispute, Event, EventFilter, FundsMovement,
-    InvalidSignature, Page, PaymentIntent, PaymentMethod, PortalSession, Refund, RefundOrder, Refusal,
-    SavedCardPayment, Stripe, StripeError, StripeSettings, Subscription, SubscriptionItem, verify_signature,
+    InvalidSignature, Page, PaymentFailure, PaymentIntent, PaymentMethod, PortalSession, Refund, RefundOrder,
+    Refusal, SavedCardPayment, Stripe, StripeError, StripeSettings, Subscription, SubscriptionItem,
+    verify_signature,
 };

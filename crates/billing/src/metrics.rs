@@ -31,7 +31,9 @@ pub(crate) struct Metrics {
 const OUTCOMES: [&str; 4] = ["done", "ignored", "failed", "retried"];
 
 /// Names of requests to Stripe.
-const REQUESTS: [&str; 14] = [
+const REQUESTS: [&str; 17] = [
+    "cancel_intent",
+    "charge_card",
     "create_checkout",
     "create_customer",
     "create_portal",
@@ -39,6 +41,7 @@ const REQUESTS: [&str; 14] = [
     "list_cards",
     "list_disputes",
     "list_events",
+    "list_intents",
     "list_refunds",
     "read_charge",
     "read_checkout",

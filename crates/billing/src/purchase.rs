@@ -145,9 +145,14 @@ impl Parts {
 
     /// Records what has become of a payment, and credits the one that has succeeded.
     pub(crate) async fn take_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
-        if intent.status != "succeeded" {
-            return self.take_unpaid_intent(topup, intent).await;
+        match intent.status.as_str() {
+            "succeeded" => self.take_paid_intent(topup, intent).await,
+            _ => self.take_unpaid_intent(topup, intent).await,
         }
+    }
+
+    /// Credits a payment that has succeeded.
+    pub(crate) async fn take_paid_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
         let is_as_ordered = intent.amount == topup.amount_cents
             && intent.currency == CURRENCY
             && intent.customer.is_some()
@@ -195,19 +200,6 @@ impl Parts {
             TopupKind::Checkout => Ok(Seen::Waiting),
             TopupKind::Auto => self.take_unpaid_auto(topup, intent).await,
         }
-    }
-
-    /// Ends an automatic purchase whose payment has failed, or needs the cardholder.
-    async fn take_unpaid_auto(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
-        let (end, why) = match intent.status.as_str() {
-            "canceled" | "requires_payment_method" => (TopupState::Failed, "the payment has failed"),
-            "requires_action" | "requires_confirmation" => {
-                (TopupState::RequiresAction, "the bank asks for the cardholder")
-            }
-            _ => return Ok(Seen::Waiting),
-        };
-        self.end(topup.id, topup.kind, end, Some(why)).await?;
-        Ok(Seen::Recorded)
     }
 
     /// Ends a purchase that was paid in another way than it was ordered. A person has to look at it.

@@ -17,8 +17,18 @@ use crate::{
     service::{LEASE, Parts, seconds},
 };
 
-/// Pauses behind each look at a purchase. The last one repeats.
+/// Pauses behind each look at a purchase on a page. The last one repeats.
 const PAUSES: [Duration; 3] = [
+    Duration::from_mins(5),
+    Duration::from_mins(15),
+    Duration::from_hours(1),
+];
+
+/// Pauses behind each look at an automatic purchase. The last one repeats.
+const AUTO_PAUSES: [Duration; 6] = [
+    Duration::from_secs(20),
+    Duration::from_secs(40),
+    Duration::from_mins(1),
     Duration::from_mins(5),
     Duration::from_mins(15),
     Duration::from_hours(1),
@@ -43,10 +53,14 @@ const PAGE: u8 = 100;
 const COMPARED: Duration = Duration::from_hours(120 * 24);
 
 /// Pause behind a look, by the number of looks.
-fn pause_after(checks: i64) -> Duration {
+fn pause_after(kind: TopupKind, checks: i64) -> Duration {
+    let pauses = match kind {
+        TopupKind::Checkout => &PAUSES[..],
+        TopupKind::Auto => &AUTO_PAUSES[..],
+    };
     let at = usize::try_from(checks.saturating_sub(1)).unwrap_or(0);
-    let [.., last] = PAUSES;
-    PAUSES.get(at).copied().unwrap_or(last)
+    let pause = pauses.get(at).or(pauses.last());
+    pause.copied().unwrap_or(LEASE)
 }
 
 impl Parts {
@@ -60,7 +74,7 @@ impl Parts {
     async fn reconcile(&self, topup: &TopupRow) {
         let seen = match topup.kind {
             TopupKind::Checkout => self.reconcile_checkout(topup).await,
-            TopupKind::Auto => self.reconcile_auto(topup).await,
+            TopupKind::Auto => self.look_at_auto(topup).await,
         };
         if let Err(error) = &seen {
             tracing::warn!(topup = %topup.id, %error, "looking at a purchase failed; it is looked at again");
@@ -68,7 +82,7 @@ impl Parts {
         if matches!(seen, Ok(Seen::Recorded)) {
             return;
         }
-        let next = self.now() + pause_after(topup.checks);
+        let next = self.now() + pause_after(topup.kind, topup.checks);
         if let Err(error) = self.store.check_topup_at(topup.id, topup.checks, next).await {
             tracing::warn!(topup = %topup.id, %error, "recording a look at a purchase failed");
         }
@@ -91,14 +105,6 @@ impl Parts {
                 }
                 Err(error) => Err(error),
             },
-        }
-    }
-
-    /// Looks at an automatic purchase: whether the card was charged. Without a payment there is nothing to read yet.
-    async fn reconcile_auto(&self, topup: &TopupRow) -> Result<Seen> {
-        match &topup.intent {
-            Some(intent) => self.look_at_intent(intent).await,
-            None => Ok(Seen::Waiting),
         }
     }
 
@@ -168,7 +174,9 @@ mod tests {
 
     #[test]
     fn looks_at_a_purchase_are_2_5_15_and_60_minutes_apart() {
-        let minutes: Vec<u64> = (1..=5).map(|checks| pause_after(checks).as_secs() / 60).collect();
+        let minutes: Vec<u64> = (1..=5)
+            .map(|checks| pause_after(TopupKind::Checkout, checks).as_secs() / 60)
+            .collect();
         assert_eq!(minutes, [5, 15, 60, 60, 60]);
     }
 

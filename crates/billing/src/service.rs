@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use prometheus_client::registry::Registry;
 use sortie_api::{AuditId, OrgId, Timestamp};
 use sortie_base::{Clock, random};
-use sortie_store::{Actor, Audit, Store};
+use sortie_store::{Actor, Audit, NoticeWriter, Store};
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{Stripe, StripeError, StripeSettings, error::Result, metrics::Metrics};
+use crate::{AutoTopupLimits, Stripe, StripeError, StripeSettings, error::Result, metrics::Metrics};
 
 /// Settings of the payments of a node.
 #[derive(Clone, Debug)]
@@ -19,6 +19,10 @@ pub struct Options {
     pub org_url: String,
     /// The account at Stripe.
     pub stripe: StripeSettings,
+    /// Limits of automatic purchases.
+    pub auto_topup: AutoTopupLimits,
+    /// Writer of mails to the owners of organizations. None: no mails.
+    pub notices: Option<Arc<dyn NoticeWriter>>,
 }
 
 /// Handle on the payments of a node. Cheap to clone; every clone is the same node.

@@ -1,4 +1,4 @@
-//! Task of a node that handles events, looks at purchases, and compares payments. Each piece of work is claimed, so that nodes
+//! Task of a node that handles events, looks at purchases, compares payments, and buys credits automatically. Each piece of work is claimed, so that nodes
 //! share it and none of them leads.
 
 use std::time::Duration;
@@ -16,6 +16,10 @@ const AFTER_FAILURE: Duration = Duration::from_secs(1);
 impl Billing {
     /// Works until `stop` is cancelled.
     pub async fn run(&self, stop: CancellationToken) {
+        tokio::join!(self.work(&stop), self.0.top_up(&stop));
+    }
+
+    async fn work(&self, stop: &CancellationToken) {
         loop {
             let pause = match self.turn().await {
                 Ok(pause) => pause,

@@ -1,5 +1,7 @@
 //! People and payments of a node: the organization API of a hosted deployment, and the people of a self-hosted engine.
 
+use std::sync::Arc;
+
 use sortie_accounts::{Accounts, SignUp};
 use sortie_api::Mode;
 use sortie_base::{Clock, Sealer};
@@ -21,22 +23,25 @@ pub(crate) fn organization_side(
     (listener, settings): (TcpListener, &HostedSettings),
     (store, master_keys): (&Store, &[MasterKey]),
 ) -> Result<OrganizationListener> {
+    let accounts = Accounts::new(
+        accounts_options(config, settings),
+        store.clone(),
+        Sealer::new(master_keys.to_vec()),
+    );
     let billing = settings.stripe.clone().map(|stripe| {
         let options = sortie_billing::Options {
             clock: Clock::system(),
             org_url: settings.org_url.clone(),
             stripe,
+            auto_topup: settings.auto_topup,
+            notices: Some(Arc::new(accounts.clone())),
         };
         Billing::new(options, store.clone())
             .map_err(|error| Failure::unavailable(format!("payments cannot start: {error}")))
     });
     Ok(OrganizationListener {
         listener,
-        accounts: Accounts::new(
-            accounts_options(config, settings),
-            store.clone(),
-            Sealer::new(master_keys.to_vec()),
-        ),
+        accounts,
         billing: billing.transpose()?,
     })
 }

@@ -22,6 +22,7 @@ mod mail;
 mod metrics;
 mod money;
 mod nodes;
+mod notices;
 mod oauth;
 mod observe;
 mod operators;
@@ -56,10 +57,14 @@ pub use licenses::{
 pub use mail::{AfterSending, ClaimedMail, NewMail, OwnerRow};
 pub use money::{
     check::{LedgerChecked, LedgerDifference, LedgerRule},
-    credit::{Credit, InsufficientCredit, Payment},
+    credit::{Credit, CreditSums, InsufficientCredit, Payment},
     ledger::{Appended, LedgerPosition, NewLedgerEntry, OTHER_ENTRY},
     purchases::{
         accounts::{BillingAccount, SavedCard},
+        auto::{
+            AfterAutoTopup, AutoTopupRow, BeginAutoTopup, NewAutoTopup, SETTINGS_CHANGED, SentAutoTopup,
+            UnpaidAutoTopup,
+        },
         events::{AfterEvent, ClaimedEvent, NewStripeEvent},
         payments::{OTHER_AMOUNT, PAID_TWICE, PaidTopup, PaymentRow},
         take_backs::{TakeBack, TakeBackKind, TakeBackState, TookBack, UnknownTakeBackState},
@@ -67,6 +72,7 @@ pub use money::{
     },
     usage::{UsageDue, UsageQuery},
 };
+pub use notices::{NoticeWriter, PaymentNotice};
 pub use oauth::{
     clients::{OauthClientKind, OauthClientRow, UnknownOauthClientKind},
     grants::{EndedGrant, GRANTS_OF_A_PERSON, GrantAudit, GrantRow, NewGrant},

@@ -30,6 +30,8 @@ pub struct Observed {
     pub running: i64,
     /// Number of cancelled runs whose worker has not reported their cost yet.
     pub settling: i64,
+    /// Time at which the first of these runs was cancelled.
+    pub oldest_settling_at: Option<Timestamp>,
     /// Number of callbacks of final runs that are neither delivered nor abandoned.
     pub callbacks_waiting: i64,
     /// Number of these callbacks whose next attempt is due, or under way beyond its lease. At most
@@ -80,8 +82,9 @@ fn observe(tx: &mut dyn Tx, at: Timestamp) -> Result<Observed> {
             ),
             Stmt::new(
                 "SELECT COUNT(CASE WHEN status = $2 THEN 1 END), COUNT(CASE WHEN status = $3 THEN 1 END), \
-                 COUNT(CASE WHEN status = $4 THEN 1 END) FROM (\
-                   SELECT (SELECT r.status FROM run r WHERE r.id = q.run_id) AS status \
+                 COUNT(CASE WHEN status = $4 THEN 1 END), \
+                 MIN(CASE WHEN status = $4 THEN (SELECT r.finished_at FROM run r WHERE r.id = counted.run_id) END) FROM (\
+                   SELECT q.run_id, (SELECT r.status FROM run r WHERE r.id = q.run_id) AS status \
                    FROM queue q WHERE q.node_id >= 0 LIMIT $1) AS counted",
                 vals![
                     MOST_COUNTED,
@@ -116,6 +119,7 @@ fn observe(tx: &mut dyn Tx, at: Timestamp) -> Result<Observed> {
         observed.starting = row.int(0)?;
         observed.running = row.int(1)?;
         observed.settling = row.int(2)?;
+        observed.oldest_settling_at = row.opt_time(3)?;
     }
     if let [row] = &callbacks.rows[..] {
         observed.callbacks_waiting = row.int(0)?;

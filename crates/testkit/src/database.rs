@@ -48,6 +48,16 @@ pub enum Records {
     Shared(Arc<TestDatabase>),
 }
 
+impl Records {
+    /// Address of the database of a node with this data folder.
+    pub(crate) fn address(&self, data_dir: &Path) -> String {
+        match self {
+            Self::InDataFolder => format!("sqlite:{}", data_dir.join("sortie.db").display()),
+            Self::Shared(database) => database.url().to_owned(),
+        }
+    }
+}
+
 impl Database {
     /// The name in reports.
     pub const fn as_str(self) -> &'static str {

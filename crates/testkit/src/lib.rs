@@ -7,6 +7,7 @@
 pub mod anthropic;
 pub mod application;
 pub mod balancer;
+pub mod books;
 pub mod browser;
 pub mod callback;
 pub mod client;
@@ -36,6 +37,7 @@ pub mod sse;
 pub mod stripe;
 
 pub use balancer::Balancer;
+pub use books::recompute_ledger;
 pub use bytes::Bytes;
 pub use http;
 

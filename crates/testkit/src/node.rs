@@ -350,6 +350,11 @@ impl Node {
         }
     }
 
+    /// Returns the address of the records of this node: `sqlite:PATH` or `postgres://…`.
+    pub fn records_address(&self) -> String {
+        self.records.address(self.data_dir())
+    }
+
     /// The records of this node as SQL statements that make them again. The node must be down.
     pub fn records_as_sql(&self) -> Result<String> {
         ensure!(self.process.is_none(), "the node is up");

@@ -5,6 +5,7 @@
 
 use std::{
     net::SocketAddr,
+    path::Path,
     process,
     sync::atomic::{AtomicU32, Ordering},
     thread,
@@ -15,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
-use crate::postgres_server::programs;
+use crate::{database::file_rows, postgres_server::programs};
 
 /// The variable in which `scripts/test-postgres` hands over the address of its server.
 const SERVER: &str = "SORTIE_TEST_POSTGRES_URL";
@@ -109,13 +110,12 @@ impl TestDatabase {
             .with_context(|| format!("{address} is no address"))
     }
 
-    /// The rows of a query, each as an object with its columns. An error where it is a file.
+    /// The rows of a query, each as an object with its columns.
     pub async fn rows(&self, sql: &str) -> Result<Vec<Value>> {
-        ensure!(
-            !matches!(self.owned, Owned::Folder { .. }),
-            "not a PostgreSQL database"
-        );
-        rows(&self.url, sql).await
+        match self.url.strip_prefix("sqlite:") {
+            Some(file) => file_rows(Path::new(file), sql),
+            None => rows(&self.url, sql).await,
+        }
     }
 
     /// Every value in every table of a `PostgreSQL` database, by table; bytes as they are. An error where it is a file.

@@ -64,11 +64,33 @@ pub(crate) enum Letter {
         /// Page about the next version.
         successor: Option<String>,
     },
+    /// Tells the owner of an organization that the card was declined for an automatic purchase.
+    TopupDeclined {
+        name: String,
+        organization: String,
+        amount_cents: i64,
+        /// Time of the next attempt.
+        again_at: Timestamp,
+    },
+    /// Tells the owner of an organization that its automatic purchases are disabled.
+    TopupsDisabled {
+        name: String,
+        organization: String,
+        amount_cents: i64,
+    },
+    /// Asks the owner of an organization to pay, because the bank wants the cardholder.
+    CardholderNeeded {
+        name: String,
+        organization: String,
+        amount_cents: i64,
+        /// Page of the payment provider on which the amount can be paid.
+        checkout: Option<String>,
+    },
 }
 
 impl Letter {
     /// Names of all templates.
-    pub(super) const KINDS: [&'static str; 8] = [
+    pub(super) const KINDS: [&'static str; 11] = [
         "verify_email",
         "sign_up_again",
         "reset_password",
@@ -77,6 +99,9 @@ impl Letter {
         "ownership_handed_over",
         "ownership_received",
         "api_deprecated",
+        "topup_declined",
+        "topups_disabled",
+        "cardholder_needed",
     ];
 
     /// Name of the template, as in the metrics.
@@ -90,6 +115,9 @@ impl Letter {
             Self::OwnershipHandedOver { .. } => "ownership_handed_over",
             Self::OwnershipReceived { .. } => "ownership_received",
             Self::ApiDeprecated { .. } => "api_deprecated",
+            Self::TopupDeclined { .. } => "topup_declined",
+            Self::TopupsDisabled { .. } => "topups_disabled",
+            Self::CardholderNeeded { .. } => "cardholder_needed",
         }
     }
 
@@ -103,11 +131,14 @@ impl Letter {
             | Self::PasswordWasReset { .. }
             | Self::OwnershipHandedOver { .. }
             | Self::OwnershipReceived { .. }
-            | Self::ApiDeprecated { .. } => None,
+            | Self::ApiDeprecated { .. }
+            | Self::TopupDeclined { .. }
+            | Self::TopupsDisabled { .. }
+            | Self::CardholderNeeded { .. } => None,
         }
     }
 
-    /// Page with a token that the letter links to.
+    /// Page with a token that the letter links to. Links without a token may lead to other sites.
     pub(super) fn url(&self) -> Option<&str> {
         match self {
             Self::VerifyEmail { url, .. }
@@ -117,7 +148,10 @@ impl Letter {
             | Self::PasswordWasReset { .. }
             | Self::OwnershipHandedOver { .. }
             | Self::OwnershipReceived { .. }
-            | Self::ApiDeprecated { .. } => None,
+            | Self::ApiDeprecated { .. }
+            | Self::TopupDeclined { .. }
+            | Self::TopupsDisabled { .. }
+            | Self::CardholderNeeded { .. } => None,
         }
     }
 }

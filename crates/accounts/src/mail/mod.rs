@@ -8,6 +8,7 @@ mod letter;
 mod mailer;
 mod message;
 mod metrics;
+mod notices;
 mod page;
 mod server;
 mod smtp;

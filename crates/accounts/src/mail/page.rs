@@ -110,6 +110,25 @@ impl Page {
                 sunset,
                 successor,
             } => deprecated(version, *sunset, successor.as_deref()).greets(name),
+            Letter::TopupDeclined {
+                name,
+                organization,
+                amount_cents,
+                again_at,
+            } => topup_declined(&of_stranger(organization), *amount_cents, *again_at).greets(name),
+            Letter::TopupsDisabled {
+                name,
+                organization,
+                amount_cents,
+            } => topups_disabled(&of_stranger(organization), *amount_cents).greets(name),
+            Letter::CardholderNeeded {
+                name,
+                organization,
+                amount_cents,
+                checkout,
+            } => {
+                cardholder_needed(&of_stranger(organization), *amount_cents, checkout.as_deref()).greets(name)
+            }
         };
         Self {
             org_url: org_url.to_owned(),
@@ -233,6 +252,52 @@ fn deprecated(version: &str, sunset: Timestamp, successor: Option<&str>) -> Page
         Some(url) => page.offers("Read about the next version", url),
         None => page,
     }
+}
+
+fn topup_declined(organization: &str, amount_cents: i64, again_at: Timestamp) -> Page {
+    Page::titled(format!("The card of {organization} was declined"))
+        .says(format!(
+            "Sortie could not charge {} for new credits of {organization}: the bank has declined the card.",
+            dollars(amount_cents)
+        ))
+        .says(format!(
+            "The next attempt is on {}. Save another card before then, if this one is no longer good.",
+            moment(again_at)
+        ))
+        .notes("When the credits are used up, new runs are refused.")
+}
+
+fn topups_disabled(organization: &str, amount_cents: i64) -> Page {
+    Page::titled(format!("{organization} buys no more credits automatically"))
+        .says(format!(
+            "The bank has declined the card of {organization} three times in a row, for {} of credits. Automatic \
+             purchases are disabled now.",
+            dollars(amount_cents)
+        ))
+        .says("Save another card, and enable them again.")
+        .notes("When the credits are used up, new runs are refused.")
+}
+
+fn cardholder_needed(organization: &str, amount_cents: i64, checkout: Option<&str>) -> Page {
+    let page = Page::titled(format!("Your bank asks you to confirm a payment of {organization}"))
+        .says(format!(
+            "Sortie could not charge {} for new credits of {organization}: the bank wants the cardholder to confirm \
+             the payment. Nothing was charged.",
+            dollars(amount_cents)
+        ))
+        .says("Automatic purchases wait until credits were bought by hand, or are enabled again.")
+        .notes("When the credits are used up, new runs are refused.");
+    match checkout {
+        Some(url) => page
+            .offers("Buy the credits", url)
+            .notes("The page can be paid for 23 hours."),
+        None => page,
+    }
+}
+
+/// Amount of US dollars: `$25.00`.
+fn dollars(cents: i64) -> String {
+    format!("${}.{:02}", cents / 100, cents % 100)
 }
 
 /// Role with its article.

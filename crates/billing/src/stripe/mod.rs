@@ -12,8 +12,8 @@ mod tests;
 pub use client::{Stripe, StripeSettings};
 pub use error::{Refusal, StripeError};
 pub use objects::{
-    Account, Card, Charge, Checkout, Customer, Dispute, Event, FundsMovement, Page, PaymentIntent,
-    PaymentMethod, PortalSession, Refund, Subscription, SubscriptionItem,
+    Account, Card, Charge, Checkout, Customer, Dispute, Event, FundsMovement, Page, PaymentFailure,
+    PaymentIntent, PaymentMethod, PortalSession, Refund, Subscription, SubscriptionItem,
 };
 pub use orders::{CheckoutOrder, EventFilter, RefundOrder, SavedCardPayment};
 pub use signature::{InvalidSignature, verify_signature};

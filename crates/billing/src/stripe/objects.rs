@@ -118,9 +118,23 @@ pub struct PaymentIntent {
     pub latest_charge: Option<String>,
     /// Card that is charged.
     pub payment_method: Option<String>,
+    /// Failure of the latest attempt.
+    #[serde(default)]
+    pub last_payment_error: Option<PaymentFailure>,
     /// Texts that were given when the payment was made.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
+}
+
+/// Failure of an attempt to charge a card.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct PaymentFailure {
+    /// Code, such as `card_declined` or `authentication_required`.
+    #[serde(default)]
+    pub code: Option<String>,
+    /// Code of the bank, such as `insufficient_funds`.
+    #[serde(default)]
+    pub decline_code: Option<String>,
 }
 
 /// Attempt to charge a card.

@@ -16,7 +16,7 @@ use prometheus_client::{
 };
 use sortie_api::{Mode, RunStatus, Timestamp};
 use sortie_sandbox::Capabilities;
-use sortie_store::{LicenseUse, Observed};
+use sortie_store::{CreditSums, LicenseUse, Observed};
 use tokio::time::{Instant, timeout};
 
 use crate::{Engine, runs::active::Active};
@@ -53,6 +53,8 @@ struct DatabaseSample {
     leases_at: Timestamp,
     /// License of the engine, if it has one.
     license: Option<LicenseUse>,
+    /// Credits of a hosted deployment.
+    credits: Option<CreditSums>,
 }
 
 impl LastSample {
@@ -93,6 +95,14 @@ impl Engine {
     }
 }
 
+/// Returns the sums of the credits. None on a self-hosted engine.
+async fn credits_of(engine: &Engine) -> sortie_store::Result<Option<CreditSums>> {
+    match engine.0.options.mode {
+        Mode::Hosted => engine.store().credit_sums().await.map(Some),
+        Mode::SelfHosted => Ok(None),
+    }
+}
+
 impl Watched {
     /// Takes a new sample if the last one is old.
     async fn sample(&self, engine: &Engine) {
@@ -105,13 +115,18 @@ impl Watched {
             timeout(PATIENCE, engine.ready()),
             timeout(PATIENCE, async {
                 let licensing = &engine.0.stores.licensing;
-                tokio::try_join!(engine.store().observe(now), licensing.in_use(now))
+                tokio::try_join!(
+                    engine.store().observe(now),
+                    licensing.in_use(now),
+                    credits_of(engine)
+                )
             }),
         );
         let database = match database {
-            Ok(Ok((observed, license))) => Some(DatabaseSample {
+            Ok(Ok((observed, license, credits))) => Some(DatabaseSample {
                 observed,
                 license,
+                credits,
                 at: now,
                 leases_at: engine.0.cluster.identity.leases.now(),
             }),
@@ -244,6 +259,27 @@ fn encode_license(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample) 
     )
 }
 
+fn encode_credits(encoder: &mut DescriptorEncoder<'_>, sums: &CreditSums) -> std::fmt::Result {
+    gauge(
+        encoder,
+        "credit_balance_micros",
+        "Credits of all organizations, up to 100,000 of them.",
+        sums.balance_micros,
+    )?;
+    gauge(
+        encoder,
+        "credit_reserved_micros",
+        "Credits of theirs that are reserved for runs that are not settled.",
+        sums.reserved_micros,
+    )?;
+    gauge(
+        encoder,
+        "credit_negative_organizations",
+        "Organizations among them whose balance is negative.",
+        sums.negative,
+    )
+}
+
 fn encode_database(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample) -> std::fmt::Result {
     let (observed, at) = (&sample.observed, sample.at);
     let open = encoder.encode_descriptor(
@@ -264,6 +300,12 @@ fn encode_database(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample)
         "queue_depth",
         "Runs of the whole database that wait for a worker, counted up to 100,000.",
         observed.queued,
+    )?;
+    seconds(
+        encoder,
+        "settlement_oldest_age_seconds",
+        "How long ago the run was cancelled that waits longest for its worker to report the cost; 0 where none waits.",
+        age(observed.oldest_settling_at, at),
     )?;
     seconds(
         encoder,
@@ -301,6 +343,9 @@ fn encode_database(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample)
         [("live", observed.nodes), ("lost", observed.lost_nodes)],
     )?;
     encode_license(encoder, sample)?;
+    if let Some(sums) = &sample.credits {
+        encode_credits(encoder, sums)?;
+    }
     let Some(until) = observed.first_lease_until else {
         return Ok(());
     };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use sortie_api::{
     OrgId, Timestamp,
+    auto_topup::last_topup_status,
     billing::{AutoTopup, Balance, Billing, LedgerPage, PaymentMethod, PaymentMethodSync, PurchaseLimits},
     limits,
 };
@@ -71,18 +72,32 @@ pub(crate) async fn get_billing(
         Some(billing) => billing.card(who.org).await?,
         None => (None, PaymentMethodSync::Synced),
     };
+    let auto_topup = shown_auto_topup(&app, who.org, card.is_some()).await?;
     Ok(Json(Billing {
         balance: shown(credit),
         ledger: entries.into_iter().map(|(_, entry)| entry).collect(),
         purchase_limits: PurchaseLimits::default(),
-        auto_topup: AutoTopup {
-            payment_method_saved: card.is_some(),
-            ..AutoTopup::default()
-        },
+        auto_topup,
         payment_method: card.map(shown_card),
         payment_method_sync: sync,
         stripe_configured: app.billing.is_some(),
     }))
+}
+
+/// Returns the automatic purchases of an organization, as they are shown.
+pub(super) async fn shown_auto_topup(
+    app: &OrgApp,
+    org: OrgId,
+    payment_method_saved: bool,
+) -> ApiResult<AutoTopup> {
+    let (settings, last) = app.accounts.store().auto_topup(org).await?;
+    Ok(AutoTopup {
+        enabled: settings.is_some(),
+        threshold_cents: settings.as_ref().map(|settings| settings.threshold_cents),
+        amount_cents: settings.as_ref().map(|settings| settings.amount_cents),
+        payment_method_saved,
+        last_topup_status: last.map(|state| last_topup_status(state).to_owned()),
+    })
 }
 
 fn shown_card(card: SavedCard) -> PaymentMethod {

@@ -3,6 +3,7 @@
 
 mod app;
 mod auth;
+mod auto_topup;
 mod avatar;
 mod billing;
 mod door;
@@ -96,6 +97,7 @@ operations! {
     Admin billing::list_ledger;
     Admin payments::create_checkout;
     Admin payments::create_portal;
+    Admin auto_topup::put_auto_topup;
     Admin payments::list_payments;
     Admin payments::get_receipt;
     Admin licenses::get_organization_license;

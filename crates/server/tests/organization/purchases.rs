@@ -1,5 +1,6 @@
 //! Purchases of credits: checkout, webhooks, the reconciler, refunds and disputes, against the double of Stripe.
 
+mod auto;
 mod card;
 mod forged;
 mod lost;

@@ -13,7 +13,7 @@ use sortie_api::{
     secret::{SESSION_TOKEN, Secret},
 };
 use sortie_base::{Clock, MasterKey, Sealer};
-use sortie_billing::Billing;
+use sortie_billing::{AutoTopupLimits, Billing};
 use sortie_engine::{Engine, Serves};
 use sortie_server::{Listeners, Options, OrganizationListener};
 use sortie_store::{
@@ -347,6 +347,8 @@ fn billing(double: &StripeDouble, store: Store, clock: &Clock, org_url: &str) ->
             webhook_secrets: WEBHOOK_SECRETS.into_iter().map(Credential::new).collect(),
             api_url: double.url().parse().unwrap(),
         },
+        auto_topup: AutoTopupLimits::default(),
+        notices: None,
     };
     Billing::new(options, store).unwrap()
 }

@@ -413,6 +413,7 @@ mod tests {
                     from: "sortie@example.com".parse().unwrap(),
                 }),
                 stripe: None,
+                auto_topup: sortie_billing::AutoTopupLimits::default(),
             };
             let check = mail(&hosted).await;
             (check.verdict, check.found)
@@ -449,6 +450,7 @@ mod tests {
                     webhook_secrets: vec![sortie_api::Credential::new("whsec_x")],
                     api_url: double.url().parse().unwrap(),
                 }),
+                auto_topup: sortie_billing::AutoTopupLimits::default(),
             };
             let check = payments(&hosted).await;
             (check.verdict, check.found)

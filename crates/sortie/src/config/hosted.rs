@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use sortie_accounts::{InvalidSender, InvalidServer, MailOptions, SignUp};
-use sortie_api::{Credential, Mode};
-use sortie_billing::StripeSettings;
+use sortie_api::{Credential, Mode, limits};
+use sortie_billing::{AutoTopupLimits, StripeSettings};
 use toml::Value;
 use url::{Host, Url};
 
@@ -29,6 +29,8 @@ pub(crate) struct HostedSettings {
     pub(crate) mail: Option<MailOptions>,
     /// Settings of the payments; none where nothing can be bought.
     pub(crate) stripe: Option<StripeSettings>,
+    /// Limits of automatic purchases.
+    pub(crate) auto_topup: AutoTopupLimits,
 }
 
 /// Defaults of a hosted deployment, where a key has no other value.
@@ -67,6 +69,8 @@ pub(super) fn settings(read: &Reader<'_>) -> Result<Option<HostedSettings>, Erro
             "stripe.secret_key",
             "stripe.webhook_secrets",
             "stripe.api_url",
+            "purchases.auto_per_day",
+            "purchases.auto_cents_per_day",
         ] {
             if read.is_set(key) {
                 return Err(read.wrong(key, "needs mode = \"hosted\""));
@@ -91,6 +95,7 @@ pub(super) fn settings(read: &Reader<'_>) -> Result<Option<HostedSettings>, Erro
         sign_up,
         mail,
         stripe: stripe(read)?,
+        auto_topup: auto_topup(read)?,
     }))
 }
 
@@ -117,6 +122,19 @@ fn mail(read: &Reader<'_>) -> Result<Option<MailOptions>, Error> {
                 .map_err(|error: InvalidSender| read.wrong("mail_from", &error.to_string()))?,
         })),
     }
+}
+
+fn auto_topup(read: &Reader<'_>) -> Result<AutoTopupLimits, Error> {
+    let per_day = read.optional_integer("purchases.auto_per_day", 0, 1_000)?;
+    let per_day = per_day.and_then(|number| u32::try_from(number).ok());
+    Ok(AutoTopupLimits {
+        per_day: per_day.unwrap_or(AutoTopupLimits::default().per_day),
+        cents_per_day: read.optional_integer(
+            "purchases.auto_cents_per_day",
+            limits::PURCHASE_CENTS_MIN,
+            1_000_000_000,
+        )?,
+    })
 }
 
 fn stripe(read: &Reader<'_>) -> Result<Option<StripeSettings>, Error> {
@@ -367,6 +385,34 @@ mod tests {
                 !shown.contains("hush") && shown.contains("mail.example.com"),
                 "{shown}"
             );
+        }
+    }
+
+    #[test]
+    fn automatic_purchases_have_limits() {
+        let limits = |file: &str| {
+            let config = of_file(&format!("{HOSTED}{file}")).unwrap();
+            let limits = config.hosted.as_ref().unwrap().auto_topup;
+            (limits.per_day, limits.cents_per_day)
+        };
+        assert_eq!(limits(""), (5, None));
+        let both = "[purchases]\nauto_per_day = 0\nauto_cents_per_day = 500\n";
+        assert_eq!(limits(both), (0, Some(500)));
+        for (file, sentence) in [
+            (
+                format!("{HOSTED}[purchases]\nauto_per_day = 1001"),
+                "purchases.auto_per_day (sortie.toml): must be a whole number from 0 to 1000",
+            ),
+            (
+                format!("{HOSTED}[purchases]\nauto_cents_per_day = 499"),
+                "purchases.auto_cents_per_day (sortie.toml): must be a whole number from 500 to 1000000000",
+            ),
+            (
+                both.to_owned(),
+                "purchases.auto_per_day (sortie.toml): needs mode = \"hosted\"",
+            ),
+        ] {
+            assert_eq!(refusal(&file), sentence);
         }
     }
 

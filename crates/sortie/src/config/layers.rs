@@ -78,6 +78,8 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("license.machine_id", Kind::Text),
     ("log.format", Kind::Text),
     ("log.filter", Kind::Text),
+    ("purchases.auto_per_day", Kind::Integer),
+    ("purchases.auto_cents_per_day", Kind::Integer),
     ("stripe.secret_key", Kind::Text),
     ("stripe.webhook_secrets", Kind::List),
     ("stripe.api_url", Kind::Text),

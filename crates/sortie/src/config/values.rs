@@ -111,7 +111,7 @@ impl Reader<'_> {
         self.text(key)?.parse().map_err(|_| self.wrong(key, rule))
     }
 
-    fn optional_integer(&self, key: &str, least: i64, most: i64) -> Result<Option<i64>, Error> {
+    pub(super) fn optional_integer(&self, key: &str, least: i64, most: i64) -> Result<Option<i64>, Error> {
         match self.0.get(key).map(|setting| &setting.value) {
             None => Ok(None),
             Some(Value::Integer(value)) if (least..=most).contains(value) => Ok(Some(*value)),

@@ -1,5 +1,6 @@
 //! A hosted deployment as strangers see it: two organizations on one node, secrets of every kind, and limits.
 
+mod credits;
 mod isolation;
 mod people;
 mod ranks;

@@ -41,6 +41,7 @@ pub(crate) use self::{
 use crate::{
     channel::{Heard, OutgoingHint},
     metrics::{LiveFigures, Metrics},
+    money::low_credits::LowCredits,
     types::{Error, Result},
 };
 
@@ -50,6 +51,13 @@ pub(crate) struct Db {
     inner: Arc<Inner>,
 }
 
+/// Receivers of what the threads of a database report. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reports {
+    pub(crate) metrics: Metrics,
+    pub(crate) low_credits: LowCredits,
+}
+
 struct Inner {
     writes: Arc<Queue>,
     urgent: Arc<Queue>,
@@ -57,7 +65,7 @@ struct Inner {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Server that carries the channel between nodes. `None` if only one node uses the database.
     link: Option<Link>,
-    metrics: Metrics,
+    reports: Reports,
     wal: Option<PathBuf>,
     #[cfg(test)]
     faults: Arc<fault::Faults>,
@@ -87,31 +95,31 @@ impl Db {
     /// Opens `sqlite:PATH` or `postgres://…` and migrates it to this version. `connections` is the number of
     /// `PostgreSQL` connections for commands.
     pub(crate) async fn open(url: &str, connections: u32) -> Result<Self> {
-        let metrics = Metrics::default();
-        let measured = metrics.clone();
+        let reports = Reports::default();
+        let told = reports.clone();
         let backend = if let Some(path) = url.strip_prefix("sqlite:") {
             let path = PathBuf::from(path);
-            off_runtime(move || sqlite::open(&path, &measured)).await?
+            off_runtime(move || sqlite::open(&path, &told)).await?
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             let url = url.to_owned();
-            off_runtime(move || postgres::open(&url, connections.max(1) as usize, &measured)).await?
+            off_runtime(move || postgres::open(&url, connections.max(1) as usize, &told)).await?
         } else {
             return Err(Error::Database(
                 "the database URL must start with sqlite: or postgres://".to_owned(),
             ));
         };
-        Ok(Self::over(backend, metrics))
+        Ok(Self::over(backend, reports))
     }
 
     /// Opens a simulated server. `connections` is the number of connections for commands.
     #[cfg(feature = "simulation")]
     pub(crate) fn simulated(link: &simulated::SimulatedLink, connections: u32) -> Self {
-        let metrics = Metrics::default();
-        let backend = simulated::open(link, connections.max(1) as usize, &metrics);
-        Self::over(backend, metrics)
+        let reports = Reports::default();
+        let backend = simulated::open(link, connections.max(1) as usize, &reports);
+        Self::over(backend, reports)
     }
 
-    fn over(backend: Backend, metrics: Metrics) -> Self {
+    fn over(backend: Backend, reports: Reports) -> Self {
         Self {
             inner: Arc::new(Inner {
                 writes: backend.writes,
@@ -119,7 +127,7 @@ impl Db {
                 reads: backend.reads,
                 threads: Mutex::new(backend.threads),
                 link: backend.link,
-                metrics,
+                reports,
                 wal: backend.wal,
                 #[cfg(test)]
                 faults: backend.faults,
@@ -129,7 +137,12 @@ impl Db {
 
     /// Metrics of the database.
     pub(crate) fn metrics(&self) -> &Metrics {
-        &self.inner.metrics
+        &self.inner.reports.metrics
+    }
+
+    /// Notes of credits that are low.
+    pub(crate) fn low_credits(&self) -> &LowCredits {
+        &self.inner.reports.low_credits
     }
 
     /// Whether the database is a server, which other processes can use as well.
@@ -229,7 +242,7 @@ impl Db {
     }
 
     fn push(&self, queue: &Queue, job: Box<dyn Job>) -> Result<()> {
-        queue.push(job).inspect_err(|_| self.inner.metrics.refused())
+        queue.push(job).inspect_err(|_| self.metrics().refused())
     }
 
     /// Registers the metrics of the store.
@@ -252,7 +265,7 @@ impl Db {
             threads,
             wal: self.inner.wal.clone(),
         };
-        self.inner.metrics.register(figures, registry);
+        self.metrics().register(figures, registry);
     }
 
     /// Wraps `work` so that its transaction fails on request.

@@ -8,7 +8,8 @@ use sortie_api::{Micros, OrgId, RunStatus};
 
 use crate::{
     Store,
-    db::{Row, Stmt, Tx, tail::CreditChange, vals},
+    db::{Answer, Row, Stmt, Tx, tail::CreditChange, vals},
+    observe::MOST_COUNTED,
     types::{Error, NewRun, Result},
 };
 
@@ -57,11 +58,43 @@ impl Credit {
     }
 }
 
+/// Sums of the credits of a deployment, over at most [`MOST_COUNTED`] organizations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CreditSums {
+    /// Sum of the balances.
+    pub balance_micros: i64,
+    /// Sum of what is reserved for runs that are not settled.
+    pub reserved_micros: i64,
+    /// Number of organizations whose balance is negative.
+    pub negative: i64,
+}
+
 impl Store {
+    /// System: returns the sums of the credits of all organizations.
+    pub async fn credit_sums(&self) -> Result<CreditSums> {
+        self.db.read(sums).await
+    }
+
     /// Returns the credits of an organization. An organization without credits has zeros.
     pub async fn credit(&self, org: OrgId) -> Result<Credit> {
         self.db.read(move |tx| read(tx, org)).await
     }
+}
+
+fn sums(tx: &mut dyn Tx) -> Result<CreditSums> {
+    let row = tx.query_opt(
+        "SELECT CAST(COALESCE(SUM(balance_micros), 0) AS BIGINT), CAST(COALESCE(SUM(reserved_micros), 0) AS BIGINT), \
+         COUNT(CASE WHEN balance_micros < 0 THEN 1 END) FROM (\
+           SELECT balance_micros, reserved_micros FROM credit WHERE org_id > '' LIMIT $1) AS counted",
+        vals![MOST_COUNTED],
+    )?;
+    row.map_or(Ok(CreditSums::default()), |row| {
+        Ok(CreditSums {
+            balance_micros: row.int(0)?,
+            reserved_micros: row.int(1)?,
+            negative: row.int(2)?,
+        })
+    })
 }
 
 /// Statement that begins the credits of an organization, unless it has some.
@@ -100,6 +133,13 @@ macro_rules! select_credit {
     };
 }
 
+/// Column that [`is_low`] reads.
+macro_rules! low_column {
+    () => {
+        "CASE WHEN balance_micros - reserved_micros < topup_below_micros THEN 1 ELSE 0 END"
+    };
+}
+
 fn credit_from(row: &Row) -> Result<Credit> {
     Ok(Credit {
         balance_micros: row.int(0)?,
@@ -113,18 +153,29 @@ pub(super) fn read(tx: &mut dyn Tx, org: OrgId) -> Result<Credit> {
 }
 
 /// The update of one organization's credit. It affects no row if there is not enough for what is to be held, if the
-/// organization is suspended then, or if the row is missing.
+/// organization is suspended then, or if the row is missing. Its row is for [`is_low`].
 pub(super) fn statement(org: OrgId, change: CreditChange) -> Stmt<'static> {
     let sql = if change.held > 0 {
-        "UPDATE credit SET balance_micros = balance_micros + $2, reserved_micros = reserved_micros + $3 \
-         WHERE org_id = $1 AND suspended = 0 \
-         AND balance_micros + CAST($2 AS BIGINT) - reserved_micros - CAST($3 AS BIGINT) >= 0"
+        concat!(
+            "UPDATE credit SET balance_micros = balance_micros + $2, reserved_micros = reserved_micros + $3 \
+             WHERE org_id = $1 AND suspended = 0 \
+             AND balance_micros + CAST($2 AS BIGINT) - reserved_micros - CAST($3 AS BIGINT) >= 0 RETURNING ",
+            low_column!()
+        )
     } else {
-        "UPDATE credit SET balance_micros = balance_micros + $2, reserved_micros = reserved_micros + $3 \
-         WHERE org_id = $1"
+        concat!(
+            "UPDATE credit SET balance_micros = balance_micros + $2, reserved_micros = reserved_micros + $3 \
+             WHERE org_id = $1 RETURNING ",
+            low_column!()
+        )
     };
     let reserved = change.held.saturating_sub(change.released);
     Stmt::new(sql, vals![org, change.added, reserved])
+}
+
+/// Whether the credit that [`statement`] has changed is below the threshold of automatic purchases.
+pub(super) fn is_low(answer: &Answer) -> bool {
+    answer.rows.first().is_some_and(|row| row.int(0) == Ok(1))
 }
 
 /// Refuses a run that the credits of its organization do not cover, by reading them.

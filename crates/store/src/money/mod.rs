@@ -9,6 +9,7 @@ pub(crate) mod check;
 pub(crate) mod credit;
 pub(crate) mod holds;
 pub(crate) mod ledger;
+pub(crate) mod low_credits;
 pub(crate) mod purchases;
 pub(crate) mod refusals;
 pub(crate) mod settle;

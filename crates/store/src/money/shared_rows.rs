@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sortie_api::RunId;
+use sortie_api::{OrgId, RunId};
 
 use super::{allowance, credit, holds, ledger, windows};
 use crate::{
@@ -13,21 +13,31 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Writes the sums of a transaction's tails, in one batch and in the order of locks. Returns the rows where a
-/// limit is reached or that are missing: the transaction must then be rolled back.
-pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Vec<SharedRow>> {
+/// Result of a write of tails.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Rows where a limit is reached or that are missing. If there is one, the transaction must be rolled back.
+    pub(crate) missed: Vec<SharedRow>,
+    /// Organizations whose available credits are below the threshold of their automatic purchases now.
+    pub(crate) low: Vec<OrgId>,
+}
+
+/// Writes the sums of a transaction's tails, in one batch and in the order of locks.
+pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Written> {
     let ids = Ids::of(sums)?;
     let (rows, statements): (Vec<_>, Vec<_>) = steps(sums, &ids).into_iter().unzip();
+    let mut written = Written::default();
     if statements.is_empty() {
-        return Ok(Vec::new());
+        return Ok(written);
     }
-    let answers = tx.batch(&statements)?;
-    Ok(rows
-        .into_iter()
-        .zip(&answers)
-        .filter(|(_, answer)| answer.affected == 0)
-        .filter_map(|(row, _)| row)
-        .collect())
+    for (row, answer) in rows.into_iter().zip(&tx.batch(&statements)?) {
+        match row {
+            Some(row) if answer.affected == 0 => written.missed.push(row),
+            Some(SharedRow::Credit(org)) if credit::is_low(answer) => written.low.push(org),
+            Some(SharedRow::Window(_) | SharedRow::Allowance(_) | SharedRow::Credit(_)) | None => {}
+        }
+    }
+    Ok(written)
 }
 
 /// The row that the statement after `answered` statements of [`write`] is about. None for every other statement.
@@ -38,10 +48,11 @@ pub(crate) fn row_after(answered: usize, sums: &Sums) -> Option<SharedRow> {
 
 /// Writes the tails of one command, whose transaction ends with them. [`Error::OverBudget`],
 /// [`Error::Unlicensed`], [`Error::InsufficientCredit`] or [`Error::Suspended`] if a row has no room.
-pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<()> {
+pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<Written> {
     let sums = Sums::of(tails);
-    match write(tx, &sums)?.first() {
-        None => Ok(()),
+    let written = write(tx, &sums)?;
+    match written.missed.first() {
+        None => Ok(written),
         Some(missed) => Err(refusal(tx, missed, &sums)?),
     }
 }

@@ -14,7 +14,7 @@ use std::{
 use futures_util::{StreamExt, future::join_all, stream};
 use sortie_testkit::{CommitFault, CommitProxy, Which, postgres::TestDatabase};
 
-use super::{atomicity, atomicity_accounts, fixture::Fixture};
+use super::{atomicity, atomicity_accounts, atomicity_auto_topups, fixture::Fixture};
 use crate::{Error, Result, Store};
 
 /// A test that proves commands on the fixture.
@@ -261,7 +261,10 @@ fn without_server_times(row: &str) -> String {
 
 /// Tests of every module that proves commands.
 fn scenarios() -> impl Iterator<Item = &'static (&'static str, Scenario)> {
-    atomicity::SCENARIOS.iter().chain(atomicity_accounts::SCENARIOS)
+    atomicity::SCENARIOS
+        .iter()
+        .chain(atomicity_accounts::SCENARIOS)
+        .chain(atomicity_auto_topups::SCENARIOS)
 }
 
 async fn run(fault: Fault, scenario: Scenario) {
@@ -287,7 +290,15 @@ async fn a_commit_that_is_late_by_three_seconds_is_answered_and_done_once() {
 
 /// Public functions of the store that are no commands, or that only read although they are in the queue of
 /// writes.
-const NO_COMMANDS: [&str; 5] = ["clock", "open", "open_with", "ping", "say"];
+const NO_COMMANDS: [&str; 7] = [
+    "clock",
+    "low_credits",
+    "open",
+    "open_with",
+    "payment",
+    "ping",
+    "say",
+];
 
 #[test]
 fn every_command_that_writes_is_proven() {
@@ -297,16 +308,14 @@ fn every_command_that_writes_is_proven() {
     assert!(commands.len() > 50, "{commands:?}");
     let proven = proven(concat!(
         include_str!("atomicity.rs"),
-        include_str!("atomicity_accounts.rs")
+        include_str!("atomicity_accounts.rs"),
+        include_str!("atomicity_auto_topups.rs")
     ));
     let missing: Vec<&String> = commands
         .iter()
         .filter(|command| !proven.contains(*command) && !NO_COMMANDS.contains(&command.as_str()))
         .collect();
-    assert!(
-        missing.is_empty(),
-        "not in tests/atomicity.rs or atomicity_accounts.rs: {missing:?}"
-    );
+    assert!(missing.is_empty(), "in none of tests/atomicity*.rs: {missing:?}");
 }
 
 /// Collects the names of public functions that do not only read.

@@ -9,9 +9,9 @@ use super::{
     fixture::{Fixture, after},
 };
 use crate::{
-    Appended, Cancelled, Counted, Created, Credit, Error, Finish, InsufficientCredit, LedgerDifference,
-    LedgerRule, NewLedgerEntry, NewRun, OTHER_ENTRY, Payment, PersonDeletion, Result, Store,
-    UnretainedFinish,
+    Appended, Cancelled, Counted, Created, Credit, CreditSums, Error, Finish, InsufficientCredit,
+    LedgerDifference, LedgerRule, NewLedgerEntry, NewRun, OTHER_ENTRY, Payment, PersonDeletion, Result,
+    Store, UnretainedFinish,
     db::{Dialect, vals},
 };
 
@@ -107,6 +107,7 @@ impl Fixture {
         self.credits(org).await;
         self.entered(org).await;
         self.store.billing(org, 10).await.unwrap();
+        self.store.credit_sums().await.unwrap();
         self.differences().await;
     }
 
@@ -313,6 +314,15 @@ both! {
         }
         assert_eq!(fixture.count("SELECT COUNT(*) FROM ledger").await, 0);
         assert_eq!(fixture.count("SELECT COUNT(*) FROM credit").await, 0);
+    }
+
+    async fn the_credits_of_all_organizations_are_summed_up(fixture: &Fixture) {
+        assert_eq!(fixture.store.credit_sums().await, Ok(CreditSums::default()));
+        let (one, other) = (fixture.paying_org(1_000).await, fixture.paying_org(50).await);
+        fixture.store.create_run(fixture.paid(one, 300)).await.unwrap();
+        fixture.give(other, -80).await;
+        let sums = CreditSums { balance_micros: 970, reserved_micros: 300, negative: 1 };
+        assert_eq!(fixture.store.credit_sums().await, Ok(sums));
     }
 
     async fn the_end_of_a_paid_run_costs_one_batch_more(fixture: &Fixture) {

@@ -2,7 +2,9 @@
 mod artifacts;
 mod atomicity;
 mod atomicity_accounts;
+mod atomicity_auto_topups;
 mod audit;
+mod auto_topups;
 mod avatars;
 mod backend;
 mod backup;

@@ -27,6 +27,10 @@ both! {
         fixture.running(one, node).await;
         let cancelled = fixture.running(one, node).await;
         fixture.store.cancel_run(one, cancelled.run, fixture.now()).await.unwrap();
+        let cancelled_at = fixture.get(one, cancelled.run).await.finished_at;
+        assert!(cancelled_at.is_some());
+        let later = fixture.running(one, node).await;
+        fixture.store.cancel_run(one, later.run, fixture.now() + Duration::from_secs(1)).await.unwrap();
         fixture.due(one, node, "a:1").await;
         let due_at = Timestamp::from_micros(fixture.count("SELECT MAX(due_at) FROM delivery").await);
         fixture.calling_back(one, node, "b:1").await;
@@ -46,7 +50,8 @@ both! {
             oldest_queued_at: Some(oldest),
             starting: 1,
             running: 2,
-            settling: 1,
+            settling: 2,
+            oldest_settling_at: cancelled_at,
             callbacks_waiting: 1,
             callbacks_due: 1,
             oldest_callback_due_at: Some(due_at),

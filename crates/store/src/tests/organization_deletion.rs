@@ -43,6 +43,8 @@ impl Fixture {
         self.budget(org, &BudgetScope::Organization, 10_000_000).await;
         self.entitle(org, 3).await;
         self.deployed(org, 'a').await.unwrap();
+        let settings = self.new_auto_topup(org);
+        store.put_auto_topup(settings, self.audit(org)).await.unwrap();
         let file = self.new_file(org, "a file", 7).await;
         store.create_file(file, self.audit(org)).await.unwrap();
         let mut run = self.with_callback(org, "del:1");

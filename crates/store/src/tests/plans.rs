@@ -101,6 +101,7 @@ async fn use_all_resources(fixture: &Fixture, org: OrgId) {
     use_schedules(fixture, org).await;
     fixture.use_budgets().await;
     fixture.use_credits().await;
+    fixture.use_auto_topups().await;
     fixture.use_purchases().await;
     fixture.use_licenses().await;
     fixture.use_people().await;

@@ -518,7 +518,7 @@ fn windows_are_written_before_allowances_and_each_row_that_is_missed_is_named() 
         let runs = (0..released).map(|run| Tail::Release(sortie_api::RunId::new(at(run), [0; 10])));
         let tails: Vec<Tail> = months.iter().chain(&windows).cloned().chain(runs).collect();
         let sums = Sums::of(&tails);
-        let missed = shared_rows::write(&mut Missing, &sums).unwrap();
+        let missed = shared_rows::write(&mut Missing, &sums).unwrap().missed;
         let mut expected: Vec<SharedRow> = ["a", "b", "c"].map(|scope| SharedRow::Window(key(scope))).into();
         expected.extend([3, 5].map(|start| SharedRow::Allowance(at(start))));
         assert_eq!(missed, expected);

@@ -62,6 +62,23 @@ fn every_letter_says_what_happened_and_what_to_do() {
             sunset: NOW + 200 * 24 * HOUR,
             successor: Some("https://docs.example.com/v2".to_owned()),
         },
+        Letter::TopupDeclined {
+            name: name(),
+            organization: "Acme".to_owned(),
+            amount_cents: 2_500,
+            again_at: NOW + HOUR,
+        },
+        Letter::TopupsDisabled {
+            name: name(),
+            organization: "Acme".to_owned(),
+            amount_cents: 2_505,
+        },
+        Letter::CardholderNeeded {
+            name: name(),
+            organization: "Acme".to_owned(),
+            amount_cents: 1_000_000,
+            checkout: Some("https://checkout.stripe.com/c/pay/cs_1".to_owned()),
+        },
     ] {
         insta::assert_snapshot!(letter.kind(), shown(&letter));
     }

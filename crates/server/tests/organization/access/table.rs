@@ -273,6 +273,12 @@ pub(super) const CALLS: &[Call] = &[
         "",
         503,
     ),
+    refused(
+        "put_auto_topup",
+        ("PUT", "/v1/organizations/{org}/billing/auto-topup"),
+        r#"{"enabled":false}"#,
+        503,
+    ),
     call(
         "list_payments",
         ("GET", "/v1/organizations/{org}/billing/payments"),

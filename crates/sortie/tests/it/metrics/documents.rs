@@ -134,6 +134,20 @@ async fn names_follow_the_conventions_and_every_family_is_explained() -> Checked
     Ok(())
 }
 
+/// A node of a hosted deployment that takes payments, although nobody answers for Stripe.
+async fn hosted() -> Result<HostedNode> {
+    let options = NodeOptions::default()
+        .env("SORTIE_STRIPE_SECRET_KEY", "sk_test_x")
+        .env("SORTIE_STRIPE_WEBHOOK_SECRETS", "whsec_x")
+        .env("SORTIE_STRIPE_API_URL", "http://127.0.0.1:1");
+    HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await
+}
+
+/// Returns the metrics of a hosted node, which has all of a self-hosted one and more.
+async fn shown_hosted() -> Result<(Reading, BTreeMap<String, Family>)> {
+    shown_by(&hosted().await?.node).await
+}
+
 /// Types and labels of series, by the names.
 type Series = BTreeMap<String, (String, BTreeSet<String>)>;
 
@@ -189,18 +203,9 @@ async fn the_page_has_a_line_for_every_series() -> Checked {
     compare(&series(families), "docs/METRICS.md")
 }
 
-/// A node of a hosted deployment that takes payments, although nobody answers for Stripe.
-async fn hosted() -> Result<HostedNode> {
-    let options = NodeOptions::default()
-        .env("SORTIE_STRIPE_SECRET_KEY", "sk_test_x")
-        .env("SORTIE_STRIPE_WEBHOOK_SECRETS", "whsec_x")
-        .env("SORTIE_STRIPE_API_URL", "http://127.0.0.1:1");
-    HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await
-}
-
 #[tokio::test]
 async fn the_page_of_hosted_deployments_has_a_line_for_every_series_that_only_they_have() -> Checked {
-    let (_, families) = shown_by(&hosted().await?.node).await?;
+    let (_, families) = shown_hosted().await?;
     let general = documented("docs/METRICS.md")?;
     let mut own = series(families);
     own.retain(|name, _| !general.contains_key(name));
@@ -255,7 +260,7 @@ fn queries<'a>(panel: &'a Value, found: &mut Vec<&'a str>) {
 
 #[tokio::test]
 async fn the_dashboard_asks_for_what_is_there() -> Checked {
-    let (reading, families) = shown().await?;
+    let (reading, families) = shown_hosted().await?;
     let dashboard: Value = serde_json::from_str(&file("deploy/grafana/sortie.json")?)?;
     let mut found = Vec::new();
     let (mut ids, mut rows) = (BTreeSet::new(), Vec::new());
@@ -290,6 +295,7 @@ async fn the_dashboard_asks_for_what_is_there() -> Checked {
         "Store",
         "Cluster",
         "Process",
+        "Credits",
     ];
     assert_eq!(rows, wanted);
     let source = &dashboard["templating"]["list"][0];
@@ -309,8 +315,7 @@ async fn the_dashboard_asks_for_what_is_there() -> Checked {
 
 #[tokio::test]
 async fn the_alerts_ask_for_what_is_there() -> Checked {
-    let (reading, families) = shown().await?;
-    let (of_hosted, hosted_families) = shown_by(&hosted().await?.node).await?;
+    let (reading, families) = shown_hosted().await?;
     let alerts: Value = serde_saphyr::from_str(&file("deploy/prometheus/alerts.yml")?)?;
     let mut names = BTreeSet::new();
     for group in alerts["groups"].as_array().context("no groups")? {
@@ -319,10 +324,7 @@ async fn the_alerts_ask_for_what_is_there() -> Checked {
             ensure!(names.insert(name), "{name} is there twice");
             let query = rule["expr"].as_str().context("no query")?;
             // `up` is Prometheus' own.
-            // Payments have series on hosted nodes alone.
-            let own = check(query, &reading, &families)
-                .or_else(|_| check(query, &of_hosted, &hosted_families))
-                .with_context(|| name.to_owned())?;
+            let own = check(query, &reading, &families).with_context(|| name.to_owned())?;
             ensure!(own > 0 || query.contains("up{"), "{query}");
             for text in ["summary", "description"] {
                 ensure!(rule["annotations"][text].is_string(), "{name} has no {text}");

@@ -20,7 +20,7 @@ use self::session::PgSession;
 pub(super) use self::{channel::open as open_channel, connect::Link};
 use crate::{
     db::{
-        Backend, Dialect,
+        Backend, Dialect, Reports,
         job::Queue,
         migrate::{self, Migration},
         sessions::{Pipeline, Server, Worker},
@@ -28,7 +28,6 @@ use crate::{
         tx::Tx,
         value::vals,
     },
-    metrics::Metrics,
     types::{Error, Result},
 };
 
@@ -56,7 +55,7 @@ const OLDEST_SERVER: i64 = 140_000;
 
 /// Connects, migrates and starts `connections` threads. Each thread connects at its first job. One more
 /// thread serves urgent jobs, so that they do not wait for a lock behind others.
-pub(super) fn open(url: &str, connections: usize, metrics: &Metrics) -> Result<Backend> {
+pub(super) fn open(url: &str, connections: usize, reports: &Reports) -> Result<Backend> {
     let link = Link::new(url)?;
     let runtime = Arc::new(connect::runtime()?);
     refuse_transaction_pooling(&link, &runtime)?;
@@ -74,7 +73,7 @@ pub(super) fn open(url: &str, connections: usize, metrics: &Metrics) -> Result<B
         let worker = Worker::new(
             server,
             Arc::clone(link.pool()),
-            metrics.clone(),
+            reports.clone(),
             #[cfg(test)]
             Arc::clone(&faults),
         );

@@ -5,13 +5,13 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::{
     db::{
+        Reports,
         fault::Faults,
         job::{self, Access, Job, Queue},
         tail::{Tail, WindowChange, WindowKey},
         tx::Tx,
         value::{Val, vals},
     },
-    metrics::Metrics,
     types::Error,
 };
 
@@ -75,7 +75,7 @@ impl Fake {
         Worker::new(
             self.clone(),
             Arc::clone(pool),
-            Metrics::default(),
+            Reports::default(),
             Arc::<Faults>::default(),
         )
     }

@@ -21,11 +21,15 @@ use std::{
 use super::{Failure, FailureKind, Pipeline, Pool, Server, Session};
 use crate::{
     db::{
+        Reports,
         job::{Access, Job, Next, Queue},
         tail::{SharedRow, Sums, Tail},
     },
     metrics::Metrics,
-    money::shared_rows,
+    money::{
+        low_credits::LowCredits,
+        shared_rows::{self, Written},
+    },
     types::{Error, Result},
 };
 
@@ -85,6 +89,7 @@ pub(crate) struct Worker<S: Server> {
     session: Option<OpenSession<S::Session>>,
     pool: Arc<Pool>,
     metrics: Metrics,
+    low_credits: LowCredits,
     #[cfg(test)]
     faults: Arc<crate::db::fault::Faults>,
 }
@@ -93,7 +98,7 @@ impl<S: Server> Worker<S> {
     pub(crate) fn new(
         server: S,
         pool: Arc<Pool>,
-        metrics: Metrics,
+        Reports { metrics, low_credits }: Reports,
         #[cfg(test)] faults: Arc<crate::db::fault::Faults>,
     ) -> Self {
         Self {
@@ -101,6 +106,7 @@ impl<S: Server> Worker<S> {
             session: None,
             pool,
             metrics,
+            low_credits,
             #[cfg(test)]
             faults,
         }
@@ -235,7 +241,7 @@ impl<S: Server> Worker<S> {
                 break;
             }
         }
-        let (mut crowd, mut blamed) = (Vec::new(), None);
+        let (mut crowd, mut blamed, mut low) = (Vec::new(), None, Vec::new());
         let tails = std::mem::take(&mut pipeline.tails);
         if outcome.is_ok() && pipeline.failure.is_none() {
             #[cfg(test)]
@@ -243,7 +249,10 @@ impl<S: Server> Worker<S> {
             #[cfg(not(test))]
             let written = write_tails(&mut pipeline, &tails, is_group);
             match written {
-                Ok(missed) => crowd = jobs_of(&missed, &tails, &ends),
+                Ok(written) => {
+                    crowd = jobs_of(&written.missed, &tails, &ends);
+                    low = written.low;
+                }
                 Err(error) => {
                     blamed = is_group.then(|| blame(pipeline.answered(), &tails, &ends));
                     outcome = Err(error);
@@ -265,6 +274,7 @@ impl<S: Server> Worker<S> {
                 let ran = self.commit(open, ends.len());
                 if matches!(ran, GroupOutcome::Done) {
                     self.metrics.moved_credits(&tails);
+                    self.low_credits.notify(low);
                 }
                 ran
             }
@@ -356,16 +366,15 @@ impl<S: Server> Worker<S> {
     }
 }
 
-/// Writes the tails of the jobs of a transaction, after all other statements. Returns the rows that have
-/// no room for the jobs of a group together. A lone job without room fails.
+/// Writes the tails of the jobs of a transaction, after all other statements. A lone job without room fails.
 fn write_tails<S: Session>(
     pipeline: &mut Pipeline<'_, S>,
     tails: &[Tail],
     is_group: bool,
     #[cfg(test)] faults: &crate::db::fault::Faults,
-) -> Result<Vec<SharedRow>> {
+) -> Result<Written> {
     if tails.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Written::default());
     }
     if is_group {
         pipeline.begin_tails();
@@ -375,7 +384,7 @@ fn write_tails<S: Session>(
     if is_group {
         shared_rows::write(pipeline, &Sums::of(tails))
     } else {
-        shared_rows::write_of_one(pipeline, tails).map(|()| Vec::new())
+        shared_rows::write_of_one(pipeline, tails)
     }
 }
 

@@ -14,12 +14,11 @@ use super::{
 };
 use crate::{
     db::{
-        Backend, Link,
+        Backend, Link, Reports,
         job::{Access, Job, Next, Queue},
         sessions::{Pool, Worker},
         tx::Tx,
     },
-    metrics::Metrics,
     types::{Error, Result},
 };
 
@@ -63,7 +62,7 @@ impl Job for Answered {
 }
 
 /// Starts the connections of a node: one for urgent commands, and `connections` for the others.
-pub(super) fn open(link: &SimulatedLink, connections: usize, metrics: &Metrics) -> Backend {
+pub(super) fn open(link: &SimulatedLink, connections: usize, reports: &Reports) -> Backend {
     let (queue, urgent) = (Arc::<Queue>::default(), Arc::<Queue>::default());
     let pool = Arc::<Pool>::default();
     #[cfg(test)]
@@ -77,7 +76,7 @@ pub(super) fn open(link: &SimulatedLink, connections: usize, metrics: &Metrics) 
         let worker = Worker::new(
             dial,
             Arc::clone(&pool),
-            metrics.clone(),
+            reports.clone(),
             #[cfg(test)]
             Arc::clone(&faults),
         );

@@ -31,7 +31,7 @@ pub use self::{
     link::{SimulatedLink, Trouble},
     seen::{SeenBudget, SeenNode, SeenRun},
 };
-use super::Backend;
+use super::{Backend, Reports};
 use crate::types::Result;
 
 /// Time of the server's clock at the beginning of a schedule, in microseconds.
@@ -188,6 +188,6 @@ impl SimulatedServer {
 }
 
 /// Opens the back end of the node behind `link`.
-pub(super) fn open(link: &SimulatedLink, connections: usize, metrics: &crate::metrics::Metrics) -> Backend {
-    connection::open(link, connections, metrics)
+pub(super) fn open(link: &SimulatedLink, connections: usize, reports: &Reports) -> Backend {
+    connection::open(link, connections, reports)
 }

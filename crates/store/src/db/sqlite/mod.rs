@@ -19,7 +19,7 @@ pub(super) use self::connection::Connection;
 pub(crate) use self::copy::{copy, open_copy};
 use crate::{
     db::{
-        Backend, Dialect,
+        Backend, Dialect, Reports,
         job::{Next, Queue},
         migrate, spawn,
         tx::Tx,
@@ -32,7 +32,7 @@ use crate::{
 const READERS: usize = 3;
 
 /// Opens or creates the database at `path` and starts its threads.
-pub(super) fn open(path: &Path, metrics: &Metrics) -> Result<Backend> {
+pub(super) fn open(path: &Path, reports: &Reports) -> Result<Backend> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder {
         DirBuilder::new()
@@ -58,7 +58,7 @@ pub(super) fn open(path: &Path, metrics: &Metrics) -> Result<Backend> {
     let mut threads = Vec::with_capacity(1 + READERS);
     for number in 1..=READERS {
         let (connection, queue) = (Connection::reader(path)?, Arc::clone(&reads));
-        let metrics = metrics.clone();
+        let metrics = reports.metrics.clone();
         threads.push(spawn(&format!("store-read-{number}"), move || {
             read(connection, &queue, &metrics);
         })?);
@@ -66,8 +66,10 @@ pub(super) fn open(path: &Path, metrics: &Metrics) -> Result<Backend> {
     let owner = writer::Writer {
         connection,
         path: path.to_owned(),
-        metrics: metrics.clone(),
+        metrics: reports.metrics.clone(),
+        low_credits: reports.low_credits.clone(),
         written: Vec::new(),
+        low: Vec::new(),
         #[cfg(test)]
         faults: Arc::clone(&faults),
     };

@@ -14,6 +14,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use sortie_api::OrgId;
+
 use super::connection::Connection;
 #[cfg(test)]
 use crate::db::fault::FaultyTx;
@@ -24,7 +26,10 @@ use crate::{
         tx::Tx,
     },
     metrics::Metrics,
-    money::shared_rows,
+    money::{
+        low_credits::LowCredits,
+        shared_rows::{self, Written},
+    },
     types::{Error, Result},
 };
 
@@ -43,8 +48,11 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
     pub(super) metrics: Metrics,
+    pub(super) low_credits: LowCredits,
     /// Tails that were written in the open transaction.
     pub(super) written: Vec<Tail>,
+    /// Organizations whose credits these tails have left low.
+    pub(super) low: Vec<OrgId>,
     #[cfg(test)]
     pub(super) faults: std::sync::Arc<crate::db::fault::Faults>,
 }
@@ -136,6 +144,7 @@ impl Writer {
     ) -> GroupOutcome {
         self.connection.tails.clear();
         self.written.clear();
+        self.low.clear();
         if let Err(error) = self.connection.control("BEGIN IMMEDIATE") {
             // No transaction can begin now. All waiting jobs get the same error.
             settled.extend(jobs.drain(..).map(|job| (job, Ok(()))));
@@ -164,6 +173,7 @@ impl Writer {
         }
         self.metrics.committed(settled.len(), since.elapsed());
         self.metrics.moved_credits(&self.written);
+        self.low_credits.notify(self.low.drain(..));
         GroupOutcome::Committed
     }
 
@@ -199,7 +209,8 @@ impl Writer {
     /// Writes the tail of the job that has just run.
     fn write_tail(&mut self) -> Result<()> {
         let tails = std::mem::take(&mut self.connection.tails);
-        self.on_tails(|tx| shared_rows::write_of_one(tx, &tails))?;
+        let written = self.on_tails(|tx| shared_rows::write_of_one(tx, &tails))?;
+        self.low.extend(written.low);
         self.written.extend(tails);
         Ok(())
     }
@@ -208,12 +219,16 @@ impl Writer {
     /// not possible, and the group must be rolled back.
     fn write_sums(&mut self) -> bool {
         let tails = std::mem::take(&mut self.connection.tails);
-        let is_written = tails.is_empty()
-            || self
-                .on_tails(|tx| shared_rows::write(tx, &Sums::of(&tails)))
-                .is_ok_and(|missed| missed.is_empty());
+        let written = if tails.is_empty() {
+            Ok(Written::default())
+        } else {
+            self.on_tails(|tx| shared_rows::write(tx, &Sums::of(&tails)))
+        };
         self.written.extend(tails);
-        is_written
+        written.is_ok_and(|written| {
+            self.low.extend(written.low);
+            written.missed.is_empty()
+        })
     }
 
     /// Runs the statements of tails. Tests can make them fail.

@@ -6,7 +6,7 @@ use sortie_api::{LedgerKind, OrgId, PaymentId, Timestamp, TopupId, TopupState};
 
 use super::{
     accounts::{SavedCard, keep_card},
-    micros,
+    auto, micros,
 };
 use crate::{
     Store,
@@ -252,6 +252,7 @@ fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
         record(&paid.audit),
     ];
     statements.extend(card.map(|card| keep_card(org, Some(card), at)));
+    statements.push(auto::resume(org));
     tx.batch(&statements)?;
     append(tx, &entry(paid)?)
 }

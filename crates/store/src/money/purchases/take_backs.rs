@@ -8,7 +8,7 @@ use std::{fmt, str::FromStr};
 
 use sortie_api::{LedgerKind, OrgId, PaymentId};
 
-use super::micros;
+use super::{auto, micros};
 use crate::{
     Store,
     audit::{Audit, record},
@@ -155,7 +155,7 @@ impl TakeBack {
 
 impl Store {
     /// System: records a refund or a dispute as Stripe tells it, and moves the credits. A repetition and an older report change
-    /// nothing.
+    /// nothing. A dispute disables the automatic purchases.
     pub async fn take_back(&self, report: TakeBack) -> Result<TookBack> {
         let kind = report.entry().0;
         let took = self.db.write(move |tx| record_report(tx, &report)).await?;
@@ -233,6 +233,9 @@ fn record_report(tx: &mut dyn Tx, report: &TakeBack) -> Result<TookBack> {
             at: report.audit.at,
         };
         append(tx, &entry)?;
+    }
+    if (report.kind, report.state) == (TakeBackKind::Dispute, TakeBackState::Taken) {
+        tx.batch(&auto::disable(report.audit.org))?;
     }
     Ok(TookBack {
         is_new: true,

@@ -92,6 +92,7 @@ macro_rules! topup_columns {
          checks, (SELECT b.customer FROM billing_account b WHERE b.org_id = topup.org_id)"
     };
 }
+pub(super) use topup_columns;
 
 impl Store {
     /// Records an order of a person. [`TOO_MANY_OPEN`] if the organization has `most` checkouts that are not paid.
@@ -202,7 +203,7 @@ fn insert(new: &NewTopup, most: u32) -> Stmt<'_> {
     )
 }
 
-fn move_to(tx: &mut dyn Tx, change: &TopupMove) -> Result<bool> {
+pub(super) fn move_to(tx: &mut dyn Tx, change: &TopupMove) -> Result<bool> {
     let from: Vec<&str> = change.to.from_where().map(TopupState::as_str).collect();
     let from = serde_json::to_string(&from).map_err(|error| Error::Corrupt(error.to_string()))?;
     let [moved] = batch(
@@ -225,7 +226,7 @@ fn move_to(tx: &mut dyn Tx, change: &TopupMove) -> Result<bool> {
     Ok(moved.affected == 1)
 }
 
-fn topup_from(row: &Row) -> Result<TopupRow> {
+pub(super) fn topup_from(row: &Row) -> Result<TopupRow> {
     Ok(TopupRow {
         id: row.parse(0)?,
         org: row.parse(1)?,

@@ -1,0 +1,176 @@
+//! A hosted node beside a self-hosted one: creates that reserve credits, and complete runs that are paid with them.
+
+use anyhow::{Context, Result};
+use http::Method;
+use sortie_api::Run;
+use sortie_testkit::{HostedNode, Node, NodeOptions};
+
+use crate::{
+    Bench,
+    budgets::new_key,
+    connection::Connection,
+    load::{complete_for, create_on, per_second, request},
+    people::{organization, sign_up, start_with},
+    report::Report,
+    samples::{Millis, Samples},
+};
+
+/// Organizations with a key each, and keys of the self-hosted engine.
+const ORGANIZATIONS: usize = 64;
+/// Organizations of a person.
+const OF_A_PERSON: usize = 8;
+/// Numbers of clients.
+const CLIENTS: [usize; 3] = [1, 16, 64];
+/// Clients with complete runs.
+const RUNS: usize = 64;
+
+/// A node with the keys of its clients.
+struct Side {
+    node: Node,
+    keys: Vec<String>,
+}
+
+/// Rate and times of the creates of one measurement.
+#[derive(Default)]
+struct Created {
+    /// Creates a second, of all measurements of a side.
+    rates: Vec<f64>,
+    samples: Samples,
+}
+
+impl Created {
+    fn rate(&self) -> Result<f64> {
+        let count = u32::try_from(self.rates.len())?;
+        Ok(self.rates.iter().sum::<f64>() / f64::from(count.max(1)))
+    }
+}
+
+/// Measures creates and complete runs on both nodes, in turn.
+pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
+    if !report.wants("hosted") {
+        return Ok(());
+    }
+    creates(bench, report).await?;
+    runs(bench, report).await
+}
+
+/// Creates per second with one key and with 64, by 1, 16 and 64 clients. Runs stay queued.
+async fn creates(bench: &Bench, report: &mut Report) -> Result<()> {
+    let options = NodeOptions::default().env("SORTIE_CONCURRENCY", "1");
+    let free = self_hosted(bench, options.clone(), ORGANIZATIONS).await?;
+    let paid = hosted(bench, options, ORGANIZATIONS).await?;
+    for side in [&free, &paid] {
+        let first = side.keys.first().context("no key")?;
+        let mut connection = Connection::at(side.node.address()?, first);
+        let _: Run = connection
+            .call(Method::POST, "/v1/runs", request("```wait 3000000\n```\n"), 202)
+            .await?;
+    }
+    for clients in CLIENTS {
+        for keys in [1, ORGANIZATIONS] {
+            compare(&free, &paid, (keys, clients), bench.seconds, report).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Compares creates by so many clients with so many keys. The hosted ones are between two measurements of the others, so that
+/// what changes meanwhile changes for both.
+async fn compare(
+    free: &Side,
+    paid: &Side,
+    (keys, clients): (usize, usize),
+    seconds: u64,
+    report: &mut Report,
+) -> Result<()> {
+    let (mut without, mut with) = (Created::default(), Created::default());
+    for (side, is_paid) in [(free, false), (paid, true), (paid, true), (free, false)] {
+        let created = if is_paid { &mut with } else { &mut without };
+        let (rate, samples) = side.create_for(keys, clients, seconds).await?;
+        created.rates.push(rate);
+        created.samples.extend(samples);
+    }
+    let organizations = match keys {
+        1 => "one organization".to_owned(),
+        more => format!("{more} organizations"),
+    };
+    let (rate, plain) = (with.rate()?, without.rate()?);
+    report.add(
+        format!("hosted: creates of {organizations}, {clients} at once"),
+        format!("{rate:.0}/s, {:.2} of {plain:.0}/s self-hosted", rate / plain),
+    );
+    report.reach(
+        format!("hosted: creates of {organizations} against self-hosted, {clients} at once"),
+        rate / plain,
+    );
+    if (keys, clients) == (1, 1) {
+        let (with, without) = (with.samples.percentile(50), without.samples.percentile(50));
+        report.add(
+            "hosted: one create alone, p50 hosted / self-hosted",
+            format!("{} / {}", Millis(with), Millis(without)),
+        );
+        report.reach(
+            "hosted: p50 of one create alone beyond self-hosted",
+            with.as_secs_f64() - without.as_secs_f64(),
+        );
+    }
+    Ok(())
+}
+
+/// Complete runs per second, 64 at once.
+async fn runs(bench: &Bench, report: &mut Report) -> Result<()> {
+    let free = self_hosted(bench, NodeOptions::default(), 0).await?;
+    let mut paid = hosted(bench, NodeOptions::default(), 1).await?;
+    let key = paid.keys.first().context("no key")?.clone();
+    paid.node.set_key(&key);
+    let (mut with, mut without) = (Created::default(), Created::default());
+    for (side, is_paid) in [(&free, false), (&paid, true), (&paid, true), (&free, false)] {
+        let done = if is_paid { &mut with } else { &mut without };
+        let loaded = complete_for(&[&side.node], RUNS, bench.seconds, || request("hello")).await?;
+        done.rates.push(per_second(loaded.completed, bench.seconds)?);
+    }
+    let (rate, plain) = (with.rate()?, without.rate()?);
+    report.add(
+        format!("hosted: complete runs, {RUNS} at once"),
+        format!("{rate:.0}/s, {:.2} of {plain:.0}/s self-hosted", rate / plain),
+    );
+    report.reach(
+        format!("hosted: complete runs against self-hosted, {RUNS} at once"),
+        rate / plain,
+    );
+    Ok(())
+}
+
+/// A self-hosted node with its admin key, or with so many keys.
+async fn self_hosted(bench: &Bench, options: NodeOptions, keys: usize) -> Result<Side> {
+    let node = bench.node_with(options).await?;
+    let mut admin = Connection::to(&node)?;
+    let mut secrets = Vec::with_capacity(keys);
+    while secrets.len() < keys {
+        secrets.push(new_key(&mut admin).await?.key);
+    }
+    Ok(Side { node, keys: secrets })
+}
+
+/// A hosted node with so many organizations, each with credits and a key.
+async fn hosted(bench: &Bench, options: NodeOptions, organizations: usize) -> Result<Side> {
+    let deployment = start_with(bench, options).await?;
+    let (mut keys, mut session) = (Vec::with_capacity(organizations), String::new());
+    for nth in 0..organizations {
+        if nth % OF_A_PERSON == 0 {
+            session = sign_up(&deployment, nth / OF_A_PERSON).await?;
+        }
+        keys.push(organization(&deployment, &session).await?.1);
+    }
+    let HostedNode { node, .. } = deployment;
+    Ok(Side { node, keys })
+}
+
+impl Side {
+    /// Clients that create runs with these keys in turn. Returns the rate, and the times of the creates.
+    async fn create_for(&self, keys: usize, clients: usize, seconds: u64) -> Result<(f64, Samples)> {
+        let address = self.node.address()?;
+        let keys = self.keys.iter().take(keys).cycle().take(clients);
+        create_on(keys.map(|key| Connection::at(address, key)).collect(), seconds).await
+    }
+}

@@ -1,0 +1,54 @@
+//! Letters to owners about the payments of their organizations.
+
+use std::fmt;
+
+use sortie_store::{NewMail, NoticeWriter, OwnerRow, PaymentNotice};
+
+use super::Letter;
+use crate::Accounts;
+
+impl fmt::Debug for Accounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Accounts").finish_non_exhaustive()
+    }
+}
+
+impl NoticeWriter for Accounts {
+    fn write(&self, owner: &OwnerRow, organization: &str, notice: &PaymentNotice) -> Option<NewMail> {
+        let (name, organization) = (owner.name.clone(), organization.to_owned());
+        let letter = match notice.clone() {
+            PaymentNotice::TopupDeclined {
+                amount_cents,
+                again_at,
+            } => Letter::TopupDeclined {
+                name,
+                organization,
+                amount_cents,
+                again_at,
+            },
+            PaymentNotice::TopupsDisabled { amount_cents } => Letter::TopupsDisabled {
+                name,
+                organization,
+                amount_cents,
+            },
+            PaymentNotice::CardholderNeeded {
+                amount_cents,
+                checkout,
+            } => Letter::CardholderNeeded {
+                name,
+                organization,
+                amount_cents,
+                checkout,
+            },
+        };
+        let mail = self.0.letter(&owner.email, &letter);
+        mail.unwrap_or_else(|error| {
+            tracing::warn!(%error, person = %owner.user, "no mail about a payment");
+            None
+        })
+    }
+
+    fn queued(&self) {
+        self.0.mail_queued();
+    }
+}

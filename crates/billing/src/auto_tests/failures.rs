@@ -1,0 +1,189 @@
+//! Requests that fail, and nodes that are killed between any two steps: a purchase has one payment all the same.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use sortie_store::SentAutoTopup;
+use sortie_testkit::stripe::{Call, Card, Fault};
+use tokio::task::JoinSet;
+
+use super::{HOUR, Rig};
+
+/// State in which a purchase with a card ends.
+fn end_of(card: Card) -> &'static str {
+    match card {
+        Card::Good => "paid",
+        Card::Declined | Card::InsufficientFunds => "failed",
+        Card::NeedsAuthentication | Card::AwaitsAuthentication => "requires_action",
+        Card::Slow => "processing",
+    }
+}
+
+/// Requests that a purchase with a card makes.
+fn calls_of(card: Card) -> &'static [Call] {
+    match card {
+        Card::Good | Card::Declined | Card::InsufficientFunds | Card::Slow => &[Call::CreateIntent],
+        Card::NeedsAuthentication | Card::AwaitsAuthentication => {
+            &[Call::CreateIntent, Call::CancelIntent, Call::CreateSession]
+        }
+    }
+}
+
+/// Makes a purchase one of whose requests fails.
+async fn fails(card: Card, call: Call, fault: Fault) {
+    let at = format!("{card:?}, {call:?}, {fault:?}");
+    let rig = Rig::start().await;
+    rig.enable(card).await;
+    if call == Call::ListIntents {
+        // The search runs where the charge has failed.
+        rig.double.fail(Call::CreateIntent, 1, Fault::ErrorAfter);
+    }
+    rig.double.fail(call, 1, fault);
+    rig.buy().await;
+    rig.work_for(Duration::from_mins(3)).await;
+    assert_eq!(rig.states().await, [end_of(card)], "{at}");
+    rig.check(&at).await;
+}
+
+#[tokio::test]
+async fn every_failure_of_every_request_ends_within_three_minutes_as_if_it_had_not_been() {
+    let faults = [
+        Fault::ErrorBefore,
+        Fault::ErrorAfter,
+        Fault::TooMany,
+        Fault::LostBefore,
+        Fault::LostAfter,
+    ];
+    for card in Card::ALL {
+        for call in calls_of(card).iter().chain([&Call::ListIntents]) {
+            join_all(faults.map(|fault| fails(card, *call, fault))).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_killed_in_any_request_leaves_the_purchase_to_the_others() {
+    for card in Card::ALL {
+        for call in calls_of(card).iter().copied() {
+            for fault in [Fault::HeldBefore, Fault::HeldAfter] {
+                let at = format!("{card:?}, {call:?}, {fault:?}");
+                let rig = Rig::start().await;
+                rig.enable(card).await;
+                rig.double.fail(call, 1, fault);
+                let billing = rig.billing.clone();
+                let mut buying = JoinSet::new();
+                buying.spawn(async move { billing.0.buy_for_all().await });
+                let asked = rig.double.wait_for_requests(call, 1);
+                tokio::select! {
+                    asked = asked => drop(asked.unwrap()),
+                    done = buying.join_next() => done.unwrap().unwrap().unwrap(),
+                }
+                buying.shutdown().await;
+                rig.double.release();
+                rig.work_for(Duration::from_mins(3)).await;
+                assert_eq!(rig.states().await, [end_of(card)], "{at}");
+                rig.check(&at).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_killed_between_two_steps_leaves_the_purchase_to_the_others() {
+    for card in Card::ALL {
+        for is_marked in [false, true] {
+            let rig = Rig::start().await;
+            rig.enable(card).await;
+            let topup = rig.begun().await;
+            if is_marked {
+                let sent = rig.billing.0.store.send_auto_topup(topup.id).await;
+                assert_eq!(sent, Ok(SentAutoTopup::Now));
+            }
+            rig.work_for(Duration::from_mins(3)).await;
+            assert_eq!(rig.states().await, [end_of(card)], "{card:?}");
+            // The request was answered, and nothing of it was recorded.
+            let rig = Rig::start().await;
+            rig.enable(card).await;
+            let topup = rig.begun().await;
+            rig.billing.0.store.send_auto_topup(topup.id).await.unwrap();
+            let (customer, card_id) = (topup.customer.unwrap(), topup.payment_method.unwrap());
+            let id = topup.id.to_string();
+            let payment = crate::SavedCardPayment {
+                customer: &customer,
+                payment_method: &card_id,
+                amount_cents: topup.amount_cents,
+                topup: &id,
+            };
+            drop(rig.billing.0.stripe.charge_saved_card(&id, &payment).await);
+            rig.work_for(Duration::from_mins(3)).await;
+            assert_eq!(rig.states().await, [end_of(card)], "{card:?}");
+            rig.check("killed").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn many_nodes_at_once_make_one_payment() {
+    let rig = Rig::start().await;
+    rig.enable(Card::Good).await;
+    let buying = (0..16).map(|_| rig.billing.0.buy_for_all());
+    for bought in join_all(buying).await {
+        bought.unwrap();
+    }
+    let topup = rig.double.requests(Call::CreateIntent);
+    assert_eq!(topup.len(), 1);
+    rig.check("at once").await;
+    // Two look at the same purchase, and a third one reads the payment.
+    let rig = Rig::start().await;
+    rig.enable(Card::NeedsAuthentication).await;
+    let topup = rig.begun().await;
+    let looks = (0..8).map(|_| rig.billing.0.look_at_auto(&topup));
+    join_all(looks).await;
+    rig.work_for(Duration::from_mins(3)).await;
+    assert_eq!(rig.states().await, ["requires_action"]);
+    rig.check("looks").await;
+}
+
+#[tokio::test]
+async fn no_key_is_used_after_23_hours() {
+    let rig = Rig::start().await;
+    rig.enable(Card::Good).await;
+    rig.double.fail_always(Some(Fault::LostBefore));
+    rig.buy().await;
+    rig.work_for(Duration::from_mins(3)).await;
+    assert_eq!(rig.states().await, ["processing"], "nobody knows");
+    rig.pass(23 * HOUR);
+    let sent = rig.double.requests(Call::CreateIntent).len();
+    rig.double.fail_always(None);
+    rig.work_for(2 * HOUR).await;
+    assert_eq!(rig.states().await, ["failed"]);
+    assert_eq!(rig.double.requests(Call::CreateIntent).len(), sent);
+    assert_eq!(rig.failures().await.unwrap().0, 0, "the card was not declined");
+    // A payment whose answer was lost is found all the same.
+    let rig = Rig::start().await;
+    rig.enable(Card::Good).await;
+    rig.double.fail(Call::CreateIntent, 1, Fault::LostAfter);
+    rig.buy().await;
+    rig.pass(30 * HOUR);
+    rig.work_for(Duration::from_mins(1)).await;
+    assert_eq!(rig.states().await, ["paid"]);
+    assert_eq!(rig.double.requests(Call::CreateIntent).len(), 1);
+    rig.check("lost").await;
+}
+
+#[tokio::test]
+async fn a_stripe_that_only_fails_is_given_up_after_ten_minutes_and_tried_an_hour_later() {
+    let rig = Rig::start().await;
+    rig.enable(Card::Good).await;
+    for nth in 1..=40 {
+        rig.double.fail(Call::CreateIntent, nth, Fault::ErrorBefore);
+    }
+    rig.buy().await;
+    rig.work_for(Duration::from_mins(30)).await;
+    rig.buy().await;
+    assert_eq!(rig.states().await, ["failed"]);
+    assert_eq!(rig.notices(), []);
+    rig.pass(HOUR);
+    rig.buy().await;
+    assert_eq!(rig.states().await.len(), 2);
+}

@@ -1,0 +1,518 @@
+//! Automatic purchases against a double of Stripe: every card, every failure of a request, and a node that is killed between
+//! any two steps. Whatever happens, a purchase has one payment at most, and what was paid is what was credited.
+
+mod failures;
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
+};
+
+use sortie_api::{
+    Credential, LedgerKind, MailId, OrgId, SessionId, Timestamp, TopupState, UserId, auto_topup::PutAutoTopup,
+};
+use sortie_base::Clock;
+use sortie_store::{
+    Actor, Audit, BeginAutoTopup, NewLedgerEntry, NewMail, NewOrganization, NewPerson, NewSession,
+    NoticeWriter, OwnerRow, PaymentNotice, SessionKind, Store, TopupRow,
+};
+use sortie_testkit::{
+    StripeDouble,
+    postgres::TestDatabase,
+    stripe::{Call, Card, Fault, Settlement},
+};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{AutoTopupLimits, Billing, Buyer, Error, Options, StripeSettings};
+
+const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
+const HOUR: Duration = Duration::from_hours(1);
+/// Settings: $50 where less than $10 is available.
+const REQUEST: PutAutoTopup = PutAutoTopup {
+    enabled: true,
+    threshold_cents: Some(1_000),
+    amount_cents: Some(5_000),
+    consent: Some(true),
+};
+/// Credits of a purchase.
+const BOUGHT: i64 = 50_000_000;
+
+/// Notices that were written.
+#[derive(Debug, Default)]
+struct Notices(Mutex<Vec<PaymentNotice>>);
+
+impl NoticeWriter for Notices {
+    fn write(&self, owner: &OwnerRow, organization: &str, notice: &PaymentNotice) -> Option<NewMail> {
+        static WRITTEN: AtomicU8 = AtomicU8::new(0);
+        assert_eq!((owner.email.as_str(), organization), ("ann@example.com", "Plum"));
+        self.0.lock().unwrap().push(notice.clone());
+        let number = WRITTEN.fetch_add(1, Ordering::SeqCst);
+        Some(NewMail {
+            id: MailId::new(AT, [number; 10]),
+            kind: "notice",
+            content: Vec::new(),
+            dedupe: None,
+            created_at: AT,
+            due_at: AT,
+            give_up_at: AT + HOUR,
+        })
+    }
+
+    fn queued(&self) {}
+}
+
+/// A node with an organization that has a card.
+struct Rig {
+    double: StripeDouble,
+    database: TestDatabase,
+    clock: Clock,
+    notices: Arc<Notices>,
+    billing: Billing,
+    org: OrgId,
+    owner: UserId,
+    customer: String,
+}
+
+impl Rig {
+    async fn start() -> Self {
+        Self::with(AutoTopupLimits {
+            per_day: 100,
+            ..AutoTopupLimits::default()
+        })
+        .await
+    }
+
+    async fn with(limits: AutoTopupLimits) -> Self {
+        let (double, database) = (
+            StripeDouble::start().await.unwrap(),
+            TestDatabase::sqlite().unwrap(),
+        );
+        let (clock, notices) = (Clock::manual(AT), Arc::<Notices>::default());
+        double.set_clock(AT.as_micros() / 1_000_000);
+        let options = Options {
+            clock: clock.clone(),
+            org_url: "https://accounts.example".to_owned(),
+            stripe: StripeSettings {
+                secret_key: Credential::new(double.secret_key()),
+                webhook_secrets: vec![Credential::new("whsec_hush")],
+                api_url: double.url().parse().unwrap(),
+            },
+            auto_topup: limits,
+            notices: Some(Arc::clone(&notices) as Arc<dyn NoticeWriter>),
+        };
+        let billing = Billing::new(options, Store::open(database.url()).await.unwrap()).unwrap();
+        let (owner, org) = (UserId::new(AT, [1; 10]), OrgId::new(AT, [2; 10]));
+        let mut rig = Self {
+            double,
+            database,
+            clock,
+            notices,
+            billing,
+            org,
+            owner,
+            customer: String::new(),
+        };
+        rig.sign_up().await;
+        rig.customer = rig.billing.0.customer(org).await.unwrap();
+        rig
+    }
+
+    fn audit(&self) -> Audit {
+        self.billing
+            .0
+            .audit(self.org, &Actor::default(), "test.change", "x")
+            .unwrap()
+    }
+
+    async fn sign_up(&self) {
+        let person = NewPerson {
+            id: self.owner,
+            email: "ann@example.com".to_owned(),
+            email_key: "ann@example.com".to_owned(),
+            name: "Ann".to_owned(),
+            password: "x".to_owned(),
+            created_at: AT,
+        };
+        let session = NewSession {
+            id: SessionId::new(AT, [1; 10]),
+            hash: [1; 32],
+            user: self.owner,
+            kind: SessionKind::Api,
+            created_at: AT,
+            expires_at: AT + HOUR,
+            address: None,
+            agent: None,
+        };
+        let store = &self.billing.0.store;
+        store.sign_up(person, Some(session), None).await.unwrap();
+        let new = NewOrganization {
+            id: self.org,
+            name: "Plum".to_owned(),
+            owner: self.owner,
+            created_at: AT,
+        };
+        store.create_organization(new, self.audit()).await.unwrap();
+    }
+
+    async fn put(&self, request: PutAutoTopup) -> Result<(), Error> {
+        let buyer = Buyer {
+            org: self.org,
+            user: self.owner,
+            actor: &Actor::default(),
+        };
+        self.billing.put_auto_topup(buyer, &request).await
+    }
+
+    /// Saves a card, and enables automatic purchases with it.
+    async fn enable(&self, card: Card) {
+        self.double.save_card(&self.customer, card).unwrap();
+        self.put(REQUEST).await.unwrap();
+    }
+
+    /// Moves the credits.
+    async fn give(&self, amount_micros: i64) {
+        let audit = self.audit();
+        let entry = NewLedgerEntry {
+            cause: format!("correction:{}", audit.id),
+            org: self.org,
+            kind: LedgerKind::Correction,
+            amount_micros,
+            description: "x".to_owned(),
+            payment: None,
+            topup: None,
+            user: None,
+            at: audit.at,
+        };
+        self.billing.0.store.move_credits(entry, audit).await.unwrap();
+    }
+
+    /// Looks for credits to buy, as the task does each minute.
+    async fn buy(&self) {
+        self.billing.0.buy_for_all().await.unwrap();
+    }
+
+    /// Moves both clocks forward.
+    fn pass(&self, by: Duration) {
+        self.clock.set(self.clock.now() + by);
+        self.double.advance(by);
+    }
+
+    /// Lets the nodes look at what is due, over and over, for this time.
+    async fn work_for(&self, time: Duration) {
+        let step = if time < HOUR {
+            Duration::from_secs(15)
+        } else {
+            Duration::from_mins(5)
+        };
+        let until = self.clock.now() + time;
+        while self.clock.now() < until {
+            self.pass(step);
+            self.billing.turn().await.unwrap();
+        }
+    }
+
+    /// States of the automatic purchases, oldest first.
+    async fn states(&self) -> Vec<String> {
+        let sql = "SELECT state FROM topup WHERE kind = 'auto' ORDER BY created_at, id";
+        let rows = self.database.rows(sql).await.unwrap();
+        rows.iter()
+            .map(|row| row["state"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    async fn balance(&self) -> i64 {
+        self.billing
+            .0
+            .store
+            .credit(self.org)
+            .await
+            .unwrap()
+            .balance_micros
+    }
+
+    async fn last(&self) -> Option<TopupState> {
+        self.billing.0.store.auto_topup(self.org).await.unwrap().1
+    }
+
+    /// Failures in a row, and whether there is a pause. None while automatic purchases are disabled.
+    async fn failures(&self) -> Option<(i64, Option<Timestamp>)> {
+        let settings = self.billing.0.auto_topup(self.org).await.unwrap();
+        settings.map(|settings| (settings.failures, settings.paused_until))
+    }
+
+    /// Checks what always holds: one payment of a purchase at most, and what was paid is what was credited.
+    async fn check(&self, at: &str) {
+        let holdings = self.double.holdings();
+        assert_eq!(holdings.paid_twice(), Vec::<&str>::new(), "{at}");
+        let bought = self.balance().await;
+        assert_eq!(bought, holdings.total().captured_cents * 10_000, "{at}");
+        assert!(holdings.others.is_empty(), "{at}");
+    }
+
+    fn notices(&self) -> Vec<PaymentNotice> {
+        self.notices.0.lock().unwrap().clone()
+    }
+
+    /// Begins a purchase without sending it, as a node does that is killed then.
+    async fn begun(&self) -> TopupRow {
+        let at = self.clock.now();
+        let begin = BeginAutoTopup {
+            id: sortie_api::TopupId::new(at, [9; 10]),
+            org: self.org,
+            at,
+            check_at: at + Duration::from_secs(30),
+            per_day: 5,
+            cents_per_day: i64::MAX,
+        };
+        let topup = self.billing.0.store.begin_auto_topup(begin).await.unwrap();
+        topup.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn settings_need_a_saved_card_that_stripe_has_now() {
+    let rig = Rig::start().await;
+    let conflict =
+        |put: Result<(), Error>| matches!(put, Err(Error::Conflict(why)) if why.contains("no card"));
+    assert!(conflict(rig.put(REQUEST).await));
+    rig.enable(Card::Good).await;
+    let settings = rig.billing.0.auto_topup(rig.org).await.unwrap().unwrap();
+    assert_eq!((settings.threshold_cents, settings.amount_cents), (1_000, 5_000));
+    assert_eq!((settings.consent_by, settings.consent_at), (rig.owner, AT));
+    assert!(settings.consent_text.contains("$50.00") && settings.consent_text.contains("ending in 4242"));
+    rig.double.remove_cards(&rig.customer).unwrap();
+    assert!(conflict(rig.put(REQUEST).await), "the card is gone since then");
+    rig.double.fail_always(Some(Fault::LostBefore));
+    assert!(matches!(rig.put(REQUEST).await, Err(Error::Stripe(_))));
+    rig.put(PutAutoTopup::default()).await.unwrap();
+    assert_eq!(rig.failures().await, None);
+}
+
+#[tokio::test]
+async fn a_low_balance_is_told_and_bought_for_at_once() {
+    let rig = Rig::start().await;
+    rig.give(20_000_000).await;
+    rig.enable(Card::Good).await;
+    let (stop, billing) = (CancellationToken::new(), rig.billing.clone());
+    let mut working = JoinSet::new();
+    working.spawn({
+        let stop = stop.clone();
+        async move { billing.run(stop).await }
+    });
+    rig.give(-10_000_001).await;
+    rig.double.wait_for_requests(Call::CreateIntent, 1).await.unwrap();
+    while rig.last().await != Some(TopupState::Paid) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(rig.balance().await, 9_999_999 + BOUGHT);
+    stop.cancel();
+    working.join_all().await;
+    let sent = &rig.double.requests(Call::CreateIntent)[0];
+    let topup = sent.parameters["metadata"]["topup"].as_str().unwrap();
+    assert_eq!(sent.key.as_deref(), Some(topup));
+    let mut names: Vec<&str> = sent.parameters.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    let expected = [
+        "amount",
+        "confirm",
+        "currency",
+        "customer",
+        "metadata",
+        "off_session",
+        "payment_method",
+    ];
+    assert_eq!(names, expected);
+}
+
+#[tokio::test]
+async fn enough_credits_buy_nothing() {
+    let rig = Rig::start().await;
+    rig.give(10_000_000).await;
+    rig.enable(Card::Good).await;
+    rig.buy().await;
+    assert_eq!(rig.states().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_declined_card_is_tried_after_one_hour_and_after_six_and_then_disabled() {
+    let rig = Rig::start().await;
+    rig.enable(Card::InsufficientFunds).await;
+    let now = || rig.clock.now();
+    rig.buy().await;
+    let again_at = now() + HOUR;
+    assert_eq!(rig.failures().await, Some((1, Some(again_at))));
+    assert_eq!(rig.last().await, Some(TopupState::Failed));
+    rig.pass(HOUR - Duration::from_secs(1));
+    rig.buy().await;
+    assert_eq!(rig.states().await.len(), 1);
+    rig.pass(Duration::from_secs(1));
+    rig.buy().await;
+    let then_at = now() + 6 * HOUR;
+    assert_eq!(rig.failures().await, Some((2, Some(then_at))));
+    rig.pass(6 * HOUR);
+    rig.buy().await;
+    assert_eq!(rig.failures().await, None);
+    let amount_cents = 5_000;
+    assert_eq!(
+        rig.notices(),
+        [
+            PaymentNotice::TopupDeclined {
+                amount_cents,
+                again_at
+            },
+            PaymentNotice::TopupDeclined {
+                amount_cents,
+                again_at: then_at
+            },
+            PaymentNotice::TopupsDisabled { amount_cents },
+        ]
+    );
+    rig.pass(100 * HOUR);
+    rig.buy().await;
+    assert_eq!(rig.states().await, ["failed"; 3]);
+    rig.check("declined").await;
+}
+
+#[tokio::test]
+async fn a_good_card_forgives_earlier_failures() {
+    let rig = Rig::start().await;
+    rig.enable(Card::Declined).await;
+    rig.buy().await;
+    rig.pass(Duration::from_secs(1));
+    rig.double.save_card(&rig.customer, Card::Good).unwrap();
+    rig.put(REQUEST).await.unwrap();
+    assert_eq!(rig.failures().await, Some((0, None)));
+    rig.buy().await;
+    assert_eq!(
+        (rig.last().await, rig.balance().await),
+        (Some(TopupState::Paid), BOUGHT)
+    );
+    rig.check("good").await;
+}
+
+#[tokio::test]
+async fn a_bank_that_asks_for_the_cardholder_pauses_until_a_page_was_paid() {
+    for card in [Card::NeedsAuthentication, Card::AwaitsAuthentication] {
+        let rig = Rig::start().await;
+        rig.enable(card).await;
+        rig.buy().await;
+        assert_eq!(rig.last().await, Some(TopupState::RequiresAction), "{card:?}");
+        let cancelled = rig
+            .double
+            .holdings()
+            .topups
+            .into_values()
+            .flatten()
+            .next()
+            .unwrap();
+        assert_eq!(cancelled.status, "canceled");
+        let [
+            PaymentNotice::CardholderNeeded {
+                amount_cents: 5_000,
+                checkout: Some(url),
+            },
+        ] = &rig.notices()[..]
+        else {
+            panic!("{:?}", rig.notices());
+        };
+        rig.work_for(2 * HOUR).await;
+        rig.buy().await;
+        assert_eq!(rig.states().await, ["requires_action"], "{card:?}");
+        // The owner follows the link hours later.
+        let session = url.split('/').find(|part| part.starts_with("cs_")).unwrap();
+        let session = session.split(['?', '#']).next().unwrap();
+        rig.double.pay(session, Card::Good).unwrap();
+        rig.work_for(2 * HOUR).await;
+        assert_eq!(rig.balance().await, BOUGHT, "{card:?}");
+        assert_eq!(rig.failures().await, Some((0, None)), "{card:?}");
+        rig.give(-BOUGHT).await;
+        rig.buy().await;
+        assert_eq!(
+            rig.states().await,
+            ["requires_action", "paid"],
+            "the card of the page is charged now"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_slow_bank_is_waited_for() {
+    for (settlement, state) in [(Settlement::Paid, "paid"), (Settlement::Failed, "failed")] {
+        let rig = Rig::start().await;
+        rig.enable(Card::Slow).await;
+        rig.buy().await;
+        rig.work_for(3 * HOUR).await;
+        rig.buy().await;
+        assert_eq!(rig.states().await, ["processing"]);
+        let intent = rig
+            .double
+            .holdings()
+            .topups
+            .into_values()
+            .flatten()
+            .next()
+            .unwrap();
+        rig.double.settle(&intent.id, settlement).unwrap();
+        rig.work_for(2 * HOUR).await;
+        assert_eq!(rig.states().await, [state]);
+        rig.check(state).await;
+    }
+}
+
+#[tokio::test]
+async fn the_limits_of_a_day_end_the_purchases() {
+    let rig = Rig::with(AutoTopupLimits {
+        per_day: 2,
+        cents_per_day: None,
+    })
+    .await;
+    rig.enable(Card::Good).await;
+    for _ in 0..4 {
+        rig.buy().await;
+        rig.give(-BOUGHT).await;
+    }
+    assert_eq!(rig.states().await, ["paid"; 2]);
+    let rig = Rig::with(AutoTopupLimits {
+        per_day: 9,
+        cents_per_day: Some(14_999),
+    })
+    .await;
+    rig.enable(Card::Good).await;
+    for _ in 0..4 {
+        rig.buy().await;
+        rig.give(-BOUGHT).await;
+    }
+    assert_eq!(rig.states().await, ["paid"; 2]);
+    let most = PutAutoTopup {
+        amount_cents: Some(15_000),
+        ..REQUEST
+    };
+    assert!(matches!(rig.put(most).await, Err(Error::Invalid(_))));
+}
+
+#[tokio::test]
+async fn a_card_that_was_removed_is_a_declined_one() {
+    let rig = Rig::start().await;
+    rig.enable(Card::Good).await;
+    // A card of somebody else, as far as Stripe is concerned.
+    let other = rig
+        .billing
+        .0
+        .stripe
+        .create_customer("other", "other", "other")
+        .await
+        .unwrap()
+        .id;
+    let card = rig.double.save_card(&other, Card::Good).unwrap();
+    let sql = format!("UPDATE billing_account SET payment_method = '{card}'");
+    assert_eq!(rig.database.change(&sql).await.unwrap(), 1);
+    rig.buy().await;
+    assert_eq!(
+        (rig.last().await, rig.failures().await.unwrap().0),
+        (Some(TopupState::Failed), 1)
+    );
+}

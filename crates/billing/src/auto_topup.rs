@@ -1,0 +1,301 @@
+//! Automatic purchases: their settings with the consent, and the task that begins them.
+//!
+//! The movement of credits notes an organization whose available credits fall below its threshold, on the node that makes it.
+//! The task of that node buys. A look at all organizations each minute finds what was missed.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream};
+use sortie_api::{OrgId, TopupId, auto_topup::PutAutoTopup, limits};
+use sortie_base::random;
+use sortie_store::{Actor, AutoTopupRow, BeginAutoTopup, NewAutoTopup, SavedCard};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Billing,
+    checkout::Buyer,
+    error::{Error, Result},
+    service::Parts,
+};
+
+/// Time after which any node looks at a purchase that was begun.
+const FIRST_LOOK: Duration = Duration::from_secs(30);
+
+/// Time between a failed attempt and the next one, on the node that has begun the purchase.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Time between two looks at all organizations.
+const LOOK: Duration = Duration::from_mins(1);
+
+/// Time for which notes are gathered before the next ones are taken.
+const GATHERED: Duration = Duration::from_millis(200);
+
+/// Organizations of a page of the look.
+const PAGE: u32 = 500;
+
+/// Organizations that a node buys for at once.
+const SLOTS: usize = 8;
+
+/// Error of settings without a card.
+const NO_CARD: Error = Error::Conflict(
+    "no card is saved: buy credits with save_payment_method, or add a card in the customer portal, and try again",
+);
+
+/// Limits of automatic purchases of one organization in 24 hours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AutoTopupLimits {
+    /// Number of purchases, whatever becomes of them.
+    pub per_day: u32,
+    /// Sum of the purchases in cents, except for those that have failed. None: no limit.
+    pub cents_per_day: Option<i64>,
+}
+
+impl Default for AutoTopupLimits {
+    fn default() -> Self {
+        Self {
+            per_day: 5,
+            cents_per_day: None,
+        }
+    }
+}
+
+/// Settings that are in order.
+struct Checked {
+    threshold_cents: i64,
+    amount_cents: i64,
+}
+
+fn checked(request: &PutAutoTopup, limits: AutoTopupLimits) -> Result<Checked> {
+    let within = |field: &str, value: Option<i64>, least: i64| {
+        let most = limits::PURCHASE_CENTS_MAX;
+        let rule = || Error::Invalid(format!("{field}: must be from {least} to {most}"));
+        value
+            .filter(|value| (least..=most).contains(value))
+            .ok_or_else(rule)
+    };
+    let threshold_cents = within(
+        "threshold_cents",
+        request.threshold_cents,
+        limits::TOPUP_THRESHOLD_CENTS_MIN,
+    )?;
+    let amount_cents = within("amount_cents", request.amount_cents, limits::PURCHASE_CENTS_MIN)?;
+    if let Some(most) = limits.cents_per_day.filter(|most| *most < amount_cents) {
+        return Err(Error::Invalid(format!(
+            "amount_cents: must be at most {most}, which is what this deployment charges in a day"
+        )));
+    }
+    if request.consent != Some(true) {
+        return Err(Error::Invalid(
+            "consent: must be true: without it no card is charged automatically".to_owned(),
+        ));
+    }
+    Ok(Checked {
+        threshold_cents,
+        amount_cents,
+    })
+}
+
+/// Text that a person agrees to.
+fn consent_text(settings: &Checked, card: &SavedCard) -> String {
+    let dollars = |cents: i64| format!("${}.{:02}", cents / 100, cents % 100);
+    format!(
+        "Charge {} to the saved card of the organization (now {} ending in {}) whenever less than {} of credits is \
+         available, without asking again, until automatic purchases are disabled.",
+        dollars(settings.amount_cents),
+        card.brand,
+        card.last4,
+        dollars(settings.threshold_cents)
+    )
+}
+
+impl Billing {
+    /// Enables or disables the automatic purchases of an organization. Enabling needs consent, and a saved card, which is read
+    /// at Stripe now. `Conflict` without a card.
+    pub async fn put_auto_topup(&self, buyer: Buyer<'_>, request: &PutAutoTopup) -> Result<()> {
+        let parts = &self.0;
+        let org = buyer.org;
+        if !request.enabled {
+            let audit = parts.audit(org, buyer.actor, "billing.auto_topup.disable", org.to_string())?;
+            parts.store.disable_auto_topup(org, audit).await?;
+            return Ok(());
+        }
+        let settings = checked(request, parts.options.auto_topup)?;
+        let Some(account) = parts.store.billing_account(org).await? else {
+            return Err(NO_CARD);
+        };
+        let card = parts.read_card(&account.customer).await?;
+        parts.store.keep_card(org, card.clone(), parts.now()).await?;
+        let card = card.ok_or(NO_CARD)?;
+        let audit = parts.audit(org, buyer.actor, "billing.auto_topup.put", org.to_string())?;
+        let new = NewAutoTopup {
+            org,
+            threshold_cents: settings.threshold_cents,
+            amount_cents: settings.amount_cents,
+            consent_text: consent_text(&settings, &card),
+            payment_method: card.payment_method,
+            consent_by: buyer.user,
+            consent_at: audit.at,
+        };
+        Ok(parts.store.put_auto_topup(new, audit).await?)
+    }
+}
+
+impl Parts {
+    /// Buys credits for organizations that have few, until `stop` is cancelled.
+    pub(crate) async fn top_up(&self, stop: &CancellationToken) {
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                low = self.store.low_credits() => self.buy_for(low).await,
+                _ = look.tick() => {
+                    if let Err(error) = self.buy_for_all().await {
+                        tracing::warn!(%error, "looking for credits to buy failed");
+                    }
+                }
+            }
+            // Runs of one moment note their organization each.
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(GATHERED) => {}
+            }
+        }
+    }
+
+    /// Begins the purchases of all organizations that are due.
+    pub(crate) async fn buy_for_all(&self) -> Result<()> {
+        let mut after = None;
+        loop {
+            let due = self.store.due_auto_topups(after, self.now(), PAGE).await?;
+            after = due.last().copied();
+            if after.is_none() {
+                return Ok(());
+            }
+            self.buy_for(due).await;
+        }
+    }
+
+    async fn buy_for(&self, organizations: impl IntoIterator<Item = OrgId>) {
+        let buying = |org| async move {
+            if let Err(error) = self.buy(org).await {
+                tracing::warn!(organization = %org, %error, "an automatic purchase failed; it is tried again");
+            }
+        };
+        stream::iter(organizations)
+            .for_each_concurrent(SLOTS, buying)
+            .await;
+    }
+
+    /// Begins a purchase for an organization, if one is due, and charges the card.
+    async fn buy(&self, org: OrgId) -> Result<()> {
+        let at = self.now();
+        // The note may be old: a read costs less than a transaction.
+        if !self.store.is_auto_topup_due(org, at).await? {
+            return Ok(());
+        }
+        let limits = self.options.auto_topup;
+        let begin = BeginAutoTopup {
+            id: TopupId::new(at, random()?),
+            org,
+            at,
+            check_at: at + FIRST_LOOK,
+            per_day: limits.per_day,
+            cents_per_day: limits.cents_per_day.unwrap_or(i64::MAX),
+        };
+        let Some(topup) = self.store.begin_auto_topup(begin).await? else {
+            return Ok(());
+        };
+        tracing::info!(topup = %topup.id, organization = %org, cents = topup.amount_cents, "began an automatic purchase");
+        let looked = self.look_at_auto(&topup).await;
+        if looked.is_err() {
+            self.store
+                .check_topup_at(topup.id, topup.checks, self.now() + AGAIN)
+                .await?;
+        }
+        looked.map(drop)
+    }
+
+    /// Reads the settings of an organization. None while automatic purchases are disabled.
+    pub(crate) async fn auto_topup(&self, org: OrgId) -> Result<Option<AutoTopupRow>> {
+        Ok(self.store.auto_topup(org).await?.0)
+    }
+
+    /// Author of what the engine does by itself.
+    pub(crate) fn nobody() -> Actor {
+        Actor::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REQUEST: PutAutoTopup = PutAutoTopup {
+        enabled: true,
+        threshold_cents: Some(500),
+        amount_cents: Some(5_000),
+        consent: Some(true),
+    };
+
+    fn rule(request: PutAutoTopup, limits: AutoTopupLimits) -> String {
+        checked(&request, limits)
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn settings_have_both_amounts_and_consent() {
+        let limits = AutoTopupLimits::default();
+        assert_eq!(rule(REQUEST, limits), "");
+        for threshold_cents in [None, Some(499), Some(1_000_001)] {
+            let request = PutAutoTopup {
+                threshold_cents,
+                ..REQUEST
+            };
+            assert_eq!(
+                rule(request, limits),
+                "threshold_cents: must be from 500 to 1000000"
+            );
+        }
+        for amount_cents in [None, Some(499), Some(1_000_001)] {
+            let request = PutAutoTopup {
+                amount_cents,
+                ..REQUEST
+            };
+            assert_eq!(rule(request, limits), "amount_cents: must be from 500 to 1000000");
+        }
+        for consent in [None, Some(false)] {
+            let request = PutAutoTopup { consent, ..REQUEST };
+            assert!(rule(request, limits).starts_with("consent: must be true"));
+        }
+        let limits = AutoTopupLimits {
+            cents_per_day: Some(4_999),
+            ..limits
+        };
+        assert!(rule(REQUEST, limits).starts_with("amount_cents: must be at most 4999"));
+    }
+
+    #[test]
+    fn the_consent_names_both_amounts_and_the_card() {
+        let card = SavedCard {
+            payment_method: "pm_1".to_owned(),
+            brand: "visa".to_owned(),
+            last4: "4242".to_owned(),
+            exp_month: 1,
+            exp_year: 2030,
+            source: "checkout".to_owned(),
+        };
+        let settings = Checked {
+            threshold_cents: 1_005,
+            amount_cents: 5_000,
+        };
+        assert_eq!(
+            consent_text(&settings, &card),
+            "Charge $50.00 to the saved card of the organization (now visa ending in 4242) whenever less than $10.05 of \
+             credits is available, without asking again, until automatic purchases are disabled."
+        );
+    }
+}

@@ -1,0 +1,405 @@
+//! Charges of a saved card without the customer, and each of their outcomes.
+//!
+//! A purchase has one payment at Stripe at most. The request is repeated under the same key as long as Stripe remembers the
+//! key, and every node may do so. An answer of 500 may be remembered as well, and a lost answer may have been a payment:
+//! then the payments of the customer are searched for the one that names the purchase. Once the key may be forgotten, nothing
+//! is sent any more.
+
+use std::time::Duration;
+
+use sortie_api::{Timestamp, TopupId, TopupKind, TopupState};
+use sortie_base::random;
+use sortie_store::{
+    AfterAutoTopup, NewMail, NewTopup, PaymentNotice, SETTINGS_CHANGED, SentAutoTopup, TopupRow,
+    UnpaidAutoTopup,
+};
+
+use crate::{
+    PaymentIntent, Refusal, SavedCardPayment, StripeError,
+    checkout::{FIRST_LOOK, OPEN},
+    error::{Error, Result},
+    purchase::Seen,
+    service::Parts,
+};
+
+/// Time after which no request is repeated: Stripe forgets keys after 24 hours.
+const KEY_STANDS: Duration = Duration::from_hours(23);
+
+/// Time after which a purchase is given up that Stripe only fails on and knows nothing of.
+const ERRORS_STAND: Duration = Duration::from_mins(10);
+
+/// Pause of the automatic purchases after one that Stripe failed on.
+const AFTER_ERRORS: Duration = Duration::from_hours(1);
+
+/// Pauses after the first and the second declined purchase. The third disables the automatic purchases.
+const DECLINED: [Duration; 2] = [Duration::from_hours(1), Duration::from_hours(6)];
+
+/// Attempts to record an end beside changes of the settings.
+const TRIES: u32 = 3;
+
+/// Pages of payments that are searched.
+const PAGES: u32 = 20;
+
+/// Longest code that is kept, in bytes.
+const LONGEST: usize = 100;
+
+/// Code of a payment that needs the cardholder.
+const NEEDS_CARDHOLDER: &str = "authentication_required";
+
+/// Way in which a payment has failed.
+enum Unpaid {
+    /// The bank, or Stripe, refuses it, with this code.
+    Declined(String),
+    /// The bank asks for the cardholder.
+    NeedsCardholder,
+    /// Stripe failed, or did not answer in time.
+    Unknown(&'static str),
+}
+
+impl Parts {
+    /// Charges the card of an automatic purchase, or finds out what has become of the charge. A repetition does no harm.
+    pub(crate) async fn look_at_auto(&self, topup: &TopupRow) -> Result<Seen> {
+        if topup.state == TopupState::Created {
+            match self.store.send_auto_topup(topup.id).await? {
+                SentAutoTopup::Now => {}
+                SentAutoTopup::Never => {
+                    self.metrics.ended(TopupKind::Auto, TopupState::Failed);
+                    return Ok(Seen::Recorded);
+                }
+                // Another node has it, which may have ended it.
+                SentAutoTopup::Before if self.has_ended(topup).await? => return Ok(Seen::Recorded),
+                SentAutoTopup::Before => {}
+            }
+        }
+        if let Some(intent) = &topup.intent {
+            return self.look_at_intent(intent).await;
+        }
+        if self.now() >= topup.created_at + KEY_STANDS {
+            return self
+                .search_for(topup, KEY_STANDS, "Stripe has not answered for a day")
+                .await;
+        }
+        match self.charge(topup).await {
+            Ok(intent) => self.take_intent(topup, &intent).await,
+            Err(Error::Stripe(StripeError::Refused(refusal))) => self.take_refusal(topup, &refusal).await,
+            Err(Error::Stripe(
+                StripeError::Failed(_) | StripeError::KeyReused | StripeError::Unreadable(_),
+            )) => self.search_for(topup, ERRORS_STAND, "Stripe has failed").await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn has_ended(&self, topup: &TopupRow) -> Result<bool> {
+        Ok(!self.store.topup(topup.id).await?.state.is_waiting())
+    }
+
+    /// Sends the request, or repeats it: its parameters are those of the row.
+    async fn charge(&self, topup: &TopupRow) -> Result<PaymentIntent> {
+        let (Some(customer), Some(payment_method)) = (&topup.customer, &topup.payment_method) else {
+            return Err(Error::Internal("an automatic purchase has no card".to_owned()));
+        };
+        let id = topup.id.to_string();
+        let payment = SavedCardPayment {
+            customer,
+            payment_method,
+            amount_cents: topup.amount_cents,
+            topup: &id,
+        };
+        self.ask("charge_card", self.stripe.charge_saved_card(&id, &payment))
+            .await
+    }
+
+    /// Takes a refusal of the request.
+    async fn take_refusal(&self, topup: &TopupRow, refusal: &Refusal) -> Result<Seen> {
+        let code = refusal.decline_code.as_ref().or(refusal.code.as_ref());
+        let needs_cardholder = refusal.code.as_deref() == Some(NEEDS_CARDHOLDER);
+        match &refusal.intent {
+            Some(intent) if needs_cardholder => self.give_up_intent(topup, intent).await,
+            Some(intent) if intent.status != "requires_payment_method" => {
+                self.take_intent(topup, intent).await
+            }
+            Some(intent) => self.declined(topup, Some(intent), code).await,
+            None => self.declined(topup, None, code).await,
+        }
+    }
+
+    /// Takes a payment of an automatic purchase that has not succeeded.
+    pub(crate) async fn take_unpaid_auto(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
+        let code = intent.last_payment_error.as_ref();
+        match intent.status.as_str() {
+            "requires_action" | "requires_confirmation" => self.give_up_intent(topup, intent).await,
+            // Only this engine cancels them, and only those.
+            "canceled" => {
+                self.end_unpaid(topup, Some(intent), Unpaid::NeedsCardholder)
+                    .await
+            }
+            "requires_payment_method" => {
+                if code.is_some_and(|error| error.code.as_deref() == Some(NEEDS_CARDHOLDER)) {
+                    return self.give_up_intent(topup, intent).await;
+                }
+                let code = code.and_then(|error| error.decline_code.as_ref().or(error.code.as_ref()));
+                self.declined(topup, Some(intent), code).await
+            }
+            _ => {
+                self.store.keep_intent(topup.id, &intent.id).await?;
+                Ok(Seen::Waiting)
+            }
+        }
+    }
+
+    async fn declined(
+        &self,
+        topup: &TopupRow,
+        intent: Option<&PaymentIntent>,
+        code: Option<&String>,
+    ) -> Result<Seen> {
+        let is_code = |code: &&str| {
+            code.len() <= LONGEST && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+        };
+        let code = code.map(String::as_str).filter(is_code).unwrap_or("unknown");
+        self.end_unpaid(topup, intent, Unpaid::Declined(code.to_owned()))
+            .await
+    }
+
+    /// Cancels a payment that needs the cardholder, who is not there.
+    async fn give_up_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
+        let key = format!("cancel_{}", topup.id);
+        let cancelled = self
+            .ask("cancel_intent", self.stripe.cancel_intent(&key, &intent.id))
+            .await;
+        match cancelled {
+            Ok(_) => {
+                self.end_unpaid(topup, Some(intent), Unpaid::NeedsCardholder)
+                    .await
+            }
+            // The payment was cancelled before, has succeeded after all, or nobody knows: an answer of 500 is repeated, too.
+            Err(Error::Stripe(
+                error @ (StripeError::Refused(_)
+                | StripeError::KeyReused
+                | StripeError::Failed(_)
+                | StripeError::Unreadable(_)),
+            )) => {
+                let intent = self.ask("read_intent", self.stripe.intent(&intent.id)).await?;
+                match intent.status.as_str() {
+                    "succeeded" => self.take_paid_intent(topup, &intent).await,
+                    "canceled" => {
+                        self.end_unpaid(topup, Some(&intent), Unpaid::NeedsCardholder)
+                            .await
+                    }
+                    _ => Err(Error::Stripe(error)),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Searches the payments of the customer for the one of a purchase. Without one the purchase has failed, once it is older
+    /// than `stands`.
+    async fn search_for(&self, topup: &TopupRow, stands: Duration, why: &'static str) -> Result<Seen> {
+        if let Some(intent) = self.find_intent(topup).await? {
+            return self.take_intent(topup, &intent).await;
+        }
+        if self.now() < topup.created_at + stands {
+            return Ok(Seen::Waiting);
+        }
+        self.end_unpaid(topup, None, Unpaid::Unknown(why)).await
+    }
+
+    async fn find_intent(&self, topup: &TopupRow) -> Result<Option<PaymentIntent>> {
+        let Some(customer) = &topup.customer else {
+            return Ok(None);
+        };
+        let (id, mut after) = (topup.id.to_string(), None);
+        for _ in 0..PAGES {
+            let page = self.stripe.intents(customer, after.as_deref());
+            let page = self.ask("list_intents", page).await?;
+            let found = page
+                .data
+                .iter()
+                .find(|intent| intent.metadata.get("topup") == Some(&id));
+            if let Some(intent) = found {
+                return Ok(Some(intent.clone()));
+            }
+            after = page.data.last().map(|intent| intent.id.clone());
+            if !page.has_more || after.is_none() {
+                return Ok(None);
+            }
+        }
+        // Too many payments to say that there is none.
+        Err(Error::Internal(
+            "the payment of a purchase was not found".to_owned(),
+        ))
+    }
+
+    /// Ends a purchase that was not paid, pauses or disables the automatic purchases, and tells the owner.
+    async fn end_unpaid(
+        &self,
+        topup: &TopupRow,
+        intent: Option<&PaymentIntent>,
+        how: Unpaid,
+    ) -> Result<Seen> {
+        for _ in 0..TRIES {
+            if self.has_ended(topup).await? {
+                return Ok(Seen::Recorded);
+            }
+            let unpaid = self.unpaid(topup, intent, &how).await?;
+            let (after, has_mail) = (unpaid.after, unpaid.mail.is_some());
+            match self.store.end_unpaid_auto_topup(unpaid).await {
+                Ok(true) => {
+                    tracing::info!(topup = %topup.id, organization = %topup.org, ?after, "an automatic purchase was not paid");
+                    self.metrics.ended(TopupKind::Auto, state_of(after));
+                    if let Some(notices) = self.options.notices.as_ref().filter(|_| has_mail) {
+                        notices.queued();
+                    }
+                    return Ok(Seen::Recorded);
+                }
+                Ok(false) => return Ok(Seen::Recorded),
+                Err(error) if error == SETTINGS_CHANGED => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Store(SETTINGS_CHANGED))
+    }
+
+    /// Decides what follows a purchase that was not paid, by the settings as they are now.
+    async fn unpaid(
+        &self,
+        topup: &TopupRow,
+        intent: Option<&PaymentIntent>,
+        how: &Unpaid,
+    ) -> Result<UnpaidAutoTopup> {
+        let settings = self.auto_topup(topup.org).await?;
+        let failures = settings.map(|settings| settings.failures);
+        let (now, amount_cents) = (self.now(), topup.amount_cents);
+        let (after, notice) = match how {
+            Unpaid::Unknown(_) => (AfterAutoTopup::PausedUntil(now + AFTER_ERRORS), None),
+            Unpaid::Declined(_) => declined(failures.unwrap_or_default(), now, amount_cents),
+            Unpaid::NeedsCardholder => {
+                let checkout = match failures {
+                    Some(_) => self.mailed_checkout(topup).await,
+                    None => None,
+                };
+                let notice = PaymentNotice::CardholderNeeded {
+                    amount_cents,
+                    checkout,
+                };
+                (AfterAutoTopup::Paused, Some(notice))
+            }
+        };
+        let error = match how {
+            Unpaid::Declined(code) => format!("declined: {code}"),
+            Unpaid::NeedsCardholder => "the bank asks for the cardholder".to_owned(),
+            Unpaid::Unknown(why) => (*why).to_owned(),
+        };
+        let audit = self.audit(
+            topup.org,
+            &Self::nobody(),
+            "billing.auto_topup.disable",
+            topup.org.to_string(),
+        )?;
+        Ok(UnpaidAutoTopup {
+            id: topup.id,
+            intent: intent.map(|intent| intent.id.clone()),
+            error,
+            failures,
+            after,
+            mail: match notice.filter(|_| failures.is_some()) {
+                Some(notice) => self.notice(topup, &notice).await?,
+                None => None,
+            },
+            audit,
+        })
+    }
+
+    /// Writes a mail to the owner of the organization.
+    async fn notice(&self, topup: &TopupRow, notice: &PaymentNotice) -> Result<Option<NewMail>> {
+        let Some(writer) = &self.options.notices else {
+            return Ok(None);
+        };
+        let owner = self.store.owner(topup.org).await?;
+        Ok(owner.and_then(|(owner, organization)| writer.write(&owner, &organization, notice)))
+    }
+
+    /// Makes a page on which the owner can pay what the card could not. None where that fails: the mail goes without it.
+    async fn mailed_checkout(&self, topup: &TopupRow) -> Option<String> {
+        self.options.notices.as_ref()?;
+        match self.order_checkout_for(topup).await {
+            Ok(url) => url,
+            Err(error) => {
+                tracing::warn!(topup = %topup.id, %error, "no checkout for the mail to the owner");
+                None
+            }
+        }
+    }
+
+    async fn order_checkout_for(&self, topup: &TopupRow) -> Result<Option<String>> {
+        let at = self.now();
+        let id = TopupId::new(at, random()?);
+        let audit = self.audit(topup.org, &Self::nobody(), "billing.checkout", id.to_string())?;
+        let new = NewTopup {
+            id,
+            org: topup.org,
+            kind: TopupKind::Checkout,
+            amount_cents: topup.amount_cents,
+            // A payment that the cardholder has confirmed makes the next ones without them more likely.
+            save_card: true,
+            payment_method: None,
+            created_by: None,
+            created_at: at,
+            check_at: at + FIRST_LOOK,
+        };
+        self.store.create_topup(new, OPEN, audit).await?;
+        let checkout = self.open_checkout(&self.store.topup(id).await?).await?;
+        Ok(checkout.url)
+    }
+}
+
+/// State of a purchase after which the automatic purchases are in this state.
+const fn state_of(after: AfterAutoTopup) -> TopupState {
+    match after {
+        AfterAutoTopup::Paused => TopupState::RequiresAction,
+        AfterAutoTopup::PausedUntil(_) | AfterAutoTopup::RetryAt(_) | AfterAutoTopup::Disabled => {
+            TopupState::Failed
+        }
+    }
+}
+
+/// Decides what follows a declined purchase, where so many were declined before it in a row.
+fn declined(failures: i64, now: Timestamp, amount_cents: i64) -> (AfterAutoTopup, Option<PaymentNotice>) {
+    let pause = usize::try_from(failures).ok().and_then(|at| DECLINED.get(at));
+    match pause {
+        Some(pause) => {
+            let again_at = now + *pause;
+            let notice = PaymentNotice::TopupDeclined {
+                amount_cents,
+                again_at,
+            };
+            (AfterAutoTopup::RetryAt(again_at), Some(notice))
+        }
+        None => (
+            AfterAutoTopup::Disabled,
+            Some(PaymentNotice::TopupsDisabled { amount_cents }),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_declined_card_is_tried_after_one_hour_and_after_six_and_then_no_more() {
+        let now = Timestamp::from_micros(1_763_674_200_000_000);
+        let hours = |hours| AfterAutoTopup::RetryAt(now + Duration::from_hours(hours));
+        let after: Vec<_> = (0..4).map(|failures| declined(failures, now, 500).0).collect();
+        assert_eq!(
+            after,
+            [
+                hours(1),
+                hours(6),
+                AfterAutoTopup::Disabled,
+                AfterAutoTopup::Disabled
+            ]
+        );
+    }
+}

@@ -1,0 +1,460 @@
+//! Automatic purchases: the saved card of an organization is charged when few credits are left.
+//!
+//! The settings are a row, and the threshold stands in the row of the credits as well, where the movement of credits compares
+//! it. One purchase of an organization is under way at a time: a unique index of the orders holds that. Rows are locked in the
+//! order organization, order, settings, credits.
+
+use std::time::Duration;
+
+use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState, UserId};
+
+use super::topups::{TopupMove, TopupRow, move_to, topup_columns, topup_from};
+use crate::{
+    Store,
+    audit::{Audit, record},
+    db::{
+        Row, Stmt, Tx, batch,
+        tail::{CreditChange, Tail},
+        vals,
+    },
+    mail::{self, NewMail},
+    money::credit,
+    organizations::lock,
+    types::{Error, Result},
+};
+
+/// Error of an end of a purchase whose settings have changed since they were read.
+pub const SETTINGS_CHANGED: Error = Error::Conflict("the automatic purchases were changed at the same time");
+
+/// Reason of a purchase that was not sent to Stripe.
+const SWITCHED_OFF: &str = "the automatic purchases were disabled before the card was charged";
+
+/// Time in which the limits count.
+const DAY: Duration = Duration::from_hours(24);
+
+/// Settings to save, with the consent to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewAutoTopup {
+    /// The organization.
+    pub org: OrgId,
+    /// Credits are bought when fewer than this are available, in cents.
+    pub threshold_cents: i64,
+    /// Amount of a purchase in cents.
+    pub amount_cents: i64,
+    /// Card that was saved then.
+    pub payment_method: String,
+    /// Person who has agreed.
+    pub consent_by: UserId,
+    /// Time of the consent.
+    pub consent_at: Timestamp,
+    /// Text that the person has agreed to.
+    pub consent_text: String,
+}
+
+/// Settings as they are recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AutoTopupRow {
+    /// Credits are bought when fewer than this are available, in cents.
+    pub threshold_cents: i64,
+    /// Amount of a purchase in cents.
+    pub amount_cents: i64,
+    /// Person who has agreed.
+    pub consent_by: UserId,
+    /// Time of the consent.
+    pub consent_at: Timestamp,
+    /// Text that the person has agreed to.
+    pub consent_text: String,
+    /// Purchases that were declined in a row.
+    pub failures: i64,
+    /// Time before which nothing is bought.
+    pub paused_until: Option<Timestamp>,
+}
+
+/// Purchase to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BeginAutoTopup {
+    /// ID of the order.
+    pub id: TopupId,
+    /// The organization.
+    pub org: OrgId,
+    /// Time of the order.
+    pub at: Timestamp,
+    /// Time of the first look at the order by any node.
+    pub check_at: Timestamp,
+    /// Purchases of an organization in 24 hours.
+    pub per_day: u32,
+    /// Amount in cents that an organization may buy in 24 hours.
+    pub cents_per_day: i64,
+}
+
+/// Result of the mark on an automatic purchase that is about to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentAutoTopup {
+    /// The purchase is marked, and can be sent.
+    Now,
+    /// The purchase was marked before, or has ended.
+    Before,
+    /// The automatic purchases were disabled. The purchase has failed.
+    Never,
+}
+
+/// State of the automatic purchases after one that was not paid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterAutoTopup {
+    /// Nothing is bought before this time. The purchase does not count as declined: nobody knows why it has failed.
+    PausedUntil(Timestamp),
+    /// Nothing is bought before this time, and the purchase counts as declined.
+    RetryAt(Timestamp),
+    /// The automatic purchases are disabled.
+    Disabled,
+    /// Nothing is bought until a person has paid or has agreed again.
+    Paused,
+}
+
+/// End of an automatic purchase that was not paid.
+#[derive(Clone, Debug)]
+pub struct UnpaidAutoTopup {
+    /// The order.
+    pub id: TopupId,
+    /// Payment intent, if Stripe has one.
+    pub intent: Option<String>,
+    /// Reason, for people.
+    pub error: String,
+    /// Number of declined purchases that the caller has read. None if the settings were gone.
+    pub failures: Option<i64>,
+    /// State of the automatic purchases from now on.
+    pub after: AfterAutoTopup,
+    /// Mail to the owner.
+    pub mail: Option<NewMail>,
+    /// Audit entry, if the automatic purchases are disabled. It has the organization.
+    pub audit: Audit,
+}
+
+/// Condition on a row `a` of `auto_topup`: the credits are below the threshold, and the pause has ended. `$at` is the time.
+macro_rules! is_due {
+    ($at:literal) => {
+        concat!(
+            "COALESCE(a.paused_until, 0) <= ",
+            $at,
+            " AND (SELECT c.org_id FROM credit c WHERE c.org_id = a.org_id AND c.suspended = 0 \
+             AND c.balance_micros - c.reserved_micros < c.topup_below_micros) IS NOT NULL"
+        )
+    };
+}
+impl Store {
+    /// Saves the settings of the automatic purchases, in place of earlier ones. Failures and pauses end. `NotFound` for an
+    /// organization that was deleted.
+    pub async fn put_auto_topup(&self, new: NewAutoTopup, audit: Audit) -> Result<()> {
+        let threshold = super::micros(new.threshold_cents)?;
+        self.db
+            .write(move |tx| {
+                tx.batch(&[
+                    lock(new.org),
+                    save(&new),
+                    record(&audit),
+                    credit::begin(new.org),
+                    Stmt::new(
+                        "UPDATE credit SET topup_below_micros = $2 WHERE org_id = $1",
+                        vals![new.org, threshold],
+                    ),
+                ])?;
+                // The credits may be low already: this compares them.
+                tx.tail(Tail::Credit(new.org, CreditChange::default()));
+                Ok(())
+            })
+            .await
+    }
+
+    /// Disables the automatic purchases. Returns whether they were enabled. A purchase that Stripe knows of goes on.
+    pub async fn disable_auto_topup(&self, org: OrgId, audit: Audit) -> Result<bool> {
+        self.db
+            .write(move |tx| {
+                let [deleted] = batch(tx, &[delete(org)])?;
+                if deleted.affected == 1 {
+                    tx.batch(&[record(&audit), forget_threshold(org)])?;
+                }
+                Ok(deleted.affected == 1)
+            })
+            .await
+    }
+
+    /// Reads the settings of the automatic purchases, and the state of the last one. No settings while they are disabled.
+    pub async fn auto_topup(&self, org: OrgId) -> Result<(Option<AutoTopupRow>, Option<TopupState>)> {
+        self.db
+            .read(move |tx| {
+                let [settings, last] = batch(
+                    tx,
+                    &[
+                        Stmt::new(
+                            "SELECT threshold_cents, amount_cents, consent_by, consent_at, consent_text, failures, \
+                             paused_until FROM auto_topup WHERE org_id = $1",
+                            vals![org],
+                        ),
+                        Stmt::new(
+                            "SELECT state FROM topup WHERE org_id = $1 AND kind = $2 ORDER BY created_at DESC \
+                             LIMIT 1",
+                            vals![org, TopupKind::Auto],
+                        ),
+                    ],
+                )?;
+                let settings = settings.rows.first().map(settings_from).transpose()?;
+                let last = last.rows.first().map(|row| row.parse(0)).transpose()?;
+                Ok((settings, last))
+            })
+            .await
+    }
+
+    /// System: lists organizations behind `after` whose credits are below the threshold of their automatic purchases and who
+    /// may buy some at `at`, at most `limit`, in the order of their ids.
+    pub async fn due_auto_topups(
+        &self,
+        after: Option<OrgId>,
+        at: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<OrgId>> {
+        let after = after.map(|org| org.to_string()).unwrap_or_default();
+        self.db
+            .read(move |tx| {
+                tx.query_all(
+                    concat!(
+                        "SELECT a.org_id FROM auto_topup a WHERE a.org_id > $1 AND ",
+                        is_due!("$2"),
+                        " ORDER BY a.org_id LIMIT $3"
+                    ),
+                    vals![after.as_str(), at, limit],
+                )?
+                .iter()
+                .map(|row| row.parse(0))
+                .collect()
+            })
+            .await
+    }
+
+    /// System: whether the credits of an organization are below the threshold of its automatic purchases and it may buy some.
+    pub async fn is_auto_topup_due(&self, org: OrgId, at: Timestamp) -> Result<bool> {
+        self.db
+            .read(move |tx| {
+                let sql = concat!(
+                    "SELECT 1 FROM auto_topup a WHERE a.org_id = $1 AND ",
+                    is_due!("$2")
+                );
+                Ok(tx.query_opt(sql, vals![org, at])?.is_some())
+            })
+            .await
+    }
+
+    /// System: records an automatic purchase, if one is due, none is under way, and the limits allow it. It charges the card
+    /// that was saved last.
+    pub async fn begin_auto_topup(&self, begin: BeginAutoTopup) -> Result<Option<TopupRow>> {
+        self.db
+            .write(move |tx| {
+                let [_, _, row] = batch(
+                    tx,
+                    &[
+                        // The lock makes the limits exact.
+                        lock(begin.org),
+                        insert(&begin),
+                        Stmt::new(
+                            concat!("SELECT ", topup_columns!(), " FROM topup WHERE id = $1"),
+                            vals![begin.id],
+                        ),
+                    ],
+                )?;
+                row.rows.first().map(topup_from).transpose()
+            })
+            .await
+    }
+
+    /// System: marks an automatic purchase as sent, before the request to Stripe. One that must not be sent has failed then.
+    pub async fn send_auto_topup(&self, id: TopupId) -> Result<SentAutoTopup> {
+        self.db
+            .write(move |tx| {
+                let [sent, failed] = batch(
+                    tx,
+                    &[
+                        Stmt::new(
+                            "UPDATE topup SET state = $2 WHERE id = $1 AND state = $3 \
+                             AND (SELECT a.org_id FROM auto_topup a WHERE a.org_id = topup.org_id) IS NOT NULL",
+                            vals![id, TopupState::Processing, TopupState::Created],
+                        ),
+                        Stmt::new(
+                            "UPDATE topup SET state = $2, error = $4, check_at = NULL WHERE id = $1 AND state = $3",
+                            vals![id, TopupState::Failed, TopupState::Created, SWITCHED_OFF],
+                        ),
+                    ],
+                )?;
+                Ok(match (sent.affected, failed.affected) {
+                    (1, _) => SentAutoTopup::Now,
+                    (_, 1) => SentAutoTopup::Never,
+                    _ => SentAutoTopup::Before,
+                })
+            })
+            .await
+    }
+
+    /// System: keeps the payment intent of an automatic purchase whose end is still to come.
+    pub async fn keep_intent(&self, id: TopupId, intent: &str) -> Result<()> {
+        let intent = intent.to_owned();
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "UPDATE topup SET intent_id = $2 WHERE id = $1 AND intent_id IS NULL",
+                    vals![id, intent.as_str()],
+                )
+                .map(drop)
+            })
+            .await
+    }
+
+    /// System: ends an automatic purchase that was not paid. Returns false if it has ended before. [`SETTINGS_CHANGED`] if
+    /// the number of failures is another one than the caller has read: nothing is recorded then.
+    pub async fn end_unpaid_auto_topup(&self, unpaid: UnpaidAutoTopup) -> Result<bool> {
+        self.db.write(move |tx| end_unpaid(tx, &unpaid)).await
+    }
+}
+
+fn save(new: &NewAutoTopup) -> Stmt<'_> {
+    Stmt::new(
+        "INSERT INTO auto_topup (org_id, threshold_cents, amount_cents, payment_method, consent_by, consent_at, \
+         consent_text, failures) VALUES ($1, $2, $3, $4, $5, $6, $7, 0) \
+         ON CONFLICT (org_id) DO UPDATE SET threshold_cents = excluded.threshold_cents, \
+         amount_cents = excluded.amount_cents, payment_method = excluded.payment_method, \
+         consent_by = excluded.consent_by, consent_at = excluded.consent_at, consent_text = excluded.consent_text, \
+         failures = 0, paused_until = NULL",
+        vals![
+            new.org,
+            new.threshold_cents,
+            new.amount_cents,
+            new.payment_method.as_str(),
+            new.consent_by,
+            new.consent_at,
+            new.consent_text.as_str()
+        ],
+    )
+}
+
+fn insert(begin: &BeginAutoTopup) -> Stmt<'static> {
+    let day = i64::try_from(DAY.as_micros()).unwrap_or(i64::MAX);
+    let since = begin.at.as_micros().saturating_sub(day);
+    Stmt::new(
+        concat!(
+            "INSERT INTO topup (id, org_id, kind, amount_cents, state, save_card, payment_method, created_by, created_at, \
+             check_at, checks) SELECT $1, a.org_id, $3, a.amount_cents, $4, 0, \
+             COALESCE((SELECT b.payment_method FROM billing_account b WHERE b.org_id = a.org_id), a.payment_method), \
+             a.consent_by, CAST($5 AS BIGINT), CAST($6 AS BIGINT), 0 FROM auto_topup a WHERE a.org_id = $2 AND ",
+            is_due!("$5"),
+            " AND (SELECT COUNT(*) FROM topup t WHERE t.org_id = $2 AND t.created_at > $7 AND t.kind = $3) < $8 \
+             AND a.amount_cents + (SELECT CAST(COALESCE(SUM(t.amount_cents), 0) AS BIGINT) FROM topup t \
+               WHERE t.org_id = $2 AND t.created_at > $7 AND t.kind = $3 AND t.state NOT IN ($9, $10)) <= $11 \
+             ON CONFLICT DO NOTHING"
+        ),
+        vals![
+            begin.id,
+            begin.org,
+            TopupKind::Auto,
+            TopupState::Created,
+            begin.at,
+            begin.check_at,
+            since,
+            begin.per_day,
+            TopupState::Failed,
+            TopupState::RequiresAction,
+            begin.cents_per_day
+        ],
+    )
+}
+
+/// Disables the automatic purchases of an organization. Its credits are locked last.
+pub(super) fn disable(org: OrgId) -> [Stmt<'static>; 2] {
+    [delete(org), forget_threshold(org)]
+}
+
+fn delete(org: OrgId) -> Stmt<'static> {
+    Stmt::new("DELETE FROM auto_topup WHERE org_id = $1", vals![org])
+}
+
+/// Statement that ends the comparison of the credits. It goes last, in the order of locks.
+fn forget_threshold(org: OrgId) -> Stmt<'static> {
+    Stmt::new(
+        "UPDATE credit SET topup_below_micros = NULL WHERE org_id = $1",
+        vals![org],
+    )
+}
+
+/// Statement that ends failures and pauses, once a person or the card has paid.
+pub(super) fn resume(org: OrgId) -> Stmt<'static> {
+    Stmt::new(
+        "UPDATE auto_topup SET failures = 0, paused_until = NULL WHERE org_id = $1 \
+         AND (failures > 0 OR paused_until IS NOT NULL)",
+        vals![org],
+    )
+}
+
+fn end_unpaid(tx: &mut dyn Tx, unpaid: &UnpaidAutoTopup) -> Result<bool> {
+    let (org, after) = (unpaid.audit.org, unpaid.after);
+    let moved = move_to(
+        tx,
+        &TopupMove {
+            id: unpaid.id,
+            to: match after {
+                AfterAutoTopup::Paused => TopupState::RequiresAction,
+                AfterAutoTopup::PausedUntil(_) | AfterAutoTopup::RetryAt(_) | AfterAutoTopup::Disabled => {
+                    TopupState::Failed
+                }
+            },
+            session: None,
+            intent: unpaid.intent.clone(),
+            error: Some(unpaid.error.clone()),
+        },
+    )?;
+    if !moved {
+        return Ok(false);
+    }
+    let mut statements = Vec::new();
+    let settings = unpaid.failures.map(|failures| change(org, failures, after));
+    statements.extend(settings.map(|change| change.exactly(1, SETTINGS_CHANGED)));
+    statements.extend(unpaid.mail.as_ref().map(mail::insert));
+    if unpaid.failures.is_some() && after == AfterAutoTopup::Disabled {
+        statements.push(record(&unpaid.audit));
+        statements.push(forget_threshold(org));
+    }
+    if !statements.is_empty() {
+        tx.batch(&statements)?;
+    }
+    Ok(true)
+}
+
+/// Change of the settings after a purchase that was not paid, where so many were declined before.
+fn change(org: OrgId, failures: i64, after: AfterAutoTopup) -> Stmt<'static> {
+    match after {
+        AfterAutoTopup::PausedUntil(at) => pause(org, failures, at),
+        AfterAutoTopup::RetryAt(at) => Stmt::new(
+            "UPDATE auto_topup SET failures = failures + 1, paused_until = $3 WHERE org_id = $1 AND failures = $2",
+            vals![org, failures, at],
+        ),
+        AfterAutoTopup::Disabled => Stmt::new(
+            "DELETE FROM auto_topup WHERE org_id = $1 AND failures = $2",
+            vals![org, failures],
+        ),
+        AfterAutoTopup::Paused => pause(org, failures, Timestamp::from_micros(i64::MAX)),
+    }
+}
+
+fn pause(org: OrgId, failures: i64, until: Timestamp) -> Stmt<'static> {
+    Stmt::new(
+        "UPDATE auto_topup SET paused_until = $3 WHERE org_id = $1 AND failures = $2",
+        vals![org, failures, until],
+    )
+}
+
+fn settings_from(row: &Row) -> Result<AutoTopupRow> {
+    Ok(AutoTopupRow {
+        threshold_cents: row.int(0)?,
+        amount_cents: row.int(1)?,
+        consent_by: row.parse(2)?,
+        consent_at: row.time(3)?,
+        consent_text: row.text(4)?.to_owned(),
+        failures: row.int(5)?,
+        paused_until: row.opt_time(6)?,
+    })
+}

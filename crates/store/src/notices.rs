@@ -1,0 +1,75 @@
+//! Notices to the owners of organizations about their payments.
+//!
+//! Who takes payments does not know how mails are written, and who writes mails knows nothing of payments. They agree on
+//! [`PaymentNotice`]. A command of the store queues the mail in its own transaction.
+
+use std::fmt;
+
+use sortie_api::{OrgId, Role, Timestamp};
+
+use crate::{
+    Store,
+    db::vals,
+    mail::{NewMail, OwnerRow},
+    types::Result,
+};
+
+/// Notice about the payments of an organization.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PaymentNotice {
+    /// The card was declined for an automatic purchase, which is tried again.
+    TopupDeclined {
+        /// Amount in cents.
+        amount_cents: i64,
+        /// Time of the next attempt.
+        again_at: Timestamp,
+    },
+    /// The card was declined so often that the automatic purchases are disabled.
+    TopupsDisabled {
+        /// Amount in cents.
+        amount_cents: i64,
+    },
+    /// The bank asks for the cardholder, so the automatic purchases wait.
+    CardholderNeeded {
+        /// Amount in cents.
+        amount_cents: i64,
+        /// Page of the payment provider on which the amount can be paid.
+        checkout: Option<String>,
+    },
+}
+
+/// Writer of mails to owners.
+pub trait NoticeWriter: fmt::Debug + Send + Sync {
+    /// Writes the mail to an owner about an organization of this name. None where the deployment sends no mails, or where it
+    /// cannot be written.
+    fn write(&self, owner: &OwnerRow, organization: &str, notice: &PaymentNotice) -> Option<NewMail>;
+
+    /// Wakes whoever sends mails: some were queued.
+    fn queued(&self);
+}
+
+impl Store {
+    /// System: reads the owner of an organization, and its name. None for one that was deleted.
+    pub async fn owner(&self, org: OrgId) -> Result<Option<(OwnerRow, String)>> {
+        self.db
+            .read(move |tx| {
+                tx.query_opt(
+                    "SELECT m.user_id, (SELECT p.email FROM person p WHERE p.id = m.user_id), \
+                     (SELECT p.name FROM person p WHERE p.id = m.user_id), \
+                     (SELECT o.name FROM organization o WHERE o.id = m.org_id) \
+                     FROM membership m WHERE m.org_id = $1 AND m.role = $2",
+                    vals![org, Role::Owner],
+                )?
+                .map(|row| {
+                    let owner = OwnerRow {
+                        user: row.parse(0)?,
+                        email: row.text(1)?.to_owned(),
+                        name: row.text(2)?.to_owned(),
+                    };
+                    Ok((owner, row.text(3)?.to_owned()))
+                })
+                .transpose()
+            })
+            .await
+    }
+}

@@ -1,0 +1,353 @@
+//! Automatic purchases: when one begins, how it ends, and what becomes of the settings (`docs/BILLING.md`).
+
+use std::{collections::BTreeSet, time::Duration};
+
+use futures_util::future::join_all;
+use sortie_api::{OrgId, PaymentId, Timestamp, TopupId, TopupState, UserId};
+
+use super::{both, fixture::Fixture};
+use crate::{
+    AfterAutoTopup, Appended, BeginAutoTopup, Error, NewAutoTopup, PaidTopup, SETTINGS_CHANGED,
+    SentAutoTopup, Store, TakeBack, TakeBackKind, TakeBackState, TopupRow, UnpaidAutoTopup, db::vals,
+};
+
+const HOUR: Duration = Duration::from_hours(1);
+/// Threshold of the settings, in micros.
+const THRESHOLD: i64 = 10_000_000;
+const SETTINGS: &str = "SELECT COUNT(*) FROM auto_topup";
+const BELOW: &str = "SELECT COUNT(*) FROM credit WHERE topup_below_micros IS NOT NULL";
+
+impl Fixture {
+    /// Makes settings of a customer with a card: $50 where less than $10 is available.
+    pub(super) fn new_auto_topup(&self, org: OrgId) -> NewAutoTopup {
+        let at = self.now();
+        NewAutoTopup {
+            org,
+            threshold_cents: 1_000,
+            amount_cents: 5_000,
+            payment_method: "pm_agreed".to_owned(),
+            consent_by: UserId::new(at, [5; 10]),
+            consent_at: at,
+            consent_text: "I agree.".to_owned(),
+        }
+    }
+
+    /// Adds an organization with these credits that buys automatically.
+    pub(super) async fn buying_org(&self, amount_micros: i64) -> OrgId {
+        let org = self.paying_org(amount_micros).await;
+        self.store
+            .keep_customer(org, &format!("cus_{org}"))
+            .await
+            .unwrap();
+        let new = self.new_auto_topup(org);
+        self.store.put_auto_topup(new, self.audit(org)).await.unwrap();
+        org
+    }
+
+    pub(super) fn begins(&self, org: OrgId, at: Timestamp) -> BeginAutoTopup {
+        BeginAutoTopup {
+            id: TopupId::new(at, self.random()),
+            org,
+            at,
+            check_at: at + HOUR,
+            per_day: 5,
+            cents_per_day: i64::MAX,
+        }
+    }
+
+    pub(super) async fn begun(&self, org: OrgId) -> Option<TopupRow> {
+        let begin = self.begins(org, self.now());
+        self.store.begin_auto_topup(begin).await.unwrap()
+    }
+
+    /// Begins a purchase, and marks it as sent.
+    pub(super) async fn sent_topup(&self, org: OrgId) -> TopupId {
+        let id = self.begun(org).await.unwrap().id;
+        assert_eq!(self.store.send_auto_topup(id).await, Ok(SentAutoTopup::Now));
+        id
+    }
+
+    pub(super) fn unpaid(&self, org: OrgId, id: TopupId, after: AfterAutoTopup) -> UnpaidAutoTopup {
+        UnpaidAutoTopup {
+            id,
+            intent: Some(format!("pi_{id}")),
+            error: "declined".to_owned(),
+            failures: Some(0),
+            after,
+            mail: Some(self.new_mail(None)),
+            audit: self.audit(org),
+        }
+    }
+
+    pub(super) fn paid_topup(&self, org: OrgId, id: TopupId) -> PaidTopup {
+        let audit = self.audit(org);
+        PaidTopup {
+            topup: id,
+            payment: PaymentId::new(audit.at, self.random()),
+            intent: format!("pi_{id}"),
+            charge: None,
+            amount_cents: 5_000,
+            card: None,
+            description: "purchase".to_owned(),
+            compare_at: audit.at + HOUR,
+            audit,
+        }
+    }
+
+    async fn failures(&self, org: OrgId) -> Option<(i64, Option<Timestamp>)> {
+        let settings = self.store.auto_topup(org).await.unwrap().0;
+        settings.map(|settings| (settings.failures, settings.paused_until))
+    }
+
+    /// Runs every statement of automatic purchases.
+    pub(super) async fn use_auto_topups(&self) {
+        let (org, store, at) = (self.buying_org(1).await, &self.store, self.now());
+        store.due_auto_topups(None, at, 10).await.unwrap();
+        assert_eq!(store.is_auto_topup_due(org, at).await, Ok(true));
+        store.auto_topup(org).await.unwrap();
+        store.owner(org).await.unwrap();
+        let id = self.sent_topup(org).await;
+        store.keep_intent(id, "pi_1").await.unwrap();
+        let again = AfterAutoTopup::RetryAt(at);
+        let declined = UnpaidAutoTopup {
+            intent: None,
+            ..self.unpaid(org, id, again)
+        };
+        store.end_unpaid_auto_topup(declined).await.unwrap();
+        let id = self.sent_topup(org).await;
+        let paused = UnpaidAutoTopup {
+            failures: Some(1),
+            ..self.unpaid(org, id, AfterAutoTopup::Paused)
+        };
+        store.end_unpaid_auto_topup(paused).await.unwrap();
+        store
+            .put_auto_topup(self.new_auto_topup(org), self.audit(org))
+            .await
+            .unwrap();
+        let id = self.sent_topup(org).await;
+        store
+            .end_unpaid_auto_topup(self.unpaid(org, id, AfterAutoTopup::Disabled))
+            .await
+            .unwrap();
+        store.disable_auto_topup(org, self.audit(org)).await.unwrap();
+    }
+}
+
+/// Organizations that the store has noted until now.
+async fn noted(store: &Store) -> BTreeSet<OrgId> {
+    let noted = tokio::time::timeout(Duration::from_millis(10), store.low_credits()).await;
+    noted.unwrap_or_default()
+}
+
+both! {
+    async fn credits_that_fall_below_the_threshold_are_noted_and_nothing_else(fixture: &Fixture) {
+        let (store, node) = (&fixture.store, fixture.node().await);
+        let (plain, org) = (fixture.paying_org(1).await, fixture.buying_org(THRESHOLD + 500).await);
+        assert_eq!(noted(store).await, BTreeSet::new(), "enough is available");
+        store.create_run(fixture.paid(org, 500)).await.unwrap();
+        assert_eq!(noted(store).await, BTreeSet::new(), "exactly the threshold is available");
+        store.create_run(fixture.paid(org, 1)).await.unwrap();
+        assert_eq!(noted(store).await, [org].into());
+        store.create_run(fixture.paid(org, 1)).await.unwrap();
+        assert_eq!(noted(store).await, [org].into(), "each movement below the threshold");
+        fixture.give(plain, -1).await;
+        assert_eq!(noted(store).await, BTreeSet::new(), "an organization without automatic purchases");
+        fixture.give(org, 1_000).await;
+        assert_eq!(noted(store).await, BTreeSet::new());
+        // Settlements and corrections move the balance as well.
+        for _ in 0..3 {
+            let claim = fixture.claim_one(node).await;
+            let fence = fixture.start(claim.fence).await.unwrap();
+            store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
+        }
+        assert_eq!(noted(store).await, BTreeSet::new());
+        fixture.give(org, -2_000).await;
+        assert_eq!(noted(store).await, [org].into());
+        store.disable_auto_topup(org, fixture.audit(org)).await.unwrap();
+        fixture.give(org, -1).await;
+        assert_eq!(noted(store).await, BTreeSet::new());
+        store.put_auto_topup(fixture.new_auto_topup(org), fixture.audit(org)).await.unwrap();
+        assert_eq!(noted(store).await, [org].into(), "the settings come when the credits are low already");
+    }
+
+    async fn a_movement_that_is_rolled_back_is_not_noted(fixture: &Fixture) {
+        let (store, org) = (&fixture.store, fixture.buying_org(THRESHOLD).await);
+        store.create_run(fixture.paid(org, 20_000_000)).await.unwrap_err();
+        fixture.store.db.faults().fail_commit();
+        store.create_run(fixture.paid(org, 5)).await.unwrap_err();
+        assert_eq!(noted(store).await, BTreeSet::new());
+    }
+
+    async fn one_purchase_is_under_way_at_a_time(fixture: &Fixture) {
+        let (store, org) = (&fixture.store, fixture.buying_org(1).await);
+        let at = fixture.now();
+        assert_eq!(store.due_auto_topups(None, at, 10).await, Ok(vec![org]));
+        assert_eq!(store.due_auto_topups(Some(org), at, 10).await, Ok(vec![]));
+        let other = Store::open(fixture.url()).await.ok().filter(|_| store.is_shared());
+        let begin = (0..16).map(|nth| {
+            let by = other.as_ref().filter(|_| nth % 2 == 1).unwrap_or(store);
+            by.begin_auto_topup(fixture.begins(org, at))
+        });
+        let begun: Vec<_> = join_all(begin).await.into_iter().filter_map(Result::unwrap).collect();
+        let [topup] = &begun[..] else { panic!("{begun:?}") };
+        assert_eq!((topup.state, topup.amount_cents), (TopupState::Created, 5_000));
+        assert_eq!(topup.payment_method.as_deref(), Some("pm_agreed"));
+        assert_eq!(topup.customer, Some(format!("cus_{org}")));
+        assert!(fixture.begun(org).await.is_none());
+        assert_eq!(store.send_auto_topup(topup.id).await, Ok(SentAutoTopup::Now));
+        assert_eq!(store.send_auto_topup(topup.id).await, Ok(SentAutoTopup::Before));
+        assert!(fixture.begun(org).await.is_none(), "it is being charged");
+        let paid = fixture.paid_topup(org, topup.id);
+        assert_eq!(store.credit_purchase(paid.clone()).await, Ok(Appended::New));
+        assert_eq!(store.credit_purchase(paid).await, Ok(Appended::Before));
+        assert_eq!(fixture.credits(org).await, (50_000_001, 0));
+        assert!(fixture.begun(org).await.is_none(), "enough is available");
+        assert_eq!(store.auto_topup(org).await.unwrap().1, Some(TopupState::Paid));
+    }
+
+    async fn a_purchase_charges_the_card_that_was_saved_last(fixture: &Fixture) {
+        let (store, org) = (&fixture.store, fixture.buying_org(1).await);
+        let card = crate::SavedCard {
+            payment_method: "pm_new".to_owned(),
+            brand: "visa".to_owned(),
+            last4: "4242".to_owned(),
+            exp_month: 1,
+            exp_year: 2030,
+            source: "portal".to_owned(),
+        };
+        store.keep_card(org, Some(card), fixture.now()).await.unwrap();
+        assert_eq!(fixture.begun(org).await.unwrap().payment_method.as_deref(), Some("pm_new"));
+    }
+
+    async fn the_limits_of_a_day_hold(fixture: &Fixture) {
+        let (store, org, at) = (&fixture.store, fixture.buying_org(1).await, fixture.now());
+        let begin = async |at, per_day, cents_per_day| {
+            let begin = BeginAutoTopup { per_day, cents_per_day, ..fixture.begins(org, at) };
+            store.begin_auto_topup(begin).await.unwrap()
+        };
+        let decline = async |id: TopupId| {
+            store.send_auto_topup(id).await.unwrap();
+            let after = AfterAutoTopup::PausedUntil(at);
+            assert_eq!(store.end_unpaid_auto_topup(fixture.unpaid(org, id, after)).await, Ok(true));
+        };
+        assert!(begin(at, 5, 4_999).await.is_none());
+        assert!(begin(at, 0, i64::MAX).await.is_none());
+        let first = begin(at, 1, 5_000).await.unwrap().id;
+        decline(first).await;
+        assert!(begin(at, 1, 5_000).await.is_none(), "one a day");
+        // A purchase that has failed moved no money.
+        let second = begin(at, 2, 5_000).await.unwrap().id;
+        store.send_auto_topup(second).await.unwrap();
+        store.credit_purchase(fixture.paid_topup(org, second)).await.unwrap();
+        fixture.give(org, -50_000_000).await;
+        assert!(begin(at, 3, 9_999).await.is_none(), "the second one was paid");
+        assert!(begin(at + 23 * HOUR, 2, i64::MAX).await.is_none());
+        assert!(begin(at + 24 * HOUR, 1, 5_000).await.is_some());
+    }
+
+    async fn a_declined_card_is_tried_again_later_and_disabled_in_the_end(fixture: &Fixture) {
+        let (store, org, at) = (&fixture.store, fixture.buying_org(1).await, fixture.now());
+        let later = at + HOUR;
+        let id = fixture.sent_topup(org).await;
+        let declined = fixture.unpaid(org, id, AfterAutoTopup::RetryAt(later));
+        let stale = UnpaidAutoTopup { failures: Some(1), ..declined.clone() };
+        assert_eq!(store.end_unpaid_auto_topup(stale).await, Err(SETTINGS_CHANGED));
+        assert_eq!(store.end_unpaid_auto_topup(declined.clone()).await, Ok(true));
+        assert_eq!(store.end_unpaid_auto_topup(declined).await, Ok(false));
+        assert_eq!(fixture.failures(org).await, Some((1, Some(later))));
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM mail").await, 1);
+        assert_eq!(store.auto_topup(org).await.unwrap().1, Some(TopupState::Failed));
+        assert_eq!(store.is_auto_topup_due(org, at).await, Ok(false));
+        assert!(fixture.begun(org).await.is_none(), "it is paused");
+        assert_eq!(store.is_auto_topup_due(org, later).await, Ok(true));
+        let id = store.begin_auto_topup(fixture.begins(org, later)).await.unwrap().unwrap().id;
+        store.send_auto_topup(id).await.unwrap();
+        let last = UnpaidAutoTopup { failures: Some(1), ..fixture.unpaid(org, id, AfterAutoTopup::Disabled) };
+        assert_eq!(store.end_unpaid_auto_topup(last).await, Ok(true));
+        assert_eq!((fixture.count(SETTINGS).await, fixture.count(BELOW).await), (0, 0));
+        assert_eq!(store.auto_topup(org).await.unwrap(), (None, Some(TopupState::Failed)));
+        // Money that comes late is credited all the same.
+        assert_eq!(store.credit_purchase(fixture.paid_topup(org, id)).await, Ok(Appended::New));
+    }
+
+    async fn a_payment_ends_the_pause(fixture: &Fixture) {
+        let (store, org) = (&fixture.store, fixture.buying_org(1).await);
+        let id = fixture.sent_topup(org).await;
+        let paused = fixture.unpaid(org, id, AfterAutoTopup::Paused);
+        assert_eq!(store.end_unpaid_auto_topup(paused).await, Ok(true));
+        assert_eq!(store.topup(id).await.unwrap().state, TopupState::RequiresAction);
+        let far = fixture.now() + 10_000 * HOUR;
+        assert_eq!(store.is_auto_topup_due(org, far).await, Ok(false));
+        store.credit_purchase(fixture.paid_topup(org, id)).await.unwrap();
+        assert_eq!(fixture.failures(org).await, Some((0, None)));
+        fixture.give(org, -50_000_000).await;
+        assert_eq!(store.is_auto_topup_due(org, far).await, Ok(true));
+    }
+
+    async fn a_purchase_is_not_sent_once_they_are_disabled(fixture: &Fixture) {
+        let (store, org) = (&fixture.store, fixture.buying_org(1).await);
+        let id = fixture.begun(org).await.unwrap().id;
+        assert_eq!(store.disable_auto_topup(org, fixture.audit(org)).await, Ok(true));
+        assert_eq!(store.disable_auto_topup(org, fixture.audit(org)).await, Ok(false));
+        assert_eq!(store.send_auto_topup(id).await, Ok(SentAutoTopup::Never));
+        assert_eq!(store.send_auto_topup(id).await, Ok(SentAutoTopup::Before));
+        assert_eq!(store.topup(id).await.unwrap().state, TopupState::Failed);
+        assert_eq!(fixture.count(BELOW).await, 0);
+        // One that Stripe knows of goes on, and its end changes no settings.
+        store.put_auto_topup(fixture.new_auto_topup(org), fixture.audit(org)).await.unwrap();
+        let id = fixture.sent_topup(org).await;
+        store.disable_auto_topup(org, fixture.audit(org)).await.unwrap();
+        let gone = UnpaidAutoTopup { failures: None, mail: None, ..fixture.unpaid(org, id, AfterAutoTopup::Disabled) };
+        assert_eq!(store.end_unpaid_auto_topup(gone).await, Ok(true));
+    }
+
+    async fn a_dispute_disables_them(fixture: &Fixture) {
+        let (store, org) = (&fixture.store, fixture.buying_org(1).await);
+        let paid = fixture.paid_topup(org, fixture.sent_topup(org).await);
+        let payment = paid.payment;
+        store.credit_purchase(paid).await.unwrap();
+        let report = TakeBack {
+            kind: TakeBackKind::Refund,
+            id: "re_1".to_owned(),
+            payment,
+            amount_cents: 100,
+            state: TakeBackState::Taken,
+            audit: fixture.audit(org),
+        };
+        store.take_back(report.clone()).await.unwrap();
+        assert_eq!((fixture.count(SETTINGS).await, fixture.count(BELOW).await), (1, 1));
+        let dispute = TakeBack { kind: TakeBackKind::Dispute, id: "dp_1".to_owned(), audit: fixture.audit(org), ..report };
+        store.take_back(dispute).await.unwrap();
+        assert_eq!((fixture.count(SETTINGS).await, fixture.count(BELOW).await), (0, 0));
+    }
+
+    async fn a_suspended_or_deleted_organization_buys_nothing(fixture: &Fixture) {
+        let (ann, store) = (fixture.person("ann").await, &fixture.store);
+        let org = fixture.org_of(ann).await;
+        store.put_auto_topup(fixture.new_auto_topup(org), fixture.audit(org)).await.unwrap();
+        assert_eq!(store.is_auto_topup_due(org, fixture.now()).await, Ok(true));
+        fixture.suspend(org).await;
+        assert_eq!(store.is_auto_topup_due(org, fixture.now()).await, Ok(false));
+        store.resume_organization(org, fixture.audit(org)).await.unwrap();
+        store.delete_organization(fixture.deletion(org, ann), fixture.audit(org)).await.unwrap();
+        assert_eq!(fixture.count(SETTINGS).await, 0);
+        let put = store.put_auto_topup(fixture.new_auto_topup(org), fixture.audit(org)).await;
+        assert_eq!(put, Err(Error::NotFound));
+    }
+
+    async fn the_owner_is_read_with_the_name_of_the_organization(fixture: &Fixture) {
+        let (ann, store) = (fixture.person("ann").await, &fixture.store);
+        let org = fixture.org_of(ann).await;
+        let (owner, name) = store.owner(org).await.unwrap().unwrap();
+        assert_eq!((owner.user, name.as_str()), (ann, "ours"));
+        assert_eq!(store.owner(fixture.org().await).await, Ok(None));
+    }
+
+    async fn two_open_ones_of_an_organization_are_refused_by_the_database(fixture: &Fixture) {
+        let org = fixture.buying_org(1).await;
+        fixture.sent_topup(org).await;
+        let insert = "INSERT INTO topup (id, org_id, kind, amount_cents, state, save_card, created_at, checks) \
+                      SELECT 'topup_x', org_id, kind, amount_cents, 'created', 0, 1, 0 FROM topup";
+        assert!(fixture.store.db.write(move |tx| tx.exec(insert, vals![])).await.is_err());
+    }
+}
