@@ -243,6 +243,9 @@ async fn a_purchase_is_credited_once_whoever_sees_it() {
         .unwrap()
         .failure(404, "not_found")
         .unwrap();
+    let elsewhere = path.replace(&shop.rig.ours.to_string(), &shop.rig.theirs.to_string());
+    let refused = shop.rig.stranger.client.get(&elsewhere).await.unwrap();
+    refused.failure(404, "not_found").unwrap();
     let audit = format!("/engine/{}/v1/admin/audit?action=billing.", shop.rig.ours);
     for action in ["checkout", "purchase"] {
         let entries = shop

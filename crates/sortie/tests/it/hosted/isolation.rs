@@ -129,6 +129,8 @@ fn place(path: &str, name: &str) -> Result<&'static str> {
         "id" if path.starts_with("/v1/auth/sessions") || path.starts_with("/v1/admin/sessions") => "session",
         "id" if path.starts_with("/v1/auth/identities") => "identity",
         "deployment_id" => "deployment",
+        "payment_id" => "payment",
+        "id" if path.starts_with("/v1/operator/payments") => "payment",
         "id" if path.contains("/organizations/") => "org",
         _ => anyhow::bail!("the test has no value for {name} of {path}"),
     })
@@ -359,6 +361,7 @@ async fn full(node: &mut HostedNode) -> Result<Ids> {
     Ok(BTreeMap::from([
         ("deployment", deployment(node, &owner, &org).await?),
         ("identity", identity),
+        ("payment", payment(node, &org).await?),
         ("org", org),
         ("user", owner.user.clone()),
         ("key", key),
@@ -373,6 +376,19 @@ async fn full(node: &mut HostedNode) -> Result<Ids> {
         ("run", run),
         ("schedule", text(&schedule, "id")?),
     ]))
+}
+
+/// Records a payment of the organization. Returns the id.
+async fn payment(node: &mut HostedNode, org: &str) -> Result<String> {
+    let id = "pay_01kb2q8tqzf8vb9c1h3m5n7r9t";
+    let paid = format!(
+        "INSERT INTO payment (id, org_id, topup_id, intent_id, amount_cents, refunded_cents, disputed_cents, created_at) \
+         VALUES ('{id}', '{org}', 'topup_01kb2q8tqzf8vb9c1h3m5n7r9t', 'pi_1', 500, 0, 0, 1)"
+    );
+    node.node.stop().await?;
+    node.node.meddle(&paid).await?;
+    node.node.restart().await?;
+    Ok(id.to_owned())
 }
 
 /// Licenses an installation of the organization. Returns the id of the deployment.
