@@ -61,14 +61,13 @@ impl Parts {
     pub(crate) async fn look_at_auto(&self, topup: &TopupRow) -> Result<Seen> {
         if topup.state == TopupState::Created {
             match self.store.send_auto_topup(topup.id).await? {
-                SentAutoTopup::Now => {}
                 SentAutoTopup::Never => {
                     self.metrics.ended(TopupKind::Auto, TopupState::Failed);
                     return Ok(Seen::Recorded);
                 }
                 // Another node has it, which may have ended it.
                 SentAutoTopup::Before if self.has_ended(topup).await? => return Ok(Seen::Recorded),
-                SentAutoTopup::Before => {}
+                SentAutoTopup::Now | SentAutoTopup::Before => {}
             }
         }
         if let Some(intent) = &topup.intent {

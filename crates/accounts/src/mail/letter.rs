@@ -64,28 +64,42 @@ pub(crate) enum Letter {
         /// Page about the next version.
         successor: Option<String>,
     },
-    /// Tells the owner of an organization that the card was declined for an automatic purchase.
-    TopupDeclined {
+    /// Tells the owner of an organization about its payments.
+    Payment {
         name: String,
         organization: String,
+        about: PaymentLetter,
+    },
+}
+
+/// Subject of a letter about payments.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum PaymentLetter {
+    /// The card was declined for an automatic purchase.
+    TopupDeclined {
         amount_cents: i64,
         /// Time of the next attempt.
         again_at: Timestamp,
     },
-    /// Tells the owner of an organization that its automatic purchases are disabled.
-    TopupsDisabled {
-        name: String,
-        organization: String,
-        amount_cents: i64,
-    },
-    /// Asks the owner of an organization to pay, because the bank wants the cardholder.
+    /// The automatic purchases are disabled.
+    TopupsDisabled { amount_cents: i64 },
+    /// The owner has to pay, because the bank wants the cardholder.
     CardholderNeeded {
-        name: String,
-        organization: String,
         amount_cents: i64,
         /// Page of the payment provider on which the amount can be paid.
         checkout: Option<String>,
     },
+}
+
+impl PaymentLetter {
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::TopupDeclined { .. } => "topup_declined",
+            Self::TopupsDisabled { .. } => "topups_disabled",
+            Self::CardholderNeeded { .. } => "cardholder_needed",
+        }
+    }
 }
 
 impl Letter {
@@ -115,9 +129,7 @@ impl Letter {
             Self::OwnershipHandedOver { .. } => "ownership_handed_over",
             Self::OwnershipReceived { .. } => "ownership_received",
             Self::ApiDeprecated { .. } => "api_deprecated",
-            Self::TopupDeclined { .. } => "topup_declined",
-            Self::TopupsDisabled { .. } => "topups_disabled",
-            Self::CardholderNeeded { .. } => "cardholder_needed",
+            Self::Payment { about, .. } => about.kind(),
         }
     }
 
@@ -132,9 +144,7 @@ impl Letter {
             | Self::OwnershipHandedOver { .. }
             | Self::OwnershipReceived { .. }
             | Self::ApiDeprecated { .. }
-            | Self::TopupDeclined { .. }
-            | Self::TopupsDisabled { .. }
-            | Self::CardholderNeeded { .. } => None,
+            | Self::Payment { .. } => None,
         }
     }
 
@@ -149,9 +159,7 @@ impl Letter {
             | Self::OwnershipHandedOver { .. }
             | Self::OwnershipReceived { .. }
             | Self::ApiDeprecated { .. }
-            | Self::TopupDeclined { .. }
-            | Self::TopupsDisabled { .. }
-            | Self::CardholderNeeded { .. } => None,
+            | Self::Payment { .. } => None,
         }
     }
 }

@@ -27,7 +27,7 @@ use tokio::sync::Notify;
 use url::Url;
 
 pub use deprecation::ApiDeprecation;
-pub(crate) use letter::Letter;
+pub(crate) use letter::{Letter, PaymentLetter};
 pub use server::{InvalidSender, InvalidServer, MailServer, Sender};
 pub use smtp::NotSent;
 

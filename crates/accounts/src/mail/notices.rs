@@ -4,7 +4,7 @@ use std::fmt;
 
 use sortie_store::{NewMail, NoticeWriter, OwnerRow, PaymentNotice};
 
-use super::Letter;
+use super::{Letter, PaymentLetter};
 use crate::Accounts;
 
 impl fmt::Debug for Accounts {
@@ -15,31 +15,27 @@ impl fmt::Debug for Accounts {
 
 impl NoticeWriter for Accounts {
     fn write(&self, owner: &OwnerRow, organization: &str, notice: &PaymentNotice) -> Option<NewMail> {
-        let (name, organization) = (owner.name.clone(), organization.to_owned());
-        let letter = match notice.clone() {
+        let about = match notice.clone() {
             PaymentNotice::TopupDeclined {
                 amount_cents,
                 again_at,
-            } => Letter::TopupDeclined {
-                name,
-                organization,
+            } => PaymentLetter::TopupDeclined {
                 amount_cents,
                 again_at,
             },
-            PaymentNotice::TopupsDisabled { amount_cents } => Letter::TopupsDisabled {
-                name,
-                organization,
-                amount_cents,
-            },
+            PaymentNotice::TopupsDisabled { amount_cents } => PaymentLetter::TopupsDisabled { amount_cents },
             PaymentNotice::CardholderNeeded {
                 amount_cents,
                 checkout,
-            } => Letter::CardholderNeeded {
-                name,
-                organization,
+            } => PaymentLetter::CardholderNeeded {
                 amount_cents,
                 checkout,
             },
+        };
+        let letter = Letter::Payment {
+            name: owner.name.clone(),
+            organization: organization.to_owned(),
+            about,
         };
         let mail = self.0.letter(&owner.email, &letter);
         mail.unwrap_or_else(|error| {

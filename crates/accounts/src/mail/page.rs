@@ -3,7 +3,10 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sortie_api::{Role, Timestamp};
 
-use super::{letter::Letter, text::of_stranger};
+use super::{
+    letter::{Letter, PaymentLetter},
+    text::of_stranger,
+};
 
 /// Colours and sizes of the HTML part: those of the product.
 const STYLE: &str = "\
@@ -110,25 +113,11 @@ impl Page {
                 sunset,
                 successor,
             } => deprecated(version, *sunset, successor.as_deref()).greets(name),
-            Letter::TopupDeclined {
+            Letter::Payment {
                 name,
                 organization,
-                amount_cents,
-                again_at,
-            } => topup_declined(&of_stranger(organization), *amount_cents, *again_at).greets(name),
-            Letter::TopupsDisabled {
-                name,
-                organization,
-                amount_cents,
-            } => topups_disabled(&of_stranger(organization), *amount_cents).greets(name),
-            Letter::CardholderNeeded {
-                name,
-                organization,
-                amount_cents,
-                checkout,
-            } => {
-                cardholder_needed(&of_stranger(organization), *amount_cents, checkout.as_deref()).greets(name)
-            }
+                about,
+            } => payment(&of_stranger(organization), about).greets(name),
         };
         Self {
             org_url: org_url.to_owned(),
@@ -251,6 +240,20 @@ fn deprecated(version: &str, sunset: Timestamp, successor: Option<&str>) -> Page
     match successor {
         Some(url) => page.offers("Read about the next version", url),
         None => page,
+    }
+}
+
+fn payment(organization: &str, about: &PaymentLetter) -> Page {
+    match about {
+        PaymentLetter::TopupDeclined {
+            amount_cents,
+            again_at,
+        } => topup_declined(organization, *amount_cents, *again_at),
+        PaymentLetter::TopupsDisabled { amount_cents } => topups_disabled(organization, *amount_cents),
+        PaymentLetter::CardholderNeeded {
+            amount_cents,
+            checkout,
+        } => cardholder_needed(organization, *amount_cents, checkout.as_deref()),
     }
 }
 

@@ -184,11 +184,11 @@ both! {
         assert_eq!(store.due_auto_topups(None, at, 10).await, Ok(vec![org]));
         assert_eq!(store.due_auto_topups(Some(org), at, 10).await, Ok(vec![]));
         let other = Store::open(fixture.url()).await.ok().filter(|_| store.is_shared());
-        let begin = (0..16).map(|nth| {
+        let attempts = (0..16).map(|nth| {
             let by = other.as_ref().filter(|_| nth % 2 == 1).unwrap_or(store);
             by.begin_auto_topup(fixture.begins(org, at))
         });
-        let begun: Vec<_> = join_all(begin).await.into_iter().filter_map(Result::unwrap).collect();
+        let begun: Vec<_> = join_all(attempts).await.into_iter().filter_map(Result::unwrap).collect();
         let [topup] = &begun[..] else { panic!("{begun:?}") };
         assert_eq!((topup.state, topup.amount_cents), (TopupState::Created, 5_000));
         assert_eq!(topup.payment_method.as_deref(), Some("pm_agreed"));

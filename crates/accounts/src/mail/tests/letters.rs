@@ -1,7 +1,7 @@
 use sortie_api::{MailId, Role};
 
 use super::*;
-use crate::mail::{message::Envelope, page::Page};
+use crate::mail::{PaymentLetter, message::Envelope, page::Page};
 
 const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
@@ -25,6 +25,14 @@ fn invitation(organization: &str, inviter: &str) -> Letter {
         role: Role::Admin,
         url: "https://accounts.example/invitations/accept#sti_token".to_owned(),
         expires_at: NOW + 7 * 24 * HOUR,
+    }
+}
+
+fn payment(about: PaymentLetter) -> Letter {
+    Letter::Payment {
+        name: "Ann".to_owned(),
+        organization: "Acme".to_owned(),
+        about,
     }
 }
 
@@ -62,23 +70,15 @@ fn every_letter_says_what_happened_and_what_to_do() {
             sunset: NOW + 200 * 24 * HOUR,
             successor: Some("https://docs.example.com/v2".to_owned()),
         },
-        Letter::TopupDeclined {
-            name: name(),
-            organization: "Acme".to_owned(),
+        payment(PaymentLetter::TopupDeclined {
             amount_cents: 2_500,
             again_at: NOW + HOUR,
-        },
-        Letter::TopupsDisabled {
-            name: name(),
-            organization: "Acme".to_owned(),
-            amount_cents: 2_505,
-        },
-        Letter::CardholderNeeded {
-            name: name(),
-            organization: "Acme".to_owned(),
+        }),
+        payment(PaymentLetter::TopupsDisabled { amount_cents: 2_505 }),
+        payment(PaymentLetter::CardholderNeeded {
             amount_cents: 1_000_000,
             checkout: Some("https://checkout.stripe.com/c/pay/cs_1".to_owned()),
-        },
+        }),
     ] {
         insta::assert_snapshot!(letter.kind(), shown(&letter));
     }

@@ -106,10 +106,10 @@ async fn low_credits_are_bought_for_and_the_status_is_shown() {
     let shop = Shop::open().await;
     shop.save(Card::Good).await;
     shop.put_auto_topup(&settings()).await.expect(200).unwrap();
-    let (stop, mut working) = (shop.rig.stop.clone(), tokio::task::JoinSet::new());
+    let mut working = tokio::task::JoinSet::new();
     for billing in &shop.rig.billing {
-        let (billing, stop) = (billing.clone(), stop.clone());
-        working.spawn(async move { billing.run(stop).await });
+        let (billing, ended) = (billing.clone(), shop.rig.stop.clone());
+        working.spawn(async move { billing.run(ended).await });
     }
     // The create of a run leaves less than the threshold.
     let run = json!({"prompt": "hello", "shell": false, "model": "runbook", "max_cost_micros": 100_000_000});

@@ -239,7 +239,11 @@ async fn the_books_are_added_up_without_the_product_and_a_changed_figure_is_foun
     );
     assert_eq!(found_behind(node, &ended).await?, ["I4", "I2"]);
     assert_eq!(found_behind(node, &mending()?).await?, ["I4"]);
-    // Entries cannot be taken back: these come last.
+    entries_are_added_up(node, &organization).await
+}
+
+/// Adds entries that contradict their payment. They cannot be taken back, so that this comes last.
+async fn entries_are_added_up(node: &Node, organization: &str) -> Checked {
     let entry = |cause: &str, kind: &str, amount: i64| {
         format!(
             "INSERT INTO ledger (cause, org_id, at, kind, amount_micros, payment_id, description) \
