@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use sortie_api::{Timestamp, TopupId, TopupKind, TopupState};
+use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState};
 use sortie_base::random;
 use sortie_store::{
     AfterAutoTopup, NewMail, NewTopup, PaymentNotice, SETTINGS_CHANGED, SentAutoTopup, TopupRow,
@@ -303,7 +303,7 @@ impl Parts {
             failures,
             after,
             mail: match notice.filter(|_| failures.is_some()) {
-                Some(notice) => self.notice(topup, &notice).await?,
+                Some(notice) => self.notice(topup.org, &notice).await?,
                 None => None,
             },
             audit,
@@ -311,11 +311,11 @@ impl Parts {
     }
 
     /// Writes a mail to the owner of the organization.
-    async fn notice(&self, topup: &TopupRow, notice: &PaymentNotice) -> Result<Option<NewMail>> {
+    pub(crate) async fn notice(&self, org: OrgId, notice: &PaymentNotice) -> Result<Option<NewMail>> {
         let Some(writer) = &self.options.notices else {
             return Ok(None);
         };
-        let owner = self.store.owner(topup.org).await?;
+        let owner = self.store.owner(org).await?;
         Ok(owner.and_then(|(owner, organization)| writer.write(&owner, &organization, notice)))
     }
 

@@ -1,7 +1,7 @@
 //! Refunds and disputes: what goes back to the cardholder is taken from the credits.
 
 use sortie_api::PaymentId;
-use sortie_store::{Actor, PaymentRow, TakeBack, TakeBackKind, TakeBackState};
+use sortie_store::{Actor, PaymentNotice, PaymentRow, TakeBack, TakeBackKind, TakeBackState};
 
 use crate::{
     Billing, Dispute, Refund, RefundOrder,
@@ -125,18 +125,30 @@ impl Parts {
             TakeBackKind::Refund => "billing.refund",
             TakeBackKind::Dispute => "billing.dispute",
         };
+        let mail = match (kind, state) {
+            (TakeBackKind::Dispute, TakeBackState::Taken) => {
+                let notice = PaymentNotice::PaymentDisputed { amount_cents };
+                self.notice(payment.org, &notice).await?
+            }
+            (TakeBackKind::Refund, _) | (TakeBackKind::Dispute, TakeBackState::Returned) => None,
+        };
+        let has_mail = mail.is_some();
         let report = TakeBack {
             kind,
             id: id.to_owned(),
             payment: payment.id,
             amount_cents,
             state,
+            mail,
             audit: self.audit(payment.org, actor, action, payment.id.to_string())?,
         };
         let took = self.store.take_back(report).await?;
         if took.is_new {
             tracing::info!(payment = %payment.id, organization = %payment.org, action, %state, cents = amount_cents,
                 moved_micros = took.moved_micros, "recorded what Stripe takes back");
+            if let Some(notices) = self.options.notices.as_ref().filter(|_| has_mail) {
+                notices.queued();
+            }
         }
         Ok(Seen::Recorded)
     }

@@ -36,6 +36,11 @@ pub enum PaymentNotice {
         /// Page of the payment provider on which the amount can be paid.
         checkout: Option<String>,
     },
+    /// The cardholder disputes a payment: its credits were taken back, and the automatic purchases are disabled.
+    PaymentDisputed {
+        /// Disputed amount in cents.
+        amount_cents: i64,
+    },
 }
 
 /// Writer of mails to owners.

@@ -90,6 +90,8 @@ pub(crate) enum PaymentLetter {
         /// Page of the payment provider on which the amount can be paid.
         checkout: Option<String>,
     },
+    /// The cardholder disputes a payment.
+    PaymentDisputed { amount_cents: i64 },
 }
 
 impl PaymentLetter {
@@ -98,13 +100,14 @@ impl PaymentLetter {
             Self::TopupDeclined { .. } => "topup_declined",
             Self::TopupsDisabled { .. } => "topups_disabled",
             Self::CardholderNeeded { .. } => "cardholder_needed",
+            Self::PaymentDisputed { .. } => "payment_disputed",
         }
     }
 }
 
 impl Letter {
     /// Names of all templates.
-    pub(super) const KINDS: [&'static str; 11] = [
+    pub(super) const KINDS: [&'static str; 12] = [
         "verify_email",
         "sign_up_again",
         "reset_password",
@@ -116,6 +119,7 @@ impl Letter {
         "topup_declined",
         "topups_disabled",
         "cardholder_needed",
+        "payment_disputed",
     ];
 
     /// Name of the template, as in the metrics.

@@ -31,6 +31,9 @@ impl NoticeWriter for Accounts {
                 amount_cents,
                 checkout,
             },
+            PaymentNotice::PaymentDisputed { amount_cents } => {
+                PaymentLetter::PaymentDisputed { amount_cents }
+            }
         };
         let letter = Letter::Payment {
             name: owner.name.clone(),

@@ -254,6 +254,7 @@ fn payment(organization: &str, about: &PaymentLetter) -> Page {
             amount_cents,
             checkout,
         } => cardholder_needed(organization, *amount_cents, checkout.as_deref()),
+        PaymentLetter::PaymentDisputed { amount_cents } => payment_disputed(organization, *amount_cents),
     }
 }
 
@@ -296,6 +297,17 @@ fn cardholder_needed(organization: &str, amount_cents: i64, checkout: Option<&st
             .notes("The page can be paid for 23 hours."),
         None => page,
     }
+}
+
+fn payment_disputed(organization: &str, amount_cents: i64) -> Page {
+    Page::titled(format!("A payment of {organization} is disputed"))
+        .says(format!(
+            "The cardholder disputes {} of a payment for credits of {organization}. The bank has taken the money back, so \
+             Sortie has taken the credits back. Automatic purchases are disabled now.",
+            dollars(amount_cents)
+        ))
+        .says("The credits return if the bank decides against the dispute.")
+        .notes("While the balance is below zero, new runs are refused.")
 }
 
 /// Amount of US dollars: `$25.00`.

@@ -22,7 +22,7 @@ use sortie_store::{
 use sortie_testkit::{
     StripeDouble,
     postgres::TestDatabase,
-    stripe::{Call, Card, Fault, Settlement},
+    stripe::{Call, Card, DisputeStage, Fault, Settlement, Verdict},
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -515,4 +515,39 @@ async fn a_card_that_was_removed_is_a_declined_one() {
         (rig.last().await, rig.failures().await.unwrap().0),
         (Some(TopupState::Failed), 1)
     );
+}
+
+#[tokio::test]
+async fn a_dispute_is_told_to_the_owner_once() {
+    let rig = Rig::start().await;
+    rig.enable(Card::Good).await;
+    rig.buy().await;
+    let paid = rig
+        .double
+        .holdings()
+        .topups
+        .into_values()
+        .flatten()
+        .next()
+        .unwrap();
+    let dispute = rig
+        .double
+        .dispute(&paid.id, 2_000, DisputeStage::Chargeback)
+        .unwrap();
+    let mails = async || rig.database.rows("SELECT kind FROM mail").await.unwrap().len();
+    for _ in 0..2 {
+        rig.billing.0.look_at_dispute(&dispute).await.unwrap();
+        assert_eq!(mails().await, 1);
+    }
+    let told = PaymentNotice::PaymentDisputed { amount_cents: 2_000 };
+    assert!(
+        rig.notices().iter().all(|notice| *notice == told),
+        "{:?}",
+        rig.notices()
+    );
+    assert_eq!(rig.balance().await, BOUGHT - 20_000_000);
+    assert_eq!(rig.failures().await, None, "automatic purchases are disabled");
+    rig.double.decide(&dispute, Verdict::Won).unwrap();
+    rig.billing.0.look_at_dispute(&dispute).await.unwrap();
+    assert_eq!((mails().await, rig.balance().await), (1, BOUGHT));
 }

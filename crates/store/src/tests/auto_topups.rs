@@ -312,6 +312,7 @@ both! {
             payment,
             amount_cents: 100,
             state: TakeBackState::Taken,
+            mail: None,
             audit: fixture.audit(org),
         };
         store.take_back(report.clone()).await.unwrap();

@@ -85,6 +85,7 @@ impl Fixture {
             payment: paid.payment,
             amount_cents,
             state,
+            mail: None,
             audit: self.audit(paid.audit.org),
         }
     }

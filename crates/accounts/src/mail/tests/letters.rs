@@ -79,6 +79,7 @@ fn every_letter_says_what_happened_and_what_to_do() {
             amount_cents: 1_000_000,
             checkout: Some("https://checkout.stripe.com/c/pay/cs_1".to_owned()),
         }),
+        payment(PaymentLetter::PaymentDisputed { amount_cents: 2_500 }),
     ] {
         insta::assert_snapshot!(letter.kind(), shown(&letter));
     }

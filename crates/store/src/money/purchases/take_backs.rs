@@ -13,6 +13,7 @@ use crate::{
     Store,
     audit::{Audit, record},
     db::{Stmt, Tx, batch, vals},
+    mail::{self, NewMail},
     money::ledger::{Appended, NewLedgerEntry, append},
     types::{Error, Result},
 };
@@ -79,6 +80,8 @@ pub struct TakeBack {
     pub amount_cents: i64,
     /// State at Stripe.
     pub state: TakeBackState,
+    /// Mail to the owner, if the report is a new dispute.
+    pub mail: Option<NewMail>,
     /// Audit entry, if the report is new. It has the organization and the time.
     pub audit: Audit,
 }
@@ -235,7 +238,9 @@ fn record_report(tx: &mut dyn Tx, report: &TakeBack) -> Result<TookBack> {
         append(tx, &entry)?;
     }
     if (report.kind, report.state) == (TakeBackKind::Dispute, TakeBackState::Taken) {
-        tx.batch(&auto::disable(report.audit.org))?;
+        let mail = report.mail.as_ref().map(mail::insert);
+        let statements: Vec<_> = mail.into_iter().chain(auto::disable(report.audit.org)).collect();
+        tx.batch(&statements)?;
     }
     Ok(TookBack {
         is_new: true,
