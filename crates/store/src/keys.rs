@@ -1,18 +1,49 @@
 //! Organizations and their API keys. Only the SHA-256 of a key's secret is stored.
 //!
 //! The last admin key without an expiry cannot be deleted where no person owns the organization, so that none is locked out.
-//! A rotated key keeps its id. Its
-//! previous secret works for a grace period; every secret before that one stops at once.
+//! A rotated key keeps its id. Its previous secret works for a grace period; every secret before that one stops at once.
 
-use sortie_api::{KeyId, OrgId, Role, key::ApiKey};
+use sortie_api::{KeyId, OrgId, Role, Timestamp, key::ApiKey};
 
 use crate::{
     Audit, Store,
     audit::record,
     db::{Row, Stmt, Tx, vals},
     organizations::lock,
-    types::{Error, NewKey, Result, Rotation, unless},
+    types::{Error, Result, unless},
 };
+
+/// A key to add.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    /// ID of the key. It stays when the key is rotated.
+    pub id: KeyId,
+    /// Organization that owns the key.
+    pub org: OrgId,
+    /// Name for people.
+    pub name: String,
+    /// Role of the key's requests.
+    pub role: Role,
+    /// SHA-256 of the secret.
+    pub hash: [u8; 32],
+    /// Creation time.
+    pub created_at: Timestamp,
+    /// End of the key's validity. None for a key that does not expire.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A new secret for a key.
+#[derive(Clone, Copy, Debug)]
+pub struct Rotation {
+    /// The key.
+    pub id: KeyId,
+    /// SHA-256 of the new secret.
+    pub hash: [u8; 32],
+    /// Time of the rotation. A key that has expired by then is refused.
+    pub at: Timestamp,
+    /// End of the previous secret's validity.
+    pub previous_until: Timestamp,
+}
 
 /// Refusal of a bootstrap where an organization exists already.
 const NOT_THE_FIRST: Error = Error::Conflict("there is an organization already");

@@ -48,6 +48,7 @@ pub use checks::{Backlog, DatabaseInfo};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED};
 pub use files::{FileRow, NewFile};
+pub use keys::{NewKey, Rotation};
 pub use licenses::{
     Allowance, LicenseRefusal, MonthlyRuns,
     deployments::{DeploymentRow, NewDeployment},
@@ -105,9 +106,9 @@ pub use schedules::{
 };
 pub use types::{
     Actor, Append, AuditFilter, Cancelled, Claim, Created, Definition, Error, EventRow, Fence, Finish,
-    Followed, Heartbeat, Held, InlineCredentials, Journal, Labels, NewCallback, NewEntries, NewEvent, NewKey,
-    NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result, Retention, Rotation,
-    RunFilter, SeenLease, StoredCredentials, StoredDefinition, Sweep, Swept, Unretained, Watched,
+    Followed, Heartbeat, Held, InlineCredentials, Journal, Labels, NewCallback, NewEntries, NewEvent,
+    NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result, Retention, RunFilter,
+    SeenLease, StoredCredentials, StoredDefinition, Sweep, Swept, Unretained, Watched,
 };
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 

@@ -1,7 +1,7 @@
 //! Notices to the owners of organizations about their payments.
 //!
-//! Who takes payments does not know how mails are written, and who writes mails knows nothing of payments. They agree on
-//! [`PaymentNotice`]. A command of the store queues the mail in its own transaction.
+//! The crate for payments does not know how mails are written, and the one for accounts knows nothing of payments. They agree
+//! on [`PaymentNotice`]. A command of the store queues the mail in its own transaction.
 
 use std::fmt;
 

@@ -9,7 +9,7 @@ use crate::{
     runs::artifacts::NewArtifacts,
 };
 use sortie_api::{
-    AuditId, BudgetScope, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp,
+    AuditId, BudgetScope, Micros, OrgId, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp,
     TraceContext,
     event::EventType,
     id::{KeyId, UserId},
@@ -183,38 +183,6 @@ pub struct Swept {
     pub ended: Vec<(OrgId, RunId)>,
     /// Runs that the node holds now and has to resume, the oldest first.
     pub taken: Vec<Claim>,
-}
-
-/// A key to add.
-#[derive(Clone, Debug)]
-pub struct NewKey {
-    /// ID of the key. It stays when the key is rotated.
-    pub id: KeyId,
-    /// Organization that owns the key.
-    pub org: OrgId,
-    /// Name for people.
-    pub name: String,
-    /// Role of the key's requests.
-    pub role: Role,
-    /// SHA-256 of the secret.
-    pub hash: [u8; 32],
-    /// Creation time.
-    pub created_at: Timestamp,
-    /// End of the key's validity. None for a key that does not expire.
-    pub expires_at: Option<Timestamp>,
-}
-
-/// A new secret for a key.
-#[derive(Clone, Copy, Debug)]
-pub struct Rotation {
-    /// The key.
-    pub id: KeyId,
-    /// SHA-256 of the new secret.
-    pub hash: [u8; 32],
-    /// Time of the rotation. A key that has expired by then is refused.
-    pub at: Timestamp,
-    /// End of the previous secret's validity.
-    pub previous_until: Timestamp,
 }
 
 /// A run to record.

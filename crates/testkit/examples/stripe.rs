@@ -1,6 +1,6 @@
 //! The double of Stripe's API as a program, for clients in other languages: `cargo run -p sortie-testkit --example stripe`.
 //!
-//! It writes one line of JSON with its address and its key, and ends with its standard input. A customer pays on the page
+//! The program writes one line of JSON with its address and its key, and ends with its standard input. A customer pays on the page
 //! whose address a checkout session has. `GET /_double/holdings` tells what the double holds. These are forms:
 //! `POST /_double/webhooks` (`url`, `secrets[]`), `/_double/customers/ID/card` (`card`), `/_double/disputes`
 //! (`payment_intent`, `amount`), `/_double/disputes/ID/decide` (`verdict`) and `/_double/refunds/ID/fail`.

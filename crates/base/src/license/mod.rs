@@ -71,10 +71,10 @@ impl From<Malformed> for InvalidLicense {
 /// A text that is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidLicenseKey {
-    /// Not a public key.
+    /// The text is not a public key.
     #[error("must be the output of `sortie license public-key`, which begins with k4.public.")]
     Public,
-    /// Not a signing key.
+    /// The text is not a signing key.
     #[error("must be 32 random bytes in base64 or in hexadecimal")]
     Signing,
 }

@@ -1,9 +1,9 @@
 //! Watch over the credentials that opened streams: a stream ends with its credential.
 //!
-//! One loop per server asks for the credential of each open stream once a second, and asks for none where no stream is open. The
+//! A loop of the server asks for the credential of each open stream once a second. Without an open stream it asks for none. The
 //! look-ups are those of requests, which a node keeps for five seconds, and streams of one credential share them. A credential
 //! that is ended on this node thus ends its streams within about a second, and one that is ended elsewhere within about six.
-//! Where the look-up fails, the streams stay open until it succeeds.
+//! A look-up that fails is tried again each second, and the streams stay open meanwhile.
 
 use std::{
     collections::HashMap,
