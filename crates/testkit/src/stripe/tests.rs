@@ -581,15 +581,30 @@ async fn subscriptions_are_bought_changed_and_ended() {
     };
     for (change, status) in [
         (SubscriptionChange::PastDue, "past_due"),
+        (SubscriptionChange::Unpaid, "unpaid"),
+        (SubscriptionChange::Paid, "active"),
         (SubscriptionChange::Renewed, "active"),
+        (SubscriptionChange::CanceledAtPeriodEnd, "active"),
+        (SubscriptionChange::Resumed, "active"),
         (SubscriptionChange::CanceledAtPeriodEnd, "active"),
         (SubscriptionChange::Ended, "canceled"),
     ] {
+        let was = end(&read().await);
         double.change_subscription(id, change).unwrap();
-        assert_eq!(read().await["status"], status, "{change:?}");
+        let after = read().await;
+        assert_eq!(after["status"], status, "{change:?}");
+        let begins = matches!(change, SubscriptionChange::PastDue | SubscriptionChange::Renewed);
+        assert_eq!(end(&after) > was, begins, "{change:?}");
+        let ends = (change == SubscriptionChange::CanceledAtPeriodEnd).then(|| end(&after));
+        if status == "active" {
+            assert_eq!(after["cancel_at"].as_i64(), ends, "{change:?}");
+        }
     }
-    assert!(end(&read().await) > end(&bought));
-    assert_eq!(double.events("customer.subscription.updated").len(), 3);
+    assert_eq!(double.subscriptions(), [id]);
+    double.add_price("price_more", 20_000);
+    double.change_price(id, "price_more", 1).unwrap();
+    assert_eq!(read().await["items"]["data"][0]["price"]["id"], "price_more");
+    assert_eq!(double.events("customer.subscription.updated").len(), 8);
     assert_eq!(double.events("customer.subscription.deleted").len(), 1);
     let wrong = double
         .post("/v1/checkout/sessions", &form.replace("price_team", "price_none"))
