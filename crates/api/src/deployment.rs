@@ -50,7 +50,7 @@ impl EntitlementSource {
 }
 
 impl EntitlementState {
-    /// All states.
+    /// Every state.
     pub const ALL: [Self; 3] = [Self::Active, Self::PastDue, Self::Ended];
 
     /// The name on the wire and in the store.

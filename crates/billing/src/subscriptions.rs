@@ -11,9 +11,7 @@ use sortie_api::{
     deployment::{EntitlementSource, EntitlementState},
     limits,
 };
-use sortie_store::{
-    Actor, Error as StoreError, ReadSubscription, RecordedSubscription, SubscribedPlan,
-};
+use sortie_store::{Actor, Error as StoreError, ReadSubscription, RecordedSubscription, SubscribedPlan};
 
 use crate::{
     Billing, Subscription, SubscriptionItem, SubscriptionOrder, UNPAID_PAGE,
@@ -264,15 +262,39 @@ mod tests {
             (json!({"cancel_at_period_end": true}), Active, 30, false),
             (json!({"cancel_at": START + 10 * DAY}), Active, 10, false),
             (json!({"cancel_at": START + 90 * DAY}), Active, 30, false),
-            (json!({"status": "past_due", "cancel_at": START + 3 * DAY}), PastDue, 3, false),
-            (json!({"status": "canceled", "ended_at": START + 30 * DAY}), Ended, 30, false),
-            (json!({"status": "canceled", "ended_at": START + 7 * DAY}), Ended, 7, false),
+            (
+                json!({"status": "past_due", "cancel_at": START + 3 * DAY}),
+                PastDue,
+                3,
+                false,
+            ),
+            (
+                json!({"status": "canceled", "ended_at": START + 30 * DAY}),
+                Ended,
+                30,
+                false,
+            ),
+            (
+                json!({"status": "canceled", "ended_at": START + 7 * DAY}),
+                Ended,
+                7,
+                false,
+            ),
             (json!({"status": "unpaid"}), Ended, 0, false),
             (json!({"status": "paused"}), Ended, 0, false),
-            (json!({"status": "incomplete_expired", "ended_at": START + DAY}), Ended, 1, false),
+            (
+                json!({"status": "incomplete_expired", "ended_at": START + DAY}),
+                Ended,
+                1,
+                false,
+            ),
         ] {
             let period_end = Timestamp::from_micros((START + days * DAY) * 1_000_000);
-            let expected = Entitled { state, period_end, renews };
+            let expected = Entitled {
+                state,
+                period_end,
+                renews,
+            };
             assert_eq!(read(members.clone()).unwrap(), Some(expected), "{members}");
         }
         assert_eq!(read(json!({"status": "incomplete"})).unwrap(), None);

@@ -256,14 +256,20 @@ async fn a_plan_is_bought_on_a_page() {
         success_url: "https://accounts.example/subscribed",
         cancel_url: "https://accounts.example/",
     };
-    let page = stripe.create_subscription_checkout("license_1", &order).await.unwrap();
+    let page = stripe
+        .create_subscription_checkout("license_1", &order)
+        .await
+        .unwrap();
     assert_eq!(page.subscription, None);
     double.pay(&page.id, Card::Good).unwrap();
     let paid = stripe.checkout(&page.id).await.unwrap();
     let bought = stripe.subscription(&paid.subscription.unwrap()).await.unwrap();
     assert_eq!((bought.customer, bought.status.as_str()), (customer, "active"));
     assert_eq!(bought.metadata["organization"], "org_1");
-    let again = stripe.create_subscription_checkout("license_1", &order).await.unwrap();
+    let again = stripe
+        .create_subscription_checkout("license_1", &order)
+        .await
+        .unwrap();
     assert_eq!(again.id, page.id);
 }
 

@@ -53,10 +53,17 @@ async fn furnished() -> (StripeDouble, Value) {
         success_url: "https://accounts.example/subscribed",
         cancel_url: "https://accounts.example/",
     };
-    let page = stripe.create_subscription_checkout("license_1", &plan).await.unwrap().id;
+    let page = stripe
+        .create_subscription_checkout("license_1", &plan)
+        .await
+        .unwrap()
+        .id;
     double.pay(&page, Card::Good).unwrap();
     let bought = stripe.checkout(&page).await.unwrap().subscription.unwrap();
-    for change in [SubscriptionChange::PastDue, SubscriptionChange::CanceledAtPeriodEnd] {
+    for change in [
+        SubscriptionChange::PastDue,
+        SubscriptionChange::CanceledAtPeriodEnd,
+    ] {
         double.change_subscription(&bought, change).unwrap();
     }
     let card = |card| double.save_card(&customer, card).unwrap();
@@ -123,7 +130,11 @@ fn check(found: &Value, verdicts: &[Option<String>], events: usize) {
         (&read["moved"], &read["price"]),
         (&json!(0), &json!("price_team"))
     );
-    assert_eq!(read["late"], json!(["past_due", 0]), "it is cancelled for the end of its period");
+    assert_eq!(
+        read["late"],
+        json!(["past_due", 0]),
+        "it is cancelled for the end of its period"
+    );
     assert_eq!(found["webhooks"], json!(verdicts));
     assert_eq!(
         found["page"],

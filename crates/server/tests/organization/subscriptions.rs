@@ -95,7 +95,11 @@ impl Shop {
     async fn is_not_entitled(&self, name: &str) {
         let refused = self.deploy(name).await;
         let refused = refused.failure(402, "payment_required").unwrap();
-        assert!(refused.error.contains("no active entitlement"), "{}", refused.error);
+        assert!(
+            refused.error.contains("no active entitlement"),
+            "{}",
+            refused.error
+        );
     }
 
     async fn deploy(&self, name: &str) -> Answer {
@@ -149,14 +153,22 @@ async fn a_plan_is_bought_and_licenses_installations_while_it_is_paid() {
     assert_eq!((&found, days(end)), (&expected, PERIOD.into()));
     assert_eq!(shop.bought().await, 0, "licenses are no credits");
     let anybody = Client::new(shop.rig.address, None);
-    let back = anybody.get("/billing/subscribed").await.unwrap().expect(200).unwrap();
+    let back = anybody
+        .get("/billing/subscribed")
+        .await
+        .unwrap()
+        .expect(200)
+        .unwrap();
     assert!(back.text().contains("entitled"), "{}", back.text());
 
     for name in ["north", "south"] {
         let made = shop.deploy(name).await.expect(201).unwrap().json().unwrap();
         assert_eq!((&made["expires_at"], &made["monthly_runs"]), (end, &json!(1_000)));
     }
-    shop.deploy("west").await.failure(402, "payment_required").unwrap();
+    shop.deploy("west")
+        .await
+        .failure(402, "payment_required")
+        .unwrap();
     let again = shop.wants(&json!({"plan": "team"})).await;
     again.failure(409, "conflict").unwrap();
 
@@ -181,9 +193,7 @@ async fn another_plan_of_the_portal_counts_at_once() {
     shop.hear().await;
     assert_eq!(shop.entitled().await.0, "company");
     // Each unit that is paid has the deployments of the plan.
-    shop.double
-        .change_price(&subscription, "price_team", 3)
-        .unwrap();
+    shop.double.change_price(&subscription, "price_team", 3).unwrap();
     shop.hear().await;
     let found = shop.entitlement().await;
     assert_eq!(
@@ -192,9 +202,7 @@ async fn another_plan_of_the_portal_counts_at_once() {
     );
     // A price of no plan takes nothing away, and a second subscription gives nothing.
     shop.double.add_price("price_other", 100);
-    shop.double
-        .change_price(&subscription, "price_other", 1)
-        .unwrap();
+    shop.double.change_price(&subscription, "price_other", 1).unwrap();
     let customer = shop.rig.text("SELECT customer AS v FROM billing_account").await;
     shop.double.subscribe(&customer, "price_company", 1).unwrap();
     shop.double.subscribe(&customer, "price_other", 1).unwrap();

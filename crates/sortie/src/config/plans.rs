@@ -55,8 +55,8 @@ pub(super) fn settings(layers: &Layers) -> Result<Vec<Plan>, Error> {
             return Err(not_tables());
         };
         let entry = Table::try_into(table.clone());
-        let entry: Entry =
-            entry.map_err(|error: toml::de::Error| wrong(&format!("table {}: {}", at + 1, error.message())))?;
+        let entry: Entry = entry
+            .map_err(|error: toml::de::Error| wrong(&format!("table {}: {}", at + 1, error.message())))?;
         let plan = plan(entry)?;
         if plans.iter().any(|other| other.name == plan.name) {
             return Err(of(&plan.name, "name", "must be that of one plan"));
@@ -169,12 +169,16 @@ mod tests {
         };
         assert_eq!((team.name.as_str(), team.price.as_str()), ("team", "price_1"));
         assert_eq!((team.monthly_runs, team.deployments), (1_000, 2));
-        assert_eq!((company.name.as_str(), company.price.as_str()), ("company", "price_2"));
+        assert_eq!(
+            (company.name.as_str(), company.price.as_str()),
+            ("company", "price_2")
+        );
         assert!(of_file(&with("")).unwrap().plans.is_empty());
         let shown = config.to_toml();
         assert!(shown.contains(TEAM) && shown.contains(&second), "{shown}");
         let plans = &config.to_json()["license.plans"];
-        let expected = serde_json::json!({"name": "team", "price": "price_1", "monthly_runs": 1_000, "deployments": 2});
+        let expected =
+            serde_json::json!({"name": "team", "price": "price_1", "monthly_runs": 1_000, "deployments": 2});
         assert_eq!(plans[0], expected);
     }
 

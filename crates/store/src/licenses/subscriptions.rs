@@ -63,15 +63,15 @@ pub struct SubscriptionRow {
 /// Outcome of recording a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedSubscription {
-    /// It has changed.
+    /// The change is recorded.
     Changed,
-    /// It was recorded like this before, or has ended without an entitlement.
+    /// Nothing is new: the same was recorded before, or a subscription that nobody has recorded has ended.
     Known,
-    /// It was recorded by somebody else since: it must be read again.
+    /// Somebody else has recorded a reading since. The subscription must be read again.
     Outdated,
-    /// The organization has another one that has not ended.
+    /// The organization has another subscription that has not ended.
     Second,
-    /// It is new, and its price is that of no plan.
+    /// The price of a new subscription is that of no plan.
     NoPlan,
 }
 
@@ -165,9 +165,8 @@ fn next(
     }
     let plan = read.plan.as_ref().or(same.map(|known| &known.plan));
     let plan = plan.ok_or(RecordedSubscription::NoPlan)?;
-    let was_late = same.filter(|known| {
-        known.state == EntitlementState::PastDue && read.state == EntitlementState::PastDue
-    });
+    let was_late = same
+        .filter(|known| known.state == EntitlementState::PastDue && read.state == EntitlementState::PastDue);
     let next = SubscriptionRow {
         id: read.id.clone(),
         plan: plan.clone(),
@@ -178,7 +177,11 @@ fn next(
     };
     let is_known = same.is_some_and(|known| {
         let revision = known.revision;
-        *known == SubscriptionRow { revision, ..next.clone() }
+        *known
+            == SubscriptionRow {
+                revision,
+                ..next.clone()
+            }
     });
     if is_known {
         return Err(RecordedSubscription::Known);
