@@ -28,6 +28,7 @@ crate::settings::everywhere! {
     a_canceled_subscription_ends_with_its_period_and_another_can_be_bought,
     the_order_and_the_number_of_webhooks_do_not_matter,
     lost_webhooks_are_found_by_the_search,
+    a_reading_that_was_overtaken_by_another_is_repeated,
     a_grant_of_the_operator_comes_first_and_is_not_overwritten,
     requests_that_break_a_rule_are_refused_and_nothing_is_sold_while_stripe_is_away,
     an_organization_that_stripe_charges_is_not_deleted,
@@ -100,6 +101,15 @@ impl Shop {
             "{}",
             refused.error
         );
+    }
+
+    /// Waits until a webhook of this type was taken.
+    async fn until_taken(&self, kind: &str) {
+        let taken = self.double.wait_for_deliveries(|sent| {
+            sent.iter()
+                .any(|sent| sent.kind == kind && sent.status == Some(200))
+        });
+        taken.await.unwrap();
     }
 
     async fn deploy(&self, name: &str) -> Answer {
@@ -315,6 +325,35 @@ async fn lost_webhooks_are_found_by_the_search() {
     shop.advance(HOUR);
     shop.work().await;
     assert_eq!(shop.entitled().await.1, "ended");
+    shop.close().await;
+}
+
+async fn a_reading_that_was_overtaken_by_another_is_repeated() {
+    let shop = Shop::with_plans().await;
+    let subscription = shop.subscribe("team").await;
+    shop.hear().await;
+    // The answer of the first reading stays away, with a subscription that is active.
+    shop.change(&subscription, CanceledAtPeriodEnd);
+    let readings = shop.double.requests(Call::ReadSubscription).len();
+    shop.double.fail(Call::ReadSubscription, 1, Fault::HeldAfter);
+    shop.until_taken("customer.subscription.updated").await;
+    let billing = shop.rig.billing[0].clone();
+    let first = tokio::spawn(async move { billing.turn().await.map(drop) });
+    shop.double
+        .wait_for_requests(Call::ReadSubscription, readings + 1)
+        .await
+        .unwrap();
+    shop.change(&subscription, Ended);
+    shop.hear().await;
+    assert_eq!(shop.entitled().await.1, "ended");
+    shop.double.release();
+    first.await.unwrap().unwrap();
+    assert_eq!(
+        shop.entitled().await.1,
+        "ended",
+        "what was read first is forgotten"
+    );
+    assert_eq!(shop.double.requests(Call::ReadSubscription).len(), readings + 3);
     shop.close().await;
 }
 
