@@ -13,7 +13,7 @@ use sortie_api::{
         LicenseKey, LicensePlan, OrganizationLicense,
     },
 };
-use sortie_billing::Plan;
+use sortie_billing::{Billing, Plan};
 use sortie_store::{DeploymentRow, EntitlementRow};
 
 use super::{Operator, OrgAdmin, OrgApp};
@@ -72,7 +72,7 @@ pub(crate) async fn get_organization_license(
 ) -> ApiResult<Json<OrganizationLicense>> {
     let now = app.accounts.options().clock.now();
     let entitlement = app.accounts.store().entitlement(who.org, now).await?;
-    let plans = app.billing.as_ref().map_or(&[][..], |billing| billing.plans());
+    let plans = app.billing.as_ref().map(Billing::plans).unwrap_or_default();
     Ok(Json(OrganizationLicense {
         entitlement: entitlement.map(shown),
         plans: plans.iter().map(shown_plan).collect(),

@@ -297,11 +297,8 @@ async fn the_order_and_the_number_of_webhooks_do_not_matter() {
         per_second: 400,
         seed: 7,
     };
-    let answers = shop
-        .double
-        .storm(&vec![shop.rig.webhooks(); 3], storm)
-        .await
-        .unwrap();
+    let urls = vec![shop.rig.webhooks(); 3];
+    let answers = shop.double.storm(&urls, storm).await.unwrap();
     assert!(
         answers.iter().all(|answer| answer.status == Some(200)),
         "{answers:?}"
