@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sortie_api::{
     DeploymentId, OrgId,
-    deployment::{CreateDeployment, CreatedDeployment, EntitlementSource, EntitlementState, GrantLicense},
+    deployment::{CreateDeployment, CreatedDeployment, GrantLicense},
     limits,
 };
 use sortie_base::{LicenseClaims, LicensePublicKey, LicenseSigner, hex, random};
@@ -17,7 +17,7 @@ use crate::{Accounts, Author, Error, Parts, Requester, Result, organizations::ch
 const MACHINE_ID: usize = 32;
 
 impl Accounts {
-    /// Entitles an organization to licenses, in place of an earlier entitlement.
+    /// Entitles an organization to licenses, in place of an earlier grant. While it lasts, a subscription does not count.
     pub async fn grant_license(
         &self,
         author: &Author,
@@ -38,18 +38,14 @@ impl Accounts {
         }
         let put = PutEntitlement {
             org,
-            plan: None,
-            source: EntitlementSource::Operator,
-            subscription: None,
             monthly_runs: within("monthly_runs", grant.monthly_runs, limits::LICENSE_MONTHLY_RUNS)?,
             deployments: within("deployments", grant.deployments, limits::LICENSE_DEPLOYMENTS)?,
-            state: EntitlementState::Active,
             period_end,
             at,
         };
         let audit = author.audit(&parts.options.clock, org, "license.grant", org)?;
         parts.store.put_entitlement(put, audit).await?;
-        parts.store.entitlement(org).await?.ok_or(Error::NotFound)
+        parts.store.entitlement(org, at).await?.ok_or(Error::NotFound)
     }
 
     /// Adds a deployment and signs its license, which is shown this once.

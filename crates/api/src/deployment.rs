@@ -28,7 +28,7 @@ pub enum EntitlementSource {
 pub enum EntitlementState {
     /// Deployments can be added.
     Active,
-    /// A payment is late. Deployments can still be added.
+    /// A payment is late. Deployments can still be added, until `period_end`.
     PastDue,
     /// No deployment can be added.
     Ended,
@@ -50,6 +50,9 @@ impl EntitlementSource {
 }
 
 impl EntitlementState {
+    /// Every state.
+    pub const ALL: [Self; 3] = [Self::Active, Self::PastDue, Self::Ended];
+
     /// The name on the wire and in the store.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -81,7 +84,7 @@ impl FromStr for EntitlementState {
     type Err = UnknownEntitlementName;
 
     fn from_str(text: &str) -> Result<Self, UnknownEntitlementName> {
-        [Self::Active, Self::PastDue, Self::Ended]
+        Self::ALL
             .into_iter()
             .find(|state| state.as_str() == text)
             .ok_or(UnknownEntitlementName)
@@ -117,6 +120,24 @@ pub struct Entitlement {
 pub struct OrganizationLicense {
     /// The entitlement; null where the organization has none.
     pub entitlement: Option<Entitlement>,
+    /// Plans that can be bought with `POST /v1/organizations/{id}/license/checkout`. Absent where none can.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(nullable = false)]
+    pub plans: Vec<LicensePlan>,
+}
+
+/// Plan of licenses that can be bought as a subscription. Its price is on the page of the payment provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LicensePlan {
+    /// Name of the plan.
+    #[schema(example = "team")]
+    pub name: String,
+    /// Runs in a calendar month, in UTC, for each deployment.
+    #[schema(minimum = 0)]
+    pub monthly_runs: i64,
+    /// Maximum number of deployments.
+    #[schema(minimum = 1)]
+    pub deployments: i64,
 }
 
 /// Self-hosted installation that an organization has licensed.
@@ -145,7 +166,7 @@ pub struct Deployment {
     pub ended_at: Option<Timestamp>,
 }
 
-objects!(CreateDeployment GrantLicense);
+objects!(CreateDeployment CreateLicenseCheckout GrantLicense);
 
 /// Body of `POST /v1/organizations/{id}/deployments`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -194,6 +215,15 @@ pub struct CreatedDeployment {
     pub created_at: Timestamp,
     /// End of the license.
     pub expires_at: Timestamp,
+}
+
+/// Body of `POST /v1/organizations/{id}/license/checkout`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct CreateLicenseCheckout {
+    /// Name of the plan, as `GET /v1/organizations/{id}/license` lists it.
+    #[schema(example = "team")]
+    pub plan: String,
 }
 
 /// Body of `PUT /v1/operator/organizations/{id}/license`.

@@ -26,10 +26,11 @@ pub(crate) enum Subject {
     Charge,
     Refund,
     Dispute,
+    Subscription,
 }
 
 /// Types of events that are handled, each with the object that it names.
-const TYPES: [(&str, Subject); 15] = [
+const TYPES: [(&str, Subject); 18] = [
     ("checkout.session.completed", Subject::Checkout),
     ("checkout.session.async_payment_succeeded", Subject::Checkout),
     ("checkout.session.async_payment_failed", Subject::Checkout),
@@ -45,6 +46,9 @@ const TYPES: [(&str, Subject); 15] = [
     ("charge.dispute.funds_withdrawn", Subject::Dispute),
     ("charge.dispute.funds_reinstated", Subject::Dispute),
     ("charge.dispute.closed", Subject::Dispute),
+    ("customer.subscription.created", Subject::Subscription),
+    ("customer.subscription.updated", Subject::Subscription),
+    ("customer.subscription.deleted", Subject::Subscription),
 ];
 
 /// Name of every other type in metrics.
@@ -199,6 +203,7 @@ impl Parts {
             Subject::Charge => self.look_at_charge(id).await,
             Subject::Refund => self.look_at_refund(id).await,
             Subject::Dispute => self.look_at_dispute(id).await,
+            Subject::Subscription => self.look_at_subscription(id).await,
         }
     }
 

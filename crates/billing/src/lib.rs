@@ -19,6 +19,7 @@ mod purchase;
 mod reconcile;
 mod service;
 mod stripe;
+mod subscriptions;
 mod take_backs;
 mod worker;
 
@@ -30,5 +31,6 @@ pub use stripe::{
     Account, Card, Charge, Checkout, CheckoutOrder, Customer, Dispute, Event, EventFilter, FundsMovement,
     InvalidSignature, Page, PaymentFailure, PaymentIntent, PaymentMethod, PortalSession, Refund, RefundOrder,
     Refusal, SavedCardPayment, Stripe, StripeError, StripeSettings, Subscription, SubscriptionItem,
-    verify_signature,
+    SubscriptionOrder, verify_signature,
 };
+pub use subscriptions::{Plan, SUBSCRIBED_PAGE};

@@ -6,7 +6,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
-use sortie_api::{TopupKind, TopupState};
+use sortie_api::{TopupKind, TopupState, deployment::EntitlementState};
 
 use crate::events;
 
@@ -24,6 +24,7 @@ pub(crate) struct Metrics {
     refused: Counter,
     oldest: Gauge,
     topups: Family<Labels<2>, Counter>,
+    subscriptions: Family<Labels<1>, Counter>,
     differences: Counter,
 }
 
@@ -31,7 +32,7 @@ pub(crate) struct Metrics {
 const OUTCOMES: [&str; 4] = ["done", "ignored", "failed", "retried"];
 
 /// Names of requests to Stripe.
-const REQUESTS: [&str; 17] = [
+const REQUESTS: [&str; 18] = [
     "cancel_intent",
     "charge_card",
     "create_checkout",
@@ -49,11 +50,13 @@ const REQUESTS: [&str; 17] = [
     "read_dispute",
     "read_intent",
     "read_refund",
+    "read_subscription",
 ];
 
 impl Default for Metrics {
     fn default() -> Self {
         let (requests, events, topups) = (Family::default(), Family::default(), Family::default());
+        let subscriptions = Family::default();
         for name in REQUESTS {
             drop(requests.get_or_create(&[("request", name), ("outcome", "done")]));
         }
@@ -67,6 +70,9 @@ impl Default for Metrics {
                 drop(topups.get_or_create(&topup_labels(kind, end)));
             }
         }
+        for state in EntitlementState::ALL {
+            drop(subscriptions.get_or_create(&[("state", state.as_str())]));
+        }
         Self {
             requests,
             seconds: Histogram::new(SECONDS),
@@ -74,6 +80,7 @@ impl Default for Metrics {
             refused: Counter::default(),
             oldest: Gauge::default(),
             topups,
+            subscriptions,
             differences: Counter::default(),
         }
     }
@@ -123,6 +130,11 @@ impl Metrics {
             self.topups.clone(),
         );
         registry.register(
+            "license_subscriptions",
+            "Changes of subscriptions to licenses, by the state afterwards",
+            self.subscriptions.clone(),
+        );
+        registry.register(
             "payment_differences",
             "Payments whose figures are not those of Stripe, or that a person has to look at",
             self.differences.clone(),
@@ -158,6 +170,12 @@ impl Metrics {
     /// Counts a purchase that has ended.
     pub(crate) fn ended(&self, kind: TopupKind, end: TopupState) {
         self.topups.get_or_create(&topup_labels(kind, end)).inc();
+    }
+
+    /// Counts a change of a subscription.
+    pub(crate) fn subscribed(&self, state: EntitlementState) {
+        let labels = [("state", state.as_str())];
+        self.subscriptions.get_or_create(&labels).inc();
     }
 
     /// Counts a payment that a person has to look at.

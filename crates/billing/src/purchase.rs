@@ -52,6 +52,9 @@ impl Parts {
     /// Reads a checkout session, and records what has become of its purchase.
     pub(crate) async fn look_at_checkout(&self, id: &str) -> Result<Seen> {
         let checkout = self.ask("read_checkout", self.stripe.checkout(id)).await?;
+        if let Some(subscription) = &checkout.subscription {
+            return self.look_at_subscription(subscription).await;
+        }
         let metadata = checkout.metadata.as_ref();
         let Some(topup) = self.topup_of(metadata).await? else {
             return Ok(Seen::NotOurs);

@@ -8,7 +8,7 @@ use sortie_base::{Clock, random};
 use sortie_store::{Actor, Audit, NoticeWriter, Store};
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{AutoTopupLimits, Stripe, StripeError, StripeSettings, error::Result, metrics::Metrics};
+use crate::{AutoTopupLimits, Plan, Stripe, StripeError, StripeSettings, error::Result, metrics::Metrics};
 
 /// Settings of the payments of a node.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub struct Options {
     pub stripe: StripeSettings,
     /// Limits of automatic purchases.
     pub auto_topup: AutoTopupLimits,
+    /// Plans of licenses that are sold.
+    pub plans: Vec<Plan>,
     /// Writer of mails to the owners of organizations. None: no mails.
     pub notices: Option<Arc<dyn NoticeWriter>>,
 }

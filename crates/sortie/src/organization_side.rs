@@ -34,6 +34,7 @@ pub(crate) fn organization_side(
             org_url: settings.org_url.clone(),
             stripe,
             auto_topup: settings.auto_topup,
+            plans: config.plans.clone(),
             notices: Some(Arc::new(accounts.clone())),
         };
         Billing::new(options, store.clone())

@@ -54,6 +54,7 @@ pub use licenses::{
     deployments::{DeploymentRow, NewDeployment},
     entitlements::{EntitlementRow, PutEntitlement},
     installed::{InstalledLicense, LicenseUse},
+    subscriptions::{ReadSubscription, RecordedSubscription, SubscribedPlan, SubscriptionRow},
 };
 pub use mail::{AfterSending, ClaimedMail, NewMail, OwnerRow};
 pub use money::{

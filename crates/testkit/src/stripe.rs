@@ -301,6 +301,18 @@ impl StripeDouble {
         self.change(|state| state.subscribe(customer, (price, quantity), form::Metadata::new()))
     }
 
+    /// Replaces the price of a subscription, as the portal does.
+    pub fn change_price(&self, id: &str, price: &str, quantity: i64) -> Result<()> {
+        self.change(|state| state.change_price(id, price, quantity))
+    }
+
+    /// Identifiers of the subscriptions, oldest first.
+    pub fn subscriptions(&self) -> Vec<String> {
+        let state = lock(&self.shared.state);
+        let all = state.subscriptions.all();
+        all.map(|subscription| subscription.id.clone()).collect()
+    }
+
     /// Changes a subscription.
     pub fn change_subscription(&self, id: &str, change: SubscriptionChange) -> Result<()> {
         self.change(|state| state.change_subscription(id, change))

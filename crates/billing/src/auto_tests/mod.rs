@@ -102,6 +102,7 @@ impl Rig {
                 api_url: double.url().parse().unwrap(),
             },
             auto_topup: limits,
+            plans: Vec::new(),
             notices: Some(Arc::clone(&notices) as Arc<dyn NoticeWriter>),
         };
         let billing = Billing::new(options, Store::open(database.url()).await.unwrap()).unwrap();

@@ -15,7 +15,7 @@ use sortie_net::{Client, Reach, Timeouts, read_body};
 use url::Url;
 
 use super::{
-    CheckoutOrder, EventFilter, RefundOrder, SavedCardPayment, StripeError,
+    CheckoutOrder, EventFilter, RefundOrder, SavedCardPayment, StripeError, SubscriptionOrder,
     form::Form,
     objects::{
         Account, Charge, Checkout, Customer, Dispute, Event, Page, PaymentIntent, PaymentMethod,
@@ -104,6 +104,15 @@ impl Stripe {
 
     /// Makes a page on which a customer pays.
     pub async fn create_checkout(&self, key: &str, order: &CheckoutOrder<'_>) -> Result<Checkout> {
+        self.post(key, &["checkout", "sessions"], order.form()).await
+    }
+
+    /// Makes a page on which a customer subscribes.
+    pub async fn create_subscription_checkout(
+        &self,
+        key: &str,
+        order: &SubscriptionOrder<'_>,
+    ) -> Result<Checkout> {
         self.post(key, &["checkout", "sessions"], order.form()).await
     }
 

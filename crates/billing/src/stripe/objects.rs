@@ -207,6 +207,10 @@ pub struct Subscription {
     pub customer: String,
     /// Whether the customer has cancelled it for the end of the period.
     pub cancel_at_period_end: bool,
+    /// Time for which it was cancelled, in seconds since 1970.
+    pub cancel_at: Option<i64>,
+    /// Time at which it has ended, in seconds since 1970.
+    pub ended_at: Option<i64>,
     /// Prices that are paid.
     pub items: Page<SubscriptionItem>,
     /// Texts that were given when it was made.
@@ -220,6 +224,8 @@ pub struct SubscriptionItem {
     price: PriceId,
     /// Number of units.
     pub quantity: Option<u64>,
+    /// Start of the period, in seconds since 1970.
+    pub current_period_start: i64,
     /// End of the period, in seconds since 1970.
     pub current_period_end: i64,
 }

@@ -42,6 +42,38 @@ impl CheckoutOrder<'_> {
     }
 }
 
+/// Subscription that is bought on a page of Stripe's.
+#[derive(Clone, Copy, Debug)]
+pub struct SubscriptionOrder<'a> {
+    /// Customer who pays.
+    pub customer: &'a str,
+    /// Price of a period.
+    pub price: &'a str,
+    /// Organization, for people who look at the subscription.
+    pub organization: &'a str,
+    /// End of the session, in seconds since 1970: from 30 minutes to 24 hours ahead.
+    pub expires_at: i64,
+    /// Address to which the customer comes back after the payment.
+    pub success_url: &'a str,
+    /// Address to which the customer comes back without one.
+    pub cancel_url: &'a str,
+}
+
+impl SubscriptionOrder<'_> {
+    pub(super) fn form(&self) -> Form {
+        Form::default()
+            .with("mode", "subscription")
+            .with("customer", self.customer)
+            .with("line_items[0][price]", self.price)
+            .with("line_items[0][quantity]", "1")
+            .with("metadata[organization]", self.organization)
+            .with("subscription_data[metadata][organization]", self.organization)
+            .with("expires_at", self.expires_at)
+            .with("success_url", self.success_url)
+            .with("cancel_url", self.cancel_url)
+    }
+}
+
 /// Payment with a saved card, without the customer.
 #[derive(Clone, Copy, Debug)]
 pub struct SavedCardPayment<'a> {

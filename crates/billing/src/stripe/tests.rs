@@ -3,11 +3,14 @@ use std::time::Duration;
 use sortie_api::Credential;
 use sortie_testkit::{
     StripeDouble,
-    stripe::{Call, Card, DisputeStage, Fault, Verdict},
+    stripe::{Call, Card, DisputeStage, Fault, SubscriptionChange, Verdict},
 };
 use tokio::net::TcpListener;
 
-use super::{CheckoutOrder, EventFilter, RefundOrder, SavedCardPayment, Stripe, StripeError, StripeSettings};
+use super::{
+    CheckoutOrder, EventFilter, RefundOrder, SavedCardPayment, Stripe, StripeError, StripeSettings,
+    SubscriptionOrder,
+};
 
 const TOPUP: &str = "topup_1";
 
@@ -229,7 +232,45 @@ async fn a_subscription_is_read_with_its_price_and_period() {
         (item.price(), item.quantity, read.status.as_str()),
         ("price_team", Some(2), "active")
     );
-    assert!(item.current_period_end > double.now());
+    assert!(item.current_period_end > double.now() && item.current_period_start <= double.now());
+    assert_eq!((read.cancel_at, read.ended_at), (None, None));
+    for change in [SubscriptionChange::CanceledAtPeriodEnd, SubscriptionChange::Ended] {
+        double.change_subscription(&id, change).unwrap();
+    }
+    let ended = stripe.subscription(&id).await.unwrap();
+    assert_eq!(ended.cancel_at, Some(item.current_period_end));
+    assert_eq!(ended.status, "canceled");
+    assert!(ended.ended_at.is_some_and(|at| at <= double.now()));
+}
+
+#[tokio::test]
+async fn a_plan_is_bought_on_a_page() {
+    let (double, stripe) = double().await;
+    let customer = stripe.create_customer("org_1", "org_1", "Acme").await.unwrap().id;
+    double.add_price("price_team", 49_900);
+    let order = SubscriptionOrder {
+        customer: &customer,
+        price: "price_team",
+        organization: "org_1",
+        expires_at: double.now() + 3_600,
+        success_url: "https://accounts.example/subscribed",
+        cancel_url: "https://accounts.example/",
+    };
+    let page = stripe
+        .create_subscription_checkout("license_1", &order)
+        .await
+        .unwrap();
+    assert_eq!(page.subscription, None);
+    double.pay(&page.id, Card::Good).unwrap();
+    let paid = stripe.checkout(&page.id).await.unwrap();
+    let bought = stripe.subscription(&paid.subscription.unwrap()).await.unwrap();
+    assert_eq!((bought.customer, bought.status.as_str()), (customer.clone(), "active"));
+    assert_eq!(bought.metadata["organization"], "org_1");
+    let again = stripe
+        .create_subscription_checkout("license_1", &order)
+        .await
+        .unwrap();
+    assert_eq!(again.id, page.id);
 }
 
 #[tokio::test]

@@ -3,11 +3,13 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use serde_json::{Value, json};
-use sortie_billing::{CheckoutOrder, EventFilter, RefundOrder, SavedCardPayment, verify_signature};
+use sortie_billing::{
+    CheckoutOrder, EventFilter, RefundOrder, SavedCardPayment, SubscriptionOrder, verify_signature,
+};
 use sortie_testkit::{
     Client, StripeDouble,
     peers::{Peer, installed},
-    stripe::{Call, Card, DisputeStage, Verdict, signature},
+    stripe::{Call, Card, DisputeStage, SubscriptionChange, Verdict, signature},
 };
 
 use crate::rig::{Api, python, script};
@@ -43,6 +45,27 @@ async fn furnished() -> (StripeDouble, Value) {
     double.decide(&dispute, Verdict::Won).unwrap();
     double.add_price("price_team", 49_900);
     let subscription = double.subscribe(&customer, "price_team", 1).unwrap();
+    let plan = SubscriptionOrder {
+        customer: &customer,
+        price: "price_team",
+        organization: "org_1",
+        expires_at: double.now() + 3_600,
+        success_url: "https://accounts.example/subscribed",
+        cancel_url: "https://accounts.example/",
+    };
+    let page = stripe
+        .create_subscription_checkout("license_1", &plan)
+        .await
+        .unwrap()
+        .id;
+    double.pay(&page, Card::Good).unwrap();
+    let bought = stripe.checkout(&page).await.unwrap().subscription.unwrap();
+    for change in [
+        SubscriptionChange::PastDue,
+        SubscriptionChange::CanceledAtPeriodEnd,
+    ] {
+        double.change_subscription(&bought, change).unwrap();
+    }
     let card = |card| double.save_card(&customer, card).unwrap();
     let ids = json!({
         "customer": customer,
@@ -52,6 +75,8 @@ async fn furnished() -> (StripeDouble, Value) {
         "refund": refund,
         "dispute": dispute,
         "subscription": subscription,
+        "subscription_page": page,
+        "late_subscription": bought,
         "declined": card(Card::Declined),
         "needs_authentication": card(Card::NeedsAuthentication),
         "good": card(Card::Good),
@@ -104,6 +129,11 @@ fn check(found: &Value, verdicts: &[Option<String>], events: usize) {
     assert_eq!(
         (&read["moved"], &read["price"]),
         (&json!(0), &json!("price_team"))
+    );
+    assert_eq!(
+        read["late"],
+        json!(["past_due", 0]),
+        "it is cancelled for the end of its period"
     );
     assert_eq!(found["webhooks"], json!(verdicts));
     assert_eq!(
@@ -204,6 +234,8 @@ async fn program(double: &StripeDouble, ids: &Value) -> String {
         ("refund", "Refund", "refunds"),
         ("dispute", "Dispute", "disputes"),
         ("subscription", "Subscription", "subscriptions"),
+        ("subscription_page", "Checkout.Session", "checkout/sessions"),
+        ("late_subscription", "Subscription", "subscriptions"),
         ("good", "PaymentMethod", "payment_methods"),
     ] {
         let path = format!("/v1/{path}/{}", ids[name].as_str().unwrap());
@@ -256,11 +288,18 @@ async fn requests(double: &StripeDouble, ids: &Value) -> String {
     };
     stripe.events(&filter).await.unwrap();
     let mut program = String::new();
+    for (number, sent) in double.requests(Call::CreateSession).into_iter().enumerate() {
+        let sent = with_numbers(Value::Object(sent.parameters));
+        writeln!(
+            program,
+            "export const ofSession{number}: Stripe.Checkout.SessionCreateParams = {sent};"
+        )
+        .unwrap();
+    }
     for (call, kind) in [
         (Call::CreateCustomer, "CustomerCreateParams"),
         (Call::ReadCustomer, "CustomerRetrieveParams"),
         (Call::ListPaymentMethods, "CustomerListPaymentMethodsParams"),
-        (Call::CreateSession, "Checkout.SessionCreateParams"),
         (Call::CreateIntent, "PaymentIntentCreateParams"),
         (Call::ListIntents, "PaymentIntentListParams"),
         (Call::CreateRefund, "RefundCreateParams"),

@@ -7,15 +7,17 @@ use axum::{extract::State, response::Response};
 use http::StatusCode;
 use sortie_api::{
     DeploymentId, OrgId,
+    billing::ProviderPage,
     deployment::{
-        CreateDeployment, CreatedDeployment, Deployment, Entitlement, GrantLicense, LicenseKey,
-        OrganizationLicense,
+        CreateDeployment, CreateLicenseCheckout, CreatedDeployment, Deployment, Entitlement, GrantLicense,
+        LicenseKey, LicensePlan, OrganizationLicense,
     },
 };
+use sortie_billing::{Billing, Plan};
 use sortie_store::{DeploymentRow, EntitlementRow};
 
 use super::{Operator, OrgAdmin, OrgApp};
-use crate::kit::{ApiResult, Inner, Json, JsonBody, Path, shown_once};
+use crate::kit::{ApiError, ApiResult, Inner, Json, JsonBody, Path, shown_once};
 
 fn shown(row: EntitlementRow) -> Entitlement {
     Entitlement {
@@ -26,6 +28,14 @@ fn shown(row: EntitlementRow) -> Entitlement {
         deployments_used: row.deployments_used,
         state: row.state,
         period_end: row.period_end,
+    }
+}
+
+fn shown_plan(plan: &Plan) -> LicensePlan {
+    LicensePlan {
+        name: plan.name.clone(),
+        monthly_runs: plan.monthly_runs,
+        deployments: plan.deployments,
     }
 }
 
@@ -45,23 +55,62 @@ fn shown_deployment(row: DeploymentRow) -> Deployment {
 /// Get the license entitlement
 ///
 /// Returns what the organization is entitled to: runs a month for each self-hosted installation, and the number of
-/// installations. `entitlement` is null without one.
+/// installations. `entitlement` is null without one. What the operator has granted comes before a subscription, while it lasts.
+/// `plans` are those that can be bought.
 #[utoipa::path(
     get, path = "/v1/organizations/{id}/license", tag = "licenses",
     params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
     responses((status = 200, description = "The entitlement.", body = OrganizationLicense, example = json!({
         "entitlement": {"source": "operator", "monthly_runs": 10_000, "deployments": 3, "deployments_used": 1,
-            "state": "active", "period_end": "2027-11-20T21:30:00.000Z"}
+            "state": "active", "period_end": "2027-11-20T21:30:00.000Z"},
+        "plans": [{"name": "team", "monthly_runs": 10_000, "deployments": 3}]
     }))),
 )]
 pub(crate) async fn get_organization_license(
     State(app): State<Arc<OrgApp>>,
     OrgAdmin(who): OrgAdmin,
 ) -> ApiResult<Json<OrganizationLicense>> {
-    let entitlement = app.accounts.store().entitlement(who.org).await?;
+    let now = app.accounts.options().clock.now();
+    let entitlement = app.accounts.store().entitlement(who.org, now).await?;
+    let plans = app.billing.as_ref().map(Billing::plans).unwrap_or_default();
     Ok(Json(OrganizationLicense {
         entitlement: entitlement.map(shown),
+        plans: plans.iter().map(shown_plan).collect(),
     }))
+}
+
+/// Buy licenses
+///
+/// Makes a page of the payment provider on which the organization subscribes to a plan. It is entitled when the payment has
+/// succeeded. The page can be paid for an hour, and the same request within half an hour may get the same page. The subscription
+/// is changed and cancelled in the customer portal. Where mail is configured, the address of the signed-in person must be
+/// verified.
+#[utoipa::path(
+    post, path = "/v1/organizations/{id}/license/checkout", tag = "licenses",
+    params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
+    request_body(content = CreateLicenseCheckout, description = "The plan.", example = json!({"plan": "team"})),
+    responses(
+        (status = 200, description = "The page.", body = ProviderPage,
+            example = json!({"url": "https://checkout.stripe.com/c/pay/cs_live_a1b2c3"})),
+        (status = 409, description = "The organization has a subscription, or a grant of the operator that lasts.",
+            body = sortie_api::ErrorBody, example = json!({
+                "error": "the organization has a subscription: change or pay it in the customer portal", "code": "conflict"
+            })),
+    ),
+)]
+pub(crate) async fn create_license_checkout(
+    State(app): State<Arc<OrgApp>>,
+    OrgAdmin(who): OrgAdmin,
+    JsonBody(request, _room): JsonBody<CreateLicenseCheckout>,
+) -> ApiResult<Json<ProviderPage>> {
+    let billing = app.billing()?;
+    if billing.plans().is_empty() {
+        return Err(ApiError::unavailable("this deployment sells no licenses"));
+    }
+    app.accounts.require_verified(&who.person.requester())?;
+    let url = billing.create_license_checkout(who.org, &request.plan).await?;
+    tracing::info!(organization = %who.org, user = %who.person.user, "made a page for a subscription to licenses");
+    Ok(Json(ProviderPage { url }))
 }
 
 /// List deployments
@@ -151,8 +200,8 @@ pub(crate) async fn delete_deployment(
 
 /// Grant licenses
 ///
-/// Entitles an organization to licenses for self-hosted engines, in place of what it was entitled to before. Existing
-/// deployments and their licenses stay as they are.
+/// Entitles an organization to licenses for self-hosted engines, in place of an earlier grant. While the grant lasts, a
+/// subscription does not count. Existing deployments and their licenses stay as they are.
 #[utoipa::path(
     put, path = "/v1/operator/organizations/{id}/license", tag = "operator",
     params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),

@@ -101,6 +101,7 @@ operations! {
     Admin payments::list_payments;
     Admin payments::get_receipt;
     Admin licenses::get_organization_license;
+    Admin licenses::create_license_checkout;
     Admin licenses::list_deployments;
     Admin licenses::create_deployment;
     Admin licenses::delete_deployment;

@@ -103,7 +103,7 @@ pub(crate) async fn rename_organization(
         (status = 204, description = "The organization is deleted."),
         (status = 403, description = "You are not the owner, the organization is suspended, or the account has no password and the sign-in was more than ten minutes ago.",
             body = sortie_api::ErrorBody, example = json!({"error": "this needs the role owner", "code": "forbidden"})),
-        (status = 409, description = "The organization was renamed or handed over at the same time.", body = sortie_api::ErrorBody,
+        (status = 409, description = "The organization has a subscription to licenses that renews, or was renamed or handed over at the same time.", body = sortie_api::ErrorBody,
             example = json!({"error": "name: the organization was renamed at the same time", "code": "conflict"})),
     ),
 )]

@@ -106,7 +106,7 @@ pub(crate) async fn update_user(
         (status = 204, description = "The account is deleted."),
         (status = 403, description = "The account has no password, and the sign-in was more than ten minutes ago.", body = sortie_api::ErrorBody,
             example = json!({"error": "this account has no password: sign in again, and repeat this within ten minutes", "code": "forbidden"})),
-        (status = 409, description = "You own an organization with other members.", body = sortie_api::ErrorBody),
+        (status = 409, description = "You own an organization with other members, with credits, or with a subscription to licenses that renews.", body = sortie_api::ErrorBody),
     ),
 )]
 pub(crate) async fn delete_user(

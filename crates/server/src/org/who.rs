@@ -86,7 +86,12 @@ pub(crate) struct Operator {
 }
 
 /// Ends of the paths of changes that a suspended organization can make.
-const WHILE_SUSPENDED: [&str; 3] = ["/leave", "/billing/checkout", "/billing/portal"];
+const WHILE_SUSPENDED: [&str; 4] = [
+    "/leave",
+    "/billing/checkout",
+    "/billing/portal",
+    "/license/checkout",
+];
 
 fn person(parts: &Parts) -> ApiResult<Person> {
     match holder(&parts.extensions, "session token")? {

@@ -1,5 +1,5 @@
 //! Pages to which the payment provider sends a customer back. They need no sign-in: the address of the first one has the name of
-//! the checkout, which nobody else knows.
+//! the checkout, which nobody else knows, and the others say nothing of anybody.
 
 use std::sync::Arc;
 
@@ -57,4 +57,11 @@ pub(super) async fn paid(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
 pub(super) async fn cancelled() -> PageResult {
     let body = html! { p.sub { "Nothing was paid. The page of the payment works for an hour." } (back()) };
     Ok(message(StatusCode::OK, "Not paid", &body))
+}
+
+/// Tells a customer who has subscribed to licenses that they come by themselves.
+pub(super) async fn subscribed() -> PageResult {
+    let text = "Your organization is entitled to its licenses when the payment has succeeded, mostly within seconds.";
+    let body = html! { p.sub { (text) } (back()) };
+    Ok(message(StatusCode::OK, "Thank you", &body))
 }

@@ -89,6 +89,7 @@ pages! {
     post "/sign-out" home::sign_out;
     get "/billing/paid" checkout::paid;
     get "/billing/cancelled" checkout::cancelled;
+    get "/billing/subscribed" checkout::subscribed;
     get "/oauth/authorize" consent::show;
     post "/oauth/authorize" consent::decide;
 }

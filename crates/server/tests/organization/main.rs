@@ -27,3 +27,4 @@ mod rig;
 mod self_hosted;
 mod settings;
 mod streams;
+mod subscriptions;

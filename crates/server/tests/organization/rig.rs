@@ -13,7 +13,7 @@ use sortie_api::{
     secret::{SESSION_TOKEN, Secret},
 };
 use sortie_base::{Clock, MasterKey, Sealer};
-use sortie_billing::{AutoTopupLimits, Billing};
+use sortie_billing::{AutoTopupLimits, Billing, Plan};
 use sortie_engine::{Engine, Serves};
 use sortie_server::{Listeners, Options, OrganizationListener};
 use sortie_store::{
@@ -348,9 +348,21 @@ fn billing(double: &StripeDouble, store: Store, clock: &Clock, org_url: &str) ->
             api_url: double.url().parse().unwrap(),
         },
         auto_topup: AutoTopupLimits::default(),
+        plans: plans(),
         notices: None,
     };
     Billing::new(options, store).unwrap()
+}
+
+/// Plans of licenses that are sold: `team`, and `company` with twice the runs and deployments.
+fn plans() -> Vec<Plan> {
+    let plan = |name: &str, monthly_runs, deployments| Plan {
+        name: name.to_owned(),
+        price: format!("price_{name}"),
+        monthly_runs,
+        deployments,
+    };
+    vec![plan("team", 1_000, 2), plan("company", 2_000, 4)]
 }
 
 /// Listeners of a node.

@@ -91,8 +91,14 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("traces.sampler_arg", Kind::Text),
 ];
 
-/// Sections with as many tables as the operator writes: one of each provider, one of each model. They are read whole.
-const TABLES: &[&str] = &["providers", "models", super::sign_in::SECTION];
+/// Sections with as many tables as the operator writes: one of each provider, one of each model, one of each
+/// plan. They are read whole.
+const TABLES: &[&str] = &[
+    "providers",
+    "models",
+    super::sign_in::SECTION,
+    super::plans::SECTION,
+];
 
 /// Variables with our prefix that are not configuration keys.
 const OTHER_VARIABLES: &[&str] = &[

@@ -7,6 +7,7 @@ mod environment;
 mod hosted;
 mod layers;
 mod license;
+mod plans;
 mod print;
 mod providers;
 mod sign_in;
@@ -28,6 +29,7 @@ use rustix::fs::OFlags;
 use sortie_accounts::IdentityProvider;
 use sortie_api::{Micros, Mode};
 use sortie_base::LicenseSigner;
+use sortie_billing::Plan;
 use sortie_engine::{AwsVariables, LicenseOptions, MasterKey};
 use sortie_net::Reach;
 use sortie_sandbox::{Level, Limits};
@@ -94,6 +96,8 @@ pub(crate) struct Config {
     pub(crate) license: LicenseOptions,
     /// Key that signs licenses on a hosted deployment; none where it issues none.
     pub(crate) license_signer: Option<Arc<LicenseSigner>>,
+    /// Plans of licenses that a hosted deployment sells.
+    pub(crate) plans: Vec<Plan>,
     pub(crate) database_url: DatabaseUrl,
     pub(crate) database_connections: u32,
     /// Storage for the content of files; `None`: the data folder.
@@ -209,6 +213,7 @@ impl Config {
             sign_in: sign_in::settings(&layers)?,
             license: license::options(&read)?,
             license_signer: license::signer(&read)?,
+            plans: plans::settings(&layers)?,
             database_url: read.database_url(&data_dir)?,
             database_connections: read.integer("database_connections", 1, 100)?,
             blob_url: read.blob_url()?,
@@ -267,11 +272,12 @@ impl Config {
         print::as_toml(&self.layers)
             + &print::providers_as_toml(&self.models)
             + &sign_in::as_toml(&self.sign_in)
+            + &plans::as_toml(&self.plans)
     }
 
     /// Every key with its value and its source, secrets left out.
     pub(crate) fn to_json(&self) -> serde_json::Value {
-        print::as_json(&self.layers, &self.models, &self.sign_in)
+        print::as_json(&self.layers, &self.models, (&self.sign_in, &self.plans))
     }
 }
 

@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 use sortie_accounts::IdentityProvider;
+use sortie_billing::Plan;
 use sortie_models::{ProviderSettings, Settings};
 use toml::Value;
 
 use super::{
     layers::{KEYS, Layers, Setting, Source, variable},
-    sign_in,
+    plans, sign_in,
     values::redact,
 };
 
@@ -110,7 +111,7 @@ pub(super) fn as_toml(layers: &Layers) -> String {
 pub(super) fn as_json(
     layers: &Layers,
     settings: &Settings,
-    sign_in: &[IdentityProvider],
+    (sign_in, plans): (&[IdentityProvider], &[Plan]),
 ) -> serde_json::Value {
     KEYS.iter()
         .map(|(key, _)| {
@@ -127,6 +128,7 @@ pub(super) fn as_json(
         .chain([
             ("providers".to_owned(), providers(settings)),
             (sign_in::SECTION.to_owned(), sign_in::as_json(sign_in)),
+            (plans::SECTION.to_owned(), plans::as_json(plans)),
         ])
         .collect::<serde_json::Map<_, _>>()
         .into()

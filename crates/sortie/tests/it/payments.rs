@@ -1,17 +1,21 @@
 //! A deployment that sells credits: the binary beside the double of Stripe.
 
-use std::process::Output;
+use std::{io::Write as _, process::Output};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use sortie_testkit::{Client, Database, HostedNode, NodeOptions, StripeDouble, stripe::Card};
+use sortie_testkit::{
+    Client, Database, HostedNode, NodeOptions, StripeDouble,
+    stripe::{Card, SubscriptionChange},
+};
+use tempfile::NamedTempFile;
 
 use crate::{
     Checked, both_databases,
     kit::{exits, text},
 };
 
-both_databases![credits_are_bought_and_refunded];
+both_databases![credits_are_bought_and_refunded, licenses_are_sold];
 
 /// Status of a command that the state of a payment forbids.
 const CONFLICT: i32 = 64;
@@ -19,9 +23,9 @@ const CONFLICT: i32 = 64;
 const SECRET: &str = "whsec_of_the_test";
 
 /// A node that takes payments, and the double that sends it webhooks.
-async fn selling(database: Database) -> Result<(HostedNode, StripeDouble)> {
+async fn selling(database: Database, options: NodeOptions) -> Result<(HostedNode, StripeDouble)> {
     let double = StripeDouble::start().await?;
-    let options = NodeOptions::default()
+    let options = options
         .env("SORTIE_STRIPE_SECRET_KEY", double.secret_key())
         .env("SORTIE_STRIPE_WEBHOOK_SECRETS", SECRET)
         .env("SORTIE_STRIPE_API_URL", &double.url());
@@ -45,7 +49,7 @@ async fn organization(node: &HostedNode) -> Result<(Client, String)> {
 
 /// `docs/BILLING.md#buy-credits`: the worker of the node handles a webhook at once, and the operator refunds the payment.
 async fn credits_are_bought_and_refunded(database: Database) -> Checked {
-    let (node, double) = selling(database).await?;
+    let (node, double) = selling(database, NodeOptions::default()).await?;
     let (ann, org) = organization(&node).await?;
     let path = |end: &str| format!("/v1/organizations/{org}/{end}");
     let order = json!({"amount_cents": 2_500});
@@ -87,5 +91,52 @@ async fn credits_are_bought_and_refunded(database: Database) -> Checked {
     ensure!(text(&again.stderr).contains("refunded before"), "{again:?}");
     exits(node.node.sortie(&["admin", "check-ledger"]), 0)?;
     assert_eq!(double.holdings().total().refunded_cents, 2_500);
+    Ok(())
+}
+
+/// `docs/LICENSES.md#sell-licenses`: a plan of the configuration is bought, and the installation is licensed until the
+/// subscription ends.
+async fn licenses_are_sold(database: Database) -> Checked {
+    let mut config = NamedTempFile::new()?;
+    write!(
+        config,
+        "[[license.plans]]\nname = \"team\"\nprice = \"price_team\"\nmonthly_runs = 1000\ndeployments = 2\n"
+    )?;
+    let options = NodeOptions::default()
+        .env(
+            "SORTIE_CONFIG",
+            config.path().to_str().context("a path that is no text")?,
+        )
+        .env("SORTIE_LICENSE_SIGNING_KEY", &"5c".repeat(32));
+    let (node, double) = selling(database, options).await?;
+    double.add_price("price_team", 49_900);
+    let (ann, org) = organization(&node).await?;
+    let path = |end: &str| format!("/v1/organizations/{org}/{end}");
+    let wanted = json!({"plan": "team"});
+    let page = ann.post(&path("license/checkout"), &wanted).await?;
+    let page = page.expect(200)?.json()?;
+    let session = page["url"].as_str().and_then(|url| url.rsplit('/').next());
+    double.pay(session.context("a session")?, Card::Good)?;
+    node.node
+        .until_logged("recorded a subscription to licenses")
+        .await?;
+    let entitled = async || -> Result<Value> {
+        let license = ann.get(&path("license")).await?.expect(200)?.json()?;
+        Ok(license["entitlement"].clone())
+    };
+    let bought = entitled().await?;
+    assert_eq!(
+        (&bought["plan"], &bought["state"]),
+        (&"team".into(), &"active".into())
+    );
+    let made = ann.post(&path("deployments"), &json!({"name": "north"})).await?;
+    let made = made.expect(201)?.json()?;
+    assert_eq!(made["expires_at"], bought["period_end"]);
+    let subscription = double.subscriptions().pop().context("a subscription")?;
+    double.change_subscription(&subscription, SubscriptionChange::Ended)?;
+    node.node.until_logged("state=ended").await?;
+    assert_eq!(entitled().await?["state"], "ended");
+    let refused = ann.post(&path("deployments"), &json!({"name": "south"})).await?;
+    refused.failure(402, "payment_required")?;
     Ok(())
 }

@@ -150,6 +150,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "purchases",
         text: include_str!("../../../../migrations/0025_purchases.sql"),
     },
+    Migration {
+        version: 26,
+        name: "subscriptions",
+        text: include_str!("../../../../migrations/0026_subscriptions.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.

@@ -1,10 +1,10 @@
 //! Deployments: self-hosted installations that an organization has licensed.
 
-use sortie_api::{DeploymentId, OrgId, Timestamp, UserId, deployment::EntitlementState};
+use sortie_api::{DeploymentId, OrgId, Timestamp, UserId};
 
 use super::{
     LicenseRefusal,
-    entitlements::{entitlement_from, read},
+    entitlements::{in_effect, read},
 };
 use crate::{
     Store,
@@ -122,9 +122,8 @@ fn create(tx: &mut dyn Tx, new: &NewDeployment, audit: &Audit) -> Result<Deploym
             ),
         ],
     )?;
-    let entitlement = entitlement.rows.first().map(entitlement_from).transpose()?;
-    let entitlement = entitlement
-        .filter(|found| found.state != EntitlementState::Ended && found.period_end > new.created_at)
+    let entitlement = in_effect(&entitlement.rows, new.created_at)?
+        .filter(|found| found.stands(new.created_at))
         .ok_or(Error::Unlicensed(LicenseRefusal::NotEntitled))?;
     if entitlement.deployments_used >= entitlement.deployments {
         let refusal = LicenseRefusal::Deployments(entitlement.deployments);

@@ -1,4 +1,4 @@
-//! Entitlement of an organization to licenses for self-hosted engines.
+//! Entitlement of an organization to licenses for self-hosted engines: by a grant of the operator, or by a subscription.
 
 use sortie_api::{
     OrgId, Timestamp,
@@ -13,23 +13,15 @@ use crate::{
     types::Result,
 };
 
-/// Entitlement to set.
+/// Entitlement that the operator grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutEntitlement {
     /// Organization that is entitled.
     pub org: OrgId,
-    /// Name of the plan; none for a grant of the operator.
-    pub plan: Option<String>,
-    /// Origin of the entitlement.
-    pub source: EntitlementSource,
-    /// ID of the subscription; none for a grant of the operator.
-    pub subscription: Option<String>,
     /// Runs in a calendar month, for each deployment.
     pub monthly_runs: i64,
     /// Maximum number of deployments.
     pub deployments: i64,
-    /// State of the entitlement.
-    pub state: EntitlementState,
     /// End of the licenses that are issued.
     pub period_end: Timestamp,
     /// Time of the change.
@@ -55,63 +47,80 @@ pub struct EntitlementRow {
     pub period_end: Timestamp,
 }
 
-/// Query for the entitlement of the organization `$1`.
-macro_rules! select_entitlement {
+impl EntitlementRow {
+    /// Returns true where deployments can be added at this time.
+    pub fn stands(&self, at: Timestamp) -> bool {
+        self.state != EntitlementState::Ended && self.period_end > at
+    }
+}
+
+/// Query for the entitlements of the organization `$1`: what the operator has granted, and its subscription.
+macro_rules! select_entitlements {
     () => {
         "SELECT e.plan, e.source, e.monthly_runs, e.deployments, \
          (SELECT COUNT(*) FROM deployment d WHERE d.org_id = e.org_id AND d.ended_at IS NULL), e.state, e.period_end \
-         FROM entitlement e WHERE e.org_id = $1"
+         FROM entitlement e WHERE e.org_id = $1 UNION ALL \
+         SELECT s.plan, 'stripe', s.monthly_runs, s.deployments, \
+         (SELECT COUNT(*) FROM deployment d WHERE d.org_id = s.org_id AND d.ended_at IS NULL), s.state, s.period_end \
+         FROM subscription s WHERE s.org_id = $1"
     };
 }
 
 impl Store {
-    /// Sets what an organization is entitled to, in place of an earlier entitlement. Existing deployments stay.
+    /// Grants what an organization is entitled to, in place of an earlier grant. Existing deployments stay. A subscription
+    /// stays as well, and entitles the organization again once the grant has ended.
     pub async fn put_entitlement(&self, put: PutEntitlement, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| tx.batch(&[lock(put.org), upsert(&put), record(&audit)]).map(drop))
             .await
     }
 
-    /// Reads what an organization is entitled to.
-    pub async fn entitlement(&self, org: OrgId) -> Result<Option<EntitlementRow>> {
+    /// Reads what an organization is entitled to at this time: the grant of the operator while it lasts, else the
+    /// subscription. Where neither lasts, the one that ended last.
+    pub async fn entitlement(&self, org: OrgId, at: Timestamp) -> Result<Option<EntitlementRow>> {
         self.db
-            .read(move |tx| {
-                tx.query_opt(select_entitlement!(), vals![org])?
-                    .as_ref()
-                    .map(entitlement_from)
-                    .transpose()
-            })
+            .read(move |tx| in_effect(&tx.query_all(select_entitlements!(), vals![org])?, at))
             .await
     }
 }
 
 fn upsert(put: &PutEntitlement) -> Stmt<'_> {
     Stmt::new(
-        "INSERT INTO entitlement (org_id, plan, source, subscription, monthly_runs, deployments, state, period_end, \
-         updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (org_id) DO UPDATE SET \
-         plan = excluded.plan, source = excluded.source, subscription = excluded.subscription, \
-         monthly_runs = excluded.monthly_runs, deployments = excluded.deployments, state = excluded.state, \
-         period_end = excluded.period_end, updated_at = excluded.updated_at",
+        "INSERT INTO entitlement (org_id, source, monthly_runs, deployments, state, period_end, updated_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (org_id) DO UPDATE SET \
+         source = excluded.source, monthly_runs = excluded.monthly_runs, deployments = excluded.deployments, \
+         state = excluded.state, period_end = excluded.period_end, updated_at = excluded.updated_at",
         vals![
             put.org,
-            put.plan.as_deref(),
-            put.source.as_str(),
-            put.subscription.as_deref(),
+            EntitlementSource::Operator.as_str(),
             put.monthly_runs,
             put.deployments,
-            put.state.as_str(),
+            EntitlementState::Active.as_str(),
             put.period_end,
             put.at
         ],
     )
 }
 
-/// Statement that reads the entitlement of an organization.
+/// Statement that reads the entitlements of an organization, for [`in_effect`].
 pub(super) fn read(org: OrgId) -> Stmt<'static> {
-    Stmt::new(select_entitlement!(), vals![org])
+    Stmt::new(select_entitlements!(), vals![org])
 }
 
-pub(super) fn entitlement_from(row: &Row) -> Result<EntitlementRow> {
+/// Returns the entitlement that counts at this time.
+pub(super) fn in_effect(rows: &[Row], at: Timestamp) -> Result<Option<EntitlementRow>> {
+    let found: Vec<EntitlementRow> = rows.iter().map(entitlement_from).collect::<Result<_>>()?;
+    Ok(found.into_iter().max_by_key(|row| {
+        let stands = row.stands(at);
+        (
+            stands,
+            stands && row.source == EntitlementSource::Operator,
+            row.period_end,
+        )
+    }))
+}
+
+fn entitlement_from(row: &Row) -> Result<EntitlementRow> {
     Ok(EntitlementRow {
         plan: row.opt_text(0)?.map(str::to_owned),
         source: row.parse(1)?,

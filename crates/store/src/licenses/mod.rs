@@ -3,6 +3,7 @@
 pub(crate) mod deployments;
 pub(crate) mod entitlements;
 pub(crate) mod installed;
+pub(crate) mod subscriptions;
 
 use sortie_api::Timestamp;
 

@@ -10,6 +10,7 @@ use crate::{
     Audit, Store,
     audit::record,
     db::{Stmt, vals},
+    licenses::subscriptions::none_renews,
     money::credit::suspend,
     people::suspension::dispatch_lock,
     types::{Error, Result},
@@ -53,8 +54,8 @@ pub struct OrganizationDeletion {
 
 impl Store {
     /// Deletes an organization: ends its memberships, keys, grants and invitations, and deletes its connections with their
-    /// credentials. `Conflict` where the name is another one and where the person is not the owner; `NotFound` where the
-    /// organization was deleted before.
+    /// credentials. `Conflict` where the name is another one, where the person is not the owner, and while Stripe goes on to
+    /// charge for a subscription; `NotFound` where the organization was deleted before.
     pub async fn delete_organization(&self, deletion: OrganizationDeletion, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -74,6 +75,7 @@ impl Store {
                         vals![org, deletion.owner, Role::Owner],
                     )
                     .exactly(1, NOT_THE_OWNER),
+                    none_renews(org),
                 ];
                 statements.extend(end_access(org));
                 statements.push(record(&audit));

@@ -18,7 +18,7 @@ const NOT_YET: Error = Error::Conflict("something of the organization is left");
 type Unsettled = (Timestamp, RunId);
 
 /// Statements that delete the settings of the organization `$1`, up to `$2` rows each.
-const SETTINGS: [&str; 6] = [
+const SETTINGS: [&str; 7] = [
     "DELETE FROM workflow WHERE org_id = $1 \
      AND name {IN}SELECT w.name FROM workflow w WHERE w.org_id = $1 ORDER BY w.org_id, w.name LIMIT $2{END}",
     "DELETE FROM budget WHERE org_id = $1 \
@@ -29,6 +29,8 @@ const SETTINGS: [&str; 6] = [
      AND id {IN}SELECT d.id FROM deployment d WHERE d.org_id = $1 ORDER BY d.org_id, d.id LIMIT $2{END}",
     "DELETE FROM entitlement WHERE org_id = $1 \
      AND org_id {IN}SELECT e.org_id FROM entitlement e WHERE e.org_id = $1 LIMIT $2{END}",
+    "DELETE FROM subscription WHERE org_id = $1 \
+     AND org_id {IN}SELECT s.org_id FROM subscription s WHERE s.org_id = $1 LIMIT $2{END}",
     "DELETE FROM auto_topup WHERE org_id = $1 \
      AND org_id {IN}SELECT a.org_id FROM auto_topup a WHERE a.org_id = $1 LIMIT $2{END}",
 ];
@@ -199,6 +201,7 @@ impl Store {
                  AND NOT EXISTS (SELECT 1 FROM budget_window v WHERE v.org_id = $1) \
                  AND NOT EXISTS (SELECT 1 FROM deployment d WHERE d.org_id = $1) \
                  AND NOT EXISTS (SELECT 1 FROM entitlement e WHERE e.org_id = $1) \
+                 AND NOT EXISTS (SELECT 1 FROM subscription u WHERE u.org_id = $1) \
                  AND NOT EXISTS (SELECT 1 FROM file f WHERE f.org_id = $1 AND f.created_at >= 0) \
                  AND NOT EXISTS (SELECT 1 FROM blob c WHERE c.org_id = $1 AND c.doomed_at IS NULL)",
                 vals![org, before, at],

@@ -13,6 +13,7 @@ use crate::{
     Audit, Store,
     audit::{self, record},
     db::{Stmt, Tx, vals},
+    licenses::subscriptions::none_renews,
     money::credit::{has_none, suspend},
     oauth::grants::revoke_of,
     organizations::{
@@ -53,9 +54,9 @@ pub struct PersonDeletion {
 impl Store {
     /// Deletes the account of a person: name, address, password, picture, sessions, grants and memberships. The id stays, for
     /// the audit log. An organization in which the person was alone is deleted, as [`Store::delete_organization`] does it;
-    /// a suspended one stays suspended. `Conflict` where the person owns an organization with other members or with credits,
-    /// where the password was changed, and where the organizations of the person are others than those of `audits` and
-    /// `deleted`.
+    /// a suspended one stays suspended. `Conflict` where the person owns an organization with other members, with credits or
+    /// with a subscription that renews, where the password was changed, and where the organizations of the person are others
+    /// than those of `audits` and `deleted`.
     pub async fn delete_person(&self, deletion: PersonDeletion) -> Result<()> {
         self.db.write(move |tx| delete(tx, &deletion)).await
     }
@@ -110,6 +111,7 @@ fn delete(tx: &mut dyn Tx, deletion: &PersonDeletion) -> Result<()> {
             return Err(OWNS);
         }
         owned.insert(org);
+        statements.push(none_renews(org));
         if row.int(3)? == 0 {
             deleted.insert(org);
             statements.push(mark(org, deletion.at));

@@ -55,6 +55,7 @@ const TABLES: &[&str] = &[
     "SELECT month, used FROM allowance ORDER BY month",
     "SELECT id, serial, deployment_id, organization, name, monthly_runs, expires_at, installed_at FROM license",
     "SELECT org_id, source, monthly_runs, deployments, state, period_end FROM entitlement ORDER BY org_id",
+    "SELECT org_id, id, plan, deployments, state, period_end, renews, revision FROM subscription ORDER BY org_id",
     "SELECT id, org_id, machine_id, serial, monthly_runs, expires_at, ended_at FROM deployment ORDER BY id",
     "SELECT org_id, at, id, action, target FROM audit ORDER BY org_id, at, id",
     "SELECT run_id, org_id, host, target, attempts, failures, due_at, give_up_at, claim, node FROM delivery \

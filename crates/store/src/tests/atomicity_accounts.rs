@@ -244,6 +244,8 @@ commands! {
         proves(fixture, async || store.delete_license(fixture.audit(org)).await).await;
         let put = fixture.entitlement(org, 3);
         proves(fixture, async || store.put_entitlement(put.clone(), fixture.audit(org)).await).await;
+        let bought = fixture.reading(org, "sub_1");
+        proves(fixture, async || store.record_subscription(bought.clone(), fixture.audit(org)).await).await;
         let new = fixture.new_deployment(org, 'a');
         proves(fixture, async || store.create_deployment(new.clone(), fixture.audit(org)).await).await;
         proves(fixture, async || store.end_deployment(org, new.id, at, fixture.audit(org)).await).await;

@@ -45,6 +45,7 @@ mod retention;
 mod schedules;
 mod settlement;
 mod storage;
+mod subscriptions;
 mod tails;
 mod takeover;
 mod unretained;

@@ -43,6 +43,14 @@ impl Fixture {
         self.budget(org, &BudgetScope::Organization, 10_000_000).await;
         self.entitle(org, 3).await;
         self.deployed(org, 'a').await.unwrap();
+        let cancelled = crate::ReadSubscription {
+            renews: false,
+            ..self.reading(org, "sub_1")
+        };
+        store
+            .record_subscription(cancelled, self.audit(org))
+            .await
+            .unwrap();
         let settings = self.new_auto_topup(org);
         store.put_auto_topup(settings, self.audit(org)).await.unwrap();
         let file = self.new_file(org, "a file", 7).await;
@@ -134,7 +142,7 @@ both! {
         for table in [
             "api_key", "budget", "budget_hold", "budget_window", "connection", "delivery", "deployment", "entitlement", "file", "blob",
             "invitation",
-            "membership", "oauth_flow", "oauth_grant", "queue", "run", "run_tag", "schedule", "workflow",
+            "membership", "oauth_flow", "oauth_grant", "queue", "run", "run_tag", "schedule", "subscription", "workflow",
         ] {
             assert!(full.iter().any(|of| of == table), "{table} has no row: {full:?}");
         }

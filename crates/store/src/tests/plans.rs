@@ -104,6 +104,7 @@ async fn use_all_resources(fixture: &Fixture, org: OrgId) {
     fixture.use_auto_topups().await;
     fixture.use_purchases().await;
     fixture.use_licenses().await;
+    fixture.use_subscriptions().await;
     fixture.use_people().await;
     fixture.use_organizations().await;
     fixture.use_avatars().await;

@@ -17,10 +17,16 @@ const PERIOD: i64 = 30 * 86_400;
 pub enum SubscriptionChange {
     /// The next period begins, and was paid.
     Renewed,
-    /// The payment of a period failed.
+    /// The next period begins, and its payment failed.
     PastDue,
+    /// The customer pays a period that was past due.
+    Paid,
+    /// Every attempt to charge has failed, and the settings of the account keep the subscription.
+    Unpaid,
     /// The customer cancels for the end of the period.
     CanceledAtPeriodEnd,
+    /// The customer takes the cancellation back.
+    Resumed,
     /// The subscription ends.
     Ended,
 }
@@ -47,6 +53,7 @@ pub(super) struct Subscription {
     pub(super) period_start: i64,
     pub(super) period_end: i64,
     pub(super) cancel_at_period_end: bool,
+    pub(super) canceled_at: Option<i64>,
     pub(super) ended_at: Option<i64>,
 }
 
@@ -85,6 +92,7 @@ impl State {
             period_start: created,
             period_end: created + PERIOD,
             cancel_at_period_end: false,
+            canceled_at: None,
             ended_at: None,
         };
         let object = subscription.render();
@@ -104,24 +112,54 @@ impl State {
         self.subscriptions.change(id, |subscription| match change {
             SubscriptionChange::Renewed => {
                 subscription.status = "active";
-                subscription.period_start = subscription.period_end;
-                subscription.period_end += PERIOD;
+                subscription.begin_period();
             }
-            SubscriptionChange::PastDue => subscription.status = "past_due",
-            SubscriptionChange::CanceledAtPeriodEnd => subscription.cancel_at_period_end = true,
+            SubscriptionChange::PastDue => {
+                subscription.status = "past_due";
+                subscription.begin_period();
+            }
+            SubscriptionChange::Paid => subscription.status = "active",
+            SubscriptionChange::Unpaid => subscription.status = "unpaid",
+            SubscriptionChange::CanceledAtPeriodEnd => {
+                subscription.cancel_at_period_end = true;
+                subscription.canceled_at = Some(now);
+            }
+            SubscriptionChange::Resumed => {
+                subscription.cancel_at_period_end = false;
+                subscription.canceled_at = None;
+            }
             SubscriptionChange::Ended => {
                 subscription.status = "canceled";
+                subscription.canceled_at = subscription.canceled_at.or(Some(now));
                 subscription.ended_at = Some(now);
             }
         });
         let kind = match change {
             SubscriptionChange::Renewed
             | SubscriptionChange::PastDue
-            | SubscriptionChange::CanceledAtPeriodEnd => "customer.subscription.updated",
+            | SubscriptionChange::Paid
+            | SubscriptionChange::Unpaid
+            | SubscriptionChange::CanceledAtPeriodEnd
+            | SubscriptionChange::Resumed => "customer.subscription.updated",
             SubscriptionChange::Ended => "customer.subscription.deleted",
         };
         if let Some(object) = self.subscriptions.get(id).map(Record::render) {
             self.tell(kind, object);
+        }
+        Ok(())
+    }
+
+    /// Replaces the price of a subscription, as the customer does in the portal.
+    pub(super) fn change_price(&mut self, id: &str, price: &str, quantity: i64) -> Result<(), Failure> {
+        self.subscriptions.named(id, "subscription")?;
+        let price = self.prices.get(price).cloned();
+        let price = price.ok_or_else(|| Failure::no_such("price", "", "items[0][price]"))?;
+        self.subscriptions.change(id, |subscription| {
+            subscription.price = price;
+            subscription.quantity = quantity;
+        });
+        if let Some(object) = self.subscriptions.get(id).map(Record::render) {
+            self.tell("customer.subscription.updated", object);
         }
         Ok(())
     }
@@ -180,6 +218,11 @@ impl Price {
 }
 
 impl Subscription {
+    fn begin_period(&mut self) {
+        self.period_start = self.period_end;
+        self.period_end += PERIOD;
+    }
+
     fn items(&self) -> Value {
         let item = json!({
             "id": self.item,
@@ -217,7 +260,7 @@ impl Record for Subscription {
     }
 
     fn render(&self) -> Value {
-        let names = "application application_fee_percent billing_cycle_anchor_config billing_thresholds cancel_at \
+        let names = "application application_fee_percent billing_cycle_anchor_config billing_thresholds \
             customer_account days_until_due default_payment_method default_source description latest_invoice \
             managed_payments next_pending_invoice_item_invoice on_behalf_of pause_collection \
             pending_invoice_item_interval pending_setup_intent pending_update schedule test_clock transfer_data \
@@ -239,8 +282,9 @@ impl Record for Subscription {
                 "billing_cycle_anchor": self.created,
                 "billing_mode": {"flexible": null, "type": "classic"},
                 "billing_schedules": [],
+                "cancel_at": self.cancel_at_period_end.then_some(self.period_end),
                 "cancel_at_period_end": self.cancel_at_period_end,
-                "canceled_at": self.ended_at,
+                "canceled_at": self.canceled_at,
                 "cancellation_details": cancellation,
                 "collection_method": "charge_automatically",
                 "created": self.created,

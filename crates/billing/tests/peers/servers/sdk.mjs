@@ -17,6 +17,7 @@ const read = async () => {
   const refund = await client.refunds.retrieve(ids.refund);
   const dispute = await client.disputes.retrieve(ids.dispute);
   const subscription = await client.subscriptions.retrieve(ids.subscription);
+  const late = await client.subscriptions.retrieve(ids.late_subscription);
   const event = (await client.events.list({ type: 'charge.refunded', limit: 1 })).data[0];
   const portal = await client.billingPortal.sessions.create({ customer: ids.customer, return_url: 'https://a.example/' });
   const all = [customer, session, intent, charge, refund, dispute, subscription, event, event.data.object, portal];
@@ -27,6 +28,7 @@ const read = async () => {
     charge: [charge.amount, charge.amount_refunded, charge.payment_method_details.card.last4],
     moved: dispute.balance_transactions.reduce((sum, one) => sum + one.amount, 0),
     price: subscription.items.data[0].price.id,
+    late: [late.status, late.cancel_at - late.items.data[0].current_period_end],
   };
 };
 

@@ -22,6 +22,7 @@ def read():
     refund = v1.refunds.retrieve(ids["refund"])
     dispute = v1.disputes.retrieve(ids["dispute"])
     subscription = v1.subscriptions.retrieve(ids["subscription"])
+    late = v1.subscriptions.retrieve(ids["late_subscription"])
     found = [customer, session, intent, charge, refund, dispute, subscription]
     event = v1.events.list({"type": "charge.refunded", "limit": 1}).data[0]
     portal = v1.billing_portal.sessions.create({"customer": ids["customer"], "return_url": "https://a.example/"})
@@ -32,6 +33,7 @@ def read():
         "charge": [charge.amount, charge.amount_refunded, charge.payment_method_details.card.last4],
         "moved": sum(one.amount for one in dispute.balance_transactions),
         "price": subscription["items"].data[0].price.id,
+        "late": [late.status, late.cancel_at - late["items"].data[0].current_period_end],
     }
 
 

@@ -16,7 +16,12 @@ pub(super) struct Call {
 impl Call {
     /// Returns true where the operation works for a suspended organization: it reads, pays, or leaves.
     pub(super) fn stays_while_suspended(&self) -> bool {
-        let stays = ["leave_organization", "create_checkout", "create_portal"];
+        let stays = [
+            "leave_organization",
+            "create_checkout",
+            "create_license_checkout",
+            "create_portal",
+        ];
         self.method == "GET" || stays.contains(&self.operation)
     }
 }
@@ -213,6 +218,13 @@ pub(super) const CALLS: &[Call] = &[
         ("GET", "/v1/organizations/{org}/license"),
         "",
     ),
+    // The rig has no account at the payment provider.
+    refused(
+        "create_license_checkout",
+        ("POST", "/v1/organizations/{org}/license/checkout"),
+        r#"{"plan":"team"}"#,
+        503,
+    ),
     call(
         "list_deployments",
         ("GET", "/v1/organizations/{org}/deployments"),
@@ -260,7 +272,6 @@ pub(super) const CALLS: &[Call] = &[
         ("GET", "/v1/organizations/{org}/billing/ledger"),
         "",
     ),
-    // The rig has no account at the payment provider.
     refused(
         "create_checkout",
         ("POST", "/v1/organizations/{org}/billing/checkout"),

@@ -1,0 +1,456 @@
+//! Subscriptions to licenses, against the double of Stripe (`docs/LICENSES.md#sell-licenses`).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sortie_api::Timestamp;
+use sortie_testkit::{
+    Answer, Client,
+    http::Method,
+    stripe::{
+        Call, Card, Fault, Storm,
+        SubscriptionChange::{self, CanceledAtPeriodEnd, Ended, Paid, PastDue, Renewed, Resumed, Unpaid},
+        WebhookMode, WebhookOrder,
+    },
+};
+
+use crate::{
+    operator::operator,
+    organizations::send,
+    purchases::{Shop, session},
+    rig::{AT, Rig},
+};
+
+crate::settings::everywhere! {
+    a_plan_is_bought_and_licenses_installations_while_it_is_paid,
+    another_plan_of_the_portal_counts_at_once,
+    a_late_payment_keeps_the_licenses_for_fourteen_days,
+    a_canceled_subscription_ends_with_its_period_and_another_can_be_bought,
+    the_order_and_the_number_of_webhooks_do_not_matter,
+    lost_webhooks_are_found_by_the_search,
+    a_reading_that_was_overtaken_by_another_is_repeated,
+    a_grant_of_the_operator_comes_first_and_is_not_overwritten,
+    requests_that_break_a_rule_are_refused_and_nothing_is_sold_while_stripe_is_away,
+    an_organization_that_stripe_charges_is_not_deleted,
+    without_plans_nothing_is_sold,
+}
+
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
+/// Length of a period of the double.
+const PERIOD: u32 = 30;
+
+impl Shop {
+    /// Opens a shop whose plans have their prices at Stripe.
+    async fn with_plans() -> Self {
+        let shop = Self::open().await;
+        // Periods are longer than sessions.
+        let ends = (AT + 365 * DAY).as_micros();
+        for user in [shop.rig.owner.user, shop.rig.admin.user] {
+            let sql = format!("UPDATE session SET expires_at = {ends} WHERE user_id = '{user}'");
+            shop.rig.meddle(&sql).await;
+        }
+        shop.double.add_price("price_team", 49_900);
+        shop.double.add_price("price_company", 89_900);
+        shop
+    }
+
+    fn license(&self, end: &str) -> String {
+        format!("/v1/organizations/{}/license{end}", self.rig.ours)
+    }
+
+    async fn wants(&self, body: &Value) -> Answer {
+        let path = self.license("/checkout");
+        self.rig.admin.client.post(&path, body).await.unwrap()
+    }
+
+    /// Asks for the page of a plan. Returns its session.
+    async fn plan_page(&self, plan: &str) -> String {
+        session(&self.wants(&json!({"plan": plan})).await.expect(200).unwrap())
+    }
+
+    /// Subscribes to a plan. Returns the subscription.
+    async fn subscribe(&self, plan: &str) -> String {
+        let page = self.plan_page(plan).await;
+        self.double.pay(&page, Card::Good).unwrap();
+        self.double.subscriptions().pop().unwrap()
+    }
+
+    fn change(&self, subscription: &str, change: SubscriptionChange) {
+        self.double.change_subscription(subscription, change).unwrap();
+    }
+
+    async fn entitlement(&self) -> Value {
+        let answer = self.rig.owner.client.get(&self.license("")).await.unwrap();
+        answer.expect(200).unwrap().json().unwrap()["entitlement"].clone()
+    }
+
+    /// Plan, state, and end of the entitlement in days. The clock of the double does not stand still.
+    async fn entitled(&self) -> (String, String, u64) {
+        let found = self.entitlement().await;
+        let text = |name: &str| found[name].as_str().unwrap_or_default().to_owned();
+        (text("plan"), text("state"), days(&found["period_end"]))
+    }
+
+    /// Asks for a deployment without an entitlement.
+    async fn is_not_entitled(&self, name: &str) {
+        let refused = self.deploy(name).await;
+        let refused = refused.failure(402, "payment_required").unwrap();
+        assert!(
+            refused.error.contains("no active entitlement"),
+            "{}",
+            refused.error
+        );
+    }
+
+    /// Waits until a webhook of this type was taken.
+    async fn until_taken(&self, kind: &str) {
+        let taken = self.double.wait_for_deliveries(|sent| {
+            sent.iter()
+                .any(|sent| sent.kind == kind && sent.status == Some(200))
+        });
+        taken.await.unwrap();
+    }
+
+    async fn deploy(&self, name: &str) -> Answer {
+        let path = format!("/v1/organizations/{}/deployments", self.rig.ours);
+        self.rig
+            .admin
+            .client
+            .post(&path, &json!({"name": name}))
+            .await
+            .unwrap()
+    }
+
+    /// Number of changes in the audit log.
+    async fn changes(&self) -> i64 {
+        self.rig
+            .count("SELECT COUNT(*) AS v FROM audit WHERE action = 'license.subscription'")
+            .await
+    }
+}
+
+fn is(plan: &str, state: &str, days: u32) -> (String, String, u64) {
+    (plan.to_owned(), state.to_owned(), days.into())
+}
+
+/// Days from the beginning of the test to a time.
+fn days(time: &Value) -> u64 {
+    let time: Timestamp = time.as_str().unwrap().parse().unwrap();
+    (time.since(AT) + DAY / 2).as_secs() / DAY.as_secs()
+}
+
+async fn a_plan_is_bought_and_licenses_installations_while_it_is_paid() {
+    let shop = Shop::with_plans().await;
+    let plans = shop.rig.owner.client.get(&shop.license("")).await.unwrap();
+    let expected = json!({"entitlement": null, "plans": [
+        {"name": "team", "monthly_runs": 1_000, "deployments": 2},
+        {"name": "company", "monthly_runs": 2_000, "deployments": 4},
+    ]});
+    assert_eq!(plans.expect(200).unwrap().json().unwrap(), expected);
+
+    let page = shop.plan_page("team").await;
+    assert_eq!(shop.plan_page("team").await, page, "the same page");
+    shop.double.pay(&page, Card::Declined).unwrap_err();
+    shop.hear().await;
+    assert_eq!(shop.entitlement().await, Value::Null);
+    shop.double.pay(&page, Card::Good).unwrap();
+    shop.hear().await;
+    let found = shop.entitlement().await;
+    let end = &found["period_end"];
+    let expected = json!({"plan": "team", "source": "stripe", "monthly_runs": 1_000, "deployments": 2,
+        "deployments_used": 0, "state": "active", "period_end": end});
+    assert_eq!((&found, days(end)), (&expected, PERIOD.into()));
+    assert_eq!(shop.bought().await, 0, "licenses are no credits");
+    let anybody = Client::new(shop.rig.address, None);
+    let back = anybody
+        .get("/billing/subscribed")
+        .await
+        .unwrap()
+        .expect(200)
+        .unwrap();
+    assert!(back.text().contains("entitled"), "{}", back.text());
+
+    for name in ["north", "south"] {
+        let made = shop.deploy(name).await.expect(201).unwrap().json().unwrap();
+        assert_eq!((&made["expires_at"], &made["monthly_runs"]), (end, &json!(1_000)));
+    }
+    shop.deploy("west")
+        .await
+        .failure(402, "payment_required")
+        .unwrap();
+    let again = shop.wants(&json!({"plan": "team"})).await;
+    again.failure(409, "conflict").unwrap();
+
+    shop.advance(PERIOD * DAY + HOUR);
+    shop.is_not_entitled("west").await;
+    let subscription = shop.double.subscriptions().pop().unwrap();
+    shop.change(&subscription, Renewed);
+    shop.hear().await;
+    assert_eq!(shop.entitled().await, is("team", "active", 2 * PERIOD));
+    assert_eq!(shop.changes().await, 2);
+    shop.audit().await;
+    shop.close().await;
+}
+
+async fn another_plan_of_the_portal_counts_at_once() {
+    let shop = Shop::with_plans().await;
+    let subscription = shop.subscribe("team").await;
+    shop.hear().await;
+    shop.double
+        .change_price(&subscription, "price_company", 1)
+        .unwrap();
+    shop.hear().await;
+    assert_eq!(shop.entitled().await.0, "company");
+    // Each unit that is paid has the deployments of the plan.
+    shop.double.change_price(&subscription, "price_team", 3).unwrap();
+    shop.hear().await;
+    let found = shop.entitlement().await;
+    assert_eq!(
+        (&found["plan"], &found["deployments"], &found["monthly_runs"]),
+        (&json!("team"), &json!(6), &json!(1_000))
+    );
+    // A price of no plan takes nothing away, and a second subscription gives nothing.
+    shop.double.add_price("price_other", 100);
+    shop.double.change_price(&subscription, "price_other", 1).unwrap();
+    let customer = shop.rig.text("SELECT customer AS v FROM billing_account").await;
+    shop.double.subscribe(&customer, "price_company", 1).unwrap();
+    shop.double.subscribe(&customer, "price_other", 1).unwrap();
+    shop.hear().await;
+    assert_eq!(shop.entitlement().await, found);
+    assert_eq!(shop.changes().await, 3);
+    shop.close().await;
+}
+
+async fn a_late_payment_keeps_the_licenses_for_fourteen_days() {
+    let shop = Shop::with_plans().await;
+    let subscription = shop.subscribe("team").await;
+    shop.hear().await;
+    shop.advance(PERIOD * DAY);
+    shop.change(&subscription, PastDue);
+    shop.hear().await;
+    assert_eq!(shop.entitled().await, is("team", "past_due", PERIOD + 14));
+    let made = shop.deploy("north").await.expect(201).unwrap().json().unwrap();
+    assert_eq!(days(&made["expires_at"]), u64::from(PERIOD) + 14);
+    shop.advance(14 * DAY + HOUR);
+    shop.is_not_entitled("south").await;
+    // It can still be paid, so another one is not sold.
+    let other = shop.wants(&json!({"plan": "company"})).await;
+    other.failure(409, "conflict").unwrap();
+    // The next period is not paid either, and gives no more time.
+    shop.advance(16 * DAY);
+    shop.change(&subscription, PastDue);
+    shop.hear().await;
+    assert_eq!(shop.entitled().await, is("team", "past_due", PERIOD + 14));
+    shop.change(&subscription, Paid);
+    shop.hear().await;
+    assert_eq!(shop.entitled().await, is("team", "active", 3 * PERIOD));
+    shop.deploy("south").await.expect(201).unwrap();
+    shop.change(&subscription, Unpaid);
+    shop.hear().await;
+    assert_eq!(shop.entitled().await.1, "ended");
+    shop.close().await;
+}
+
+async fn a_canceled_subscription_ends_with_its_period_and_another_can_be_bought() {
+    let shop = Shop::with_plans().await;
+    let subscription = shop.subscribe("team").await;
+    shop.hear().await;
+    shop.change(&subscription, CanceledAtPeriodEnd);
+    shop.hear().await;
+    assert_eq!(shop.entitled().await, is("team", "active", PERIOD));
+    shop.deploy("north").await.expect(201).unwrap();
+    shop.advance(PERIOD * DAY);
+    shop.change(&subscription, Ended);
+    shop.hear().await;
+    assert_eq!(shop.entitled().await, is("team", "ended", PERIOD));
+    shop.is_not_entitled("south").await;
+
+    let second = shop.subscribe("company").await;
+    shop.hear().await;
+    assert_eq!(shop.entitled().await, is("company", "active", 2 * PERIOD));
+    shop.deploy("south").await.expect(201).unwrap();
+    // Ended at once, at the dashboard. The same request within the same half hour has another page then.
+    shop.change(&second, Ended);
+    shop.hear().await;
+    assert_eq!(shop.entitled().await, is("company", "ended", PERIOD));
+    let third = shop.subscribe("company").await;
+    assert_ne!(third, second);
+    shop.hear().await;
+    assert_eq!(shop.entitled().await, is("company", "active", 2 * PERIOD));
+    shop.close().await;
+}
+
+async fn the_order_and_the_number_of_webhooks_do_not_matter() {
+    let shop = Shop::with_plans().await;
+    shop.double.set_webhooks(WebhookMode::Held);
+    let subscription = shop.subscribe("team").await;
+    for change in [PastDue, Paid, CanceledAtPeriodEnd, Resumed, Renewed] {
+        shop.change(&subscription, change);
+    }
+    shop.double.release_webhooks(WebhookOrder::Reversed, 2);
+    shop.hear().await;
+    let expected = is("team", "active", 3 * PERIOD);
+    assert_eq!(shop.entitled().await, expected);
+    let storm = Storm {
+        times: 3,
+        per_second: 400,
+        seed: 7,
+    };
+    let urls = vec![shop.rig.webhooks(); 3];
+    let answers = shop.double.storm(&urls, storm).await.unwrap();
+    assert!(
+        answers.iter().all(|answer| answer.status == Some(200)),
+        "{answers:?}"
+    );
+    shop.work().await;
+    assert_eq!(shop.entitled().await, expected);
+    assert_eq!(shop.changes().await, 1, "all of them read the same");
+    shop.close().await;
+}
+
+async fn lost_webhooks_are_found_by_the_search() {
+    let shop = Shop::with_plans().await;
+    shop.double.set_webhooks(WebhookMode::Dropped);
+    let subscription = shop.subscribe("team").await;
+    shop.work().await;
+    assert_eq!(shop.entitlement().await, Value::Null);
+    shop.advance(HOUR);
+    shop.work().await;
+    assert_eq!(shop.entitled().await, is("team", "active", PERIOD));
+    shop.change(&subscription, Ended);
+    shop.advance(HOUR);
+    shop.work().await;
+    assert_eq!(shop.entitled().await.1, "ended");
+    shop.close().await;
+}
+
+async fn a_reading_that_was_overtaken_by_another_is_repeated() {
+    let shop = Shop::with_plans().await;
+    let subscription = shop.subscribe("team").await;
+    shop.hear().await;
+    // The answer of the first reading stays away, with a subscription that is active.
+    shop.change(&subscription, CanceledAtPeriodEnd);
+    let readings = shop.double.requests(Call::ReadSubscription).len();
+    shop.double.fail(Call::ReadSubscription, 1, Fault::HeldAfter);
+    shop.until_taken("customer.subscription.updated").await;
+    let billing = shop.rig.billing[0].clone();
+    let first = tokio::spawn(async move { billing.turn().await.map(drop) });
+    shop.double
+        .wait_for_requests(Call::ReadSubscription, readings + 1)
+        .await
+        .unwrap();
+    shop.change(&subscription, Ended);
+    shop.hear().await;
+    assert_eq!(shop.entitled().await.1, "ended");
+    shop.double.release();
+    first.await.unwrap().unwrap();
+    assert_eq!(
+        shop.entitled().await.1,
+        "ended",
+        "what was read first is forgotten"
+    );
+    assert_eq!(shop.double.requests(Call::ReadSubscription).len(), readings + 3);
+    shop.close().await;
+}
+
+async fn a_grant_of_the_operator_comes_first_and_is_not_overwritten() {
+    let shop = Shop::with_plans().await;
+    let operator = operator(&shop.rig).await;
+    let path = format!("/v1/operator/organizations/{}/license", shop.rig.ours);
+    let grant = async |days: u32| {
+        let body = json!({"monthly_runs": 7, "deployments": 1, "expires_at": AT + days * DAY});
+        let granted = send(&operator, Method::PUT, &path, &body).await;
+        granted.expect(200).unwrap().json().unwrap()
+    };
+    let subscription = shop.subscribe("team").await;
+    shop.hear().await;
+    let granted = grant(10).await;
+    assert_eq!(
+        (&granted["source"], &granted["deployments"]),
+        (&json!("operator"), &json!(1))
+    );
+    shop.change(&subscription, Renewed);
+    shop.hear().await;
+    assert_eq!(shop.entitlement().await, granted);
+    assert_eq!(shop.changes().await, 2);
+    shop.advance(10 * DAY);
+    assert_eq!(shop.entitled().await, is("team", "active", 2 * PERIOD));
+    shop.change(&subscription, Ended);
+    shop.hear().await;
+    grant(20).await;
+    // Nobody pays for what would not count.
+    let refused = shop.wants(&json!({"plan": "team"})).await;
+    let refused = refused.failure(409, "conflict").unwrap();
+    assert!(refused.error.contains("the operator"), "{}", refused.error);
+    shop.advance(10 * DAY);
+    shop.plan_page("team").await;
+    shop.close().await;
+}
+
+async fn requests_that_break_a_rule_are_refused_and_nothing_is_sold_while_stripe_is_away() {
+    let shop = Shop::with_plans().await;
+    for wrong in [
+        json!({}),
+        json!({"plan": ""}),
+        json!({"plan": "Team"}),
+        json!({"plan": "price_team"}),
+        json!({"plan": 1}),
+        json!({"plan": "team", "quantity": 2}),
+    ] {
+        shop.wants(&wrong).await.failure(400, "invalid_request").unwrap();
+    }
+    let team = json!({"plan": "team"});
+    for fault in [Fault::ErrorBefore, Fault::TooMany, Fault::LostBefore] {
+        shop.double.fail_always(Some(fault));
+        shop.wants(&team).await.failure(503, "unavailable").unwrap();
+    }
+    shop.double.fail_always(None);
+    // The answer of a page is lost: the next request gets that page.
+    shop.double.fail(Call::CreateSession, 1, Fault::LostAfter);
+    shop.wants(&team).await.failure(503, "unavailable").unwrap();
+    shop.wants(&team).await.expect(200).unwrap();
+    let sent = shop.double.requests(Call::CreateSession);
+    let [.., lost, repeated] = sent.as_slice() else {
+        panic!("{sent:?}")
+    };
+    assert_eq!(lost.parameters, repeated.parameters);
+    assert_eq!(shop.entitlement().await, Value::Null);
+    // A suspended organization can pay.
+    let operator = operator(&shop.rig).await;
+    let path = format!("/v1/operator/organizations/{}/suspend", shop.rig.ours);
+    let suspended = send(&operator, Method::POST, &path, &json!({})).await;
+    suspended.expect(200).unwrap();
+    shop.subscribe("team").await;
+    shop.hear().await;
+    assert_eq!(shop.entitled().await.1, "active");
+    shop.close().await;
+}
+
+async fn an_organization_that_stripe_charges_is_not_deleted() {
+    let shop = Shop::with_plans().await;
+    let subscription = shop.subscribe("team").await;
+    shop.hear().await;
+    let path = format!("/v1/organizations/{}", shop.rig.ours);
+    let body = json!({"name": "ours"});
+    let delete = async || send(&shop.rig.owner.client, Method::DELETE, &path, &body).await;
+    let refused = delete().await.failure(409, "conflict").unwrap();
+    assert!(refused.error.contains("subscription"), "{}", refused.error);
+    shop.change(&subscription, CanceledAtPeriodEnd);
+    shop.hear().await;
+    delete().await.expect(204).unwrap();
+    // News of it are of no interest any more.
+    shop.change(&subscription, Ended);
+    shop.hear().await;
+    let waiting = "SELECT COUNT(*) AS v FROM stripe_event WHERE due_at IS NOT NULL";
+    assert_eq!(shop.rig.count(waiting).await, 0);
+    shop.close().await;
+}
+
+async fn without_plans_nothing_is_sold() {
+    let rig = Rig::start().await;
+    let path = format!("/v1/organizations/{}/license/checkout", rig.ours);
+    let refused = rig.owner.client.post(&path, &json!({"plan": "team"})).await;
+    refused.unwrap().failure(503, "unavailable").unwrap();
+    rig.end().await;
+}

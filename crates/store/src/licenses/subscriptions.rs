@@ -1,0 +1,236 @@
+//! Subscriptions to licenses, as they were last read at Stripe.
+//!
+//! Stripe is asked outside of transactions. A change is recorded only while nobody has recorded another one since the request
+//! began. So what was read earlier never replaces what was read later.
+
+use sortie_api::{OrgId, Timestamp, deployment::EntitlementState};
+
+use crate::{
+    Store,
+    audit::{Audit, record},
+    db::{Row, Stmt, Tx, batch, vals},
+    organizations::lock,
+    types::{Error, Result},
+};
+
+/// Plan that an organization pays for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubscribedPlan {
+    /// Name of the plan.
+    pub name: String,
+    /// Runs in a calendar month, for each deployment.
+    pub monthly_runs: i64,
+    /// Maximum number of deployments.
+    pub deployments: i64,
+}
+
+/// Subscription as it was read at Stripe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadSubscription {
+    /// ID at Stripe.
+    pub id: String,
+    /// Organization that pays.
+    pub org: OrgId,
+    /// Plan of its price. None if the price is that of no plan: a recorded plan stays then.
+    pub plan: Option<SubscribedPlan>,
+    /// State of the entitlement.
+    pub state: EntitlementState,
+    /// End of the licenses that are issued.
+    pub period_end: Timestamp,
+    /// Whether Stripe goes on to charge for it.
+    pub renews: bool,
+    /// Revision that was recorded before it was read; none if there was none.
+    pub since: Option<i64>,
+}
+
+/// Subscription as it is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubscriptionRow {
+    /// ID at Stripe.
+    pub id: String,
+    /// Plan that is paid.
+    pub plan: SubscribedPlan,
+    /// State of the entitlement.
+    pub state: EntitlementState,
+    /// End of the licenses that are issued.
+    pub period_end: Timestamp,
+    /// Whether Stripe goes on to charge for it.
+    pub renews: bool,
+    /// Number of changes of the organization's subscriptions.
+    pub revision: i64,
+}
+
+/// Outcome of recording a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordedSubscription {
+    /// The change is recorded.
+    Changed,
+    /// Nothing is new: the same was recorded before, or a subscription that nobody has recorded has ended.
+    Known,
+    /// Somebody else has recorded a reading since. The subscription must be read again.
+    Outdated,
+    /// The organization has another subscription that has not ended.
+    Second,
+    /// The price of a new subscription is that of no plan.
+    NoPlan,
+}
+
+/// Error of a deletion while Stripe goes on to charge.
+const RENEWS: Error = Error::Conflict(
+    "the organization has a subscription to licenses: cancel it in the customer portal first",
+);
+
+/// Columns that [`subscription_from`] reads.
+macro_rules! select_subscription {
+    ($condition:literal) => {
+        concat!(
+            "SELECT id, plan, monthly_runs, deployments, state, period_end, renews, revision FROM subscription WHERE ",
+            $condition
+        )
+    };
+}
+
+impl Store {
+    /// Reads the subscription of an organization.
+    pub async fn subscription(&self, org: OrgId) -> Result<Option<SubscriptionRow>> {
+        self.db
+            .read(move |tx| {
+                tx.query_opt(select_subscription!("org_id = $1"), vals![org])?
+                    .as_ref()
+                    .map(subscription_from)
+                    .transpose()
+            })
+            .await
+    }
+
+    /// System: reads the revision of the subscription with this ID at Stripe.
+    pub async fn subscription_revision(&self, id: &str) -> Result<Option<i64>> {
+        let id = id.to_owned();
+        self.db
+            .read(move |tx| {
+                tx.query_opt(
+                    "SELECT revision FROM subscription WHERE id = $1",
+                    vals![id.as_str()],
+                )?
+                .map(|row| row.int(0))
+                .transpose()
+            })
+            .await
+    }
+
+    /// System: records a subscription that was read at Stripe, in place of one that has ended. A late payment ends the
+    /// entitlement no later than it was recorded for the first late one in a row. `NotFound` if the organization was deleted.
+    pub async fn record_subscription(
+        &self,
+        read: ReadSubscription,
+        audit: Audit,
+    ) -> Result<RecordedSubscription> {
+        self.db.write(move |tx| put(tx, &read, &audit)).await
+    }
+}
+
+fn put(tx: &mut dyn Tx, read: &ReadSubscription, audit: &Audit) -> Result<RecordedSubscription> {
+    let [_, found] = batch(
+        tx,
+        &[
+            lock(read.org),
+            Stmt::new(select_subscription!("org_id = $1"), vals![read.org]),
+        ],
+    )?;
+    let known = found.rows.first().map(subscription_from).transpose()?;
+    let next = match next(known.as_ref(), read) {
+        Ok(next) => next,
+        Err(outcome) => return Ok(outcome),
+    };
+    tx.batch(&[upsert(read.org, &next, audit.at), record(audit)])?;
+    Ok(RecordedSubscription::Changed)
+}
+
+/// Returns the row after a reading. An error is the outcome of one that changes nothing.
+fn next(
+    known: Option<&SubscriptionRow>,
+    read: &ReadSubscription,
+) -> std::result::Result<SubscriptionRow, RecordedSubscription> {
+    let same = known.filter(|known| known.id == read.id);
+    if same.map(|known| known.revision) != read.since {
+        return Err(RecordedSubscription::Outdated);
+    }
+    if same.is_none() {
+        if read.state == EntitlementState::Ended {
+            return Err(RecordedSubscription::Known);
+        }
+        if known.is_some_and(|other| other.state != EntitlementState::Ended) {
+            return Err(RecordedSubscription::Second);
+        }
+    }
+    let plan = read.plan.as_ref().or(same.map(|known| &known.plan));
+    let plan = plan.ok_or(RecordedSubscription::NoPlan)?;
+    let was_late = same
+        .filter(|known| known.state == EntitlementState::PastDue && read.state == EntitlementState::PastDue);
+    let next = SubscriptionRow {
+        id: read.id.clone(),
+        plan: plan.clone(),
+        state: read.state,
+        period_end: was_late.map_or(read.period_end, |known| known.period_end.min(read.period_end)),
+        renews: read.renews,
+        revision: known.map_or(1, |known| known.revision.saturating_add(1)),
+    };
+    let is_known = same.is_some_and(|known| {
+        let revision = known.revision;
+        *known
+            == SubscriptionRow {
+                revision,
+                ..next.clone()
+            }
+    });
+    if is_known {
+        return Err(RecordedSubscription::Known);
+    }
+    Ok(next)
+}
+
+fn upsert(org: OrgId, row: &SubscriptionRow, at: Timestamp) -> Stmt<'_> {
+    Stmt::new(
+        "INSERT INTO subscription (org_id, id, plan, monthly_runs, deployments, state, period_end, renews, revision, \
+         updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (org_id) DO UPDATE SET id = excluded.id, \
+         plan = excluded.plan, monthly_runs = excluded.monthly_runs, deployments = excluded.deployments, \
+         state = excluded.state, period_end = excluded.period_end, renews = excluded.renews, \
+         revision = excluded.revision, updated_at = excluded.updated_at",
+        vals![
+            org,
+            row.id.as_str(),
+            row.plan.name.as_str(),
+            row.plan.monthly_runs,
+            row.plan.deployments,
+            row.state.as_str(),
+            row.period_end,
+            i64::from(row.renews),
+            row.revision,
+            at
+        ],
+    )
+}
+
+/// Refuses the command while Stripe goes on to charge the organization for licenses.
+pub(crate) fn none_renews(org: OrgId) -> Stmt<'static> {
+    Stmt::new(
+        "SELECT 1 FROM subscription WHERE org_id = $1 AND renews = 1",
+        vals![org],
+    )
+    .exactly(0, RENEWS)
+}
+
+fn subscription_from(row: &Row) -> Result<SubscriptionRow> {
+    Ok(SubscriptionRow {
+        id: row.text(0)?.to_owned(),
+        plan: SubscribedPlan {
+            name: row.text(1)?.to_owned(),
+            monthly_runs: row.int(2)?,
+            deployments: row.int(3)?,
+        },
+        state: row.parse(4)?,
+        period_end: row.time(5)?,
+        renews: row.int(6)? == 1,
+        revision: row.int(7)?,
+    })
+}
