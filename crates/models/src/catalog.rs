@@ -195,7 +195,7 @@ fn complete(model: &ModelSettings) -> Result<Entry, InvalidSettings> {
         context_window: window.ok_or_else(|| needs("context_window is missing"))?,
         max_output_tokens: output.ok_or_else(|| needs("max_output_tokens is missing"))?,
         prices: prices
-            .ok_or_else(|| needs("its prices are missing; a model that costs nothing has all four at 0"))?,
+            .ok_or_else(|| needs("input_micros_per_mtok and output_micros_per_mtok are missing; a model that costs nothing says free = true"))?,
         capabilities: capabilities.unwrap_or_else(|| vec!["tools".to_owned()]),
         id: model.id.clone(),
     };

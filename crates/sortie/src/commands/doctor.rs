@@ -4,6 +4,7 @@ mod live;
 
 use std::{
     os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    path::Path,
     sync::Arc,
 };
 
@@ -120,7 +121,9 @@ fn engine_to_ask(context: &Context, args: &DoctorArgs, config: &Config) -> Optio
         (url.to_owned(), from)
     } else {
         let serves = |engine: &RunningEngine| engine.purpose == Purpose::Serve;
-        (data_dir.running_engine().filter(serves)?.url, "engine.json")
+        // A folder that cannot be read is a fault of the check of the data folder.
+        let running = data_dir.running_engine().ok().flatten();
+        (running.filter(serves)?.url, "engine.json")
     };
     let is_elsewhere = !is_this_machine(&url);
     let own_key = || (!is_elsewhere).then(|| data_dir.admin_key()).flatten();
@@ -240,14 +243,17 @@ fn data_folder(config: &Config) -> Check {
             Check::new(name, Verdict::Warning, path.to_string())
                 .hint(format!("others can look into it: chmod 700 {path}"))
         }
-        Ok(_) => Check::new(name, Verdict::Ok, path.to_string()),
+        Ok(_) => match DataDir::new(&config.data_dir).running_engine() {
+            Ok(_) => Check::new(name, Verdict::Ok, path.to_string()),
+            Err(failure) => Check::new(name, Verdict::Fault, failure.to_string()),
+        },
     }
 }
 
 async fn database(config: &Config) -> Check {
     let name = "database";
     let url = config.database_url.to_string();
-    let engine = DataDir::new(&config.data_dir).running_engine();
+    let engine = DataDir::new(&config.data_dir).running_engine().ok().flatten();
     if let (Some(engine), Some(_)) = (&engine, config.database_url.sqlite_path()) {
         return Check::new(
             name,
@@ -255,12 +261,12 @@ async fn database(config: &Config) -> Check {
             format!("{url} (in use by the engine at {})", engine.url),
         );
     }
-    if config
-        .database_url
-        .sqlite_path()
-        .is_some_and(|path| !path.exists())
-    {
-        return Check::new(name, Verdict::Ok, format!("{url} (made at the first start)"));
+    match config.database_url.sqlite_path().map(Path::try_exists) {
+        None | Some(Ok(true)) => {}
+        Some(Ok(false)) => {
+            return Check::new(name, Verdict::Ok, format!("{url} (made at the first start)"));
+        }
+        Some(Err(error)) => return Check::new(name, Verdict::Fault, format!("{url}: {error}")),
     }
     match open_store(config).await {
         Ok(store) => match store.ping().await {
