@@ -12,6 +12,7 @@ use serde::Serialize;
 use sortie_accounts::IdentityProvider;
 use sortie_api::check::{Check, Verdict};
 use sortie_billing::Stripe;
+use sortie_engine::NO_LANGUAGE_MODEL;
 use sortie_sandbox::{Backend, Enforcement, Level};
 
 use super::{Context, print_json};
@@ -90,6 +91,7 @@ async fn machine(config: &Config) -> (Vec<Check>, Option<Sandbox>) {
         data_folder(config),
         database(config).await,
         storage(config).await,
+        models(config),
         sandbox,
     ];
     if let Some(hosted) = &config.hosted {
@@ -293,6 +295,24 @@ async fn storage(config: &Config) -> Check {
         Ok(url) => Check::new(name, Verdict::Ok, format!("{url}: written, read and deleted")),
         Err(reason) => Check::new(name, Verdict::Fault, reason)
             .hint("files cannot be saved or given to runs until this works"),
+    }
+}
+
+/// Reads the catalog of models from the configuration, without a word to a provider.
+fn models(config: &Config) -> Check {
+    let name = "models";
+    match sortie_models::catalog(&config.models) {
+        Err(error) => Check::new(name, Verdict::Fault, error.to_string()),
+        Ok(catalog) if catalog.is_stopgap => Check::new(name, Verdict::Warning, NO_LANGUAGE_MODEL)
+            .hint("until then only prompts with blocks for `runbook` run"),
+        Ok(catalog) => {
+            let (count, default) = (catalog.models.len(), catalog.default_model);
+            Check::new(
+                name,
+                Verdict::Ok,
+                format!("{count} models, {default} is the default"),
+            )
+        }
     }
 }
 

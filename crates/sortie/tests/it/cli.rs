@@ -525,7 +525,9 @@ fn a_start_refuses_the_models_that_the_check_refuses() -> Checked {
             &["config", "check"] as &[_],
             &["serve", "--listen", "127.0.0.1:0"],
         ] {
-            let output = exits(alone(folder.path(), command), 78)?;
+            let mut command = alone(folder.path(), command);
+            command.env_remove("SORTIE_DEFAULT_MODEL");
+            let output = exits(command, 78)?;
             let told = text(&output.stderr);
             ensure!(rules.iter().all(|rule| told.contains(rule)), "{settings}: {told}");
         }
