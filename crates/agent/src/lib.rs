@@ -18,6 +18,7 @@ mod meter;
 pub mod model;
 mod model_call;
 mod models;
+mod possible;
 mod programs;
 mod prompt;
 mod redact;
@@ -173,6 +174,9 @@ pub trait Sink: Send + Sync {
 
     /// Tells the whole cost up to the moment `at`, compute included: what is charged later begins there.
     fn spent(&self, cost: Micros, at: tokio::time::Instant);
+
+    /// Reports that a provider's usage of a call of this model was clamped to what the call can have used.
+    fn usage_clamped(&self, _model: &str) {}
 
     /// A piece of the text that the model is writing in turn `step`. Not recorded; the whole follows as a `message`.
     /// After a `retry` the text begins anew.

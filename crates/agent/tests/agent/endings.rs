@@ -105,7 +105,10 @@ fn used(reply: Reply, input_tokens: u64, output_tokens: u64) -> Line {
 async fn a_run_whose_money_is_nearly_spent_is_asked_for_its_answer() {
     let wish = |n: u32| get(&json!({"n": n}));
     let model = priced(vec![
-        used(wish(1), 3_000, 40_000),
+        Line {
+            hidden: 40_000,
+            ..used(wish(1), 3_000, 40_000)
+        },
         used(wish(2), 3_000, 4_500),
         used(says("as far as I came"), 3_000, 100),
     ]);
@@ -485,14 +488,10 @@ async fn a_model_that_thinks_to_the_end_of_its_answer_is_told_and_nothing_of_it_
 async fn an_answer_that_is_begun_anew_does_not_hold_what_was_cut_off() {
     // The money for more than an answer is gone behind the first piece.
     let model = priced(vec![
-        Line::from(Reply {
-            usage: Usage {
-                input_tokens: 3_000,
-                output_tokens: 46_000,
-                ..Usage::default()
-            },
-            ..cut("The first half, ")
-        }),
+        Line {
+            hidden: 46_000,
+            ..used(cut("The first half, "), 3_000, 46_000)
+        },
         used(says("The whole answer."), 3_000, 100),
     ]);
     let (outcome, recorder) = run_in(with_get(), &model, &untouched(), &[]).await;
