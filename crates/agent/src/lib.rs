@@ -74,6 +74,8 @@ pub struct RunSpec {
     pub budget: BudgetSpec,
     /// Time at which the run times out.
     pub deadline: Option<tokio::time::Instant>,
+    /// Maximum number of the model's turns; a run that needs another one fails.
+    pub max_steps: u32,
     /// Effort of the model's thinking; `None` leaves it to the provider.
     pub effort: Option<Effort>,
     /// Answers in the place of the model where that refuses, once.

@@ -62,6 +62,7 @@ pub(crate) fn spec(prompt: &str) -> RunSpec {
             spent: Micros::ZERO,
         },
         deadline: None,
+        max_steps: 200,
         effort: None,
         fallback: None,
         files: Vec::new(),
