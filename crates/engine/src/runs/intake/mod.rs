@@ -163,12 +163,13 @@ impl Intake<'_> {
         Ok(id)
     }
 
-    /// Checks description, time limit, shell, web, budget and tags. Returns the time limit in seconds and the budget.
+    /// Checks description, time limit, steps, shell, web, budget and tags. Returns the time limit in seconds and the budget.
     fn check_conditions(&self, request: &mut RunRequest) -> Result<(u32, Micros), Error> {
         if let Some(description) = &request.description {
             text::description(description)?;
         }
         let timeout_seconds = timeout(request)?;
+        check_steps(request)?;
         self.check_shell(request)?;
         web::check(request.web.as_ref(), self.web)?;
         let retention = retention(request);
@@ -251,6 +252,19 @@ fn retention(request: &RunRequest) -> Retention {
         Some(true) => Retention::None,
         Some(false) | None => Retention::Full,
     }
+}
+
+fn check_steps(request: &mut RunRequest) -> Result<(), Error> {
+    let steps = *request
+        .max_steps
+        .get_or_insert(i64::from(limits::MAX_STEPS_DEFAULT));
+    if !(1..=i64::from(limits::MAX_STEPS)).contains(&steps) {
+        return Err(broken(
+            "max_steps",
+            format!("must be from 1 to {}", limits::MAX_STEPS),
+        ));
+    }
+    Ok(())
 }
 
 fn timeout(request: &mut RunRequest) -> Result<u32, Error> {
