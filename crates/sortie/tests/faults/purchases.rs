@@ -10,6 +10,7 @@ mod customer;
 mod weather;
 
 use std::{
+    fmt::Write as _,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -40,13 +41,13 @@ const WEBHOOKS: &str = "/v1/webhooks/stripe";
 /// Organizations that buy at once. Each round one comes and one goes.
 const CUSTOMERS: usize = 6;
 /// Price of a second of a run, in micros.
-const RATE: &str = "1000000";
+const RATE: &str = "4000000";
 /// Time after which a purchase on a page is looked at for the first time, and a little more.
 const FIRST_LOOK: Duration = Duration::from_secs(125);
 /// Time after which nothing is open that was paid.
 const THREE_MINUTES: Duration = Duration::from_mins(3);
-/// Time after which pages have expired, and events were searched for, and a little more.
-const MORE_THAN_AN_HOUR: Duration = Duration::from_mins(62);
+/// Time after which every page has expired, also those of the engine itself, and events were searched for.
+const A_DAY: Duration = Duration::from_mins(23 * 60 + 10);
 /// Time for which the nodes may work on what is due.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Pause before the next look at the books.
@@ -270,10 +271,10 @@ impl Shop {
         self.double.set_webhooks(WebhookMode::Dropped);
         self.bank.settle_all();
         let now = self.double.now();
-        self.double.advance(MORE_THAN_AN_HOUR);
+        self.double.advance(A_DAY);
         self.double.set_clock(now);
         let nth = self.kill()?;
-        self.jump(MORE_THAN_AN_HOUR).await?;
+        self.jump(A_DAY).await?;
         self.restart(nth).await?;
         self.catch_up(Time::TheEnd).await?;
         check_books(&self.nodes[0], &self.operator).await
@@ -282,20 +283,20 @@ impl Shop {
     /// Lets time pass for everything that waits for a time: nobody waits for minutes. On SQLite the node must be down.
     async fn jump(&self, by: Duration) -> Result<()> {
         self.era.turn();
-        for (table, column) in DUE {
-            let change = format!(
-                "UPDATE {table} SET {column} = {column} - {} WHERE {column} IS NOT NULL",
-                by.as_micros()
-            );
-            // Nodes change rows of the table meanwhile, in another order.
-            let sql = match self.database {
-                Database::Sqlite => change,
-                Database::Postgres => {
-                    format!("BEGIN; LOCK TABLE {table} IN EXCLUSIVE MODE; {change}; COMMIT")
-                }
-            };
-            self.nodes[0].node.meddle(&sql).await?;
+        let mut sql = "BEGIN; ".to_owned();
+        if self.database == Database::Postgres {
+            // Nodes change rows of these tables meanwhile, in other orders.
+            let tables = DUE.map(|(table, _)| table).join(", ");
+            write!(sql, "LOCK TABLE {tables} IN EXCLUSIVE MODE; ")?;
         }
+        for (table, column) in DUE {
+            let micros = by.as_micros();
+            write!(
+                sql,
+                "UPDATE {table} SET {column} = {column} - {micros} WHERE {column} IS NOT NULL; "
+            )?;
+        }
+        self.nodes[0].node.meddle(&(sql + "COMMIT")).await?;
         self.era.turn();
         Ok(())
     }
@@ -363,7 +364,7 @@ impl Shop {
 enum Time {
     /// Three minutes later: pages may be open that were not paid, or were paid after they had been looked at.
     ThreeMinutes,
-    /// More than an hour later: nothing is open.
+    /// A day later: nothing is open.
     TheEnd,
 }
 
@@ -371,7 +372,7 @@ impl Time {
     const fn as_str(self) -> &'static str {
         match self {
             Self::ThreeMinutes => "three minutes later",
-            Self::TheEnd => "more than an hour later",
+            Self::TheEnd => "a day later",
         }
     }
 }

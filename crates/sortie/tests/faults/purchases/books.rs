@@ -19,16 +19,16 @@ const CENT: i64 = 10_000;
 const OPEN: [(&str, &str); 3] = [
     (
         "automatic purchases are under way",
-        "SELECT COUNT(*) AS n FROM topup WHERE kind = 'auto' AND state IN ('created', 'processing')",
+        "SELECT * FROM topup WHERE kind = 'auto' AND state IN ('created', 'processing')",
     ),
     (
         "events are not handled",
-        "SELECT COUNT(*) AS n FROM stripe_event WHERE due_at IS NOT NULL",
+        "SELECT * FROM stripe_event WHERE due_at IS NOT NULL",
     ),
     (
         "organizations have few credits, and nothing was bought",
-        "SELECT COUNT(*) AS n FROM auto_topup a JOIN credit c ON c.org_id = a.org_id WHERE a.paused_until IS NULL \
-         AND c.balance_micros - c.reserved_micros < c.topup_below_micros",
+        "SELECT a.org_id, c.balance_micros, c.reserved_micros, c.topup_below_micros FROM auto_topup a \
+         JOIN credit c ON c.org_id = a.org_id WHERE a.paused_until IS NULL AND c.balance_micros - c.reserved_micros < c.topup_below_micros",
     ),
 ];
 
@@ -36,11 +36,11 @@ const OPEN: [(&str, &str); 3] = [
 const OPEN_AT_THE_END: [(&str, &str); 2] = [
     (
         "purchases are open",
-        "SELECT COUNT(*) AS n FROM topup WHERE state IN ('created', 'open', 'processing')",
+        "SELECT * FROM topup WHERE state IN ('created', 'open', 'processing')",
     ),
     (
-        "micros are reserved",
-        "SELECT CAST(COALESCE(SUM(reserved_micros), 0) AS BIGINT) AS n FROM credit",
+        "organizations have reservations",
+        "SELECT * FROM credit WHERE reserved_micros <> 0",
     ),
 ];
 
@@ -96,9 +96,9 @@ impl Shop {
             queries.extend(OPEN_AT_THE_END);
         }
         for (name, sql) in queries {
-            let left = self.count(sql).await?;
-            if left > 0 {
-                return Ok(Some(format!("{left} {name}")));
+            let left = self.rows(sql).await?;
+            if let Some(first) = left.first() {
+                return Ok(Some(format!("{} {name}: {first}", left.len())));
             }
         }
         let (paid, late) = (self.paid().await?, self.late().await?);
@@ -113,10 +113,14 @@ impl Shop {
                 Time::TheEnd => intent.held != *ours,
             }
         });
-        Ok(differs.map(|(topup, intent)| {
-            let ours = paid.get(&intent.id).map(|paid| &paid.held);
-            format!("{intent:?} of {topup} is {ours:?} in the books")
-        }))
+        let Some((topup, intent)) = differs else {
+            return Ok(None);
+        };
+        let row = self
+            .rows(&format!("SELECT * FROM topup WHERE id = '{topup}'"))
+            .await?;
+        let ours = paid.get(&intent.id).map(|paid| &paid.held);
+        Ok(Some(format!("{intent:?} is {ours:?} in the books, for {row:?}")))
     }
 
     /// Compares the books, once nothing is left to be done.

@@ -20,11 +20,11 @@ use super::Era;
 use crate::people::{Call, Requests, Ways, text};
 
 /// Most that one run may cost, in micros: its seconds, and more.
-const MAX_COST: i64 = 6_000_000;
+const MAX_COST: i64 = 13_000_000;
 /// Credits that the operator gives at first, in micros.
-const GIFT: i64 = 30_000_000;
+const GIFT: i64 = 100_000_000;
 /// Credits are bought when less than this is available, in cents.
-const THRESHOLD: i64 = 2_000;
+const THRESHOLD: i64 = 6_000;
 
 /// An organization with its owner.
 #[derive(Debug)]
@@ -129,8 +129,8 @@ impl Customer {
 
     async fn act_once(&mut self) -> Result<()> {
         match self.number(0..40) {
-            0..22 => self.start_run().await,
-            22..28 => self.buy().await,
+            0..24 => self.start_run().await,
+            24..28 => self.buy().await,
             28..31 => self.pay_late().await,
             31..35 => self.be_refunded().await,
             35..38 => match self.allow_charges().await? {
@@ -154,7 +154,7 @@ impl Customer {
     /// Starts a run, and cancels it at times. The request is repeated until it is answered.
     async fn start_run(&mut self) -> Result<()> {
         let run = json!({"prompt": format!("```wait {}\n```", self.number(0..400)), "shell": false,
-            "model": "runbook", "timeout_seconds": 5, "max_cost_micros": MAX_COST});
+            "model": "runbook", "timeout_seconds": 3, "max_cost_micros": MAX_COST});
         let name = self.requests.draw(|random| format!("{:016x}", random.u64(..)));
         let call = Call::post("/v1/runs", &run).at_engine().by(&self.key);
         let answer = self.requests.ask(&call.named(&name)).await?.answer;
@@ -180,7 +180,7 @@ impl Customer {
 
     /// Orders credits. Returns the session of the page, if there is an answer, and one with a page.
     async fn order(&mut self, saves_card: bool) -> Result<Option<String>> {
-        let order = json!({"amount_cents": self.cents(500..2_500), "save_payment_method": saves_card});
+        let order = json!({"amount_cents": self.cents(500..1_500), "save_payment_method": saves_card});
         let call = Call::post(self.path("checkout"), &order).by(&self.token);
         let Some(answer) = self.requests.try_once(&call.or_unavailable()).await? else {
             return Ok(None);

@@ -38,7 +38,7 @@ const FAULTS_OF_WRITES: [Fault; 7] = [
 const FAULTS_OF_READS: [Fault; 3] = [Fault::ErrorBefore, Fault::TooMany, Fault::LostBefore];
 
 /// Calls of a kind among which failures are.
-const AMONG: usize = 10;
+const AMONG: usize = 8;
 /// Failures of a kind of calls in one round.
 const FAILURES: usize = 10;
 
@@ -67,7 +67,9 @@ impl Weather {
         for _ in 0..FAILURES {
             let call = WRITES[random.usize(..WRITES.len())];
             let fault = FAULTS_OF_WRITES[random.usize(..FAULTS_OF_WRITES.len())];
-            faults.push((call, random.usize(1..=AMONG), fault));
+            // One organization is no customer yet.
+            let among = if call == Call::CreateCustomer { 1 } else { AMONG };
+            faults.push((call, random.usize(1..=among), fault));
         }
         for _ in 0..if jumps { 0 } else { FAILURES } {
             let call = READS[random.usize(..READS.len())];
