@@ -48,7 +48,7 @@ pub use self::{
     counts::Count,
     media::media_of,
     model::Model,
-    models::runbook::runbook,
+    models::runbook::{is_runbook, runbook},
     programs::list_programs,
     redact::Redactor,
     spans::provider_name,
