@@ -1,9 +1,11 @@
-//! Benchmark of the store alone, in runs per second: creates with and without budgets and idempotency keys,
-//! and complete cycles (create, claim, start, finish). On PostgreSQL the cycles are also measured beside the
-//! hints of a busy node.
+//! Benchmark of the store alone, in runs per second: creates with and without budgets, idempotency keys and
+//! credits, and complete cycles (create, claim, start, finish). On PostgreSQL the cycles are also measured
+//! beside the hints of a busy node.
 //!
 //! `cargo run --release -p sortie-store --example throughput -- sqlite:/var/tmp/bench.db`, or with the
-//! address of an empty PostgreSQL database instead, behind `scripts/test-postgres --durable`.
+//! address of an empty PostgreSQL database instead, behind `scripts/test-postgres --durable`. With a kind of
+//! creates, a number of clients and a number of runs behind the address it does only those, for a profiler:
+//! `… sqlite:/var/tmp/bench.db PaidEach 64 20000`.
 
 #![expect(clippy::print_stdout, reason = "it prints its figures")]
 
@@ -19,12 +21,12 @@ use std::{
 
 use anyhow::{Context, Result};
 use sortie_api::{
-    AuditId, BudgetPeriod, BudgetScope, Micros, OrgId, PutBudget, Role, RunId, RunStatus, Timestamp,
-    event::EventType, id::KeyId,
+    AuditId, BudgetPeriod, BudgetScope, LedgerKind, Micros, OrgId, PutBudget, Role, RunId, RunStatus,
+    Timestamp, UserId, event::EventType, id::KeyId,
 };
 use sortie_store::{
-    Actor, Audit, Claim, Fence, Finish, Journal, NewEvent, NewKey, NewNode, NewRun, NodeId, Receiver, Store,
-    StoredCredentials,
+    Actor, Audit, Claim, Fence, Finish, Journal, NewEvent, NewKey, NewLedgerEntry, NewNode, NewOrganization,
+    NewRun, NodeId, Payment, Receiver, Store, StoredCredentials,
 };
 use tokio::{sync::Notify, task::JoinSet};
 
@@ -36,7 +38,7 @@ const CLIENTS: usize = 64;
 
 /// Workflow that has a budget.
 const BUDGETED: &str = "budgeted";
-/// Number of keys that have a budget.
+/// Number of keys that have a budget, and of organizations that have credits.
 const KEYS: u8 = 64;
 
 /// Interval between the hints of a node at its limit.
@@ -57,6 +59,21 @@ enum Kind {
     BudgetOfKey,
     /// Each run has an idempotency key.
     Named,
+    /// Every run is paid with the credits of the same organization.
+    Paid,
+    /// Each run is paid with the credits of one of 64 organizations.
+    PaidEach,
+}
+
+impl Kind {
+    const ALL: [Self; 6] = [
+        Self::Plain,
+        Self::Budgeted,
+        Self::BudgetOfKey,
+        Self::Named,
+        Self::Paid,
+        Self::PaidEach,
+    ];
 }
 
 struct Bench {
@@ -82,19 +99,24 @@ impl Bench {
         let (at, random) = self.tick();
         let number = u8::try_from(at.as_micros() / 10 % i64::from(KEYS))?;
         let (workflow, key) = match kind {
-            Kind::Plain | Kind::Named => (None, None),
+            Kind::Plain | Kind::Named | Kind::Paid | Kind::PaidEach => (None, None),
             Kind::Budgeted => (Some(BUDGETED.to_owned()), None),
             Kind::BudgetOfKey => (None, Some(numbered_key(number))),
         };
+        let (org, payment) = match kind {
+            Kind::Plain | Kind::Budgeted | Kind::BudgetOfKey | Kind::Named => (self.org, Payment::Free),
+            Kind::Paid => (paying(0), Payment::Credit),
+            Kind::PaidEach => (paying(number), Payment::Credit),
+        };
         let run = NewRun {
             id: RunId::new(at, random),
-            org: self.org,
+            org,
             idempotency_key: (kind == Kind::Named).then(|| at.as_micros().to_string()),
             definition: format!(r#"{{"prompt":"{}"}}"#, "x".repeat(200)).into(),
             inline: None,
             callback: None,
             max_cost: Micros::new(1_000_000)?,
-            payment: sortie_store::Payment::Free,
+            payment,
             timeout_seconds: 300,
             labels: sortie_store::Labels {
                 by: key.map(sortie_store::By::Key),
@@ -155,6 +177,44 @@ fn numbered_key(number: u8) -> KeyId {
     KeyId::new(Timestamp::from_micros(1_700_000_000_000_000), [number; 10])
 }
 
+/// ID of an organization that has credits.
+fn paying(number: u8) -> OrgId {
+    OrgId::new(Timestamp::from_micros(1_700_000_000_000_000), [number + 2; 10])
+}
+
+/// Adds an organization with credits for every run.
+async fn add_paying(store: &Store, number: u8) -> Result<()> {
+    let (at, org) = (Timestamp::from_micros(1_700_000_000_000_000), paying(number));
+    let audit = |nth: u8, action| Audit {
+        id: AuditId::new(at, [nth; 10]),
+        org,
+        at,
+        actor: Actor::default(),
+        action,
+        target: org.to_string(),
+    };
+    let new = NewOrganization {
+        id: org,
+        name: "bench".to_owned(),
+        owner: UserId::new(at, [1; 10]),
+        created_at: at,
+    };
+    store.create_organization(new, audit(1, "organization.create")).await?;
+    let entry = NewLedgerEntry {
+        cause: format!("grant:{org}"),
+        org,
+        kind: LedgerKind::Grant,
+        amount_micros: 1_000_000_000_000_000,
+        description: "bench".to_owned(),
+        payment: None,
+        topup: None,
+        user: None,
+        at,
+    };
+    store.move_credits(entry, audit(2, "ledger.grant")).await?;
+    Ok(())
+}
+
 /// Sets a budget that every run fits in.
 async fn set_budget(store: &Store, org: OrgId, scope: BudgetScope, number: u8) -> Result<()> {
     let at = Timestamp::from_micros(1_700_000_000_000_000);
@@ -179,18 +239,24 @@ async fn set_budget(store: &Store, org: OrgId, scope: BudgetScope, number: u8) -
 async fn creates(bench: &Arc<Bench>) -> Result<()> {
     for (clients, runs) in [(1, 500), (16, RUNS / 2), (64, RUNS)] {
         for pass in 1..=2 {
-            for kind in [Kind::Plain, Kind::Budgeted, Kind::BudgetOfKey, Kind::Named] {
-                let started = Instant::now();
-                let took = repeat(clients, runs, || {
-                    let bench = Arc::clone(bench);
-                    async move { bench.create(kind).await }
-                })
-                .await?;
-                let name = format!("creates {clients} {kind:?} {pass}");
-                report(&name, runs, started.elapsed(), &took);
+            for kind in Kind::ALL {
+                creates_of(bench, kind, clients, runs, pass).await?;
             }
         }
     }
+    Ok(())
+}
+
+/// Measures creates of one kind.
+async fn creates_of(bench: &Arc<Bench>, kind: Kind, clients: usize, runs: usize, pass: u32) -> Result<()> {
+    let started = Instant::now();
+    let took = repeat(clients, runs, || {
+        let bench = Arc::clone(bench);
+        async move { bench.create(kind).await }
+    })
+    .await?;
+    let name = format!("creates {clients} {kind:?} {pass}");
+    report(&name, runs, started.elapsed(), &took);
     Ok(())
 }
 
@@ -340,6 +406,7 @@ async fn main() -> Result<()> {
     set_budget(&store, org, BudgetScope::Workflow(BUDGETED.to_owned()), 100).await?;
     for number in 0..KEYS {
         set_budget(&store, org, BudgetScope::Key(numbered_key(number)), number + 2).await?;
+        add_paying(&store, number).await?;
     }
     let node = NodeId(1);
     store
@@ -359,6 +426,11 @@ async fn main() -> Result<()> {
         org,
         ticks: AtomicI64::new(1),
     });
+    if let Some(name) = std::env::args().nth(2) {
+        let kind = Kind::ALL.into_iter().find(|kind| format!("{kind:?}") == name);
+        let number = |nth| std::env::args().nth(nth).context("give clients and runs")?.parse().context("a number");
+        return creates_of(&bench, kind.context("no such kind")?, number(3)?, number(4)?, 1).await;
+    }
     creates(&bench).await?;
 
     let started = Instant::now();

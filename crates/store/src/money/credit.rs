@@ -152,22 +152,32 @@ pub(super) fn read(tx: &mut dyn Tx, org: OrgId) -> Result<Credit> {
     row.as_ref().map_or(Ok(Credit::default()), credit_from)
 }
 
+/// Update of one organization's credit.
+macro_rules! update_credit {
+    ($($rest:expr),*) => {
+        concat!(
+            "UPDATE credit SET balance_micros = balance_micros + $2, reserved_micros = reserved_micros + $3 \
+             WHERE org_id = $1",
+            $($rest),*
+        )
+    };
+}
+
+/// Condition of [`update_credit`] under which an amount is reserved.
+macro_rules! if_covered {
+    () => {
+        " AND suspended = 0 AND balance_micros + CAST($2 AS BIGINT) - reserved_micros - CAST($3 AS BIGINT) >= 0"
+    };
+}
+
 /// The update of one organization's credit. It affects no row if there is not enough for what is to be held, if the
-/// organization is suspended then, or if the row is missing. Its row is for [`is_low`].
-pub(super) fn statement(org: OrgId, change: CreditChange) -> Stmt<'static> {
-    let sql = if change.held > 0 {
-        concat!(
-            "UPDATE credit SET balance_micros = balance_micros + $2, reserved_micros = reserved_micros + $3 \
-             WHERE org_id = $1 AND suspended = 0 \
-             AND balance_micros + CAST($2 AS BIGINT) - reserved_micros - CAST($3 AS BIGINT) >= 0 RETURNING ",
-            low_column!()
-        )
-    } else {
-        concat!(
-            "UPDATE credit SET balance_micros = balance_micros + $2, reserved_micros = reserved_micros + $3 \
-             WHERE org_id = $1 RETURNING ",
-            low_column!()
-        )
+/// organization is suspended then, or if the row is missing. Its row is for [`is_low`], if it `tells`.
+pub(super) fn statement(org: OrgId, change: CreditChange, tells: bool) -> Stmt<'static> {
+    let sql = match (change.held > 0, tells) {
+        (true, true) => update_credit!(if_covered!(), " RETURNING ", low_column!()),
+        (true, false) => update_credit!(if_covered!()),
+        (false, true) => update_credit!(" RETURNING ", low_column!()),
+        (false, false) => update_credit!(),
     };
     let reserved = change.held.saturating_sub(change.released);
     Stmt::new(sql, vals![org, change.added, reserved])
@@ -176,6 +186,15 @@ pub(super) fn statement(org: OrgId, change: CreditChange) -> Stmt<'static> {
 /// Whether the credit that [`statement`] has changed is below the threshold of automatic purchases.
 pub(super) fn is_low(answer: &Answer) -> bool {
     answer.rows.first().is_some_and(|row| row.int(0) == Ok(1))
+}
+
+/// Query for those of the organizations, a JSON array, whose credits are below the threshold of automatic purchases.
+pub(super) fn low_among(orgs: &str) -> Stmt<'_> {
+    Stmt::new(
+        "SELECT org_id FROM credit WHERE org_id {IN}SELECT value FROM {JSON_EACH}($1){END} \
+         AND balance_micros - reserved_micros < topup_below_micros ORDER BY org_id",
+        vals![orgs],
+    )
 }
 
 /// Refuses a run that the credits of its organization do not cover, by reading them.

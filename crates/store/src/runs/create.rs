@@ -73,7 +73,6 @@ pub(crate) fn create_new(tx: &mut dyn Tx, run: &NewRun) -> Result<Run> {
 // Everything is one batch, but for the holds where a statement costs no round trip. Behind the statement that adds its row,
 // a run with the new id exists only if this command has created it. The later statements depend on that.
 fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created> {
-    let key = run.idempotency_key.as_deref();
     let unretained = run.definition.unretained();
     let tags = (!run.labels.tags.is_empty())
         .then(|| serde_json::to_string(&run.labels.tags))
@@ -107,11 +106,8 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
             vals![run.id, tags.as_str()],
         ));
     }
-    if key.is_some() {
-        statements.push(Stmt::new(
-            concat!(select_runs!(), "r.org_id = $1 AND r.idempotency_key = $2"),
-            vals![run.org, key],
-        ));
+    if run.idempotency_key.is_some() && !tx.is_local() {
+        statements.push(named(run));
     }
     let mut answers = tx.batch(&statements)?.into_iter();
     let held = match added {
@@ -135,11 +131,24 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
     if !held.is_empty() {
         tx.batch(&[holds::forget(run.id)])?;
     }
-    let row = answers
-        .last()
+    let existing = if tx.is_local() {
+        tx.batch(&[named(run)])?.pop()
+    } else {
+        answers.last()
+    };
+    let row = existing
         .and_then(|existing| existing.rows.into_iter().next())
         .ok_or(Error::NotFound)?;
     run_with_output(&row).map(Created::Existing)
+}
+
+/// Statement that reads the run with the idempotency key of this one. A create reads it only if it has added no row, but where
+/// that would be another round trip.
+fn named(run: &NewRun) -> Stmt<'_> {
+    Stmt::new(
+        concat!(select_runs!(), "r.org_id = $1 AND r.idempotency_key = $2"),
+        vals![run.org, run.idempotency_key.as_deref()],
+    )
 }
 
 /// Statement that adds the row of a run. `tags` is a JSON array.
