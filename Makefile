@@ -28,9 +28,9 @@ bench: ## Measure this machine and the engine on both databases; writes bench/RE
 soak: ## Mixed work for 30 minutes on each database; writes CSV files and pictures into bench/soak
 	scripts/soak
 
-durability: ## kill -9 under load, of runs, of people and of licenses: 20 rounds on each database, counted; 50 races for credits
+durability: ## kill -9 under load, of runs, of people, of licenses and of purchases: 20 rounds on each database, counted; 50 races for credits
 	SORTIE_DURABILITY_ROUNDS=20 SORTIE_RACE_ROUNDS=50 scripts/test-postgres cargo nextest run -p sortie --test it --test faults --locked \
-		--profile durability --no-capture -E 'test(durability) | test(people_of_) | test(allowance_of_) | test(a_hundred_creates_)'
+		--profile durability --no-capture -E 'test(durability) | test(people_of_) | test(allowance_of_) | test(purchases_of_) | test(a_hundred_creates_)'
 
 deploy: ## Hold what is below deploy/ against its schemas and against the configuration
 	scripts/check-deploy

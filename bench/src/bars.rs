@@ -87,7 +87,7 @@ const SQLITE: Option<Database> = Some(Database::Sqlite);
 const POSTGRES: Option<Database> = Some(Database::Postgres);
 
 /// Bars in the order of the report.
-pub(crate) const BARS: [Bar; 33] = [
+pub(crate) const BARS: [Bar; 35] = [
     bar(
         "complete tool-free runs, 64 at once",
         SQLITE,
@@ -249,5 +249,15 @@ pub(crate) const BARS: [Bar; 33] = [
         "hosted: complete runs against self-hosted, 64 at once",
         None,
         Required::Ratio(0.8),
+    ),
+    bar(
+        "storm: a webhook to its 200, p99",
+        POSTGRES,
+        Required::Seconds(0.05),
+    ),
+    bar(
+        "storm: last 200 to all events handled",
+        POSTGRES,
+        Required::Seconds(30.0),
     ),
 ];

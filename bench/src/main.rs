@@ -27,6 +27,7 @@ mod resume;
 mod samples;
 mod schedules;
 mod soak;
+mod storm;
 
 use std::path::PathBuf;
 
@@ -183,7 +184,8 @@ async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     cancel::measure(bench, report).await?;
     schedules::measure(bench, report).await?;
     people::measure(bench, report).await?;
-    hosted::measure(bench, report).await
+    hosted::measure(bench, report).await?;
+    storm::measure(bench, report).await
 }
 
 /// Ten thousand followers are as many sockets here, and as many in the node, which inherits the limit.

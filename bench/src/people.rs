@@ -74,7 +74,12 @@ async fn start(bench: &Bench) -> Result<HostedNode> {
 
 /// Starts a hosted node with options, on an empty database.
 pub(crate) async fn start_with(bench: &Bench, options: NodeOptions) -> Result<HostedNode> {
-    let options = NodeOptions {
+    HostedNode::start_with(&bench.binary, bench.database, on_this_machine(options)).await
+}
+
+/// Returns the options of a hosted node whose clients are all on this machine.
+pub(crate) fn on_this_machine(options: NodeOptions) -> NodeOptions {
+    NodeOptions {
         log: LogOnDrop::Forget,
         ..options
     }
@@ -82,8 +87,7 @@ pub(crate) async fn start_with(bench: &Bench, options: NodeOptions) -> Result<Ho
     // Limits by network are out of the way: all clients are of one, and those that sign up say another one each.
     .env("SORTIE_ANONYMOUS_RATE_LIMIT_PER_MINUTE", "10000000")
     .env("SORTIE_TRUSTED_PROXIES", "127.0.0.1")
-    .env("SORTIE_ORGANIZATION_CONCURRENCY", "1000");
-    HostedNode::start_with(&bench.binary, bench.database, options).await
+    .env("SORTIE_ORGANIZATION_CONCURRENCY", "1000")
 }
 
 fn in_mebibytes(bytes: u64) -> Result<f64> {
@@ -103,7 +107,8 @@ pub(crate) async fn sign_up(node: &HostedNode, nth: usize) -> Result<String> {
     text(&made.json()?, "token")
 }
 
-fn text(value: &Value, name: &str) -> Result<String> {
+/// Text of a field of an answer.
+pub(crate) fn text(value: &Value, name: &str) -> Result<String> {
     let text = value[name].as_str();
     Ok(text.with_context(|| format!("no {name} in {value}"))?.to_owned())
 }

@@ -18,6 +18,11 @@ const BEYOND_TOKENS: u64 = 4_096;
 /// Tokens of the words that stand in place of a dropped output, at most.
 const DROPPED_TOKENS: u64 = 64;
 
+/// More than the most tokens that a provider can count for a request of so many bytes.
+pub(crate) const fn beyond_request(bytes: u64) -> u64 {
+    bytes.saturating_mul(2).saturating_add(BEYOND_TOKENS)
+}
+
 /// The provider's count of a request and of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
@@ -36,8 +41,9 @@ impl Count {
     /// unless it is absurd.
     pub(crate) fn of(bytes: u64, turns: usize, tokens: u64, reply: &Reply) -> Self {
         let can_be = |tokens: u64, bytes: u64| {
-            let most = bytes.saturating_mul(2).saturating_add(BEYOND_TOKENS);
-            (tokens > 0 && (bytes / MOST_BYTES_PER_TOKEN..=most).contains(&tokens)).then_some(tokens)
+            // A count that was clamped is none.
+            let beyond = beyond_request(bytes);
+            (tokens > 0 && (bytes / MOST_BYTES_PER_TOKEN..beyond).contains(&tokens)).then_some(tokens)
         };
         let opaque = reply
             .content

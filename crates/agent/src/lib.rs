@@ -18,6 +18,7 @@ mod meter;
 pub mod model;
 mod model_call;
 mod models;
+mod possible;
 mod programs;
 mod prompt;
 mod redact;
@@ -47,7 +48,7 @@ pub use self::{
     counts::Count,
     media::media_of,
     model::Model,
-    models::runbook::runbook,
+    models::runbook::{is_runbook, runbook},
     programs::list_programs,
     redact::Redactor,
     spans::provider_name,
@@ -73,6 +74,8 @@ pub struct RunSpec {
     pub budget: BudgetSpec,
     /// Time at which the run times out.
     pub deadline: Option<tokio::time::Instant>,
+    /// Maximum number of the model's turns; a run that needs another one fails.
+    pub max_steps: u32,
     /// Effort of the model's thinking; `None` leaves it to the provider.
     pub effort: Option<Effort>,
     /// Answers in the place of the model where that refuses, once.
@@ -173,6 +176,9 @@ pub trait Sink: Send + Sync {
 
     /// Tells the whole cost up to the moment `at`, compute included: what is charged later begins there.
     fn spent(&self, cost: Micros, at: tokio::time::Instant);
+
+    /// Reports that a provider's usage of a call of this model was clamped to what the call can have used.
+    fn usage_clamped(&self, _model: &str) {}
 
     /// A piece of the text that the model is writing in turn `step`. Not recorded; the whole follows as a `message`.
     /// After a `retry` the text begins anew.

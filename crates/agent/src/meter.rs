@@ -183,6 +183,11 @@ pub(crate) struct Held<'a, 'm> {
 }
 
 impl Held<'_, '_> {
+    /// Bytes that the model has written so far.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     /// The call has ended: charges what it cost and returns that.
     pub(crate) fn settle(mut self, usage: &Usage) -> Micros {
         self.settle_once(usage)
@@ -201,7 +206,7 @@ impl Held<'_, '_> {
 impl Drop for Held<'_, '_> {
     fn drop(&mut self) {
         if self.hold.is_some() {
-            let output_tokens = self.bytes.load(Ordering::Relaxed).div_ceil(BYTES_PER_TOKEN);
+            let output_tokens = self.written_bytes().div_ceil(BYTES_PER_TOKEN);
             let usage = budget::dearest_usage(self.prices, self.input_tokens, output_tokens);
             self.settle_once(&usage);
             self.meter.tell();

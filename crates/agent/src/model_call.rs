@@ -16,6 +16,7 @@ use crate::{
     counts::Count,
     meter::{Held, Meter, Unshown},
     model::{Kind, Model, ModelError, Reply, Request, Retry, Task, ToolDefinition, ToolUse, Turn, Usage},
+    possible::{self, Possible},
     spans,
     stop::{Stop, millis},
     summary,
@@ -340,6 +341,7 @@ impl Caller<'_> {
                 self.meter.while_funded(call).await?
             }
         };
+        let called = self.within_possible(&request, held.written_bytes(), called);
         spans::model_called(&span, &called);
         drop(span);
         let (usage, stop_reason) = match &called {
@@ -366,6 +368,42 @@ impl Caller<'_> {
             Ok(reply) => Attempt::Replied(reply, limit),
             Err(error) => Attempt::Failed(error),
         })
+    }
+}
+
+impl Caller<'_> {
+    /// Clamps the usage of a call to what the call can have used: one absurd figure must not reach a sum.
+    fn within_possible(
+        &self,
+        request: &Request<'_>,
+        written: u64,
+        mut called: Result<Reply, ModelError>,
+    ) -> Result<Reply, ModelError> {
+        let info = self.model.info();
+        let longest = request.max_tokens.max(info.max_output_tokens);
+        let (usage, reply_bytes) = match &mut called {
+            Ok(reply) => {
+                let bytes = possible::reply_bytes(reply);
+                (&mut reply.usage, bytes)
+            }
+            Err(error) => (&mut error.usage, 0),
+        };
+        let possible = Possible::new(request.bytes() as u64, longest, written.max(reply_bytes));
+        let clamped = possible.clamp(*usage);
+        if clamped != *usage {
+            tracing::warn!(
+                model = info.id,
+                provider = info.provider,
+                input_tokens = usage.input_tokens,
+                output_tokens = usage.output_tokens,
+                cache_read_tokens = usage.cache_read_tokens,
+                cache_write_tokens = usage.cache_write_tokens,
+                "clamped the usage of a model call to what the call can have used"
+            );
+            self.sink.usage_clamped(&info.id);
+            *usage = clamped;
+        }
+        called
     }
 }
 

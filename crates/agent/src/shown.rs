@@ -229,6 +229,10 @@ impl Sink for Shown<'_> {
         self.sink.spent(cost, at);
     }
 
+    fn usage_clamped(&self, model: &str) {
+        self.sink.usage_clamped(model);
+    }
+
     fn message_delta(&self, step: u32, text: &str) {
         if self.redactor.is_empty() {
             return self.sink.message_delta(step, text);

@@ -131,11 +131,23 @@ impl<'a> Agent<'a> {
             if let Progress::Done(output) = progress {
                 return Ok(output);
             }
+            self.check_steps()?;
             self.step += 1;
             let replied = self.ask().await?;
             // Boxed, as all that a run which waits for its model is not in.
             progress = Box::pin(self.take(replied)).await?;
         }
+    }
+
+    /// A model that loops for free, or at a low price, comes to an end as well.
+    fn check_steps(&self) -> Result<(), Stop> {
+        let most = self.spec.max_steps;
+        if self.step < most {
+            return Ok(());
+        }
+        Err(Stop::Failed(format!(
+            "step limit reached: the run has made {most} model calls, its max_steps, and has no answer"
+        )))
     }
 
     async fn take(&mut self, replied: Replied) -> Result<Progress, Stop> {

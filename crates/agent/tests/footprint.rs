@@ -68,6 +68,7 @@ fn spec(prompt: &str, rate: u64) -> RunSpec {
             spent: Micros::ZERO,
         },
         deadline: None,
+        max_steps: 200,
         effort: None,
         fallback: None,
         files: Vec::new(),

@@ -390,7 +390,7 @@ pub struct LedgerCheck {
 pub struct LedgerDifference {
     /// The organization.
     pub organization_id: OrgId,
-    /// Rule that does not hold: `balance`, `reserved`, `charge` or `cost`.
+    /// Rule that does not hold: `balance`, `reserved`, `charge`, `cost` or `readable`.
     #[schema(example = "balance")]
     pub rule: String,
     /// Run that breaks the rule; absent for a rule of the whole organization.

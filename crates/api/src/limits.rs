@@ -58,6 +58,10 @@ pub const TIMEOUT_SECONDS_MIN: u32 = 1;
 pub const TIMEOUT_SECONDS_MAX: u32 = 3_600;
 /// `timeout_seconds` when none is sent.
 pub const TIMEOUT_SECONDS_DEFAULT: u32 = 300;
+/// `max_steps`, most.
+pub const MAX_STEPS: u32 = 1_000;
+/// `max_steps` when none is sent.
+pub const MAX_STEPS_DEFAULT: u32 = 200;
 /// `max_cost_micros`, most.
 pub const MAX_COST_MICROS: i64 = 100_000_000;
 /// Entries of `tags`.

@@ -117,6 +117,14 @@ pub struct RunRequest {
     )]
     #[schema(nullable = false, minimum = 1, maximum = 3600)]
     pub timeout_seconds: Option<i64>,
+    /// Maximum number of model calls, without those that are tried again. A run that needs another one fails. Default 200.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false, minimum = 1, maximum = 1000)]
+    pub max_steps: Option<i64>,
     /// Lets the agent run shell commands and write files in its working directory. Default `true`.
     #[serde(
         default,

@@ -74,6 +74,7 @@ impl RunRequest {
             input_schema: self.input_schema.or(saved.input_schema),
             output_schema: self.output_schema.or(saved.output_schema),
             timeout_seconds: self.timeout_seconds.or(saved.timeout_seconds),
+            max_steps: self.max_steps.or(saved.max_steps),
             shell: self.shell.or(saved.shell),
             web: self.web.or(saved.web),
             zero_data_retention: self.zero_data_retention,
@@ -102,7 +103,7 @@ mod tests {
             "files": [{"path": format!("f{which}"), "content": ""}],
             "connections": {format!("c{which}"): {"ref": "crm", "allowed_methods": ["GET"]}},
             "description": format!("d{which}"), "input_schema": {"title": format!("i{which}")},
-            "output_schema": {"title": format!("o{which}")}, "timeout_seconds": i64::from(which),
+            "output_schema": {"title": format!("o{which}")}, "timeout_seconds": i64::from(which), "max_steps": i64::from(which),
             "shell": which == 1, "web": {"search": which == 1}, "zero_data_retention": which == 1,
             "max_cost_micros": i64::from(which), "tags": [format!("t{which}")],
             "callback": {"url": format!("https://{which}.example/"), "secret": "s"},
@@ -123,8 +124,8 @@ mod tests {
     proptest! {
         #[test]
         fn fields_that_are_sent_replace_whole_and_all_others_stay(
-            sent in subsequence(fields(), 0..=18),
-            saved in subsequence(fields(), 0..=18),
+            sent in subsequence(fields(), 0..=19),
+            saved in subsequence(fields(), 0..=19),
         ) {
             let saved: Vec<String> = saved.into_iter().filter(|name| !NOT_SAVED.contains(&name.as_str())).collect();
             let (request, sent) = some_of(1, &sent);

@@ -30,6 +30,9 @@ pub(crate) const FIRST_LOOK: Duration = Duration::from_mins(2);
 /// Text beside the amount on the page.
 const DESCRIPTION: &str = "Sortie credits";
 
+/// Error of an order whose page was made too late.
+const GIVEN_UP: Error = Error::Conflict("the checkout took too long and was given up: order again");
+
 /// Path of the page for a customer who has paid.
 pub const PAID_PAGE: &str = "/billing/paid";
 
@@ -138,7 +141,8 @@ impl Parts {
         Ok(self.store.keep_customer(org, &customer.id).await?)
     }
 
-    /// Makes the page of a purchase, or gets the one that was made before.
+    /// Makes the page of a purchase, or gets the one that was made before. `Conflict` if the purchase has ended meanwhile: nobody
+    /// looks any more whether its page is paid.
     pub(crate) async fn open_checkout(&self, topup: &TopupRow) -> Result<Checkout> {
         let Some(customer) = &topup.customer else {
             return Err(Error::Internal("the organization is no customer yet".to_owned()));
@@ -162,16 +166,22 @@ impl Parts {
         let checkout = self
             .ask("create_checkout", self.stripe.create_checkout(&id, &order))
             .await?;
-        self.store
-            .move_topup(TopupMove {
-                id: topup.id,
-                to: TopupState::Open,
-                session: Some(checkout.id.clone()),
-                intent: None,
-                error: None,
-            })
-            .await?;
-        Ok(checkout)
+        let change = TopupMove {
+            id: topup.id,
+            to: TopupState::Open,
+            session: Some(checkout.id.clone()),
+            intent: None,
+            error: None,
+        };
+        if self.store.move_topup(change).await? {
+            return Ok(checkout);
+        }
+        match self.store.topup(topup.id).await?.state {
+            TopupState::Created | TopupState::Open | TopupState::Processing | TopupState::Paid => {
+                Ok(checkout)
+            }
+            TopupState::Failed | TopupState::Expired | TopupState::RequiresAction => Err(GIVEN_UP),
+        }
     }
 
     /// Ends a purchase without credits. A payment that comes later is credited all the same.

@@ -239,7 +239,7 @@ mod tests {
     const DAY: i64 = 86_400;
 
     /// A subscription of 30 days with these members.
-    fn read(members: Value) -> Result<Option<Entitled>> {
+    fn read(members: &Value) -> Result<Option<Entitled>> {
         let mut object = json!({"id": "sub_1", "customer": "cus_1", "status": "active", "cancel_at_period_end": false,
             "cancel_at": null, "ended_at": null, "metadata": {}, "items": {"has_more": false, "data": [{
                 "price": {"id": "price_1"}, "quantity": 1, "current_period_start": START,
@@ -295,9 +295,9 @@ mod tests {
                 period_end,
                 renews,
             };
-            assert_eq!(read(members.clone()).unwrap(), Some(expected), "{members}");
+            assert_eq!(read(&members).unwrap(), Some(expected), "{members}");
         }
-        assert_eq!(read(json!({"status": "incomplete"})).unwrap(), None);
-        assert!(read(json!({"status": "of_a_later_version"})).is_err());
+        assert_eq!(read(&json!({"status": "incomplete"})).unwrap(), None);
+        assert!(read(&json!({"status": "of_a_later_version"})).is_err());
     }
 }

@@ -43,16 +43,27 @@ impl Billing {
         if let Err(error) = parts.search_events().await {
             tracing::warn!(%error, "searching for events of Stripe failed; they are searched for again");
         }
+        // Neither does one kind of work keep the others: its failure is told once they are done.
+        let mut failed = Ok(());
         let next = loop {
-            let (handled, next) = parts.handle_events().await?;
-            let reconciled = parts.reconcile_topups().await?;
-            let compared = parts.compare_payments().await?;
-            if handled + reconciled + compared == 0 {
+            let (handled, next) = or_failed(&mut failed, parts.handle_events().await);
+            let reconciled = or_failed(&mut failed, parts.reconcile_topups().await);
+            let compared = or_failed(&mut failed, parts.compare_payments().await);
+            if failed.is_err() || handled + reconciled + compared == 0 {
                 break next;
             }
         };
-        parts.tidy_events().await?;
+        or_failed(&mut failed, parts.tidy_events().await);
+        failed?;
         let now = parts.now();
         Ok(next.map_or(POLL, |next| next.since(now).min(POLL)))
     }
+}
+
+/// Returns the result of one kind of work, or nothing where it has failed, which `failed` then is.
+fn or_failed<T: Default>(failed: &mut Result<()>, done: Result<T>) -> T {
+    done.unwrap_or_else(|error| {
+        *failed = Err(error);
+        T::default()
+    })
 }

@@ -75,6 +75,32 @@ pub struct Settings {
     pub aws: BTreeMap<String, Credential>,
 }
 
+/// Kind of a storage.
+enum Kind {
+    Folder(PathBuf),
+    Bucket,
+}
+
+impl Settings {
+    /// Checks the settings without looking at the storage.
+    pub fn check(&self) -> Result<()> {
+        match self.kind()? {
+            Kind::Folder(_) => Ok(()),
+            Kind::Bucket => Bucket::open(self).map(drop),
+        }
+    }
+
+    fn kind(&self) -> Result<Kind> {
+        let rule = match folder_of(&self.url) {
+            Some(path) if path.as_os_str().is_empty() => "file: needs a folder",
+            Some(path) => return Ok(Kind::Folder(path)),
+            None if self.url.starts_with("s3://") => return Ok(Kind::Bucket),
+            None => "must be file:<folder> or s3://<bucket>/<prefix>",
+        };
+        Err(Error::Settings(rule.to_owned()))
+    }
+}
+
 /// Address of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
@@ -146,19 +172,13 @@ impl Blobs {
     /// # Errors
     /// `Settings` with a sentence for the operator; `Unavailable` when a folder cannot be made.
     pub async fn open(settings: &Settings) -> Result<Self> {
-        let (place, staging) = if let Some(path) = folder_of(&settings.url) {
-            if path.as_os_str().is_empty() {
-                return Err(Error::Settings("file: needs a folder".to_owned()));
+        let (place, staging) = match settings.kind()? {
+            Kind::Folder(path) => {
+                let folder = Folder::open(path).await?;
+                let staging = folder.staging();
+                (Place::Folder(folder), staging)
             }
-            let folder = Folder::open(path).await?;
-            let staging = folder.staging();
-            (Place::Folder(folder), staging)
-        } else if settings.url.starts_with("s3://") {
-            (Place::Bucket(Bucket::open(settings)?), settings.staging.clone())
-        } else {
-            return Err(Error::Settings(
-                "must be file:<folder> or s3://<bucket>/<prefix>".to_owned(),
-            ));
+            Kind::Bucket => (Place::Bucket(Bucket::open(settings)?), settings.staging.clone()),
         };
         Ok(Self {
             area: Arc::new(Area::open(staging).await?),

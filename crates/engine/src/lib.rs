@@ -26,11 +26,15 @@ use sortie_store::Store;
 
 pub use cluster::peers::{Hop, PEER_HEADER, Peer};
 pub use connections::{AwaitingConfirmation, Connections, Put};
-pub use credentials::master_keys::{check_key_text, check_master_keys};
+pub use credentials::{
+    keys::create_key_offline,
+    master_keys::{check_key_text, check_master_keys},
+};
 pub use error::Error;
 pub use files::saved::{Stored, Upload};
 pub use kit::{
     caller::Caller,
+    models::NO_LANGUAGE_MODEL,
     options::{AwsVariables, LicenseOptions, Options, Serves},
     traces::{SpanExport, Traces},
 };

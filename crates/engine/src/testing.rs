@@ -59,6 +59,32 @@ impl Held {
         assert_eq!(changed.unwrap(), 1, "{statement}");
     }
 
+    /// Makes every change of the store fail that meets this trigger.
+    pub(crate) fn fail(&self, trigger: &str) {
+        let sql = format!("CREATE TRIGGER injected {trigger} BEGIN SELECT RAISE(ABORT, 'injected'); END");
+        self.batch(&sql);
+    }
+
+    /// Adds an organization before this one and one behind it, each with a copy of its run.
+    pub(crate) fn between_others(&self) {
+        let (org, run) = (self.claim.org, self.claim.fence.run);
+        for number in [0, 9] {
+            let other = OrgId::new(self.claim.created_at, [number; 10]);
+            let copy = RunId::new(self.claim.created_at, [number + 20; 10]);
+            self.batch(&format!(
+                "CREATE TEMP TABLE o AS SELECT * FROM organization WHERE id = '{org}'; UPDATE o SET id = '{other}'; \
+                 INSERT INTO organization SELECT * FROM o; \
+                 CREATE TEMP TABLE r AS SELECT * FROM run WHERE id = '{run}'; UPDATE r SET id = '{copy}', org_id = '{other}'; \
+                 INSERT INTO run SELECT * FROM r"
+            ));
+        }
+    }
+
+    fn batch(&self, sql: &str) {
+        let file = rusqlite::Connection::open(self.dir.path().join("test.db")).unwrap();
+        file.execute_batch(sql).unwrap();
+    }
+
     pub(crate) fn records(&self) -> Records {
         records(&self.store)
     }

@@ -14,13 +14,16 @@ use sortie_net::sse;
 use tokio::time::timeout;
 
 use crate::{
-    estimate::{tokens, with_input},
+    estimate::{BYTES_PER_TOKEN, tokens, with_input},
     transport::{Events, Transport},
 };
 
 /// Wait for the end of a stream once its answer is whole: then its connection can serve the next call. In
 /// tests a machine under load has time for it.
 const END_WAIT: Duration = Duration::from_millis(if cfg!(test) { 3_000 } else { 250 });
+
+/// Least margin of the bytes of an answer beyond those of the tokens that were asked for.
+const MARGIN_BYTES: u64 = 64 << 10;
 
 /// Tool calls of one answer; more is a server gone wrong.
 pub(crate) const CALLS: usize = 1_024;
@@ -40,6 +43,9 @@ pub(crate) trait Decoder {
 
     /// Bytes that the model has written so far, hidden ones included.
     fn written_bytes(&self) -> u64;
+
+    /// Ends the answer where it is: it goes on beyond the length that was asked for.
+    fn cut(&mut self);
 
     /// The answer, if it is whole.
     fn finish(self) -> Result<Reply, Failure>;
@@ -85,15 +91,24 @@ impl Failure {
     }
 }
 
-/// Sends `body` and reads the stream that it is answered with.
+/// Sends `body`, which asks for at most `max_tokens`, and reads the stream that it is answered with.
 pub(crate) async fn call(
     transport: &Transport,
     body: &(impl Serialize + Sync),
     decoder: impl Decoder + Send,
     deltas: &dyn Deltas,
+    max_tokens: u64,
 ) -> Result<Reply, ModelError> {
     let events = transport.stream(body).await?;
-    read(events, decoder, transport, deltas).await
+    read(events, decoder, (transport, deltas), longest_bytes(max_tokens)).await
+}
+
+/// Bytes after which an answer of so many tokens is cut: four for each token, and as many again, at least
+/// [`MARGIN_BYTES`], because tokens of code and of some languages are longer.
+const fn longest_bytes(max_tokens: u64) -> u64 {
+    let asked = max_tokens.saturating_mul(BYTES_PER_TOKEN);
+    let margin = if asked > MARGIN_BYTES { asked } else { MARGIN_BYTES };
+    asked.saturating_add(margin)
 }
 
 /// Reads a stream to its end. What nobody has counted is estimated, in an answer as in a failure: money is never
@@ -101,8 +116,8 @@ pub(crate) async fn call(
 async fn read(
     mut events: Events<'_>,
     mut decoder: impl Decoder,
-    transport: &Transport,
-    deltas: &dyn Deltas,
+    (transport, deltas): (&Transport, &dyn Deltas),
+    longest_bytes: u64,
 ) -> Result<Reply, ModelError> {
     let sent = events.sent_bytes();
     let shown = Shown {
@@ -127,6 +142,15 @@ async fn read(
             hidden = unseen;
         }
         match taken {
+            // Whoever writes on has not heeded the limit: the connection is closed.
+            Ok(Flow::On) if !decoder.is_whole() && decoder.written_bytes() > longest_bytes => {
+                tracing::warn!(
+                    longest_bytes,
+                    "cut the answer of a model that went on beyond the length it was asked for"
+                );
+                decoder.cut();
+                break;
+            }
             Ok(Flow::On) => {}
             Ok(Flow::Done) => {
                 // Whatever comes of it, the answer is there.

@@ -25,6 +25,8 @@ const CAPABILITIES: [&str; 5] = ["tools", "structured_output", "thinking", "visi
 pub struct Catalog {
     /// The model of a run that names none: one of `models`.
     pub default_model: String,
+    /// Whether the default is `runbook` for want of any other model, and not because the settings name it.
+    pub is_stopgap: bool,
     /// Every usable model, `runbook` last. No two have the same id.
     pub models: Vec<Arc<dyn Model>>,
 }
@@ -34,6 +36,7 @@ impl fmt::Debug for Catalog {
         let ids: Vec<_> = self.models.iter().map(|model| &model.info().id).collect();
         f.debug_struct("Catalog")
             .field("default_model", &self.default_model)
+            .field("is_stopgap", &self.is_stopgap)
             .field("models", &ids)
             .finish()
     }
@@ -52,6 +55,7 @@ pub fn catalog(settings: &Settings) -> Result<Catalog, InvalidSettings> {
     models.push(runbook);
     Ok(Catalog {
         default_model: default_model(settings, &models)?,
+        is_stopgap: settings.default_model.is_none() && models.len() == 1,
         models,
     })
 }
@@ -195,7 +199,7 @@ fn complete(model: &ModelSettings) -> Result<Entry, InvalidSettings> {
         context_window: window.ok_or_else(|| needs("context_window is missing"))?,
         max_output_tokens: output.ok_or_else(|| needs("max_output_tokens is missing"))?,
         prices: prices
-            .ok_or_else(|| needs("its prices are missing; a model that costs nothing has all four at 0"))?,
+            .ok_or_else(|| needs("input_micros_per_mtok and output_micros_per_mtok are missing; a model that costs nothing says free = true"))?,
         capabilities: capabilities.unwrap_or_else(|| vec!["tools".to_owned()]),
         id: model.id.clone(),
     };

@@ -3,7 +3,7 @@
 use sortie_agent::model::Usage;
 
 /// Bytes that are counted as one token.
-const BYTES_PER_TOKEN: u64 = 4;
+pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 
 /// The usage of a request of this size. Its input is estimated where the provider has reported no count.
 pub(crate) fn with_input(usage: Usage, sent_bytes: usize) -> Usage {

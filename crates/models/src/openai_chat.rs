@@ -1,8 +1,8 @@
 //! The client of `OpenAI`'s Chat Completions protocol, which most other servers speak as well.
 //!
 //! The client takes what those servers make of the protocol: calls without ids or in one piece, usage in any chunk or in
-//! none, a stream without its last mark. An answer counts as whole when a reason for its end has come; one that broke
-//! off before is an error that carries what it has cost.
+//! none, a stream without its last mark. An answer counts as whole when a reason for its end has come, or its usage
+//! and the last mark; one that broke off before is an error that carries what it has cost.
 
 mod reasoning;
 mod reply;
@@ -67,7 +67,7 @@ impl ChatModel {
         };
         let body = Body::new(&self.entry, dialect, request)?;
         let answer = Answer::new(&body, request.transcript.len());
-        answer::call(&self.transport, &body, answer, deltas)
+        answer::call(&self.transport, &body, answer, deltas, request.max_tokens)
             .await
             .map_err(|error| self.explained(error))
     }

@@ -73,7 +73,7 @@ impl ResponsesModel {
         };
         let body = Body::new(&self.entry, dialect, request)?;
         let answer = Answer::new(&body, request.transcript.len());
-        answer::call(&self.transport, &body, answer, deltas).await
+        answer::call(&self.transport, &body, answer, deltas, request.max_tokens).await
     }
 }
 

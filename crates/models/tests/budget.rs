@@ -350,6 +350,7 @@ async fn simulate(case: Case, infos: &[ModelInfo]) -> Ended {
             spent: Micros::ZERO,
         },
         deadline: None,
+        max_steps: 200,
         effort: None,
         fallback: None,
         files: Vec::new(),

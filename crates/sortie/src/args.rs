@@ -228,6 +228,9 @@ pub(crate) struct RunArgs {
     /// Budget in millionths of a dollar [default: the engine's]
     #[arg(long, value_name = "MICROS")]
     pub(crate) max_cost: Option<i64>,
+    /// Maximum number of model calls, 1 to 1000 [default: 200]
+    #[arg(long, value_name = "STEPS")]
+    pub(crate) max_steps: Option<i64>,
     /// A tag to find the run by; may be given several times
     #[arg(long = "tag", value_name = "TAG")]
     pub(crate) tags: Vec<String>,

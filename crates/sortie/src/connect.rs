@@ -1,5 +1,7 @@
 //! Choice of a command's engine: the named one, else that of the data folder, else one of its own.
 
+use std::path::Path;
+
 use sortie_engine::Traces;
 use sortie_sandbox::Capabilities;
 use url::{Host, Url};
@@ -11,6 +13,7 @@ use crate::{
     data_dir::{DataDir, Purpose, RunningEngine, no_key},
     failure::{Exit, Failure, Result},
     node::Node,
+    terminal,
 };
 
 /// Kind of engine that a command needs.
@@ -55,7 +58,7 @@ impl Connection {
                 ))
             };
         }
-        if let Some(engine) = data_dir.running_engine().filter(|engine| serves(engine, need)) {
+        if let Some(engine) = data_dir.running_engine()?.filter(|engine| serves(engine, need)) {
             let key = given_key.or_else(|| data_dir.admin_key());
             let key = key.ok_or_else(|| no_key(&data_dir))?;
             let client = Client::new(&engine.url, "engine.json", Some(key))?;
@@ -83,18 +86,13 @@ impl Connection {
                 ));
             }
         };
-        if need == Need::Records
-            && config
-                .database_url
-                .sqlite_path()
-                .is_some_and(|path| !path.exists())
-        {
-            return Err(Failure::unavailable(format!(
-                "no engine is running and {} does not exist yet: start one with `sortie serve`, or name one by --url",
-                config.database_url
-            )));
+        if need == Need::Records {
+            database_exists(config)?;
         }
         let node = Node::start(config, ([127, 0, 0, 1], 0).into(), purpose, Traces::default()).await?;
+        if node.has_new_folder() {
+            terminal::note(&data_dir.made());
+        }
         let first_key = node.first_key().map(|key| key.secret.clone());
         let key = first_key.or(given_key).or_else(|| data_dir.admin_key());
         let Some(key) = key else {
@@ -119,6 +117,20 @@ impl Connection {
         if let Some(node) = self.node {
             node.shutdown().await;
         }
+    }
+}
+
+/// Refuses a command on a `SQLite` database that no engine has made yet.
+pub(crate) fn database_exists(config: &Config) -> Result<()> {
+    let url = &config.database_url;
+    match url.sqlite_path().map(Path::try_exists) {
+        None | Some(Ok(true)) => Ok(()),
+        Some(Ok(false)) => Err(Failure::unavailable(format!(
+            "no engine is running and {url} does not exist yet: start one with `sortie serve`, or name one by --url"
+        ))),
+        Some(Err(error)) => Err(Failure::unavailable(format!(
+            "the database {url} cannot be read: {error}"
+        ))),
     }
 }
 

@@ -20,6 +20,8 @@ use crate::failure::{Exit, Failure, Result};
 const ENGINE_FILE: &str = "engine.json";
 const NAME_FILE: &str = "node_name";
 const MASTER_KEY_FILE: &str = "master.key";
+/// File that hides the folder from Git.
+const IGNORE_FILE: &str = ".gitignore";
 
 /// Key that the first start of a node leaves in its data folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,8 +95,24 @@ pub(crate) struct Owner {
     file: File,
 }
 
+/// Failure of an access to the data folder. A refusal by the system comes with the ways out.
 fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
-    Failure::internal(format!("{what} {}: {error}", path.display()))
+    let (path, kind) = (path.display(), error.kind());
+    if kind == io::ErrorKind::PermissionDenied {
+        return Failure::new(
+            Exit::Denied,
+            format!(
+                "{what} {path}: {error}; run the command as the owner of the data folder, name another folder by \
+                 --data-dir, or name the engine by SORTIE_URL and a key by SORTIE_API_KEY"
+            ),
+        );
+    }
+    if matches!(kind, io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists) {
+        return Failure::internal(format!(
+            "{what} {path}: there is a file in the place of a folder; name another folder by --data-dir"
+        ));
+    }
+    Failure::internal(format!("{what} {path}: {error}"))
 }
 
 fn make_private(path: &Path) -> io::Result<()> {
@@ -114,13 +132,34 @@ impl DataDir {
         }
     }
 
+    /// Returns the sentence for whoever has let the folder be made.
+    pub(crate) fn made(&self) -> String {
+        format!(
+            "made the data folder {}, which has the database and keys; Git ignores it",
+            self.path.display()
+        )
+    }
+
     pub(crate) fn key_file(&self, which: NodeKey) -> PathBuf {
         self.path.join(which.file())
     }
 
-    /// Makes the folder and those above it, readable by nobody else.
-    pub(crate) fn create(&self) -> Result<()> {
-        make_private(&self.path).map_err(|e| failed("cannot make the data folder", &self.path, &e))
+    /// Makes the folder and those above it, readable by nobody else. Returns whether the folder is new: version control
+    /// ignores a new one, for it holds keys.
+    pub(crate) fn create(&self) -> Result<bool> {
+        let failed = |error: io::Error| failed("cannot make the data folder", &self.path, &error);
+        if let Some(above) = self.path.parent() {
+            make_private(above).map_err(failed)?;
+        }
+        match fs::DirBuilder::new().mode(0o700).create(&self.path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.path.is_dir() => {
+                return Ok(false);
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        write_new(&self.path.join(IGNORE_FILE), "*").map_err(failed)?;
+        Ok(true)
     }
 
     /// Makes the folder for the working directories of runs.
@@ -153,12 +192,18 @@ impl DataDir {
         }
     }
 
-    /// The engine that works in the folder now, if any.
-    pub(crate) fn running_engine(&self) -> Option<RunningEngine> {
-        let file = File::open(self.path.join(ENGINE_FILE)).ok()?;
+    /// Returns the engine that works in the folder now, if any. `Denied` where this user may not read the folder.
+    pub(crate) fn running_engine(&self) -> Result<Option<RunningEngine>> {
+        let path = self.path.join(ENGINE_FILE);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed("cannot read", &path, &error)),
+        };
         match file.try_lock_shared() {
-            Err(TryLockError::WouldBlock) => read_engine(&file),
-            Ok(()) | Err(TryLockError::Error(_)) => None,
+            Err(TryLockError::WouldBlock) => Ok(read_engine(&file)),
+            Ok(()) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(failed("cannot lock", &path, &error)),
         }
     }
 
@@ -368,6 +413,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let data = DataDir::new(&root.path().join("a/data"));
         data.create().unwrap();
+        // The tests count what is left in the folder.
+        fs::remove_file(data.path.join(IGNORE_FILE)).unwrap();
         (root, data)
     }
 
@@ -377,6 +424,42 @@ mod tests {
 
     fn secret(number: u8) -> Secret {
         Secret::new(SELF_HOSTED_KEY, [number; 32])
+    }
+
+    #[test]
+    fn only_a_new_folder_is_hidden_from_git() {
+        let root = tempfile::tempdir().unwrap();
+        let new = DataDir::new(&root.path().join("a/data"));
+        assert!(new.create().unwrap());
+        let ignored = new.path.join(IGNORE_FILE);
+        assert_eq!(fs::read_to_string(&ignored).unwrap(), "*\n");
+        fs::remove_file(&ignored).unwrap();
+        assert!(!new.create().unwrap(), "it was made before");
+        assert!(!ignored.exists());
+        assert!(!root.path().join("a").join(IGNORE_FILE).exists());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_used_is_named_with_the_way_out() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("data");
+        fs::write(&path, "").unwrap();
+        let data = DataDir::new(&path);
+        for failure in [data.create().unwrap_err(), data.running_engine().unwrap_err()] {
+            let text = failure.to_string();
+            assert!(
+                text.contains("a file in the place of a folder") && text.contains("--data-dir"),
+                "{text}"
+            );
+        }
+        let error = io::Error::from(io::ErrorKind::PermissionDenied);
+        let denied = failed("cannot read", &path, &error);
+        let text = denied.to_string();
+        assert_eq!(denied.exit, Exit::Denied);
+        assert!(
+            text.contains("permission denied") && text.contains("SORTIE_API_KEY"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -466,10 +549,10 @@ mod tests {
             purpose: Purpose::Serve,
             pid: 42,
         };
-        assert_eq!(data.running_engine(), None);
+        assert_eq!(data.running_engine().unwrap(), None);
         let owner = data.own().unwrap();
         owner.announce(&engine).unwrap();
-        assert_eq!(data.running_engine(), Some(engine));
+        assert_eq!(data.running_engine().unwrap(), Some(engine));
         let refusal = data.own().unwrap_err().to_string();
         assert!(
             refusal.contains("in use by another engine (process 42)"),
@@ -477,7 +560,7 @@ mod tests {
         );
         drop(owner);
         assert_eq!(
-            data.running_engine(),
+            data.running_engine().unwrap(),
             None,
             "what a killed engine left behind is not running"
         );

@@ -17,7 +17,7 @@ use crate::{
     config::{Config, HostedSettings},
     core_dumps,
     data_dir::{DataDir, NodeKey, Owner, PreparedKey, Purpose, RunningEngine},
-    failure::{Failure, Result},
+    failure::{Exit, Failure, Result},
     open_files,
     organization_side::{organization_side, people},
 };
@@ -28,6 +28,7 @@ pub(crate) struct Node {
     address: SocketAddr,
     sandbox: std::result::Result<Capabilities, String>,
     first_key: Option<FirstKey>,
+    has_new_folder: bool,
     stop: CancellationToken,
     tasks: TaskTracker,
     /// Time for which the stopping node still serves.
@@ -57,7 +58,7 @@ impl Node {
         open_files::raise_limit();
         core_dumps::forbid();
         let data_dir = DataDir::new(&config.data_dir);
-        data_dir.create()?;
+        let has_new_folder = data_dir.create()?;
         let owner = data_dir.own()?;
         let node_name = match &config.node_name {
             Some(name) => name.clone(),
@@ -112,6 +113,7 @@ impl Node {
             address,
             sandbox: capabilities,
             first_key,
+            has_new_folder,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
             drain: match purpose {
@@ -194,6 +196,11 @@ impl Node {
         self.first_key.as_ref()
     }
 
+    /// Whether this start has made the data folder.
+    pub(crate) const fn has_new_folder(&self) -> bool {
+        self.has_new_folder
+    }
+
     /// Ends when the server does, which it does by itself only when something is badly wrong.
     pub(crate) fn server_ended(&self) -> impl Future<Output = ()> {
         self.stop.clone().cancelled_owned()
@@ -213,7 +220,12 @@ impl Node {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
 fn not_started(error: sortie_engine::Error) -> Failure {
-    Failure::unavailable(format!("the engine cannot start: {error}"))
+    let exit = if matches!(error, sortie_engine::Error::Invalid(_)) {
+        Exit::Configuration
+    } else {
+        Exit::Unavailable
+    };
+    Failure::new(exit, format!("the engine cannot start: {error}"))
 }
 
 /// The keys of the configuration, else that of the data folder. One is made where nothing is sealed yet: beside a

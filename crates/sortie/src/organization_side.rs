@@ -8,7 +8,7 @@ use sortie_base::{Clock, Sealer};
 use sortie_billing::Billing;
 use sortie_engine::MasterKey;
 use sortie_server::OrganizationListener;
-use sortie_store::Store;
+use sortie_store::{NoticeWriter, Store};
 use tokio::net::TcpListener;
 
 use crate::{
@@ -23,11 +23,14 @@ pub(crate) fn organization_side(
     (listener, settings): (TcpListener, &HostedSettings),
     (store, master_keys): (&Store, &[MasterKey]),
 ) -> Result<OrganizationListener> {
-    let accounts = Accounts::new(
-        accounts_options(config, settings),
-        store.clone(),
-        Sealer::new(master_keys.to_vec()),
-    );
+    let options = accounts_options(config, settings);
+    let has_mail = options.mail.is_some();
+    let accounts = Accounts::new(options, store.clone(), Sealer::new(master_keys.to_vec()));
+    let notices: Option<Arc<dyn NoticeWriter>> = if has_mail {
+        Some(Arc::new(accounts.clone()))
+    } else {
+        None
+    };
     let billing = settings.stripe.clone().map(|stripe| {
         let options = sortie_billing::Options {
             clock: Clock::system(),
@@ -35,7 +38,7 @@ pub(crate) fn organization_side(
             stripe,
             auto_topup: settings.auto_topup,
             plans: config.plans.clone(),
-            notices: Some(Arc::new(accounts.clone())),
+            notices,
         };
         Billing::new(options, store.clone())
             .map_err(|error| Failure::unavailable(format!("payments cannot start: {error}")))

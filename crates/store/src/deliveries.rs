@@ -14,7 +14,7 @@ use sortie_api::{DeliveryAttempt, OrgId, RunId, Timestamp, TraceContext, limits}
 
 use crate::{
     Store,
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{Row, Stmt, Tx, batch, readable, vals},
     runs::trace_from,
     types::{Error, NewCallback, NodeId, Result},
 };
@@ -164,15 +164,13 @@ impl Store {
                      WHERE found.due_at <= $2 LIMIT $3",
                     vals![after.as_str(), until, limit],
                 )?;
-                rows.iter()
-                    .map(|row| {
-                        Ok(DueHost {
-                            host: row.text(0)?.to_owned(),
-                            due_at: row.time(1)?,
-                            org: row.parse(2)?,
-                        })
+                Ok(readable(&rows, "host of a callback", |row| {
+                    Ok(DueHost {
+                        host: row.text(0)?.to_owned(),
+                        due_at: row.time(1)?,
+                        org: row.parse(2)?,
                     })
-                    .collect()
+                }))
             })
             .await
     }
@@ -285,23 +283,24 @@ fn claim(
         );
     }
     let answers = tx.batch(&statements)?;
-    answers
+    let claimed = answers
         .iter()
-        .flat_map(|answer| &answer.rows)
-        .map(|row| {
-            Ok(ClaimedDelivery {
-                run: row.parse(0)?,
-                org: row.parse(1)?,
-                host: row.text(2)?.to_owned(),
-                target: row.blob(3)?.to_vec(),
-                claim: row.int(4)?,
-                attempts: row.int(5)?,
-                failures: row.int(6)?,
-                give_up_at: row.time(7)?,
-                trace: trace_from(row, 8)?,
-            })
-        })
-        .collect()
+        .flat_map(|answer| readable(&answer.rows, "callback", claimed_from));
+    Ok(claimed.collect())
+}
+
+fn claimed_from(row: &Row) -> Result<ClaimedDelivery> {
+    Ok(ClaimedDelivery {
+        run: row.parse(0)?,
+        org: row.parse(1)?,
+        host: row.text(2)?.to_owned(),
+        target: row.blob(3)?.to_vec(),
+        claim: row.int(4)?,
+        attempts: row.int(5)?,
+        failures: row.int(6)?,
+        give_up_at: row.time(7)?,
+        trace: trace_from(row, 8)?,
+    })
 }
 
 fn record(tx: &mut dyn Tx, made: &MadeAttempt) -> Result<()> {

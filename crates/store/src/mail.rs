@@ -11,7 +11,7 @@ use sortie_api::{MailId, Role, Timestamp, UserId};
 
 use crate::{
     Store,
-    db::{Row, Stmt, Tx, Val, batch, vals},
+    db::{Row, Stmt, Tx, Val, batch, readable, vals},
     types::{Error, Result},
 };
 
@@ -169,7 +169,7 @@ fn claim(
             ),
         ],
     )?;
-    let claimed = claimed.rows.iter().map(claimed_from).collect::<Result<_>>()?;
+    let claimed = readable(&claimed.rows, "mail", claimed_from);
     let next = next.rows.first().map(|row| row.int(0)).transpose()?;
     let next = next.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0)));
     Ok((claimed, next))

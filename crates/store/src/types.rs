@@ -57,6 +57,13 @@ pub enum Error {
     Database(String),
 }
 
+impl Error {
+    /// Whether the data that a command met made it fail: another try fails as well, and without the one row it may succeed.
+    pub const fn is_of_data(&self) -> bool {
+        matches!(self, Self::Corrupt(_) | Self::Database(_))
+    }
+}
+
 /// A run that does not fit in a budget.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(

@@ -35,6 +35,8 @@ pub struct NodeOptions {
     pub arguments: Vec<String>,
     /// Further environment; wins over the defaults of a test.
     pub environment: Vec<(String, String)>,
+    /// Model of runs that name none.
+    pub default_model: DefaultModel,
     /// Treatment of the log when the node is dropped.
     pub log: LogOnDrop,
     /// The folder that the data folder is made in, instead of the system's for temporary ones.
@@ -47,6 +49,16 @@ pub struct NodeOptions {
     pub listen: Option<SocketAddr>,
 }
 
+/// Model of runs that name none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DefaultModel {
+    /// The offline model by its name, so that it answers every prompt. A file that `SORTIE_CONFIG` names wins.
+    #[default]
+    Runbook,
+    /// That of a fresh installation.
+    Unset,
+}
+
 /// Treatment of a node's log when it is dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogOnDrop {
@@ -56,6 +68,9 @@ pub enum LogOnDrop {
     /// The log is dropped.
     Forget,
 }
+
+/// Variable with the model of runs that name none.
+const DEFAULT_MODEL: &str = "SORTIE_DEFAULT_MODEL";
 
 /// Number of lines of the end of a log that are printed.
 const PRINTED_LINES: usize = 300;
@@ -218,7 +233,12 @@ impl Node {
             command.args(["--database-url", url.unwrap_or(database.url())]);
         }
         command.args(&self.options.arguments);
-        command.envs(self.options.environment.iter().map(|(name, value)| (name, value)));
+        let environment = &self.options.environment;
+        let has_file = environment.iter().any(|(name, _)| name == "SORTIE_CONFIG");
+        if has_file || self.options.default_model == DefaultModel::Unset {
+            command.env_remove(DEFAULT_MODEL);
+        }
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -472,7 +492,7 @@ fn remove(folder: &Path) {
 }
 
 /// The binary with the environment of a test: no provider's key, no engine and no collector elsewhere, a rate limit out
-/// of the way.
+/// of the way, and the offline model for runs that name none.
 #[expect(clippy::disallowed_methods, reason = "the tests run the real binary")]
 pub fn binary_command(binary: &Path) -> Command {
     let mut command = Command::new(binary);
@@ -484,6 +504,7 @@ pub fn binary_command(binary: &Path) -> Command {
         }
     }
     command.env("SORTIE_RATE_LIMIT_PER_MINUTE", "10000000");
+    command.env(DEFAULT_MODEL, "runbook");
     command.env("SORTIE_SANDBOX_MINIMUM", "landlock");
     command
 }

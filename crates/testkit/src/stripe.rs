@@ -221,6 +221,11 @@ impl StripeDouble {
         lock(&self.shared.faults).always(fault);
     }
 
+    /// Forgets every failure that is still to come.
+    pub fn forget_failures(&self) {
+        lock(&self.shared.faults).forget();
+    }
+
     /// Goes on with the calls that are held.
     pub fn release(&self) {
         self.shared.released.send_modify(|times| *times += 1);
@@ -261,6 +266,13 @@ impl StripeDouble {
     /// Ends a payment that is processing.
     pub fn settle(&self, intent: &str, settlement: Settlement) -> Result<()> {
         self.change(|state| state.settle(intent, settlement))
+    }
+
+    /// Identifiers of the payment intents with a status, oldest first.
+    pub fn intents(&self, status: &str) -> Vec<String> {
+        let state = lock(&self.shared.state);
+        let of_status = state.intents.all().filter(|intent| intent.status == status);
+        of_status.map(|intent| intent.id.clone()).collect()
     }
 
     /// Refunds a part of a payment. Returns the refund.
@@ -325,6 +337,11 @@ impl StripeDouble {
         self.shared.webhooks.send_to(url, secrets)
     }
 
+    /// Limits the endpoint to these types of events, as its settings at Stripe do. It has every type before.
+    pub fn limit_webhooks(&self, kinds: &[&str]) {
+        self.shared.webhooks.limit_to(kinds);
+    }
+
     /// Sets the treatment of events from now on.
     pub fn set_webhooks(&self, mode: WebhookMode) {
         self.shared.webhooks.set_mode(mode);
@@ -374,13 +391,15 @@ impl StripeDouble {
         self.shared.webhooks.wait_for(enough).await
     }
 
-    /// Sends every event so far several times, shuffled, to these addresses in turn, and waits for every answer.
+    /// Sends every event so far of the types of the endpoint several times, shuffled, to these addresses in turn, and waits for
+    /// every answer.
     pub async fn storm(&self, urls: &[String], storm: Storm) -> Result<Vec<WebhookDelivery>> {
         let (mut all, now) = {
             let state = lock(&self.shared.state);
             let each = |event| std::iter::repeat_n(webhook(event), storm.times);
-            let all: Vec<_> = state.events.all().flat_map(each).collect();
-            (all, state.now())
+            let webhooks = &self.shared.webhooks;
+            let wanted = state.events.all().filter(|event| webhooks.wants(event.kind));
+            (wanted.flat_map(each).collect::<Vec<_>>(), state.now())
         };
         shuffle(&mut all, storm.seed);
         let rate = (storm.per_second, now);

@@ -43,6 +43,11 @@ pub fn runbook() -> Arc<dyn Model> {
     })
 }
 
+/// Whether a prompt has a block that the offline model would run or answer with, also one with a mistake.
+pub fn is_runbook(prompt: &str) -> bool {
+    parse::has_blocks(prompt)
+}
+
 struct Interpreter {
     info: ModelInfo,
 }

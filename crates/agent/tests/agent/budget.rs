@@ -247,3 +247,44 @@ async fn failed_attempts_that_the_provider_charges_are_paid() {
         (&json!("error"), &json!(3_075))
     );
 }
+
+#[tokio::test]
+async fn an_absurd_count_of_a_provider_is_clamped_to_what_the_call_can_have_used() {
+    let absurd = 1 << 63;
+    for figure in 0..4 {
+        let mut figures = [100, 10, 0, 0];
+        figures[figure] = absurd;
+        let [input_tokens, output_tokens, cache_read_tokens, cache_write_tokens] = figures;
+        let lied = Reply {
+            usage: Usage {
+                input_tokens,
+                output_tokens,
+                cache_read_tokens,
+                cache_write_tokens,
+            },
+            ..calls(&[shell("ls")])
+        };
+        let failed = ModelError {
+            usage: Usage {
+                input_tokens: absurd,
+                ..Usage::default()
+            },
+            ..ModelError::retryable("overloaded", None)
+        };
+        let model = Scripted::priced(
+            prices(),
+            vec![lied.into(), failed.into(), used(says("ok"), 5_000, 10).into()],
+        );
+        let backend = Pretended::new(&["bash"], |_| prints(""));
+        // The run goes on: neither its money nor what it knows of the provider's counts is gone.
+        let (outcome, recorder) = run_in(budgeted(1_000_000, 0), &model, &backend, &[]).await;
+        assert_eq!(succeeded(&outcome), "ok");
+        assert_eq!(recorder.clamped(), ["scripted", "scripted"], "{figure}");
+        for call in recorder.data("model_call") {
+            for count in ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"] {
+                assert!(call[count].as_u64().unwrap() < 64 * 1_024, "{call}");
+            }
+        }
+        assert_eq!(recorder.data("model_call")[2]["input_tokens"], 5_000);
+    }
+}

@@ -105,7 +105,10 @@ fn used(reply: Reply, input_tokens: u64, output_tokens: u64) -> Line {
 async fn a_run_whose_money_is_nearly_spent_is_asked_for_its_answer() {
     let wish = |n: u32| get(&json!({"n": n}));
     let model = priced(vec![
-        used(wish(1), 3_000, 40_000),
+        Line {
+            hidden: 40_000,
+            ..used(wish(1), 3_000, 40_000)
+        },
         used(wish(2), 3_000, 4_500),
         used(says("as far as I came"), 3_000, 100),
     ]);
@@ -485,14 +488,10 @@ async fn a_model_that_thinks_to_the_end_of_its_answer_is_told_and_nothing_of_it_
 async fn an_answer_that_is_begun_anew_does_not_hold_what_was_cut_off() {
     // The money for more than an answer is gone behind the first piece.
     let model = priced(vec![
-        Line::from(Reply {
-            usage: Usage {
-                input_tokens: 3_000,
-                output_tokens: 46_000,
-                ..Usage::default()
-            },
-            ..cut("The first half, ")
-        }),
+        Line {
+            hidden: 46_000,
+            ..used(cut("The first half, "), 3_000, 46_000)
+        },
         used(says("The whole answer."), 3_000, 100),
     ]);
     let (outcome, recorder) = run_in(with_get(), &model, &untouched(), &[]).await;
@@ -580,4 +579,27 @@ async fn calls_that_the_budget_cuts_off_again_and_again_lead_to_the_answer() {
         format!("{:?}", transcripts[4]).starts_with(before.trim_end_matches(']')),
         "nothing that was sent has changed"
     );
+}
+
+#[tokio::test]
+async fn a_run_fails_that_needs_more_steps_than_it_may_make_also_over_several_attempts() {
+    let wish = |n: u32| Line::from(get(&json!({"n": n})));
+    let limited = |max_steps, resume| RunSpec {
+        max_steps,
+        resume,
+        ..with_get()
+    };
+    // The last step may be the answer.
+    let script = || vec![wish(1), wish(2), says("done").into()];
+    let (outcome, _) = run_in(limited(3, None), &Scripted::new(script()), &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "done");
+    let model = Scripted::new(script());
+    let (outcome, recorder) = run_in(limited(2, None), &model, &untouched(), &[]).await;
+    let reason = "step limit reached: the run has made 2 model calls, its max_steps, and has no answer";
+    assert_eq!(failed(&outcome), reason);
+    assert_eq!(model.asked().len(), 2);
+    let journal = sortie_agent::journal::Journal::new(recorder.entries());
+    let model = Scripted::new(Vec::new());
+    let (outcome, _) = run_in(limited(2, Some(journal)), &model, &untouched(), &[]).await;
+    assert_eq!(failed(&outcome), reason);
 }

@@ -547,10 +547,10 @@ async fn a_warning_that_an_earlier_attempt_recorded_is_not_recorded_again() {
         let mut run = spec("Go.");
         run.budget.spent = micros(before);
         let prices = ModelPrices {
-            input_micros_per_mtok: micros(1_000_000),
+            input_micros_per_mtok: micros(62_000_000),
             ..ModelPrices::default()
         };
-        let model = Scripted::priced(prices, vec![used(says("ok"), 900_000).into()]);
+        let model = Scripted::priced(prices, vec![used(says("ok"), 14_000).into()]);
         let (_, recorder) = run_in(run, &model, &untouched(), &[]).await;
         assert_eq!(recorder.data("budget_warning").len(), warnings, "{before}");
     }

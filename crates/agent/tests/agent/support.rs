@@ -62,6 +62,7 @@ pub(crate) fn spec(prompt: &str) -> RunSpec {
             spent: Micros::ZERO,
         },
         deadline: None,
+        max_steps: 200,
         effort: None,
         fallback: None,
         files: Vec::new(),
@@ -88,6 +89,8 @@ pub(crate) struct Recorder {
     spent: Mutex<Vec<Micros>>,
     deltas: Mutex<String>,
     journal: Mutex<Vec<Entry>>,
+    /// Models of the calls whose usage was clamped.
+    clamped: Mutex<Vec<String>>,
     /// Number of entries at each request for durability.
     durable: Mutex<Vec<usize>>,
     /// Refuses events from this one on.
@@ -186,6 +189,11 @@ impl Recorder {
             .collect()
     }
 
+    /// Models of the calls whose usage was clamped, in order.
+    pub(crate) fn clamped(&self) -> Vec<String> {
+        self.clamped.lock().unwrap().clone()
+    }
+
     pub(crate) fn deltas(&self) -> String {
         self.deltas.lock().unwrap().clone()
     }
@@ -218,6 +226,10 @@ impl Sink for Recorder {
 
     fn spent(&self, cost: Micros, _at: tokio::time::Instant) {
         self.spent.lock().unwrap().push(cost);
+    }
+
+    fn usage_clamped(&self, model: &str) {
+        self.clamped.lock().unwrap().push(model.to_owned());
     }
 
     fn message_delta(&self, _step: u32, text: &str) {

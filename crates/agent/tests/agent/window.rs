@@ -151,7 +151,11 @@ fn with_get(prompt: &str) -> RunSpec {
 #[tokio::test]
 async fn five_hundred_turns_with_large_outputs_stay_within_window_and_memory() {
     let model = strict(100_000, 500, 40_000);
-    let (outcome, recorder) = run_in(with_get("Go on."), &model, &untouched(), &[]).await;
+    let run = RunSpec {
+        max_steps: 1_000,
+        ..with_get("Go on.")
+    };
+    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
     assert_eq!(succeeded(&outcome), "done");
     let state = model.state.lock().unwrap();
     assert_eq!(state.asked, 501);

@@ -101,6 +101,7 @@ fn spec() -> RunSpec {
             spent: Micros::ZERO,
         },
         deadline: Some(Instant::now() + Duration::from_mins(10)),
+        max_steps: 200,
         effort: None,
         fallback: None,
         files: Vec::new(),

@@ -187,3 +187,23 @@ async fn a_stripe_that_only_fails_is_given_up_after_ten_minutes_and_tried_an_hou
     rig.buy().await;
     assert_eq!(rig.states().await.len(), 2);
 }
+
+#[tokio::test]
+async fn events_that_cannot_be_handled_do_not_keep_purchases_from_being_looked_at() {
+    let rig = Rig::start().await;
+    rig.enable(Card::Good).await;
+    for fault in [
+        "INSERT INTO stripe_event (id, kind, object_id, made_at, received_at, due_at, tries) \
+         VALUES ('evt_1', 'charge.refunded', 'ch_1', 1, 1, 1, 0)",
+        "CREATE TRIGGER injected BEFORE UPDATE ON stripe_event BEGIN SELECT RAISE(ABORT, 'injected'); END",
+    ] {
+        rig.database.change(fault).await.unwrap();
+    }
+    rig.double.fail(Call::CreateIntent, 1, Fault::LostAfter);
+    rig.buy().await;
+    for _ in 0..12 {
+        rig.pass(Duration::from_secs(15));
+        rig.billing.turn().await.unwrap_err();
+    }
+    assert_eq!(rig.states().await, ["paid"]);
+}

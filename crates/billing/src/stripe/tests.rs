@@ -264,7 +264,10 @@ async fn a_plan_is_bought_on_a_page() {
     double.pay(&page.id, Card::Good).unwrap();
     let paid = stripe.checkout(&page.id).await.unwrap();
     let bought = stripe.subscription(&paid.subscription.unwrap()).await.unwrap();
-    assert_eq!((bought.customer, bought.status.as_str()), (customer.clone(), "active"));
+    assert_eq!(
+        (bought.customer, bought.status.as_str()),
+        (customer.clone(), "active")
+    );
     assert_eq!(bought.metadata["organization"], "org_1");
     let again = stripe
         .create_subscription_checkout("license_1", &order)

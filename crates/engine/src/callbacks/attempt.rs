@@ -54,6 +54,9 @@ const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 /// Delay after the first failure, and the most times that it is doubled.
 const FIRST_DELAY: Duration = Duration::from_secs(10);
+
+/// Maximum addition to a delay.
+const JITTER: Duration = Duration::from_millis(500);
 const DOUBLINGS: i64 = 8;
 
 /// Sends callbacks.
@@ -375,12 +378,12 @@ fn after_failure(delivery: &ClaimedDelivery, now: Timestamp, random: [u8; 1]) ->
     }
 }
 
-/// Delay after a failure that follows `failures` others: 10 seconds, doubling up to 2,560 seconds. Up to a tenth is
+/// Delay after a failure that follows `failures` others: 10 seconds, doubling up to 2,560 seconds. Up to [`JITTER`] is
 /// added at random, so that deliveries that failed together are not retried together.
 fn delay(failures: i64, [random]: [u8; 1]) -> Duration {
     let doublings = u32::try_from(failures.clamp(0, DOUBLINGS)).unwrap_or(0);
     let delay = FIRST_DELAY.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(1));
-    delay + delay / 10 * u32::from(random) / u32::from(u8::MAX)
+    delay + JITTER * u32::from(random) / u32::from(u8::MAX)
 }
 
 #[cfg(test)]
@@ -428,7 +431,7 @@ mod tests {
     fn delays_begin_at_ten_seconds_and_double_to_43_minutes() {
         let seconds: Vec<u64> = (0..10).map(|failures| delay(failures, [0]).as_secs()).collect();
         assert_eq!(seconds, [10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 2_560]);
-        assert_eq!(delay(0, [255]), Duration::from_secs(11));
+        assert_eq!(delay(0, [255]), Duration::from_millis(10_500));
     }
 
     /// A sender over the records of `held`.

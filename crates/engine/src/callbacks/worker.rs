@@ -53,6 +53,14 @@ pub(crate) struct CallbackWorker {
     stop: CancellationToken,
 }
 
+/// Kind of the deliveries that a claim has found.
+enum Claimed {
+    /// First attempts only, or none.
+    New,
+    /// Some that had failed before.
+    Retries,
+}
+
 /// Progress of the worker's loop.
 #[derive(Default)]
 struct Round {
@@ -111,7 +119,12 @@ impl CallbackWorker {
                 Err(error) => Err(error),
             };
             let pause = match claimed {
-                Ok(()) => self.until_next(&round, poll_at),
+                Ok(Claimed::New) => self.until_next(&round, poll_at),
+                // Others of its host failed with it, and are due soon after it.
+                Ok(Claimed::Retries) => {
+                    poll_at = poll_at.min(Instant::now() + SOON);
+                    self.until_next(&round, poll_at)
+                }
                 Err(error) => {
                     tracing::error!(%error, "claiming due callbacks failed");
                     AFTER_FAILURE
@@ -148,7 +161,12 @@ impl CallbackWorker {
     /// Finds hosts with due deliveries. Returns the pause before the next poll.
     async fn poll(&self, round: &mut Round, now: Timestamp) -> Result<Duration, StoreError> {
         let after = std::mem::take(&mut round.after);
-        let found = self.records.store.due_hosts(after, now + POLL, HOSTS).await?;
+        let jitter = Duration::from_millis(now.as_micros().rem_euclid(POLL_JITTER_MS).unsigned_abs());
+        let found = self
+            .records
+            .store
+            .due_hosts(after, now + POLL + jitter, HOSTS)
+            .await?;
         let is_all = found.len() < HOSTS as usize;
         if !is_all && let Some(last) = found.last() {
             round.after.clone_from(&last.host);
@@ -156,17 +174,17 @@ impl CallbackWorker {
         for due in found {
             round.lanes.wait(due.host, due.org, due.due_at);
         }
-        let jitter = Duration::from_millis(now.as_micros().rem_euclid(POLL_JITTER_MS).unsigned_abs());
         Ok(if is_all { POLL + jitter } else { SOON })
     }
 
     /// Claims due deliveries that have a slot, and sends them.
-    async fn claim(&self, round: &mut Round) -> Result<(), StoreError> {
+    async fn claim(&self, round: &mut Round) -> Result<Claimed, StoreError> {
+        let mut kind = Claimed::New;
         loop {
             let (now, lease_ends) = (self.now(), Instant::now() + LEASE);
             let orders = round.lanes.orders(now);
             if orders.is_empty() {
-                return Ok(());
+                return Ok(kind);
             }
             let claimed = self
                 .records
@@ -178,6 +196,9 @@ impl CallbackWorker {
                     now + LEASE,
                 )
                 .await?;
+            if claimed.iter().any(|delivery| delivery.failures > 0) {
+                kind = Claimed::Retries;
+            }
             let mut by_host: HashMap<String, Vec<ClaimedDelivery>> = HashMap::new();
             for delivery in claimed {
                 by_host.entry(delivery.host.clone()).or_default().push(delivery);

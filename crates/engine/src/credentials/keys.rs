@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sortie_api::{
-    KeyId, OrgId, Role, Timestamp,
+    KeyId, Mode, OrgId, Role, Timestamp,
     key::{ApiKey, CreateKey, CreatedKey, RotateKey},
     limits,
     secret::Secret,
@@ -62,6 +62,31 @@ impl Engine {
     pub async fn delete_key(&self, caller: &Caller, id: KeyId) -> Result<(), Error> {
         self.0.stores.keys.delete(caller, id).await
     }
+}
+
+/// Creates an API key in the database of a self-hosted engine that is stopped, for whoever holds the database.
+/// `Unavailable` where no engine has started on the database yet.
+pub async fn create_key_offline(
+    store: &Store,
+    clock: &Clock,
+    request: CreateKey,
+) -> Result<CreatedKey, Error> {
+    let org = store.own_organization().await?.ok_or_else(|| {
+        Error::Unavailable(
+            "no engine has started on this database yet; its first start makes an admin key".to_owned(),
+        )
+    })?;
+    let operator = Caller {
+        org,
+        actor: Actor {
+            by: Some(By::Operator),
+            ..Actor::default()
+        },
+    };
+    let principals = Principals::new(store.clone(), clock.clone(), Mode::SelfHosted);
+    Keys::new(store.clone(), clock.clone(), principals)
+        .create(&operator, request)
+        .await
 }
 
 impl Keys {

@@ -50,7 +50,17 @@ pub(crate) struct Contents {
 pub(crate) async fn open(options: &Options) -> Result<Blobs, Error> {
     Blobs::open(&options.blob_settings())
         .await
-        .map_err(|error| Error::Invalid(format!("blob_url: {error}")))
+        .map_err(|error| broken(&error))
+}
+
+/// Checks the settings of the storage without looking at it.
+pub(crate) fn check(options: &Options) -> Result<(), Error> {
+    let settings = options.blob_settings();
+    settings.check().map_err(|error| broken(&error))
+}
+
+fn broken(error: &sortie_blobs::Error) -> Error {
+    Error::Invalid(format!("blob_url: {error}"))
 }
 
 impl Contents {

@@ -9,4 +9,5 @@ pub(crate) mod random;
 pub(crate) mod retry;
 pub(crate) mod rules;
 pub(crate) mod traces;
+pub(crate) mod units;
 pub(crate) mod web;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use sortie_agent::Model;
+use sortie_agent::{Model, is_runbook};
 use sortie_api::model::ModelCatalog;
 use sortie_models::{Catalog, InvalidSettings, Settings, catalog};
 
@@ -11,13 +11,20 @@ use crate::kit::metrics::{ModelFigures, measured};
 pub(crate) struct Models {
     by_id: BTreeMap<String, Arc<dyn Model>>,
     catalog: ModelCatalog,
+    /// Whether the default is the offline model for want of a language model.
+    is_stopgap: bool,
 }
+
+/// Rule for a prompt that needs a language model, on an engine that has none.
+pub const NO_LANGUAGE_MODEL: &str = "no language model is configured; set ANTHROPIC_API_KEY, OPENAI_API_KEY or \
+                                     GEMINI_API_KEY, or name one (docs/MODELS.md)";
 
 impl Models {
     /// The models that the operator's settings make usable, `runbook` among them.
     pub(crate) fn new(settings: &Settings, figures: &ModelFigures) -> Result<Self, InvalidSettings> {
         let Catalog {
             default_model,
+            is_stopgap,
             models,
         } = catalog(settings)?;
         let models = measured(models, figures);
@@ -30,11 +37,26 @@ impl Models {
                 .into_iter()
                 .map(|model| (model.info().id.clone(), model))
                 .collect(),
+            is_stopgap,
         })
+    }
+
+    /// Whether the default is the offline model for want of a language model.
+    pub(crate) const fn is_stopgap(&self) -> bool {
+        self.is_stopgap
     }
 
     pub(crate) const fn catalog(&self) -> &ModelCatalog {
         &self.catalog
+    }
+
+    /// Returns the model of a request that names none. The error is the rule for a prompt that has nothing for the
+    /// offline model, where that is the default for want of another.
+    pub(crate) fn default_for(&self, prompt: &str) -> Result<&str, &'static str> {
+        if self.is_stopgap && !is_runbook(prompt) {
+            return Err(NO_LANGUAGE_MODEL);
+        }
+        Ok(&self.catalog.default_model)
     }
 
     pub(crate) fn get(&self, id: &str) -> Option<&Arc<dyn Model>> {

@@ -121,7 +121,11 @@ impl Default for Options {
             compute_micros_per_second: Micros::ZERO,
             default_max_cost: Micros::new(1_000_000).unwrap_or_default(),
             sandbox_limits: Limits::default(),
-            models: sortie_models::Settings::default(),
+            // By its name, so that it answers prompts of every kind.
+            models: sortie_models::Settings {
+                default_model: Some("runbook".to_owned()),
+                ..sortie_models::Settings::default()
+            },
             robots: RobotsTxt::Honoured,
             search: None,
             network: None,

@@ -127,6 +127,18 @@ pub(crate) struct Work {
     pub(crate) deletions: Notify,
 }
 
+impl Options {
+    /// Checks the settings as a start does, without looking at the database, the storage or the network.
+    ///
+    /// # Errors
+    /// `Invalid` names the setting and its rule.
+    pub fn check(&self) -> Result<(), Error> {
+        Models::new(&self.models, &Metrics::default().models)?;
+        NodeWeb::new(self)?;
+        contents::check(self)
+    }
+}
+
 /// Inputs that every part is made from.
 pub(super) struct Setup {
     pub(super) options: Arc<Options>,

@@ -16,7 +16,10 @@ use crate::{
     cluster::hints::{self, Channel},
     connections::Unaddressed,
     error::Error,
-    kit::options::{Options, Serves},
+    kit::{
+        models::NO_LANGUAGE_MODEL,
+        options::{Options, Serves},
+    },
     operations::{ledger, retention, usage, watched::Watched},
     runs::unretained::Keeper,
     schedules,
@@ -149,6 +152,11 @@ impl Engine {
         }
         match node.options.serves {
             Serves::Everyone => {
+                if node.work.models.is_stopgap() {
+                    tracing::warn!(
+                        "{NO_LANGUAGE_MODEL}; until then only prompts with blocks for `runbook` run"
+                    );
+                }
                 self.begin_callbacks();
                 tracker.spawn(schedules::run_timer(self.clone(), node.tasks.closing.clone()));
                 tracker.spawn(usage::keep_counting(store.clone(), clock.clone(), closed.clone()));

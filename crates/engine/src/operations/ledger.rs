@@ -6,11 +6,15 @@
 use std::{sync::Arc, time::Duration};
 
 use sortie_api::{OrgId, RunId, Timestamp, usage::Day};
-use sortie_store::{LedgerDifference, Store};
+use sortie_store::{LedgerChecked, LedgerDifference, LedgerRule, Store};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Engine, error::Error, kit::metrics::Metrics};
+use crate::{
+    Engine,
+    error::Error,
+    kit::{metrics::Metrics, units::Units},
+};
 use sortie_base::Clock;
 
 /// Interval between two looks at the clock.
@@ -46,7 +50,8 @@ impl Engine {
 }
 
 async fn check_page(store: &Store, after: Option<OrgId>, limit: u32) -> Result<CheckedLedger, Error> {
-    let page = store.check_credits(after, limit).await?;
+    let mut units = Units::new("checking the ledger of an organization");
+    let page = check_credits(store, after, limit, &mut units).await?;
     let mut checked = CheckedLedger {
         organizations: page.looked_at.len() as u64,
         runs: 0,
@@ -54,18 +59,65 @@ async fn check_page(store: &Store, after: Option<OrgId>, limit: u32) -> Result<C
         last: page.looked_at.last().copied(),
     };
     for org in page.looked_at {
-        let mut after: Option<(Timestamp, RunId)> = None;
-        loop {
-            let runs = store.check_charges(org, after, RUNS).await?;
-            checked.runs += runs.looked_at.len() as u64;
-            checked.differences.extend(runs.differences);
-            if runs.looked_at.len() < RUNS as usize {
-                break;
-            }
-            after = runs.looked_at.last().copied();
+        let done = check_runs(store, org, &mut checked).await;
+        if units.done(org, done)?.is_none() {
+            checked.differences.push(unreadable(org));
         }
     }
     Ok(checked)
+}
+
+/// Checks the credits of a page of organizations. Where one of them fails the page, each is checked by itself.
+async fn check_credits(
+    store: &Store,
+    after: Option<OrgId>,
+    limit: u32,
+    units: &mut Units,
+) -> Result<LedgerChecked<OrgId>, Error> {
+    let mut page = match store.check_credits(after, limit).await {
+        Ok(page) => return Ok(page),
+        Err(error) if error.is_of_data() => LedgerChecked {
+            differences: Vec::new(),
+            looked_at: Vec::new(),
+        },
+        Err(error) => return Err(error.into()),
+    };
+    let mut behind = after;
+    for (org, _) in store.organizations(after, limit).await? {
+        let checked = store.check_credits(behind, 1).await;
+        match units.done(org, checked)? {
+            Some(one) => page.differences.extend(one.differences),
+            None => page.differences.push(unreadable(org)),
+        }
+        page.looked_at.push(org);
+        behind = Some(org);
+    }
+    Ok(page)
+}
+
+/// Difference of an organization that cannot be checked: somebody has to look at it.
+const fn unreadable(org: OrgId) -> LedgerDifference {
+    LedgerDifference {
+        org,
+        rule: LedgerRule::Readable,
+        run: None,
+        expected: 0,
+        found: 0,
+    }
+}
+
+/// Checks the runs of an organization.
+async fn check_runs(store: &Store, org: OrgId, checked: &mut CheckedLedger) -> Result<(), Error> {
+    let mut after: Option<(Timestamp, RunId)> = None;
+    loop {
+        let runs = store.check_charges(org, after, RUNS).await?;
+        checked.runs += runs.looked_at.len() as u64;
+        checked.differences.extend(runs.differences);
+        if runs.looked_at.len() < RUNS as usize {
+            return Ok(());
+        }
+        after = runs.looked_at.last().copied();
+    }
 }
 
 /// Checks the ledger each night until the node stops.
@@ -190,5 +242,30 @@ mod tests {
             stop.cancel();
         };
         tokio::join!(job, looks_on);
+    }
+
+    #[tokio::test]
+    async fn an_organization_that_cannot_be_checked_does_not_keep_the_others() {
+        let database = TestDatabase::sqlite().unwrap();
+        let store = Store::open(database.url()).await.unwrap();
+        let orgs = ["org_01kafs6w1cefkstv6qr1ptb0m1", "org_01kafs6w1cefkstv6qr1ptb0m2", "org_01kafs6w1cefkstv6qr1ptb0m3"];
+        for org in orgs {
+            for sql in [
+                format!("INSERT INTO organization (id, name, created_at) VALUES ('{org}', 'a', 1)"),
+                format!(
+                    "INSERT INTO credit (org_id, balance_micros, reserved_micros, suspended) VALUES ('{org}', 5, 0, 0)"
+                ),
+            ] {
+                database.change(&sql).await.unwrap();
+            }
+        }
+        // The balance of the first cannot be read, and those of the others are not the sums of their ledgers.
+        let broken = format!("UPDATE credit SET balance_micros = 1.5 WHERE org_id = '{}'", orgs[0]);
+        database.change(&broken).await.unwrap();
+        let checked = check_page(&store, None, 10).await.unwrap();
+        assert_eq!((checked.organizations, checked.last), (3, Some(orgs[2].parse().unwrap())));
+        let found: Vec<_> = checked.differences.iter().map(|found| (found.org.to_string(), found.rule)).collect();
+        let expected = [(orgs[0], LedgerRule::Readable), (orgs[1], LedgerRule::Balance), (orgs[2], LedgerRule::Balance)];
+        assert_eq!(found, expected.map(|(org, rule)| (org.to_owned(), rule)));
     }
 }

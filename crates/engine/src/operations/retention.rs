@@ -2,7 +2,8 @@
 //!
 //! The usage of a run is counted before the run is deleted. Every node runs the job, at its start and then each hour,
 //! in small transactions with other writes in between. Nodes do not coordinate: two jobs at once share the work and do
-//! no harm, and the next job continues one that was interrupted.
+//! no harm, and the next job continues one that was interrupted. A failure with one organization, schedule or run does not
+//! hold up the others.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use sortie_store::{Batch, Expiry, OpenCallbacks, Store};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::{error::Error, files::contents::GRACE, operations::usage};
+use crate::{error::Error, files::contents::GRACE, kit::units::Units, operations::usage};
 use sortie_base::Clock;
 
 /// Interval between two passes of the job.
@@ -76,11 +77,13 @@ pub(crate) async fn delete_expired(
 /// Deletes the expired occurrences of every schedule. Returns their number.
 async fn delete_fires(store: &Store, before: Timestamp) -> Result<u64, Error> {
     let (mut fires, mut after): (u64, Option<ScheduleId>) = (0, None);
+    let mut units = Units::new("deleting expired occurrences of a schedule");
     loop {
         let schedules = store.schedules_with_fires(after, before, PAGE).await?;
         for schedule in &schedules {
             loop {
-                let deleted = store.delete_expired_fires(*schedule, before, FIRES).await?;
+                let deleted = store.delete_expired_fires(*schedule, before, FIRES).await;
+                let deleted = units.done(schedule, deleted)?.unwrap_or_default();
                 fires = fires.saturating_add(deleted);
                 if deleted == 0 {
                     break;
@@ -96,9 +99,12 @@ async fn delete_fires(store: &Store, before: Timestamp) -> Result<u64, Error> {
 
 /// Deletes expired runs of every organization. Returns their number.
 async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -> Result<u64, Error> {
-    // What they have used outlives them.
-    usage::count(store, clock.now()).await?;
+    // What they have used outlives them. Runs that are not counted stay.
+    if let Err(error) = usage::count(store, clock.now()).await {
+        tracing::error!(%error, "counting usage before the deletion of expired runs failed");
+    }
     let (mut runs, mut after): (u64, Option<OrgId>) = (0, None);
+    let mut units = Units::new("deleting expired runs of an organization");
     loop {
         let organizations = store.organizations(after, PAGE).await?;
         for (org, counted_until) in &organizations {
@@ -110,7 +116,10 @@ async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -
                 open_callbacks: OpenCallbacks::Wait,
             };
             loop {
-                let deleted = store.delete_expired_runs(expiry, BATCH).await?;
+                let deleted = store.delete_expired_runs(expiry, BATCH).await;
+                let Some(deleted) = units.done(org, deleted)? else {
+                    break;
+                };
                 runs = runs.saturating_add(deleted.runs);
                 if !deleted.more {
                     break;
@@ -179,5 +188,28 @@ mod tests {
             stop.cancel();
         };
         futures_util::join!(run(held.store.clone(), clock, DAY, stop.clone()), stops_it);
+    }
+
+    #[tokio::test]
+    async fn organizations_that_cannot_be_counted_do_not_keep_the_others() {
+        let (held, run, end) = finished().await;
+        let (org, clock) = (held.claim.org, Clock::manual(end + DAY * 2));
+        held.between_others();
+        held.fail(&format!("BEFORE UPDATE ON organization WHEN OLD.id <> '{org}'"));
+        assert_eq!(usage::count(&held.store, clock.now()).await.unwrap(), 1);
+        assert_eq!(delete_expired(&held.store, &clock, DAY).await.unwrap().runs, 1);
+        let gone = held.store.get_run(org, run).await;
+        assert_eq!(gone.unwrap_err(), Error::NotFound);
+    }
+
+    #[tokio::test]
+    async fn organizations_whose_runs_cannot_be_deleted_do_not_keep_the_others() {
+        let (held, run, end) = finished().await;
+        let (org, clock) = (held.claim.org, Clock::manual(end + DAY * 2));
+        held.between_others();
+        held.fail(&format!("BEFORE DELETE ON run WHEN OLD.org_id <> '{org}'"));
+        assert_eq!(delete_expired(&held.store, &clock, DAY).await.unwrap().runs, 1);
+        let gone = held.store.get_run(org, run).await;
+        assert_eq!(gone.unwrap_err(), Error::NotFound);
     }
 }

@@ -7,11 +7,11 @@ use sortie_api::{
     OrgId, Timestamp, limits,
     usage::{Day, Usage, UsageDimension, UsageFigures},
 };
-use sortie_store::{Store, UsageQuery};
+use sortie_store::{Store, UsageDue, UsageQuery};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Engine, error::Error};
+use crate::{Engine, error::Error, kit::units::Units};
 use sortie_base::Clock;
 
 /// Interval between two passes of the job.
@@ -96,7 +96,7 @@ pub(crate) async fn keep_counting(store: Store, clock: Clock, stop: Cancellation
 }
 
 /// Counts every completed hour of every organization and returns their number. An hour with unsettled runs waits, and
-/// so do the hours after it.
+/// so do the hours after it. A failure with one organization does not hold up the others.
 pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<u64, Error> {
     let before = Timestamp::from_micros(
         now.as_micros()
@@ -104,6 +104,7 @@ pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<u64, Error> {
     );
     let mut hours = 0;
     let mut after = None;
+    let mut units = Units::new("counting the usage of an organization");
     loop {
         let found = store.usage_due(before, after, ORGANIZATIONS).await?;
         let Some((last, _)) = found.last() else {
@@ -112,19 +113,32 @@ pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<u64, Error> {
         let mut behind = after;
         after = Some(*last);
         for (org, mut due) in found {
-            while let Some(next) = due.filter(|due| due.hour_end() <= before)
-                && store.count_usage(next).await?
-            {
+            while let Some(next) = due.filter(|due| due.hour_end() <= before) {
+                let counted = count_next(store, next, (before, behind)).await;
+                let Some(Some(further)) = units.done(org, counted)? else {
+                    break;
+                };
                 hours += 1;
-                let again = store.usage_due(before, behind, 1).await?;
-                due = again
-                    .first()
-                    .filter(|(of, _)| *of == org)
-                    .and_then(|(_, due)| *due);
+                due = further;
             }
             behind = Some(org);
         }
     }
+}
+
+/// Counts an hour of an organization, the first one behind `behind`. Returns what is due next, if anything. `None` if the hour
+/// has to wait.
+async fn count_next(
+    store: &Store,
+    next: UsageDue,
+    (before, behind): (Timestamp, Option<OrgId>),
+) -> Result<Option<Option<UsageDue>>, Error> {
+    if !store.count_usage(next).await? {
+        return Ok(None);
+    }
+    let again = store.usage_due(before, behind, 1).await?;
+    let of_org = again.first().filter(|(of, _)| *of == next.org);
+    Ok(Some(of_org.and_then(|(_, due)| *due)))
 }
 
 #[cfg(test)]

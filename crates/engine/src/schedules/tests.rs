@@ -302,6 +302,23 @@ async fn what_a_run_would_be_refused_for_is_refused_when_it_is_saved_and_skipped
 }
 
 #[tokio::test]
+async fn a_schedule_that_fails_does_not_keep_the_others() {
+    let rig = Rig::sqlite().await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(rig.create(json!({})).await.unwrap().id);
+    }
+    let broken = format!("UPDATE schedule SET timezone = 'nowhere' WHERE id = '{}'", ids[1]);
+    rig.database.change(&broken).await.unwrap();
+    rig.clock.set(at("2026-01-01T00:10:00Z"));
+    rig.engine().fire_due(rig.clock.now()).await.unwrap_err();
+    for id in [ids[0], ids[2]] {
+        assert_eq!(rig.told(id).await, ["00:10 started"]);
+    }
+    assert_eq!(rig.fires(ids[1]).await.len(), 0);
+}
+
+#[tokio::test]
 async fn overlap_allow_starts_another_run_and_skip_does_not() {
     let rig = Rig::sqlite().await;
     let allow = rig.create(json!({})).await.unwrap().id;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sortie_agent::{BudgetSpec, Model, Owner, Redactor, RunSpec, Shell, schema::Schema};
-use sortie_api::RunRequest;
+use sortie_api::{RunRequest, limits};
 use sortie_connect::Opened;
 use sortie_store::{Claim, StoredCredentials};
 use tokio::time::Instant;
@@ -15,6 +15,9 @@ use super::{
     web::{self, RunWeb},
 };
 use crate::{connections::InlineSecrets, kit::traces, runs::run_log::RunLog};
+
+/// Time by which the longest command outlasts its run.
+const BEHIND_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Input of the agent.
 pub(super) struct Start {
@@ -95,12 +98,17 @@ pub(super) async fn prepare(
         egress,
         budget,
         deadline: Some(deadline),
+        // A definition of an earlier version has none.
+        max_steps: request
+            .max_steps
+            .and_then(|steps| u32::try_from(steps).ok())
+            .unwrap_or(limits::MAX_STEPS_DEFAULT),
         effort: request.effort,
         fallback,
         files,
         environment: worker.programs.environment(worker, claim, &*model, shell).await,
         media,
-        command_timeout: Duration::from_secs(u64::from(claim.timeout_seconds)),
+        command_timeout: command_timeout(claim.timeout_seconds),
         tools,
         redactor,
         resume: state.journal.take(),
@@ -111,6 +119,11 @@ pub(super) async fn prepare(
         stored_credentials,
         opened,
     })
+}
+
+/// Longest time that a single command may take: the run ends before it. Its end would otherwise race that of the run.
+fn command_timeout(timeout_seconds: u32) -> Duration {
+    Duration::from_secs(u64::from(timeout_seconds)) + BEHIND_DEADLINE
 }
 
 fn model_of(worker: &Worker, id: &str) -> Result<Arc<dyn Model>, String> {
@@ -137,5 +150,18 @@ fn stored_credentials(request: &RunRequest) -> StoredCredentials {
         StoredCredentials::Possible
     } else {
         StoredCredentials::Absent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_of_a_command_never_comes_before_that_of_its_run() {
+        for seconds in [limits::TIMEOUT_SECONDS_MIN, limits::TIMEOUT_SECONDS_MAX] {
+            let run = Duration::from_secs(u64::from(seconds));
+            assert!(command_timeout(seconds) >= run + Duration::from_secs(10));
+        }
     }
 }

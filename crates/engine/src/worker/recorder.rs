@@ -404,6 +404,10 @@ impl Sink for Recorder {
         Box::pin(self.all_durable())
     }
 
+    fn usage_clamped(&self, model: &str) {
+        self.metrics.models.clamped(model);
+    }
+
     fn message_delta(&self, step: u32, text: &str) {
         self.hub.delta(self.run, step, text);
     }

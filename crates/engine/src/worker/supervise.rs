@@ -1,6 +1,7 @@
 //! Supervision of the agent, which runs beside the recorder of the run.
 
 use futures_util::FutureExt;
+use tokio::time::Instant;
 use sortie_agent::{Outcome, Shell, StoppedWorkspace, Workspace};
 use sortie_api::{RunStatus, event::EventType};
 use sortie_store::{Error as StoreError, NewEvent, Origin};
@@ -43,10 +44,7 @@ impl Attempt<'_> {
                 biased;
                 // The recorder is polled first, so that the start of the run is stored while the agent begins.
                 kept = &mut keep => (Ended::Stopped(StopReason::NotOurs), Some(kept)),
-                outcome = &mut agent => match outcome {
-                    Outcome::Succeeded(output) => (Ended::Succeeded(output), None),
-                    Outcome::Failed(reason) => (Ended::Failed(reason), None),
-                },
+                outcome = &mut agent => (ended(outcome, self.deadline), None),
                 reason = self.active_run.stopped() => (Ended::Stopped(reason), None),
                 () = tokio::time::sleep_until(self.deadline) => (Ended::TimedOut, None),
             }
@@ -98,5 +96,35 @@ impl Attempt<'_> {
             tracing::error!(%error, "stopping the processes of a run failed");
         }
         workspace
+    }
+}
+
+/// End of a run whose agent has come to this outcome now. At the deadline it is the time limit, whatever the agent made of
+/// it.
+fn ended(outcome: Outcome, deadline: Instant) -> Ended {
+    match outcome {
+        _ if Instant::now() >= deadline => Ended::TimedOut,
+        Outcome::Succeeded(output) => Ended::Succeeded(output),
+        Outcome::Failed(reason) => Ended::Failed(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outcome_at_the_deadline_is_the_time_limit() {
+        let deadline = Instant::now() + Duration::from_secs(1);
+        let outcomes = || [Outcome::Succeeded("x".to_owned()), Outcome::Failed("y".to_owned())];
+        tokio::time::advance(Duration::from_millis(999)).await;
+        let before = outcomes().map(|outcome| ended(outcome, deadline));
+        assert_eq!(before, [Ended::Succeeded("x".to_owned()), Ended::Failed("y".to_owned())]);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        for outcome in outcomes() {
+            assert_eq!(ended(outcome, deadline), Ended::TimedOut);
+        }
     }
 }

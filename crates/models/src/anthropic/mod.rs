@@ -120,7 +120,7 @@ impl Anthropic {
             &self.plain
         };
         let answer = stream::Message::new(self.claude.is_some());
-        answer::call(transport, &body, answer, deltas).await
+        answer::call(transport, &body, answer, deltas, request.max_tokens).await
     }
 
     /// The optional parts that this request needs.

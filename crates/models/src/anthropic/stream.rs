@@ -212,6 +212,10 @@ impl Decoder for Message {
         self.written
     }
 
+    fn cut(&mut self) {
+        self.stop_reason = Some(StopReason::MaxTokens);
+    }
+
     fn finish(self) -> Result<Reply, Failure> {
         if !self.is_whole() {
             return Err(Failure::CutOff);

@@ -146,7 +146,7 @@ fn what_is_not_said_and_not_known_is_refused_with_the_setting_named() {
                 prices: None,
                 ..priced("llama", "acme")
             },
-            "model \"llama\": its prices are missing",
+            "model \"llama\": input_micros_per_mtok and output_micros_per_mtok are missing",
         ),
         (
             ModelSettings {

@@ -63,7 +63,7 @@ impl Model for Gemini {
         Box::pin(async move {
             let body = request::Body::new(&self.entry, &request);
             let decoder = stream::Candidate::new(calls(request.transcript));
-            answer::call(&self.transport, &body, decoder, deltas).await
+            answer::call(&self.transport, &body, decoder, deltas, request.max_tokens).await
         })
     }
 }

@@ -246,6 +246,10 @@ impl Decoder for Candidate {
         self.written
     }
 
+    fn cut(&mut self) {
+        self.finish = Some(Finish::Said(StopReason::MaxTokens));
+    }
+
     fn finish(self) -> Result<Reply, Failure> {
         let usage = self.usage();
         let stop_reason = match self.finish {

@@ -410,3 +410,14 @@ proptest! {
         prop_assert_eq!(usage.output_tokens, said + thought);
     }
 }
+
+#[tokio::test]
+async fn an_answer_that_goes_on_beyond_the_length_asked_for_is_cut() {
+    let part = json!({"candidates": [{"content": {"parts": [{"text": "na ".repeat(100)}]}}]});
+    let (reply, heard) = call(Answer::endless(&events(&[part]))).await;
+    let reply = reply.unwrap();
+    assert_eq!(reply.stop_reason, StopReason::MaxTokens);
+    let bytes = heard.iter().map(String::len).sum::<usize>();
+    assert!((69_000..71_000).contains(&bytes), "{bytes}");
+    assert!((17_000..18_000).contains(&reply.usage.output_tokens), "{:?}", reply.usage);
+}

@@ -241,6 +241,10 @@ impl<'a> Answer<'a> {
 impl Decoder for Answer<'_> {
     fn take(&mut self, event: &sse::Message, deltas: &dyn Deltas) -> Result<Flow, Failure> {
         if event.data.trim() == DONE {
+            // A few servers end their answers so: the usage says that nothing is missing.
+            if !self.counted.is_empty() && self.written_bytes() > 0 {
+                self.stopped.get_or_insert(StopReason::EndTurn);
+            }
             return if self.is_whole() {
                 Ok(Flow::Done)
             } else {
@@ -270,6 +274,10 @@ impl Decoder for Answer<'_> {
             .iter()
             .map(|call| call.name.len() + call.arguments.len());
         (self.text.len() + self.reasoning.bytes() + calls.sum::<usize>()) as u64
+    }
+
+    fn cut(&mut self) {
+        self.stopped = Some(StopReason::MaxTokens);
     }
 
     fn finish(self) -> Result<Reply, Failure> {

@@ -385,3 +385,38 @@ fn foreign_reasoning_in_the_conversation_is_an_error() {
     let refused = Body::new(&entry, all(Form::Compatible), &request(&transcript));
     assert_eq!(refused.err().unwrap().retry, Retry::Never);
 }
+
+#[tokio::test]
+async fn an_answer_that_goes_on_beyond_the_length_asked_for_is_cut() {
+    let server = Server::start([Says::endless(&stream([text(&"na ".repeat(100))]))]).await;
+    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+    let heard = Heard::default();
+    let asked = request(&[]);
+    let reply = model.call(asked, &heard).await.unwrap();
+    assert_eq!(reply.stop_reason, StopReason::MaxTokens);
+    let bytes = heard.pieces().iter().map(String::len).sum::<usize>() as u64;
+    let most = 4 * asked.max_tokens + (4 * asked.max_tokens).max(64 << 10);
+    assert!((most..most + 1_000).contains(&bytes), "{bytes} of {most}");
+    assert_eq!(reply.usage.output_tokens, bytes.div_ceil(4));
+}
+
+#[tokio::test]
+async fn usage_and_the_last_mark_end_an_answer_that_gives_no_reason() {
+    let call = r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"shell","arguments":"{}"}}]}}]}"#;
+    for (piece, reason) in [(text("Hello."), StopReason::EndTurn), (call.to_owned(), StopReason::ToolUse)] {
+        let server = Server::start([
+            Says::events(&stream([&*piece, USAGE, "[DONE]"])),
+            Says::events(&stream([&*piece, "[DONE]"])),
+            Says::events(&stream([&*piece, USAGE])),
+        ])
+        .await;
+        let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+        let reply = model.call(request(&[]), &Heard::default()).await.unwrap();
+        assert_eq!((reply.content.len(), reply.stop_reason), (1, reason));
+        // Without its usage, or without the mark, something may be missing.
+        for _ in 0..2 {
+            let error = model.call(request(&[]), &Heard::default()).await.unwrap_err();
+            assert_eq!(error.retry, Retry::Soon { after: None });
+        }
+    }
+}

@@ -271,6 +271,10 @@ impl Decoder for Answer<'_> {
         self.bytes.max(pieces.sum()) as u64
     }
 
+    fn cut(&mut self) {
+        self.stopped = Some(StopReason::MaxTokens);
+    }
+
     fn finish(mut self) -> Result<Reply, Failure> {
         let usage = self.usage();
         let Some(stopped) = self.stopped else {

@@ -422,3 +422,17 @@ proptest! {
         }
     }
 }
+
+#[tokio::test]
+async fn an_answer_that_goes_on_beyond_the_length_asked_for_is_cut() {
+    let server = Server::start([Says::endless(&stream([delta(&"na ".repeat(100))]))]).await;
+    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+    let heard = Heard::default();
+    let asked = request(&[]);
+    let reply = model.call(asked, &heard).await.unwrap();
+    assert_eq!(reply.stop_reason, StopReason::MaxTokens);
+    let bytes = heard.pieces().iter().map(String::len).sum::<usize>() as u64;
+    let most = 4 * asked.max_tokens + (4 * asked.max_tokens).max(64 << 10);
+    assert!((most..most + 1_000).contains(&bytes), "{bytes} of {most}");
+    assert_eq!(reply.usage.output_tokens, bytes.div_ceil(4));
+}

@@ -42,6 +42,8 @@ impl Decoder for Nothing {
         0
     }
 
+    fn cut(&mut self) {}
+
     fn finish(self) -> Result<Reply, Failure> {
         Err(Failure::CutOff)
     }
@@ -286,7 +288,7 @@ async fn a_stream_that_breaks_or_ends_before_its_first_event_costs_its_input() {
         let server = Server::start([answer]).await;
         let transport = transport(&server);
         let heard = Heard::default();
-        let error = crate::answer::call(&transport, &body, Nothing, &heard)
+        let error = crate::answer::call(&transport, &body, Nothing, &heard, 1_000)
             .await
             .unwrap_err();
         assert_eq!(

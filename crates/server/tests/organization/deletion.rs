@@ -40,7 +40,7 @@ async fn save(rig: &Rig, caller: &Caller, content: &str) {
 }
 
 /// Takes the password of a person away: a recent sign-in is the proof from then on.
-async fn without_password(rig: &Rig, person: &Signed) {
+pub(super) async fn without_password(rig: &Rig, person: &Signed) {
     let user = person.user;
     rig.meddle(&format!("UPDATE person SET password = '' WHERE id = '{user}'"))
         .await;

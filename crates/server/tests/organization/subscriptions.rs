@@ -15,6 +15,7 @@ use sortie_testkit::{
 };
 
 use crate::{
+    deletion::without_password,
     operator::operator,
     organizations::send,
     purchases::{Shop, session},
@@ -334,17 +335,18 @@ async fn a_reading_that_was_overtaken_by_another_is_repeated() {
     let readings = shop.double.requests(Call::ReadSubscription).len();
     shop.double.fail(Call::ReadSubscription, 1, Fault::HeldAfter);
     shop.until_taken("customer.subscription.updated").await;
-    let billing = shop.rig.billing[0].clone();
-    let first = tokio::spawn(async move { billing.turn().await.map(drop) });
-    shop.double
-        .wait_for_requests(Call::ReadSubscription, readings + 1)
-        .await
-        .unwrap();
-    shop.change(&subscription, Ended);
-    shop.hear().await;
-    assert_eq!(shop.entitled().await.1, "ended");
-    shop.double.release();
-    first.await.unwrap().unwrap();
+    let later = async {
+        let heard = shop
+            .double
+            .wait_for_requests(Call::ReadSubscription, readings + 1);
+        heard.await.unwrap();
+        shop.change(&subscription, Ended);
+        shop.hear().await;
+        assert_eq!(shop.entitled().await.1, "ended");
+        shop.double.release();
+    };
+    let (first, ()) = tokio::join!(shop.rig.billing[0].turn(), later);
+    first.unwrap();
     assert_eq!(
         shop.entitled().await.1,
         "ended",
@@ -431,6 +433,7 @@ async fn an_organization_that_stripe_charges_is_not_deleted() {
     let shop = Shop::with_plans().await;
     let subscription = shop.subscribe("team").await;
     shop.hear().await;
+    without_password(&shop.rig, &shop.rig.owner).await;
     let path = format!("/v1/organizations/{}", shop.rig.ours);
     let body = json!({"name": "ours"});
     let delete = async || send(&shop.rig.owner.client, Method::DELETE, &path, &body).await;

@@ -22,6 +22,14 @@ pub(crate) enum KeysCommand {
         role: KeyRole,
         #[command(flatten)]
         expiry: Expiry,
+        /// Create the key in the database itself, while the engine of the data folder is stopped
+        ///
+        /// It needs no key: whoever may write the database may do this. It is the way back where no admin key is left.
+        #[arg(long, conflicts_with = "url")]
+        offline: bool,
+        /// Database to create the key in [default: that of the configuration]
+        #[arg(long, value_name = "URL", requires = "offline")]
+        database_url: Option<String>,
         #[command(flatten)]
         list: ListArgs,
     },

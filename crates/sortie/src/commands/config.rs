@@ -4,7 +4,9 @@ use super::{Context, print_json};
 use crate::{
     args::ConfigCommand,
     config::{Config, DEFAULT_FILE, SandboxPolicy},
-    failure::{Exit, Result},
+    data_dir::Purpose,
+    failure::{Exit, Failure, Result},
+    node::engine_options,
     terminal,
 };
 
@@ -15,6 +17,9 @@ pub(super) fn execute(context: &Context, command: ConfigCommand) -> Result<Exit>
             let mut flags = context.flags.clone();
             flags.file = file.or(flags.file);
             let config = Config::load(&flags, &context.environment, SandboxPolicy::Required)?;
+            engine_options(&config, String::new(), Purpose::Serve)
+                .check()
+                .map_err(|error| Failure::new(Exit::Configuration, error.to_string()))?;
             if json {
                 return print_json(&config.to_json());
             }

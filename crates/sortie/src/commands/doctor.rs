@@ -4,6 +4,7 @@ mod live;
 
 use std::{
     os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    path::Path,
     sync::Arc,
 };
 
@@ -11,6 +12,7 @@ use serde::Serialize;
 use sortie_accounts::IdentityProvider;
 use sortie_api::check::{Check, Verdict};
 use sortie_billing::Stripe;
+use sortie_engine::NO_LANGUAGE_MODEL;
 use sortie_sandbox::{Backend, Enforcement, Level};
 
 use super::{Context, print_json};
@@ -89,6 +91,7 @@ async fn machine(config: &Config) -> (Vec<Check>, Option<Sandbox>) {
         data_folder(config),
         database(config).await,
         storage(config).await,
+        models(config),
         sandbox,
     ];
     if let Some(hosted) = &config.hosted {
@@ -120,7 +123,9 @@ fn engine_to_ask(context: &Context, args: &DoctorArgs, config: &Config) -> Optio
         (url.to_owned(), from)
     } else {
         let serves = |engine: &RunningEngine| engine.purpose == Purpose::Serve;
-        (data_dir.running_engine().filter(serves)?.url, "engine.json")
+        // A folder that cannot be read is a fault of the check of the data folder.
+        let running = data_dir.running_engine().ok().flatten();
+        (running.filter(serves)?.url, "engine.json")
     };
     let is_elsewhere = !is_this_machine(&url);
     let own_key = || (!is_elsewhere).then(|| data_dir.admin_key()).flatten();
@@ -240,14 +245,17 @@ fn data_folder(config: &Config) -> Check {
             Check::new(name, Verdict::Warning, path.to_string())
                 .hint(format!("others can look into it: chmod 700 {path}"))
         }
-        Ok(_) => Check::new(name, Verdict::Ok, path.to_string()),
+        Ok(_) => match DataDir::new(&config.data_dir).running_engine() {
+            Ok(_) => Check::new(name, Verdict::Ok, path.to_string()),
+            Err(failure) => Check::new(name, Verdict::Fault, failure.to_string()),
+        },
     }
 }
 
 async fn database(config: &Config) -> Check {
     let name = "database";
     let url = config.database_url.to_string();
-    let engine = DataDir::new(&config.data_dir).running_engine();
+    let engine = DataDir::new(&config.data_dir).running_engine().ok().flatten();
     if let (Some(engine), Some(_)) = (&engine, config.database_url.sqlite_path()) {
         return Check::new(
             name,
@@ -255,12 +263,12 @@ async fn database(config: &Config) -> Check {
             format!("{url} (in use by the engine at {})", engine.url),
         );
     }
-    if config
-        .database_url
-        .sqlite_path()
-        .is_some_and(|path| !path.exists())
-    {
-        return Check::new(name, Verdict::Ok, format!("{url} (made at the first start)"));
+    match config.database_url.sqlite_path().map(Path::try_exists) {
+        None | Some(Ok(true)) => {}
+        Some(Ok(false)) => {
+            return Check::new(name, Verdict::Ok, format!("{url} (made at the first start)"));
+        }
+        Some(Err(error)) => return Check::new(name, Verdict::Fault, format!("{url}: {error}")),
     }
     match open_store(config).await {
         Ok(store) => match store.ping().await {
@@ -287,6 +295,24 @@ async fn storage(config: &Config) -> Check {
         Ok(url) => Check::new(name, Verdict::Ok, format!("{url}: written, read and deleted")),
         Err(reason) => Check::new(name, Verdict::Fault, reason)
             .hint("files cannot be saved or given to runs until this works"),
+    }
+}
+
+/// Reads the catalog of models from the configuration, without a word to a provider.
+fn models(config: &Config) -> Check {
+    let name = "models";
+    match sortie_models::catalog(&config.models) {
+        Err(error) => Check::new(name, Verdict::Fault, error.to_string()),
+        Ok(catalog) if catalog.is_stopgap => Check::new(name, Verdict::Warning, NO_LANGUAGE_MODEL)
+            .hint("until then only prompts with blocks for `runbook` run"),
+        Ok(catalog) => {
+            let (count, default) = (catalog.models.len(), catalog.default_model);
+            Check::new(
+                name,
+                Verdict::Ok,
+                format!("{count} models, {default} is the default"),
+            )
+        }
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) async fn health(context: &Context, args: &EngineArgs) -> Result<Exit>
     let (url, from) = match told_engine(args, &context.environment) {
         Some((url, from)) => (url.to_owned(), from),
         None => DataDir::new(&config.data_dir)
-            .running_engine()
+            .running_engine()?
             .filter(|engine| engine.purpose == Purpose::Serve)
             .map(|engine| (engine.url, "engine.json"))
             .ok_or_else(|| {

@@ -3,18 +3,19 @@
 use std::path::PathBuf;
 
 use sortie_api::{
-    KeyId,
+    KeyId, Mode,
     key::{CreateKey, CreatedKey, RotateKey},
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::Clock;
+use sortie_engine::{Clock, Error, create_key_offline};
 
 use super::{Context, print_json, table};
 use crate::{
     args::{Grace, KeysCommand, ListArgs},
-    connect::Connection,
-    data_dir::NodeKey,
+    connect::{Connection, database_exists},
+    data_dir::{DataDir, NodeKey},
     failure::{Exit, Failure, Result},
+    node::open_store,
     terminal,
 };
 
@@ -24,6 +25,8 @@ pub(super) async fn execute(context: &Context, command: KeysCommand) -> Result<E
             name,
             role,
             expiry,
+            offline,
+            database_url,
             list,
         } => {
             let request = CreateKey {
@@ -31,7 +34,12 @@ pub(super) async fn execute(context: &Context, command: KeysCommand) -> Result<E
                 role: Some(role.into()),
                 expires_at: expiry.from(Clock::system().now()),
             };
-            create(context, &request, &list).await
+            let created = if offline {
+                create_offline(context, request, database_url.as_deref()).await?
+            } else {
+                create(context, &request, &list).await?
+            };
+            show(&created, list.json)
         }
         KeysCommand::List(args) => list(context, &args).await,
         KeysCommand::Rotate { key, grace, list } => rotate(context, key, grace, &list).await,
@@ -46,13 +54,49 @@ pub(super) async fn execute(context: &Context, command: KeysCommand) -> Result<E
     }
 }
 
-async fn create(context: &Context, request: &CreateKey, args: &ListArgs) -> Result<Exit> {
+async fn create(context: &Context, request: &CreateKey, args: &ListArgs) -> Result<CreatedKey> {
     let connection = context.records(&args.engine).await?;
     let created = connection.client.create_key(request).await;
     connection.close().await;
-    let created = created?;
-    if args.json {
-        return print_json(&created);
+    created
+}
+
+/// Creates a key in the database of a stopped engine.
+async fn create_offline(
+    context: &Context,
+    request: CreateKey,
+    database_url: Option<&str>,
+) -> Result<CreatedKey> {
+    let mut flags = context.flags.clone();
+    flags.text("database_url", "--database-url", database_url);
+    let config = context.client_config(&flags)?;
+    if config.mode == Mode::Hosted {
+        return Err(Failure::usage(
+            "--offline: keys of a hosted deployment belong to its organizations, whose admins create them",
+        ));
+    }
+    database_exists(&config)?;
+    let _owner = match config.database_url.sqlite_path() {
+        Some(_) => Some(DataDir::new(&config.data_dir).own()?),
+        // Each node of such a database has a folder of its own.
+        None => None,
+    };
+    let store = open_store(&config).await?;
+    create_key_offline(&store, &Clock::system(), request)
+        .await
+        .map_err(|error| {
+            let exit = if matches!(error, Error::Invalid(_)) {
+                Exit::Usage
+            } else {
+                Exit::Unavailable
+            };
+            Failure::new(exit, error.to_string())
+        })
+}
+
+fn show(created: &CreatedKey, as_json: bool) -> Result<Exit> {
+    if as_json {
+        return print_json(created);
     }
     terminal::print_line(&created.key)?;
     let until = created

@@ -136,7 +136,7 @@ pub(super) fn client(context: &Context, args: &OperatorArgs) -> Result<Client> {
         (Some(url), _) => (url.clone(), "--org-url"),
         (None, Some(url)) => (url.to_owned(), ORG_URL),
         (None, None) => {
-            let running = data_dir.running_engine().and_then(|engine| engine.org_url);
+            let running = data_dir.running_engine()?.and_then(|engine| engine.org_url);
             let nowhere = "no hosted node runs in the data folder: name one by --org-url or SORTIE_ORG_URL";
             (
                 running.ok_or_else(|| Failure::unavailable(nowhere.to_owned()))?,

@@ -180,6 +180,7 @@ fn request(args: &RunArgs) -> Result<RunRequest> {
         timeout_seconds: args.timeout,
         shell: args.no_shell.then_some(false),
         max_cost_micros: args.max_cost,
+        max_steps: args.max_steps,
         tags: Some(args.tags.clone()).filter(|tags| !tags.is_empty()),
         ..RunRequest::default()
     })
@@ -321,6 +322,8 @@ mod tests {
             "5",
             "--workflow",
             "daily",
+            "--max-steps",
+            "7",
             "--no-shell",
             "--output-schema",
             &schema,
@@ -330,7 +333,7 @@ mod tests {
             sent,
             serde_json::json!({
                 "prompt": "hello", "workflow": "daily", "model": "runbook", "timeout_seconds": 60,
-                "fallback_model": "spare", "effort": "xhigh", "max_cost_micros": 5, "shell": false,
+                "fallback_model": "spare", "effort": "xhigh", "max_cost_micros": 5, "max_steps": 7, "shell": false,
                 "files": [{"path": "orders.csv", "content": "a,b\n"}, {"path": "in/orders.csv", "content": "a,b\n"}],
                 "output_schema": {"type": "object"}, "input": sent["input"]
             })

@@ -25,6 +25,9 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
         node = Node::start(&config, config.listen, Purpose::Serve, telemetry.traces()) => node?,
         () = &mut told_to_stop => return Ok(Exit::Success),
     };
+    if node.has_new_folder() {
+        tell(&config, &DataDir::new(&config.data_dir).made());
+    }
     if let Some(key) = node.first_key() {
         tell_first_key(key, &config)?;
     }

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 use sortie_accounts::IdentityProvider;
+use sortie_api::model::ModelPrices;
 use sortie_billing::Plan;
-use sortie_models::{ProviderSettings, Settings};
+use sortie_models::{ModelSettings, ProviderSettings, Settings};
 use toml::Value;
 
 use super::{
@@ -24,11 +25,71 @@ pub(super) fn providers_as_toml(settings: &Settings) -> String {
         text.push_str(&format_provider(provider));
     }
     for model in &settings.models {
-        let provider = model.provider.as_deref().unwrap_or("its own");
         // Writing to a `String` cannot fail.
-        let _infallible = write!(text, "\n[models.{:?}] # of provider {provider}\n", model.id);
+        let _infallible = writeln!(text, "\n[models.{:?}]", model.id);
+        for (key, value) in figures(model) {
+            let _infallible = writeln!(text, "{key} = {value}");
+        }
     }
     text
+}
+
+/// The operator's models by id, as far as the configuration describes them.
+pub(super) fn models(settings: &Settings) -> serde_json::Value {
+    settings
+        .models
+        .iter()
+        .map(|model| {
+            let figures = figures(model).into_iter();
+            let figures = figures.map(|(key, value)| (key.to_owned(), value));
+            (model.id.clone(), serde_json::Value::Object(figures.collect()))
+        })
+        .collect()
+}
+
+/// A model, key by key. Its prices include those that follow from others.
+fn figures(model: &ModelSettings) -> Vec<(&'static str, serde_json::Value)> {
+    let mut figures = Vec::new();
+    let texts = [
+        ("provider", &model.provider),
+        ("upstream", &model.upstream),
+        ("name", &model.name),
+    ];
+    figures.extend(
+        texts
+            .into_iter()
+            .filter_map(|(key, text)| Some((key, text.clone()?.into()))),
+    );
+    let sizes = [
+        ("context_window", model.context_window),
+        ("max_output_tokens", model.max_output_tokens),
+    ];
+    figures.extend(
+        sizes
+            .into_iter()
+            .filter_map(|(key, size)| Some((key, size?.into()))),
+    );
+    match model.prices {
+        None => {}
+        Some(prices) if prices == ModelPrices::default() => figures.push(("free", true.into())),
+        Some(prices) => figures.extend(
+            [
+                ("input_micros_per_mtok", prices.input_micros_per_mtok),
+                ("output_micros_per_mtok", prices.output_micros_per_mtok),
+                ("cache_read_micros_per_mtok", prices.cache_read_micros_per_mtok),
+                ("cache_write_micros_per_mtok", prices.cache_write_micros_per_mtok),
+            ]
+            .map(|(key, price)| (key, price.get().into())),
+        ),
+    }
+    figures.extend(
+        model
+            .capabilities
+            .clone()
+            .map(|names| ("capabilities", names.into())),
+    );
+    figures.extend(model.effort.map(|effort| ("effort", effort.as_str().into())));
+    figures
 }
 
 fn format_provider(provider: &ProviderSettings) -> String {
@@ -127,6 +188,7 @@ pub(super) fn as_json(
         })
         .chain([
             ("providers".to_owned(), providers(settings)),
+            ("models".to_owned(), models(settings)),
             (sign_in::SECTION.to_owned(), sign_in::as_json(sign_in)),
             (plans::SECTION.to_owned(), plans::as_json(plans)),
         ])

@@ -16,6 +16,7 @@ mod peers;
 mod people;
 mod pooler;
 mod process;
+mod purchases;
 mod world;
 
 use sortie_testkit::{Checked, Database, both_databases};

@@ -24,7 +24,12 @@ use futures_util::future::try_join_all;
 use sortie_testkit::{Database, HostedNode, NodeOptions};
 use tokio::task::JoinSet;
 
-use self::{check::check_database, money::check_money, record::Tally, requests::Ways, team::Team};
+use self::{check::check_database, money::check_money, record::Tally, team::Team};
+pub(crate) use self::{
+    money::check_books,
+    requests::{Call, Requests, Ways},
+    team::text,
+};
 use crate::{Checked, world::seeded};
 
 /// Number of kills in the ordinary run of the tests.

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use sortie_base::LicenseSigner;
-use sortie_testkit::{Database, HostedNode, Node, NodeOptions};
+use sortie_testkit::{Database, HostedNode, Node, NodeOptions, node::DefaultModel};
 use tempfile::TempDir;
 
 use crate::{Checked, node_with};
@@ -71,7 +71,10 @@ struct Nodes {
 impl Nodes {
     async fn start(page: &str) -> Result<Self> {
         let binary = env!("CARGO_BIN_EXE_sortie");
-        let options = NodeOptions::default().env("SORTIE_SANDBOX_MINIMUM", "landlock");
+        let options = NodeOptions {
+            default_model: DefaultModel::Unset,
+            ..NodeOptions::default().env("SORTIE_SANDBOX_MINIMUM", "landlock")
+        };
         if page == LICENSES {
             let seed = "5c".repeat(32);
             let signer: LicenseSigner = seed.parse()?;

@@ -2,11 +2,18 @@
 
 use anyhow::ensure;
 use serde_json::json;
-use sortie_testkit::{Bytes, Database, http::Method};
+use sortie_testkit::{Bytes, Database, Node, http::Method};
 
-use crate::{Checked, both_databases, kit::plain, node};
+use crate::{
+    Checked, both_databases,
+    kit::{exits, plain, text},
+    node,
+};
 
-both_databases![a_key_is_shown_once_works_and_is_revoked];
+both_databases![
+    a_key_is_shown_once_works_and_is_revoked,
+    a_lost_admin_key_is_replaced_while_the_engine_is_stopped
+];
 
 async fn a_key_is_shown_once_works_and_is_revoked(database: Database) -> Checked {
     let node = node(database).await?;
@@ -58,6 +65,59 @@ async fn a_key_is_shown_once_works_and_is_revoked(database: Database) -> Checked
         .send(Method::DELETE, &path, Bytes::new())
         .await?
         .failure(404, "not_found")?;
+    Ok(())
+}
+
+/// `docs/ADMINISTRATION.md#a-lost-admin-key`.
+async fn a_lost_admin_key_is_replaced_while_the_engine_is_stopped(database: Database) -> Checked {
+    let mut node = node(database).await?;
+    let address = node.records_address();
+    let offline = |node: &Node, name: &str| {
+        let mut command = node.sortie(&["keys", "create", name, "--role", "admin", "--offline"]);
+        command.args(["--database-url", &address]);
+        command
+    };
+    if database == Database::Sqlite {
+        let refused = text(&exits(offline(&node, "early"), 69)?.stderr);
+        ensure!(refused.contains("is in use by another engine"), "{refused}");
+    }
+    node.stop().await?;
+    std::fs::remove_file(node.data_dir().join("admin.key"))?;
+    let made = text(&exits(offline(&node, "found again"), 0)?.stdout);
+    exits(offline(&node, " "), 64)?;
+    node.restart().await?;
+    let admin = node.client()?.with_key(made.trim());
+    assert_eq!(admin.get("/v1/me").await?.expect(200)?.json()?["role"], "admin");
+    let log = admin
+        .get("/v1/admin/audit?action=key.create")
+        .await?
+        .expect(200)?;
+    let entry = &log.json()?["items"][0];
+    assert_eq!(entry["actor_kind"], "operator", "{entry}");
+    let keys = admin.get("/v1/admin/keys").await?.expect(200)?.json()?;
+    let names: Vec<_> = keys
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|key| &key["name"])
+        .collect();
+    assert_eq!(names, ["first admin key", "found again"]);
+    Ok(())
+}
+
+/// A database on which no engine has started has no organization that could own a key.
+#[tokio::test]
+async fn no_key_is_created_offline_before_the_first_start() -> Checked {
+    let mut node = node(Database::Sqlite).await?;
+    node.stop().await?;
+    let elsewhere = node.data_dir().join("elsewhere.db");
+    let mut command = node.sortie(&["keys", "create", "early", "--offline"]);
+    command.env("SORTIE_DATABASE_URL", format!("sqlite:{}", elsewhere.display()));
+    let refused = text(&exits(command, 69)?.stderr);
+    ensure!(
+        refused.contains("does not exist yet") && !elsewhere.exists(),
+        "{refused}"
+    );
     Ok(())
 }
 

@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sortie_testkit::{
     Client, Database, HostedNode, NodeOptions, StripeDouble,
-    stripe::{Card, SubscriptionChange},
+    http::Method,
+    stripe::{Call, Card, SubscriptionChange},
 };
 use tempfile::NamedTempFile;
 
@@ -15,7 +16,11 @@ use crate::{
     kit::{exits, text},
 };
 
-both_databases![credits_are_bought_and_refunded, licenses_are_sold];
+both_databases![
+    credits_are_bought_and_refunded,
+    nobody_is_asked_to_pay_without_mail,
+    licenses_are_sold
+];
 
 /// Status of a command that the state of a payment forbids.
 const CONFLICT: i32 = 64;
@@ -91,6 +96,31 @@ async fn credits_are_bought_and_refunded(database: Database) -> Checked {
     ensure!(text(&again.stderr).contains("refunded before"), "{again:?}");
     exits(node.node.sortie(&["admin", "check-ledger"]), 0)?;
     assert_eq!(double.holdings().total().refunded_cents, 2_500);
+    Ok(())
+}
+
+/// `docs/BILLING.md#buy-credits-automatically`: the page on which a cardholder can pay goes with a mail. Without mail none is
+/// made: nobody would know of it, and it would stand among the pages that are not paid.
+async fn nobody_is_asked_to_pay_without_mail(database: Database) -> Checked {
+    let (node, double) = selling(database, NodeOptions::default()).await?;
+    let (ann, org) = organization(&node).await?;
+    let path = |end: &str| format!("/v1/organizations/{org}/billing{end}");
+    let order = json!({"amount_cents": 500, "save_payment_method": true});
+    let page = ann.post(&path("/checkout"), &order).await?.expect(200)?.json()?;
+    let session = page["url"].as_str().and_then(|url| url.rsplit('/').next());
+    double.pay(session.context("a session")?, Card::Good)?;
+    node.node.until_logged("credited a purchase").await?;
+    let holdings = double.holdings();
+    let customer = holdings.customers.keys().next().context("a customer")?;
+    double.save_card(customer, Card::NeedsAuthentication)?;
+    let low = json!({"enabled": true, "threshold_cents": 1_000, "amount_cents": 5_000, "consent": true});
+    let auto = path("/auto-topup");
+    let put = ann.send(Method::PUT, &auto, low.to_string().into()).await?;
+    put.expect(200)?;
+    node.node
+        .until_logged("an automatic purchase was not paid")
+        .await?;
+    assert_eq!(double.requests(Call::CreateSession).len(), 1);
     Ok(())
 }
 

@@ -36,7 +36,7 @@ pub(crate) use self::{
     migrate::{newest as newest_migration, newest_known as newest_known_migration},
     sqlite::{copy as copy_sqlite, open_copy as open_sqlite_copy},
     tx::{Answer, Stmt, Tx, batch},
-    value::{Row, Val, vals},
+    value::{Row, Val, readable, vals},
 };
 use crate::{
     channel::{Heard, OutgoingHint},

@@ -231,6 +231,16 @@ impl Row {
     }
 }
 
+/// Reads rows of a background task. One that cannot be read is left out and logged, and the others go on.
+pub(crate) fn readable<T>(rows: &[Row], what: &'static str, read: impl Fn(&Row) -> Result<T>) -> Vec<T> {
+    let read = |row| {
+        read(row)
+            .inspect_err(|error| tracing::error!(what, %error, "cannot read a row; the others go on"))
+            .ok()
+    };
+    rows.iter().filter_map(read).collect()
+}
+
 fn unexpected(column: usize, expected: &str) -> Error {
     Error::Corrupt(format!("column {column} is not {expected}"))
 }

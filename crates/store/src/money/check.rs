@@ -21,6 +21,8 @@ pub enum LedgerRule {
     Charge,
     /// A settled run costs no more than what was reserved for it.
     Cost,
+    /// The rows of an organization can be read and summed.
+    Readable,
 }
 
 impl LedgerRule {
@@ -31,6 +33,7 @@ impl LedgerRule {
             Self::Reserved => "reserved",
             Self::Charge => "charge",
             Self::Cost => "cost",
+            Self::Readable => "readable",
         }
     }
 }

@@ -21,6 +21,43 @@ use crate::{
 /// Period that one transaction counts.
 const HOUR: Duration = Duration::from_hours(1);
 
+/// Sum of a column that stops at the largest integer. `SUM` itself would fail there, on both databases: the halves of the
+/// values are summed, and no number of rows makes these overflow.
+macro_rules! sum {
+    ($column:literal) => {
+        concat!(
+            "CASE WHEN CAST(SUM(",
+            $column,
+            " / 4294967296) AS BIGINT) + CAST(SUM(",
+            $column,
+            " % 4294967296) AS BIGINT) / 4294967296 > 2147483647 THEN 9223372036854775807 \
+             ELSE CAST(SUM(",
+            $column,
+            " / 4294967296) AS BIGINT) * 4294967296 + CAST(SUM(",
+            $column,
+            " % 4294967296) AS BIGINT) END"
+        )
+    };
+}
+
+/// Addition to a column of a day that stops at the largest integer.
+macro_rules! add {
+    ($column:literal) => {
+        concat!(
+            $column,
+            " = CASE WHEN usage_day.",
+            $column,
+            " > 9223372036854775807 - excluded.",
+            $column,
+            " THEN 9223372036854775807 ELSE usage_day.",
+            $column,
+            " + excluded.",
+            $column,
+            " END"
+        )
+    };
+}
+
 /// Error if an hour is not counted.
 const NOT_NOW: Error = Error::Conflict("the hour cannot be counted now");
 
@@ -103,10 +140,26 @@ fn usage(tx: &mut dyn Tx, org: OrgId, query: &UsageQuery) -> Result<Vec<UsageRow
         query.limit
     ];
     tx.query_all(
-        "SELECT day, workflow, model, key_id, CAST(SUM(runs) AS BIGINT), CAST(SUM(succeeded) AS BIGINT), \
-         CAST(SUM(cost_micros) AS BIGINT), CAST(SUM(input_tokens) AS BIGINT), CAST(SUM(output_tokens) AS BIGINT), \
-         CAST(SUM(cache_read_tokens) AS BIGINT), CAST(SUM(cache_write_tokens) AS BIGINT), \
-         CAST(SUM(model_calls) AS BIGINT), CAST(SUM(tool_calls) AS BIGINT) FROM (\
+        concat!(
+            "SELECT day, workflow, model, key_id, ",
+            sum!("runs"),
+            ", ",
+            sum!("succeeded"),
+            ", ",
+            sum!("cost_micros"),
+            ", ",
+            sum!("input_tokens"),
+            ", ",
+            sum!("output_tokens"),
+            ", ",
+            sum!("cache_read_tokens"),
+            ", ",
+            sum!("cache_write_tokens"),
+            ", ",
+            sum!("model_calls"),
+            ", ",
+            sum!("tool_calls"),
+            " FROM (\
          SELECT CASE WHEN CAST($6 AS BIGINT) = 1 THEN d.day ELSE 0 END AS day, \
          CASE WHEN CAST($7 AS BIGINT) = 1 THEN d.workflow ELSE '' END AS workflow, \
          CASE WHEN CAST($8 AS BIGINT) = 1 THEN d.model ELSE '' END AS model, \
@@ -123,7 +176,8 @@ fn usage(tx: &mut dyn Tx, org: OrgId, query: &UsageQuery) -> Result<Vec<UsageRow
          FROM (SELECT r.* FROM run r WHERE r.org_id = $1 AND r.created_at >= 0 \
          AND r.created_at >= {GREATEST}(CAST($4 AS BIGINT), (SELECT o.usage_until FROM organization o WHERE o.id = $1)) \
          AND r.created_at < $5 ORDER BY r.created_at, r.id) AS made\
-         ) AS used GROUP BY day, workflow, model, key_id LIMIT $10",
+         ) AS used GROUP BY day, workflow, model, key_id LIMIT $10"
+        ),
         params,
     )?
     .iter()
@@ -169,25 +223,46 @@ fn count(tx: &mut dyn Tx, due: UsageDue) -> Result<()> {
         )
         .exactly(1, NOT_NOW),
         Stmt::new(
-            "INSERT INTO usage_day (org_id, day, workflow, model, key_id, runs, succeeded, cost_micros, input_tokens, \
-             output_tokens, cache_read_tokens, cache_write_tokens, model_calls, tool_calls) \
-             SELECT $1, CAST($4 AS BIGINT), COALESCE(made.workflow, ''), COALESCE(made.model, ''), COALESCE(made.key_id, ''), \
-             COUNT(*), COUNT(CASE WHEN made.outcome = 'succeeded' THEN 1 END), CAST(SUM(made.cost_micros) AS BIGINT), \
-             CAST(SUM(made.input_tokens) AS BIGINT), CAST(SUM(made.output_tokens) AS BIGINT), \
-             CAST(SUM(made.cache_read_tokens) AS BIGINT), CAST(SUM(made.cache_write_tokens) AS BIGINT), \
-             CAST(SUM(made.model_calls) AS BIGINT), CAST(SUM(made.tool_calls) AS BIGINT) \
-             FROM (SELECT * FROM run WHERE org_id = $1 AND created_at >= 0 AND created_at >= $2 AND created_at < $3 \
-             ORDER BY created_at, id) AS made \
-             WHERE 1 = 1 GROUP BY COALESCE(made.workflow, ''), COALESCE(made.model, ''), COALESCE(made.key_id, '') \
-             ON CONFLICT (org_id, day, workflow, model, key_id) DO UPDATE SET runs = usage_day.runs + excluded.runs, \
-             succeeded = usage_day.succeeded + excluded.succeeded, \
-             cost_micros = usage_day.cost_micros + excluded.cost_micros, \
-             input_tokens = usage_day.input_tokens + excluded.input_tokens, \
-             output_tokens = usage_day.output_tokens + excluded.output_tokens, \
-             cache_read_tokens = usage_day.cache_read_tokens + excluded.cache_read_tokens, \
-             cache_write_tokens = usage_day.cache_write_tokens + excluded.cache_write_tokens, \
-             model_calls = usage_day.model_calls + excluded.model_calls, \
-             tool_calls = usage_day.tool_calls + excluded.tool_calls",
+            concat!(
+                "INSERT INTO usage_day (org_id, day, workflow, model, key_id, runs, succeeded, cost_micros, input_tokens, \
+                 output_tokens, cache_read_tokens, cache_write_tokens, model_calls, tool_calls) \
+                 SELECT $1, CAST($4 AS BIGINT), COALESCE(made.workflow, ''), COALESCE(made.model, ''), COALESCE(made.key_id, ''), \
+                 COUNT(*), COUNT(CASE WHEN made.outcome = 'succeeded' THEN 1 END), ",
+                sum!("made.cost_micros"),
+                ", ",
+                sum!("made.input_tokens"),
+                ", ",
+                sum!("made.output_tokens"),
+                ", ",
+                sum!("made.cache_read_tokens"),
+                ", ",
+                sum!("made.cache_write_tokens"),
+                ", ",
+                sum!("made.model_calls"),
+                ", ",
+                sum!("made.tool_calls"),
+                " FROM (SELECT * FROM run WHERE org_id = $1 AND created_at >= 0 AND created_at >= $2 AND created_at < $3 \
+                 ORDER BY created_at, id) AS made \
+                 WHERE 1 = 1 GROUP BY COALESCE(made.workflow, ''), COALESCE(made.model, ''), COALESCE(made.key_id, '') \
+                 ON CONFLICT (org_id, day, workflow, model, key_id) DO UPDATE SET ",
+                add!("runs"),
+                ", ",
+                add!("succeeded"),
+                ", ",
+                add!("cost_micros"),
+                ", ",
+                add!("input_tokens"),
+                ", ",
+                add!("output_tokens"),
+                ", ",
+                add!("cache_read_tokens"),
+                ", ",
+                add!("cache_write_tokens"),
+                ", ",
+                add!("model_calls"),
+                ", ",
+                add!("tool_calls"),
+            ),
             vals![
                 due.org,
                 due.counted_until,

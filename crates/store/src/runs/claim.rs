@@ -13,7 +13,7 @@ use sortie_api::{OrgId, RunStatus, Timestamp, TraceContext};
 use super::{budget_without_surcharge, json_ids, moves::sources, status_event};
 use crate::{
     Store,
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{Row, Stmt, Tx, batch, readable, vals},
     types::{Claim, Error, EventRow, Fence, NewEvent, NodeId, Origin, Result},
 };
 
@@ -210,18 +210,16 @@ pub(super) fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result
             claims(ids, event.at),
         ],
     )?;
-    rows.rows
-        .iter()
-        .map(|row| {
-            let event = EventRow {
-                seq: row.int(3)?,
-                kind: event.kind.to_owned(),
-                data: event.data.clone(),
-                created_at: event.at,
-            };
-            claim_from(row, Origin::Queue(event))
-        })
-        .collect()
+    // A run that is left out here is held without a task, which the reconciler finds.
+    Ok(readable(&rows.rows, "claimed run", |row| {
+        let event = EventRow {
+            seq: row.int(3)?,
+            kind: event.kind.to_owned(),
+            data: event.data.clone(),
+            created_at: event.at,
+        };
+        claim_from(row, Origin::Queue(event))
+    }))
 }
 
 /// Statement that reads the data that the workers of the runs `ids` need, for [`claim_from`], the oldest run

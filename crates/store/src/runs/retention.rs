@@ -83,9 +83,33 @@ const BELONGINGS: [&str; 10] = of_runs![
 
 impl Store {
     /// System: deletes finished and settled runs of an organization that have expired, with everything that
-    /// belongs to them. The oldest runs of each outcome come first.
+    /// belongs to them. The oldest runs of each outcome come first. Where one of them cannot be deleted, each
+    /// is deleted by itself, and that one stays.
     pub async fn delete_expired_runs(&self, expiry: Expiry, batch: Batch) -> Result<Deleted> {
-        self.db.write(move |tx| delete_expired(tx, expiry, batch)).await
+        match self.db.write(move |tx| delete_expired(tx, expiry, batch)).await {
+            Err(error) if error.is_of_data() => self.delete_one_by_one(expiry, batch).await,
+            deleted => deleted,
+        }
+    }
+
+    async fn delete_one_by_one(&self, expiry: Expiry, batch: Batch) -> Result<Deleted> {
+        let (ids, more) = self.db.read(move |tx| expired(tx, expiry, batch)).await?;
+        let mut runs = 0;
+        for run in ids {
+            let ids = [run.clone()];
+            match self.db.write(move |tx| delete(tx, expiry, &ids)).await {
+                Ok(deleted) => runs += deleted,
+                Err(error) if error.is_of_data() => {
+                    tracing::error!(run, %error, "cannot delete an expired run; the others go on");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        // Without progress the next batch would be the same.
+        Ok(Deleted {
+            runs,
+            more: more && runs > 0,
+        })
     }
 
     /// System: returns at most `limit` organizations behind `after`, in order. Each comes with the time
@@ -110,7 +134,13 @@ fn delete_expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<Delet
     if ids.is_empty() {
         return Ok(Deleted { runs: 0, more });
     }
-    let ids = serde_json::to_string(&ids).map_err(|error| Error::Corrupt(error.to_string()))?;
+    let runs = delete(tx, expiry, &ids)?;
+    Ok(Deleted { runs, more })
+}
+
+/// Deletes those of the runs `ids` that have expired. Returns their number.
+fn delete(tx: &mut dyn Tx, expiry: Expiry, ids: &[String]) -> Result<u64> {
+    let ids = serde_json::to_string(ids).map_err(|error| Error::Corrupt(error.to_string()))?;
     let deleted = tx.query_all(
         "DELETE FROM run WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND org_id = $2 \
          AND outcome IS NOT NULL AND billing_pending = 0 AND finished_at < $3 \
@@ -131,10 +161,7 @@ fn delete_expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<Delet
         statements.extend(delete_tags(expiry.org, row)?);
     }
     tx.batch(&statements)?;
-    Ok(Deleted {
-        runs: u64::try_from(deleted.len()).unwrap_or(u64::MAX),
-        more,
-    })
+    Ok(u64::try_from(deleted.len()).unwrap_or(u64::MAX))
 }
 
 /// Returns the ids of expired runs, and whether there may be more.

@@ -160,13 +160,60 @@ impl Store {
                 places: sweep.places.saturating_sub(taken),
                 ..sweep.clone()
             };
-            let (found, swept) = self.db.write(move |tx| step(tx, &sweep, left, &ending)).await?;
+            let stepped = {
+                let (sweep, ending) = (sweep.clone(), ending.clone());
+                self.db.write(move |tx| step(tx, &sweep, left, &ending)).await
+            };
+            let (found, swept) = match stepped {
+                Err(error) if error.is_of_data() => {
+                    // None of them stands in the way of the others, and what is left is for the next sweep.
+                    (0, self.sweep_one_by_one(&sweep, left, &ending).await?)
+                }
+                stepped => stepped?,
+            };
             all.ended.extend(swept.ended);
             all.taken.extend(swept.taken);
             if found < limit || all.ended.len() >= limit {
                 return Ok(all);
             }
         }
+    }
+
+    /// Ends and takes over runs of lost nodes, each in a transaction of its own. Those that cannot be are left
+    /// and logged.
+    async fn sweep_one_by_one(&self, sweep: &Sweep, left: usize, ending: &Ending) -> Result<Swept> {
+        // A run that cannot be taken over does not use up a slot.
+        let wide = Sweep {
+            places: if sweep.places == 0 { 0 } else { sweep.places.saturating_add(sweep.limit) },
+            ..sweep.clone()
+        };
+        let found = {
+            let wide = wide.clone();
+            self.db.write(move |tx| lost_runs(tx, &wide)).await?
+        };
+        let mut swept = Swept::default();
+        for run in texts(found.iter().flatten().flatten())? {
+            let taken = u32::try_from(swept.taken.len()).unwrap_or(u32::MAX);
+            let room = (
+                left.saturating_sub(swept.ended.len()),
+                sweep.places.saturating_sub(taken),
+            );
+            let done = {
+                let (wide, ending, run) = (wide.clone(), ending.clone(), run.clone());
+                self.db.write(move |tx| step_of(tx, &wide, room, &run, &ending)).await
+            };
+            match done {
+                Ok(done) => {
+                    swept.ended.extend(done.ended);
+                    swept.taken.extend(done.taken);
+                }
+                Err(error) if error.is_of_data() => {
+                    tracing::error!(run, %error, "cannot end or take over a run of a lost node; the others go on");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(swept)
     }
 
     /// System: takes over again those of `runs` that `node` holds and has no task for. Otherwise it works
@@ -179,8 +226,29 @@ impl Store {
         compute_micros_per_second: Micros,
     ) -> Result<Swept> {
         let ending = Ending::new(at, compute_micros_per_second)?;
-        let ids = serde_json::to_string(&runs).map_err(|error| Error::Corrupt(error.to_string()))?;
-        self.db.write(move |tx| retake(tx, node, &ids, &ending)).await
+        let retake_all = async |runs: &[RunId]| {
+            let ids = serde_json::to_string(runs).map_err(|error| Error::Corrupt(error.to_string()))?;
+            let ending = ending.clone();
+            self.db.write(move |tx| retake(tx, node, &ids, &ending)).await
+        };
+        match retake_all(&runs).await {
+            Err(error) if error.is_of_data() && runs.len() > 1 => {}
+            retaken => return retaken,
+        }
+        let mut all = Swept::default();
+        for run in runs {
+            match retake_all(&[run]).await {
+                Ok(swept) => {
+                    all.ended.extend(swept.ended);
+                    all.taken.extend(swept.taken);
+                }
+                Err(error) if error.is_of_data() => {
+                    tracing::error!(%run, %error, "cannot resume a run without a task; the others go on");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
     }
 
     /// System: returns every run that `node` holds.
@@ -209,9 +277,43 @@ impl Store {
 /// Runs one step of a sweep: ends at most `left` runs and takes over as many as there are slots for. Returns
 /// the number of runs found that come to their end.
 fn step(tx: &mut dyn Tx, sweep: &Sweep, left: usize, ending: &Ending) -> Result<(usize, Swept)> {
-    let Some([to_end, to_take, gone]) = lost_runs(tx, sweep)? else {
+    let Some(found) = lost_runs(tx, sweep)? else {
         return Ok((0, Swept::default()));
     };
+    let [to_end, _, gone] = &found;
+    let count = to_end.len().max(gone.len());
+    Ok((count, handle(tx, sweep, left, found, ending)?))
+}
+
+/// Runs one step of a sweep for a single run, under the same lock: another node may have it by now.
+fn step_of(
+    tx: &mut dyn Tx,
+    sweep: &Sweep,
+    (left, places): (usize, u32),
+    run: &str,
+    ending: &Ending,
+) -> Result<Swept> {
+    let Some(mut found) = lost_runs(tx, sweep)? else {
+        return Ok(Swept::default());
+    };
+    for rows in &mut found {
+        rows.retain(|row| row.text(0).is_ok_and(|id| id == run));
+    }
+    let [_, to_take, _] = &mut found;
+    if places == 0 {
+        to_take.clear();
+    }
+    handle(tx, sweep, left, found, ending)
+}
+
+/// Ends, gives up and takes over the runs that were found, at most `left` of those that end.
+fn handle(
+    tx: &mut dyn Tx,
+    sweep: &Sweep,
+    left: usize,
+    [to_end, to_take, gone]: [Vec<Row>; 3],
+    ending: &Ending,
+) -> Result<Swept> {
     let mut open = 0;
     let mut ids = Vec::with_capacity(to_end.len());
     for row in &to_end {
@@ -240,7 +342,7 @@ fn step(tx: &mut dyn Tx, sweep: &Sweep, left: usize, ending: &Ending) -> Result<
     if !to_take.is_empty() {
         swept.taken = take_over(tx, sweep.node, &json_ids(&to_take)?, sweep.at)?;
     }
-    Ok((to_end.len().max(gone.len()), swept))
+    Ok(swept)
 }
 
 /// Condition for nodes to declare lost. Their lease is listed in `$1`, so it was not renewed since the
@@ -476,6 +578,11 @@ fn record<'a>(ids: &'a str, seq_from_last: i64, event: &'a NewEvent) -> Stmt<'a>
             RunStatus::Interrupted
         ],
     )
+}
+
+/// Ids in the first column of `rows`.
+fn texts<'a>(rows: impl Iterator<Item = &'a Row>) -> Result<Vec<String>> {
+    rows.map(|row| row.text(0).map(str::to_owned)).collect()
 }
 
 fn ended_from(row: &Row) -> Result<(OrgId, RunId)> {

@@ -5,7 +5,7 @@ use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 use super::{FireRow, ScheduleRow, fire_from, schedule_columns, schedule_from};
 use crate::{
     Store,
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{Row, Stmt, Tx, batch, readable, vals},
     types::{Error, Result},
 };
 
@@ -96,14 +96,12 @@ impl Store {
                     (Timestamp::from_micros(i64::MIN), String::new()),
                     |(since, id)| (since, id.to_string()),
                 );
-                tx.query_all(
+                let due = tx.query_all(
                     "SELECT s.due_at, s.id, s.org_id FROM schedule s WHERE s.due_at <= $1 \
                      AND (s.due_at, s.id) > ($2, $3) ORDER BY s.due_at, s.id LIMIT $4",
                     vals![at, since, id, limit],
-                )?
-                .iter()
-                .map(due_from)
-                .collect()
+                )?;
+                Ok(readable(&due, "due schedule", due_from))
             })
             .await
     }
@@ -113,17 +111,15 @@ impl Store {
     pub async fn released_schedules(&self, limit: u32) -> Result<Vec<Due>> {
         self.db
             .read(move |tx| {
-                tx.query_all(
+                let due = tx.query_all(
                     "SELECT s.waiting_instant, s.id, s.org_id FROM schedule s \
                      WHERE s.waiting_instant IS NOT NULL AND s.waiting_instant > $1 AND (SELECT r.id FROM run r \
                      WHERE r.schedule_id = s.id AND r.outcome IS NULL \
                      ORDER BY r.outcome DESC, r.created_at DESC, r.id DESC LIMIT 1) IS NULL \
                      ORDER BY s.waiting_instant, s.id LIMIT $2",
                     vals![i64::MIN, limit],
-                )?
-                .iter()
-                .map(due_from)
-                .collect()
+                )?;
+                Ok(readable(&due, "due schedule", due_from))
             })
             .await
     }

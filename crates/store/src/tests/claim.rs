@@ -80,6 +80,16 @@ async fn fastest_claim(fixture: &Fixture, node: NodeId) -> Duration {
 }
 
 both! {
+    async fn a_run_that_cannot_be_read_does_not_keep_the_others_waiting(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let (broken, whole) = (fixture.queued(org).await, fixture.queued(org).await);
+        let turn = "UPDATE run SET timeout_seconds = 0 - timeout_seconds WHERE id = $1";
+        fixture.store.db.write(move |tx| tx.exec(turn, vals![broken])).await.unwrap();
+        let claims = fixture.store.claim_runs(node, 5, None, fixture.now()).await.unwrap();
+        assert_eq!(claims.iter().map(|claim| claim.fence.run).collect::<Vec<_>>(), [whole]);
+        fixture.store.db.write(move |tx| tx.exec(turn, vals![broken])).await.unwrap();
+    }
+
     async fn a_claim_brings_all_that_the_worker_needs(fixture: &Fixture) {
         let org = fixture.org().await;
         let node = fixture.node().await;

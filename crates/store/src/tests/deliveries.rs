@@ -89,6 +89,22 @@ pub(super) fn made(claimed: &ClaimedDelivery, at: Timestamp, after: AfterAttempt
 }
 
 both! {
+    async fn a_callback_that_cannot_be_read_does_not_keep_the_others(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let (broken, _) = fixture.due(org, node, "a:1").await;
+        let (whole, due_at) = fixture.due(org, node, "a:1").await;
+        let harm = "UPDATE delivery SET give_up_at = NULL WHERE run_id = $1";
+        fixture.store.db.write(move |tx| tx.exec(harm, vals![broken])).await.unwrap();
+        let claimed = fixture.claim_due("n", "a:1", due_at).await;
+        assert_eq!(claimed.iter().map(|delivery| delivery.run).collect::<Vec<_>>(), [whole]);
+        let harm = "UPDATE delivery SET due_at = 1, host = 'b:1', org_id = 'nobody' WHERE run_id = $1";
+        fixture.store.db.write(move |tx| tx.exec(harm, vals![broken])).await.unwrap();
+        let (_, due_at) = fixture.due(org, node, "c:1").await;
+        assert_eq!(fixture.hosts(due_at).await, ["c:1"]);
+        let repair = "UPDATE delivery SET org_id = $2, give_up_at = 1 WHERE run_id = $1";
+        fixture.store.db.write(move |tx| tx.exec(repair, vals![broken, org])).await.unwrap();
+    }
+
     async fn the_trace_of_a_run_goes_to_its_workers_and_to_its_callback(fixture: &Fixture) {
         let (org, node) = (fixture.org().await, fixture.node().await);
         let trace = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some("a=1,b=2"));

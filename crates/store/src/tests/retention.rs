@@ -94,6 +94,29 @@ async fn rows_of(fixture: &Fixture, table: &str, run: RunId) -> i64 {
 }
 
 both! {
+    async fn a_run_that_cannot_be_deleted_does_not_keep_the_others(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let broken = finished(fixture, org, node).await;
+        for _ in 0..3 {
+            finished(fixture, org, node).await;
+        }
+        let harm = "UPDATE run SET tags = 'no list' WHERE id = $1";
+        fixture.store.db.write(move |tx| tx.exec(harm, vals![broken])).await.unwrap();
+        let few = Batch { runs: 2, events: 2_000 };
+        let mut deleted = 0;
+        loop {
+            let now = delete(fixture, past(fixture, org), few).await;
+            deleted += now.runs;
+            if !now.more {
+                break;
+            }
+        }
+        assert_eq!((deleted, fixture.count("SELECT COUNT(*) FROM run").await), (3, 1));
+        let repair = "UPDATE run SET tags = NULL WHERE id = $1";
+        fixture.store.db.write(move |tx| tx.exec(repair, vals![broken])).await.unwrap();
+        assert_eq!(delete(fixture, past(fixture, org), few).await.runs, 1);
+    }
+
     async fn every_table_with_rows_of_a_run_is_known_to_retention(fixture: &Fixture) {
         let mut known: BTreeSet<String> = retention::tables().into_iter().map(str::to_owned).collect();
         // A settled run has left two of these tables. The history of a schedule expires by its own age. The

@@ -9,7 +9,7 @@ use super::{
     both,
     fixture::{after, entries, sweep},
 };
-use crate::{Append, Error, Fence, Journal, NewEntries, Origin, Sweep};
+use crate::{Append, Error, Fence, Journal, NewEntries, Origin, Sweep, db::vals};
 
 const HOURS: Duration = Duration::from_hours(2);
 
@@ -21,6 +21,46 @@ fn journaled(journal: NewEntries) -> Append {
 }
 
 both! {
+    async fn a_run_that_cannot_be_ended_or_taken_over_does_not_keep_the_others(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (lost, taker) = (fixture.node().await, fixture.node().await);
+        let (bad_end, bad_take) = (fixture.tired(org, lost).await, fixture.running(org, lost).await);
+        let (end, take) = (fixture.tired(org, lost).await, fixture.running(org, lost).await);
+        let write = async |sql, run| fixture.store.db.write(move |tx| tx.exec(sql, vals![run])).await.unwrap();
+        // An event stands where that of the end goes, and the budget of the other run is no amount.
+        write("INSERT INTO event (run_id, seq, kind, data, created_at) SELECT id, last_event + 1, 'x', '{}', 1 FROM run WHERE id = $1", bad_end.run).await;
+        write("UPDATE run SET max_cost_micros = 0 - max_cost_micros WHERE id = $1", bad_take.run).await;
+        fixture.store.deregister_node(lost, fixture.now()).await.unwrap();
+        // One slot is enough: a run that cannot be taken over uses up none.
+        let swept = fixture.take_over(taker, fixture.now(), 1).await;
+        let taken: Vec<_> = swept.taken.iter().map(|claim| claim.fence.run).collect();
+        assert_eq!((swept.ended, taken), (vec![(org, end.run)], vec![take.run]));
+        let again = fixture.take_over(taker, fixture.now(), 1).await;
+        assert!(again.ended.is_empty() && again.taken.is_empty());
+        write("DELETE FROM event WHERE kind = 'x' AND run_id = $1", bad_end.run).await;
+        write("UPDATE run SET max_cost_micros = 0 - max_cost_micros WHERE id = $1", bad_take.run).await;
+        let swept = fixture.take_over(taker, fixture.now(), 1).await;
+        assert_eq!((swept.ended.len(), swept.taken.len()), (1, 1));
+    }
+
+    async fn a_run_that_cannot_be_resumed_does_not_keep_the_others(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let (bad, good) = (fixture.running(org, node).await, fixture.running(org, node).await);
+        let turn = async || {
+            let sql = "UPDATE run SET max_cost_micros = 0 - max_cost_micros WHERE id = $1";
+            fixture.store.db.write(move |tx| tx.exec(sql, vals![bad.run])).await.unwrap();
+        };
+        let retake = async || {
+            let both = vec![bad.run, good.run];
+            let swept = fixture.store.retake_held(node, both, fixture.now(), Micros::ZERO).await.unwrap();
+            swept.taken.iter().map(|claim| claim.fence.run).collect::<Vec<_>>()
+        };
+        turn().await;
+        assert_eq!(retake().await, [good.run]);
+        turn().await;
+        assert_eq!(retake().await, [bad.run, good.run]);
+    }
+
     async fn runs_that_were_taken_over_count_against_the_limit_of_their_organization(fixture: &Fixture) {
         let org = fixture.org().await;
         let (lost, taker) = (fixture.node().await, fixture.node().await);

@@ -360,6 +360,33 @@ async fn usage_is_the_sum_of_what_was_run_on_postgres() {
 }
 
 both! {
+    async fn sums_stop_at_the_largest_integer(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        for _ in 0..2 {
+            let fence = fixture.running(org, node).await;
+            fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+        }
+        let change = async |sql| fixture.store.db.write(move |tx| tx.exec(sql, vals![])).await.unwrap();
+        change("UPDATE run SET input_tokens = 9223372036854775807, tool_calls = 4611686018427387904, output_tokens = 4294967295").await;
+        let day = Day::of(fixture.now());
+        let query = UsageQuery { from: day, to: day, by: Vec::new(), limit: 10 };
+        let check = async |runs| {
+            let rows = fixture.store.usage(org, query.clone()).await.unwrap();
+            let [row] = &rows[..] else { panic!("{rows:?}") };
+            assert_eq!((row.runs, row.usage.input_tokens, row.usage.tool_calls), (runs, i64::MAX, i64::MAX));
+            assert_eq!(row.usage.output_tokens, runs * 4_294_967_295);
+        };
+        check(2).await;
+        let later = fixture.now() + Duration::from_hours(30);
+        // The second count adds to the day.
+        for runs in [2, 4] {
+            change("UPDATE organization SET usage_until = 0").await;
+            let due = fixture.store.usage_due(later, None, 10).await.unwrap()[0].1.unwrap();
+            assert!(fixture.store.count_usage(due).await.unwrap());
+            check(runs).await;
+        }
+    }
+
     async fn an_hour_waits_for_its_runs_to_be_settled_and_those_behind_wait_for_it(fixture: &Fixture) {
         let org = fixture.org().await;
         let node = fixture.node().await;

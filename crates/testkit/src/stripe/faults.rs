@@ -44,6 +44,10 @@ impl Faults {
         self.always = fault;
     }
 
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
     /// Counts a call. Returns its failure, where one is planned.
     pub(super) fn take(&mut self, call: Call) -> Option<Fault> {
         let planned = self.planned.entry(call).or_default();

@@ -552,3 +552,36 @@ async fn a_storm_sends_every_event_to_all_addresses_in_turn() {
     expected.sort();
     assert_eq!(all, expected);
 }
+
+#[tokio::test]
+async fn an_endpoint_gets_the_types_that_it_wants() {
+    let double = StripeDouble::start().await.unwrap();
+    let (received, server) = Received::start(0).await;
+    let url = format!("{}/hook", server.base_url());
+    double.send_webhooks(&url, &["whsec_x"]).unwrap();
+    double.limit_webhooks(&["payment_intent.succeeded"]);
+    let customer = double.customer().await;
+    let session = double.session(&customer, "topup_1").await;
+    double.pay(&session, Card::Good).unwrap();
+    double.wait_for_deliveries(|all| !all.is_empty()).await.unwrap();
+    let wanted = double.events("payment_intent.succeeded");
+    assert_eq!(received.ids(), wanted);
+    let storm = Storm {
+        times: 1,
+        per_second: 2_000,
+        seed: 7,
+    };
+    let sent = double.storm(&[url], storm).await.unwrap();
+    assert_eq!((sent.len(), &sent[0].event), (1, &wanted[0]));
+    assert_eq!(double.intents("succeeded").len(), 1);
+    assert!(double.intents("processing").is_empty());
+}
+
+#[tokio::test]
+async fn failures_that_are_forgotten_do_not_come() {
+    let double = StripeDouble::start().await.unwrap();
+    double.fail(Call::CreateCustomer, 1, Fault::TooMany);
+    double.fail_always(Some(Fault::TooMany));
+    double.forget_failures();
+    double.customer().await;
+}

@@ -82,8 +82,17 @@ struct Endpoint {
 #[derive(Debug, Default)]
 struct Settings {
     endpoint: Option<Endpoint>,
+    /// Types of events that the endpoint wants; none where it wants every type.
+    kinds: Option<Vec<String>>,
     mode: WebhookMode,
     held: Vec<Webhook>,
+}
+
+impl Settings {
+    fn wants(&self, kind: &str) -> bool {
+        let kinds = self.kinds.as_ref();
+        kinds.is_none_or(|kinds| kinds.iter().any(|wanted| wanted == kind))
+    }
 }
 
 /// Sender of webhooks.
@@ -158,6 +167,15 @@ impl Webhooks {
         Ok(())
     }
 
+    pub(super) fn limit_to(&self, kinds: &[&str]) {
+        self.settings().kinds = Some(kinds.iter().map(ToString::to_string).collect());
+    }
+
+    /// Whether the endpoint wants events of this type.
+    pub(super) fn wants(&self, kind: &str) -> bool {
+        self.settings().wants(kind)
+    }
+
     pub(super) fn set_mode(&self, mode: WebhookMode) {
         self.settings().mode = mode;
     }
@@ -166,6 +184,9 @@ impl Webhooks {
     pub(super) fn take(&self, webhooks: Vec<Webhook>) {
         let mut settings = self.settings();
         for webhook in webhooks {
+            if !settings.wants(&webhook.kind) {
+                continue;
+            }
             let (times, delay) = match settings.mode {
                 WebhookMode::Sent => (1, Duration::ZERO),
                 WebhookMode::Repeated(times) => (times, Duration::ZERO),

@@ -46,15 +46,13 @@ impl<'a> Runbook<'a> {
         let mut steps = Vec::new();
         let mut answer = None;
         for block in fence::blocks(prompt) {
-            let mut words = block.info.split_whitespace();
-            let Some(kind @ ("sh" | "tool" | "wait" | "answer")) = words.next() else {
+            let Some((kind, argument)) = kind_of(&block) else {
                 continue;
             };
             let line = block.line;
             if block.end == End::Open {
                 return Err(format!("line {line}: the `{kind}` block is not closed"));
             }
-            let argument = words.next();
             match kind {
                 "sh" => steps.push(Step::Command(block.content)),
                 "tool" => steps.push(tool(argument, block).map_err(|why| format!("line {line}: {why}"))?),
@@ -68,6 +66,18 @@ impl<'a> Runbook<'a> {
             .transpose()?;
         Ok(Self { steps, answer })
     }
+}
+
+/// Whether a prompt has a block of a runbook.
+pub(super) fn has_blocks(prompt: &str) -> bool {
+    fence::blocks(prompt).any(|block| kind_of(&block).is_some())
+}
+
+/// Returns the kind of a block and its argument. None for a block of any other text.
+fn kind_of<'a>(block: &Block<'a>) -> Option<(&'a str, Option<&'a str>)> {
+    let mut words = block.info.split_whitespace();
+    let kind = words.next()?;
+    matches!(kind, "sh" | "tool" | "wait" | "answer").then(|| (kind, words.next()))
 }
 
 fn tool<'a>(name: Option<&'a str>, block: Block<'a>) -> Result<Step<'a>, String> {

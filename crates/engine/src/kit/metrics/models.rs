@@ -39,6 +39,7 @@ pub(crate) struct ModelFigures {
     calls: Family<Labels<3>, Counter>,
     errors: Family<Labels<3>, Counter>,
     tokens: Family<Labels<3>, Counter>,
+    clamped: Family<Labels<2>, Counter>,
     cost: Family<Labels<2>, Counter>,
     duration: Histograms,
     first_output: Histograms,
@@ -53,6 +54,7 @@ impl Default for ModelFigures {
             calls: Family::default(),
             errors: Family::default(),
             tokens: Family::default(),
+            clamped: Family::default(),
             cost: Family::default(),
             duration: Histograms::new_with_constructor(seconds),
             first_output: Histograms::new_with_constructor(seconds),
@@ -73,6 +75,7 @@ struct Figures {
     output: Counter,
     cache_read: Counter,
     cache_write: Counter,
+    clamped: Counter,
     cost: Counter,
     duration: Histogram,
     first_output: Histogram,
@@ -104,10 +107,18 @@ impl ModelFigures {
             output: read("output"),
             cache_read: read("cache_read"),
             cache_write: read("cache_write"),
+            clamped: self.clamped.get_or_create_owned(&base()),
             cost: self.cost.get_or_create_owned(&base()),
             duration: self.duration.get_or_create_owned(&base()),
             first_output: self.first_output.get_or_create_owned(&base()),
             under_way: self.under_way.clone(),
+        }
+    }
+
+    /// The usage of a call was clamped.
+    pub(crate) fn clamped(&self, model: &str) {
+        if let Some(figures) = self.by_id.get().and_then(|known| known.get(model)) {
+            figures.clamped.inc();
         }
     }
 
@@ -155,6 +166,11 @@ impl ModelFigures {
             "model_tokens",
             "Tokens as the provider counts them; none is counted in two types",
             self.tokens.clone(),
+        );
+        registry.register(
+            "model_usage_clamped",
+            "Model calls whose usage was more than they can have used, and was clamped to that",
+            self.clamped.clone(),
         );
         registry.register(
             "model_cost_micros",

@@ -234,6 +234,8 @@ async fn model_calls_count_by_what_came_of_them() {
             assert_eq!(figure(&text, "sortie_model_calls_under_way"), 1.0);
         }
     }
+    metrics.models.clamped("m");
+    metrics.models.clamped("unknown");
     let text = shown(|registry| metrics.register(registry));
     let of = "provider=\"p\",model=\"m\"";
     for (series, value) in [
@@ -250,6 +252,7 @@ async fn model_calls_count_by_what_came_of_them() {
         (format!("sortie_model_errors_total{{{of},kind=\"server\"}}"), 0.0),
         (format!("sortie_model_call_duration_seconds_count{{{of}}}"), 2.0),
         (format!("sortie_model_first_output_seconds_count{{{of}}}"), 1.0),
+        (format!("sortie_model_usage_clamped_total{{{of}}}"), 1.0),
         ("sortie_model_calls_under_way".to_owned(), 0.0),
     ] {
         assert_eq!(figure(&text, &series), value, "{series}");

@@ -123,6 +123,11 @@ impl Intake<'_> {
             files: None,
             // Whether commands can be run here is asked only where the definition says that it needs them.
             shell: Some(definition.shell == Some(true)),
+            // A language model may be configured before the first run.
+            model: definition
+                .model
+                .clone()
+                .or_else(|| Some(self.models.catalog().default_model.clone())),
             ..definition.clone()
         };
         self.check_task(&mut run)?;
@@ -145,15 +150,26 @@ impl Intake<'_> {
                 format!("must be at most {} bytes of JSON", limits::INPUT_BYTES),
             ));
         }
-        self.resolve_model(request)
+        let id = match &request.model {
+            Some(id) => id.clone(),
+            None => self
+                .models
+                .default_for(prompt)
+                .map_err(|rule| broken("model", rule))?
+                .to_owned(),
+        };
+        self.check_models(&id, request.fallback_model.as_deref())?;
+        request.model = Some(id.clone());
+        Ok(id)
     }
 
-    /// Checks description, time limit, shell, web, budget and tags. Returns the time limit in seconds and the budget.
+    /// Checks description, time limit, steps, shell, web, budget and tags. Returns the time limit in seconds and the budget.
     fn check_conditions(&self, request: &mut RunRequest) -> Result<(u32, Micros), Error> {
         if let Some(description) = &request.description {
             text::description(description)?;
         }
         let timeout_seconds = timeout(request)?;
+        check_steps(request)?;
         self.check_shell(request)?;
         web::check(request.web.as_ref(), self.web)?;
         let retention = retention(request);
@@ -162,18 +178,14 @@ impl Intake<'_> {
         Ok((timeout_seconds, max_cost))
     }
 
-    fn resolve_model(&self, request: &mut RunRequest) -> Result<String, Error> {
-        let id = request
-            .model
-            .get_or_insert_with(|| self.models.catalog().default_model.clone());
-        self.check_model("model", id)?;
-        if let Some(fallback) = &request.fallback_model {
-            self.check_model("fallback_model", fallback)?;
-            if fallback == id {
-                return Err(broken("fallback_model", "must be another model than model"));
-            }
+    fn check_models(&self, model: &str, fallback: Option<&str>) -> Result<(), Error> {
+        self.check_model("model", model)?;
+        let Some(fallback) = fallback else { return Ok(()) };
+        self.check_model("fallback_model", fallback)?;
+        if fallback == model {
+            return Err(broken("fallback_model", "must be another model than model"));
         }
-        Ok(id.clone())
+        Ok(())
     }
 
     fn check_model(&self, field: &str, id: &str) -> Result<(), Error> {
@@ -240,6 +252,19 @@ fn retention(request: &RunRequest) -> Retention {
         Some(true) => Retention::None,
         Some(false) | None => Retention::Full,
     }
+}
+
+fn check_steps(request: &mut RunRequest) -> Result<(), Error> {
+    let steps = *request
+        .max_steps
+        .get_or_insert(i64::from(limits::MAX_STEPS_DEFAULT));
+    if !(1..=i64::from(limits::MAX_STEPS)).contains(&steps) {
+        return Err(broken(
+            "max_steps",
+            format!("must be from 1 to {}", limits::MAX_STEPS),
+        ));
+    }
+    Ok(())
 }
 
 fn timeout(request: &mut RunRequest) -> Result<u32, Error> {

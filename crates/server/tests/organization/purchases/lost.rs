@@ -12,6 +12,7 @@ crate::settings::everywhere! {
     a_payment_that_no_event_tells_of_is_found_by_the_daily_comparison,
     while_stripe_is_away_nothing_is_sold_and_nothing_is_lost,
     a_page_whose_making_was_interrupted_is_made_once,
+    a_page_of_a_purchase_that_was_given_up_is_handed_to_nobody,
     a_payment_that_takes_days_is_credited_when_it_succeeds,
     events_that_cannot_be_handled_are_tried_again_for_three_days,
 }
@@ -131,6 +132,25 @@ async fn a_page_whose_making_was_interrupted_is_made_once() {
             .await,
         1
     );
+    shop.close().await;
+}
+
+async fn a_page_of_a_purchase_that_was_given_up_is_handed_to_nobody() {
+    let shop = Shop::open().await;
+    shop.double.fail(Call::CreateCustomer, 1, Fault::HeldBefore);
+    let meanwhile = async {
+        shop.double
+            .wait_for_requests(Call::CreateCustomer, 1)
+            .await
+            .unwrap();
+        shop.advance(Duration::from_mins(2));
+        shop.work().await;
+        shop.double.release();
+    };
+    let (answer, ()) = tokio::join!(shop.checkout(500, false), meanwhile);
+    let refused = answer.failure(409, "conflict").unwrap();
+    assert!(refused.error.contains("given up"), "{refused:?}");
+    shop.order(700).await;
     shop.close().await;
 }
 

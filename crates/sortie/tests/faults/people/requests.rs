@@ -61,8 +61,11 @@ pub(crate) struct Call {
     path: String,
     credential: Option<String>,
     body: Bytes,
+    /// `Idempotency-Key`.
+    name: Option<String>,
     is_form: bool,
     is_engine: bool,
+    may_be_unavailable: bool,
 }
 
 /// An answer, and the number of attempts before it that broke.
@@ -79,8 +82,10 @@ impl Call {
             path: path.into(),
             credential: None,
             body,
+            name: None,
             is_form: false,
             is_engine: false,
+            may_be_unavailable: false,
         }
     }
 
@@ -94,6 +99,10 @@ impl Call {
 
     pub(crate) fn post(path: impl Into<String>, body: &Value) -> Self {
         Self::new(Method::POST, path, body.to_string().into())
+    }
+
+    pub(crate) fn put(path: impl Into<String>, body: &Value) -> Self {
+        Self::new(Method::PUT, path, body.to_string().into())
     }
 
     pub(crate) fn patch(path: impl Into<String>, body: &Value) -> Self {
@@ -110,6 +119,18 @@ impl Call {
     /// Sends the request with this credential.
     pub(crate) fn by(mut self, credential: &str) -> Self {
         self.credential = Some(credential.to_owned());
+        self
+    }
+
+    /// Sends the request with this `Idempotency-Key`.
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Takes 503 for an answer: that of a service behind the node.
+    pub(crate) fn or_unavailable(mut self) -> Self {
+        self.may_be_unavailable = true;
         self
     }
 
@@ -153,12 +174,13 @@ impl Requests {
         draw(&mut self.random.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sends a request until a node answers.
+    /// Sends a request until a node answers, with anything but 503.
     pub(crate) async fn ask(&self, call: &Call) -> Result<Answered> {
         let deadline = Instant::now() + PATIENCE;
         let mut lost = 0;
         loop {
-            if let Some(answer) = self.try_once(call).await? {
+            let answer = self.try_once(call).await?;
+            if let Some(answer) = answer.filter(|answer| answer.status != 503) {
                 return Ok(Answered { answer, lost });
             }
             lost += 1;
@@ -179,9 +201,18 @@ impl Requests {
         if call.is_form {
             client = client.with_header("content-type", HeaderValue::from_static(FORM));
         }
+        if let Some(name) = &call.name {
+            client = client.with_header("idempotency-key", HeaderValue::try_from(name)?);
+        }
         let answer = client
             .send(call.method.clone(), &call.path, call.body.clone())
             .await;
+        if let (Ok(answer), true) = (&answer, call.may_be_unavailable)
+            && answer.status == 503
+        {
+            self.ways.figures.answered.fetch_add(1, Ordering::Relaxed);
+            return Ok(Some(answer.clone()));
+        }
         self.heard(answer, &call.path)
     }
 

@@ -298,6 +298,37 @@ async fn a_failed_delivery_is_tried_again_after_ten_seconds() -> Checked {
     Ok(())
 }
 
+/// `docs/CALLBACKS.md#when`: each delivery is retried when it is due, also where others of its receiver have failed and
+/// take their time.
+#[tokio::test]
+async fn deliveries_that_failed_together_are_each_tried_again_when_they_are_due() -> Checked {
+    const RUNS: usize = 4;
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    let receiver = CallbackReceiver::start(SECRET).await?;
+    receiver.answer_with([StatusCode::SERVICE_UNAVAILABLE; RUNS]);
+    let mut ids = Vec::new();
+    for _ in 0..RUNS {
+        let run = client.create(&to(&receiver.url(), plain("x"))).await?;
+        ids.push(run.id.to_string());
+    }
+    for id in &ids {
+        attempts_made(&client, id, 1).await?;
+    }
+    // From here on an attempt takes as long as it may.
+    receiver.hold();
+    receiver.wait_for_all(2 * RUNS).await?;
+    receiver.release();
+    for id in &ids {
+        let made = attempts_made(&client, id, 2).await?;
+        let due = made[0].next_at.context("it is to be tried again")?;
+        let late = made[1].at.since(due);
+        // A second, and one for a machine under load.
+        ensure!(late < Duration::from_secs(2), "{late:?}: {made:?}");
+    }
+    Ok(())
+}
+
 /// A failed callback can be sent again at once, by the command line too.
 #[tokio::test]
 async fn the_command_line_lists_deliveries_and_sends_again() -> Checked {

@@ -9,7 +9,7 @@ use sortie_api::Timestamp;
 
 use crate::{
     Store,
-    db::{Row, Stmt, batch, vals},
+    db::{Row, Stmt, batch, readable, vals},
     types::{Error, Result},
 };
 
@@ -110,7 +110,7 @@ impl Store {
                     ],
                 )?;
                 let next = next.rows.first().map(|row| row.time(0)).transpose()?;
-                Ok((claimed.rows.iter().map(claimed_from).collect::<Result<_>>()?, next))
+                Ok((readable(&claimed.rows, "event of Stripe", claimed_from), next))
             })
             .await
     }

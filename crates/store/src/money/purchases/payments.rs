@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Store,
     audit::{Audit, record},
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{Row, Stmt, Tx, batch, readable, vals},
     money::ledger::{Appended, NewLedgerEntry, append},
     types::{Error, Result},
 };
@@ -172,7 +172,7 @@ impl Store {
     ) -> Result<Vec<PaymentRow>> {
         self.db
             .write(move |tx| {
-                tx.query_all(
+                let due = tx.query_all(
                     // The condition on `compare_at` appears a second time, to be checked again if another node was faster.
                     concat!(
                         "UPDATE payment SET compare_at = $2 WHERE id {IN}SELECT p.id FROM payment p \
@@ -181,10 +181,8 @@ impl Store {
                         payment_columns!()
                     ),
                     vals![at, at + lease, limit],
-                )?
-                .iter()
-                .map(payment_from)
-                .collect()
+                )?;
+                Ok(readable(&due, "payment", payment_from))
             })
             .await
     }

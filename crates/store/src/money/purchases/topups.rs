@@ -7,7 +7,7 @@ use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState, UserId};
 use crate::{
     Store,
     audit::{Audit, record},
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{Row, Stmt, Tx, batch, readable, vals},
     organizations::lock,
     types::{Error, Result},
 };
@@ -148,7 +148,7 @@ impl Store {
     pub async fn claim_topups(&self, at: Timestamp, lease: Duration, limit: u32) -> Result<Vec<TopupRow>> {
         self.db
             .write(move |tx| {
-                tx.query_all(
+                let due = tx.query_all(
                     // The condition on `check_at` appears a second time, to be checked again if another node was faster.
                     concat!(
                         "UPDATE topup SET check_at = $2, checks = checks + 1 \
@@ -157,10 +157,8 @@ impl Store {
                         topup_columns!()
                     ),
                     vals![at, at + lease, limit],
-                )?
-                .iter()
-                .map(topup_from)
-                .collect()
+                )?;
+                Ok(readable(&due, "purchase", topup_from))
             })
             .await
     }

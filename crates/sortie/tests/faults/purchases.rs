@@ -1,0 +1,378 @@
+//! Nodes that sell credits are killed while organizations buy, spend and are refunded, while Stripe fails before and behind
+//! what it does, and while webhooks are lost.
+//!
+//! The double of Stripe keeps books of its own. Behind each kill three minutes pass for everything that waits for a time,
+//! and then the books of both are compared.
+
+mod bank;
+mod books;
+mod customer;
+mod weather;
+
+use std::{
+    fmt::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
+use sortie_testkit::{
+    Database, HostedNode, NodeOptions, StripeDouble,
+    http::{HeaderValue, Method},
+    stripe::{WebhookMode, signature},
+};
+use tokio::task::JoinSet;
+
+use self::{bank::Bank, customer::Customer, weather::Weather};
+use crate::{
+    Checked,
+    people::{Ways, check_books, rounds},
+    world::seeded,
+};
+
+/// Secret of the webhooks.
+const SECRET: &str = "whsec_of_the_test";
+/// Path of the webhooks.
+const WEBHOOKS: &str = "/v1/webhooks/stripe";
+/// Organizations that buy at once. Each round one comes and one goes.
+const CUSTOMERS: usize = 6;
+/// Price of a second of a run, in micros.
+const RATE: &str = "4000000";
+/// Time after which a purchase on a page is looked at for the first time, and a little more.
+const FIRST_LOOK: Duration = Duration::from_secs(125);
+/// Time after which nothing is open that was paid.
+const THREE_MINUTES: Duration = Duration::from_mins(3);
+/// Time after which every page has expired, also those of the engine itself, and events were searched for.
+const A_DAY: Duration = Duration::from_mins(23 * 60 + 10);
+/// Time for which the nodes may work on what is due.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Pause before the next look at the books.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Columns with the times that something waits for.
+const DUE: [(&str, &str); 4] = [
+    ("topup", "check_at"),
+    ("stripe_event", "due_at"),
+    ("stripe_search", "due_at"),
+    ("auto_topup", "paused_until"),
+];
+
+#[tokio::test]
+async fn purchases_of_one_node_on_sqlite_survive_its_kills() -> Checked {
+    rounds_of_kills(Database::Sqlite, 1).await
+}
+
+#[tokio::test]
+async fn purchases_of_one_node_on_postgres_survive_its_kills() -> Checked {
+    rounds_of_kills(Database::Postgres, 1).await
+}
+
+#[tokio::test]
+async fn purchases_of_three_nodes_on_postgres_survive_their_kills() -> Checked {
+    rounds_of_kills(Database::Postgres, 3).await
+}
+
+async fn rounds_of_kills(database: Database, count: usize) -> Checked {
+    let rounds = rounds()?;
+    let mut shop = Shop::open(database, count).await?;
+    let begun = Instant::now();
+    for round in 1..=rounds {
+        shop.round()
+            .await
+            .with_context(|| format!("round {round} of {rounds}"))?;
+    }
+    shop.close().await.context("the end of all pages")?;
+    shop.report(rounds, begun.elapsed()).await
+}
+
+/// Count of the jumps of the time. It is odd while the time jumps.
+#[derive(Clone, Debug, Default)]
+struct Era(Arc<AtomicUsize>);
+
+impl Era {
+    fn now(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn turn(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whether no jump has come between two looks at the era.
+    fn is_one(before: usize, after: usize) -> bool {
+        before == after && before.is_multiple_of(2)
+    }
+}
+
+/// Nodes that sell credits, their customers, and the double of Stripe.
+struct Shop {
+    name: String,
+    database: Database,
+    random: fastrand::Rng,
+    double: Arc<StripeDouble>,
+    nodes: Vec<HostedNode>,
+    ways: Ways,
+    /// The operator's key.
+    operator: String,
+    era: Era,
+    bank: Bank,
+    customers: Vec<Customer>,
+    /// Customers who do nothing any more.
+    gone: Vec<Customer>,
+    kills: usize,
+}
+
+impl Shop {
+    async fn open(database: Database, count: usize) -> Result<Self> {
+        let name = format!("purchases of {count} on {}", database.as_str());
+        let mut random = seeded(&name, database)?;
+        let double = Arc::new(StripeDouble::start().await?);
+        let options = NodeOptions::default()
+            .env("SORTIE_MASTER_KEY", &"5a".repeat(32))
+            // Each request has an address of its own, or the limits of networks would end the load.
+            .env("SORTIE_TRUSTED_PROXIES", "127.0.0.1")
+            .env("SORTIE_COMPUTE_MICROS_PER_SECOND", RATE)
+            .env("SORTIE_PURCHASES_AUTO_PER_DAY", "1000")
+            .env("SORTIE_STRIPE_SECRET_KEY", double.secret_key())
+            .env("SORTIE_STRIPE_WEBHOOK_SECRETS", SECRET)
+            .env("SORTIE_STRIPE_API_URL", &double.url());
+        let first = HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), database, options.clone()).await?;
+        let ways = Ways {
+            org_url: first.org_url(),
+            ..Ways::default()
+        };
+        let mut nodes = vec![first];
+        while nodes.len() < count {
+            nodes.push(nodes[0].beside(options.clone()).await?);
+        }
+        let operator = std::fs::read_to_string(nodes[0].node.data_dir().join("operator.key"))?;
+        let bank = Bank::new(Arc::clone(&double), random.fork());
+        let mut shop = Self {
+            name,
+            database,
+            random,
+            double,
+            nodes,
+            ways,
+            operator: operator.trim().to_owned(),
+            era: Era::default(),
+            bank,
+            customers: Vec::new(),
+            gone: Vec::new(),
+            kills: 0,
+        };
+        for nth in 0..count {
+            shop.let_in(nth)?;
+        }
+        while shop.customers.len() < CUSTOMERS {
+            shop.welcome().await?;
+        }
+        for customer in &mut shop.customers {
+            customer.buy_the_first().await?;
+        }
+        Ok(shop)
+    }
+
+    /// Lets a new customer in, who has no card and is not known to Stripe.
+    async fn welcome(&mut self) -> Result<()> {
+        let name = format!("c{}", self.customers.len() + self.gone.len());
+        let part = (self.ways.clone(), Arc::clone(&self.double), self.era.clone());
+        let customer = Customer::new(name, part, &self.operator, self.random.fork()).await?;
+        self.customers.push(customer);
+        Ok(())
+    }
+
+    fn let_in(&mut self, nth: usize) -> Result<()> {
+        let node = &self.nodes[nth];
+        self.ways.org.open(nth, node.org_address);
+        self.ways.engine.open(nth, node.node.address()?);
+        Ok(())
+    }
+
+    fn keep_out(&mut self, nth: usize) {
+        self.ways.org.close(nth);
+        self.ways.engine.close(nth);
+    }
+
+    async fn pause(&mut self, range: std::ops::Range<u64>) {
+        let pause = Duration::from_millis(self.random.u64(range));
+        tokio::time::sleep(pause).await;
+    }
+
+    /// Kills some node. Returns its number.
+    fn kill(&mut self) -> Result<usize> {
+        let nth = self.random.usize(..self.nodes.len());
+        self.nodes[nth].node.kill()?;
+        self.kills += 1;
+        Ok(nth)
+    }
+
+    async fn restart(&mut self, nth: usize) -> Result<()> {
+        self.nodes[nth].node.restart().await?;
+        self.keep_out(nth);
+        self.let_in(nth)
+    }
+
+    /// Kills a node under load and starts it again. Then ends the load, lets three minutes pass, and looks at the books.
+    async fn round(&mut self) -> Result<()> {
+        self.welcome().await?;
+        self.gone.push(self.customers.remove(0));
+        let weather = Weather::draw(&mut self.random);
+        println!("{weather:?}");
+        let receiver = self.random.usize(..self.nodes.len());
+        let url = format!("http://{}{WEBHOOKS}", self.nodes[receiver].org_address);
+        self.double.send_webhooks(&url, &[SECRET])?;
+        weather.begin(&self.double);
+        let stop = Arc::<AtomicBool>::default();
+        let (mut load, mut bank) = (JoinSet::new(), JoinSet::new());
+        for customer in std::mem::take(&mut self.customers) {
+            load.spawn(customer.act(Arc::clone(&stop)));
+        }
+        bank.spawn(self.bank.clone().act(Arc::clone(&stop)));
+
+        self.pause(800..2_500).await;
+        let nth = self.kill()?;
+        // The clients find out for themselves, and then nobody begins anything there.
+        self.pause(0..100).await;
+        self.keep_out(nth);
+        self.pause(0..500).await;
+        if weather.jumps {
+            self.jump(FIRST_LOOK).await?;
+        }
+        self.restart(nth).await?;
+        self.double.release();
+        self.pause(100..600).await;
+        weather.end(&self.double);
+        stop.store(true, Ordering::SeqCst);
+        while let Some(customer) = load.join_next().await {
+            self.customers.push(customer??);
+        }
+        self.customers.sort_by(|one, other| one.name.cmp(&other.name));
+        self.bank = bank.join_next().await.context("the bank is gone")??;
+
+        self.bank.settle_all();
+        let nth = self.kill()?;
+        self.jump(THREE_MINUTES).await?;
+        self.restart(nth).await?;
+        self.catch_up(Time::ThreeMinutes).await?;
+        self.learn_customers().await?;
+        check_books(&self.nodes[0], &self.operator).await
+    }
+
+    /// Lets all pages expire and the events be searched for. Then nothing may be open, and the books are the same.
+    async fn close(&mut self) -> Result<()> {
+        for customer in self.customers.iter().chain(&self.gone) {
+            customer.buy_no_more().await?;
+        }
+        self.double.set_webhooks(WebhookMode::Dropped);
+        self.bank.settle_all();
+        let now = self.double.now();
+        self.double.advance(A_DAY);
+        self.double.set_clock(now);
+        let nth = self.kill()?;
+        self.jump(A_DAY).await?;
+        self.restart(nth).await?;
+        self.catch_up(Time::TheEnd).await?;
+        check_books(&self.nodes[0], &self.operator).await
+    }
+
+    /// Lets time pass for everything that waits for a time: nobody waits for minutes. On SQLite the node must be down.
+    async fn jump(&self, by: Duration) -> Result<()> {
+        self.era.turn();
+        let mut sql = "BEGIN; ".to_owned();
+        if self.database == Database::Postgres {
+            // Nodes change rows of these tables meanwhile, in other orders.
+            let tables = DUE.map(|(table, _)| table).join(", ");
+            write!(sql, "LOCK TABLE {tables} IN EXCLUSIVE MODE; ")?;
+        }
+        for (table, column) in DUE {
+            let micros = by.as_micros();
+            write!(
+                sql,
+                "UPDATE {table} SET {column} = {column} - {micros} WHERE {column} IS NOT NULL; "
+            )?;
+        }
+        self.nodes[0].node.meddle(&(sql + "COMMIT")).await?;
+        self.era.turn();
+        Ok(())
+    }
+
+    /// Wakes the worker of each node, which looks at what is due.
+    async fn wake(&mut self) -> Result<()> {
+        let at = self.double.now();
+        for node in &self.nodes {
+            let id = format!("evt_{:016x}", self.random.u64(..));
+            let event = json!({"id": id, "type": "test.awake", "created": at, "data": {"object": {}}});
+            let body = event.to_string();
+            let header = HeaderValue::try_from(signature(&[SECRET], at, body.as_bytes())?)?;
+            let sender = node.anybody().with_header("stripe-signature", header);
+            let taken = sender.send(Method::POST, WEBHOOKS, body.into()).await?;
+            taken.expect(200)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the nodes have done what was due, and compares the books with those of the double.
+    async fn catch_up(&mut self, time: Time) -> Result<()> {
+        self.wake().await?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            // The bank has answered everything by now.
+            self.bank.settle_all();
+            let Some(left) = self.left(time).await? else {
+                break;
+            };
+            ensure!(Instant::now() < deadline, "{}: {left}", time.as_str());
+            tokio::time::sleep(AGAIN).await;
+        }
+        self.compare(time).await
+    }
+
+    /// Prints the figures. An error where there was hardly any load.
+    async fn report(&self, rounds: usize, took: Duration) -> Checked {
+        let figures = &self.ways.figures;
+        let counts = self.counts().await?;
+        let runs: usize = self.everybody().map(|customer| customer.runs.len()).sum();
+        let refused: usize = self.everybody().map(|customer| customer.refused).sum();
+        println!(
+            "{}: {} kills in {:.0} s; {} answers, {} attempts lost; {runs} runs, {refused} that credits did not cover; \
+             {counts}; nothing wrong",
+            self.name,
+            self.kills,
+            took.as_secs_f64(),
+            figures.answered.load(Ordering::Relaxed),
+            figures.lost.load(Ordering::Relaxed),
+        );
+        ensure!(
+            counts.checkouts > rounds * CUSTOMERS && counts.automatic > rounds && counts.refunds > 0,
+            "hardly any load: {counts}"
+        );
+        Ok(())
+    }
+
+    fn everybody(&self) -> impl Iterator<Item = &Customer> {
+        self.customers.iter().chain(&self.gone)
+    }
+}
+
+/// Time of a look at the books.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Time {
+    /// Three minutes later: pages may be open that were not paid, or were paid after they had been looked at.
+    ThreeMinutes,
+    /// A day later: nothing is open.
+    TheEnd,
+}
+
+impl Time {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::ThreeMinutes => "three minutes later",
+            Self::TheEnd => "a day later",
+        }
+    }
+}
