@@ -13,8 +13,8 @@ use super::{
     fixture::{Fixture, after, entries},
 };
 use crate::{
-    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, NewRun, OldTokens, OpenCallbacks,
-    RefreshHolder, Rotation, RunFilter, SaveSchedule, SeenTokens, UsageDue, UsageQuery,
+    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, NewRun, OldTokens,
+    OpenCallbacks, RefreshHolder, Rotation, RunFilter, SaveSchedule, SeenTokens, UsageDue, UsageQuery,
     db::{Dialect, Row, Tx, vals},
 };
 
