@@ -9,7 +9,7 @@ use sortie_base::{hex, random};
 use sortie_store::{Actor, NewTopup, TopupMove, TopupRow};
 
 use crate::{
-    Billing, Checkout, CheckoutOrder,
+    Billing, Checkout, CheckoutOrder, StripeError,
     error::{Error, Result},
     events::is_name,
     service::{Parts, seconds},
@@ -136,8 +136,17 @@ impl Parts {
         // A repetition must have the same parameters, and the name may change in between.
         let key = format!("{org}-{}", hex(&<[u8; 32]>::from(sha2::Sha256::digest(&name))));
         let id = org.to_string();
-        let customer = self.stripe.create_customer(&key, &id, &name);
-        let customer = self.ask("create_customer", customer).await?;
+        let made = async |key: &str| {
+            let customer = self.stripe.create_customer(key, &id, &name);
+            self.ask("create_customer", customer).await
+        };
+        let customer = match made(&key).await {
+            // Stripe repeats this answer under the key for a day. A second customer does no harm: one of them is kept.
+            Err(Error::Stripe(StripeError::Failed(_) | StripeError::Unreadable(_))) => {
+                made(&format!("{org}-{}", hex(&random::<16>()?))).await?
+            }
+            made => made?,
+        };
         Ok(self.store.keep_customer(org, &customer.id).await?)
     }
 

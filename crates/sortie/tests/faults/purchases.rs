@@ -48,6 +48,8 @@ const FIRST_LOOK: Duration = Duration::from_secs(125);
 const THREE_MINUTES: Duration = Duration::from_mins(3);
 /// Time after which every page has expired, also those of the engine itself, and events were searched for.
 const A_DAY: Duration = Duration::from_mins(23 * 60 + 10);
+/// Acts of the bank at the end that no webhook tells of.
+const UNHEARD: usize = 40;
 /// Time for which the nodes may work on what is due.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Pause before the next look at the books.
@@ -269,6 +271,9 @@ impl Shop {
             customer.buy_no_more().await?;
         }
         self.double.set_webhooks(WebhookMode::Dropped);
+        for _ in 0..UNHEARD {
+            self.bank.act_once();
+        }
         self.bank.settle_all();
         let now = self.double.now();
         self.double.advance(A_DAY);

@@ -13,6 +13,7 @@ crate::settings::everywhere! {
     while_stripe_is_away_nothing_is_sold_and_nothing_is_lost,
     a_page_whose_making_was_interrupted_is_made_once,
     a_page_of_a_purchase_that_was_given_up_is_handed_to_nobody,
+    a_customer_whom_stripe_failed_on_can_buy,
     a_payment_that_takes_days_is_credited_when_it_succeeds,
     events_that_cannot_be_handled_are_tried_again_for_three_days,
 }
@@ -151,6 +152,21 @@ async fn a_page_of_a_purchase_that_was_given_up_is_handed_to_nobody() {
     let refused = answer.failure(409, "conflict").unwrap();
     assert!(refused.error.contains("given up"), "{refused:?}");
     shop.order(700).await;
+    shop.close().await;
+}
+
+async fn a_customer_whom_stripe_failed_on_can_buy() {
+    let shop = Shop::open().await;
+    // The double repeats the error under the key, as Stripe does.
+    shop.double.fail(Call::CreateCustomer, 1, Fault::ErrorAfter);
+    shop.buy(500).await;
+    shop.hear().await;
+    assert_eq!(shop.bought().await, 500);
+    shop.buy(700).await;
+    shop.hear().await;
+    assert_eq!(shop.bought().await, 1_200);
+    assert_eq!(shop.double.requests(Call::CreateCustomer).len(), 2);
+    shop.audit().await;
     shop.close().await;
 }
 

@@ -45,7 +45,7 @@ impl Bank {
     }
 
     /// Does one thing. Stripe refuses what cannot be, such as a refund beyond the payment.
-    fn act_once(&mut self) {
+    pub(super) fn act_once(&mut self) {
         match self.random.usize(..20) {
             0..10 => {
                 if let Some(intent) = self.some("processing") {
