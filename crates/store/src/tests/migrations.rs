@@ -211,7 +211,13 @@ async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
     let opened = newer.join_next().await.unwrap().unwrap();
     opened.unwrap().ping().await.unwrap();
     let there = "SELECT count(*) FROM migration WHERE version >= 17";
-    assert_eq!(fixture.count(there).await, 10);
+    assert_eq!(fixture.count(there).await, 11);
+}
+
+#[tokio::test]
+async fn the_index_of_runs_by_outcome_has_only_final_runs_on_sqlite() {
+    let index = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'run_outcome' AND sql LIKE '%outcome IS NOT NULL%'";
+    assert_eq!(Fixture::sqlite().await.count(index).await, 1);
 }
 
 /// Takes migration 23 and the later ones back, and applies them again.
