@@ -9,18 +9,25 @@ use std::{
     },
 };
 
-use sortie_api::{EventType, Micros, event::Spent, model::ModelPrices};
+use sortie_api::{
+    EventType, Micros,
+    event::{ModelCall, Spent},
+    model::{ModelInfo, ModelPrices},
+};
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
     BudgetSpec, Sink,
     budget::{self, Ask, Budget, Cut, Exhausted, Hold, LastCall, PriceHold},
     model::{Deltas, Usage},
-    stop::Stop,
+    stop::{Stop, millis},
 };
 
 /// Bytes of text that one token stands for, in the estimate of a call that was given up.
 const BYTES_PER_TOKEN: u64 = 4;
+
+/// `stop_reason` of a call that was given up, with estimated figures.
+const GIVEN_UP: &str = "given_up";
 
 /// The budget of one run and the sink that it reports to.
 pub(crate) struct Meter<'a> {
@@ -68,19 +75,21 @@ impl<'a> Meter<'a> {
     /// in tokens, which is charged where the call is given up.
     pub(crate) fn hold<'m>(
         &'m self,
-        prices: &'m ModelPrices,
+        model: &'m ModelInfo,
         step: u32,
         ask: &Ask,
         estimated: u64,
     ) -> Result<Held<'a, 'm>, Exhausted> {
-        let hold = self.budget().hold(Instant::now(), prices, ask)?;
+        let began = Instant::now();
+        let hold = self.budget().hold(began, &model.prices, ask)?;
         tracing::debug!(step, held_micros = %hold.amount().get(), max_tokens = hold.max_tokens, "held money for a model call");
         Ok(Held {
             max_tokens: hold.max_tokens,
             cut: hold.cut,
             meter: self,
-            prices,
+            model,
             hold: Some(hold),
+            began,
             step,
             input_tokens: estimated,
             bytes: AtomicU64::new(0),
@@ -175,8 +184,9 @@ pub(crate) struct Held<'a, 'm> {
     /// Effect of the budget on the answer's length.
     pub(crate) cut: Cut,
     meter: &'m Meter<'a>,
-    prices: &'m ModelPrices,
+    model: &'m ModelInfo,
     hold: Option<Hold>,
+    began: Instant,
     step: u32,
     input_tokens: u64,
     bytes: AtomicU64,
@@ -199,7 +209,7 @@ impl Held<'_, '_> {
         };
         self.meter
             .budget()
-            .settle(Instant::now(), hold, self.prices, usage)
+            .settle(Instant::now(), hold, &self.model.prices, usage)
     }
 }
 
@@ -207,8 +217,20 @@ impl Drop for Held<'_, '_> {
     fn drop(&mut self) {
         if self.hold.is_some() {
             let output_tokens = self.written_bytes().div_ceil(BYTES_PER_TOKEN);
-            let usage = budget::dearest_usage(self.prices, self.input_tokens, output_tokens);
-            self.settle_once(&usage);
+            let usage = budget::dearest_usage(&self.model.prices, self.input_tokens, output_tokens);
+            let cost_micros = self.settle_once(&usage);
+            // Its cost is a part of the run's, so its event is one of the run's.
+            self.meter.sink.given_up(EventType::ModelCall(ModelCall {
+                model: self.model.id.clone(),
+                step: self.step,
+                input_tokens: usage.input_tokens,
+                output_tokens: usage.output_tokens,
+                cache_read_tokens: usage.cache_read_tokens,
+                cache_write_tokens: usage.cache_write_tokens,
+                cost_micros,
+                duration_ms: millis(self.began.elapsed()),
+                stop_reason: GIVEN_UP,
+            }));
             self.meter.tell();
         }
     }

@@ -285,7 +285,6 @@ impl Caller<'_> {
     }
 
     fn hold(&self, step: u32, request: &Request<'_>, purpose: Purpose) -> Result<Held<'_, '_>, Exhausted> {
-        let prices = &self.model.info().prices;
         let (least, after) = match purpose {
             // A program has no use for a last call: it says what it says.
             _ if self.model.kind() == Kind::Program => (LEAST_ANSWER_TOKENS, None),
@@ -313,7 +312,7 @@ impl Caller<'_> {
             last: after,
         };
         let estimated = self.window.estimate(request.bytes());
-        self.meter.hold(prices, step, &ask, estimated)
+        self.meter.hold(self.model.info(), step, &ask, estimated)
     }
 
     async fn attempt(&self, step: u32, request: Request<'_>, purpose: Purpose) -> Result<Attempt, Stop> {

@@ -23,9 +23,7 @@ impl Possible {
     pub(crate) fn new(request_bytes: u64, longest_answer: u64, reply_bytes: u64) -> Self {
         Self {
             input: counts::beyond_request(request_bytes),
-            output: longest_answer
-                .saturating_add(MARGIN_TOKENS)
-                .max(reply_bytes),
+            output: longest_answer.saturating_add(MARGIN_TOKENS).max(reply_bytes),
         }
     }
 

@@ -23,8 +23,8 @@ use self::{
 /// Text in the place of a credential.
 const REDACTED: &str = "[redacted]";
 
-/// The credentials the engine holds for one run, in every form in which they could come back: as they are, escaped for
-/// a URL, for JSON or for HTML, in base64 (also inside a longer one) and in hexadecimal.
+/// The credentials the engine holds for one run, in the forms that are looked for: as they are, escaped for a URL, for JSON
+/// or for HTML, in base64 (also inside a longer one) and in hexadecimal.
 ///
 /// A secret of fewer than four bytes is looked for as it is and escaped, not in base64 or hexadecimal, which ordinary
 /// text would contain by chance. An empty one is none. A clone shares its secrets with the original.

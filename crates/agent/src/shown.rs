@@ -229,6 +229,10 @@ impl Sink for Shown<'_> {
         self.sink.spent(cost, at);
     }
 
+    fn given_up(&self, call: EventType) {
+        self.sink.given_up(self.event(call));
+    }
+
     fn usage_clamped(&self, model: &str) {
         self.sink.usage_clamped(model);
     }

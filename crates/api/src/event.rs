@@ -171,7 +171,8 @@ pub struct ModelCall {
     pub cost_micros: Micros,
     /// Duration of the call, in milliseconds.
     pub duration_ms: u64,
-    /// Reason why the model stopped: `end_turn`, `tool_use`, `max_tokens`, `refusal`.
+    /// Reason why the model stopped: `end_turn`, `tool_use`, `max_tokens`, `refusal`; `error` where the call failed, and
+    /// `given_up` where the run did not wait for its end: the figures are then estimated.
     pub stop_reason: &'static str,
 }
 

@@ -69,7 +69,7 @@ pub(crate) enum Command {
     /// Serve the API and work on runs until told to stop
     Serve(ServeArgs),
     /// Start a run, follow it and print its answer
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// List, read and cancel runs
     #[command(subcommand)]
     Runs(RunsCommand),
@@ -455,7 +455,7 @@ mod tests {
         let Command::Run(args) = cli.command else {
             unreachable!("asked for run");
         };
-        Ok(args)
+        Ok(*args)
     }
 
     #[test]

@@ -199,7 +199,9 @@ async fn add_paying(store: &Store, number: u8) -> Result<()> {
         owner: UserId::new(at, [1; 10]),
         created_at: at,
     };
-    store.create_organization(new, audit(1, "organization.create")).await?;
+    store
+        .create_organization(new, audit(1, "organization.create"))
+        .await?;
     let entry = NewLedgerEntry {
         cause: format!("grant:{org}"),
         org,
@@ -428,7 +430,13 @@ async fn main() -> Result<()> {
     });
     if let Some(name) = std::env::args().nth(2) {
         let kind = Kind::ALL.into_iter().find(|kind| format!("{kind:?}") == name);
-        let number = |nth| std::env::args().nth(nth).context("give clients and runs")?.parse().context("a number");
+        let number = |nth| {
+            std::env::args()
+                .nth(nth)
+                .context("give clients and runs")?
+                .parse()
+                .context("a number")
+        };
         return creates_of(&bench, kind.context("no such kind")?, number(3)?, number(4)?, 1).await;
     }
     creates(&bench).await?;

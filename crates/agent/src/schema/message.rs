@@ -13,6 +13,10 @@ use crate::text;
 /// Longest message, in bytes.
 const MESSAGE_BYTES: usize = 300;
 
+/// Rule for the patterns of a schema.
+const PATTERN_RULE: &str =
+    "must be a regular expression without look-around and back-references, and not a large one";
+
 /// Messages for one error: an error about several properties names each.
 #[expect(
     clippy::wildcard_enum_match_arm,
@@ -55,6 +59,10 @@ pub(super) fn of_schema(error: &ValidationError<'_>) -> String {
     let at = path("", error.instance_path());
     let what = if let ValidationErrorKind::Type { kind } = error.kind() {
         not_of_type(kind)
+    } else if let ValidationErrorKind::Format { format } = error.kind()
+        && format == "regex"
+    {
+        PATTERN_RULE.to_owned()
     } else {
         error.to_string()
     };

@@ -281,7 +281,12 @@ async fn an_absurd_count_of_a_provider_is_clamped_to_what_the_call_can_have_used
         assert_eq!(succeeded(&outcome), "ok");
         assert_eq!(recorder.clamped(), ["scripted", "scripted"], "{figure}");
         for call in recorder.data("model_call") {
-            for count in ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"] {
+            for count in [
+                "input_tokens",
+                "output_tokens",
+                "cache_read_tokens",
+                "cache_write_tokens",
+            ] {
                 assert!(call[count].as_u64().unwrap() < 64 * 1_024, "{call}");
             }
         }

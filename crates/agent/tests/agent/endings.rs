@@ -580,26 +580,3 @@ async fn calls_that_the_budget_cuts_off_again_and_again_lead_to_the_answer() {
         "nothing that was sent has changed"
     );
 }
-
-#[tokio::test]
-async fn a_run_fails_that_needs_more_steps_than_it_may_make_also_over_several_attempts() {
-    let wish = |n: u32| Line::from(get(&json!({"n": n})));
-    let limited = |max_steps, resume| RunSpec {
-        max_steps,
-        resume,
-        ..with_get()
-    };
-    // The last step may be the answer.
-    let script = || vec![wish(1), wish(2), says("done").into()];
-    let (outcome, _) = run_in(limited(3, None), &Scripted::new(script()), &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "done");
-    let model = Scripted::new(script());
-    let (outcome, recorder) = run_in(limited(2, None), &model, &untouched(), &[]).await;
-    let reason = "step limit reached: the run has made 2 model calls, its max_steps, and has no answer";
-    assert_eq!(failed(&outcome), reason);
-    assert_eq!(model.asked().len(), 2);
-    let journal = sortie_agent::journal::Journal::new(recorder.entries());
-    let model = Scripted::new(Vec::new());
-    let (outcome, _) = run_in(limited(2, Some(journal)), &model, &untouched(), &[]).await;
-    assert_eq!(failed(&outcome), reason);
-}

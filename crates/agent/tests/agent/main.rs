@@ -23,6 +23,8 @@ mod secrets;
 #[cfg(test)]
 mod spending;
 #[cfg(test)]
+mod steps;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod tools;

@@ -443,6 +443,19 @@ async fn what_was_spent_counts_and_the_interrupted_model_call_is_charged_once() 
     let given_up = recorder.spent()[0] - 3_000;
     assert!(given_up > 500 && given_up < 10_000, "{given_up}");
     assert_eq!(recorder.last_spent(), 6_000 + given_up);
+    // The events show both.
+    let shown: Vec<_> = recorder
+        .data("model_call")
+        .into_iter()
+        .map(|call| (call["stop_reason"].clone(), call["cost_micros"].clone()))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            (json!("given_up"), json!(given_up)),
+            (json!("end_turn"), json!(3_000))
+        ]
+    );
 
     // Nobody was asked anything: the reply is there, and its call was under way.
     let model = priced(vec![used(says("ok"), 1_000)]);

@@ -228,6 +228,11 @@ impl Sink for Recorder {
         self.spent.lock().unwrap().push(cost);
     }
 
+    fn given_up(&self, call: EventType) {
+        let mut events = self.events.lock().unwrap();
+        events.push((call.kind(), serde_json::to_value(&call).unwrap()));
+    }
+
     fn usage_clamped(&self, model: &str) {
         self.clamped.lock().unwrap().push(model.to_owned());
     }

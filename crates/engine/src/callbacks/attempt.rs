@@ -22,7 +22,7 @@ use tokio::{
 };
 use url::Url;
 
-use super::{ATTEMPT, Callbacks, Target, lanes::Health};
+use super::{ATTEMPT, Callbacks, Target, delays::delay, lanes::Health};
 use crate::{
     cluster::lease_clock::LeaseClock,
     error::Error,
@@ -51,13 +51,6 @@ const ANSWER_TIME: Duration = Duration::from_secs(1);
 
 /// Pause before an outcome that could not be stored is stored again.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
-
-/// Delay after the first failure, and the most times that it is doubled.
-const FIRST_DELAY: Duration = Duration::from_secs(10);
-
-/// Maximum addition to a delay.
-const JITTER: Duration = Duration::from_millis(500);
-const DOUBLINGS: i64 = 8;
 
 /// Sends callbacks.
 pub(super) struct Sender {
@@ -378,14 +371,6 @@ fn after_failure(delivery: &ClaimedDelivery, now: Timestamp, random: [u8; 1]) ->
     }
 }
 
-/// Delay after a failure that follows `failures` others: 10 seconds, doubling up to 2,560 seconds. Up to [`JITTER`] is
-/// added at random, so that deliveries that failed together are not retried together.
-fn delay(failures: i64, [random]: [u8; 1]) -> Duration {
-    let doublings = u32::try_from(failures.clamp(0, DOUBLINGS)).unwrap_or(0);
-    let delay = FIRST_DELAY.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(1));
-    delay + JITTER * u32::from(random) / u32::from(u8::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use prometheus_client::{encoding::text::encode, registry::Registry};
@@ -425,13 +410,6 @@ mod tests {
             signature(b"geheim", "1700000000", br#"{"id":"run_1"}"#).as_deref(),
             Some("sha256=97807c459399a09625a0d46bc9da56c7e8be022f30f2f3ec11faa39df88e82d7")
         );
-    }
-
-    #[test]
-    fn delays_begin_at_ten_seconds_and_double_to_43_minutes() {
-        let seconds: Vec<u64> = (0..10).map(|failures| delay(failures, [0]).as_secs()).collect();
-        assert_eq!(seconds, [10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 2_560]);
-        assert_eq!(delay(0, [255]), Duration::from_millis(10_500));
     }
 
     /// A sender over the records of `held`.

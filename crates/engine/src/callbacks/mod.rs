@@ -10,6 +10,7 @@
 //! node: that node alone claims the delivery, and it removes the output once a receiver has accepted the callback.
 
 mod attempt;
+mod delays;
 mod lanes;
 mod shares;
 mod worker;

@@ -57,7 +57,7 @@ pub(crate) struct CallbackWorker {
 enum Claimed {
     /// First attempts only, or none.
     New,
-    /// Some that had failed before.
+    /// Deliveries of which some had failed before.
     Retries,
 }
 

@@ -248,7 +248,11 @@ mod tests {
     async fn an_organization_that_cannot_be_checked_does_not_keep_the_others() {
         let database = TestDatabase::sqlite().unwrap();
         let store = Store::open(database.url()).await.unwrap();
-        let orgs = ["org_01kafs6w1cefkstv6qr1ptb0m1", "org_01kafs6w1cefkstv6qr1ptb0m2", "org_01kafs6w1cefkstv6qr1ptb0m3"];
+        let orgs = [
+            "org_01kafs6w1cefkstv6qr1ptb0m1",
+            "org_01kafs6w1cefkstv6qr1ptb0m2",
+            "org_01kafs6w1cefkstv6qr1ptb0m3",
+        ];
         for org in orgs {
             for sql in [
                 format!("INSERT INTO organization (id, name, created_at) VALUES ('{org}', 'a', 1)"),
@@ -260,12 +264,26 @@ mod tests {
             }
         }
         // The balance of the first cannot be read, and those of the others are not the sums of their ledgers.
-        let broken = format!("UPDATE credit SET balance_micros = 1.5 WHERE org_id = '{}'", orgs[0]);
+        let broken = format!(
+            "UPDATE credit SET balance_micros = 1.5 WHERE org_id = '{}'",
+            orgs[0]
+        );
         database.change(&broken).await.unwrap();
         let checked = check_page(&store, None, 10).await.unwrap();
-        assert_eq!((checked.organizations, checked.last), (3, Some(orgs[2].parse().unwrap())));
-        let found: Vec<_> = checked.differences.iter().map(|found| (found.org.to_string(), found.rule)).collect();
-        let expected = [(orgs[0], LedgerRule::Readable), (orgs[1], LedgerRule::Balance), (orgs[2], LedgerRule::Balance)];
+        assert_eq!(
+            (checked.organizations, checked.last),
+            (3, Some(orgs[2].parse().unwrap()))
+        );
+        let found: Vec<_> = checked
+            .differences
+            .iter()
+            .map(|found| (found.org.to_string(), found.rule))
+            .collect();
+        let expected = [
+            (orgs[0], LedgerRule::Readable),
+            (orgs[1], LedgerRule::Balance),
+            (orgs[2], LedgerRule::Balance),
+        ];
         assert_eq!(found, expected.map(|(org, rule)| (org.to_owned(), rule)));
     }
 }

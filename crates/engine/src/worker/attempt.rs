@@ -16,7 +16,7 @@ use super::{
     prepare::prepare,
     recorder::Recorder,
     resume::{AttemptState, Decision, Files, Resumption, decide},
-    spent::Spent,
+    spent::{Spent, charged_calls},
 };
 use crate::runs::{
     active::{ActiveRun, StopReason},
@@ -167,7 +167,9 @@ impl Attempt<'_> {
     /// Resumes the run of a lost worker. `recorded` and `used` are the cost and the usage that the lost worker has
     /// reported.
     async fn resume(&mut self, recorded: Micros, used: RunUsage) -> Result<Begun, StoreError> {
-        self.charge(recorded, Micros::ZERO);
+        // The events show what was charged, also where the time of the last report is not known.
+        let shown = charged_calls(self.log.store(), self.claim.org, self.claim.fence.run).await?;
+        self.charge(recorded, shown);
         self.recorder.used(used);
         let decision = tokio::select! {
             biased;
@@ -184,7 +186,7 @@ impl Attempt<'_> {
             Decision::Resume(resumption) => resumption,
             Decision::End(obstacle) => return Ok(Begun::Ended(Ended::Interrupted(obstacle))),
         };
-        self.spent = self.charge(recorded, journal.spent());
+        self.spent = self.charge(recorded, journal.spent().max(shown));
         let resumed = EventType::Resumed {
             step: journal.last_step(),
             attempt: u32::try_from(self.claim.fence.attempt).unwrap_or(u32::MAX),
@@ -200,7 +202,7 @@ impl Attempt<'_> {
     }
 
     /// Reports to the recorder the cost before this attempt: the larger of the journaled and the recorded cost, and the
-    /// time. Returns the part that is not time.
+    /// time. `journaled` has no time. Returns the part that is not time.
     fn charge(&self, recorded: Micros, journaled: Micros) -> Micros {
         let (now, budget) = (Instant::now(), self.budget());
         let compute = budget.compute(now);

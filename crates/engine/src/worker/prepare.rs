@@ -71,11 +71,7 @@ pub(super) async fn prepare(
         }
         Some(_) | None => None,
     };
-    let shell = if request.shell.unwrap_or(true) {
-        Shell::Allowed
-    } else {
-        Shell::Denied
-    };
+    let shell = shell(request.shell);
     let RunWeb { mut tools, egress } = web::set_up(
         worker,
         claim.fence.run,
@@ -98,11 +94,7 @@ pub(super) async fn prepare(
         egress,
         budget,
         deadline: Some(deadline),
-        // A definition of an earlier version has none.
-        max_steps: request
-            .max_steps
-            .and_then(|steps| u32::try_from(steps).ok())
-            .unwrap_or(limits::MAX_STEPS_DEFAULT),
+        max_steps: max_steps(request.max_steps),
         effort: request.effort,
         fallback,
         files,
@@ -119,6 +111,20 @@ pub(super) async fn prepare(
         stored_credentials,
         opened,
     })
+}
+
+fn shell(wanted: Option<bool>) -> Shell {
+    if wanted.unwrap_or(true) {
+        Shell::Allowed
+    } else {
+        Shell::Denied
+    }
+}
+
+/// Most turns of a run. A definition of an earlier version has no such field.
+fn max_steps(wanted: Option<i64>) -> u32 {
+    let wanted = wanted.and_then(|steps| u32::try_from(steps).ok());
+    wanted.unwrap_or(limits::MAX_STEPS_DEFAULT)
 }
 
 /// Longest time that a single command may take: the run ends before it. Its end would otherwise race that of the run.

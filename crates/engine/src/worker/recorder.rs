@@ -71,6 +71,22 @@ impl Pending {
         self.events.len() + self.entries.len()
     }
 
+    /// Adds an event or an entry. A model call and its cost are one: whatever is stored of the run, its cost is what its
+    /// events show.
+    fn push(&mut self, item: Item) {
+        self.bytes += item.bytes();
+        self.accepted += 1;
+        match item {
+            Item::Event(event, totals) => {
+                self.events.push(event);
+                self.step = totals.step.unwrap_or(self.step);
+                self.usage = self.usage.saturating_add(totals.usage);
+                self.spent = self.spent.and(totals.cost);
+            }
+            Item::Entry(entry) => self.entries.push(entry),
+        }
+    }
+
     /// Takes everything that is pending.
     fn take(&mut self) -> Append {
         self.bytes = 0;
@@ -119,6 +135,8 @@ struct Totals {
     step: Option<u32>,
     /// Usage that the event reports.
     usage: RunUsage,
+    /// Cost of the model call that the event reports.
+    cost: Micros,
 }
 
 impl Totals {
@@ -135,18 +153,22 @@ impl Totals {
                     model_calls: 1,
                     tool_calls: 0,
                 },
+                cost: call.cost_micros,
             }
         } else if let EventType::Message { step, .. } | EventType::ThinkingSummary { step, .. } = event {
             Self {
                 step: Some(*step),
-                usage: RunUsage::default(),
+                ..Self::default()
             }
         } else {
             let usage = RunUsage {
                 tool_calls: i64::from(matches!(event, EventType::ToolEnd(_))),
                 ..RunUsage::default()
             };
-            Self { step: None, usage }
+            Self {
+                usage,
+                ..Self::default()
+            }
         }
     }
 }
@@ -326,6 +348,24 @@ impl Recorder {
         self.accept(Item::Event(event, totals)).await
     }
 
+    /// Records an event for which nobody can wait.
+    fn record_now(&self, event: &EventType) {
+        let totals = Totals::of(event);
+        self.metrics.happened(event);
+        let event = match NewEvent::new(event, self.clock.now()) {
+            Ok(event) => event,
+            Err(error) => {
+                tracing::error!(%error, "cannot record an event");
+                return;
+            }
+        };
+        let mut pending = self.pending();
+        if pending.state != State::Lost {
+            pending.push(Item::Event(event, totals));
+            self.arrived.notify_one();
+        }
+    }
+
     async fn record_entry(&self, entry: Entry) -> Result<(), Stopped> {
         let entry = serde_json::to_string(&entry).map_err(|_| Stopped)?;
         self.accept(Item::Entry(entry)).await
@@ -359,16 +399,7 @@ impl Recorder {
                     return None;
                 }
                 let item = item.take()?;
-                pending.bytes += item.bytes();
-                pending.accepted += 1;
-                match item {
-                    Item::Event(event, totals) => {
-                        pending.events.push(event);
-                        pending.step = totals.step.unwrap_or(pending.step);
-                        pending.usage = pending.usage.saturating_add(totals.usage);
-                    }
-                    Item::Entry(entry) => pending.entries.push(entry),
-                }
+                pending.push(item);
                 Some(pending.len())
             })
             .await?;
@@ -404,6 +435,10 @@ impl Sink for Recorder {
         Box::pin(self.all_durable())
     }
 
+    fn given_up(&self, call: EventType) {
+        self.record_now(&call);
+    }
+
     fn usage_clamped(&self, model: &str) {
         self.metrics.models.clamped(model);
     }
@@ -431,170 +466,5 @@ pub(crate) fn numbered(fence: &Fence, events: &[NewEvent]) -> Vec<EventRow> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future::Future;
-
-    use futures_util::{FutureExt, future::join3, poll};
-    use sortie_agent::journal::What;
-    use sortie_api::{OrgId, RunId};
-    use tokio_util::sync::CancellationToken;
-
-    use super::*;
-    use crate::testing::{Held, held};
-
-    fn entry(step: u32) -> Entry {
-        Entry {
-            step,
-            spent_micros: Micros::ZERO,
-            what: What::Correction {
-                text: "again".to_owned(),
-            },
-        }
-    }
-
-    fn message(step: u32) -> EventType {
-        EventType::Message {
-            text: "said".to_owned(),
-            step,
-        }
-    }
-
-    struct Rig {
-        held: Held,
-        recorder: Recorder,
-    }
-
-    impl Rig {
-        async fn new() -> Self {
-            let held = held().await;
-            let hub = Hub::new(
-                held.records(),
-                crate::cluster::hints::HintSender::default(),
-                CancellationToken::new(),
-            );
-            let run = held.claim.fence.run;
-            let log = RunLog::new(held.records(), run, held.claim.retention());
-            Self {
-                recorder: Recorder::new(run, log, hub, Clock::system(), Arc::default()),
-                held,
-            }
-        }
-
-        fn keep(&self) -> impl Future<Output = Result<Fence, Error>> {
-            let status = NewEvent::new(&EventType::status(RunStatus::Running), Clock::system().now());
-            let opening = Opening {
-                status: RunStatus::Starting,
-                events: vec![status.unwrap()],
-            };
-            self.recorder.keep(self.held.claim.fence, opening)
-        }
-
-        async fn journal(&self) -> usize {
-            let (_, run) = self.ids();
-            self.held.store.journal(run).await.unwrap().len()
-        }
-
-        fn ids(&self) -> (OrgId, RunId) {
-            (self.held.claim.org, self.held.claim.fence.run)
-        }
-    }
-
-    #[tokio::test]
-    async fn what_was_said_is_stored_when_it_is_told_to_be_durable_to_all_who_wait() {
-        let rig = Rig::new().await;
-        let says = async {
-            for step in 1..=3 {
-                rig.recorder.record(message(step)).await.unwrap();
-                rig.recorder.journal(entry(step)).await.unwrap();
-                let waits = || rig.recorder.durable().map(Result::unwrap);
-                join3(waits(), waits(), waits()).await;
-                let steps = usize::try_from(step).unwrap();
-                assert_eq!(rig.journal().await, steps);
-                let (org, run) = rig.ids();
-                let events = rig.held.store.events_after(org, run, 3, 100).await.unwrap();
-                assert_eq!(events.len(), steps);
-            }
-            // Nothing new was said.
-            rig.recorder.durable().await.unwrap();
-            rig.recorder.end();
-        };
-        let (kept, ()) = futures_util::join!(rig.keep(), says);
-        assert_eq!(kept.unwrap().last_event, 6);
-    }
-
-    #[tokio::test]
-    async fn entries_without_events_are_stored_and_numbered_on() {
-        let rig = Rig::new().await;
-        let says = async {
-            rig.recorder.journal(entry(1)).await.unwrap();
-            rig.recorder.durable().await.unwrap();
-            for step in 2..=80 {
-                rig.recorder.journal(entry(step)).await.unwrap();
-            }
-            rig.recorder.durable().await.unwrap();
-            rig.recorder.end();
-        };
-        let (kept, ()) = futures_util::join!(rig.keep(), says);
-        assert_eq!(kept.unwrap().last_event, 3);
-        assert_eq!(rig.journal().await, 80);
-        assert_eq!(rig.recorder.rest().journal, Journal::Written);
-    }
-
-    #[tokio::test]
-    async fn what_is_gathered_at_the_end_is_left_to_it() {
-        let rig = Rig::new().await;
-        let says = async {
-            rig.recorder.record(message(1)).await.unwrap();
-            rig.recorder.journal(entry(1)).await.unwrap();
-            rig.recorder.end();
-            assert_eq!(rig.recorder.durable().await, Err(Stopped));
-        };
-        let (kept, ()) = futures_util::join!(rig.keep(), says);
-        let rest = rig.recorder.rest();
-        assert_eq!((rest.new.events.len(), rest.new.journal.data.len()), (1, 1));
-        assert_eq!((rest.journal, rig.journal().await), (Journal::Empty, 0));
-        // Handed over, it is appended.
-        rig.recorder.append(kept.unwrap(), rest.new).await.unwrap();
-        assert_eq!(rig.journal().await, 1);
-    }
-
-    #[tokio::test]
-    async fn who_waits_for_a_run_that_is_gone_is_told_to_stop() {
-        let rig = Rig::new().await;
-        let (org, run) = rig.ids();
-        rig.held
-            .store
-            .cancel_run(org, run, Clock::system().now())
-            .await
-            .unwrap();
-        let says = async {
-            // It may be fenced before anything is said.
-            rig.recorder.journal(entry(1)).await?;
-            rig.recorder.durable().await
-        };
-        let (kept, told) = futures_util::join!(rig.keep(), says);
-        assert_eq!((kept, told), (Err(Error::Fenced), Err(Stopped)));
-    }
-
-    #[tokio::test]
-    async fn entries_count_against_what_may_wait() {
-        let rig = Rig::new().await;
-        for step in 0..AHEAD {
-            let step = u32::try_from(step).unwrap();
-            if step % 2 == 0 {
-                rig.recorder.journal(entry(step)).await.unwrap();
-            } else {
-                rig.recorder.record(message(step)).await.unwrap();
-            }
-        }
-        let mut one_more = rig.recorder.journal(entry(0));
-        assert!(poll!(&mut one_more).is_pending());
-        let waits = async {
-            one_more.await.unwrap();
-            rig.recorder.durable().await.unwrap();
-            rig.recorder.end();
-        };
-        futures_util::join!(rig.keep(), waits).0.unwrap();
-        assert_eq!(rig.journal().await, AHEAD / 2 + 1);
-    }
-}
+#[path = "recorder_tests.rs"]
+mod tests;

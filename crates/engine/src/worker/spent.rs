@@ -1,8 +1,34 @@
 //! Cost of a run between two reports of its agent.
 
+use serde::Deserialize;
 use sortie_agent::BudgetSpec;
-use sortie_api::Micros;
+use sortie_api::{Micros, OrgId, RunId};
+use sortie_store::{Error as StoreError, Store};
 use tokio::time::Instant;
+
+/// Events in one query.
+const PAGE: u32 = 500;
+
+/// Returns the cost of the model calls that the events of a run show.
+pub(crate) async fn charged_calls(store: &Store, org: OrgId, run: RunId) -> Result<Micros, StoreError> {
+    #[derive(Deserialize)]
+    struct Charged {
+        cost_micros: Micros,
+    }
+    let (mut sum, mut after) = (Micros::ZERO, 0);
+    loop {
+        let events = store.events_after(org, run, after, PAGE).await?;
+        for event in events.iter().filter(|event| event.kind == "model_call") {
+            let charged: Charged =
+                serde_json::from_str(&event.data).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+            sum = sum.checked_add(charged.cost_micros).unwrap_or(sum);
+        }
+        match events.last() {
+            Some(last) if events.len() == PAGE as usize => after = last.seq,
+            Some(_) | None => return Ok(sum),
+        }
+    }
+}
 
 /// Cost that the agent has last reported, compute included.
 #[derive(Clone, Copy, Default)]
@@ -15,6 +41,14 @@ impl Spent {
     /// Creates the cost that was reported at `at`, compute included.
     pub(crate) fn reported(cost: Micros, at: Instant) -> Self {
         Self { cost, at: Some(at) }
+    }
+
+    /// Adds the cost of a call.
+    pub(crate) fn and(self, cost: Micros) -> Self {
+        Self {
+            cost: self.cost.checked_add(cost).unwrap_or(self.cost),
+            ..self
+        }
     }
 
     /// Returns the cost at `end`: the reported cost, and the compute time since. Never above the budget.

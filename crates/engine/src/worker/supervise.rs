@@ -1,10 +1,10 @@
 //! Supervision of the agent, which runs beside the recorder of the run.
 
 use futures_util::FutureExt;
-use tokio::time::Instant;
 use sortie_agent::{Outcome, Shell, StoppedWorkspace, Workspace};
 use sortie_api::{RunStatus, event::EventType};
 use sortie_store::{Error as StoreError, NewEvent, Origin};
+use tokio::time::Instant;
 
 use super::{
     attempt::Attempt,
@@ -118,10 +118,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_outcome_at_the_deadline_is_the_time_limit() {
         let deadline = Instant::now() + Duration::from_secs(1);
-        let outcomes = || [Outcome::Succeeded("x".to_owned()), Outcome::Failed("y".to_owned())];
+        let outcomes = || {
+            [
+                Outcome::Succeeded("x".to_owned()),
+                Outcome::Failed("y".to_owned()),
+            ]
+        };
         tokio::time::advance(Duration::from_millis(999)).await;
         let before = outcomes().map(|outcome| ended(outcome, deadline));
-        assert_eq!(before, [Ended::Succeeded("x".to_owned()), Ended::Failed("y".to_owned())]);
+        assert_eq!(
+            before,
+            [Ended::Succeeded("x".to_owned()), Ended::Failed("y".to_owned())]
+        );
         tokio::time::advance(Duration::from_millis(1)).await;
         for outcome in outcomes() {
             assert_eq!(ended(outcome, deadline), Ended::TimedOut);

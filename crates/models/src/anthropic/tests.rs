@@ -523,7 +523,8 @@ proptest! {
 #[tokio::test]
 async fn an_answer_that_goes_on_beyond_the_length_asked_for_is_cut() {
     let text = json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "na ".repeat(100)}});
-    let open = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}});
+    let open =
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}});
     // Each part opens the block anew, so thinking is what grows.
     let thinking = json!({"type": "content_block_start", "index": 1, "content_block": {"type": "thinking", "thinking": ""}});
     let thought = json!({"type": "content_block_delta", "index": 1, "delta": {"type": "thinking_delta", "thinking": "hm ".repeat(100)}});
@@ -533,5 +534,9 @@ async fn an_answer_that_goes_on_beyond_the_length_asked_for_is_cut() {
     // 1,000 tokens of four bytes, and 64 KiB.
     let bytes = heard.iter().map(String::len).sum::<usize>();
     assert!((34_000..36_000).contains(&bytes), "{bytes}");
-    assert!((17_000..18_000).contains(&reply.usage.output_tokens), "{:?}", reply.usage);
+    assert!(
+        (17_000..18_000).contains(&reply.usage.output_tokens),
+        "{:?}",
+        reply.usage
+    );
 }

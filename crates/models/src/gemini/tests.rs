@@ -419,5 +419,9 @@ async fn an_answer_that_goes_on_beyond_the_length_asked_for_is_cut() {
     assert_eq!(reply.stop_reason, StopReason::MaxTokens);
     let bytes = heard.iter().map(String::len).sum::<usize>();
     assert!((69_000..71_000).contains(&bytes), "{bytes}");
-    assert!((17_000..18_000).contains(&reply.usage.output_tokens), "{:?}", reply.usage);
+    assert!(
+        (17_000..18_000).contains(&reply.usage.output_tokens),
+        "{:?}",
+        reply.usage
+    );
 }

@@ -403,7 +403,10 @@ async fn an_answer_that_goes_on_beyond_the_length_asked_for_is_cut() {
 #[tokio::test]
 async fn usage_and_the_last_mark_end_an_answer_that_gives_no_reason() {
     let call = r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"shell","arguments":"{}"}}]}}]}"#;
-    for (piece, reason) in [(text("Hello."), StopReason::EndTurn), (call.to_owned(), StopReason::ToolUse)] {
+    for (piece, reason) in [
+        (text("Hello."), StopReason::EndTurn),
+        (call.to_owned(), StopReason::ToolUse),
+    ] {
         let server = Server::start([
             Says::events(&stream([&*piece, USAGE, "[DONE]"])),
             Says::events(&stream([&*piece, "[DONE]"])),

@@ -57,7 +57,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
     };
     match cli.command {
         Command::Serve(args) => serve::serve(&context, &args).await,
-        Command::Run(args) => run::run(&context, args).await,
+        Command::Run(args) => run::run(&context, *args).await,
         Command::Runs(command) => runs::execute(&context, command).await,
         Command::Workflows(command) => workflows::execute(&context, command).await,
         Command::Schedules(command) => schedules::execute(&context, command).await,

@@ -8,7 +8,7 @@ pub(crate) enum Dialect {
 }
 
 /// Token, its `SQLite` text, its `PostgreSQL` text.
-const TOKENS: [(&str, &str, &str); 16] = [
+const TOKENS: [(&str, &str, &str); 18] = [
     // Compared byte by byte on both: identifiers sort by their creation time, whatever the locale.
     ("{TEXT}", "TEXT", "TEXT COLLATE \"C\""),
     ("{BLOB}", "BLOB", "BYTEA"),
@@ -22,6 +22,9 @@ const TOKENS: [(&str, &str, &str); 16] = [
     ("{JSON_ROWS}", "json_group_array", "json_agg"),
     ("{LEAST}", "MIN", "LEAST"),
     ("{GREATEST}", "MAX", "GREATEST"),
+    // Insert of what a query finds, in a command that fails with it. `SQLite` otherwise copies every page that the statement
+    // changes, to take back the first rows if a later one breaks a rule.
+    ("{INSERT}", "INSERT OR FAIL", "INSERT"),
     // Time by the database's own clock, in microseconds since 1970. NULL on SQLite, which has no clock that
     // several processes share.
     (
@@ -49,6 +52,14 @@ const TOKENS: [(&str, &str, &str); 16] = [
          FOR EACH ROW EXECUTE FUNCTION ledger_is_append_only();\n\
          CREATE TRIGGER ledger_truncate BEFORE TRUNCATE ON ledger \
          FOR EACH STATEMENT EXECUTE FUNCTION ledger_is_append_only()",
+    ),
+    // Runs by outcome, without those that have none.
+    (
+        "{INDEX_OF_FINAL_RUNS}",
+        "DROP INDEX run_outcome;\n\
+         CREATE INDEX run_outcome ON run (org_id, outcome, created_at, id) \
+         WHERE outcome IS NOT NULL AND created_at >= 0",
+        "SELECT 1",
     ),
     ("{DATABASE}", "'SQLite'", "'PostgreSQL'"),
     (

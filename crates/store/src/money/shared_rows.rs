@@ -40,7 +40,10 @@ pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Written> {
         }
     }
     if !tells && !sums.credits().is_empty() && written.missed.is_empty() {
-        let low = tx.batch(&[credit::low_among(&ids.moved)])?.pop().unwrap_or_default();
+        let low = tx
+            .batch(&[credit::low_among(&ids.moved)])?
+            .pop()
+            .unwrap_or_default();
         written.low = low.rows.iter().map(|row| row.parse(0)).collect::<Result<_>>()?;
     }
     Ok(written)
@@ -109,7 +112,10 @@ fn steps<'a>(sums: &'a Sums, ids: &'a Ids, tells: bool) -> Vec<(Option<SharedRow
         steps.push((Some(SharedRow::Allowance(*month)), allowance::statement(change)));
     }
     for (org, change) in sums.credits() {
-        steps.push((Some(SharedRow::Credit(*org)), credit::statement(*org, *change, tells)));
+        steps.push((
+            Some(SharedRow::Credit(*org)),
+            credit::statement(*org, *change, tells),
+        ));
     }
     steps
 }

@@ -86,7 +86,7 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
     statements.extend([
         row(run, tags.as_deref()),
         Stmt::new(
-            "INSERT INTO queue (run_id, org_id, enqueued_at, node_id) \
+            "{INSERT} INTO queue (run_id, org_id, enqueued_at, node_id) \
              SELECT id, org_id, created_at, CAST($2 AS BIGINT) FROM run WHERE id = $1 \
              AND (SELECT o.suspended_at FROM organization o WHERE o.id = run.org_id) IS NULL",
             vals![run.id, unretained.map(|_| OF_ITS_NODE)],
@@ -195,14 +195,14 @@ fn row<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Stmt<'a> {
 fn stored<'a>(run: &'a NewRun, definition: &'a str, events: &'a [NewEvent]) -> Vec<Stmt<'a>> {
     let names = run.inline.as_ref().map(|inline| inline.names.as_str());
     let mut statements = vec![Stmt::new(
-        "INSERT INTO run_definition (run_id, definition, requires_credentials) \
+        "{INSERT} INTO run_definition (run_id, definition, requires_credentials) \
              SELECT id, $2, $3 FROM run WHERE id = $1",
         vals![run.id, definition, names],
     )];
     statements.extend(recorded(run.id, events));
     if let Some(inline) = &run.inline {
         statements.push(Stmt::new(
-            "INSERT INTO run_secret (run_id, credentials) SELECT id, CAST($2 AS {BLOB}) FROM run WHERE id = $1",
+            "{INSERT} INTO run_secret (run_id, credentials) SELECT id, CAST($2 AS {BLOB}) FROM run WHERE id = $1",
             vals![run.id, inline.sealed.as_slice()],
         ));
     }
@@ -213,12 +213,12 @@ fn stored<'a>(run: &'a NewRun, definition: &'a str, events: &'a [NewEvent]) -> V
 fn recorded(run: RunId, events: &[NewEvent]) -> Option<Stmt<'_>> {
     match events {
         [event] => Some(Stmt::new(
-            "INSERT INTO event (run_id, seq, kind, data, created_at) \
+            "{INSERT} INTO event (run_id, seq, kind, data, created_at) \
              SELECT id, 1, $2, $3, created_at FROM run WHERE id = $1",
             vals![run, event.kind, event.data.as_str()],
         )),
         [first, second] => Some(Stmt::new(
-            "INSERT INTO event (run_id, seq, kind, data, created_at) \
+            "{INSERT} INTO event (run_id, seq, kind, data, created_at) \
              SELECT id, 1, $2, $3, created_at FROM run WHERE id = $1 \
              UNION ALL SELECT id, 2, $4, $5, created_at FROM run WHERE id = $1",
             vals![
@@ -261,7 +261,7 @@ fn held_by<'a>(run: &'a NewRun, unretained: &Unretained) -> Vec<Stmt<'a>> {
         )
         .exactly(1, Error::Unavailable(lost.to_owned())),
         Stmt::new(
-            "INSERT INTO unretained (run_id, node_id) SELECT id, CAST($2 AS BIGINT) FROM run WHERE id = $1",
+            "{INSERT} INTO unretained (run_id, node_id) SELECT id, CAST($2 AS BIGINT) FROM run WHERE id = $1",
             vals![run.id, unretained.node],
         ),
     ]

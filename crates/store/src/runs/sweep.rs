@@ -184,7 +184,11 @@ impl Store {
     async fn sweep_one_by_one(&self, sweep: &Sweep, left: usize, ending: &Ending) -> Result<Swept> {
         // A run that cannot be taken over does not use up a slot.
         let wide = Sweep {
-            places: if sweep.places == 0 { 0 } else { sweep.places.saturating_add(sweep.limit) },
+            places: if sweep.places == 0 {
+                0
+            } else {
+                sweep.places.saturating_add(sweep.limit)
+            },
             ..sweep.clone()
         };
         let found = {
@@ -200,7 +204,9 @@ impl Store {
             );
             let done = {
                 let (wide, ending, run) = (wide.clone(), ending.clone(), run.clone());
-                self.db.write(move |tx| step_of(tx, &wide, room, &run, &ending)).await
+                self.db
+                    .write(move |tx| step_of(tx, &wide, room, &run, &ending))
+                    .await
             };
             match done {
                 Ok(done) => {

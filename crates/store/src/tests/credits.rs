@@ -325,13 +325,18 @@ both! {
         assert_eq!(fixture.store.credit_sums().await, Ok(sums));
     }
 
-    async fn the_end_of_a_paid_run_costs_one_batch_more(fixture: &Fixture) {
+    async fn the_end_of_a_paid_run_costs_one_batch_more_where_batches_are_round_trips(fixture: &Fixture) {
         let (org, node) = (fixture.paying_org(1_000).await, fixture.node().await);
         fixture.store.create_run(fixture.paid(org, 100)).await.unwrap();
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
         fixture.store.db.faults().batches();
         fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
-        assert_eq!(fixture.store.db.faults().batches(), 2);
+        let more = match fixture.dialect() {
+            // Whether the credits are low is read behind them.
+            Dialect::Sqlite => 2,
+            Dialect::Postgres => 1,
+        };
+        assert_eq!(fixture.store.db.faults().batches(), 1 + more);
     }
 
     async fn a_refusal_is_remembered_for_five_seconds_and_a_grant_counts_at_once(fixture: &Fixture) {

@@ -1,9 +1,9 @@
-//! Commands that write only rows of their own share a transaction under load on `PostgreSQL`. The fate of one
+//! Commands share a transaction under load, on `PostgreSQL` those that write only rows of their own. The fate of one
 //! command does not affect the others.
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
 use futures_util::future::{join, join_all};
@@ -91,6 +91,49 @@ both! {
         store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
         assert!(!contended());
     }
+}
+
+/// Runs twenty commands in one group on `SQLite`, of which the eleventh fails: before it has written, or `late`. Returns
+/// how many times commands were run.
+async fn runs_of_twenty(fixture: &Fixture, late: bool) -> i64 {
+    let (release, held_up) = hold_up(&fixture.store, 1).await;
+    let runs = Arc::new(AtomicI64::new(0));
+    let commands = join_all((0..20).map(|nth| {
+        let (runs, number, fails) = (Arc::clone(&runs), fixture.number(), nth == 10);
+        fixture.store.db.write_own(0, move |tx| {
+            runs.fetch_add(1, Ordering::SeqCst);
+            if late || !fails {
+                add(tx, number, 0)?;
+            }
+            if fails { Err(Error::NotFound) } else { Ok(()) }
+        })
+    }));
+    let (outcomes, _) = join(commands, join(async { drop(release) }, join_all(held_up))).await;
+    for (nth, outcome) in outcomes.into_iter().enumerate() {
+        assert_eq!(outcome.is_err(), nth == 10, "{nth}: {outcome:?}");
+    }
+    runs.load(Ordering::SeqCst)
+}
+
+#[tokio::test]
+async fn sqlite_runs_a_group_again_only_if_one_has_failed_after_it_had_written() {
+    let fixture = Fixture::sqlite().await;
+    assert_eq!(runs_of_twenty(&fixture, false).await, 20);
+    assert_eq!(runs_of_twenty(&fixture, true).await, 11 + 20);
+    // Who keeps failing late makes no further group run twice: it runs in savepoints.
+    assert_eq!(runs_of_twenty(&fixture, true).await, 20);
+    assert_eq!(fixture.count(ADDED).await, 3 * 19);
+
+    let runs = Arc::new(AtomicI64::new(0));
+    let counted = Arc::clone(&runs);
+    let alone = fixture.store.db.write_own(0, move |tx| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        add(tx, 1_000, 0)?;
+        Err::<(), _>(Error::NotFound)
+    });
+    assert_eq!(alone.await, Err(Error::NotFound));
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    assert_eq!(fixture.count(ADDED).await, 3 * 19);
 }
 
 #[tokio::test]

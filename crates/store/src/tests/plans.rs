@@ -13,8 +13,8 @@ use super::{
     fixture::{Fixture, after, entries},
 };
 use crate::{
-    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, OldTokens, OpenCallbacks,
-    RefreshHolder, Rotation, RunFilter, SaveSchedule, SeenTokens, UsageDue, UsageQuery,
+    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, NewRun, OldTokens,
+    OpenCallbacks, RefreshHolder, Rotation, RunFilter, SaveSchedule, SeenTokens, UsageDue, UsageQuery,
     db::{Dialect, Row, Tx, vals},
 };
 
@@ -26,7 +26,13 @@ async fn use_everything(fixture: &Fixture) {
     let mut keyed = fixture.new_run(org);
     keyed.idempotency_key = Some("once".to_owned());
     keyed.labels.tags = vec!["red".to_owned()];
-    fixture.store.create_run(keyed).await.unwrap();
+    for id in [keyed.id, fixture.run_id()] {
+        fixture
+            .store
+            .create_run(NewRun { id, ..keyed.clone() })
+            .await
+            .unwrap();
+    }
     let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
     let one = Append {
         events: vec![fixture.message("x")],

@@ -33,8 +33,8 @@ both! {
         fixture.store.deregister_node(lost, fixture.now()).await.unwrap();
         // One slot is enough: a run that cannot be taken over uses up none.
         let swept = fixture.take_over(taker, fixture.now(), 1).await;
-        let taken: Vec<_> = swept.taken.iter().map(|claim| claim.fence.run).collect();
-        assert_eq!((swept.ended, taken), (vec![(org, end.run)], vec![take.run]));
+        let resumed: Vec<_> = swept.taken.iter().map(|claim| claim.fence.run).collect();
+        assert_eq!((swept.ended, resumed), (vec![(org, end.run)], vec![take.run]));
         let again = fixture.take_over(taker, fixture.now(), 1).await;
         assert!(again.ended.is_empty() && again.taken.is_empty());
         write("DELETE FROM event WHERE kind = 'x' AND run_id = $1", bad_end.run).await;

@@ -174,7 +174,7 @@ impl ModelFigures {
         );
         registry.register(
             "model_cost_micros",
-            "What model calls have cost, in millionths of a US dollar; calls that were given up are in `sortie_run_cost_micros` alone",
+            "What model calls have cost, in millionths of a US dollar; calls that were given up are estimated",
             self.cost.clone(),
         );
     }

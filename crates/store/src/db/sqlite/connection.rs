@@ -112,6 +112,11 @@ impl Connection {
             .map_err(failure)
     }
 
+    /// Number of rows that were changed on this connection so far, whether or not the changes were kept.
+    pub(super) fn changes(&self) -> u64 {
+        self.inner.total_changes()
+    }
+
     /// Whether no transaction is open.
     pub(in crate::db) fn is_idle(&self) -> bool {
         self.inner.is_autocommit()

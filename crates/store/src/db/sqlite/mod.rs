@@ -70,6 +70,7 @@ pub(super) fn open(path: &Path, reports: &Reports) -> Result<Backend> {
         low_credits: reports.low_credits.clone(),
         written: Vec::new(),
         low: Vec::new(),
+        guarded: 0,
         #[cfg(test)]
         faults: Arc::clone(&faults),
     };
