@@ -15,7 +15,7 @@ use crate::people::text;
 /// Micros of a cent.
 const CENT: i64 = 10_000;
 
-/// What must be none three minutes later.
+/// Names of rows that must not be there three minutes later, and the queries that find them.
 const OPEN: [(&str, &str); 3] = [
     (
         "automatic purchases are under way",
@@ -32,7 +32,7 @@ const OPEN: [(&str, &str); 3] = [
     ),
 ];
 
-/// What must be none at the end as well.
+/// Names of rows that must not be there at the end either, and the queries that find them.
 const OPEN_AT_THE_END: [(&str, &str); 2] = [
     (
         "purchases are open",
