@@ -145,7 +145,10 @@ async fn compute_that_uses_the_budget_up_ends_the_run_in_the_middle_of_a_model_c
         took >= Duration::from_secs(20) && took < Duration::from_millis(20_010),
         "{took:?}"
     );
-    assert_eq!(recorder.kinds(), ["budget_warning", "model_call", "budget_reached"]);
+    assert_eq!(
+        recorder.kinds(),
+        ["budget_warning", "model_call", "budget_reached"]
+    );
     assert_eq!(recorder.data("budget_warning")[0]["spent_micros"], 480);
     assert_eq!(recorder.last_spent(), 600);
 }

@@ -216,7 +216,8 @@ async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
 
 #[tokio::test]
 async fn the_index_of_runs_by_outcome_has_only_final_runs_on_sqlite() {
-    let index = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'run_outcome' AND sql LIKE '%outcome IS NOT NULL%'";
+    let index =
+        "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'run_outcome' AND sql LIKE '%outcome IS NOT NULL%'";
     assert_eq!(Fixture::sqlite().await.count(index).await, 1);
 }
 
