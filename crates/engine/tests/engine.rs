@@ -326,6 +326,7 @@ async fn what_outlives_the_grace_goes_on_after_the_next_start() {
             "status",
             "status",
             "worker_started",
+            "model_call",
             "resumed",
             "worker_started",
             "status"
@@ -354,7 +355,7 @@ async fn an_engine_of_one_command_leaves_lost_runs_to_a_node_that_stays() {
     let rig = rig.restart(|_| {}).await;
     let mut stream = rig
         .engine
-        .follow(&caller(rig.org), run.id, (4, Deltas::Off), Hop::First)
+        .follow(&caller(rig.org), run.id, (5, Deltas::Off), Hop::First)
         .await
         .unwrap();
     let Some(Ok(batch)) = stream.next().await else {

@@ -56,6 +56,9 @@ struct Shared {
     given_up: AtomicU64,
 }
 
+/// Text that a flood repeats, 16 bytes.
+pub(crate) const FLOOD: &str = "xxxxxxxxxxxxxxxx";
+
 /// A request that is not answered: dropped when nobody waits for it any more.
 struct Unanswered(Arc<Shared>);
 
@@ -155,7 +158,7 @@ fn flood(mood: Mood, shared: Arc<Shared>) -> Response {
     let piece = match mood {
         Mood::OneLine => Bytes::from("x".repeat(16 << 10)),
         Mood::Floods | Mood::Well | Mood::Hangs | Mood::Flaps => {
-            Bytes::from(chunk(&json!({"content": "x".repeat(16 << 10)}), None))
+            Bytes::from(chunk(&json!({"content": FLOOD.repeat(1 << 10)}), None))
         }
     };
     let first = (mood == Mood::OneLine).then(|| Ok(Bytes::from_static(b"data: ")));

@@ -69,6 +69,7 @@ async fn the_provider_of_models_hangs_floods_and_flaps(database: Database) -> Ch
     // Five attempts are not enough for every run of these seconds, and a flood may use a budget up.
     let excuse = Excuse {
         failures: &["provider", "budget", "is larger than"],
+        floods: true,
         ..Excuse::default()
     };
     end(world, load, excuse).await

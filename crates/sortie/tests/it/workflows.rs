@@ -111,6 +111,7 @@ async fn a_workflow_outlives_its_node_and_is_read_by_each_run(database: Database
         ("shell", json!(true)),
         ("timeout_seconds", json!(300)),
         ("max_cost_micros", json!(1_000_000)),
+        ("max_steps", json!(200)),
     ] {
         expected[field] = value;
     }
