@@ -278,6 +278,7 @@ async fn a_run_uses_what_is_saved_where_it_sends_nothing() {
     let (run, used) = definition(json!({"workflow": "daily"})).await;
     let mut expected = saved.clone();
     expected["model"] = "runbook".into();
+    expected["max_steps"] = 200.into();
     assert_eq!(used, expected, "without the name of the workflow");
     assert_eq!(
         (run.tags, run.max_cost_micros.get()),
