@@ -265,7 +265,7 @@ async fn a_cancel_answers_the_run_and_a_second_one_changes_nothing() {
     ] {
         // Only what it used and cost may be settled in the meantime, by its worker.
         let again = Run {
-            usage: cancelled.usage.clone(),
+            usage: cancelled.usage,
             cost_micros: cancelled.cost_micros,
             billing_pending: cancelled.billing_pending,
             ..again

@@ -20,7 +20,7 @@ use sortie_testkit::{
 use crate::{
     Checked,
     load::{Kind, Order},
-    model::{CALL_MICROS, CALLS, FLOOD},
+    model::{CALL_MICROS, CALLS},
     world::{RATE, World},
 };
 
@@ -49,8 +49,8 @@ pub(crate) struct Excuse {
     pub(crate) failures: &'static [&'static str],
     /// Files may be skipped instead of kept.
     pub(crate) skipped_artifacts: bool,
-    /// Models wrote without end: an answer may be what was written until it was cut.
-    pub(crate) floods: bool,
+    /// Models wrote this without end: an answer may be what was written until it was cut.
+    pub(crate) cut_answer: Option<&'static str>,
     /// The clock jumped: times that are shown say nothing of how long a run took. No worker is lost by it, as leases
     /// are not counted on the clocks of nodes.
     pub(crate) moved_clock: bool,
@@ -232,7 +232,10 @@ fn look(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
 /// Whether the answer of a run is what a model wrote until it was cut.
 fn is_cut(order: &Order, run: &Run, excuse: Excuse) -> bool {
     let output = run.output.as_deref().unwrap_or_default();
-    excuse.floods && order.kind == Kind::Model && output.starts_with(FLOOD)
+    order.kind == Kind::Model
+        && excuse
+            .cut_answer
+            .is_some_and(|written| output.starts_with(written))
 }
 
 /// Checks that a run's cost is that of its model calls, as its events have them, and its time; exactly, where nothing

@@ -13,7 +13,7 @@ const AWAY: Excuse = Excuse {
     failures: &[],
     skipped_artifacts: false,
     moved_clock: false,
-    floods: false,
+    cut_answer: None,
 };
 
 #[tokio::test]

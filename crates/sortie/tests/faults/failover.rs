@@ -30,7 +30,7 @@ const FAILED_OVER: Excuse = Excuse {
     failures: &[],
     skipped_artifacts: false,
     moved_clock: false,
-    floods: false,
+    cut_answer: None,
 };
 
 /// A world under load whose server has a synchronous standby.

@@ -32,7 +32,7 @@ const LOST: Excuse = Excuse {
     failures: &[],
     skipped_artifacts: false,
     moved_clock: false,
-    floods: false,
+    cut_answer: None,
 };
 
 async fn nodes_are_killed(database: Database) -> Checked {
