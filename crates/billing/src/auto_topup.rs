@@ -66,20 +66,28 @@ struct Checked {
     amount_cents: i64,
 }
 
+/// Amounts of a request with the names of their fields and their minimums.
+fn amounts(request: &PutAutoTopup) -> [(&'static str, Option<i64>, i64); 2] {
+    [
+        (
+            "threshold_cents",
+            request.threshold_cents,
+            limits::TOPUP_THRESHOLD_CENTS_MIN,
+        ),
+        ("amount_cents", request.amount_cents, limits::PURCHASE_CENTS_MIN),
+    ]
+}
+
+fn within((field, value, least): (&str, Option<i64>, i64)) -> Result<i64> {
+    let most = limits::PURCHASE_CENTS_MAX;
+    value
+        .filter(|value| (least..=most).contains(value))
+        .ok_or_else(|| Error::Invalid(format!("{field}: must be from {least} to {most}")))
+}
+
 fn checked(request: &PutAutoTopup, limits: AutoTopupLimits) -> Result<Checked> {
-    let within = |field: &str, value: Option<i64>, least: i64| {
-        let most = limits::PURCHASE_CENTS_MAX;
-        let rule = || Error::Invalid(format!("{field}: must be from {least} to {most}"));
-        value
-            .filter(|value| (least..=most).contains(value))
-            .ok_or_else(rule)
-    };
-    let threshold_cents = within(
-        "threshold_cents",
-        request.threshold_cents,
-        limits::TOPUP_THRESHOLD_CENTS_MIN,
-    )?;
-    let amount_cents = within("amount_cents", request.amount_cents, limits::PURCHASE_CENTS_MIN)?;
+    let [threshold, amount] = amounts(request);
+    let (threshold_cents, amount_cents) = (within(threshold)?, within(amount)?);
     if let Some(most) = limits.cents_per_day.filter(|most| *most < amount_cents) {
         return Err(Error::Invalid(format!(
             "amount_cents: must be at most {most}, which is what this deployment charges in a day"
@@ -116,6 +124,10 @@ impl Billing {
         let parts = &self.0;
         let org = buyer.org;
         if !request.enabled {
+            // They are not needed. Those that are sent must be in order.
+            for amount in amounts(request).into_iter().filter(|(_, sent, _)| sent.is_some()) {
+                within(amount)?;
+            }
             let audit = parts.audit(org, buyer.actor, "billing.auto_topup.disable", org.to_string())?;
             parts.store.disable_auto_topup(org, audit).await?;
             return Ok(());

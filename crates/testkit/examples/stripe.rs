@@ -1,7 +1,7 @@
 //! The double of Stripe's API as a program, for clients in other languages: `cargo run -p sortie-testkit --example stripe`.
 //!
-//! The program writes one line of JSON with its address and its key, and ends with its standard input. A customer pays on the page
-//! whose address a checkout session has. `GET /_double/holdings` tells what the double holds. These are forms:
+//! The program writes one line of JSON with its address and its key, and ends with its standard input. It has the recurring
+//! price `price_team`. A customer pays on the page whose address a checkout session has. `GET /_double/holdings` tells what the double holds. These are forms:
 //! `POST /_double/webhooks` (`url`, `secrets[]`), `/_double/customers/ID/card` (`card`), `/_double/disputes`
 //! (`payment_intent`, `amount`), `/_double/disputes/ID/decide` (`verdict`) and `/_double/refunds/ID/fail`.
 
@@ -12,6 +12,7 @@ use sortie_testkit::StripeDouble;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> io::Result<()> {
     let double = StripeDouble::start().await?;
+    double.add_price("price_team", 49_900);
     let ready = serde_json::json!({"url": double.url(), "secret_key": double.secret_key()});
     let mut out = io::stdout();
     writeln!(out, "{ready}")?;

@@ -88,6 +88,9 @@ async fn automatic_purchases_need_consent_and_a_card() {
         agreed.starts_with(&format!("{} Charge $50.00 to", shop.rig.admin.user)),
         "{agreed}"
     );
+    let disorderly = json!({"enabled": false, "amount_cents": 499});
+    let refused = shop.put_auto_topup(&disorderly).await;
+    refused.failure(400, "invalid_request").unwrap();
     let put = shop
         .put_auto_topup(&json!({"enabled": false}))
         .await
