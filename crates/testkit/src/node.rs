@@ -2,6 +2,8 @@
 //!
 //! Its log is kept, and shown when the test that owns it fails.
 
+mod options;
+
 use std::{
     io::{BufRead, BufReader, Read},
     net::SocketAddr,
@@ -22,74 +24,18 @@ use sortie_api::{
 use tempfile::TempDir;
 use tokio::{sync::watch, time::timeout};
 
+pub use self::options::{DefaultModel, LogOnDrop, NodeOptions};
 use crate::{
     client::{Client, PATIENCE},
     database::{Database, Records, file_as_sql, file_rows},
     postgres::execute,
 };
 
-/// Options of a node, beyond the defaults of a test.
-#[derive(Clone, Debug, Default)]
-pub struct NodeOptions {
-    /// Further arguments of `sortie serve`.
-    pub arguments: Vec<String>,
-    /// Further environment; wins over the defaults of a test.
-    pub environment: Vec<(String, String)>,
-    /// Model of runs that name none.
-    pub default_model: DefaultModel,
-    /// Treatment of the log when the node is dropped.
-    pub log: LogOnDrop,
-    /// The folder that the data folder is made in, instead of the system's for temporary ones.
-    pub data_parent: Option<PathBuf>,
-    /// A folder whose files the data folder has before the first start.
-    pub data_from: Option<PathBuf>,
-    /// Address of the shared database for this node, where a proxy stands in front of it.
-    pub database_url: Option<String>,
-    /// Address of the API; any free port where there is none.
-    pub listen: Option<SocketAddr>,
-}
-
-/// Model of runs that name none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DefaultModel {
-    /// The offline model by its name, so that it answers every prompt. A file that `SORTIE_CONFIG` names wins.
-    #[default]
-    Runbook,
-    /// That of a fresh installation.
-    Unset,
-}
-
-/// Treatment of a node's log when it is dropped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogOnDrop {
-    /// The end of the log is printed; the test runner shows it for a test that failed.
-    #[default]
-    Print,
-    /// The log is dropped.
-    Forget,
-}
-
 /// Variable with the model of runs that name none.
 const DEFAULT_MODEL: &str = "SORTIE_DEFAULT_MODEL";
 
 /// Number of lines of the end of a log that are printed.
 const PRINTED_LINES: usize = 300;
-
-impl NodeOptions {
-    /// Adds a variable.
-    #[must_use]
-    pub fn env(mut self, name: &str, value: &str) -> Self {
-        self.environment.push((name.to_owned(), value.to_owned()));
-        self
-    }
-
-    /// Adds an argument.
-    #[must_use]
-    pub fn arg(mut self, argument: &str) -> Self {
-        self.arguments.push(argument.to_owned());
-        self
-    }
-}
 
 /// A node: a data folder, a database, and the process on them, if one is up.
 #[derive(Debug)]

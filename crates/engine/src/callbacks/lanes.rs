@@ -2,9 +2,8 @@
 //!
 //! A host whose last attempt failed gets as many attempts at a time as any other, so that each of its deliveries is tried
 //! again when it is due. Failing hosts together get at most half of the slots, so that dead receivers leave slots to the
-//! others. An organization gets its [share](Shares) of all
-//! slots, and of those for failing hosts. A host is skipped while every organization known to wait for it has used its
-//! share. Hosts are served round-robin. No I/O, no clock.
+//! others. An organization gets its [share](Shares) of all slots, and of those for failing hosts. A host is skipped while
+//! every organization known to wait for it has used its share. Hosts are served round-robin. No I/O, no clock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -24,7 +24,7 @@ pub(crate) enum KeysCommand {
         expiry: Expiry,
         /// Create the key in the database itself, while the engine of the data folder is stopped
         ///
-        /// It needs no key: whoever may write the database may do this. It is the way back where no admin key is left.
+        /// The command needs no key: whoever may write the database may do this. Use it where no admin key is left.
         #[arg(long, conflicts_with = "url")]
         offline: bool,
         /// Database to create the key in [default: that of the configuration]

@@ -11,6 +11,7 @@ mod budgets;
 mod cli;
 mod cluster;
 mod commits;
+mod configuration;
 mod connections;
 mod doctor;
 mod documentation;

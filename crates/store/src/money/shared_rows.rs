@@ -23,8 +23,8 @@ pub(crate) struct Written {
 
 /// Writes the sums of a transaction's tails, in one batch and in the order of locks.
 ///
-/// Where a statement costs no round trip, the organizations with low credits are read behind it: with RETURNING `SQLite`
-/// updates a row at five times the cost.
+/// `SQLite` updates a row with RETURNING at five times the cost. There a further statement, which costs no round trip, reads
+/// the organizations with low credits.
 pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Written> {
     let (ids, tells) = (Ids::of(sums)?, !tx.is_local());
     let (rows, statements): (Vec<_>, Vec<_>) = steps(sums, &ids, tells).into_iter().unzip();

@@ -1,0 +1,202 @@
+//! Tests of the data folder.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::*;
+
+fn folder() -> (tempfile::TempDir, DataDir) {
+    let root = tempfile::tempdir().unwrap();
+    let data = DataDir::new(&root.path().join("a/data"));
+    data.create().unwrap();
+    // The tests count what is left in the folder.
+    fs::remove_file(data.path.join(IGNORE_FILE)).unwrap();
+    (root, data)
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn secret(number: u8) -> Secret {
+    Secret::new(SELF_HOSTED_KEY, [number; 32])
+}
+
+#[test]
+fn only_a_new_folder_is_hidden_from_git() {
+    let root = tempfile::tempdir().unwrap();
+    let new = DataDir::new(&root.path().join("a/data"));
+    assert!(new.create().unwrap());
+    let ignored = new.path.join(IGNORE_FILE);
+    assert_eq!(fs::read_to_string(&ignored).unwrap(), "*\n");
+    fs::remove_file(&ignored).unwrap();
+    assert!(!new.create().unwrap(), "it was made before");
+    assert!(!ignored.exists());
+    assert!(!root.path().join("a").join(IGNORE_FILE).exists());
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_named_with_the_way_out() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("data");
+    fs::write(&path, "").unwrap();
+    let data = DataDir::new(&path);
+    for failure in [data.create().unwrap_err(), data.running_engine().unwrap_err()] {
+        let text = failure.to_string();
+        assert!(
+            text.contains("a file in the place of a folder") && text.contains("--data-dir"),
+            "{text}"
+        );
+    }
+    let error = io::Error::from(io::ErrorKind::PermissionDenied);
+    let denied = failed("cannot read", &path, &error);
+    let text = denied.to_string();
+    assert_eq!(denied.exit, Exit::Denied);
+    assert!(
+        text.contains("permission denied") && text.contains("SORTIE_API_KEY"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_folder_and_the_key_are_readable_by_nobody_else() {
+    let (_root, data) = folder();
+    let prepared = data.prepare_key(NodeKey::Admin, secret(1)).unwrap();
+    assert_eq!(mode(&prepared.path), 0o600);
+    prepared.keep().unwrap();
+    assert_eq!(mode(&data.path), 0o700);
+    assert_eq!(mode(&data.key_file(NodeKey::Admin)), 0o600);
+    assert_eq!(data.admin_key().as_deref(), Some(secret(1).expose()));
+    assert_eq!(
+        fs::read_to_string(data.key_file(NodeKey::Admin)).unwrap(),
+        format!("{}\n", secret(1).expose())
+    );
+}
+
+#[test]
+fn each_kind_of_key_has_a_file_and_a_prefix_of_its_own() {
+    let (_root, data) = folder();
+    let operator = Secret::new(OPERATOR_KEY, [1; 32]);
+    let prepared = data.prepare_key(NodeKey::Operator, operator.clone()).unwrap();
+    assert!(data.left_key(NodeKey::Admin).is_none());
+    assert_eq!(data.left_key(NodeKey::Operator).unwrap().secret(), &operator);
+    prepared.keep().unwrap();
+    assert_eq!(mode(&data.path.join("operator.key")), 0o600);
+    assert_eq!(data.key(NodeKey::Operator).as_deref(), Some(operator.expose()));
+    assert_eq!(data.admin_key(), None);
+}
+
+#[test]
+fn a_prepared_key_that_is_not_needed_leaves_nothing() {
+    let (_root, data) = folder();
+    data.prepare_key(NodeKey::Admin, secret(1)).unwrap().discard();
+    assert_eq!(fs::read_dir(&data.path).unwrap().count(), 0);
+    assert_eq!(data.admin_key(), None);
+}
+
+#[test]
+fn a_prepared_key_is_found_again_only_when_it_is_whole() {
+    let (_root, data) = folder();
+    assert!(data.left_key(NodeKey::Admin).is_none());
+    let prepared = data.prepare_key(NodeKey::Admin, secret(1)).unwrap();
+    assert_eq!(data.left_key(NodeKey::Admin).unwrap().secret(), &secret(1));
+    fs::write(&prepared.path, &secret(1).expose()[..20]).unwrap();
+    assert!(data.left_key(NodeKey::Admin).is_none());
+}
+
+#[test]
+fn the_key_of_an_earlier_store_is_kept_beside_the_new_one() {
+    let (_root, data) = folder();
+    let text = |number| format!("{}\n", secret(number).expose());
+    for number in 1..=3 {
+        data.prepare_key(NodeKey::Admin, secret(number))
+            .unwrap()
+            .keep()
+            .unwrap();
+    }
+    assert_eq!(data.admin_key().as_deref(), Some(secret(3).expose()));
+    for number in [1, 2] {
+        let kept = data.path.join(format!("admin.key.{number}"));
+        assert_eq!(fs::read_to_string(kept).unwrap(), text(number));
+    }
+}
+
+#[test]
+fn a_rotated_key_takes_the_place_of_the_one_before_and_nothing_else_is_left() {
+    let (_root, data) = folder();
+    data.prepare_key(NodeKey::Admin, secret(1))
+        .unwrap()
+        .keep()
+        .unwrap();
+    data.check_admin_key_can_be_replaced(secret(1)).unwrap();
+    assert_eq!(data.admin_key().as_deref(), Some(secret(1).expose()));
+    data.replace_admin_key(secret(2)).unwrap();
+    assert_eq!(data.admin_key().as_deref(), Some(secret(2).expose()));
+    assert_eq!(mode(&data.key_file(NodeKey::Admin)), 0o600);
+    assert_eq!(fs::read_dir(&data.path).unwrap().count(), 1);
+}
+
+#[test]
+fn a_folder_has_one_owner_at_a_time_and_others_learn_where_it_answers() {
+    let (_root, data) = folder();
+    let engine = RunningEngine {
+        url: "http://127.0.0.1:8080".to_owned(),
+        org_url: Some("http://127.0.0.1:8081".to_owned()),
+        purpose: Purpose::Serve,
+        pid: 42,
+    };
+    assert_eq!(data.running_engine().unwrap(), None);
+    let owner = data.own().unwrap();
+    owner.announce(&engine).unwrap();
+    assert_eq!(data.running_engine().unwrap(), Some(engine));
+    let refusal = data.own().unwrap_err().to_string();
+    assert!(
+        refusal.contains("in use by another engine (process 42)"),
+        "{refusal}"
+    );
+    drop(owner);
+    assert_eq!(
+        data.running_engine().unwrap(),
+        None,
+        "what a killed engine left behind is not running"
+    );
+    assert!(data.own().is_ok());
+}
+
+#[test]
+fn a_master_key_is_made_once_for_its_owner_alone_and_never_replaced() {
+    let (_root, data) = folder();
+    assert_eq!(data.master_keys().unwrap(), None);
+    let key = data.make_master_key().unwrap();
+    let path = data.path.join("master.key");
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(data.master_keys().unwrap(), Some(vec![key.clone()]));
+    assert_eq!(fs::read_dir(&data.path).unwrap().count(), 1);
+    let (_other_root, other) = folder();
+    assert_ne!(other.make_master_key().unwrap(), key);
+    fs::write(&path, "half a k").unwrap();
+    let refusal = data.master_keys().unwrap_err().to_string();
+    assert!(
+        refusal.contains("master.key") && !refusal.contains("half"),
+        "{refusal}"
+    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), "half a k");
+}
+
+#[test]
+fn a_file_of_several_master_keys_is_read_in_its_order() {
+    let (_root, data) = folder();
+    let keys = vec![MasterKey::new([1; 32]), MasterKey::new([2; 32])];
+    let text = format!("{}\n", *MasterKey::to_list(&keys));
+    fs::write(data.path.join("master.key"), text).unwrap();
+    assert_eq!(data.master_keys().unwrap(), Some(keys));
+}
+
+#[test]
+fn a_node_keeps_its_name() {
+    let (_root, data) = folder();
+    let name = data.node_name().unwrap();
+    assert_eq!(data.node_name().unwrap(), name);
+    assert!(name.starts_with("node-") && name.len() == 21, "{name}");
+    let (_other_root, other) = folder();
+    assert_ne!(other.node_name().unwrap(), name);
+}

@@ -1,0 +1,60 @@
+//! Options of a node.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+/// Options of a node, beyond the defaults of a test.
+#[derive(Clone, Debug, Default)]
+pub struct NodeOptions {
+    /// Further arguments of `sortie serve`.
+    pub arguments: Vec<String>,
+    /// Further environment; wins over the defaults of a test.
+    pub environment: Vec<(String, String)>,
+    /// Model of runs that name none.
+    pub default_model: DefaultModel,
+    /// Treatment of the log when the node is dropped.
+    pub log: LogOnDrop,
+    /// The folder that the data folder is made in, instead of the system's for temporary ones.
+    pub data_parent: Option<PathBuf>,
+    /// A folder whose files the data folder has before the first start.
+    pub data_from: Option<PathBuf>,
+    /// Address of the shared database for this node, where a proxy stands in front of it.
+    pub database_url: Option<String>,
+    /// Address of the API; any free port where there is none.
+    pub listen: Option<SocketAddr>,
+}
+
+/// Model of runs that name none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DefaultModel {
+    /// The offline model by its name, so that it answers every prompt. A file that `SORTIE_CONFIG` names wins.
+    #[default]
+    Runbook,
+    /// The default of a fresh installation.
+    Unset,
+}
+
+/// Treatment of a node's log when it is dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogOnDrop {
+    /// The end of the log is printed; the test runner shows it for a test that failed.
+    #[default]
+    Print,
+    /// The log is dropped.
+    Forget,
+}
+
+impl NodeOptions {
+    /// Adds a variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+}
