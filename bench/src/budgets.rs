@@ -90,12 +90,7 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     let rig = Rig::new(bench).await?;
     for clients in CLIENTS {
         for kind in Kind::COMPARED {
-            // The queue grows meanwhile: each kind has the same place in it as the creates without a budget.
-            let before = rig.measure(kind.without(), clients, bench.seconds).await?;
-            let first = rig.measure(kind, clients, bench.seconds).await?;
-            let second = rig.measure(kind, clients, bench.seconds).await?;
-            let after = rig.measure(kind.without(), clients, bench.seconds).await?;
-            let (plain, rate) = (f64::midpoint(before, after), f64::midpoint(first, second));
+            let (plain, rate) = rig.compare(kind, clients, bench.seconds).await?;
             report.add(
                 format!("creates under budgets: {}, {clients} at once", kind.name()),
                 format!(
@@ -129,6 +124,20 @@ impl Rig {
             refused,
             names: Arc::default(),
         })
+    }
+
+    /// Creates per second without a budget, and of this kind. They take turns each second: the queue grows meanwhile, and the
+    /// machine does other things, for both alike.
+    async fn compare(&self, kind: Kind, clients: usize, seconds: u64) -> Result<(f64, f64)> {
+        let (mut plain, mut rate) = (0.0, 0.0);
+        for _ in 0..seconds {
+            for turn in [kind.without(), kind, kind, kind.without()] {
+                let measured = self.measure(turn, clients, 1).await?;
+                *if turn == kind { &mut rate } else { &mut plain } += measured;
+            }
+        }
+        let windows = 2.0 * f64::from(u32::try_from(seconds)?);
+        Ok((plain / windows, rate / windows))
     }
 
     async fn measure(&self, kind: Kind, clients: usize, seconds: u64) -> Result<f64> {

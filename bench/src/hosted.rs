@@ -74,8 +74,8 @@ async fn creates(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Compares creates by so many clients with so many keys. The hosted ones are between two measurements of the others, so that
-/// what changes meanwhile changes for both.
+/// Compares creates by so many clients with so many keys. They take turns each second, so that what changes meanwhile changes
+/// for both.
 async fn compare(
     free: &Side,
     paid: &Side,
@@ -84,11 +84,13 @@ async fn compare(
     report: &mut Report,
 ) -> Result<()> {
     let (mut without, mut with) = (Created::default(), Created::default());
-    for (side, is_paid) in [(free, false), (paid, true), (paid, true), (free, false)] {
-        let created = if is_paid { &mut with } else { &mut without };
-        let (rate, samples) = side.create_for(keys, clients, seconds).await?;
-        created.rates.push(rate);
-        created.samples.extend(samples);
+    for _ in 0..seconds {
+        for (side, is_paid) in [(free, false), (paid, true), (paid, true), (free, false)] {
+            let created = if is_paid { &mut with } else { &mut without };
+            let (rate, samples) = side.create_for(keys, clients, 1).await?;
+            created.rates.push(rate);
+            created.samples.extend(samples);
+        }
     }
     let organizations = match keys {
         1 => "one organization".to_owned(),
