@@ -46,9 +46,15 @@ macro_rules! select_window {
     };
 }
 
+/// Hold of a new run: the window that it counts in, and the limit there.
+pub(crate) struct Hold {
+    window: WindowKey,
+    room: Room,
+}
+
 /// Adds the holds of a new run by reading its budgets first, where that costs no round trip: `SQLite` runs one statement with
-/// RETURNING at a quarter of the cost of a create, even if there is no budget. Returns the rows of [`insert`].
-pub(crate) fn add(tx: &mut dyn Tx, run: &NewRun) -> Result<Vec<Row>> {
+/// RETURNING at a quarter of the cost of a create, even if there is no budget.
+pub(crate) fn add(tx: &mut dyn Tx, run: &NewRun) -> Result<Vec<Hold>> {
     let (day, month) = (
         start(BudgetPeriod::Day, run.created_at)?,
         start(BudgetPeriod::Month, run.created_at)?,
@@ -66,8 +72,8 @@ pub(crate) fn add(tx: &mut dyn Tx, run: &NewRun) -> Result<Vec<Row>> {
         ),
         vals![run.org, day, month, all, workflow, schedule, key],
     )?;
-    for row in &rows {
-        let (window, _) = window_of(row, run)?;
+    let holds = read(&rows, run)?;
+    for Hold { window, .. } in &holds {
         tx.exec(
             "INSERT INTO budget_hold (run_id, org_id, scope, since, starts_at, held_micros) \
              VALUES ($1, $2, $3, $4, $5, $6)",
@@ -81,11 +87,11 @@ pub(crate) fn add(tx: &mut dyn Tx, run: &NewRun) -> Result<Vec<Row>> {
             ],
         )?;
     }
-    Ok(rows)
+    Ok(holds)
 }
 
-/// Adds a hold for every budget that applies to a new run, for [`take`]. Goes before the run, whose row says whether it has
-/// holds.
+/// Adds a hold for every budget that applies to a new run. [`read`] takes the rows. Goes before the run, whose row says whether
+/// it has holds.
 pub(crate) fn insert(run: &NewRun) -> Result<Stmt<'_>> {
     let [all, workflow, schedule, key] = scope_texts(run);
     Ok(Stmt::new(
@@ -112,16 +118,23 @@ pub(crate) fn insert(run: &NewRun) -> Result<Stmt<'_>> {
     ))
 }
 
-/// Takes the holds that [`add`] or [`insert`] has added from their windows, at the end of the transaction.
-pub(crate) fn take(tx: &mut dyn Tx, run: &NewRun, holds: &[Row]) -> Result<()> {
-    for row in holds {
-        let (key, mut room) = window_of(row, run)?;
+/// Reads the rows of [`add`] or [`insert`].
+pub(crate) fn read(rows: &[Row], run: &NewRun) -> Result<Vec<Hold>> {
+    let holds = rows.iter().map(|row| {
+        let (window, mut room) = window_of(row, run)?;
         if row.opt_time(4)?.is_none() {
-            room.begins_after = Some(previous(row.parse(3)?, key.starts_at)?);
+            room.begins_after = Some(previous(row.parse(3)?, window.starts_at)?);
         }
-        tx.tail(Tail::Window(key, WindowChange::hold(run.max_cost.get(), room)));
+        Ok(Hold { window, room })
+    });
+    holds.collect()
+}
+
+/// Takes the amount of a run from the windows of its holds, at the end of the transaction.
+pub(crate) fn take(tx: &mut dyn Tx, run: &NewRun, holds: Vec<Hold>) {
+    for Hold { window, room } in holds {
+        tx.tail(Tail::Window(window, WindowChange::hold(run.max_cost.get(), room)));
     }
-    Ok(())
 }
 
 /// Removes the holds of a run that was not created.

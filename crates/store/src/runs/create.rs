@@ -84,7 +84,11 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
         (None, vec![holds::insert(run)?])
     };
     statements.extend([
-        row(run, tags.as_deref()),
+        row(
+            run,
+            tags.as_deref(),
+            added.as_ref().map(|holds| !holds.is_empty()),
+        ),
         Stmt::new(
             "{INSERT} INTO queue (run_id, org_id, enqueued_at, node_id) \
              SELECT id, org_id, created_at, CAST($2 AS BIGINT) FROM run WHERE id = $1 \
@@ -112,7 +116,7 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
     let mut answers = tx.batch(&statements)?.into_iter();
     let held = match added {
         Some(held) => held,
-        None => answers.next().unwrap_or_default().rows,
+        None => holds::read(&answers.next().unwrap_or_default().rows, run)?,
     };
     let mut affected = || answers.next().map_or(0, |answer| answer.affected);
     let (inserted, queued) = (affected(), affected());
@@ -120,7 +124,7 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
         if queued == 0 {
             return Err(Error::Suspended);
         }
-        holds::take(tx, run, &held)?;
+        holds::take(tx, run, held);
         allowance::take(tx, run)?;
         match run.payment {
             Payment::Free => {}
@@ -151,8 +155,9 @@ fn named(run: &NewRun) -> Stmt<'_> {
     )
 }
 
-/// Statement that adds the row of a run. `tags` is a JSON array.
-fn row<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Stmt<'a> {
+/// Statement that adds the row of a run. `tags` is a JSON array. The statement itself looks for holds if it is not known yet
+/// whether the run `has_holds`.
+fn row<'a>(run: &'a NewRun, tags: Option<&'a str>, has_holds: Option<bool>) -> Stmt<'a> {
     let (labels, unretained) = (&run.labels, run.definition.unretained());
     let reserved = match run.payment {
         Payment::Free => None,
@@ -164,7 +169,8 @@ fn row<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Stmt<'a> {
              cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
              callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate, started_by, reserved_micros, \
              budgeted) VALUES ($1, $2, $3, 0, CAST($20 AS BIGINT), $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
-             CASE WHEN (SELECT h.scope FROM budget_hold h WHERE h.run_id = $1 LIMIT 1) IS NULL THEN 0 ELSE 1 END) \
+             COALESCE(CAST($21 AS BIGINT), \
+               CASE WHEN (SELECT h.scope FROM budget_hold h WHERE h.run_id = $1 LIMIT 1) IS NULL THEN 0 ELSE 1 END)) \
              ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
         vals![
             run.id,
@@ -186,7 +192,8 @@ fn row<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Stmt<'a> {
             run.trace.as_ref().and_then(TraceContext::tracestate),
             labels.by.map(|by| by.to_string()),
             reserved,
-            events
+            events,
+            has_holds.map(i64::from)
         ],
     )
 }
