@@ -1,14 +1,18 @@
-//! `/metrics`: what the engine, its store, this server and its process measure, as `OpenMetrics` text.
+//! `/metrics`: what the engine, its store, this server and its process measure, as Prometheus text or `OpenMetrics` text.
 //!
 //! Whoever reaches it reads it, so nothing of an organization is in it: no ids, no keys, no names, no content. Labels
 //! are route templates, models of the catalog and words of lists in the code.
 
+mod form;
 mod http;
 mod process;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use ::http::{HeaderValue, Method, Request, header::CONTENT_TYPE};
+use ::http::{
+    HeaderMap, HeaderValue, Method, Request,
+    header::{CONTENT_TYPE, VARY},
+};
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use prometheus_client::{
@@ -22,7 +26,10 @@ use sortie_engine::Engine;
 use tokio::{sync::Mutex, time::Instant};
 
 pub(crate) use self::http::{HttpMetrics, OpenStream, Refused, tell_route};
-use self::process::Process;
+use self::{
+    form::{Form, prometheus_text},
+    process::Process,
+};
 use crate::{
     connections::Answers,
     kit::{ApiError, ApiResult, Fault},
@@ -30,9 +37,6 @@ use crate::{
 
 /// Path of the metrics.
 pub(crate) const METRICS: &str = "/metrics";
-
-/// Media type of the text (`OpenMetrics` 1.0, "Text format"); Prometheus reads it since 2.5.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Time for which a text is cached, which is also the time for which the engine caches its look-ups.
 const FRESH: Duration = Duration::from_secs(1);
@@ -44,29 +48,36 @@ pub(crate) struct Exposition {
     shown: Shown,
 }
 
-/// The text that was written last, and when. Whoever asks is not counted, so asking must not cost the node more than
+/// The metrics at one moment, in both forms.
+#[derive(Clone)]
+struct Texts {
+    open_metrics: Bytes,
+    prometheus: Bytes,
+}
+
+/// The texts that were written last, and when. Whoever asks is not counted, so asking must not cost the node more than
 /// one text a second.
 #[derive(Default)]
 struct Shown {
     /// Held while one is written, so that those who ask together have it written once.
-    last: Mutex<Option<(Instant, Bytes)>>,
+    last: Mutex<Option<(Instant, Texts)>>,
 }
 
 impl Shown {
-    /// The text, written by `write` where the last one is old. One that could not be written is not kept.
-    async fn or_written<F>(&self, write: impl FnOnce() -> F) -> ApiResult<Bytes>
+    /// The texts, written by `write` where the last ones are old. One that could not be written is not kept.
+    async fn or_written<F>(&self, write: impl FnOnce() -> F) -> ApiResult<Texts>
     where
-        F: Future<Output = ApiResult<Bytes>>,
+        F: Future<Output = ApiResult<Texts>>,
     {
         let mut last = self.last.lock().await;
-        if let Some((at, text)) = &*last
+        if let Some((at, texts)) = &*last
             && at.elapsed() < FRESH
         {
-            return Ok(text.clone());
+            return Ok(texts.clone());
         }
-        let text = write().await?;
-        *last = Some((Instant::now(), text.clone()));
-        Ok(text)
+        let texts = write().await?;
+        *last = Some((Instant::now(), texts.clone()));
+        Ok(texts)
     }
 }
 
@@ -101,17 +112,22 @@ impl Exposition {
         }
     }
 
-    /// The text, a second old at most, within about two seconds even where the database does not answer.
-    pub(crate) async fn answer(&self) -> ApiResult<Response> {
-        let text = self.shown.or_written(|| self.write()).await?;
-        let mut response = Response::new(Body::from(text));
-        response
-            .headers_mut()
-            .insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS));
+    /// The text in the form that `request` accepts, a second old at most, within about two seconds even where the database
+    /// does not answer.
+    pub(crate) async fn answer(&self, request: &HeaderMap) -> ApiResult<Response> {
+        let texts = self.shown.or_written(|| self.write()).await?;
+        let form = Form::accepted_by(request);
+        let mut response = Response::new(Body::from(match form {
+            Form::Prometheus => texts.prometheus,
+            Form::OpenMetrics => texts.open_metrics,
+        }));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(form.media_type()));
+        headers.insert(VARY, HeaderValue::from_static("accept"));
         Ok(response)
     }
 
-    async fn write(&self) -> ApiResult<Bytes> {
+    async fn write(&self) -> ApiResult<Texts> {
         self.engine.look_around().await;
         let registries = Arc::clone(&self.registries);
         // It reads files of the kernel, and counts open files one by one on old ones.
@@ -120,13 +136,16 @@ impl Exposition {
             for registry in &*registries {
                 encode_registry(&mut text, registry)?;
             }
-            encode_eof(&mut text).map(|()| text)
+            encode_eof(&mut text)?;
+            Ok::<_, std::fmt::Error>(Texts {
+                prometheus: prometheus_text(&text).into(),
+                open_metrics: text.into(),
+            })
         });
-        let text = written
+        written
             .await
             .map_err(ApiError::internal)?
-            .map_err(ApiError::internal)?;
-        Ok(text.into())
+            .map_err(ApiError::internal)
     }
 }
 
@@ -140,7 +159,7 @@ impl Answers for Exposition {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return ApiError::method_not_allowed().into_response();
         }
-        let mut answer = self.answer().await.into_response();
+        let mut answer = self.answer(request.headers()).await.into_response();
         if let Some(Fault(chain)) = answer.extensions_mut().remove::<Fault>() {
             tracing::error!(error = %chain, "cannot write the metrics");
         }
@@ -161,17 +180,21 @@ mod tests {
             shown.or_written(async || {
                 let number = written.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(100)).await;
-                Ok(Bytes::from(number.to_string()))
+                let text = Bytes::from(number.to_string());
+                Ok(Texts {
+                    open_metrics: text.clone(),
+                    prometheus: text,
+                })
             })
         };
         let refused = shown.or_written(async || Err(ApiError::internal("no text")));
         assert!(refused.await.is_err());
         for text in futures_util::future::join_all((0..100).map(|_| ask())).await {
-            assert_eq!(text.unwrap(), "0");
+            assert_eq!(text.unwrap().open_metrics, "0");
         }
         tokio::time::sleep(Duration::from_millis(999)).await;
-        assert_eq!(ask().await.unwrap(), "0");
+        assert_eq!(ask().await.unwrap().open_metrics, "0");
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(ask().await.unwrap(), "1");
+        assert_eq!(ask().await.unwrap().prometheus, "1");
     }
 }

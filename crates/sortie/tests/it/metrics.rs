@@ -17,7 +17,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use sortie_api::RunStatus;
 use sortie_testkit::{
-    Bytes, CallbackReceiver, Client, Database, Node, NodeOptions, Service, http::Method, model::Turn,
+    Bytes, CallbackReceiver, Client, Database, Node, NodeOptions, Service,
+    http::{HeaderValue, Method},
+    model::Turn,
 };
 
 use crate::{
@@ -41,7 +43,10 @@ pub(crate) struct Reading {
 
 impl Reading {
     pub(crate) async fn of(client: &Client) -> Result<Self> {
-        let answer = client.anonymous().get("/metrics").await?.expect(200)?;
+        let client = client
+            .anonymous()
+            .with_header("accept", HeaderValue::from_static("application/openmetrics-text"));
+        let answer = client.get("/metrics").await?.expect(200)?;
         let kind = answer.header("content-type")?;
         ensure!(
             kind == "application/openmetrics-text; version=1.0.0; charset=utf-8",

@@ -1,9 +1,14 @@
 //! The metrics, read by the Prometheus project's own parsers: the strict one of `OpenMetrics`, and that of the text format before
-//! it, which many agents still read everything with.
+//! it, which many agents still read everything with. `promtool` checks the latter.
 
-use anyhow::{Result, ensure};
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use sortie_testkit::{Database, Node};
+use sortie_testkit::{Client, Database, Node, http::HeaderValue, peers::installed};
 use tempfile::TempDir;
 
 use crate::{peer, succeeds};
@@ -22,8 +27,17 @@ for family in openmetrics.text_string_to_metric_families(written):
     for sample in family.samples:
         if sample.name == 'sortie_http_requests_total':
             families.setdefault('requests', []).append([sample.labels, sample.value])
-older = {sample.name: sample.value for family in text.text_string_to_metric_families(written) for sample in family.samples}
+
+def all_samples(parser, name):
+    families = parser.text_string_to_metric_families(open(name).read())
+    return {(s.name, tuple(sorted(s.labels.items()))) for f in families for s in f.samples}
+
+older, newer = all_samples(text, 'metrics.prom'), all_samples(openmetrics, 'metrics.txt')
 assert len(older) > 60, len(older)
+assert older == newer, older ^ newer
+for family in text.text_string_to_metric_families(open('metrics.prom').read()):
+    assert family.documentation, family.name
+    assert family.type not in ('unknown', 'info'), family.name
 json.dump(families, sys.stdout)
 ";
 
@@ -33,9 +47,17 @@ async fn the_metrics_are_what_prometheus_reads() -> Result<()> {
     let client = node.client()?;
     let request = json!({"prompt": "x", "shell": false});
     client.complete(&request).await?;
-    let answer = client.anonymous().get("/metrics").await?.expect(200)?;
     let folder = TempDir::new()?;
-    std::fs::write(folder.path().join("metrics.txt"), &answer.body)?;
+    let (open_metrics, prometheus) = tokio::try_join!(
+        metrics(
+            &client,
+            "application/openmetrics-text; version=1.0.0",
+            "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        ),
+        metrics(&client, "*/*", "text/plain; version=0.0.4; charset=utf-8"),
+    )?;
+    std::fs::write(folder.path().join("metrics.txt"), &open_metrics)?;
+    std::fs::write(folder.path().join("metrics.prom"), &prometheus)?;
     let printed = succeeds(peer("venv/bin/python", &folder)?.args(["-c", SCRIPT]))?;
     let families: Value = serde_json::from_str(&printed)?;
     for (name, kind) in [
@@ -56,5 +78,55 @@ async fn the_metrics_are_what_prometheus_reads() -> Result<()> {
         "{}",
         families["requests"]
     );
+    Ok(())
+}
+
+/// Returns the metrics that are answered to this `Accept`, which must have this media type.
+async fn metrics(client: &Client, accept: &'static str, media_type: &str) -> Result<String> {
+    let client = client
+        .anonymous()
+        .with_header("accept", HeaderValue::from_static(accept));
+    let answer = client.get("/metrics").await?.expect(200)?;
+    ensure!(
+        answer.header("content-type")? == media_type,
+        "{accept}: {answer:?}"
+    );
+    ensure!(answer.header("vary")? == "accept", "{answer:?}");
+    Ok(answer.text().to_owned())
+}
+
+/// Runs `promtool check metrics` on a text. Returns what it complains about.
+fn complaints(text: &str) -> Result<String> {
+    #[expect(clippy::disallowed_methods, reason = "a test starts what others wrote")]
+    let mut check = Command::new(installed("deb/usr/bin/promtool")?)
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    check
+        .stdin
+        .take()
+        .context("no standard input")?
+        .write_all(text.as_bytes())?;
+    let output = check.wait_with_output()?;
+    let said = [output.stdout, output.stderr].concat();
+    Ok(format!(
+        "{}{}",
+        if output.status.success() { "" } else { "failed: " },
+        String::from_utf8_lossy(&said)
+    ))
+}
+
+#[tokio::test]
+async fn promtool_has_no_complaint_about_the_metrics() -> Result<()> {
+    let node = Node::start(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite).await?;
+    let client = node.client()?;
+    client.complete(&json!({"prompt": "x", "shell": false})).await?;
+    let text = metrics(&client, "*/*", "text/plain; version=0.0.4; charset=utf-8").await?;
+    let said = complaints(&text)?;
+    ensure!(said.is_empty(), "{said}");
+    let said = complaints(&text.replace("_total", "_sum"))?;
+    ensure!(said.starts_with("failed: "), "promtool takes anything: {said}");
     Ok(())
 }
