@@ -123,8 +123,15 @@ pub(crate) async fn check(case: &Case) {
     };
     let backend = detect(&options).await.expect("a sandbox");
     let level = backend.capabilities().level;
-    if case.needs.iter().any(|need| !is_there(need, level)) {
-        println!("NOT CHECKED: this host lacks one of {:?}", case.needs);
+    if let Some(need) = case.needs.iter().find(|need| !is_there(need, level)) {
+        if *need == NETWORK {
+            println!(
+                "NOT CHECKED: {}: this host gives runs no network of their own",
+                case.name
+            );
+        } else {
+            println!("NOT CHECKED: {}: {need} is not installed", case.name);
+        }
         return;
     }
     let told = told(case, backend, root.path()).await;
@@ -176,9 +183,12 @@ async fn told(case: &Case, backend: Arc<dyn Backend>, root: &std::path::Path) ->
     model.told.into_inner().unwrap()
 }
 
+/// Need of a case that only some levels of sandboxes give. Every other need is a program.
+const NETWORK: &str = "network";
+
 /// Whether a sandbox on this host has a program, or a network of its own.
 fn is_there(need: &str, level: Level) -> bool {
-    if need == "network" {
+    if need == NETWORK {
         return level == Level::Namespaces;
     }
     ["/usr/local/bin", "/usr/bin", "/bin"]

@@ -59,7 +59,7 @@ impl Disk {
                 Ok(None)
             }
             Err(error) => {
-                println!("NOT CHECKED: full disks: there is no mount here: {error}");
+                println!("NOT CHECKED: full disks: mount is not installed: {error}");
                 Ok(None)
             }
         }

@@ -63,7 +63,9 @@ impl Operator {
         let tools = ["psql", "pg_dump", "pg_restore"];
         if let Some(missing) = tools.iter().find(|tool| !postgres.join(tool).exists()) {
             let folder = postgres.display();
-            println!("NOT CHECKED: recovery from a dump of PostgreSQL: there is no {missing} in {folder}");
+            println!(
+                "NOT CHECKED: recovery from a dump of PostgreSQL: {missing} is not installed in {folder}"
+            );
             return Ok(None);
         }
         let sortie = Path::new(BINARY).parent().context("a binary lies in a folder")?;
