@@ -41,6 +41,7 @@ pub mod time;
 pub mod topup;
 mod trace_context;
 pub mod usage;
+mod whole;
 pub mod workflow;
 
 pub use audit::{ActorKind, AuditEntry, AuditPage};

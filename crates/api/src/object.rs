@@ -20,7 +20,8 @@ macro_rules! read_objects {
                     }
 
                     fn visit_map<A: ::serde::de::MapAccess<'de>>(self, map: A) -> Result<$name, A::Error> {
-                        $name::deserialize(::serde::de::value::MapAccessDeserializer::new(map))
+                        let members = $crate::whole::Members(map);
+                        $name::deserialize(::serde::de::value::MapAccessDeserializer::new(members))
                     }
                 }
 
