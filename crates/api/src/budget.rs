@@ -169,7 +169,7 @@ objects!(PutBudget);
 pub struct PutBudget {
     /// Maximum cost of the runs of one window, in micros: 0 to 1000000000000000. With 0 every run is refused.
     #[serde(deserialize_with = "limit")]
-    #[schema(minimum = 0, maximum = 1_000_000_000_000_000_i64, example = 50_000_000)]
+    #[schema(value_type = i64, minimum = 0, maximum = 1_000_000_000_000_000_i64, example = 50_000_000)]
     pub limit_micros: Micros,
     /// Length of a window.
     pub period: BudgetPeriod,
@@ -190,7 +190,7 @@ pub struct Budget {
     /// Runs that the budget covers.
     pub scope: BudgetScope,
     /// Maximum cost of the runs of one window, in micros.
-    #[schema(example = 50_000_000)]
+    #[schema(value_type = i64, minimum = 0, maximum = 1_000_000_000_000_000_i64, example = 50_000_000)]
     pub limit_micros: Micros,
     /// Length of a window.
     pub period: BudgetPeriod,

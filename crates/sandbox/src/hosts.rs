@@ -6,7 +6,7 @@ use crate::types::{Enforcement, Error, Level};
 
 /// Remedy where the host does not give even the weakest accepted level.
 const NO_LEVEL_HINT: &str = "Allow one of them (docs/SANDBOX.md says how on Ubuntu, in Docker, in Kubernetes and under \
-    systemd), or send runs with shell = false";
+    systemd), or send runs with \"shell\": false";
 
 /// Returns the refusals of a host as one error.
 pub(crate) fn all_refused(errors: Vec<Error>) -> Error {
@@ -43,7 +43,8 @@ pub(crate) fn reason(error: &Error) -> String {
 
 /// Remedy where the host does not give the requested level.
 pub(crate) const HINT: &str = "Allow it (docs/SANDBOX.md says how on Ubuntu, in Docker, in Kubernetes and under \
-    systemd), or send runs with shell = false, or accept less with sandbox.minimum = \"landlock\"";
+    systemd), or send runs with \"shell\": false, or start the engine with SORTIE_SANDBOX_MINIMUM=landlock \
+    (sandbox.minimum in its configuration), which confines less";
 
 /// Returns the error for egress at a level without a network of its own.
 pub(crate) fn no_way_out(level: Level) -> Error {

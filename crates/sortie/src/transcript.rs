@@ -292,7 +292,11 @@ impl Transcript {
 fn is_bookkeeping(event_kind: &str) -> bool {
     matches!(
         event_kind,
-        kind::MODEL_CALL | kind::BUDGET_WARNING | kind::OUTPUT_TRUNCATED
+        kind::MODEL_CALL
+            | kind::BUDGET_WARNING
+            | kind::OUTPUT_TRUNCATED
+            | kind::ARTIFACT
+            | kind::ARTIFACT_SKIPPED
     )
 }
 
@@ -460,6 +464,26 @@ mod tests {
                 .collect();
             assert_eq!(text, shown);
         }
+    }
+
+    #[test]
+    fn an_answer_is_not_shown_for_the_files_that_are_kept_behind_it() {
+        let events = [
+            of(
+                "message",
+                &serde_json::json!({"text": "The report is there.", "step": 1}),
+            ),
+            of("artifact", &serde_json::json!({"path": "report.md", "size": 12})),
+            of(
+                "artifact_skipped",
+                &serde_json::json!({"path": "link", "reason": "a link"}),
+            ),
+            of("result", &serde_json::json!({"output": "The report is there."})),
+        ];
+        let mut transcript = Transcript::new(false);
+        let text: String = events.iter().map(|event| transcript.event(event)).collect();
+        assert!(!text.contains("The report is there."), "{text}");
+        assert!(text.contains("kept outputs/report.md"), "{text}");
     }
 
     #[test]

@@ -34,7 +34,7 @@ fn fit_for(mode: Mode, sandbox: Result<Arc<dyn Backend>, String>) -> Result<Arc<
         (Mode::Hosted, Tenancy::Single) => Err(format!(
             "a hosted engine runs commands of strangers, and this host keeps them apart too little: {}. Start the engine \
              as root on a host with user namespaces and a control group for memory (docs/SANDBOX.md), or send runs with \
-             shell = false.",
+             \"shell\": false.",
             backend.capabilities().missing.join("; ")
         )),
         (Mode::Hosted, Tenancy::Multi) | (Mode::SelfHosted, Tenancy::Single | Tenancy::Multi) => Ok(backend),

@@ -45,8 +45,14 @@ pub(crate) async fn list_run_artifacts(
         ("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tag of the content that the client has."),
     ),
     responses(
-        (status = 200, description = "The content.", content_type = "*/*", body = inline(Content), example = json!("north 12\n")),
-        (status = 206, description = "The requested bytes.", content_type = "*/*", body = inline(Content), example = json!("north")),
+        (status = 200, description = "The content.", content(
+            (inline(Content) = "application/octet-stream", example = json!("north 12\n")),
+            (inline(Content) = "*/*", example = json!("north 12\n")),
+        )),
+        (status = 206, description = "The requested bytes.", content(
+            (inline(Content) = "application/octet-stream", example = json!("north")),
+            (inline(Content) = "*/*", example = json!("north")),
+        )),
         (status = 304, description = "The client has the content already."),
         (status = 412, description = "The content does not match `If-Match`.", body = sortie_api::ErrorBody),
         (status = 416, description = "The content has none of the requested bytes.", body = sortie_api::ErrorBody),

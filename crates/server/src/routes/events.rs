@@ -164,7 +164,10 @@ impl FromQuery for EventsQuery {
         ("after" = Option<i64>, Query, minimum = 0, nullable = false, description = "Only events after this one; `Last-Event-ID` comes before it.", example = 0),
     ),
     responses((status = 200, description = "The stream, or the array.", content(
-        (StreamMessage = "text/event-stream", example = json!(": connected\nretry: 2000\nid: 1\nevent: status\ndata: {\"id\":1,\"type\":\"status\",\"data\":{\"status\":\"queued\"},\"created_at\":\"2026-11-20T21:30:00.000Z\"}\n\n")),
+        (StreamMessage = "text/event-stream", example = json!({
+            "id": "1", "event": "status",
+            "data": "{\"id\":1,\"type\":\"status\",\"data\":{\"status\":\"queued\"},\"created_at\":\"2026-11-20T21:30:00.000Z\"}"
+        })),
         (Vec<Event> = "application/json", example = json!([
             {"id": 1, "type": "status", "data": {"status": "queued"}, "created_at": "2026-11-20T21:30:00.000Z"}
         ])),

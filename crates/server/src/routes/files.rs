@@ -306,8 +306,14 @@ pub(crate) async fn get_file(
         ("If-None-Match" = Option<String>, Header, nullable = false, description = "Entity tag of the content that the client has."),
     ),
     responses(
-        (status = 200, description = "The content.", content_type = "*/*", body = inline(Content), example = json!("order,total\n1,20\n")),
-        (status = 206, description = "The requested bytes.", content_type = "*/*", body = inline(Content), example = json!("order")),
+        (status = 200, description = "The content.", content(
+            (inline(Content) = "application/octet-stream", example = json!("order,total\n1,20\n")),
+            (inline(Content) = "*/*", example = json!("order,total\n1,20\n")),
+        )),
+        (status = 206, description = "The requested bytes.", content(
+            (inline(Content) = "application/octet-stream", example = json!("order")),
+            (inline(Content) = "*/*", example = json!("order")),
+        )),
         (status = 304, description = "The client has the content already."),
         (status = 412, description = "The content does not match `If-Match`.", body = sortie_api::ErrorBody),
         (status = 416, description = "The content has none of the requested bytes.", body = sortie_api::ErrorBody),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
+use http::HeaderMap;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -28,7 +29,10 @@ pub(crate) const OK: Health = Health { status: "ok" };
 /// against the rate limit.
 #[utoipa::path(
     get, path = "/healthz", tag = "operations",
-    responses((status = 200, description = "The process is alive.", body = Health, example = json!({"status": "ok"}))),
+    responses(
+        (status = 200, description = "The process is alive.", body = Health, example = json!({"status": "ok"})),
+        (status = "4XX", description = "The request cannot be read.", body = sortie_api::ErrorBody),
+    ),
 )]
 pub(crate) async fn get_health() -> Json<Health> {
     Json(OK)
@@ -41,7 +45,10 @@ pub(crate) async fn get_health() -> Json<Health> {
 /// counted against the rate limit.
 #[utoipa::path(
     get, path = "/readyz", tag = "operations",
-    responses((status = 200, description = "The node takes runs.", body = Health, example = json!({"status": "ok"}))),
+    responses(
+        (status = 200, description = "The node takes runs.", body = Health, example = json!({"status": "ok"})),
+        (status = "4XX", description = "The request cannot be read.", body = sortie_api::ErrorBody),
+    ),
 )]
 pub(crate) async fn get_readiness(State(app): State<Arc<App>>) -> ApiResult<Json<Health>> {
     app.engine.ready().await?;
@@ -50,21 +57,24 @@ pub(crate) async fn get_readiness(State(app): State<Arc<App>>) -> ApiResult<Json
 
 /// Metrics
 ///
-/// Returns the metrics of the node as `OpenMetrics` text for Prometheus. They name no organization and show no content
-/// of runs. Needs no key and is not counted against the rate limit. With `metrics_listen` in the configuration the
-/// metrics have an address of their own, and this one answers 404.
+/// Returns the metrics of the node as Prometheus text 0.0.4, or as `OpenMetrics` 1.0 where `Accept` names
+/// `application/openmetrics-text`. They name no organization and show no content of runs. Needs no key
+/// and is not counted against the rate limit. With `metrics_listen` in the configuration the metrics have an address of
+/// their own, and this one answers 404.
 #[utoipa::path(
     get, path = "/metrics", tag = "operations",
     responses(
-        (status = 200, description = "The current metrics.", content_type = "application/openmetrics-text", body = String,
-            example = "# TYPE sortie_queue_depth gauge\nsortie_queue_depth 0\n# EOF\n"),
+        (status = 200, description = "The current metrics.", content(
+            (String = "text/plain", example = "# TYPE sortie_queue_depth gauge\nsortie_queue_depth 0\n"),
+            (String = "application/openmetrics-text", example = "# TYPE sortie_queue_depth gauge\nsortie_queue_depth 0\n# EOF\n"),
+        )),
         (status = 404, description = "The metrics have a listener of their own.", body = sortie_api::ErrorBody,
             example = json!({"error": "the metrics of this engine have a listener of their own", "code": "not_found"})),
     ),
 )]
-pub(crate) async fn get_metrics(State(app): State<Arc<App>>) -> ApiResult<Response> {
+pub(crate) async fn get_metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> ApiResult<Response> {
     match &app.exposition {
-        Some(exposition) => exposition.answer().await,
+        Some(exposition) => exposition.answer(&headers).await,
         None => Err(ApiError::not_found(
             "the metrics of this engine have a listener of their own",
         )),

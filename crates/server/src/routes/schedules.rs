@@ -209,13 +209,13 @@ pub(crate) async fn get_schedule(
     patch, path = "/v1/schedules/{id}", tag = "schedules",
     params(("id" = ScheduleId, Path, description = "The schedule's id.", example = "sched_01kafs6w1cefkstv6qr1ptb0mp")),
     request_body(content = UpdateSchedule, description = "Fields to change.", example = json!({
-        "cron": "0 8 * * MON-FRI", "name": null, "paused_until": "2026-12-01T00:00:00.000Z"
+        "cron": "0 8 * * MON-FRI", "name": null, "paused_until": "2099-12-01T00:00:00.000Z"
     })),
     responses(
         (status = 200, description = "The changed schedule.", body = Schedule, example = json!({
             "id": "sched_01kafs6w1cefkstv6qr1ptb0mp", "workflow": "daily-report", "cron": "0 8 * * MON-FRI",
             "timezone": "Europe/Berlin", "enabled": true, "overlap": "skip", "catch_up_window_seconds": 3_600, "jitter_seconds": 0,
-            "paused_until": "2026-12-01T00:00:00.000Z", "next_run_at": "2026-11-23T07:00:00.000Z",
+            "paused_until": "2099-12-01T00:00:00.000Z", "next_run_at": "2026-11-23T07:00:00.000Z",
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z"
         })),
         (status = 409, description = "Other requests are changing the schedule at the same time.", body = sortie_api::ErrorBody, example = json!({

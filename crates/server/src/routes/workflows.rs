@@ -150,7 +150,7 @@ pub(crate) async fn get_workflow(
             ("get_workflow" = (operation_id = "get_workflow", parameters(("name" = "$response.body#/name")))),
             ("replace_workflow" = (operation_id = "put_workflow", parameters(("name" = "$response.body#/name")))),
             ("delete_workflow" = (operation_id = "delete_workflow", parameters(("name" = "$response.body#/name")))),
-            ("create_run" = (operation_id = "create_run", request_body = json!({"workflow": "$response.body#/name"}))),
+            ("create_run" = (operation_id = "create_run", description = "With the name as `workflow`.")),
         ), example = json!({
             "name": "daily-report", "prompt": "Summarise sales.csv by region.", "description": "Yesterday's sales by region.",
             "timeout_seconds": 120, "revision": 1,
@@ -159,7 +159,7 @@ pub(crate) async fn get_workflow(
         })),
         (status = 200, description = "The saved workflow, which replaced an earlier one.", body = Workflow, links(
             ("get_workflow" = (operation_id = "get_workflow", parameters(("name" = "$response.body#/name")))),
-            ("create_run" = (operation_id = "create_run", request_body = json!({"workflow": "$response.body#/name"}))),
+            ("create_run" = (operation_id = "create_run", description = "With the name as `workflow`.")),
         ), example = json!({
             "name": "daily-report", "prompt": "Summarise sales.csv by region and product.", "revision": 2,
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z"
