@@ -16,7 +16,7 @@ use url::Url;
 use crate::{
     Auth, Connection, Failure, Target,
     http::{HttpTool, REQUEST_TIMEOUT},
-    mcp::{self, CALL_TIMEOUT, Dial, Session, StdioLauncher, Way},
+    mcp::{self, CALL_TIMEOUT, Dial, Outlets, Session, StdioLauncher, Way},
     outlet::{Outgoing, Outlet},
 };
 
@@ -26,12 +26,17 @@ pub const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 /// Timeout of a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The longest silence of an event stream of MCP revision 2024-11-05, which stays open between calls: as long as a run.
+const STREAM_SILENCE: Duration = Duration::from_hours(1);
+
 /// The node's way to connections.
 pub struct Connector {
     /// For requests with a short answer.
     http: Client,
     /// For MCP, whose answers may be streams: only their silence is bounded here.
     streams: Client,
+    /// For the one stream of MCP revision 2024-11-05.
+    long_streams: Client,
     stdio: Option<Arc<dyn StdioLauncher>>,
 }
 
@@ -68,6 +73,7 @@ impl Connector {
                 timeouts(REQUEST_TIMEOUT, Some(REQUEST_TIMEOUT)),
             )?,
             streams: Client::on(Arc::clone(network), timeouts(CALL_TIMEOUT, None))?,
+            long_streams: Client::on(Arc::clone(network), timeouts(STREAM_SILENCE, None))?,
             stdio,
         })
     }
@@ -154,7 +160,10 @@ impl Connector {
     fn dial(&self, connection: &Connection, redactor: &Arc<Redactor>) -> Result<Dial, Failure> {
         let way = match &connection.target {
             Target::Http { url, .. } | Target::Mcp { url, .. } => Way::Http {
-                outlet: outlet(connection, url, &self.streams, redactor)?,
+                outlets: Outlets {
+                    stream: outlet(connection, url, &self.long_streams, redactor)?,
+                    messages: outlet(connection, url, &self.streams, redactor)?,
+                },
                 url: url.clone(),
             },
             Target::McpStdio { command, env, .. } => {

@@ -5,7 +5,10 @@
 //! a clean failure; it never holds a run up for longer than a call may take.
 
 mod content;
+mod endpoint;
+mod events;
 mod frames;
+mod http_sse;
 mod listing;
 mod pipes;
 mod session;
@@ -22,7 +25,10 @@ use sortie_agent::{
 };
 
 pub use self::pipes::{StdioLauncher, StdioProcess};
-pub(crate) use self::session::{CALL_TIMEOUT, Dial, Session, Way};
+pub(crate) use self::{
+    http_sse::Outlets,
+    session::{CALL_TIMEOUT, Dial, Session, Way},
+};
 use self::{
     listing::{Offer, choose},
     session::CallError,

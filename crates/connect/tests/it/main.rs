@@ -9,6 +9,7 @@
 
 mod hostile;
 mod http;
+mod http_sse;
 mod mcp;
 mod oauth;
 mod rig;

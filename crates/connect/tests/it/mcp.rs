@@ -6,9 +6,11 @@ use std::sync::{
 };
 
 use axum::{
-    body::Body,
+    Router,
+    body::{Body, Bytes},
     http::StatusCode,
     response::{IntoResponse, Response},
+    routing::any,
 };
 use futures_util::{StreamExt, future::BoxFuture, stream};
 use serde_json::{Value, json, value::to_raw_value};
@@ -17,7 +19,7 @@ use sortie_api::Credential;
 use sortie_connect::{Auth, Connection, Failure, Status, Target, TokenError, Tokens};
 
 use crate::{
-    rig::{Run, connector, mcp, secret},
+    rig::{Run, Serving, connector, mcp, secret},
     script::{Era, Script, events, json_response, reading_tool, result, text, tool},
 };
 
@@ -85,6 +87,85 @@ async fn a_server_of_every_revision_is_listed_and_called() {
             );
         }
     }
+}
+
+/// Answers `server/discover` by `answer` and everything else as a server of an older revision.
+async fn answering_discover_with(answer: fn(&Value) -> Response) -> Serving {
+    let router = Router::new().fallback(any(move |body: Bytes| async move {
+        let request: Value = serde_json::from_slice(&body).unwrap();
+        match request["method"].as_str() {
+            Some("server/discover") => answer(&request),
+            Some("initialize") => result(&request, &initialized()),
+            Some("tools/list") => result(&request, &json!({"tools": [tool("t")]})),
+            Some("tools/call") => text(&request, "here"),
+            _ => StatusCode::ACCEPTED.into_response(),
+        }
+    }));
+    Serving::start(router).await
+}
+
+fn initialized() -> Value {
+    json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "s", "version": "1"}
+    })
+}
+
+#[tokio::test]
+async fn a_discovery_without_a_result_of_its_own_leads_to_initialize() {
+    let answers: [fn(&Value) -> Response; 12] = [
+        |_| json_response(&json!({})),
+        |_| json_response(&Value::Null),
+        |request| result(request, &initialized()),
+        |request| result(request, &json!({})),
+        |request| result(request, &Value::Null),
+        |_| "<html>hello</html>".into_response(),
+        |_| "".into_response(),
+        |_| StatusCode::ACCEPTED.into_response(),
+        |_| StatusCode::NO_CONTENT.into_response(),
+        |_| events(Body::empty()),
+        |request| {
+            let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": {}});
+            events(format!(": hello\n\nid: 1\ndata:\n\ndata: {answer}\n\n"))
+        },
+        |_| {
+            json_response(
+                &json!({"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "no"}}),
+            )
+        },
+    ];
+    for (number, answer) in answers.into_iter().enumerate() {
+        let server = answering_discover_with(answer).await;
+        let report = connector().test(&mcp(server.url("/mcp"))).await;
+        assert_eq!(report.status, Status::Ready, "{number}: {report:?}");
+        assert_eq!(report.protocol_version.as_deref(), Some("2025-06-18"));
+        let run = Run::open(&[mcp(server.url("/mcp"))]).await.unwrap();
+        assert_eq!(
+            run.call("tools__t", &json!({})).await.as_deref(),
+            Ok("here"),
+            "{number}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_discovery_that_comes_as_events_is_read() {
+    let server = answering_discover_with(|request| {
+        let found = json!({
+            "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+            "ttlMs": 0, "cacheScope": "private"
+        });
+        let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": found});
+        events(format!("data: {answer}\n\n"))
+    })
+    .await;
+    let report = connector().test(&mcp(server.url("/mcp"))).await;
+    assert_eq!(
+        report.protocol_version.as_deref(),
+        Some("2026-07-28"),
+        "{report:?}"
+    );
 }
 
 #[tokio::test]
