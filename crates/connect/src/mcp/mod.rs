@@ -24,7 +24,7 @@ use sortie_agent::{
     tool::{self, Context, Effect, Order, ToolError},
 };
 
-pub use self::pipes::{StdioLauncher, StdioProcess};
+pub use self::pipes::{Program, ProgramEnd, StdioLauncher, StdioProcess};
 pub(crate) use self::{
     http_sse::Outlets,
     session::{CALL_TIMEOUT, Dial, Session, Way},

@@ -10,8 +10,9 @@ use std::{sync::Arc, time::Duration};
 use rmcp::{
     ClientHandler, ServiceError,
     model::{
-        CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ErrorData,
-        Implementation, JsonObject, ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ServerResult,
+        CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ErrorCode,
+        ErrorData, Implementation, JsonObject, ListToolsRequest, PaginatedRequestParams, ProtocolVersion,
+        ServerResult,
     },
     service::{
         ClientInitializeError, ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RoleClient,
@@ -25,20 +26,26 @@ use rmcp::{
 use serde_json::Value;
 use sortie_agent::{Redactor, tool::Effect};
 use sortie_api::Credential;
-use tokio::{sync::Mutex, time::timeout};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep, timeout},
+};
 use url::Url;
 
 use super::{
     frames::MESSAGE_BYTES,
     http_sse::{HttpSse, Outlets},
     listing::TOOLS,
-    pipes::{Pipes, StdioLauncher},
+    pipes::{Lost, Pipes, StdioLauncher},
     wire::{Meter, Wire, WireError},
 };
 use crate::{Failure, OPEN_TIMEOUT, text};
 
 /// The longest that a call may take.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_mins(2);
+/// Pause before a call is made again because its server has asked for that. It doubles, up to [`LAST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// Time beyond the timeout of a call until its cancellation is sent.
 const CALL_GRACE: Duration = Duration::from_secs(10);
 /// Time for which closing waits for the server.
@@ -83,18 +90,43 @@ struct Running {
 }
 
 /// Way of the answers of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Channel {
-    /// Each request has its own, or the server is a program.
+    /// Each request has its own.
     Separate,
-    /// All of them come over a single stream. After a silence nobody knows whether it is still open.
+    /// A single stream has all of them. After a silence nobody knows whether it is still open.
     OneStream,
+    /// A program writes them. It may be lost.
+    Program(Lost),
+}
+
+impl Running {
+    /// Reason of the loss of a program.
+    fn lost(&self) -> Option<Failure> {
+        match &self.channel {
+            Channel::Program(lost) => lost.get().cloned().map(Failure::Error),
+            Channel::Separate | Channel::OneStream => None,
+        }
+    }
+
+    /// Whether the server says that it has tools.
+    fn names_tools(&self) -> bool {
+        let info = self.service.peer_info();
+        info.is_some_and(|info| info.capabilities.tools.is_some())
+    }
 }
 
 /// A session, connected or to be connected again.
 pub(crate) struct Session {
     dial: Dial,
     running: Mutex<Option<Arc<Running>>>,
+}
+
+/// Answer to one request of a call.
+enum Round {
+    /// The result.
+    Done(Value),
+    /// The server wants the request again, with this state.
+    Again(String),
 }
 
 /// Reason why a call brought no result.
@@ -135,10 +167,17 @@ impl Session {
         for _page in 0..PAGES {
             let request =
                 ListToolsRequest::with_param(PaginatedRequestParams::default().with_cursor(cursor.take()));
-            let result = request_of(&running, ClientRequest::ListToolsRequest(request), OPEN_TIMEOUT)
-                .await
-                .map_err(|error| self.failure(error))?;
-            let page = as_value(result)?;
+            let listed = request_of(&running, ClientRequest::ListToolsRequest(request), OPEN_TIMEOUT).await;
+            let page = match listed {
+                Ok(page) => as_value(page)?,
+                // Some servers have tools and do not say so: they are asked, and may refuse.
+                Err(ServiceError::McpError(error))
+                    if error.code == ErrorCode::METHOD_NOT_FOUND || !running.names_tools() =>
+                {
+                    break;
+                }
+                Err(error) => return Err(running.lost().unwrap_or_else(|| self.failure(error))),
+            };
             if let Some(Value::Array(listed)) = page.get("tools") {
                 tools.extend(listed.iter().take(10 * TOOLS).cloned());
             }
@@ -169,6 +208,7 @@ impl Session {
         Err(CallError::Broken(last))
     }
 
+    /// Makes a call, and makes it again with the state that the server returns for as long as it asks for that alone.
     async fn call_once(
         &self,
         tool: &str,
@@ -176,32 +216,63 @@ impl Session {
         meter: &Arc<Meter>,
     ) -> Result<Value, CallError> {
         let running = self.running().await.map_err(CallError::Unsent)?;
-        let mut request =
-            CallToolRequest::new(CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments));
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let until = Instant::now() + CALL_TIMEOUT;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.round(&running, params.clone(), (meter, left)).await? {
+                Round::Done(result) => return Ok(result),
+                Round::Again(_) if Instant::now() + pause >= until => {
+                    return Err(CallError::Server(format!(
+                        "the server has put the call off for {} s",
+                        CALL_TIMEOUT.as_secs()
+                    )));
+                }
+                Round::Again(state) => params.request_state = Some(state),
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    /// Makes one request of a call, and waits for its answer until its time is up.
+    async fn round(
+        &self,
+        running: &Arc<Running>,
+        params: CallToolRequestParams,
+        (meter, limit): (&Arc<Meter>, Duration),
+    ) -> Result<Round, CallError> {
+        let mut request = CallToolRequest::new(params);
         request.extensions.insert(Arc::clone(meter));
-        match request_of(&running, ClientRequest::CallToolRequest(request), CALL_TIMEOUT).await {
-            Ok(ServerResult::InputRequiredResult(_)) => Err(CallError::Server(
-                "the server asks for input in the middle of the call, which this engine does not give"
-                    .to_owned(),
-            )),
+        match request_of(running, ClientRequest::CallToolRequest(request), limit).await {
+            Ok(ServerResult::InputRequiredResult(asked)) => match asked.request_state {
+                Some(state) if asked.input_requests.as_ref().is_none_or(|asked| asked.is_empty()) => {
+                    Ok(Round::Again(state))
+                }
+                Some(_) | None => Err(CallError::Server(
+                    "the server asks for input in the middle of the call, which this engine does not give"
+                        .to_owned(),
+                )),
+            },
             Ok(ServerResult::CreateTaskResult(_)) => Err(CallError::Server(
                 "the server answers with a task to wait for, which this engine does not do".to_owned(),
             )),
-            Ok(result) => as_value(result).map_err(CallError::Broken),
+            Ok(result) => as_value(result).map(Round::Done).map_err(CallError::Broken),
             Err(ServiceError::McpError(error)) => Err(CallError::Server(self.words(&error))),
-            Err(error @ ServiceError::Timeout { .. }) => {
-                if running.channel == Channel::OneStream {
-                    self.forget(&running).await;
+            Err(ServiceError::Timeout { .. }) => {
+                if matches!(running.channel, Channel::OneStream) {
+                    self.forget(running).await;
                 }
-                Err(CallError::Server(self.failure(error).to_string()))
+                Err(CallError::Server(slow(CALL_TIMEOUT).to_string()))
             }
             Err(error) => {
-                self.forget(&running).await;
+                self.forget(running).await;
                 let failure = match (error, meter.broke_off()) {
                     (ServiceError::TransportClosed, Some(why)) => Failure::Error(why.to_owned()),
                     (error, _) => self.failure(error),
                 };
-                Err(CallError::Broken(failure))
+                Err(CallError::Broken(running.lost().unwrap_or(failure)))
             }
         }
     }
@@ -282,11 +353,13 @@ impl Dial {
                 env,
             } => {
                 let process = launcher.launch(command, env).await.map_err(Failure::Error)?;
-                let pipes = Pipes::new(process, Arc::clone(&self.redactor));
-                (
-                    Client.serve_with_lifecycle(pipes, auto()).await,
-                    Channel::Separate,
-                )
+                let (lost, name) = (Lost::default(), command.first().map_or("", String::as_str));
+                let pipes = Pipes::new(process, name, Arc::clone(&self.redactor), Arc::clone(&lost));
+                let started = Client.serve_with_lifecycle(pipes, auto()).await;
+                if let (Err(_), Some(why)) = (&started, lost.get()) {
+                    return Err(Failure::Error(why.clone()));
+                }
+                (started, Channel::Program(lost))
             }
         };
         let service = started.map_err(|error| self.start_failure(&error))?;

@@ -441,6 +441,127 @@ async fn a_call_that_breaks_off_is_made_again_only_where_it_only_reads() {
     );
 }
 
+/// Answers a call by asking for it again with a state, until the third time.
+fn putting_off(request: &Value, ask: &Value) -> Response {
+    let state = request["params"]["requestState"].as_str().unwrap_or("0");
+    let round: u32 = state.rsplit('-').next().unwrap().parse().unwrap();
+    if round == 2 {
+        return text(request, &format!("done with {}", request["params"]["arguments"]));
+    }
+    let mut asked = ask.clone();
+    asked["resultType"] = json!("input_required");
+    asked["requestState"] = json!(format!("a \"b\" ä-{}", round + 1));
+    result(request, &asked)
+}
+
+#[tokio::test]
+async fn a_call_that_is_put_off_with_a_state_alone_is_made_again_with_it() {
+    let script = Script::start(Era::Modern, json!([tool("t"), tool("u")]), |request, _| {
+        if request["params"]["name"] == "t" {
+            return putting_off(request, &json!({}));
+        }
+        putting_off(request, &json!({"inputRequests": {}}))
+    })
+    .await;
+    let run = Run::open(&[mcp(script.serving.url("/mcp"))]).await.unwrap();
+    for name in ["tools__t", "tools__u"] {
+        let told = run.call(name, &json!({"a": 1})).await;
+        assert_eq!(told.as_deref(), Ok("done with {\"a\":1}"));
+    }
+    let states: Vec<Value> = {
+        let requests = script.seen.requests.lock().unwrap();
+        let calls = requests.iter().filter(|(_, body)| body["method"] == "tools/call");
+        calls
+            .map(|(_, body)| body["params"]["requestState"].clone())
+            .collect()
+    };
+    let expected = [Value::Null, json!("a \"b\" ä-1"), json!("a \"b\" ä-2")];
+    assert_eq!(states, [expected.clone(), expected].concat());
+    assert_eq!(run.recorder.calls().len(), 2, "one call each");
+}
+
+#[tokio::test]
+async fn a_call_that_asks_for_input_is_refused_and_one_that_is_put_off_for_ever_ends() {
+    let begun = Arc::new(tokio::sync::Notify::new());
+    let tell = Arc::clone(&begun);
+    let script = Script::start(
+        Era::Modern,
+        json!([tool("ask"), tool("put_off")]),
+        move |request, _| {
+            tell.notify_one();
+            let mut asked = json!({"resultType": "input_required", "requestState": "s"});
+            if request["params"]["name"] == "ask" {
+                asked["inputRequests"] = json!({"one": {"method": "roots/list"}});
+            }
+            result(request, &asked)
+        },
+    )
+    .await;
+    let run = Run::open(&[mcp(script.serving.url("/mcp"))]).await.unwrap();
+    let told = run.call("tools__ask", &json!({})).await.unwrap_err();
+    assert!(
+        told.starts_with("the server asks for input in the middle of the call"),
+        "{told}"
+    );
+    begun.notified().await;
+    let clock = async {
+        begun.notified().await;
+        tokio::time::pause();
+    };
+    let nothing = json!({});
+    let (told, ()) = tokio::join!(run.call("tools__put_off", &nothing), clock);
+    assert_eq!(told, Err("the server has put the call off for 120 s".to_owned()));
+    assert!(
+        script.seen.count("tools/call") < 40,
+        "{}",
+        script.seen.count("tools/call")
+    );
+}
+
+fn rpc_error(request: &Value, code: i32) -> Response {
+    json_response(&json!({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": "no"}}))
+}
+
+/// Servers say that they have none, have no such method, or have tools without saying so.
+#[tokio::test]
+async fn a_server_without_tools_is_a_connection_without_tools() {
+    type Answer = fn(&Value) -> Response;
+    let unknown: Answer = |request| rpc_error(request, -32601);
+    let failing: Answer = |request| rpc_error(request, -32603);
+    let listing: Answer = |request| result(request, &json!({"tools": [tool("t")]}));
+    for (capabilities, list, expected) in [
+        (json!({"resources": {}}), unknown, Some(0)),
+        (json!({"resources": {}}), failing, Some(0)),
+        (json!({}), listing, Some(1)),
+        (json!({"tools": {}}), unknown, Some(0)),
+        (json!({"tools": {}}), failing, None),
+    ] {
+        let router = Router::new().fallback(any(move |body: Bytes| {
+            let capabilities = capabilities.clone();
+            async move {
+                let request: Value = serde_json::from_slice(&body).unwrap();
+                match request["method"].as_str() {
+                    Some("initialize") => {
+                        let mut initialized = initialized();
+                        initialized["capabilities"] = capabilities;
+                        result(&request, &initialized)
+                    }
+                    Some("tools/list") => list(&request),
+                    Some("server/discover") => StatusCode::BAD_REQUEST.into_response(),
+                    _ => StatusCode::ACCEPTED.into_response(),
+                }
+            }
+        }));
+        let server = Serving::start(router).await;
+        let opened = Run::open(&[mcp(server.url("/mcp"))])
+            .await
+            .map(|run| run.names().len());
+        assert_eq!(opened.ok(), expected);
+        let report = connector().test(&mcp(server.url("/mcp"))).await;
+        assert_eq!(report.tools.map(|tools| tools.len()), expected);
+    }
+}
+
 #[tokio::test]
 async fn what_a_server_asks_of_the_client_is_refused() {
     let (tell, told) = tokio::sync::mpsc::unbounded_channel::<Value>();

@@ -9,7 +9,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sortie_api::Credential;
-use sortie_connect::{Auth, Connection, Status, StdioLauncher, StdioProcess, Target};
+use sortie_connect::{Auth, Connection, Program, ProgramEnd, Status, StdioLauncher, StdioProcess, Target};
 use sortie_testkit::ports::free_ports;
 use tokio::net::unix::pipe;
 
@@ -237,6 +237,18 @@ impl Drop for Ending {
     }
 }
 
+impl Program for Ending {
+    fn end(&mut self) -> BoxFuture<'_, ProgramEnd> {
+        let status = self.0.wait().unwrap();
+        Box::pin(async move {
+            ProgramEnd {
+                how: format!("ended: {status}"),
+                stderr: Vec::new(),
+            }
+        })
+    }
+}
+
 impl StdioLauncher for Bare {
     fn launch<'a>(
         &'a self,
@@ -259,7 +271,7 @@ impl StdioLauncher for Bare {
             Ok(StdioProcess {
                 stdin: Box::new(pipe::Sender::from_owned_fd(stdin).unwrap()),
                 stdout: Box::new(pipe::Receiver::from_owned_fd(stdout).unwrap()),
-                guard: Box::new(Ending(child)),
+                program: Box::new(Ending(child)),
             })
         })
     }
