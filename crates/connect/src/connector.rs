@@ -220,7 +220,11 @@ impl Connector {
             headers: HeaderMap::new(),
             body: None,
         };
-        let status = outlet.send(&request).await?.status();
+        let response = outlet.send(&request).await?;
+        if let Some(failure) = outlet.refused_scope(&response) {
+            return Err(failure);
+        }
+        let status = response.status();
         let (verdict, detail) = match status.as_u16() {
             401 if matches!(connection.auth, Auth::OAuth(_)) => (
                 Status::NeedsAuthorization,

@@ -65,6 +65,9 @@ impl HttpSse {
         if response.status() == StatusCode::UNAUTHORIZED {
             return Err(outlets.stream.refused_401());
         }
+        if let Some(failure) = outlets.stream.refused_scope(&response) {
+            return Err(failure);
+        }
         if response.status() != StatusCode::OK || !is_event_stream(&response) {
             return Ok(None);
         }

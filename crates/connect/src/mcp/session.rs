@@ -135,7 +135,7 @@ pub(super) enum CallError {
     Server(String),
     /// The session is not, and whether the call took place is not known.
     Broken(Failure),
-    /// There is no session: nothing was sent.
+    /// There is no session, or no authorization for this call: nothing was done.
     Unsent(Failure),
 }
 
@@ -267,11 +267,15 @@ impl Session {
                 Err(CallError::Server(slow(CALL_TIMEOUT).to_string()))
             }
             Err(error) => {
-                self.forget(running).await;
                 let failure = match (error, meter.broke_off()) {
                     (ServiceError::TransportClosed, Some(why)) => Failure::Error(why.to_owned()),
                     (error, _) => self.failure(error),
                 };
+                // A request that is refused for its authorization was not carried out.
+                if matches!(failure, Failure::NeedsAuthorization(_)) {
+                    return Err(CallError::Unsent(failure));
+                }
+                self.forget(running).await;
                 Err(CallError::Broken(running.lost().unwrap_or(failure)))
             }
         }

@@ -126,11 +126,15 @@ fn fails(why: impl Into<String>) -> Error {
     Error::Client(Failure::Error(why.into()).into())
 }
 
-/// Sends a request, up to the head of an answer that is neither a 401 nor a redirect.
+/// Sends a request, up to the head of an answer that neither asks for an authorization nor is a redirect.
 pub(super) async fn exchange(outlet: &Outlet, request: &Outgoing) -> Result<Response, WireError> {
     let response = outlet.send(request).await.map_err(Failure::from)?;
     match response.status() {
         StatusCode::UNAUTHORIZED => Err(outlet.refused_401().into()),
+        StatusCode::FORBIDDEN => match outlet.refused_scope(&response) {
+            Some(failure) => Err(failure.into()),
+            None => Ok(response),
+        },
         status if status.is_redirection() => Err(Failure::Error(format!(
             "the server redirects elsewhere (HTTP {}): give the URL it leads to",
             status.as_u16()

@@ -17,7 +17,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::to_raw_value};
 use sortie_agent::tool::{Effect, Order};
 use sortie_api::Credential;
-use sortie_connect::{Auth, Connection, Status, Target, TokenError, Tokens};
+use sortie_connect::{Auth, Connection, Status, Target, TokenError, Tokens, oauth::Challenge};
 
 use crate::rig::{Run, Serving, connector, http, secret};
 
@@ -356,6 +356,10 @@ impl Tokens for Rotating {
             }))
         })
     }
+
+    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, ()> {
+        panic!("{challenge:?} of a server that names none")
+    }
 }
 
 #[tokio::test]
@@ -435,6 +439,10 @@ impl Tokens for JustGiven {
             async move { refused.map_or_else(|| Ok(secret("new-token")), |_| Err(TokenError::JustGiven)) },
         )
     }
+
+    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, ()> {
+        panic!("{challenge:?} of a server that names none")
+    }
 }
 
 #[tokio::test]
@@ -465,6 +473,10 @@ impl Tokens for Revoked {
         _refused: Option<&'a Credential>,
     ) -> BoxFuture<'a, Result<Credential, TokenError>> {
         Box::pin(async { Err(TokenError::NeedsAuthorization("the grant is over".to_owned())) })
+    }
+
+    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, ()> {
+        panic!("{challenge:?} of a server that names none")
     }
 }
 

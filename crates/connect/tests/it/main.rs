@@ -10,6 +10,7 @@
 mod hostile;
 mod http;
 mod http_sse;
+mod lenient;
 mod mcp;
 mod oauth;
 mod rig;
