@@ -6,7 +6,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures_util::future::{join_all, try_join_all};
-use reqwest::{Method, header::HeaderMap};
+use reqwest::{Method, StatusCode, header::HeaderMap};
 use serde::Serialize;
 use sortie_agent::{Redactor, Tool};
 use sortie_net::{Client, Network, Timeouts};
@@ -188,7 +188,8 @@ impl Connector {
         })
     }
 
-    /// Tries a connection: an MCP server is opened and asked for its tools, an HTTP API is sent a `HEAD`.
+    /// Tries a connection: an MCP server is opened and asked for its tools, an HTTP API is sent a `HEAD`, and a `GET` if
+    /// it knows no `HEAD`.
     pub async fn test(&self, connection: &Connection) -> TestReport {
         let began = Instant::now();
         let redactor = Arc::new(Redactor::default());
@@ -214,13 +215,22 @@ impl Connector {
         redactor: &Arc<Redactor>,
     ) -> Result<TestReport, Failure> {
         let outlet = outlet(connection, url, &self.http, redactor)?;
-        let request = Outgoing {
-            method: Method::HEAD,
-            url: url.clone(),
-            headers: HeaderMap::new(),
-            body: None,
+        let ask = async |method| {
+            let request = Outgoing {
+                method,
+                url: url.clone(),
+                headers: HeaderMap::new(),
+                body: None,
+            };
+            outlet.send(&request).await
         };
-        let response = outlet.send(&request).await?;
+        let mut response = ask(Method::HEAD).await?;
+        if matches!(
+            response.status(),
+            StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED
+        ) {
+            response = ask(Method::GET).await?;
+        }
         if let Some(failure) = outlet.refused_scope(&response) {
             return Err(failure);
         }
