@@ -10,6 +10,8 @@ use reqwest::{Method, header::HeaderName};
 use sortie_api::Credential;
 use url::Url;
 
+use crate::oauth::Challenge;
+
 /// A connection as one run has it: the saved or inline definition, narrowed by what the run allows.
 #[derive(Clone, Debug)]
 pub struct Connection {
@@ -105,6 +107,10 @@ pub trait Tokens: Send + Sync {
     /// A token that is valid now. `refused` is the one that the server has just answered with 401: it is not returned
     /// again. [`TokenError::JustGiven`] where it is too new to be renewed for that.
     fn token<'a>(&'a self, refused: Option<&'a Credential>) -> BoxFuture<'a, Result<Credential, TokenError>>;
+
+    /// Keeps the challenge of a server that refuses every token there is, for the next authorization. One that wants
+    /// more scopes asks for that authorization.
+    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, ()>;
 }
 
 /// Reason why there is no access token. The sentences name no credential.

@@ -6,7 +6,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures_util::future::{join_all, try_join_all};
-use reqwest::{Method, header::HeaderMap};
+use reqwest::{Method, StatusCode, header::HeaderMap};
 use serde::Serialize;
 use sortie_agent::{Redactor, Tool};
 use sortie_net::{Client, Network, Timeouts};
@@ -16,7 +16,7 @@ use url::Url;
 use crate::{
     Auth, Connection, Failure, Target,
     http::{HttpTool, REQUEST_TIMEOUT},
-    mcp::{self, CALL_TIMEOUT, Dial, Session, StdioLauncher, Way},
+    mcp::{self, CALL_TIMEOUT, Dial, Outlets, Session, StdioLauncher, Way},
     outlet::{Outgoing, Outlet},
 };
 
@@ -26,12 +26,17 @@ pub const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 /// Timeout of a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The longest silence of an event stream of MCP revision 2024-11-05, which stays open between calls: as long as a run.
+const STREAM_SILENCE: Duration = Duration::from_hours(1);
+
 /// The node's way to connections.
 pub struct Connector {
     /// For requests with a short answer.
     http: Client,
     /// For MCP, whose answers may be streams: only their silence is bounded here.
     streams: Client,
+    /// For the one stream of MCP revision 2024-11-05.
+    long_streams: Client,
     stdio: Option<Arc<dyn StdioLauncher>>,
 }
 
@@ -68,6 +73,7 @@ impl Connector {
                 timeouts(REQUEST_TIMEOUT, Some(REQUEST_TIMEOUT)),
             )?,
             streams: Client::on(Arc::clone(network), timeouts(CALL_TIMEOUT, None))?,
+            long_streams: Client::on(Arc::clone(network), timeouts(STREAM_SILENCE, None))?,
             stdio,
         })
     }
@@ -154,7 +160,10 @@ impl Connector {
     fn dial(&self, connection: &Connection, redactor: &Arc<Redactor>) -> Result<Dial, Failure> {
         let way = match &connection.target {
             Target::Http { url, .. } | Target::Mcp { url, .. } => Way::Http {
-                outlet: outlet(connection, url, &self.streams, redactor)?,
+                outlets: Outlets {
+                    stream: outlet(connection, url, &self.long_streams, redactor)?,
+                    messages: outlet(connection, url, &self.streams, redactor)?,
+                },
                 url: url.clone(),
             },
             Target::McpStdio { command, env, .. } => {
@@ -179,7 +188,8 @@ impl Connector {
         })
     }
 
-    /// Tries a connection: an MCP server is opened and asked for its tools, an HTTP API is sent a `HEAD`.
+    /// Tries a connection: an MCP server is opened and asked for its tools, an HTTP API is sent a `HEAD`, and a `GET` if
+    /// it knows no `HEAD`.
     pub async fn test(&self, connection: &Connection) -> TestReport {
         let began = Instant::now();
         let redactor = Arc::new(Redactor::default());
@@ -205,13 +215,26 @@ impl Connector {
         redactor: &Arc<Redactor>,
     ) -> Result<TestReport, Failure> {
         let outlet = outlet(connection, url, &self.http, redactor)?;
-        let request = Outgoing {
-            method: Method::HEAD,
-            url: url.clone(),
-            headers: HeaderMap::new(),
-            body: None,
+        let ask = async |method| {
+            let request = Outgoing {
+                method,
+                url: url.clone(),
+                headers: HeaderMap::new(),
+                body: None,
+            };
+            outlet.send(&request).await
         };
-        let status = outlet.send(&request).await?.status();
+        let mut response = ask(Method::HEAD).await?;
+        if matches!(
+            response.status(),
+            StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED
+        ) {
+            response = ask(Method::GET).await?;
+        }
+        if let Some(failure) = outlet.refused_scope(&response) {
+            return Err(failure);
+        }
+        let status = response.status();
         let (verdict, detail) = match status.as_u16() {
             401 if matches!(connection.auth, Auth::OAuth(_)) => (
                 Status::NeedsAuthorization,

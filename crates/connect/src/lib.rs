@@ -18,4 +18,4 @@ mod tool_name;
 pub use connection::{Auth, Connection, Target, TokenError, Tokens};
 pub use connector::{Connector, OPEN_TIMEOUT, OpenError, Opened, Status, TestReport};
 pub use failure::Failure;
-pub use mcp::{StdioLauncher, StdioProcess};
+pub use mcp::{Program, ProgramEnd, StdioLauncher, StdioProcess};

@@ -16,7 +16,7 @@ use sortie_api::Credential;
 use sortie_net::Client;
 use url::Url;
 
-use crate::{Auth, Connection, Failure, Target, TokenError};
+use crate::{Auth, Connection, Failure, Target, TokenError, Tokens, oauth::Challenge};
 
 /// Minimum length of a piece of a URL that is taken for a credential by its looks, in bytes.
 const SECRET_LOOKING: usize = 20;
@@ -114,6 +114,21 @@ impl Outlet {
         }
     }
 
+    /// Returns the failure for a 403 that wants more scopes, if the answer is one.
+    pub(crate) fn refused_scope(&self, response: &Response) -> Option<Failure> {
+        let challenge = wanted_scope(response)?;
+        let told = match &challenge.scope {
+            Some(scope) => format!("the server wants the scope `{scope}` (HTTP 403)"),
+            None => "the server wants more scopes than were granted (HTTP 403)".to_owned(),
+        };
+        Some(match &self.auth {
+            Auth::None | Auth::OAuth(_) => Failure::NeedsAuthorization(told),
+            Auth::Bearer(_) | Auth::Basic { .. } | Auth::Header { .. } | Auth::Query { .. } => {
+                Failure::Error(told)
+            }
+        })
+    }
+
     /// Whether the engine sets this header, so that nobody else may.
     pub(crate) fn sets_header(&self, name: &HeaderName) -> bool {
         *name == AUTHORIZATION || self.headers.contains_key(name)
@@ -134,13 +149,21 @@ impl Outlet {
         let token = self.told(tokens.token(None).await?);
         let response = self.send_once(request, Some(&token)).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
-            return Ok(response);
+            return Ok(noted(&**tokens, response).await);
         }
-        let token = match tokens.token(Some(&token)).await {
-            Err(TokenError::JustGiven) => return Ok(response),
-            renewed => self.told(renewed?),
-        };
-        self.send_once(request, Some(&token)).await
+        match tokens.token(Some(&token)).await {
+            Ok(renewed) => {
+                let token = self.told(renewed);
+                let response = self.send_once(request, Some(&token)).await?;
+                Ok(noted(&**tokens, response).await)
+            }
+            Err(TokenError::JustGiven) => Ok(noted(&**tokens, response).await),
+            Err(error @ TokenError::NeedsAuthorization(_)) => {
+                noted(&**tokens, response).await;
+                Err(error.into())
+            }
+            Err(error @ TokenError::Unavailable(_)) => Err(error.into()),
+        }
     }
 
     fn told(&self, token: Credential) -> Credential {
@@ -178,6 +201,26 @@ impl Outlet {
         }
         Ok(self.client.send(builder).await?)
     }
+}
+
+/// Tells the keeper of the tokens what an answer asks for that no token helps against.
+async fn noted(tokens: &dyn Tokens, response: Response) -> Response {
+    let challenge = match response.status() {
+        StatusCode::UNAUTHORIZED => Some(Challenge::of(&response)).filter(|found| !found.is_empty()),
+        _ => wanted_scope(&response),
+    };
+    if let Some(challenge) = challenge {
+        tokens.challenged(challenge).await;
+    }
+    response
+}
+
+/// The challenge of a 403 that wants more scopes.
+fn wanted_scope(response: &Response) -> Option<Challenge> {
+    let is_forbidden = response.status() == StatusCode::FORBIDDEN;
+    is_forbidden
+        .then(|| Challenge::of(response))
+        .filter(Challenge::wants_scope)
 }
 
 /// `url` with its own parameters, but for those named `name`, and that one at the end.

@@ -38,7 +38,10 @@ pub use kit::{
     options::{AwsVariables, LicenseOptions, Options, Serves},
     traces::{SpanExport, Traces},
 };
-pub use operations::{checks::Providers, ledger::CheckedLedger};
+pub use operations::{
+    checks::{Providers, check_providers},
+    ledger::CheckedLedger,
+};
 pub use runs::hub::{Batch, Deltas, Message, TextDelta};
 pub use sortie_base::{Clock, InvalidKey, MasterKey};
 pub use sortie_connect::oauth::Callback;

@@ -199,6 +199,8 @@ Exit codes:
   3  the run was cancelled         70  other failure
   4  the run timed out             77  the API key is refused
   5  the run was interrupted       78  wrong configuration
+                                   79  the credits do not cover it
+                                   80  the API key may not do this
                                   130  left by a second Ctrl-C")]
 pub(crate) struct RunArgs {
     /// The task, or `-` for standard input; with --workflow, in place of the saved one

@@ -58,7 +58,7 @@ impl Client {
             |rule: &str| Failure::usage(format!("{from} {base}: not the address of an engine: {rule}"));
         let base: Url = format!("{}/", base.trim_end_matches('/'))
             .parse()
-            .map_err(|error: url::ParseError| wrong(&error.to_string()))?;
+            .map_err(|_| wrong("it must be a URL such as http://127.0.0.1:8080"))?;
         if !matches!(base.scheme(), "http" | "https") {
             return Err(wrong("it must begin with http:// or https://"));
         }
@@ -148,7 +148,8 @@ impl Client {
                 Exit::Denied,
                 format!("the engine at {} refuses the API key: {error}", self.base),
             ),
-            ErrorCode::Forbidden | ErrorCode::PaymentRequired => Failure::new(Exit::Denied, error),
+            ErrorCode::Forbidden => Failure::new(Exit::Forbidden, error),
+            ErrorCode::PaymentRequired => Failure::new(Exit::Unpaid, error),
             ErrorCode::NotFound => {
                 Failure::usage(format!("{error}: the engine at {} has no {resource}", self.base))
             }
@@ -159,6 +160,8 @@ impl Client {
             | ErrorCode::PreconditionFailed
             | ErrorCode::PayloadTooLarge
             | ErrorCode::RangeNotSatisfiable => Failure::usage(error),
+            // The sentence of a rate limit may have the seconds already.
+            ErrorCode::RateLimited if error.contains("retry in ") => Failure::unavailable(error),
             ErrorCode::RateLimited | ErrorCode::Unavailable => Failure::unavailable(format!("{error}{wait}")),
             ErrorCode::Internal => Failure::unavailable(format!("{error}{request_id}")),
         }
@@ -526,7 +529,13 @@ mod tests {
                 Exit::Denied,
                 "refuses the API key: said so",
             ),
-            ("403 Forbidden", "forbidden", Exit::Denied, "said so"),
+            (
+                "402 Payment Required",
+                "payment_required",
+                Exit::Unpaid,
+                "said so",
+            ),
+            ("403 Forbidden", "forbidden", Exit::Forbidden, "said so"),
             ("409 Conflict", "conflict", Exit::Usage, "said so"),
             (
                 "429 Too Many Requests",

@@ -23,10 +23,14 @@ pub(crate) enum Exit {
     Unavailable = 69,
     /// Anything else that went wrong here, such as a file that cannot be written.
     Internal = 70,
-    /// The API key is missing, unknown, or may not do this.
+    /// The API key is missing or unknown, or a file may not be read.
     Denied = 77,
     /// The configuration is wrong.
     Configuration = 78,
+    /// The credits do not cover this.
+    Unpaid = 79,
+    /// The API key may not do this.
+    Forbidden = 80,
     /// The user wanted to leave at once.
     Left = 130,
 }

@@ -50,6 +50,14 @@ fn started(started: std::result::Result<(), impl std::fmt::Display>) -> Result<(
     started.map_err(|error| Failure::internal(format!("the log cannot be started: {error}")))
 }
 
+/// Name of the crate that speaks MCP, as in the targets of its lines.
+const MCP_LIBRARY: &str = "rmcp";
+
+fn is_of_mcp_library(target: &str) -> bool {
+    let inner = target.strip_prefix(MCP_LIBRARY);
+    inner.is_some_and(|inner| inner.is_empty() || inner.starts_with("::"))
+}
+
 type LogLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 fn layer(config: &Config, verbosity: Verbosity, terminal: Terminal) -> Result<LogLayer> {
@@ -63,8 +71,13 @@ fn layer(config: &Config, verbosity: Verbosity, terminal: Terminal) -> Result<Lo
             format!("log.filter: must be a level, or levels by module: {error}"),
         )
     })?;
-    // What is exported is not for the log, so that nobody looks at it where nothing is exported.
-    let filter = filter.and(filter_fn(|metadata| metadata.target() != SPANS));
+    // What is exported is not for the log, so that nobody looks at it where nothing is exported. The library that speaks
+    // MCP repeats messages of servers, and takes their faults for errors of its own: it logs only where it is named.
+    let is_named = directives.contains(MCP_LIBRARY);
+    let filter = filter.and(filter_fn(move |metadata| {
+        let target = metadata.target();
+        target != SPANS && (is_named || !is_of_mcp_library(target))
+    }));
     Ok(match config.log_format {
         LogFormat::Text => fmt::layer()
             .with_writer(std::io::stderr)

@@ -245,13 +245,16 @@ impl Store {
             .await
     }
 
-    /// Replaces the tokens that were seen by refreshed ones. Returns false if they were changed meanwhile.
+    /// Replaces the tokens that were seen by refreshed ones. The connection is ready then, unless its server has asked
+    /// for another authorization. Returns false if the tokens were changed meanwhile.
     pub async fn save_refreshed(&self, seen: SeenTokens, tokens: Vec<u8>) -> Result<bool> {
         self.db
             .write(move |tx| {
                 tx.exec(
                     "UPDATE connection SET tokens = $4, tokens_version = tokens_version + 1, refresh_until = 0, \
-                     status = $5, error = NULL WHERE id = $1 AND org_id = $2 AND tokens_version = $3",
+                     status = CASE WHEN challenge IS NULL THEN $5 ELSE status END, \
+                     error = CASE WHEN challenge IS NULL THEN NULL ELSE error END \
+                     WHERE id = $1 AND org_id = $2 AND tokens_version = $3",
                     vals![
                         seen.connection,
                         seen.org,
@@ -368,7 +371,7 @@ fn save(tx: &mut dyn Tx, confirmed: &Confirmed, audit: &Audit) -> Result<()> {
         .exactly(1, CHANGED),
         Stmt::new(
             "UPDATE connection SET tokens = $4, tokens_version = tokens_version + 1, refresh_until = 0, \
-             issuer = $6, status = $5, error = NULL WHERE id = $1 AND org_id = $2 AND revision = $3",
+             issuer = $6, challenge = NULL, status = $5, error = NULL WHERE id = $1 AND org_id = $2 AND revision = $3",
             vals![
                 confirmed.connection,
                 confirmed.org,

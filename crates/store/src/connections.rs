@@ -31,6 +31,8 @@ pub struct ConnectionRow {
     pub tokens_version: i64,
     /// Sealed issuer of the authorization server that authorized the connection last.
     pub issuer: Option<Vec<u8>>,
+    /// Sealed challenge of the server since the last authorization.
+    pub challenge: Option<Vec<u8>>,
     /// Status of the connection.
     pub status: ConnectionStatus,
     /// Reason why the connection cannot be used.
@@ -80,7 +82,8 @@ pub(crate) const CHANGED: Error = Error::Conflict("the connection was changed");
 /// Columns that [`connection_from`] reads, in this order.
 macro_rules! connection_columns {
     () => {
-        "id, name, definition, credentials, tokens, tokens_version, status, error, revision, created_at, updated_at, issuer"
+        "id, name, definition, credentials, tokens, tokens_version, status, error, revision, created_at, updated_at, issuer, \
+         challenge"
     };
 }
 
@@ -211,6 +214,36 @@ impl Store {
             })
             .await
     }
+
+    /// Keeps the challenge of the server of a connection that is still at `revision`. With a `reason` the
+    /// connection needs an authorization from then on; its tokens stay. Returns false if the connection was
+    /// changed or deleted.
+    pub async fn keep_challenge(
+        &self,
+        org: OrgId,
+        (id, revision): (ConnectionId, i64),
+        challenge: Vec<u8>,
+        reason: Option<String>,
+    ) -> Result<bool> {
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "UPDATE connection SET challenge = $4, error = COALESCE($5, error), \
+                     status = CASE WHEN CAST($5 AS TEXT) IS NULL THEN status ELSE $6 END \
+                     WHERE id = $1 AND org_id = $2 AND revision = $3",
+                    vals![
+                        id,
+                        org,
+                        revision,
+                        challenge.as_slice(),
+                        reason.as_deref(),
+                        ConnectionStatus::NeedsAuthorization
+                    ],
+                )
+                .map(|changed| changed == 1)
+            })
+            .await
+    }
 }
 
 fn create(tx: &mut dyn Tx, new: &SaveConnection, most: u32, audit: &Audit) -> Result<()> {
@@ -262,7 +295,8 @@ fn replace(
         }
         OldTokens::Drop => {
             "UPDATE connection SET definition = $4, credentials = $5, updated_at = $6, revision = revision + 1, \
-             tokens = NULL, tokens_version = tokens_version + 1, refresh_until = 0, issuer = NULL, status = $7, error = NULL \
+             tokens = NULL, tokens_version = tokens_version + 1, refresh_until = 0, issuer = NULL, challenge = NULL, \
+             status = $7, error = NULL \
              WHERE id = $1 AND org_id = $2 AND revision = $3"
         }
     };
@@ -312,5 +346,6 @@ fn connection_from(row: &Row) -> Result<ConnectionRow> {
         created_at: row.time(9)?,
         updated_at: row.time(10)?,
         issuer: row.opt_blob(11)?.map(<[u8]>::to_vec),
+        challenge: row.opt_blob(12)?.map(<[u8]>::to_vec),
     })
 }

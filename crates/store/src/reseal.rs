@@ -37,11 +37,13 @@ pub enum SealedColumn {
     Mail,
     /// Keys of the authenticators of people.
     PersonTotp,
+    /// Challenges of the servers of saved connections.
+    ConnectionChallenge,
 }
 
 impl SealedColumn {
     /// Every column. A cursor names a column by its number here, so new columns go to the end.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::SealCheck,
         Self::ConnectionCredentials,
         Self::ConnectionTokens,
@@ -52,13 +54,17 @@ impl SealedColumn {
         Self::ConnectionIssuer,
         Self::Mail,
         Self::PersonTotp,
+        Self::ConnectionChallenge,
     ];
 
     /// Table of the column.
     pub const fn table(self) -> &'static str {
         match self {
             Self::SealCheck => "seal_check",
-            Self::ConnectionCredentials | Self::ConnectionTokens | Self::ConnectionIssuer => "connection",
+            Self::ConnectionCredentials
+            | Self::ConnectionTokens
+            | Self::ConnectionIssuer
+            | Self::ConnectionChallenge => "connection",
             Self::OauthFlow => "oauth_flow",
             Self::ScheduleSecret => "schedule",
             Self::RunSecret => "run_secret",
@@ -80,6 +86,7 @@ impl SealedColumn {
             Self::ConnectionIssuer => "issuer",
             Self::Mail => "content",
             Self::PersonTotp => "totp",
+            Self::ConnectionChallenge => "challenge",
         }
     }
 
@@ -110,6 +117,9 @@ impl SealedColumn {
             }
             Self::ConnectionIssuer => {
                 "SELECT id, org_id, issuer FROM connection WHERE id > $1 AND issuer IS NOT NULL ORDER BY id LIMIT $2"
+            }
+            Self::ConnectionChallenge => {
+                "SELECT id, org_id, challenge FROM connection WHERE id > $1 AND challenge IS NOT NULL ORDER BY id LIMIT $2"
             }
             Self::PersonTotp => {
                 "SELECT id, NULL, totp FROM person WHERE id > $1 AND totp IS NOT NULL ORDER BY id LIMIT $2"
@@ -142,6 +152,7 @@ impl SealedColumn {
             | Self::ScheduleSecret
             | Self::Delivery
             | Self::ConnectionIssuer
+            | Self::ConnectionChallenge
             | Self::Mail
             | Self::PersonTotp => None,
         }
@@ -167,6 +178,9 @@ impl SealedColumn {
             }
             Self::Delivery => "UPDATE delivery SET target = $3 WHERE run_id = $1 AND target = $2",
             Self::ConnectionIssuer => "UPDATE connection SET issuer = $3 WHERE id = $1 AND issuer = $2",
+            Self::ConnectionChallenge => {
+                "UPDATE connection SET challenge = $3 WHERE id = $1 AND challenge = $2"
+            }
             Self::PersonTotp => "UPDATE person SET totp = $3 WHERE id = $1 AND totp = $2",
             Self::Mail => "UPDATE mail SET content = $3 WHERE id = $1 AND content = $2",
         }

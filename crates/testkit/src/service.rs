@@ -1,8 +1,8 @@
 //! A service that runs call through connections: an API that sends back all it was sent, in many forms, a small MCP
 //! server that does the same, and an authorization server whose refresh tokens are good for one use.
 //!
-//! `/echo…` answers anybody, `/guarded…` only who brings the newest access token, `/guarded/never` nobody, `/mcp`
-//! speaks MCP. `/authorize` agrees at once and sends the browser back; `/token` checks PKCE. `/guarded` can be
+//! `/echo…` answers anybody, `/guarded…` only who brings the newest access token, `/guarded/never` nobody,
+//! `/guarded/scoped` only whom the person gave the scope `write`, `/mcp` speaks MCP. `/authorize` agrees at once and sends the browser back; `/token` checks PKCE. `/guarded` can be
 //! discovered as a protected resource, `/register` takes any client.
 
 use std::{
@@ -27,7 +27,7 @@ use base64::{
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode, Uri,
-    header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION},
+    header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION, WWW_AUTHENTICATE},
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -61,6 +61,8 @@ struct Shared {
     codes: HashMap<String, String>,
     /// The newest tokens, by number; 0: none were given.
     newest: u32,
+    /// Scopes of the last authorization.
+    scope: String,
     /// Refresh tokens that were refused.
     refused: u32,
     revoked: bool,
@@ -288,10 +290,16 @@ async fn api(State(shared): Known, method: Method, uri: Uri, headers: HeaderMap)
         && !state.revoked
         && received.path != "/guarded/never"
         && received.headers.get("authorization") == Some(&newest);
+    let lacks_scope =
+        received.path == "/guarded/scoped" && !state.scope.split(' ').any(|scope| scope == "write");
     state.received.push(received.clone());
     drop(state);
     if is_guarded && !is_good {
         return (StatusCode::UNAUTHORIZED, "no").into_response();
+    }
+    if lacks_scope {
+        let challenge = "Bearer error=\"insufficient_scope\", scope=\"write\"";
+        return (StatusCode::FORBIDDEN, [(WWW_AUTHENTICATE, challenge)], "no").into_response();
     }
     let status = fields(&received.query)
         .get("status")
@@ -373,6 +381,7 @@ async fn authorize(State(shared): Known, uri: Uri) -> Response {
     let mut state = lock(&shared);
     let code = format!("code-{}", state.codes.len() + 1);
     state.codes.insert(code.clone(), text("code_challenge"));
+    state.scope = text("scope");
     let iss = state
         .named
         .as_deref()

@@ -165,7 +165,9 @@ pub(crate) fn parse_url(text: &str) -> Result<Url, ToolError> {
     if text.len() > URL_BYTES {
         return Err(too_long());
     }
-    let url: Url = text.parse().map_err(|error| told(format!("url: {error}")))?;
+    let url: Url = text
+        .parse()
+        .map_err(|_| told("url: must be a URL such as https://example.com/page".to_owned()))?;
     if url.as_str().len() > URL_BYTES {
         return Err(too_long());
     }

@@ -7,6 +7,9 @@ use crate::text;
 /// Maximum part of a URI or a type that the model reads, in bytes.
 const LABEL_BYTES: usize = 300;
 
+/// Maximum depth at which structured content is looked for behind wrappers of one member.
+const WRAPPERS: usize = 4;
+
 /// A result as the model reads it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rendered {
@@ -18,11 +21,10 @@ pub(super) struct Rendered {
 pub(super) fn render(result: &Value) -> Rendered {
     let blocks = result.get("content").and_then(Value::as_array);
     let mut parts: Vec<String> = blocks.into_iter().flatten().map(block).collect();
-    if let Some(structured) = result.get("structuredContent").filter(|value| !value.is_null()) {
-        let is_repeated = parts.iter().any(|part| repeats(part, structured));
-        if !is_repeated {
-            parts.push(structured.to_string());
-        }
+    if let Some(structured) = result.get("structuredContent").filter(|value| !value.is_null())
+        && !repeats(&parts, structured)
+    {
+        parts.push(structured.to_string());
     }
     if parts.is_empty() {
         parts.push("[the tool returned nothing]".to_owned());
@@ -33,17 +35,39 @@ pub(super) fn render(result: &Value) -> Rendered {
     }
 }
 
-/// Whether a text says the same as the structured content, so that the model needs it once. Servers repeat it for older
-/// clients, some of them wrapped as `{"result": …}`.
-fn repeats(part: &str, structured: &Value) -> bool {
-    let says = |value: &Value| {
-        value.as_str() == Some(part) || serde_json::from_str::<Value>(part).is_ok_and(|said| said == *value)
+/// Whether the texts say the same as the structured content, so that the model needs it once. Servers repeat it for older
+/// clients, some of them wrapped: as in `{"result": …}`, and with a text for each item of a list.
+fn repeats(parts: &[String], structured: &Value) -> bool {
+    let said: Vec<Option<Value>> = parts.iter().map(|part| serde_json::from_str(part).ok()).collect();
+    let says = |(part, said): (&String, &Option<Value>), value: &Value| {
+        value.as_str() == Some(part) || said.as_ref() == Some(value)
     };
-    let wrapped = structured
-        .as_object()
-        .filter(|members| members.len() == 1)
-        .and_then(|members| members.get("result"));
-    says(structured) || wrapped.is_some_and(says)
+    let is_said = |value: &Value| {
+        let by_one = || parts.iter().zip(&said).any(|one| says(one, value));
+        let one_by_one = |items: &Vec<Value>| {
+            items.len() == parts.len()
+                && parts
+                    .iter()
+                    .zip(&said)
+                    .zip(items)
+                    .all(|(one, item)| says(one, item))
+        };
+        by_one() || value.as_array().is_some_and(one_by_one)
+    };
+    let mut wrapped = Some(structured);
+    for _wrapper in 0..WRAPPERS {
+        match wrapped {
+            Some(value) if is_said(value) => return true,
+            Some(value) => wrapped = only_member(value),
+            None => return false,
+        }
+    }
+    false
+}
+
+fn only_member(value: &Value) -> Option<&Value> {
+    let members = value.as_object().filter(|members| members.len() == 1)?;
+    members.values().next()
 }
 
 fn block(block: &Value) -> String {
@@ -127,8 +151,21 @@ mod tests {
         let wrapped =
             json!({"content": [{"type": "text", "text": "one"}], "structuredContent": {"result": "one"}});
         assert_eq!(text(&wrapped), "one");
+        let named = json!({"content": [{"type": "text", "text": "one"}], "structuredContent": {"output": {"text": "one"}}});
+        assert_eq!(text(&named), "one");
+        let texts = json!([{"type": "text", "text": "one"}, {"type": "text", "text": "{\"b\": 2}"}]);
+        let listed = json!({"content": texts, "structuredContent": {"result": ["one", {"b": 2}]}});
+        assert_eq!(text(&listed), "one\n{\"b\": 2}");
+        let longer = json!({"content": texts, "structuredContent": {"result": ["one", {"b": 2}, "three"]}});
+        assert_eq!(
+            text(&longer),
+            "one\n{\"b\": 2}\n{\"result\":[\"one\",{\"b\":2},\"three\"]}"
+        );
         let beside = json!({"content": [{"type": "text", "text": "one"}], "structuredContent": structured});
         assert_eq!(text(&beside), "one\n{\"a\":1}");
+        let more =
+            json!({"content": [{"type": "text", "text": "one"}], "structuredContent": {"a": "one", "b": 2}});
+        assert_eq!(text(&more), "one\n{\"a\":\"one\",\"b\":2}");
     }
 
     #[test]

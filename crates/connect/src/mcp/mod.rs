@@ -5,7 +5,10 @@
 //! a clean failure; it never holds a run up for longer than a call may take.
 
 mod content;
+mod endpoint;
+mod events;
 mod frames;
+mod http_sse;
 mod listing;
 mod pipes;
 mod session;
@@ -21,8 +24,11 @@ use sortie_agent::{
     tool::{self, Context, Effect, Order, ToolError},
 };
 
-pub use self::pipes::{StdioLauncher, StdioProcess};
-pub(crate) use self::session::{CALL_TIMEOUT, Dial, Session, Way};
+pub use self::pipes::{Program, ProgramEnd, StdioLauncher, StdioProcess};
+pub(crate) use self::{
+    http_sse::Outlets,
+    session::{CALL_TIMEOUT, Dial, Session, Way},
+};
 use self::{
     listing::{Offer, choose},
     session::CallError,

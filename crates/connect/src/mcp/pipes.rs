@@ -1,9 +1,14 @@
 //! MCP over the standard streams of a program: one message a line.
 //!
 //! The program runs wherever the [`StdioLauncher`] puts it, which is a sandbox. A line is bounded; one that is no
-//! message is skipped, because programs print what they like.
+//! message is skipped, because programs print what they like. Why a program cannot be talked to any more is told in a
+//! sentence, with the last of what it wrote to standard error.
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::BytesMut;
 use futures_util::future::BoxFuture;
@@ -17,9 +22,18 @@ use sortie_api::Credential;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     sync::Mutex,
+    time::timeout,
 };
 
 use super::frames::{self, Lines, Unreadable};
+use crate::text;
+
+/// Time for which the end of a program is waited for after the end of its output.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum part of the standard error that is told, in bytes.
+const STDERR_BYTES: usize = 600;
+/// Maximum part of the program's name that is told, in bytes.
+const NAME_BYTES: usize = 100;
 
 /// Starts MCP servers that are programs.
 pub trait StdioLauncher: Send + Sync {
@@ -38,8 +52,63 @@ pub struct StdioProcess {
     pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
     /// Standard output of the program.
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
-    /// Dropped with the session: ends the program and all it started.
-    pub guard: Box<dyn Send>,
+    /// The program itself.
+    pub program: Box<dyn Program>,
+}
+
+/// A program that was started. Dropped with its session, it is ended with all that it started.
+pub trait Program: Send {
+    /// Waits for the end of the program. Dropping the future before that loses nothing.
+    fn end(&mut self) -> BoxFuture<'_, ProgramEnd>;
+}
+
+/// End of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramEnd {
+    /// Manner of the end, as in `ended with exit code 1`.
+    pub how: String,
+    /// The last of what it wrote to standard error.
+    pub stderr: Vec<u8>,
+}
+
+/// Reason why a program cannot be talked to any more, once it is known.
+pub(super) type Lost = Arc<OnceLock<String>>;
+
+/// A program, and the reason of its loss.
+struct Watched {
+    name: String,
+    redactor: Arc<Redactor>,
+    program: Mutex<Box<dyn Program>>,
+    lost: Lost,
+}
+
+impl Watched {
+    fn lose(&self, why: impl std::fmt::Display) {
+        self.lost
+            .get_or_init(|| format!("the program `{}` {why}", self.name));
+    }
+
+    /// Finds out why the program does not talk any more.
+    async fn find_out(&self) {
+        let mut program = self.program.lock().await;
+        if self.lost.get().is_some() {
+            return;
+        }
+        let Ok(ProgramEnd { how, stderr }) = timeout(PATIENCE, program.end()).await else {
+            self.lose("has closed its standard streams");
+            return;
+        };
+        let stderr = String::from_utf8_lossy(&stderr);
+        let stderr = self.redactor.redact(&stderr);
+        let last = stderr.ceil_char_boundary(stderr.len().saturating_sub(STDERR_BYTES));
+        match text::line(stderr.get(last..).unwrap_or_default(), STDERR_BYTES) {
+            words if words.is_empty() => self.lose(self.redactor.redact(&how)),
+            words => self.lose(format!(
+                "{}, and wrote to standard error: {words}",
+                self.redactor.redact(&how)
+            )),
+        }
+    }
 }
 
 /// The transport over a program's streams.
@@ -47,18 +116,22 @@ pub(super) struct Pipes {
     stdin: Arc<Mutex<Box<dyn AsyncWrite + Send + Unpin>>>,
     stdout: Box<dyn AsyncRead + Send + Unpin>,
     lines: Lines,
-    redactor: Arc<Redactor>,
-    _guard: Box<dyn Send>,
+    watched: Arc<Watched>,
 }
 
 impl Pipes {
-    pub(super) fn new(process: StdioProcess, redactor: Arc<Redactor>) -> Self {
+    /// The transport to a program named `name`. `lost` learns why it cannot be talked to any more.
+    pub(super) fn new(process: StdioProcess, name: &str, redactor: Arc<Redactor>, lost: Lost) -> Self {
         Self {
             stdin: Arc::new(Mutex::new(process.stdin)),
             stdout: process.stdout,
             lines: Lines::default(),
-            redactor,
-            _guard: process.guard,
+            watched: Arc::new(Watched {
+                name: text::line(&redactor.redact(name), NAME_BYTES),
+                redactor,
+                program: Mutex::new(process.program),
+                lost,
+            }),
         }
     }
 
@@ -70,20 +143,25 @@ impl Pipes {
                 Ok(Some(line)) => return Some(line),
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "a program's MCP messages cannot be read");
+                    self.watched.lose(format_args!("cannot be understood: {error}"));
                     return None;
                 }
             }
             match self.stdout.read_buf(self.lines.buffer()).await {
-                Ok(0) => return None,
-                Ok(_) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "a program's MCP messages cannot be read");
+                Ok(1..) => {}
+                Ok(0) | Err(_) => {
+                    self.watched.find_out().await;
                     return None;
                 }
             }
         }
     }
+}
+
+async fn write(stdin: &Mutex<Box<dyn AsyncWrite + Send + Unpin>>, line: &[u8]) -> io::Result<()> {
+    let mut stdin = stdin.lock().await;
+    stdin.write_all(line).await?;
+    stdin.flush().await
 }
 
 impl Transport<RoleClient> for Pipes {
@@ -93,24 +171,26 @@ impl Transport<RoleClient> for Pipes {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        let stdin = Arc::clone(&self.stdin);
+        let (stdin, watched) = (Arc::clone(&self.stdin), Arc::clone(&self.watched));
         async move {
             let mut line = serde_json::to_vec(&message)?;
             line.push(b'\n');
-            let mut stdin = stdin.lock().await;
-            stdin.write_all(&line).await?;
-            stdin.flush().await
+            let sent = write(&stdin, &line).await;
+            if sent.is_err() {
+                watched.find_out().await;
+            }
+            sent
         }
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             let line = self.line().await?;
-            match frames::message(&line, |text| self.redactor.redact(text)) {
+            match frames::message(&line, |text| self.watched.redactor.redact(text)) {
                 Ok(message) => return Some(message),
                 Err(Unreadable::NoMessage(_)) => {}
                 Err(Unreadable::TooLarge(error)) => {
-                    tracing::warn!(%error, "a program's MCP messages cannot be read");
+                    self.watched.lose(format_args!("cannot be understood: {error}"));
                     return None;
                 }
             }

@@ -1,6 +1,7 @@
 //! MCP session of a run: opened at the start, opened again when it has broken, closed with the run.
 //!
-//! Opening tries the newest revision and falls back to `initialize`. A call that broke off is made again only when it
+//! Opening tries the newest revision, falls back to `initialize`, and over HTTP from there to the stream of revision
+//! 2024-11-05. A call that broke off is made again only when it
 //! may be made twice; every other failure is told, and the next call opens a new session. Nothing waits for ever: each
 //! step has its time.
 
@@ -9,8 +10,9 @@ use std::{sync::Arc, time::Duration};
 use rmcp::{
     ClientHandler, ServiceError,
     model::{
-        CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ErrorData,
-        Implementation, JsonObject, ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ServerResult,
+        CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ErrorCode,
+        ErrorData, Implementation, JsonObject, ListToolsRequest, PaginatedRequestParams, ProtocolVersion,
+        ServerResult,
     },
     service::{
         ClientInitializeError, ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RoleClient,
@@ -24,19 +26,26 @@ use rmcp::{
 use serde_json::Value;
 use sortie_agent::{Redactor, tool::Effect};
 use sortie_api::Credential;
-use tokio::{sync::Mutex, time::timeout};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep, timeout},
+};
 use url::Url;
 
 use super::{
     frames::MESSAGE_BYTES,
+    http_sse::{HttpSse, Outlets},
     listing::TOOLS,
-    pipes::{Pipes, StdioLauncher},
+    pipes::{Lost, Pipes, StdioLauncher},
     wire::{Meter, Wire, WireError},
 };
-use crate::{Failure, OPEN_TIMEOUT, outlet::Outlet, text};
+use crate::{Failure, OPEN_TIMEOUT, text};
 
 /// The longest that a call may take.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_mins(2);
+/// Pause before a call is made again because its server has asked for that. It doubles, up to [`LAST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// Time beyond the timeout of a call until its cancellation is sent.
 const CALL_GRACE: Duration = Duration::from_secs(10);
 /// Time for which closing waits for the server.
@@ -54,11 +63,11 @@ pub(crate) struct Dial {
 
 /// Transport to the server.
 pub(crate) enum Way {
-    /// Over streamable HTTP.
+    /// Over streamable HTTP, or over the stream of revision 2024-11-05.
     Http {
-        /// Adds the credentials.
-        outlet: Arc<Outlet>,
-        /// The endpoint.
+        /// Add the credentials.
+        outlets: Outlets,
+        /// URL of the connection.
         url: Url,
     },
     /// Over the standard streams of a program, which is started with the session.
@@ -72,12 +81,52 @@ pub(crate) enum Way {
     },
 }
 
-type Running = RunningService<RoleClient, Client>;
+type Service = RunningService<RoleClient, Client>;
+
+/// A session that is connected.
+struct Running {
+    service: Service,
+    channel: Channel,
+}
+
+/// Way of the answers of a session.
+enum Channel {
+    /// Each request has its own.
+    Separate,
+    /// A single stream has all of them. After a silence nobody knows whether it is still open.
+    OneStream,
+    /// A program writes them. It may be lost.
+    Program(Lost),
+}
+
+impl Running {
+    /// Reason of the loss of a program.
+    fn lost(&self) -> Option<Failure> {
+        match &self.channel {
+            Channel::Program(lost) => lost.get().cloned().map(Failure::Error),
+            Channel::Separate | Channel::OneStream => None,
+        }
+    }
+
+    /// Whether the server says that it has tools.
+    fn names_tools(&self) -> bool {
+        let info = self.service.peer_info();
+        info.is_some_and(|info| info.capabilities.tools.is_some())
+    }
+}
 
 /// A session, connected or to be connected again.
 pub(crate) struct Session {
     dial: Dial,
     running: Mutex<Option<Arc<Running>>>,
+}
+
+/// Answer to one request of a call.
+enum Round {
+    /// The result.
+    Done(Value),
+    /// The server wants the request again, with this state.
+    Again(String),
 }
 
 /// Reason why a call brought no result.
@@ -86,7 +135,7 @@ pub(super) enum CallError {
     Server(String),
     /// The session is not, and whether the call took place is not known.
     Broken(Failure),
-    /// There is no session: nothing was sent.
+    /// There is no session, or no authorization for this call: nothing was done.
     Unsent(Failure),
 }
 
@@ -107,7 +156,7 @@ impl Session {
     /// The revision that was agreed upon.
     pub(crate) async fn protocol_version(&self) -> Option<String> {
         let running = self.running.lock().await;
-        let info = running.as_ref()?.peer_info()?;
+        let info = running.as_ref()?.service.peer_info()?;
         Some(info.protocol_version.as_str().to_owned())
     }
 
@@ -118,10 +167,17 @@ impl Session {
         for _page in 0..PAGES {
             let request =
                 ListToolsRequest::with_param(PaginatedRequestParams::default().with_cursor(cursor.take()));
-            let result = request_of(&running, ClientRequest::ListToolsRequest(request), OPEN_TIMEOUT)
-                .await
-                .map_err(|error| self.failure(error))?;
-            let page = as_value(result)?;
+            let listed = request_of(&running, ClientRequest::ListToolsRequest(request), OPEN_TIMEOUT).await;
+            let page = match listed {
+                Ok(page) => as_value(page)?,
+                // Some servers have tools and do not say so: they are asked, and may refuse.
+                Err(ServiceError::McpError(error))
+                    if error.code == ErrorCode::METHOD_NOT_FOUND || !running.names_tools() =>
+                {
+                    break;
+                }
+                Err(error) => return Err(running.lost().unwrap_or_else(|| self.failure(error))),
+            };
             if let Some(Value::Array(listed)) = page.get("tools") {
                 tools.extend(listed.iter().take(10 * TOOLS).cloned());
             }
@@ -152,6 +208,7 @@ impl Session {
         Err(CallError::Broken(last))
     }
 
+    /// Makes a call, and makes it again with the state that the server returns for as long as it asks for that alone.
     async fn call_once(
         &self,
         tool: &str,
@@ -159,29 +216,67 @@ impl Session {
         meter: &Arc<Meter>,
     ) -> Result<Value, CallError> {
         let running = self.running().await.map_err(CallError::Unsent)?;
-        let mut request =
-            CallToolRequest::new(CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments));
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let until = Instant::now() + CALL_TIMEOUT;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.round(&running, params.clone(), (meter, left)).await? {
+                Round::Done(result) => return Ok(result),
+                Round::Again(_) if Instant::now() + pause >= until => {
+                    return Err(CallError::Server(format!(
+                        "the server has put the call off for {} s",
+                        CALL_TIMEOUT.as_secs()
+                    )));
+                }
+                Round::Again(state) => params.request_state = Some(state),
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    /// Makes one request of a call, and waits for its answer until its time is up.
+    async fn round(
+        &self,
+        running: &Arc<Running>,
+        params: CallToolRequestParams,
+        (meter, limit): (&Arc<Meter>, Duration),
+    ) -> Result<Round, CallError> {
+        let mut request = CallToolRequest::new(params);
         request.extensions.insert(Arc::clone(meter));
-        match request_of(&running, ClientRequest::CallToolRequest(request), CALL_TIMEOUT).await {
-            Ok(ServerResult::InputRequiredResult(_)) => Err(CallError::Server(
-                "the server asks for input in the middle of the call, which this engine does not give"
-                    .to_owned(),
-            )),
+        match request_of(running, ClientRequest::CallToolRequest(request), limit).await {
+            Ok(ServerResult::InputRequiredResult(asked)) => match asked.request_state {
+                Some(state) if asked.input_requests.as_ref().is_none_or(|asked| asked.is_empty()) => {
+                    Ok(Round::Again(state))
+                }
+                Some(_) | None => Err(CallError::Server(
+                    "the server asks for input in the middle of the call, which this engine does not give"
+                        .to_owned(),
+                )),
+            },
             Ok(ServerResult::CreateTaskResult(_)) => Err(CallError::Server(
                 "the server answers with a task to wait for, which this engine does not do".to_owned(),
             )),
-            Ok(result) => as_value(result).map_err(CallError::Broken),
+            Ok(result) => as_value(result).map(Round::Done).map_err(CallError::Broken),
             Err(ServiceError::McpError(error)) => Err(CallError::Server(self.words(&error))),
-            Err(error @ ServiceError::Timeout { .. }) => {
-                Err(CallError::Server(self.failure(error).to_string()))
+            Err(ServiceError::Timeout { .. }) => {
+                if matches!(running.channel, Channel::OneStream) {
+                    self.forget(running).await;
+                }
+                Err(CallError::Server(slow(CALL_TIMEOUT).to_string()))
             }
             Err(error) => {
-                self.forget(&running).await;
                 let failure = match (error, meter.broke_off()) {
                     (ServiceError::TransportClosed, Some(why)) => Failure::Error(why.to_owned()),
                     (error, _) => self.failure(error),
                 };
-                Err(CallError::Broken(failure))
+                // A request that is refused for its authorization was not carried out.
+                if matches!(failure, Failure::NeedsAuthorization(_)) {
+                    return Err(CallError::Unsent(failure));
+                }
+                self.forget(running).await;
+                Err(CallError::Broken(running.lost().unwrap_or(failure)))
             }
         }
     }
@@ -189,7 +284,10 @@ impl Session {
     /// The session, opened again if it has broken.
     async fn running(&self) -> Result<Arc<Running>, Failure> {
         let mut slot = self.running.lock().await;
-        if let Some(running) = slot.as_ref().filter(|running| !running.is_transport_closed()) {
+        if let Some(running) = slot
+            .as_ref()
+            .filter(|running| !running.service.is_transport_closed())
+        {
             return Ok(Arc::clone(running));
         }
         let opened = timeout(OPEN_TIMEOUT, self.dial.connect()).await;
@@ -210,7 +308,7 @@ impl Session {
         let running = self.running.lock().await.take();
         // A call that is still under way keeps it: it ends with the last of them.
         if let Some(mut running) = running.and_then(Arc::into_inner)
-            && let Err(error) = running.close_with_timeout(CLOSE_TIMEOUT).await
+            && let Err(error) = running.service.close_with_timeout(CLOSE_TIMEOUT).await
         {
             tracing::warn!(%error, "an MCP session did not end");
         }
@@ -224,11 +322,11 @@ impl Session {
             ServiceError::TransportClosed => {
                 Failure::Error("the connection to the server broke off".to_owned())
             }
-            error @ (ServiceError::UnexpectedResponse
+            ServiceError::Cancelled { .. } => Failure::Error("the call was cancelled".to_owned()),
+            ServiceError::UnexpectedResponse
             | ServiceError::SubscriptionLagged { .. }
-            | ServiceError::Cancelled { .. }
             | ServiceError::InputRequiredRoundsExceeded { .. }
-            | _) => Failure::Error(text::line(&error.to_string(), TOLD_BYTES)),
+            | _ => Failure::Error("the server's answer does not belong to the request".to_owned()),
         }
     }
 
@@ -239,56 +337,90 @@ impl Session {
 
 impl Dial {
     async fn connect(&self) -> Result<Arc<Running>, Failure> {
-        let lifecycle = ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::LATEST],
-            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
-        };
-        let started = match &self.way {
-            Way::Http { outlet, url } => {
-                let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
-                config.max_sse_event_size = MESSAGE_BYTES;
-                let wire = Wire::new(Arc::clone(outlet), url.clone());
-                let transport = StreamableHttpClientTransport::with_client(wire, config);
-                Client.serve_with_lifecycle(transport, lifecycle).await
-            }
+        let (started, channel) = match &self.way {
+            Way::Http { outlets, url } => match streamable(outlets, url).await {
+                // The server takes no messages here: it may speak the older transport.
+                Err(error) if is_not_served(&error) => match HttpSse::open(outlets, url).await? {
+                    Some(stream) => {
+                        let started = Client
+                            .serve_with_lifecycle(stream, ClientLifecycleMode::Initialize)
+                            .await;
+                        (started, Channel::OneStream)
+                    }
+                    None => (Err(error), Channel::Separate),
+                },
+                started => (started, Channel::Separate),
+            },
             Way::Stdio {
                 launcher,
                 command,
                 env,
             } => {
                 let process = launcher.launch(command, env).await.map_err(Failure::Error)?;
-                let pipes = Pipes::new(process, Arc::clone(&self.redactor));
-                Client.serve_with_lifecycle(pipes, lifecycle).await
+                let (lost, name) = (Lost::default(), command.first().map_or("", String::as_str));
+                let pipes = Pipes::new(process, name, Arc::clone(&self.redactor), Arc::clone(&lost));
+                let started = Client.serve_with_lifecycle(pipes, auto()).await;
+                if let (Err(_), Some(why)) = (&started, lost.get()) {
+                    return Err(Failure::Error(why.clone()));
+                }
+                (started, Channel::Program(lost))
             }
         };
-        started.map(Arc::new).map_err(|error| self.start_failure(&error))
+        let service = started.map_err(|error| self.start_failure(&error))?;
+        Ok(Arc::new(Running { service, channel }))
     }
 
     fn start_failure(&self, error: &ClientInitializeError) -> Failure {
-        match error {
-            ClientInitializeError::TransportError { error, .. } => self.transport_failure(error),
-            ClientInitializeError::LegacyFallbackFailed { fallback, .. } => self.start_failure(fallback),
-            ClientInitializeError::JsonRpcError(error) => Failure::Error(self.words(error)),
+        let why = match error {
+            ClientInitializeError::TransportError { error, .. } => return self.transport_failure(error),
+            ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
+                return self.start_failure(fallback);
+            }
+            ClientInitializeError::JsonRpcError(error) => self.words(error),
             ClientInitializeError::ConnectionClosed(_) => {
-                Failure::Error("the server's answer to the first message cannot be read".to_owned())
+                "the server's answer to the first message cannot be read".to_owned()
+            }
+            ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
+                let theirs: Vec<&str> = server_supported.iter().map(ProtocolVersion::as_str).collect();
+                self.shown(&format!(
+                    "the server speaks no revision of MCP that this engine speaks: {}",
+                    theirs.join(", ")
+                ))
             }
             ClientInitializeError::ExpectedInitResponse(_)
             | ClientInitializeError::ExpectedInitResult(_)
             | ClientInitializeError::ConflictInitResponseId(..)
-            | ClientInitializeError::UncorrelatedErrorResponse { .. }
-            | ClientInitializeError::NoCompatibleProtocolVersion { .. }
-            | ClientInitializeError::NoPreferredProtocolVersion
-            | ClientInitializeError::Cancelled
-            | _ => Failure::Error(self.shown(&error.to_string())),
-        }
+            | ClientInitializeError::UncorrelatedErrorResponse { .. } => {
+                "the server's answer to the first message does not belong to it".to_owned()
+            }
+            ClientInitializeError::NoPreferredProtocolVersion | ClientInitializeError::Cancelled | _ => {
+                "the session could not be opened".to_owned()
+            }
+        };
+        Failure::Error(why)
     }
 
     fn transport_failure(&self, error: &DynamicTransportError) -> Failure {
-        match error.error.downcast_ref::<StreamableHttpError<WireError>>() {
-            Some(StreamableHttpError::Client(WireError(failure))) => failure.clone(),
-            Some(other) => Failure::Error(self.shown(&other.to_string())),
-            None => Failure::Error(self.shown(&error.error.to_string())),
+        if let Some(error) = wire_error(error) {
+            return error.failure();
         }
+        let why = match error.error.downcast_ref::<StreamableHttpError<WireError>>() {
+            Some(StreamableHttpError::ReinitializationFailed(error)) => self.words(error),
+            Some(StreamableHttpError::Sse(_) | StreamableHttpError::UnexpectedEndOfStream) => {
+                "the server's event stream broke off".to_owned()
+            }
+            Some(StreamableHttpError::SessionExpired | StreamableHttpError::SessionRecoveryTimeout) => {
+                "the server has lost the session".to_owned()
+            }
+            Some(
+                StreamableHttpError::UnexpectedServerResponse(_)
+                | StreamableHttpError::UnexpectedContentType(_)
+                | StreamableHttpError::MissingSessionIdInResponse
+                | StreamableHttpError::Deserialize(_),
+            ) => "the server's answer cannot be read".to_owned(),
+            Some(_) | None => "the connection to the server broke off".to_owned(),
+        };
+        Failure::Error(why)
     }
 
     fn words(&self, error: &ErrorData) -> String {
@@ -297,6 +429,42 @@ impl Dial {
 
     fn shown(&self, words: &str) -> String {
         text::line(&self.redactor.redact(words), TOLD_BYTES)
+    }
+}
+
+async fn streamable(outlets: &Outlets, url: &Url) -> Result<Service, ClientInitializeError> {
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
+    config.max_sse_event_size = MESSAGE_BYTES;
+    let wire = Wire::new(Arc::clone(&outlets.messages), url.clone());
+    let transport = StreamableHttpClientTransport::with_client(wire, config);
+    Client.serve_with_lifecycle(transport, auto()).await
+}
+
+/// The newest revision first, then `initialize`.
+fn auto() -> ClientLifecycleMode {
+    ClientLifecycleMode::Auto {
+        preferred_versions: vec![ProtocolVersion::LATEST],
+        legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+    }
+}
+
+/// Whether the server does not take messages at the URL of the connection.
+fn is_not_served(error: &ClientInitializeError) -> bool {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => {
+            matches!(wire_error(error), Some(WireError::NotServed(_)))
+        }
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => is_not_served(fallback),
+        _ => false,
+    }
+}
+
+/// Our own error in that of a transport.
+fn wire_error(error: &DynamicTransportError) -> Option<&WireError> {
+    match error.error.downcast_ref() {
+        Some(StreamableHttpError::Client(error)) => Some(error),
+        Some(_) => None,
+        None => error.error.downcast_ref(),
     }
 }
 
@@ -312,7 +480,11 @@ async fn request_of(
 ) -> Result<ServerResult, ServiceError> {
     let exchange = async {
         let options = PeerRequestOptions::with_timeout(limit);
-        let handle = running.peer().send_request_with_option(request, options).await?;
+        let handle = running
+            .service
+            .peer()
+            .send_request_with_option(request, options)
+            .await?;
         handle.await_response().await
     };
     timeout(limit + CALL_GRACE, exchange)
@@ -335,5 +507,6 @@ impl ClientHandler for Client {
             ClientCapabilities::default(),
             Implementation::new("sortie", env!("CARGO_PKG_VERSION")),
         )
+        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 }

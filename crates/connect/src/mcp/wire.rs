@@ -5,7 +5,7 @@
 //! long-lived stream for messages that nobody asked for is never opened: the client offers nothing to ask for.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering},
@@ -19,7 +19,10 @@ use reqwest::{
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
 };
 use rmcp::{
-    model::{ClientJsonRpcMessage, ClientRequest, ErrorData, GetExtensions, ServerJsonRpcMessage},
+    model::{
+        ClientJsonRpcMessage, ClientRequest, ErrorData, GetExtensions, RequestId, ServerJsonRpcMessage,
+        ServerResult,
+    },
     transport::{
         common::http_header::{HEADER_LAST_EVENT_ID, HEADER_SESSION_ID},
         streamable_http_client::{
@@ -31,19 +34,22 @@ use sortie_net::{read_body, sse};
 use sse_stream::Sse;
 use url::Url;
 
-use super::frames::{self, MESSAGE_BYTES, Unreadable};
+use super::{
+    events::Events,
+    frames::{self, MESSAGE_BYTES, Unreadable},
+};
 use crate::{
     Failure,
     outlet::{Outgoing, Outlet},
     text,
 };
 
-/// The most that one stream of events may bring, in bytes.
-const STREAM_BYTES: u64 = 16 << 20;
 /// Maximum part of an error's body that is read, in bytes.
-const ERROR_BYTES: usize = 64 * 1024;
+pub(super) const ERROR_BYTES: usize = 64 * 1024;
 /// Maximum part of an error's body that a message repeats, in bytes.
 const ERROR_TOLD_BYTES: usize = 300;
+/// Maximum part of an answer that is no message in a sentence about it, in bytes.
+const BEGINNING_BYTES: usize = 100;
 /// Maximum number of broken streams that a session resumes.
 const RESUMPTIONS: u32 = 20;
 /// The bounds of the pause that a server may ask for before a stream is taken up again.
@@ -81,24 +87,79 @@ impl Meter {
         self.broke_off.get().map(String::as_str)
     }
 
-    fn begin(&self, status: StatusCode) {
+    /// Notes the reason why the stream ended early.
+    pub(super) fn break_off(&self, why: &str) {
+        self.broke_off.get_or_init(|| why.to_owned());
+    }
+
+    pub(super) fn begin(&self, status: StatusCode) {
         self.status.store(status.as_u16(), Ordering::Relaxed);
     }
 
-    fn add(&self, bytes: usize) {
+    pub(super) fn add(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
 /// Reason why a request got no usable answer.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub(super) struct WireError(pub(super) Failure);
+pub(super) enum WireError {
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The URL takes no message by POST: the server may speak the transport of revision 2024-11-05.
+    #[error("{0}")]
+    NotServed(String),
+}
+
+impl WireError {
+    pub(super) fn failure(&self) -> Failure {
+        match self {
+            Self::Failed(failure) => failure.clone(),
+            Self::NotServed(told) => Failure::Error(told.clone()),
+        }
+    }
+}
 
 type Error = StreamableHttpError<WireError>;
 
 fn fails(why: impl Into<String>) -> Error {
-    Error::Client(WireError(Failure::Error(why.into())))
+    Error::Client(Failure::Error(why.into()).into())
+}
+
+/// Sends a request, up to the head of an answer that neither asks for an authorization nor is a redirect.
+pub(super) async fn exchange(outlet: &Outlet, request: &Outgoing) -> Result<Response, WireError> {
+    let response = outlet.send(request).await.map_err(Failure::from)?;
+    match response.status() {
+        StatusCode::UNAUTHORIZED => Err(outlet.refused_401().into()),
+        StatusCode::FORBIDDEN => match outlet.refused_scope(&response) {
+            Some(failure) => Err(failure.into()),
+            None => Ok(response),
+        },
+        status if status.is_redirection() => Err(Failure::Error(format!(
+            "the server redirects elsewhere (HTTP {}): give the URL it leads to",
+            status.as_u16()
+        ))
+        .into()),
+        _ => Ok(response),
+    }
+}
+
+/// Reads an answer with an error status: what users are told of it, and its redacted body.
+pub(super) async fn told_of(outlet: &Outlet, response: Response, meter: &Meter) -> (String, String) {
+    let status = response.status().as_u16();
+    let body = read_body(response, ERROR_BYTES).await.unwrap_or_default();
+    meter.add(body.len());
+    let body = String::from_utf8_lossy(&body);
+    let body = outlet.redactor().redact(&body).into_owned();
+    let told = match text::line(&body, ERROR_TOLD_BYTES) {
+        line if line.is_empty() => format!("HTTP {status}"),
+        line => format!("HTTP {status}: {line}"),
+    };
+    (told, body)
+}
+
+pub(super) fn is_event_stream(response: &Response) -> bool {
+    header(response, "content-type").is_some_and(|kind| kind.starts_with("text/event-stream"))
 }
 
 impl Wire {
@@ -136,19 +197,7 @@ impl Wire {
             headers: all,
             body,
         };
-        let response = self
-            .outlet
-            .send(&request)
-            .await
-            .map_err(|error| Error::Client(WireError(error.into())))?;
-        match response.status() {
-            StatusCode::UNAUTHORIZED => Err(Error::Client(WireError(self.outlet.refused_401()))),
-            status if status.is_redirection() => Err(fails(format!(
-                "the server redirects elsewhere (HTTP {}): give the URL it leads to",
-                status.as_u16()
-            ))),
-            _ => Ok(response),
-        }
+        exchange(&self.outlet, &request).await.map_err(Error::Client)
     }
 
     async fn post(
@@ -168,12 +217,14 @@ impl Wire {
         if !status.is_success() {
             return self.refused(message, session.is_some(), response, &meter).await;
         }
+        if let Some(id) = discovery(message) {
+            return self.discovered(id, response, &meter).await;
+        }
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         let new_session = header(&response, SESSION_ID);
-        let kind = header(&response, "content-type").unwrap_or_default();
-        if kind.starts_with("text/event-stream") {
+        if is_event_stream(&response) {
             let events = self.events(response, meter);
             return Ok(StreamableHttpPostResponse::Sse(events, new_session));
         }
@@ -188,10 +239,68 @@ impl Wire {
             Err(Unreadable::TooLarge(error)) => {
                 Err(fails(format!("the server's answer cannot be read: {error}")))
             }
-            Err(Unreadable::NoMessage(error)) => {
-                Err(fails(format!("the server's answer is no MCP message: {error}")))
+            Err(Unreadable::NoMessage(_)) => Err(fails(self.no_message(&body))),
+        }
+    }
+
+    /// Returns the sentence about an answer that is no message.
+    fn no_message(&self, body: &[u8]) -> String {
+        let body = String::from_utf8_lossy(body);
+        let beginning = text::line(&self.outlet.redactor().redact(&body), BEGINNING_BYTES);
+        if beginning.is_empty() {
+            return "the server's answer is no MCP message: it is empty".to_owned();
+        }
+        format!("the server's answer is no MCP message: it begins with {beginning}")
+    }
+
+    /// Interprets an answer to `server/discover` that has a status of success. Whatever is no result of it, with or
+    /// without a body, comes from a server of an older revision: the client then falls back to `initialize`.
+    async fn discovered(
+        &self,
+        id: RequestId,
+        response: Response,
+        meter: &Meter,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        let answer = if is_event_stream(&response) {
+            self.first_answer(response, meter).await?
+        } else {
+            let body = read_body(response, MESSAGE_BYTES)
+                .await
+                .map_err(|error| fails(error.to_string()))?;
+            meter.add(body.len());
+            frames::message(&body, |text| self.outlet.redactor().redact(text)).ok()
+        };
+        let answer = match answer {
+            Some(ServerJsonRpcMessage::Response(response))
+                if matches!(response.result, ServerResult::DiscoverResult(_)) =>
+            {
+                ServerJsonRpcMessage::Response(response)
+            }
+            Some(ServerJsonRpcMessage::Error(error)) => ServerJsonRpcMessage::error(error.error, Some(id)),
+            Some(_) | None => {
+                let error = ErrorData::invalid_request("the answer is no result of server/discover", None);
+                ServerJsonRpcMessage::error(error, Some(id))
+            }
+        };
+        Ok(StreamableHttpPostResponse::Json(answer, None))
+    }
+
+    /// The first answer among the events of a stream.
+    async fn first_answer(
+        &self,
+        response: Response,
+        meter: &Meter,
+    ) -> Result<Option<ServerJsonRpcMessage>, Error> {
+        let mut events = Events::new(Arc::clone(&self.outlet), response);
+        while let Some(event) = events.next(meter).await {
+            let event = event.map_err(|broken| fails(broken.to_string()))?;
+            let message = serde_json::from_str(&event.data);
+            if let Ok(answer @ (ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_))) = message
+            {
+                return Ok(Some(answer));
             }
         }
+        Ok(None)
     }
 
     /// Interprets an error status: a session that is gone, an older server, a JSON-RPC error, or just a failure.
@@ -206,19 +315,11 @@ impl Wire {
         if status == StatusCode::NOT_FOUND && has_session {
             return Err(Error::SessionExpired);
         }
-        let body = read_body(response, ERROR_BYTES).await.unwrap_or_default();
-        meter.add(body.len());
-        let body = String::from_utf8_lossy(&body);
-        let body = self.outlet.redactor().redact(&body);
+        let (told, body) = told_of(&self.outlet, response, meter).await;
         let error = match serde_json::from_str::<ServerJsonRpcMessage>(&body) {
             Ok(ServerJsonRpcMessage::Error(error)) => Some(error),
             Ok(_) | Err(_) => None,
         };
-        let told = format!(
-            "HTTP {}: {}",
-            status.as_u16(),
-            text::line(&body, ERROR_TOLD_BYTES)
-        );
         if let Some(id) = discovery(message)
             && is_older(status)
         {
@@ -226,6 +327,9 @@ impl Wire {
             let error = error.map_or_else(|| ErrorData::invalid_request(told, None), |error| error.error);
             let answer = ServerJsonRpcMessage::error(error, Some(id));
             return Ok(StreamableHttpPostResponse::Json(answer, None));
+        }
+        if is_initialize(message) && is_not_served(status, error.is_some()) {
+            return Err(Error::Client(WireError::NotServed(told)));
         }
         match error {
             // Not every server answers 404 for a session it does not know.
@@ -244,85 +348,27 @@ impl Wire {
 
     /// The events of an answer, redacted, until the server ends it or has sent too much.
     fn events(&self, response: Response, meter: Arc<Meter>) -> BoxStream<'static, Result<Sse, SseError>> {
-        let start = Events {
-            outlet: Arc::clone(&self.outlet),
-            response,
-            meter,
-            parser: sse::Parser::new(MESSAGE_BYTES),
-            ready: VecDeque::new(),
-            parsed: Ok(()),
-            read: 0,
-            failed: false,
-        };
-        unfold(
-            start,
-            |mut events| async move { Some((events.next().await?, events)) },
-        )
+        let events = Events::new(Arc::clone(&self.outlet), response);
+        unfold((events, meter), |(mut events, meter)| async move {
+            let next = events.next(&meter).await?.map_err(|broken| {
+                meter.break_off(&broken.to_string());
+                SseError::Body(Box::new(broken))
+            });
+            let next = next.map(|message| sse_of(&message, events.retry_millis()));
+            Some((next, (events, meter)))
+        })
         .boxed()
     }
 }
 
-/// An answer that comes as events.
-struct Events {
-    outlet: Arc<Outlet>,
-    response: Response,
-    meter: Arc<Meter>,
-    parser: sse::Parser,
-    ready: VecDeque<sse::Message>,
-    /// Fails behind the events that are ready.
-    parsed: Result<(), sse::TooLarge>,
-    read: u64,
-    failed: bool,
-}
-
-impl Events {
-    async fn next(&mut self) -> Option<Result<Sse, SseError>> {
-        loop {
-            if self.failed {
-                return None;
-            }
-            if let Some(message) = self.ready.pop_front() {
-                return Some(match frames::check(&message.data) {
-                    Ok(()) => Ok(self.event(&message)),
-                    Err(error) => self.fail(error),
-                });
-            }
-            if let Err(error) = self.parsed {
-                return Some(self.fail(error));
-            }
-            let chunk = match self.response.chunk().await {
-                Ok(Some(chunk)) => chunk,
-                Ok(None) => return None,
-                Err(error) => return Some(self.fail(sortie_net::Error::from(error))),
-            };
-            self.meter.add(chunk.len());
-            self.read += chunk.len() as u64;
-            if self.read > STREAM_BYTES {
-                let limit = usize::try_from(STREAM_BYTES).unwrap_or(usize::MAX);
-                return Some(self.fail(sortie_net::Error::TooLarge { limit }));
-            }
-            self.parsed = self.parser.push(&chunk, &mut self.ready);
-        }
-    }
-
-    fn fail(&mut self, error: impl std::error::Error + Send + Sync + 'static) -> Result<Sse, SseError> {
-        self.failed = true;
-        self.meter.broke_off.get_or_init(|| error.to_string());
-        Err(SseError::Body(Box::new(error)))
-    }
-
-    fn event(&self, message: &sse::Message) -> Sse {
-        Sse {
-            event: Some(message.event.clone()),
-            data: Some(self.outlet.redactor().redact(&message.data).into_owned()),
-            id: Some(&message.last_id)
-                .filter(|id| !id.is_empty())
-                .map(ToString::to_string),
-            retry: self
-                .parser
-                .retry_millis()
-                .map(|millis| millis.clamp(*RETRY.start(), *RETRY.end())),
-        }
+fn sse_of(message: &sse::Message, retry_millis: Option<u64>) -> Sse {
+    Sse {
+        event: Some(message.event.clone()),
+        data: Some(message.data.clone()),
+        id: Some(&message.last_id)
+            .filter(|id| !id.is_empty())
+            .map(ToString::to_string),
+        retry: retry_millis.map(|millis| millis.clamp(*RETRY.start(), *RETRY.end())),
     }
 }
 
@@ -373,9 +419,7 @@ impl StreamableHttpClient for Wire {
         let last = HeaderValue::from_str(&last).map_err(|_| Error::ServerDoesNotSupportSse)?;
         headers.insert(HeaderName::from_static(LAST_EVENT_ID), last);
         let response = self.send(Method::GET, session.as_deref(), headers, None).await?;
-        let is_stream =
-            header(&response, "content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
-        if response.status() != StatusCode::OK || !is_stream {
+        if response.status() != StatusCode::OK || !is_event_stream(&response) {
             return Err(Error::ServerDoesNotSupportSse);
         }
         Ok(self.events(response, Arc::default()))
@@ -394,7 +438,7 @@ fn header(response: &Response, name: &str) -> Option<String> {
     Some(response.headers().get(name)?.to_str().ok()?.to_owned())
 }
 
-fn meter_of(message: &ClientJsonRpcMessage) -> Arc<Meter> {
+pub(super) fn meter_of(message: &ClientJsonRpcMessage) -> Arc<Meter> {
     match message {
         ClientJsonRpcMessage::Request(request) => request
             .request
@@ -409,7 +453,7 @@ fn meter_of(message: &ClientJsonRpcMessage) -> Arc<Meter> {
 }
 
 /// The id of the request that asks a server whether it speaks the newest revision.
-fn discovery(message: &ClientJsonRpcMessage) -> Option<rmcp::model::RequestId> {
+fn discovery(message: &ClientJsonRpcMessage) -> Option<RequestId> {
     match message {
         ClientJsonRpcMessage::Request(request)
             if matches!(request.request, ClientRequest::DiscoverRequest(_)) =>
@@ -421,6 +465,18 @@ fn discovery(message: &ClientJsonRpcMessage) -> Option<rmcp::model::RequestId> {
         | ClientJsonRpcMessage::Notification(_)
         | ClientJsonRpcMessage::Error(_) => None,
     }
+}
+
+fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, ClientJsonRpcMessage::Request(request)
+        if matches!(request.request, ClientRequest::InitializeRequest(_)))
+}
+
+/// Whether an `initialize` that is answered like this may have met a server that takes messages elsewhere. A JSON-RPC
+/// error with a 400 is an answer of a server that has read it.
+fn is_not_served(status: StatusCode, is_rpc_error: bool) -> bool {
+    matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED)
+        || (status == StatusCode::BAD_REQUEST && !is_rpc_error)
 }
 
 /// Whether a server that answers the discovery like this may still speak an older revision.

@@ -1,14 +1,78 @@
-//! The `WWW-Authenticate` header of a 401: where the protected resource's metadata is, and which scope it wants.
+//! The `WWW-Authenticate` header of a 401 or 403: where the protected resource's metadata is, and which scope it wants.
+
+use reqwest::{Response, header::WWW_AUTHENTICATE};
+use serde::{Deserialize, Serialize};
+
+/// Longest list of scopes that is kept, in bytes.
+const SCOPE_BYTES: usize = 1024;
+/// Longest URL of metadata that is kept, in bytes.
+const URL_BYTES: usize = 2048;
+/// Error code of a 403 that another scope would help against (RFC 6750, section 3.1).
+const INSUFFICIENT_SCOPE: &str = "insufficient_scope";
 
 /// The parameters of a Bearer challenge that matter.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Challenge {
-    pub(super) resource_metadata: Option<String>,
-    pub(super) scope: Option<String>,
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Challenge {
+    /// URL of the metadata of the protected resource.
+    pub resource_metadata: Option<String>,
+    /// Scopes that the resource asks for, separated by spaces.
+    pub scope: Option<String>,
+    #[serde(skip)]
+    error: Option<String>,
+}
+
+impl Challenge {
+    /// Reads the challenge of an answer.
+    pub(crate) fn of(response: &Response) -> Self {
+        let headers = response.headers().get_all(WWW_AUTHENTICATE);
+        parse(headers.iter().filter_map(|value| value.to_str().ok()))
+    }
+
+    /// Whether it names anything that an authorization could use.
+    pub fn is_empty(&self) -> bool {
+        self.resource_metadata.is_none() && self.scope.is_none()
+    }
+
+    /// Whether the resource takes the token and wants more scopes.
+    pub fn wants_scope(&self) -> bool {
+        self.error.as_deref() == Some(INSUFFICIENT_SCOPE)
+    }
+
+    /// Returns this challenge over an earlier one: the scopes of both, and the newer URL.
+    #[must_use]
+    pub fn over(self, earlier: Self) -> Self {
+        Self {
+            resource_metadata: self.resource_metadata.or(earlier.resource_metadata),
+            scope: union(&[earlier.scope.as_deref(), self.scope.as_deref()])
+                .filter(|scope| scope.len() <= SCOPE_BYTES),
+            error: self.error,
+        }
+    }
+}
+
+/// The scopes of all these lists, each once, in their order. `None` where there are none.
+pub(super) fn union(lists: &[Option<&str>]) -> Option<String> {
+    let mut scopes: Vec<&str> = Vec::new();
+    for scope in lists
+        .iter()
+        .flatten()
+        .flat_map(|list| list.split_ascii_whitespace())
+    {
+        if !scopes.contains(&scope) {
+            scopes.push(scope);
+        }
+    }
+    (!scopes.is_empty()).then(|| scopes.join(" "))
+}
+
+/// Whether this is a list of scopes (RFC 6749, section 3.3) that may be kept.
+fn is_scope(text: &str) -> bool {
+    let is_scope_byte = |byte: u8| matches!(byte, b' ' | b'!' | b'#'..=b'[' | b']'..=b'~');
+    text.len() <= SCOPE_BYTES && text.bytes().all(is_scope_byte) && !text.trim().is_empty()
 }
 
 /// Reads all challenges of all such headers; the Bearer one counts.
-pub(super) fn parse<'h>(headers: impl IntoIterator<Item = &'h str>) -> Challenge {
+fn parse<'h>(headers: impl IntoIterator<Item = &'h str>) -> Challenge {
     let mut found = Challenge::default();
     for header in headers {
         let mut is_bearer = false;
@@ -23,11 +87,14 @@ pub(super) fn parse<'h>(headers: impl IntoIterator<Item = &'h str>) -> Challenge
             let slot = match name.to_ascii_lowercase().as_str() {
                 "resource_metadata" => &mut found.resource_metadata,
                 "scope" => &mut found.scope,
+                "error" => &mut found.error,
                 _ => continue,
             };
             slot.get_or_insert(value);
         }
     }
+    found.scope.take_if(|scope| !is_scope(scope));
+    found.resource_metadata.take_if(|url| url.len() > URL_BYTES);
     found
 }
 
@@ -103,6 +170,7 @@ mod tests {
         Challenge {
             resource_metadata: resource_metadata.map(str::to_owned),
             scope: scope.map(str::to_owned),
+            error: None,
         }
     }
 
@@ -124,14 +192,36 @@ mod tests {
             ),
             ("Bearer".to_owned(), challenge(None, None)),
             (
-                "Bearer error=\"a\\\"b\", scope=\"c\\\"d\"".to_owned(),
-                challenge(None, Some("c\"d")),
+                "Bearer x=\"a\\\"b\", scope=\"c\\d\"".to_owned(),
+                challenge(None, Some("cd")),
+            ),
+            ("Bearer scope=\"c\\\"d\"".to_owned(), challenge(None, None)),
+            ("Bearer scope=\" \"".to_owned(), challenge(None, None)),
+            (
+                format!("Bearer scope=\"{}\"", "s".repeat(2000)),
+                challenge(None, None),
             ),
             ("Basic realm=\"Bearer scope=x\"".to_owned(), challenge(None, None)),
             (String::new(), challenge(None, None)),
         ] {
             assert_eq!(parse([header.as_str()]), expected, "{header}");
         }
+    }
+
+    #[test]
+    fn a_missing_scope_is_told_from_other_refusals_and_scopes_add_up() {
+        let wanting = parse(["Bearer error=\"insufficient_scope\", scope=\"b c\""]);
+        assert!(wanting.wants_scope() && !wanting.is_empty());
+        assert!(!parse(["Bearer error=\"invalid_token\", scope=\"b\""]).wants_scope());
+        assert!(parse(["Bearer error=insufficient_scope"]).is_empty());
+        let both = wanting.over(challenge(Some("https://a.b/m"), Some("a b")));
+        assert_eq!(both.scope.as_deref(), Some("a b c"));
+        assert_eq!(both.resource_metadata.as_deref(), Some("https://a.b/m"));
+        assert_eq!(
+            union(&[None, Some("a  b"), Some("b c a")]).as_deref(),
+            Some("a b c")
+        );
+        assert_eq!(union(&[None, Some(" ")]), None);
     }
 
     proptest! {
@@ -141,7 +231,7 @@ mod tests {
         }
 
         #[test]
-        fn any_quoted_scope_is_read_back(scope in "[ -~]{0,30}") {
+        fn any_quoted_scope_is_read_back(scope in "[!#-\\[\\]-~]{1,30}( [!#-\\[\\]-~]{1,9})?") {
             let header = format!("Bearer a=b, scope=\"{}\", c=d", scope.replace('\\', "\\\\").replace('"', "\\\""));
             prop_assert_eq!(parse([header.as_str()]).scope, Some(scope));
         }

@@ -5,13 +5,13 @@
 //! one that was asked for, and PKCE with S256 has to be offered: otherwise the flow is refused.
 
 use bytes::Bytes;
-use reqwest::{Method, StatusCode, header::WWW_AUTHENTICATE};
+use reqwest::{Method, StatusCode};
 use serde_json::json;
 use url::Url;
 
 use super::{
     Error,
-    challenge::{self, Challenge},
+    challenge::Challenge,
     wire::{Answer, Wire, place},
 };
 use crate::{Target, text};
@@ -42,11 +42,13 @@ pub(super) struct Server {
     pub(super) takes_client_documents: bool,
 }
 
-/// Finds the authorization server of what a connection leads to. Where one is `expected`, another one is refused.
+/// Finds the authorization server of what a connection leads to. Where one is `expected`, another one is refused. A
+/// resource that does not ask for authorization at the first message has done so in a call before: `earlier`.
 pub(super) async fn discover(
     wire: &Wire,
     target: &Target,
     expected: Option<&str>,
+    earlier: Option<&Challenge>,
 ) -> Result<Discovered, Error> {
     let (method, url, body) = match target {
         Target::Http { url, .. } => (Method::GET, url, None),
@@ -58,7 +60,12 @@ pub(super) async fn discover(
         }
     };
     wire.check("url", url)?;
-    let challenge = knock(wire, method, url, body).await?;
+    let mut challenge = knock(wire, method, url, body).await?;
+    if challenge.is_empty()
+        && let Some(earlier) = earlier
+    {
+        challenge = earlier.clone();
+    }
     let protected = protected_resource(wire, url, &challenge).await?;
     let (issuers, resource, scopes) = match &protected {
         Some(metadata) => {
@@ -118,10 +125,7 @@ async fn knock(wire: &Wire, method: Method, url: &Url, body: Option<Bytes>) -> R
     if response.status() != StatusCode::UNAUTHORIZED {
         return Ok(Challenge::default());
     }
-    let headers = response.headers().get_all(WWW_AUTHENTICATE);
-    Ok(challenge::parse(
-        headers.iter().filter_map(|value| value.to_str().ok()),
-    ))
+    Ok(Challenge::of(&response))
 }
 
 /// Returns the first message of every MCP client; most servers ask for authorization before they read it.

@@ -26,6 +26,7 @@ use url::Url;
 
 pub use self::{
     callback::Callback,
+    challenge::Challenge,
     own::{below, is_tag},
     registration::client_document,
 };
@@ -48,8 +49,25 @@ pub struct Settings {
     pub scopes: Vec<String>,
     /// Issuer that the given client belongs to. The client and its secret are sent to no other.
     pub issuer: Option<String>,
+    /// Challenge of calls that were made since the last authorization.
+    pub challenge: Option<Challenge>,
+    /// Scopes of the last authorization, which a challenge adds to.
+    pub granted: Option<String>,
     /// Text that no other connection has: part of the redirect URI that the connection has for itself.
     pub context: String,
+}
+
+impl Settings {
+    /// Returns the scopes to ask for: these, and after a challenge for more those of the last authorization and of the
+    /// challenge as well.
+    fn scope_over(&self, scopes: &str) -> Option<String> {
+        let wanted = self
+            .challenge
+            .as_ref()
+            .and_then(|challenge| challenge.scope.as_deref());
+        let granted = self.granted.as_deref().filter(|_| wanted.is_some());
+        challenge::union(&[Some(scopes), granted, wanted])
+    }
 }
 
 /// The two addresses of an authorization server.
@@ -251,7 +269,7 @@ impl Client {
             authorization_url: endpoints.authorization_url.clone(),
             token_url: endpoints.token_url.clone(),
             identity: registration::given(client_id, settings.client_secret.as_ref(), &[]),
-            scope: Some(settings.scopes.join(" ")).filter(|scope| !scope.is_empty()),
+            scope: settings.scope_over(&settings.scopes.join(" ")),
             resource,
             issuer: settings.issuer.clone(),
             names_issuer: false,
@@ -265,12 +283,13 @@ impl Client {
             .issuer
             .as_deref()
             .filter(|_| settings.client_id.is_some());
-        let found = discovery::discover(&self.wire, target, expected).await?;
+        let found = discovery::discover(&self.wire, target, expected, settings.challenge.as_ref()).await?;
         let server = found.server;
         let scope = if settings.scopes.is_empty() {
-            with_offline_access(found.scope, &server.scopes)
+            let scope = settings.scope_over(found.scope.as_deref().unwrap_or_default());
+            with_offline_access(scope, &server.scopes)
         } else {
-            Some(settings.scopes.join(" "))
+            settings.scope_over(&settings.scopes.join(" "))
         };
         let Registered { identity, addresses } =
             registration::identify(&self.wire, &server, settings, home, scope.as_deref()).await?;

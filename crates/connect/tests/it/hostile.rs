@@ -80,6 +80,40 @@ async fn whatever_is_no_mcp_server_fails_the_start_with_a_sentence() {
     }
 }
 
+/// A failure is told in sentences, never in the words of the libraries that met it.
+#[tokio::test]
+async fn an_answer_to_the_first_message_that_is_not_one_is_told_without_debug_text() {
+    type Answer = fn(&Value) -> Response;
+    let answers: [(Answer, &str); 5] = [
+        (
+            |request| result(request, &json!({"tools": []})),
+            "the server's answer to the first message does not belong to it",
+        ),
+        (
+            |_| json_response(&json!({"jsonrpc": "2.0", "id": 777, "result": {}})),
+            "the server's answer to the first message does not belong to it",
+        ),
+        (
+            |_| "<html>hello</html>".into_response(),
+            "the server's answer is no MCP message: it begins with <html>hello</html>",
+        ),
+        (
+            |_| StatusCode::OK.into_response(),
+            "the server's answer is no MCP message: it is empty",
+        ),
+        (
+            |_| StatusCode::ACCEPTED.into_response(),
+            "the server's answer to the first message cannot be read",
+        ),
+    ];
+    for (answer, why) in answers {
+        let router = Router::new().fallback(any(move |body: Bytes| async move {
+            answer(&serde_json::from_slice(&body).unwrap_or_default())
+        }));
+        assert_eq!(start_error(router).await, format!("connection `tools`: {why}"));
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_is_gone_fails_the_start() {
     // It does not listen, and nobody else gets its port.

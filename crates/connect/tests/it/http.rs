@@ -17,7 +17,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::to_raw_value};
 use sortie_agent::tool::{Effect, Order};
 use sortie_api::Credential;
-use sortie_connect::{Auth, Connection, Status, Target, TokenError, Tokens};
+use sortie_connect::{Auth, Connection, Status, Target, TokenError, Tokens, oauth::Challenge};
 
 use crate::rig::{Run, Serving, connector, http, secret};
 
@@ -356,6 +356,10 @@ impl Tokens for Rotating {
             }))
         })
     }
+
+    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, ()> {
+        panic!("{challenge:?} of a server that names none")
+    }
 }
 
 #[tokio::test]
@@ -435,6 +439,10 @@ impl Tokens for JustGiven {
             async move { refused.map_or_else(|| Ok(secret("new-token")), |_| Err(TokenError::JustGiven)) },
         )
     }
+
+    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, ()> {
+        panic!("{challenge:?} of a server that names none")
+    }
 }
 
 #[tokio::test]
@@ -466,6 +474,10 @@ impl Tokens for Revoked {
     ) -> BoxFuture<'a, Result<Credential, TokenError>> {
         Box::pin(async { Err(TokenError::NeedsAuthorization("the grant is over".to_owned())) })
     }
+
+    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, ()> {
+        panic!("{challenge:?} of a server that names none")
+    }
 }
 
 #[tokio::test]
@@ -490,14 +502,40 @@ async fn a_connection_that_needs_authorization_says_so() {
     assert_eq!(run.recorder.calls()[0].status, None);
 }
 
+/// Answers `GET` with one status, and everything else with another.
+fn answering_get(
+    other: StatusCode,
+    get: StatusCode,
+) -> impl Fn(axum::http::Method) -> std::future::Ready<StatusCode> + Clone {
+    move |method| std::future::ready(if method == "GET" { get } else { other })
+}
+
 #[tokio::test]
 async fn a_test_tells_ready_from_refused_and_from_gone() {
     let router = Router::new()
         .route("/ok", any(|| async { StatusCode::METHOD_NOT_ALLOWED }))
         .route("/no", any(|| async { StatusCode::FORBIDDEN }))
-        .route("/down", any(|| async { StatusCode::BAD_GATEWAY }));
+        .route("/down", any(|| async { StatusCode::BAD_GATEWAY }))
+        .route(
+            "/no_head",
+            any(answering_get(StatusCode::METHOD_NOT_ALLOWED, StatusCode::OK)),
+        )
+        .route(
+            "/no_head_either",
+            any(answering_get(StatusCode::NOT_IMPLEMENTED, StatusCode::NO_CONTENT)),
+        )
+        .route(
+            "/no_head_nor_key",
+            any(answering_get(
+                StatusCode::NOT_IMPLEMENTED,
+                StatusCode::UNAUTHORIZED,
+            )),
+        );
     let server = Serving::start(router).await;
     for (path, status, http_status) in [
+        ("/no_head", Status::Ready, 200),
+        ("/no_head_either", Status::Ready, 204),
+        ("/no_head_nor_key", Status::Error, 401),
         ("/ok", Status::Ready, 405),
         ("/no", Status::Error, 403),
         ("/down", Status::Error, 502),

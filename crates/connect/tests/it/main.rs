@@ -9,6 +9,8 @@
 
 mod hostile;
 mod http;
+mod http_sse;
+mod lenient;
 mod mcp;
 mod oauth;
 mod rig;

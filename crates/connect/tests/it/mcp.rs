@@ -14,7 +14,7 @@ use futures_util::{StreamExt, future::BoxFuture, stream};
 use serde_json::{Value, json, value::to_raw_value};
 use sortie_agent::tool::{Effect, Order};
 use sortie_api::Credential;
-use sortie_connect::{Auth, Connection, Failure, Status, Target, TokenError, Tokens};
+use sortie_connect::{Auth, Connection, Failure, Status, Target, TokenError, Tokens, oauth::Challenge};
 
 use crate::{
     rig::{Run, connector, mcp, secret},
@@ -245,6 +245,10 @@ impl Tokens for Renewing {
             *renewed |= refused.is_some();
             Ok(secret(if *renewed { "good-token" } else { "stale-token" }))
         })
+    }
+
+    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, ()> {
+        panic!("{challenge:?} of a server that takes the renewed token")
     }
 }
 

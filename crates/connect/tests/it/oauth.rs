@@ -1,6 +1,7 @@
 //! The OAuth flow against an authorization server that does everything right, and then one thing at a time not.
 
 mod issuers;
+mod scopes;
 
 use std::sync::{Arc, Mutex};
 

@@ -8,7 +8,7 @@ use std::sync::{
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sortie_api::Credential;
-use sortie_connect::{Auth, Connection, Connector, StdioLauncher, StdioProcess, Target};
+use sortie_connect::{Auth, Connection, Connector, Program, ProgramEnd, StdioLauncher, StdioProcess, Target};
 use sortie_net::{Network, Reach};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex, split},
@@ -30,7 +30,19 @@ struct Tasks {
 /// Ends the task, and counts that.
 struct Guard {
     ended: Arc<AtomicUsize>,
-    _task: JoinSet<()>,
+    task: JoinSet<()>,
+}
+
+impl Program for Guard {
+    fn end(&mut self) -> BoxFuture<'_, ProgramEnd> {
+        Box::pin(async {
+            while self.task.join_next().await.is_some() {}
+            ProgramEnd {
+                how: "ended with exit code 3".to_owned(),
+                stderr: b"Error: Cannot find module 'x'\n  with env-secret-1\n".to_vec(),
+            }
+        })
+    }
 }
 
 impl Drop for Guard {
@@ -46,21 +58,26 @@ impl StdioLauncher for Tasks {
         env: &'a [(String, Credential)],
     ) -> BoxFuture<'a, Result<StdioProcess, String>> {
         Box::pin(async move {
-            if command != ["server", "--stdio"] {
-                return Err(format!("{} cannot be started", command.join(" ")));
+            if command == ["nothing"] {
+                return Err("nothing cannot be started".to_owned());
             }
             self.started.fetch_add(1, Ordering::SeqCst);
             let (ours, theirs) = duplex(64 * 1024);
             let key = env[0].1.expose().to_owned();
             let mut task = JoinSet::new();
-            task.spawn(serve(theirs, key));
+            let answers = command == ["server", "--stdio"];
+            task.spawn(async move {
+                if answers {
+                    serve(theirs, key).await;
+                }
+            });
             let (stdout, stdin) = split(ours);
             Ok(StdioProcess {
                 stdin: Box::new(stdin),
                 stdout: Box::new(stdout),
-                guard: Box::new(Guard {
+                program: Box::new(Guard {
                     ended: Arc::clone(&self.ended),
-                    _task: task,
+                    task,
                 }),
             })
         })
@@ -160,9 +177,25 @@ async fn a_program_that_ends_or_floods_is_a_tool_error_and_is_started_again() {
     let tasks = Tasks::default();
     let (started, ended) = (Arc::clone(&tasks.started), Arc::clone(&tasks.ended));
     let run = open(tasks).await;
-    for (round, how) in [(1, "quit"), (2, "flood")] {
+    for (round, how, why) in [
+        (
+            1,
+            "quit",
+            "ended with exit code 3, and wrote to standard error: Error: Cannot find module 'x' with [redacted]",
+        ),
+        (
+            2,
+            "flood",
+            "cannot be understood: a message is larger than 4194304 bytes",
+        ),
+    ] {
         let told = run.call("tools__t", &json!({"do": how})).await.unwrap_err();
-        assert!(told.contains("broke off"), "{how}: {told}");
+        assert_eq!(
+            told,
+            format!(
+                "connection `tools`: the program `server` {why}; whether the call took place is not known"
+            )
+        );
         assert!(run.call("tools__t", &json!({})).await.is_ok());
         assert_eq!(started.load(Ordering::SeqCst), round + 1);
         assert_eq!(ended.load(Ordering::SeqCst), round);
@@ -182,6 +215,25 @@ async fn a_program_that_cannot_be_started_fails_the_start() {
         .err()
         .unwrap();
     assert_eq!(error.to_string(), "connection `tools`: nothing cannot be started");
+}
+
+#[tokio::test]
+async fn a_program_that_ends_at_once_is_named_with_what_it_wrote_to_standard_error() {
+    let connector = Connector::new(
+        &Network::new(Reach::Private, Vec::new()).into(),
+        Some(Arc::new(Tasks::default())),
+    )
+    .unwrap();
+    let error = connector
+        .open(&[program(&["npx", "missing"])], &Arc::default())
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(
+        error.to_string(),
+        "connection `tools`: the program `npx` ended with exit code 3, and wrote to standard error: Error: Cannot find \
+         module 'x' with [redacted]"
+    );
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use sortie_api::Credential;
 use sortie_connect::{
     Auth, Connection, Failure, Target, TokenError, Tokens,
-    oauth::{Callback, Client, Endpoints, Grant, Home, Pending, Settings, Started},
+    oauth::{Callback, Challenge, Client, Endpoints, Grant, Home, Pending, Settings, Started},
 };
 use sortie_net::{Network, Reach};
 use tokio::{net::TcpListener, task::JoinSet};
@@ -78,6 +78,10 @@ impl Tokens for Kept {
             *self.0.lock().unwrap() = renewed.clone();
             Ok(renewed.access_token)
         })
+    }
+
+    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, ()> {
+        panic!("{challenge:?} of a server that takes every token")
     }
 }
 

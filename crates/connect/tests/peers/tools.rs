@@ -9,25 +9,90 @@ use std::{
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sortie_api::Credential;
-use sortie_connect::{Auth, Connection, Status, StdioLauncher, StdioProcess, Target};
+use sortie_connect::{Auth, Connection, Program, ProgramEnd, Status, StdioLauncher, StdioProcess, Target};
 use sortie_testkit::ports::free_ports;
 use tokio::net::unix::pipe;
 
 use crate::rig::{Peer, Run, connector, installed, mcp, server};
 
 pub(crate) fn python(script: &str) -> Peer {
+    python_with(script, &[])
+}
+
+fn python_with(script: &str, more: &[&str]) -> Peer {
     let script = server(script);
     let python = installed("venv/bin/python");
-    Peer::start(&python, &[script.to_str().unwrap(), "PORT"], "running on")
+    let arguments = [&[script.to_str().unwrap(), "PORT"], more].concat();
+    Peer::start(&python, &arguments, "running on")
 }
 
 fn everything() -> Peer {
+    everything_over("streamableHttp", "listening on port")
+}
+
+fn everything_over(transport: &str, ready: &str) -> Peer {
     let index = installed("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
-    Peer::start(
-        Path::new("node"),
-        &[index.to_str().unwrap(), "streamableHttp"],
-        "listening on port",
-    )
+    Peer::start(Path::new("node"), &[index.to_str().unwrap(), transport], ready)
+}
+
+/// Over the transport of revision 2024-11-05.
+#[tokio::test]
+async fn the_reference_server_is_called_over_its_event_stream() {
+    let peer = everything_over("sse", "is running on port");
+    let run = Run::open(mcp(peer.url("/sse"), Auth::None)).await;
+    let names = run.names();
+    assert!(names.iter().any(|name| name == "peer__echo"), "{names:?}");
+    assert_eq!(
+        run.call("peer__echo", &json!({"message": "hä \"x\""}))
+            .await
+            .as_deref(),
+        Ok("Echo: hä \"x\"")
+    );
+    let slow = run
+        .call(
+            "peer__trigger-long-running-operation",
+            &json!({"duration": 1, "steps": 2}),
+        )
+        .await
+        .unwrap();
+    assert!(slow.contains("completed"), "{slow}");
+    let long = "x".repeat(100_000);
+    let cut = run.call("peer__echo", &json!({"message": long})).await.unwrap();
+    assert!(cut.ends_with("bytes left out …]"), "{}", cut.len());
+    drop(peer);
+    let gone = run
+        .call("peer__echo", &json!({"message": "2"}))
+        .await
+        .unwrap_err();
+    assert!(gone.starts_with("connection `peer`: "), "{gone}");
+    run.opened.close().await;
+}
+
+/// Over the transport of revision 2024-11-05.
+#[tokio::test]
+async fn the_python_sdk_is_called_over_its_event_stream() {
+    let peer = python_with("mcp_server.py", &["sse"]);
+    let report = connector(None).test(&mcp(peer.url("/sse"), Auth::None)).await;
+    assert_eq!(report.status, Status::Ready, "{report:?}");
+    let run = Run::open(mcp(peer.url("/sse"), Auth::None)).await;
+    assert_eq!(run.names(), ["peer__add", "peer__fail", "peer__big"]);
+    let sum = run.call("peer__add", &json!({"a": 2, "b": 40})).await.unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&sum).unwrap(), json!({"sum": 42}));
+    let failed = run
+        .call("peer__fail", &json!({"why": "no luck"}))
+        .await
+        .unwrap_err();
+    assert!(failed.contains("fail"), "{failed}");
+    let huge = run
+        .call("peer__big", &json!({"kib": 5 * 1024}))
+        .await
+        .unwrap_err();
+    assert!(huge.contains("larger than 4194304 bytes"), "{huge}");
+    assert!(
+        run.call("peer__add", &json!({"a": 1, "b": 1})).await.is_ok(),
+        "the next call opens a session again"
+    );
+    run.opened.close().await;
 }
 
 /// The peer says that it is ready before it says that the port is taken.
@@ -172,6 +237,18 @@ impl Drop for Ending {
     }
 }
 
+impl Program for Ending {
+    fn end(&mut self) -> BoxFuture<'_, ProgramEnd> {
+        let status = self.0.wait().unwrap();
+        Box::pin(async move {
+            ProgramEnd {
+                how: format!("ended: {status}"),
+                stderr: Vec::new(),
+            }
+        })
+    }
+}
+
 impl StdioLauncher for Bare {
     fn launch<'a>(
         &'a self,
@@ -194,7 +271,7 @@ impl StdioLauncher for Bare {
             Ok(StdioProcess {
                 stdin: Box::new(pipe::Sender::from_owned_fd(stdin).unwrap()),
                 stdout: Box::new(pipe::Receiver::from_owned_fd(stdout).unwrap()),
-                guard: Box::new(Ending(child)),
+                program: Box::new(Ending(child)),
             })
         })
     }

@@ -86,7 +86,12 @@ impl Callbacks {
         }
         let url = match Url::parse(&callback.url) {
             Ok(url) => url,
-            Err(error) => return broken("url", error.to_string()),
+            Err(_) => {
+                return broken(
+                    "url",
+                    "must be a URL such as https://hooks.example.com/runs".to_owned(),
+                );
+            }
         };
         if !matches!(url.scheme(), "http" | "https") {
             return broken("url", "must be http or https".to_owned());

@@ -121,8 +121,16 @@ impl Connections {
             endpoints,
             scopes: client.scopes.clone(),
             issuer,
+            challenge: self.challenge_of(org, row),
+            granted: self.granted_scope(org, row),
             context: format!("{org}/{}", row.id),
         })
+    }
+
+    /// Scopes of the last authorization, where its tokens are there and open.
+    fn granted_scope(&self, org: OrgId, row: &ConnectionRow) -> Option<String> {
+        let sealed = row.tokens.as_deref()?;
+        self.tokens_of(org, row, sealed).ok()?.grant.scope
     }
 
     /// Issuer that authorized the connection as it is defined now; none before its first authorization.

@@ -28,6 +28,15 @@ pub(super) fn issuer_at(row: &str, org: OrgId) -> SealContext<'_> {
     }
 }
 
+pub(super) fn challenge_at(row: &str, org: OrgId) -> SealContext<'_> {
+    SealContext {
+        table: "connection",
+        column: "challenge",
+        row,
+        org: Some(org),
+    }
+}
+
 pub(super) fn pending_at(row: &str, org: OrgId) -> SealContext<'_> {
     SealContext {
         table: "oauth_flow",

@@ -213,7 +213,8 @@ pub(crate) fn web_url(at: At<'_>, field: &str, reach: Reach, text: &str) -> Resu
     if text.contains(|character: char| character.is_control() || character.is_whitespace()) {
         return Err(at.broken(field, "must not contain spaces or control characters"));
     }
-    let url = Url::parse(text).map_err(|error| at.broken(field, error))?;
+    let url =
+        Url::parse(text).map_err(|_| at.broken(field, "must be a URL such as https://api.example.com/v1"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(at.broken(field, "must be http or https"));
     }

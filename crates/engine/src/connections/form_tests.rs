@@ -56,7 +56,7 @@ fn targets() -> Vec<Case> {
     vec![
         ("url: required", json!({"type": "http"})),
         ("url: required", json!({"type": "mcp"})),
-        ("url: relative URL", http(&json!({"url": "a.example"}))),
+        ("url: must be a URL such as", http(&json!({"url": "a.example"}))),
         (
             "url: must be http or https",
             http(&json!({"url": "ftp://a.example"})),

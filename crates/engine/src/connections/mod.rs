@@ -7,6 +7,7 @@ mod addressed;
 mod auth;
 mod authorize;
 mod catalog;
+mod challenges;
 mod confirm;
 pub(crate) mod fields;
 mod flow;

@@ -7,8 +7,8 @@ use std::{path::PathBuf, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use sortie_api::Credential;
-use sortie_connect::{StdioLauncher, StdioProcess};
-use sortie_sandbox::{Backend, Egress, Limits, Process, Sandbox, Spec, Workdir};
+use sortie_connect::{Program, ProgramEnd, StdioLauncher, StdioProcess};
+use sortie_sandbox::{Backend, Egress, ExitKind, Limits, Process, Sandbox, Spec, Workdir};
 use tokio::{runtime::Handle, sync::OnceCell};
 use tokio_util::task::TaskTracker;
 
@@ -85,7 +85,7 @@ impl Programs {
         Ok(StdioProcess {
             stdin: piped.stdin,
             stdout: piped.stdout,
-            guard: Box::new(running),
+            program: Box::new(running),
         })
     }
 }
@@ -116,6 +116,37 @@ struct Running {
     workdir: Option<Workdir>,
     tracker: TaskTracker,
     runtime: Handle,
+}
+
+impl Program for Running {
+    fn end(&mut self) -> BoxFuture<'_, ProgramEnd> {
+        Box::pin(async {
+            let ended = match &mut self.process {
+                Some(process) => process.wait().await,
+                None => Err(sortie_sandbox::Error::Lost("it is not running".to_owned())),
+            };
+            match ended {
+                Ok(ended) => ProgramEnd {
+                    how: how(ended.exit),
+                    stderr: ended.stderr,
+                },
+                Err(error) => ProgramEnd {
+                    how: format!("cannot be run in its sandbox: {error}"),
+                    stderr: Vec::new(),
+                },
+            }
+        })
+    }
+}
+
+fn how(exit: ExitKind) -> String {
+    match exit {
+        ExitKind::Code(code) => format!("ended with exit code {code}"),
+        ExitKind::Signal(signal) => format!("was ended by signal {signal}"),
+        ExitKind::Memory => "was ended because it used too much memory".to_owned(),
+        ExitKind::Disk => "was ended because it used too much of the disk".to_owned(),
+        ExitKind::TimedOut | ExitKind::Running => "was left".to_owned(),
+    }
 }
 
 impl Drop for Running {

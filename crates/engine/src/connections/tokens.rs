@@ -119,6 +119,11 @@ impl Tokens for ConnectionTokens {
         let at = (self.org, self.id);
         Box::pin(self.connections.token(at, &self.address, refused))
     }
+
+    fn challenged(&self, challenge: oauth::Challenge) -> BoxFuture<'_, ()> {
+        let at = (self.org, self.id);
+        Box::pin(self.connections.challenged(at, &self.address, challenge))
+    }
 }
 
 fn unavailable(error: impl std::fmt::Display) -> TokenError {

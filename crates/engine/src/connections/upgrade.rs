@@ -275,6 +275,7 @@ impl Connections {
             | SealedColumn::ScheduleSecret
             | SealedColumn::Delivery
             | SealedColumn::ConnectionIssuer
+            | SealedColumn::ConnectionChallenge
             | SealedColumn::Mail
             | SealedColumn::PersonTotp => Ok(None),
         }

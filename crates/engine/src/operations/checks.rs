@@ -13,6 +13,7 @@ use sortie_api::{
     OrgId,
     check::{Check, NodeChecks, Verdict},
 };
+use sortie_models::Settings;
 use sortie_sandbox::Level;
 
 use crate::{
@@ -70,7 +71,7 @@ impl Engine {
             Err(error) => checks.push(Check::new("license", Verdict::Fault, error.to_string())),
         }
         if providers == Providers::Asked {
-            checks.extend(self.check_providers().await);
+            checks.extend(check_providers(&self.0.options.models).await);
         }
         NodeChecks {
             node: self.0.options.node_name.clone(),
@@ -305,24 +306,25 @@ impl Engine {
             (false, false) => check,
         }
     }
+}
 
-    async fn check_providers(&self) -> Vec<Check> {
-        let name = |provider: &str| format!("provider {provider}");
-        match sortie_models::probe(&self.0.options.models).await {
-            Err(error) => vec![Check::new("providers", Verdict::Fault, error.to_string())],
-            Ok(found) if found.is_empty() => vec![
-                Check::new("providers", Verdict::Warning, "none")
-                    .hint("only the offline model works: set the key of a provider"),
-            ],
-            Ok(found) => found
-                .into_iter()
-                .map(|(provider, answered)| match answered {
-                    Ok(()) => Check::new(name(&provider), Verdict::Ok, "answers, and takes the key"),
-                    Err(reason) => Check::new(name(&provider), Verdict::Fault, reason)
-                        .hint("runs with its models fail: look at the key, its address and the way there"),
-                })
-                .collect(),
-        }
+/// Asks each provider of models for the list of its models, with its key.
+pub async fn check_providers(settings: &Settings) -> Vec<Check> {
+    let name = |provider: &str| format!("provider {provider}");
+    match sortie_models::probe(settings).await {
+        Err(error) => vec![Check::new("providers", Verdict::Fault, error.to_string())],
+        Ok(found) if found.is_empty() => vec![
+            Check::new("providers", Verdict::Warning, "none")
+                .hint("only the offline model works: set the key of a provider"),
+        ],
+        Ok(found) => found
+            .into_iter()
+            .map(|(provider, answered)| match answered {
+                Ok(()) => Check::new(name(&provider), Verdict::Ok, "answers, and takes the key"),
+                Err(reason) => Check::new(name(&provider), Verdict::Fault, reason)
+                    .hint("runs with its models fail: look at the key, its address and the way there"),
+            })
+            .collect(),
     }
 }
 

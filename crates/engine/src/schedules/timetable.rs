@@ -135,6 +135,10 @@ fn time_zone(name: &str) -> Result<TimeZone, String> {
 }
 
 /// Reads an expression: five fields of numbers, names, ranges, lists and steps, or a shorthand.
+/// Rule that fields of the right form can still break.
+const RANGES: &str = "must have minutes 0-59, hours 0-23, days 1-31, months 1-12 or JAN-DEC, weekdays 0-7 or SUN-SAT; a \
+                      range goes up and a step is at least 1";
+
 fn parse(text: &str) -> Result<Cron, String> {
     if text.len() > limits::CRON_BYTES {
         return Err(format!("must be at most {} bytes", limits::CRON_BYTES));
@@ -152,7 +156,7 @@ fn parse(text: &str) -> Result<Cron, String> {
         .year(Year::Disallowed)
         .build()
         .parse(&fields.join(" "))
-        .map_err(|error| format!("{error}"))?;
+        .map_err(|_| RANGES.to_owned())?;
     if is_shorthand || ever(&cron, &fields) {
         Ok(cron)
     } else {

@@ -200,10 +200,24 @@ fn describe(path: &str, rule: &str) -> String {
     } else if let Some((field, _)) = quoted("duplicate field `") {
         format!("{field}: sent twice")
     } else if path.is_empty() {
-        rule.to_owned()
+        in_plain_words(rule)
     } else {
-        format!("{path}: {rule}")
+        format!("{path}: {}", in_plain_words(rule))
     }
+}
+
+/// The rule without the names that Rust has for numbers.
+fn in_plain_words(rule: &str) -> String {
+    let Some((found, expected)) = rule.rsplit_once(", expected ") else {
+        return rule.to_owned();
+    };
+    let expected = match expected {
+        "i8" | "i16" | "i32" | "i64" | "i128" | "isize" => "a whole number",
+        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => "a whole number that is not negative",
+        "f32" | "f64" => "a number",
+        expected => expected,
+    };
+    format!("{found}, expected {expected}")
 }
 
 /// `serde_json` ends its messages with the position, which says less than the path.
@@ -274,7 +288,7 @@ mod tests {
             ),
             (
                 r#"{"timeout_seconds":1.5}"#,
-                "timeout_seconds: invalid type: floating point `1.5`, expected i64",
+                "timeout_seconds: invalid type: floating point `1.5`, expected a whole number",
             ),
             (r#"{"web":{"alow":[]}}"#, "web.alow: unknown field `alow`"),
             (r#"{"prompt":"a\u0000"}"#, "prompt: must not contain U+0000"),

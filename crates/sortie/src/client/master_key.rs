@@ -81,6 +81,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_rate_limit_says_its_seconds_once() {
+        let (listener, client) = client().await;
+        let words = "rate limit reached, retry in 7200 s";
+        let refused = refusal("429 Too Many Requests", "rate_limited")
+            .replace("content-length: 41\r\n", "")
+            .replace("said so", words)
+            .replace("retry-after: 7", "retry-after: 7200");
+        let (_, found) = tokio::join!(engine(listener, vec![refused]), client.master_keys());
+        assert_eq!(found.map(|_| ()).unwrap_err().to_string(), words);
+    }
+
+    #[tokio::test]
     async fn who_is_to_stay_away_for_long_is_told_so() {
         let (listener, client) = client().await;
         let refused =

@@ -12,7 +12,7 @@ use serde::Serialize;
 use sortie_accounts::IdentityProvider;
 use sortie_api::check::{Check, Verdict};
 use sortie_billing::Stripe;
-use sortie_engine::NO_LANGUAGE_MODEL;
+use sortie_engine::{NO_LANGUAGE_MODEL, check_providers};
 use sortie_sandbox::{Backend, Enforcement, Level};
 
 use super::{Context, print_json};
@@ -57,9 +57,14 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
         Some(target) if target.is_elsewhere => (Vec::new(), None),
         Some(_) | None => machine(&config).await,
     };
-    if let Some(target) = &target {
-        let client = Client::new(&target.url, target.from, target.key.clone())?;
-        checks.extend(live::checks(&client, &target.url, args.providers).await);
+    match &target {
+        Some(target) => {
+            let client = Client::new(&target.url, target.from, target.key.clone())?;
+            checks.extend(live::checks(&client, &target.url, args.providers).await);
+        }
+        // No engine is there to ask them with its own configuration.
+        None if args.providers => checks.extend(check_providers(&config.models).await),
+        None => {}
     }
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),

@@ -173,7 +173,7 @@ async fn rotate_on(
         let id = match client.with_key(held.expose().to_owned()).me().await {
             Ok(me) => me.key_id,
             // It is no key of this engine any more.
-            Err(failure) if failure.exit == Exit::Denied => None,
+            Err(failure) if matches!(failure.exit, Exit::Denied | Exit::Forbidden) => None,
             Err(failure) => return Err(failure),
         };
         if id == Some(key) {

@@ -333,7 +333,7 @@ async fn budgets_are_set_listed_and_deleted() -> Checked {
             && listed.contains("organization"),
         "{listed}"
     );
-    let refused = exits(node.sortie(&["run", "x", "--no-shell"]), 77)?;
+    let refused = exits(node.sortie(&["run", "x", "--no-shell"]), 79)?;
     ensure!(
         text(&refused.stderr).contains("budget organization: "),
         "{}",

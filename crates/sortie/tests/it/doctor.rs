@@ -12,6 +12,25 @@ use crate::{
 
 both_databases![a_running_node_is_looked_at_from_here_and_from_inside];
 
+/// Nobody listens at the address of the provider, and no engine runs.
+#[tokio::test]
+async fn providers_are_asked_without_an_engine() -> Checked {
+    let mut node = node(Database::Sqlite).await?;
+    node.stop().await?;
+    let asked = |arguments: &[&str]| -> Result<Value> {
+        let output = node
+            .sortie(&[&["doctor", "--json"], arguments].concat())
+            .env("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+            .env("OPENAI_API_KEY", "key-of-nobody")
+            .output()?;
+        serde_json::from_slice(&output.stdout).with_context(|| text(&output.stderr))
+    };
+    ensure!(check(&asked(&[])?, "provider openai").is_err());
+    let report = asked(&["--providers"])?;
+    assert_eq!(check(&report, "provider openai")?["verdict"], "fault", "{report}");
+    Ok(())
+}
+
 /// Returns the report of `doctor` with these arguments.
 fn report(node: &Node, arguments: &[&str]) -> Result<Value> {
     let output = node

@@ -160,6 +160,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "final_runs",
         text: include_str!("../../../../migrations/0027_final_runs.sql"),
     },
+    Migration {
+        version: 28,
+        name: "challenges",
+        text: include_str!("../../../../migrations/0028_challenges.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.

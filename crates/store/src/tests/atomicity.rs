@@ -28,7 +28,7 @@ const TABLES: &[&str] = &[
     "SELECT run_id, artifacts FROM run_artifacts ORDER BY run_id",
     "SELECT run_id, blob_id FROM artifact_blob ORDER BY run_id, blob_id",
     "SELECT run_id, tag, created_at FROM run_tag ORDER BY run_id, tag",
-    "SELECT id, name, definition, credentials, tokens, tokens_version, refresh_until, refresh_holder, status, error, revision, issuer \
+    "SELECT id, name, definition, credentials, tokens, tokens_version, refresh_until, refresh_holder, status, error, revision, issuer, challenge \
          FROM connection ORDER BY id",
     "SELECT state_hash, connection_id, revision, pending, expires_at, tries FROM oauth_flow ORDER BY state_hash",
     "SELECT id, sealed FROM seal_check",
@@ -231,6 +231,10 @@ commands! {
         proves(fixture, async || store.drop_refused(seen, "x".to_owned()).await).await;
         proves(fixture, async || {
             store.set_connection_status(org, (new.id, 1), ConnectionStatus::Error, None).await
+        })
+        .await;
+        proves(fixture, async || {
+            store.keep_challenge(org, (new.id, 1), b"c".to_vec(), Some("x".to_owned())).await
         })
         .await;
         proves(fixture, async || store.replace_connection(new.clone(), 1, OldTokens::Drop, fixture.audit(org)).await).await;

@@ -157,6 +157,34 @@ both! {
         assert!(!late.unwrap());
     }
 
+    async fn a_challenge_is_kept_until_the_next_authorization(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let store = &fixture.store;
+        let seen = fixture.authorized(org, "a").await;
+        let at = (seen.connection, 1);
+        let row = async || store.get_connection(org, "a").await.unwrap();
+        // One that only says where to authorize changes nothing else.
+        assert!(store.keep_challenge(org, at, b"c1".to_vec(), None).await.unwrap());
+        let found = row().await;
+        assert_eq!((found.challenge.as_deref(), found.status, found.error), (Some(&b"c1"[..]), ConnectionStatus::Ready, None));
+        let reason = Some("wants more".to_owned());
+        assert!(store.keep_challenge(org, at, b"c2".to_vec(), reason.clone()).await.unwrap());
+        assert!(!store.keep_challenge(org, (seen.connection, 7), b"c3".to_vec(), None).await.unwrap());
+        // A refresh gives no more scopes.
+        assert!(store.save_refreshed(seen, b"second".to_vec()).await.unwrap());
+        let found = row().await;
+        assert_eq!((found.challenge.as_deref(), found.status), (Some(&b"c2"[..]), ConnectionStatus::NeedsAuthorization));
+        assert_eq!((found.error, found.tokens.as_deref()), (reason, Some(&b"second"[..])));
+        let new = SaveConnection { id: seen.connection, ..fixture.new_connection(org, "a") };
+        fixture.consented(&new, 9).await;
+        assert!(store.save_authorization(Fixture::confirmed(&new, 9, b"x"), fixture.audit(org)).await.unwrap());
+        let found = row().await;
+        assert_eq!((found.challenge, found.status, found.error), (None, ConnectionStatus::Ready, None));
+        assert!(store.keep_challenge(org, at, b"c4".to_vec(), None).await.unwrap());
+        assert!(store.replace_connection(new, 1, OldTokens::Drop, fixture.audit(org)).await.unwrap());
+        assert_eq!(row().await.challenge, None);
+    }
+
     async fn an_authorization_that_fails_leaves_older_tokens_good(fixture: &Fixture) {
         let org = fixture.org().await;
         let store = &fixture.store;

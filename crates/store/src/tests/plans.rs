@@ -321,6 +321,8 @@ async fn use_connections(fixture: &Fixture, org: OrgId) {
         .set_connection_status(org, (new.id, 1), ConnectionStatus::Error, None)
         .await
         .unwrap();
+    let kept = store.keep_challenge(org, (new.id, 1), b"c".to_vec(), Some("x".to_owned()));
+    assert!(kept.await.unwrap());
     store
         .replace_connection(new.clone(), 1, OldTokens::Keep, fixture.audit(org))
         .await

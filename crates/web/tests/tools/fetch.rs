@@ -189,7 +189,10 @@ async fn a_redirect_leads_nowhere_that_the_run_may_not_go() {
 async fn urls_that_are_none_or_lead_inside_are_refused() {
     let rig = Rig::new(pages).await;
     for (url, part) in [
-        ("www.example", "url: relative URL without a base"),
+        (
+            "www.example",
+            "url: must be a URL such as https://example.com/page",
+        ),
         (
             "http://0xa9.0xfe.0xa9.0xfe/",
             "169.254.169.254 is not a public address",

@@ -1,4 +1,4 @@
-"""An MCP server of the official Python SDK: python mcp_server.py PORT"""
+"""An MCP server of the official Python SDK: python mcp_server.py PORT [TRANSPORT]"""
 
 import sys
 from typing import TypedDict
@@ -31,4 +31,5 @@ def big(kib: int) -> str:
     return "x" * 1024 * kib
 
 
-server.run(transport="streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
+transport = sys.argv[2] if len(sys.argv) > 2 else "streamable-http"
+server.run(transport=transport, host="127.0.0.1", port=int(sys.argv[1]))

@@ -65,7 +65,7 @@ async fn own(client: &Client, providers: bool) -> Vec<Check> {
         Err(failure) => {
             let check = Check::new("key", Verdict::Fault, failure.to_string());
             let hint = match failure.exit {
-                Exit::Denied => Some("use a key with the role admin"),
+                Exit::Denied | Exit::Forbidden => Some("use a key with the role admin"),
                 Exit::Usage => Some("the node may be of an older version, which has no checks"),
                 Exit::Success
                 | Exit::Failed
@@ -75,6 +75,7 @@ async fn own(client: &Client, providers: bool) -> Vec<Check> {
                 | Exit::Unavailable
                 | Exit::Internal
                 | Exit::Configuration
+                | Exit::Unpaid
                 | Exit::Left => None,
             };
             vec![match hint {

@@ -16,6 +16,8 @@ both_databases![
     a_connection_is_authorized_and_its_tokens_are_renewed,
     tokens_that_are_refused_ask_for_a_person_again,
     one_refused_request_does_not_cost_the_authorization,
+    a_call_that_lacks_a_scope_asks_for_it_at_the_next_authorization,
+    a_run_that_fails_for_want_of_authorization_tells_it_of_its_connection,
 ];
 
 pub(super) fn definition(service: &Service) -> Value {
@@ -221,6 +223,70 @@ async fn one_refused_request_does_not_cost_the_authorization(database: Database)
         assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
         service.give_no_refresh_tokens();
     }
+    Ok(())
+}
+
+/// The scopes of before are asked for as well.
+async fn a_call_that_lacks_a_scope_asks_for_it_at_the_next_authorization(database: Database) -> Checked {
+    let service = Service::start().await?;
+    let node = node(database).await?;
+    let client = node.client()?;
+    authorize(&client, &service).await?.expect(200)?;
+    let scoped = calls(
+        &[("crm__request", json!({"method": "GET", "path": "/scoped"}))],
+        &json!({"crm": {"ref": "crm"}}),
+    );
+    let (events, _) = client.complete(&scoped).await?;
+    ensure!(serde_json::to_string(&events)?.contains("HTTP 403"), "{events:?}");
+    let shown = client.get("/v1/connections/crm").await?.json()?;
+    assert_eq!(shown["status"], "needs_authorization");
+    assert_eq!(
+        shown["error"],
+        "the server wants the scope `write`: authorize the connection again (POST /v1/connections/crm/oauth)"
+    );
+    let url = begin(&client).await?;
+    ensure!(url.contains("scope=read+write"), "{url}");
+    let back = browse(&service, &url).await?;
+    let page = client.anonymous().get(&back).await?.expect(200)?;
+    confirm(&client, &code(&page)?).await?.expect(200)?;
+    let shown = client.get("/v1/connections/crm").await?.json()?;
+    assert_eq!(
+        (&shown["status"], &shown["error"]),
+        (&json!("ready"), &Value::Null)
+    );
+    let (_, run) = client.complete(&scoped).await?;
+    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    let url = begin(&client).await?;
+    ensure!(!url.contains("write"), "the challenge was answered: {url}");
+    Ok(())
+}
+
+/// An MCP server refuses every token at the start of the run.
+async fn a_run_that_fails_for_want_of_authorization_tells_it_of_its_connection(
+    database: Database,
+) -> Checked {
+    let service = Service::start().await?;
+    let node = node(database).await?;
+    let client = node.client()?;
+    let mut refusing = definition(&service);
+    refusing["type"] = json!("mcp");
+    refusing["url"] = json!(format!("{}/guarded/never", service.url()));
+    put(&client, "crm", &refusing).await?.expect(201)?;
+    let page = consent(&client, &service).await?;
+    confirm(&client, &code(&page)?).await?.expect(200)?;
+    assert_eq!(status(&client).await?, "ready");
+    let (_, run) = client
+        .complete(&calls(&[], &json!({"crm": {"ref": "crm"}})))
+        .await?;
+    assert_eq!(run.status, RunStatus::Failed);
+    let shown = client.get("/v1/connections/crm").await?.json()?;
+    assert_eq!(
+        (&shown["status"], &shown["error"]),
+        (
+            &json!("needs_authorization"),
+            &json!("the server answers HTTP 401")
+        )
+    );
     Ok(())
 }
 

@@ -1,0 +1,206 @@
+//! The HTTP+SSE transport of MCP revision 2024-11-05 over our own guarded client.
+//!
+//! A GET opens one stream of events, whose first event names the endpoint that takes messages. The endpoint has the
+//! origin of the connection's URL; each message is a POST to it, and the answers come as events. A stream that has ended
+//! is not resumed, as the revision has no way to do so: the session ends with it, and the next call opens another.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use reqwest::{
+    Method, StatusCode,
+    header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue},
+};
+use rmcp::{
+    model::{ClientJsonRpcMessage, ClientNotification, RequestId, ServerJsonRpcMessage},
+    service::RoleClient,
+    transport::Transport,
+};
+use sortie_net::read_body;
+use tokio::time::timeout;
+use url::Url;
+
+use super::{
+    endpoint::endpoint,
+    events::Events,
+    wire::{ERROR_BYTES, Meter, WireError, exchange, is_event_stream, meter_of, told_of},
+};
+use crate::{
+    Failure,
+    outlet::{Outgoing, Outlet},
+};
+
+/// Time for which the text behind an accepted message is read, so that its connection can be used again.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// Ways to a server: for the stream, which may be silent for as long as the run, and for the messages.
+pub(crate) struct Outlets {
+    pub(crate) stream: Arc<Outlet>,
+    pub(crate) messages: Arc<Outlet>,
+}
+
+/// An open stream, and the endpoint that it named.
+pub(super) struct HttpSse {
+    outlet: Arc<Outlet>,
+    endpoint: Url,
+    events: Option<Events>,
+    /// Requests that wait for their answer.
+    calls: HashMap<RequestId, Arc<Meter>>,
+    /// Traffic of the stream, which belongs to no call.
+    unasked: Meter,
+}
+
+impl HttpSse {
+    /// Opens the stream and waits for its endpoint. `None` if the server has no such stream. The caller bounds the time.
+    pub(super) async fn open(outlets: &Outlets, url: &Url) -> Result<Option<Self>, Failure> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let request = Outgoing {
+            method: Method::GET,
+            url: url.clone(),
+            headers,
+            body: None,
+        };
+        let response = outlets.stream.send(&request).await?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            return Err(outlets.stream.refused_401());
+        }
+        if let Some(failure) = outlets.stream.refused_scope(&response) {
+            return Err(failure);
+        }
+        if response.status() != StatusCode::OK || !is_event_stream(&response) {
+            return Ok(None);
+        }
+        let mut events = Events::new(Arc::clone(&outlets.stream), response);
+        let unasked = Meter::default();
+        let named = loop {
+            // Part of the connection's URL may be a credential, and the endpoint may repeat it.
+            match events.next_as_sent(&unasked).await {
+                Some(Ok(event)) if event.event == "endpoint" => break event.data,
+                Some(Ok(_)) => {}
+                Some(Err(broken)) => {
+                    return Err(Failure::Error(format!(
+                        "the server's event stream cannot be read: {broken}"
+                    )));
+                }
+                None => {
+                    return Err(Failure::Error(
+                        "the server's event stream ended before it named an endpoint".to_owned(),
+                    ));
+                }
+            }
+        };
+        let endpoint = endpoint(url, &named).map_err(|why| Failure::Error(why.to_owned()))?;
+        Ok(Some(Self {
+            outlet: Arc::clone(&outlets.messages),
+            endpoint,
+            events: Some(events),
+            calls: HashMap::new(),
+            unasked,
+        }))
+    }
+
+    /// Ends the session: what still waits learns why.
+    fn end(&mut self, why: &str) {
+        self.events = None;
+        for (_, meter) in self.calls.drain() {
+            meter.break_off(why);
+        }
+    }
+
+    /// Counts an answer for its call.
+    fn count(&mut self, message: &ServerJsonRpcMessage, bytes: usize) {
+        let id = match message {
+            ServerJsonRpcMessage::Response(response) => Some(&response.id),
+            ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
+            ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => None,
+        };
+        if let Some(meter) = id.and_then(|id| self.calls.remove(id)) {
+            meter.add(bytes);
+        }
+    }
+}
+
+/// Posts one message to the endpoint.
+async fn post(
+    outlet: Arc<Outlet>,
+    endpoint: Url,
+    message: ClientJsonRpcMessage,
+    meter: Arc<Meter>,
+) -> Result<(), WireError> {
+    let body = serde_json::to_vec(&message)
+        .map_err(|_| Failure::Error("the message cannot be written as JSON".to_owned()))?;
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let request = Outgoing {
+        method: Method::POST,
+        url: endpoint,
+        headers,
+        body: Some(body.into()),
+    };
+    let response = exchange(&outlet, &request).await?;
+    meter.begin(response.status());
+    if !response.status().is_success() {
+        let (told, _) = told_of(&outlet, response, &meter).await;
+        return Err(Failure::Error(told).into());
+    }
+    // Whatever it says: the answer comes as an event.
+    let _drained = timeout(DRAIN, read_body(response, ERROR_BYTES)).await;
+    Ok(())
+}
+
+impl Transport<RoleClient> for HttpSse {
+    type Error = WireError;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), WireError>> + Send + 'static {
+        let meter = meter_of(&message);
+        match &message {
+            ClientJsonRpcMessage::Request(request) => {
+                self.calls.insert(request.id.clone(), Arc::clone(&meter));
+                if let Some(events) = &mut self.events {
+                    events.renew();
+                }
+            }
+            ClientJsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    self.calls.remove(id);
+                }
+            }
+            ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_) => {}
+        }
+        post(Arc::clone(&self.outlet), self.endpoint.clone(), message, meter)
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            let event = match self.events.as_mut()?.next(&self.unasked).await {
+                Some(Ok(event)) => event,
+                Some(Err(broken)) => {
+                    self.end(&broken.to_string());
+                    return None;
+                }
+                None => {
+                    self.end("the server ended its event stream");
+                    return None;
+                }
+            };
+            // A second `endpoint` moves nothing, and what is no message is skipped.
+            if event.event == "message"
+                && let Ok(message) = serde_json::from_str::<ServerJsonRpcMessage>(&event.data)
+            {
+                self.count(&message, event.data.len());
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), WireError> {
+        self.end("the session was closed");
+        Ok(())
+    }
+}

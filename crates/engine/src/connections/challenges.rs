@@ -1,0 +1,94 @@
+//! Challenges of servers that want another authorization than a connection has: kept for the next one, sealed.
+
+use sortie_api::{ConnectionId, ConnectionStatus, OrgId, connection::AuthType};
+use sortie_connect::{Failure, OpenError, oauth::Challenge};
+use sortie_store::ConnectionRow;
+
+use super::{Connections, addressed::Address, definition_of, flow::challenge_at};
+use crate::error::Error;
+
+impl Connections {
+    /// Keeps a challenge. If it wants more scopes, the connection needs an authorization. A failure is logged: the call
+    /// that met the challenge goes on.
+    pub(super) async fn challenged(
+        &self,
+        (org, id): (OrgId, ConnectionId),
+        address: &Address,
+        challenge: Challenge,
+    ) {
+        if let Err(error) = self.keep_challenge((org, id), address, challenge).await {
+            tracing::warn!(connection = %id, %error, "keeping the challenge of a server failed");
+        }
+    }
+
+    async fn keep_challenge(
+        &self,
+        (org, id): (OrgId, ConnectionId),
+        address: &Address,
+        challenge: Challenge,
+    ) -> Result<(), Error> {
+        let row = match self.0.store.connection_by_id(org, id).await {
+            Err(sortie_store::Error::NotFound) => return Ok(()),
+            row => row?,
+        };
+        // A server that the connection has left has no say.
+        if Address::of_row(&row)? != *address {
+            return Ok(());
+        }
+        let wants_scope = challenge.wants_scope();
+        let earlier = self.challenge_of(org, &row).unwrap_or_default();
+        let challenge = challenge.over(earlier.clone());
+        let is_known =
+            (&challenge.scope, &challenge.resource_metadata) == (&earlier.scope, &earlier.resource_metadata);
+        if is_known && (!wants_scope || row.status == ConnectionStatus::NeedsAuthorization) {
+            return Ok(());
+        }
+        let reason = wants_scope.then(|| {
+            let scope = challenge.scope.as_deref().unwrap_or("of another kind");
+            format!(
+                "the server wants the scope `{scope}`: authorize the connection again (POST /v1/connections/{}/oauth)",
+                row.name
+            )
+        });
+        let row_id = id.to_string();
+        let sealed = self
+            .seal_for(challenge_at(&row_id, org), address, &challenge)
+            .await?;
+        let at = (id, row.revision);
+        self.0.store.keep_challenge(org, at, sealed, reason).await?;
+        Ok(())
+    }
+
+    /// Returns the challenge since the last authorization. One that does not open must not prevent another authorization.
+    pub(super) fn challenge_of(&self, org: OrgId, row: &ConnectionRow) -> Option<Challenge> {
+        let sealed = row.challenge.as_deref()?;
+        let opened = Address::of_row(row)
+            .and_then(|address| self.open_for(challenge_at(&row.id.to_string(), org), &address, sealed));
+        match opened {
+            Ok(challenge) => Some(challenge),
+            Err(error) => {
+                tracing::warn!(%error, connection = %row.id, "cannot open the challenge of a connection; treating it as absent");
+                None
+            }
+        }
+    }
+
+    /// Records that a run could not open a saved connection for want of an authorization.
+    pub(super) async fn record_unauthorized(&self, org: OrgId, row: &ConnectionRow, error: &OpenError) {
+        let Failure::NeedsAuthorization(why) = &error.failure else {
+            return;
+        };
+        let recorded = async {
+            // Only OAuth waits for a person: another method has credentials that may be good the next time.
+            if definition_of(row)?.auth_type() == AuthType::OAuth {
+                let (at, status) = ((row.id, row.revision), ConnectionStatus::NeedsAuthorization);
+                let why = Some(why.clone());
+                self.0.store.set_connection_status(org, at, status, why).await?;
+            }
+            Ok::<_, Error>(())
+        };
+        if let Err(error) = recorded.await {
+            tracing::warn!(connection = %row.id, %error, "recording the status of a connection failed");
+        }
+    }
+}
