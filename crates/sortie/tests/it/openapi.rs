@@ -23,7 +23,7 @@ fn operations(document: &Value) -> Vec<(String, String, Value)> {
 }
 
 #[tokio::test]
-async fn the_document_is_openapi_3_1_and_describes_every_operation() -> Checked {
+async fn the_document_is_openapi_3_1_and_names_each_operation_once() -> Checked {
     let node = node(Database::Sqlite).await?;
     let document = node
         .client()?
@@ -38,22 +38,6 @@ async fn the_document_is_openapi_3_1_and_describes_every_operation() -> Checked 
             .is_some_and(|version| version.starts_with("3.1."))
     );
     let operations = operations(&document);
-    let expected = [
-        ("GET", "/v1/me"),
-        ("POST", "/v1/runs"),
-        ("GET", "/v1/runs"),
-        ("GET", "/v1/runs/{id}"),
-        ("POST", "/v1/runs/{id}/cancel"),
-        ("GET", "/v1/runs/{id}/events"),
-        ("GET", "/v1/runs/{id}/definition"),
-        ("GET", "/v1/models"),
-    ];
-    for (method, path) in expected {
-        ensure!(
-            operations.iter().any(|(m, p, _)| m == method && p == path),
-            "{method} {path} is not described"
-        );
-    }
     let mut names = Vec::new();
     for (method, path, operation) in &operations {
         for field in ["operationId", "summary"] {
@@ -73,6 +57,7 @@ async fn the_document_is_openapi_3_1_and_describes_every_operation() -> Checked 
         );
     }
     let count = names.len();
+    ensure!(count > 50, "{count} operations");
     names.sort_by_key(ToString::to_string);
     names.dedup();
     assert_eq!(names.len(), count, "an operationId is there twice");
