@@ -134,7 +134,7 @@ fn check_charges(
         "SELECT r.id, r.created_at, r.reserved_micros, r.cost_micros, r.billing_pending, \
          (SELECT CASE WHEN l.kind = 'charge' AND l.org_id = r.org_id THEN 0 - l.amount_micros ELSE 0 END \
            FROM ledger l WHERE l.cause = r.id) \
-         FROM run r WHERE r.org_id = $1 AND r.created_at >= 0 AND (r.created_at, r.id) > ($2, $3) ORDER BY r.created_at, r.id LIMIT $4",
+         FROM run r WHERE r.org_id = $1 AND r.created_at >= $2 AND r.created_at >= 0 AND (r.created_at, r.id) > ($2, $3) ORDER BY r.created_at, r.id LIMIT $4",
         vals![org, since, after.as_str(), limit],
     )?;
     let mut differences = Vec::new();

@@ -173,9 +173,9 @@ fn usage(tx: &mut dyn Tx, org: OrgId, query: &UsageQuery) -> Result<Vec<UsageRow
          CASE WHEN CAST($9 AS BIGINT) = 1 THEN COALESCE(made.key_id, '') ELSE '' END, 1, \
          CASE WHEN made.outcome = 'succeeded' THEN 1 ELSE 0 END, made.cost_micros, made.input_tokens, made.output_tokens, \
          made.cache_read_tokens, made.cache_write_tokens, made.model_calls, made.tool_calls \
-         FROM (SELECT r.* FROM run r WHERE r.org_id = $1 AND r.created_at >= 0 \
+         FROM (SELECT r.* FROM run r WHERE r.org_id = $1 \
          AND r.created_at >= {GREATEST}(CAST($4 AS BIGINT), (SELECT o.usage_until FROM organization o WHERE o.id = $1)) \
-         AND r.created_at < $5 ORDER BY r.created_at, r.id) AS made\
+         AND r.created_at >= 0 AND r.created_at < $5 ORDER BY r.created_at, r.id) AS made\
          ) AS used GROUP BY day, workflow, model, key_id LIMIT $10"
         ),
         params,
@@ -193,8 +193,8 @@ fn due(
 ) -> Result<Vec<(OrgId, Option<UsageDue>)>> {
     let after = after.map(|org| org.to_string()).unwrap_or_default();
     tx.query_all(
-        "SELECT o.id, o.usage_until, (SELECT r.created_at FROM run r WHERE r.org_id = o.id AND r.created_at >= 0 \
-         AND r.created_at >= o.usage_until AND r.created_at < $1 ORDER BY r.created_at, r.id LIMIT 1) \
+        "SELECT o.id, o.usage_until, (SELECT r.created_at FROM run r WHERE r.org_id = o.id \
+         AND r.created_at >= o.usage_until AND r.created_at >= 0 AND r.created_at < $1 ORDER BY r.created_at, r.id LIMIT 1) \
          FROM organization o WHERE o.id > $2 ORDER BY o.id LIMIT $3",
         vals![before, after, limit],
     )?
@@ -241,7 +241,7 @@ fn count(tx: &mut dyn Tx, due: UsageDue) -> Result<()> {
                 sum!("made.model_calls"),
                 ", ",
                 sum!("made.tool_calls"),
-                " FROM (SELECT * FROM run WHERE org_id = $1 AND created_at >= 0 AND created_at >= $2 AND created_at < $3 \
+                " FROM (SELECT * FROM run WHERE org_id = $1 AND created_at >= $2 AND created_at >= 0 AND created_at < $3 \
                  ORDER BY created_at, id) AS made \
                  WHERE 1 = 1 GROUP BY COALESCE(made.workflow, ''), COALESCE(made.model, ''), COALESCE(made.key_id, '') \
                  ON CONFLICT (org_id, day, workflow, model, key_id) DO UPDATE SET ",

@@ -23,6 +23,7 @@ mod files;
 mod fixture;
 mod groups;
 mod identities;
+mod indexes;
 mod keys;
 mod licenses;
 mod mail;

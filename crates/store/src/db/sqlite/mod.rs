@@ -6,6 +6,7 @@
 
 mod connection;
 mod copy;
+mod statistics;
 mod writer;
 
 use std::{
@@ -51,6 +52,7 @@ pub(super) fn open(path: &Path, reports: &Reports) -> Result<Backend> {
         .map_err(|error| failed("open", path, &error))?;
     let mut connection = Connection::writer(path)?;
     apply_migrations(&mut connection)?;
+    statistics::set(&mut connection)?;
 
     let (writes, reads) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
     #[cfg(test)]
