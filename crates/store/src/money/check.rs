@@ -70,7 +70,7 @@ impl Store {
     /// their ids. One statement reads them, so they are of one moment.
     pub async fn check_credits(&self, after: Option<OrgId>, limit: u32) -> Result<LedgerChecked<OrgId>> {
         let after = after.map(|org| org.to_string()).unwrap_or_default();
-        self.db.read(move |tx| check_credits(tx, &after, limit)).await
+        self.db.walk(move |tx| check_credits(tx, &after, limit)).await
     }
 
     /// System: compares the charges and costs of settled runs of an organization behind `after`, at most `limit`, in the
@@ -81,7 +81,7 @@ impl Store {
         after: Option<RunPosition>,
         limit: u32,
     ) -> Result<LedgerChecked<RunPosition>> {
-        self.db.read(move |tx| check_charges(tx, org, after, limit)).await
+        self.db.walk(move |tx| check_charges(tx, org, after, limit)).await
     }
 }
 

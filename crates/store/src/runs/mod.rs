@@ -10,6 +10,7 @@ mod claim_named;
 mod create;
 mod finish;
 mod journal;
+mod list;
 mod moves;
 mod position;
 mod progress;

@@ -13,12 +13,12 @@ use crate::{
 };
 
 /// Number of runs, and of entries of the audit log.
-const ROWS: i64 = 10_000;
+pub(super) const ROWS: i64 = 10_000;
 
 /// Creation time of the first run. Each of the others is created a second after the one before.
-const FIRST: i64 = 1_795_132_800_000_000;
+pub(super) const FIRST: i64 = 1_795_132_800_000_000;
 
-const SECOND: i64 = 1_000_000;
+pub(super) const SECOND: i64 = 1_000_000;
 
 /// End of the last second with a run.
 const END: i64 = FIRST + ROWS * SECOND;
@@ -27,11 +27,11 @@ fn at(micros: i64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
-fn schedule() -> ScheduleId {
+pub(super) fn schedule() -> ScheduleId {
     "sched_01hf7yat00e0080000000000aa".parse().unwrap()
 }
 
-fn key() -> KeyId {
+pub(super) fn key() -> KeyId {
     "key_01kafs6w1cefkstv6qr1ptb0mn".parse().unwrap()
 }
 
@@ -39,25 +39,46 @@ fn key() -> KeyId {
 const FILL: [&str; 3] = [
     "WITH RECURSIVE n (i) AS (SELECT CAST(0 AS BIGINT) UNION ALL SELECT n.i + 1 FROM n WHERE n.i + 1 < CAST($4 AS BIGINT)) \
      INSERT INTO run (id, org_id, status, outcome, attempt, last_event, created_at, started_at, finished_at, \
-     max_cost_micros, cost_micros, billing_pending, timeout_seconds, schedule_id, key_id) \
-     SELECT 'run_01hf7yat00e008000000' || CAST(100000 + n.i AS TEXT), $1, 'succeeded', 'succeeded', 1, 1, \
-     1795132800000000 + n.i * 1000000, 1, 1795132800000000 + n.i * 1000000, 1, 1, 0, 1, $2, $3 FROM n",
+     max_cost_micros, cost_micros, billing_pending, timeout_seconds, schedule_id, key_id, zero_data_retention) \
+     SELECT 'run_01hf7yat00e008000000' || CAST(100000 + n.i AS TEXT), $1, 'succeeded', 'succeeded', 1, 0, \
+     1795132800000000 + n.i * 1000000, 1, 1795132800000000 + n.i * 1000000, 1, 1, 0, 1, $2, $3, 1 FROM n",
     "INSERT INTO run_tag (org_id, tag, created_at, run_id) SELECT $1, 'nightly', r.created_at, r.id FROM run r \
      WHERE r.schedule_id = $2 AND r.key_id = $3 AND r.max_cost_micros < CAST($4 AS BIGINT)",
     "INSERT INTO audit (org_id, at, id, action, target, key_id) SELECT $1, r.created_at, REPLACE(r.id, 'run', 'aud'), 'a.put', 't', $3 \
      FROM run r WHERE r.schedule_id = $2 AND r.max_cost_micros < CAST($4 AS BIGINT)",
 ];
 
+/// Adds a run of the schedule. Returns the schedule.
+pub(super) async fn scheduled(fixture: &Fixture, org: OrgId) -> ScheduleId {
+    let mut run = fixture.new_run(org);
+    run.labels.schedule = Some(schedule());
+    fixture.store.create_run(run).await.unwrap();
+    schedule()
+}
+
+/// Fills the tables with [`ROWS`] rows of an organization.
+pub(super) async fn fill(fixture: &Fixture, org: OrgId) {
+    let filled = fixture.store.db.write(move |tx: &mut dyn Tx| {
+        for sql in FILL {
+            assert_eq!(
+                tx.exec(sql, vals![org, schedule(), key(), ROWS])?,
+                ROWS.unsigned_abs()
+            );
+        }
+        Ok(())
+    });
+    filled.await.unwrap();
+}
+
 /// A database with rows that mislead, measured by its own `ANALYZE`, which a node has opened since.
 async fn misled(fixture: Fixture) -> (Fixture, OrgId) {
     let org = fixture.org().await;
-    let filled = fixture.store.db.write(move |tx: &mut dyn Tx| {
-        for sql in FILL {
-            assert_eq!(tx.exec(sql, vals![org, schedule(), key(), ROWS])?, ROWS.unsigned_abs());
-        }
-        tx.exec("ANALYZE", vals![]).map(drop)
-    });
-    filled.await.unwrap();
+    fill(&fixture, org).await;
+    let measured = fixture
+        .store
+        .db
+        .write(|tx: &mut dyn Tx| tx.exec("ANALYZE", vals![]));
+    measured.await.unwrap();
     let Fixture { store, database, .. } = fixture;
     drop(store);
     let store = Store::open(database.url()).await.unwrap();
@@ -121,7 +142,10 @@ async fn indexes(fixture: &Fixture, sql: &'static str) -> BTreeSet<String> {
             let text = Dialect::Postgres.translate(sql);
             vec![
                 (leak(format!("PREPARE index_{number} AS {text}")), 0),
-                (leak(format!("EXPLAIN (COSTS OFF) EXECUTE index_{number}{arguments}")), 0),
+                (
+                    leak(format!("EXPLAIN (COSTS OFF) EXECUTE index_{number}{arguments}")),
+                    0,
+                ),
             ]
         }
     };
@@ -137,13 +161,18 @@ async fn indexes(fixture: &Fixture, sql: &'static str) -> BTreeSet<String> {
         Ok(rows)
     });
     let plan = plan.await.unwrap();
-    let steps: Vec<String> = plan.iter().map(|row| row.text(column).unwrap().to_owned()).collect();
+    let steps: Vec<String> = plan
+        .iter()
+        .map(|row| row.text(column).unwrap().to_owned())
+        .collect();
     let names = steps.iter().filter_map(|step| {
         let (_, after) = step.split_once("INDEX ").or_else(|| step.split_once(" using "))?;
         after.split_whitespace().next().map(str::to_owned)
     });
     // SQLite does not name the primary key of a table.
-    let walks_log = steps.iter().any(|step| step.starts_with("SEARCH audit USING PRIMARY KEY"));
+    let walks_log = steps
+        .iter()
+        .any(|step| step.starts_with("SEARCH audit USING PRIMARY KEY"));
     names
         .chain(walks_log.then(|| "audit_pkey".to_owned()))
         .filter(|name| CHOICES.contains(&name.as_str()))
@@ -172,7 +201,12 @@ async fn the_lists_read_their_indexes(fixture: Fixture) {
     reads(&fixture, list(None, None), &["run_list"]).await;
     reads(&fixture, list(failed, None), &["run_outcome"]).await;
     reads(&fixture, list(None, Some(schedule())), &["run_schedule"]).await;
-    reads(&fixture, list(failed, Some(schedule())), &["run_schedule_outcome"]).await;
+    reads(
+        &fixture,
+        list(failed, Some(schedule())),
+        &["run_schedule_outcome"],
+    )
+    .await;
     let open = list(Some(RunStatus::Running), Some(schedule()));
     reads(&fixture, open, &["run_schedule_outcome"]).await;
     reads(&fixture, list(Some(RunStatus::Running), None), &["queue_claimed"]).await;
@@ -215,7 +249,12 @@ async fn counts_and_deletions_read_their_indexes(fixture: Fixture) {
         runs: 10,
         events: 100,
     };
-    reads(&fixture, store.delete_expired_runs(expiry, batch), &["run_outcome"]).await;
+    reads(
+        &fixture,
+        store.delete_expired_runs(expiry, batch),
+        &["run_outcome"],
+    )
+    .await;
 }
 
 #[tokio::test]

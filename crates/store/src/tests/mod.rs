@@ -26,6 +26,7 @@ mod identities;
 mod indexes;
 mod keys;
 mod licenses;
+mod lists;
 mod mail;
 mod migrations;
 mod model;

@@ -225,6 +225,7 @@ async fn administer(fixture: &Fixture, org: OrgId) {
         (None, None, None),
         (target, None, None),
         (None, Some(key.id), None),
+        (None, Some(key.id), action.clone()),
         (None, None, action),
     ] {
         let filter = AuditFilter {
@@ -404,7 +405,7 @@ async fn use_workflows(fixture: &Fixture, org: OrgId) {
 }
 
 async fn list_everything(fixture: &Fixture, org: OrgId) {
-    let schedule = Some("sched_01hf7yat00e0080000000000aa".parse().unwrap());
+    let schedule = Some(super::indexes::scheduled(fixture, org).await);
     for (status, schedule) in [
         (None, None),
         (Some(RunStatus::Failed), None),
