@@ -82,7 +82,7 @@ pub use oauth::{
     grants::{EndedGrant, GRANTS_OF_A_PERSON, GrantAudit, GrantRow, NewGrant},
     tokens::{CodeRedemption, Exchange, IssuedTokens, NewTokens, TokenRefresh},
 };
-pub use observe::{MOST_COUNTED, Observed};
+pub use observe::{DeadRows, MOST_COUNTED, Observed};
 pub use operators::{OperatedOrganization, OperatedPerson};
 pub use organizations::deletion::OrganizationDeletion;
 pub use people::{

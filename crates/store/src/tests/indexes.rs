@@ -237,7 +237,7 @@ async fn counts_and_deletions_read_their_indexes(fixture: Fixture) {
         next_run: at(FIRST),
     };
     let counted = ["queue_claimed", "queue_waiting", "run_list"];
-    reads(&fixture, store.count_usage(due), &counted).await;
+    reads(&fixture, store.count_usage(due, 0), &counted).await;
     let expiry = Expiry {
         org,
         finished_before: at(END),
@@ -332,6 +332,6 @@ async fn what_is_counted_is_read_from_where_the_count_has_come_to_on_sqlite() {
         counted_until,
         next_run: counted_until,
     };
-    let found = steps(&fixture, store.count_usage(due)).await;
+    let found = steps(&fixture, store.count_usage(due, 0)).await;
     assert!(found < 60 * 200, "{found}");
 }

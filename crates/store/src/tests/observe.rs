@@ -58,6 +58,8 @@ both! {
             nodes: 1,
             lost_nodes: 0,
             first_lease_until,
+            late_runs: 0,
+            oldest_late_run_at: None,
         };
         assert_eq!(seen, expected);
         assert!(first_lease_until.is_some());

@@ -251,7 +251,10 @@ async fn administer(fixture: &Fixture, org: OrgId) {
         counted_until: Timestamp::from_micros(0),
         next_run: Timestamp::from_micros(0),
     };
-    assert!(store.count_usage(due).await.unwrap());
+    assert_eq!(store.count_usage(due, 0).await.unwrap(), Some(0));
+    store.late_runs(None, 10).await.unwrap();
+    store.count_late_run(fixture.run_id()).await.unwrap();
+    store.dead_rows().await.unwrap();
 }
 
 async fn use_unretained(fixture: &Fixture, org: OrgId) {
