@@ -11,6 +11,7 @@ mod create;
 mod finish;
 mod journal;
 mod list;
+mod lost;
 mod moves;
 mod position;
 mod progress;

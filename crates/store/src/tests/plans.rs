@@ -384,7 +384,7 @@ async fn use_schedules(fixture: &Fixture, org: OrgId) {
         .await
         .unwrap();
     store.due_schedules(fixture.now(), None, 5).await.unwrap();
-    store.released_schedules(5).await.unwrap();
+    store.released_schedules(None, 5).await.unwrap();
     store.next_due(fixture.now()).await.unwrap();
     store.open_runs(org, (row.id, 1), 5).await.unwrap();
     let since = (fixture.now(), 5);
