@@ -79,7 +79,8 @@ const TOKENS: [(&str, &str, &str); 20] = [
         "SELECT pg_stat_get_dead_tuples(CAST('queue' AS regclass)), pg_stat_get_dead_tuples(CAST('event' AS regclass)), \
          (SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp() - MIN(s.xact_start)) * 1000000 AS BIGINT) \
          FROM pg_stat_get_activity(NULL) s \
-         WHERE s.backend_xmin IS NOT NULL AND s.pid <> pg_backend_pid())",
+         WHERE s.backend_xmin IS NOT NULL AND s.pid <> pg_backend_pid() AND s.backend_type = 'client backend' \
+         AND s.datid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))",
     ),
     ("{DATABASE}", "'SQLite'", "'PostgreSQL'"),
     (

@@ -223,6 +223,13 @@ async fn the_index_of_runs_by_outcome_has_only_final_runs_on_sqlite() {
     assert_eq!(Fixture::sqlite().await.count(index).await, 1);
 }
 
+#[tokio::test]
+async fn busy_tables_are_vacuumed_by_a_number_of_rows_on_postgres() {
+    let set = "SELECT COUNT(*) FROM pg_class WHERE relname IN ('queue', 'event') \
+               AND array_to_string(reloptions, ',') LIKE '%autovacuum_vacuum_scale_factor=0%autovacuum_vacuum_threshold=%'";
+    assert_eq!(Fixture::postgres().await.count(set).await, 2);
+}
+
 /// Takes migration 23 and the later ones back, and applies them again.
 async fn credits_are_migrated(fixture: Fixture) {
     let (hosted, self_hosted) = (
