@@ -395,6 +395,7 @@ async fn what_is_not_available_is_refused_and_nothing_is_created() {
             .list_runs(rig.org, filter)
             .await
             .unwrap()
+            .items
             .is_empty()
     );
 }

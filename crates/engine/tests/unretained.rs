@@ -333,7 +333,8 @@ async fn a_run_whose_client_goes_away_while_it_is_recorded_goes_on() {
             .store()
             .list_runs(rig.org, filter.clone())
             .await
-            .unwrap();
+            .unwrap()
+            .items;
         if let [run] = &found[..] {
             break run.id;
         }

@@ -3,8 +3,8 @@
 use sortie_api::{ActorKind, AuditEntry, AuditId, KeyId, OrgId, Timestamp};
 
 use crate::{
-    Store,
-    db::{Row, Stmt, Tx, vals},
+    Found, Store,
+    db::{Row, Stmt, Tx, Val, vals},
     principal::By,
     types::{Actor, AuditFilter, Result},
 };
@@ -47,19 +47,57 @@ pub(crate) fn record(audit: &Audit) -> Stmt<'_> {
     )
 }
 
-/// Query of entries through one index. `$way` is the condition on the column of that index behind the organization, if it
-/// has one. The later conditions hold for every entry where their parameter is NULL.
+/// Maximum number of entries of an index that one command looks at to find entries that meet several conditions.
+pub(crate) const EXAMINED: u32 = 5_000;
+
+/// Query of entries, or of those that have the value `$value` in a column of the index that begins with the organization and
+/// this column. The later conditions hold for every entry where their parameter is NULL. The column is bound by a range and
+/// stands in the order: no other index has that order, whatever a planner thinks of how rare the value is.
 macro_rules! list {
-    ($way:literal) => {
+    () => {
+        list!("at >= $2 AND (at, id) >= ($2, $9) AND (at, id) < ($3, $4)", "")
+    };
+    (of $column:literal, $value:literal) => {
+        list!(
+            concat!(
+                "(", $column, ", at, id) >= (", $value, ", $2, $9) AND ", $column, " >= ", $value,
+                " AND (", $column, ", at, id) < (", $value, ", $3, $4)"
+            ),
+            concat!($column, " DESC, ")
+        )
+    };
+    ($bounds:expr, $order:expr) => {
         concat!(
             "SELECT id, at, action, target, key_id, address, request_id, actor_kind, actor_id, user_id FROM audit \
-             WHERE org_id = $1",
-            $way,
-            " AND at >= $2 AND (at, id) < ($3, $4) AND action = COALESCE($6, action) AND target = COALESCE($7, target) \
-             AND COALESCE(key_id, '') = COALESCE($8, key_id, '') ORDER BY at DESC, id DESC LIMIT $5"
+             WHERE org_id = $1 AND ",
+            $bounds,
+            " AND action = COALESCE($6, action) AND target = COALESCE($7, target) \
+             AND COALESCE(key_id, '') = COALESCE($8, key_id, '') ORDER BY ",
+            $order,
+            "at DESC, id DESC LIMIT $5"
         )
     };
 }
+
+/// Query for entry number `$5` of such an index with the value `$6`, counted from 0.
+macro_rules! entry {
+    ($column:literal) => {
+        concat!(
+            "SELECT at, id FROM audit WHERE org_id = $1 AND (",
+            $column,
+            ", at) >= ($6, $2) AND ",
+            $column,
+            " >= $6 AND (",
+            $column,
+            ", at, id) < ($6, $3, $4) ORDER BY ",
+            $column,
+            " DESC, at DESC, id DESC LIMIT 1 OFFSET $5"
+        )
+    };
+}
+
+/// Position of an entry in the log.
+type Position = (Timestamp, AuditId);
 
 /// Query of the entries by a person among the newest 10,000 of an organization. An index by person would have to be built
 /// over the whole log.
@@ -69,12 +107,46 @@ pub(crate) const OF_PERSON: &str = "SELECT id, at, action, target, key_id, addre
 
 impl Store {
     /// Returns entries of the audit log, newest first.
-    pub async fn list_audit(&self, org: OrgId, filter: AuditFilter) -> Result<Vec<AuditEntry>> {
-        self.db.read(move |tx| list(tx, org, &filter)).await
+    pub async fn list_audit(
+        &self,
+        org: OrgId,
+        filter: AuditFilter,
+    ) -> Result<Found<AuditEntry, (Timestamp, AuditId)>> {
+        self.db.walk(move |tx| list(tx, org, &filter)).await
     }
 }
 
-fn list(tx: &mut dyn Tx, org: OrgId, filter: &AuditFilter) -> Result<Vec<AuditEntry>> {
+/// Way into the log: an index.
+struct Way<'a> {
+    list: &'static str,
+    /// Query for the entry that a walk ends at.
+    entry: &'static str,
+    /// Parameter of this query.
+    of: Val<'a>,
+}
+
+/// Returns the ways into the entries that `filter` asks for.
+fn ways(filter: &AuditFilter) -> Vec<Way<'_>> {
+    let mut ways = Vec::new();
+    ways.extend(filter.target.as_deref().map(|target| Way {
+        list: list!(of "target", "$7"),
+        entry: entry!("target"),
+        of: target.into(),
+    }));
+    ways.extend(filter.key.map(|key| Way {
+        list: list!(of "key_id", "$8"),
+        entry: entry!("key_id"),
+        of: key.into(),
+    }));
+    ways.extend(filter.action.as_deref().map(|action| Way {
+        list: list!(of "action", "$6"),
+        entry: entry!("action"),
+        of: action.into(),
+    }));
+    ways
+}
+
+fn list(tx: &mut dyn Tx, org: OrgId, filter: &AuditFilter) -> Result<Found<AuditEntry, Position>> {
     // No id is less than the empty text, so entries at `until` itself are left out.
     let until = filter.until.map(|until| (until, String::new()));
     let before = filter.before.map(|(at, id)| (at, id.to_string()));
@@ -83,23 +155,57 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &AuditFilter) -> Result<Vec<AuditEn
         .flatten()
         .min()
         .unwrap_or((Timestamp::from_micros(i64::MAX), String::new()));
-    let sql = match filter {
-        AuditFilter { target: Some(_), .. } => list!(" AND target = $7"),
-        AuditFilter { key: Some(_), .. } => list!(" AND key_id = $8"),
-        AuditFilter { action: Some(_), .. } => list!(" AND action = $6"),
-        AuditFilter { .. } => list!(""),
-    };
+    let since = filter.since.unwrap_or(Timestamp::from_micros(i64::MIN));
+    let (sql, end) = rarest(tx, &ways(filter), &vals![org, since, at, id.clone()])?;
+    let (end_at, end_id) = end.map_or((since, String::new()), |(at, id)| (at, id.to_string()));
     let params = vals![
         org,
-        filter.since.unwrap_or(Timestamp::from_micros(i64::MIN)),
+        end_at,
         at,
         id,
         filter.limit,
         filter.action.as_deref(),
         filter.target.as_deref(),
-        filter.key
+        filter.key,
+        end_id
     ];
-    tx.query_all(sql, params)?.iter().map(entry_from).collect()
+    let rows = tx.query_all(sql, params)?;
+    let items = rows.iter().map(entry_from).collect::<Result<Vec<_>>>()?;
+    let is_full = items.len() >= usize::try_from(filter.limit).unwrap_or(usize::MAX);
+    Ok(Found {
+        stopped_at: end.filter(|_| !is_full),
+        items,
+    })
+}
+
+/// Returns the query through the index in which the fewest entries meet their condition, and the position where a walk
+/// through it ends: where its [`EXAMINED`]-th entry is. `None` if it has not so many, or needs no walk.
+fn rarest(tx: &mut dyn Tx, ways: &[Way<'_>], within: &[Val<'_>]) -> Result<(&'static str, Option<Position>)> {
+    match ways {
+        [] => return Ok((list!(), None)),
+        [only] => return Ok((only.list, None)),
+        _ => {}
+    }
+    let last = i64::from(EXAMINED) - 1;
+    let entries: Vec<Stmt<'_>> = ways
+        .iter()
+        .map(|way| {
+            let mut params = within.to_vec();
+            params.extend([last.into(), way.of.clone()]);
+            Stmt::new(way.entry, params)
+        })
+        .collect();
+    let mut rarest = (list!(), None);
+    for (number, (way, answer)) in ways.iter().zip(tx.batch(&entries)?).enumerate() {
+        let end = match answer.rows.first() {
+            Some(row) => Some((row.time(0)?, row.parse(1)?)),
+            None => None,
+        };
+        if number == 0 || end < rarest.1 {
+            rarest = (way.list, end);
+        }
+    }
+    Ok(rarest)
 }
 
 pub(crate) fn entry_from(row: &Row) -> Result<AuditEntry> {

@@ -63,7 +63,7 @@ impl Store {
     /// Returns the runs that wait at `now`, counted up to `limit`, and the nodes that are gone.
     pub async fn backlog(&self, now: Timestamp, limit: u32) -> Result<Backlog> {
         self.db
-            .read(move |tx| {
+            .walk(move |tx| {
                 let [waiting, oldest, silent, lost] = batch(
                     tx,
                     &[

@@ -16,6 +16,7 @@ mod connections;
 mod db;
 mod deliveries;
 mod files;
+mod found;
 mod keys;
 mod licenses;
 mod mail;
@@ -48,6 +49,7 @@ pub use checks::{Backlog, DatabaseInfo};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED};
 pub use files::{FileRow, NewFile};
+pub use found::Found;
 pub use keys::{NewKey, Rotation};
 pub use licenses::{
     Allowance, LicenseRefusal, MonthlyRuns,
@@ -80,7 +82,7 @@ pub use oauth::{
     grants::{EndedGrant, GRANTS_OF_A_PERSON, GrantAudit, GrantRow, NewGrant},
     tokens::{CodeRedemption, Exchange, IssuedTokens, NewTokens, TokenRefresh},
 };
-pub use observe::{MOST_COUNTED, Observed};
+pub use observe::{DeadRows, MOST_COUNTED, Observed};
 pub use operators::{OperatedOrganization, OperatedPerson};
 pub use organizations::deletion::OrganizationDeletion;
 pub use people::{
@@ -151,7 +153,7 @@ impl Store {
         Self::open_with(url, CONNECTIONS).await
     }
 
-    /// Opens a database like [`open`](Self::open), with a number of connections for commands on `PostgreSQL`. Up to three
+    /// Opens a database like [`open`](Self::open), with a number of connections for commands on `PostgreSQL`. Up to five
     /// more connections serve other purposes.
     pub async fn open_with(url: &str, connections: u32) -> Result<Self> {
         Ok(Self::over(Db::open(url, connections).await?))

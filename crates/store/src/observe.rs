@@ -2,6 +2,8 @@
 //! of waiting and held runs through their indexes, and never scans a table that grows with the number of
 //! runs.
 
+use std::time::Duration;
+
 use sortie_api::{RunStatus, Timestamp};
 
 use crate::{
@@ -45,6 +47,22 @@ pub struct Observed {
     pub lost_nodes: i64,
     /// Earliest end of the lease of a node that was not declared lost.
     pub first_lease_until: Option<Timestamp>,
+    /// Number of runs that were left out of the usage of their hour and are not counted yet.
+    pub late_runs: i64,
+    /// Creation time of the oldest of these runs, among the first [`MOST_COUNTED`].
+    pub oldest_late_run_at: Option<Timestamp>,
+}
+
+/// Dead rows of the database, which a vacuum cleans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeadRows {
+    /// Number of dead rows of `queue`.
+    pub queue: i64,
+    /// Number of dead rows of `event`.
+    pub event: i64,
+    /// Age of the oldest transaction that keeps dead rows from being cleaned, among those that the user of the database can
+    /// see.
+    pub oldest_snapshot: Duration,
 }
 
 impl Store {
@@ -52,10 +70,24 @@ impl Store {
     pub async fn observe(&self, at: Timestamp) -> Result<Observed> {
         self.db.read(move |tx| observe(tx, at)).await
     }
+
+    /// System: returns the dead rows of the database. `None` on `SQLite`, which has none.
+    pub async fn dead_rows(&self) -> Result<Option<DeadRows>> {
+        let row = self.db.read(|tx| tx.query_opt("{DEAD_ROWS}", vals![])).await?;
+        row.map(|row| {
+            let micros = u64::try_from(row.opt_int(2)?.unwrap_or_default()).unwrap_or_default();
+            Ok(DeadRows {
+                queue: row.opt_int(0)?.unwrap_or_default(),
+                event: row.opt_int(1)?.unwrap_or_default(),
+                oldest_snapshot: Duration::from_micros(micros),
+            })
+        })
+        .transpose()
+    }
 }
 
 fn observe(tx: &mut dyn Tx, at: Timestamp) -> Result<Observed> {
-    let [waiting, oldest, held, callbacks, nodes] = batch(
+    let [waiting, oldest, held, callbacks, nodes, late] = batch(
         tx,
         &[
             // Runs without retention wait for the one node that has their content, under the node id -1.
@@ -104,6 +136,11 @@ fn observe(tx: &mut dyn Tx, at: Timestamp) -> Result<Observed> {
                  MIN(CASE WHEN ended_at IS NULL THEN lease_until END) FROM node",
                 vals![],
             ),
+            Stmt::new(
+                "SELECT COUNT(*), MIN(created_at) FROM (\
+                   SELECT l.created_at FROM late_run l WHERE l.org_id > '' AND l.created_at >= 0 LIMIT $1) AS counted",
+                vals![MOST_COUNTED],
+            ),
         ],
     )?;
     let mut observed = Observed::default();
@@ -130,6 +167,10 @@ fn observe(tx: &mut dyn Tx, at: Timestamp) -> Result<Observed> {
         observed.nodes = row.int(0)?;
         observed.lost_nodes = row.int(1)?;
         observed.first_lease_until = row.opt_time(2)?;
+    }
+    if let [row] = &late.rows[..] {
+        observed.late_runs = row.int(0)?;
+        observed.oldest_late_run_at = row.opt_time(1)?;
     }
     Ok(observed)
 }

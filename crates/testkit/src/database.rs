@@ -113,12 +113,13 @@ pub(crate) fn file_as_sql(file: &Path) -> Result<String> {
         let rows = statement.query_map((), |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     };
-    let schema = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL";
+    // Nobody may make the tables of SQLite itself, such as its statistics.
+    let schema = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'";
     let mut statements = vec!["PRAGMA foreign_keys = OFF".to_owned(), "BEGIN".to_owned()];
     statements.extend(texts(&format!("{schema} AND type = 'table' ORDER BY name"))?);
-    for table in
-        texts("SELECT name FROM sqlite_schema WHERE type = 'table' AND sql IS NOT NULL ORDER BY name")?
-    {
+    for table in texts(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql IS NOT NULL AND name NOT LIKE 'sqlite%' ORDER BY name",
+    )? {
         let columns = texts(&format!(
             "SELECT 'quote(' || name || ')' FROM pragma_table_info('{table}')"
         ))?;

@@ -162,7 +162,7 @@ async fn an_invitation_works_for_its_address_until_it_ends() {
         limit: 10,
         ..AuditFilter::default()
     };
-    let audit = accounts.store().list_audit(org, filter).await.unwrap();
+    let audit = accounts.store().list_audit(org, filter).await.unwrap().items;
     assert_eq!(
         sorted(&audit),
         [
@@ -288,7 +288,7 @@ async fn a_disabled_person_is_signed_out_at_once_and_the_organizations_hear_of_i
         limit: 10,
         ..AuditFilter::default()
     };
-    let audit = accounts.store().list_audit(org, filter).await.unwrap();
+    let audit = accounts.store().list_audit(org, filter).await.unwrap().items;
     assert_eq!(sorted(&audit), ["person.disable", "person.enable"]);
 }
 

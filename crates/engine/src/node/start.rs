@@ -42,7 +42,7 @@ fn fit_for(mode: Mode, sandbox: Result<Arc<dyn Backend>, String>) -> Result<Arc<
 }
 
 impl Engine {
-    /// Starts a node: registers it, takes over the runs of its earlier process, and begins to accept runs. A node
+    /// Starts a node: registers it and begins to accept runs, then takes over the runs of its earlier process. A node
     /// without the master key of its database does not start, because it would fail every run that needs a credential.
     /// If the host cannot confine commands, `sandbox` is the reason, for people: runs with `shell` are then refused. A
     /// hosted engine on a single-tenant host refuses them as well.
@@ -81,7 +81,6 @@ impl Engine {
             wake: cluster.wake.clone(),
         };
         stores.connections.begin_upgrade(&cluster.identity.leases).await?;
-        sweeper.sweep().await?;
         let node = Node {
             options: setup.options,
             metrics: setup.metrics,
@@ -113,7 +112,15 @@ impl Engine {
             hints: node.cluster.hints.clone(),
             stop: node.tasks.closing.clone(),
         };
-        node.tasks.tracker.spawn(dispatcher.run());
+        // Runs of lost nodes have waited for longer than those in the queue. New runs are accepted meanwhile.
+        let first = Sweeper {
+            node: sweeper.node.clone(),
+            wake: sweeper.wake.clone(),
+        };
+        node.tasks.tracker.spawn(async move {
+            first.sweep_or_warn().await;
+            dispatcher.run().await;
+        });
         node.tasks
             .tracker
             .spawn(Keeper::new(self.clone()).run(node.tasks.closed.clone()));

@@ -34,9 +34,14 @@ impl Sweeper {
             if !self.node.identity.seen.is_held() {
                 continue;
             }
-            if let Err(error) = self.sweep().await {
-                tracing::warn!(%error, "cannot take over runs of lost nodes; the next sweep tries again");
-            }
+            self.sweep_or_warn().await;
+        }
+    }
+
+    /// Sweeps. A failure is logged.
+    pub(crate) async fn sweep_or_warn(&self) {
+        if let Err(error) = self.sweep().await {
+            tracing::warn!(%error, "cannot take over runs of lost nodes; the next sweep tries again");
         }
     }
 

@@ -201,3 +201,31 @@ async fn a_run_with_a_task_is_left_alone_until_it_is_cancelled_elsewhere() {
     rig.reconciler().compare(&mut suspects).await.unwrap();
     assert_eq!(active_run.stopped().await, StopReason::NotOurs);
 }
+
+#[tokio::test]
+async fn a_node_is_ready_before_it_has_taken_over_the_runs_of_its_earlier_process() {
+    let Held {
+        store, claim, dir, ..
+    } = held().await;
+    let options = Options {
+        data_dir: dir.path().to_owned(),
+        ..Options::default()
+    };
+    let storage = parts::Storage::open(&options).await.unwrap();
+    let no_sandbox = Err("a test".to_owned());
+    let assembled = crate::Engine::assemble(options, store.clone(), no_sandbox, storage).await;
+    let (engine, sweeper) = assembled.unwrap();
+    engine.ready().await.unwrap();
+    let position = store.position(claim.fence.run).await.unwrap();
+    assert_eq!(position.attempt, claim.fence.attempt, "nobody has taken it over");
+    engine.begin_runs(sweeper, None);
+    while store
+        .get_run(claim.org, claim.fence.run)
+        .await
+        .unwrap()
+        .billing_pending
+    {
+        tokio::task::yield_now().await;
+    }
+    engine.shutdown().await;
+}

@@ -248,7 +248,7 @@ impl Engine {
             store.due_schedules(now, None, SOME),
             store.list_schedules(org, None, SOME)
         )?;
-        let overdue = overdue.iter().filter(|due| due.since + LATE < now).count();
+        let overdue = overdue.items.iter().filter(|due| due.since + LATE < now).count();
         let failing: Vec<String> = rows
             .iter()
             .filter(|row| row.state.enabled)

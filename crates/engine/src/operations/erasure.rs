@@ -129,7 +129,7 @@ impl Engine {
             };
             while self.store().delete_expired_runs(expiry, BATCH).await?.more {}
             match due {
-                Some(due) if self.store().count_usage(due).await? => {}
+                Some(due) if self.store().count_usage(due, 0).await?.is_some() => {}
                 // Nothing is left to count, runs of the next hour are not settled yet, or another node counts it.
                 Some(_) | None => return Ok(()),
             }

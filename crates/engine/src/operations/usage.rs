@@ -21,8 +21,16 @@ const COUNT: Duration = Duration::from_mins(10);
 /// is stored a moment later. Clocks of nodes may differ by up to this without a loss.
 const MARGIN: Duration = Duration::from_hours(1);
 
-/// Organizations in one query.
-const ORGANIZATIONS: u32 = 500;
+/// Time after which an hour waits for its runs no longer. Those that are not settled then are counted by themselves. No run
+/// works for as long.
+const LATE: Duration = Duration::from_hours(6);
+
+/// Maximum number of runs of an hour that are counted by themselves. While an organization has more that are not settled, as
+/// where nothing works on its runs, the hour waits for them.
+const LATE_RUNS: u32 = 1_000;
+
+/// Organizations, or runs, in one query.
+const PAGE: u32 = 500;
 
 impl Engine {
     /// Returns the usage of an organization on these days, by default the last `USAGE_DAYS_DEFAULT`. `Invalid` names
@@ -95,8 +103,9 @@ pub(crate) async fn keep_counting(store: Store, clock: Clock, stop: Cancellation
     }
 }
 
-/// Counts every completed hour of every organization and returns their number. An hour with unsettled runs waits, and
-/// so do the hours after it. A failure with one organization does not hold up the others.
+/// Counts every completed hour of every organization and returns their number. An hour with unsettled runs waits, and so do
+/// the hours after it, until it is [`LATE`]: it is then counted without these runs. A failure with one organization does not
+/// hold up the others.
 pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<u64, Error> {
     let before = Timestamp::from_micros(
         now.as_micros()
@@ -106,15 +115,16 @@ pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<u64, Error> {
     let mut after = None;
     let mut units = Units::new("counting the usage of an organization");
     loop {
-        let found = store.usage_due(before, after, ORGANIZATIONS).await?;
+        let found = store.usage_due(before, after, PAGE).await?;
         let Some((last, _)) = found.last() else {
+            count_late(store).await?;
             return Ok(hours);
         };
         let mut behind = after;
         after = Some(*last);
         for (org, mut due) in found {
             while let Some(next) = due.filter(|due| due.hour_end() <= before) {
-                let counted = count_next(store, next, (before, behind)).await;
+                let counted = count_next(store, next, now, (before, behind)).await;
                 let Some(Some(further)) = units.done(org, counted)? else {
                     break;
                 };
@@ -131,14 +141,50 @@ pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<u64, Error> {
 async fn count_next(
     store: &Store,
     next: UsageDue,
+    now: Timestamp,
     (before, behind): (Timestamp, Option<OrgId>),
 ) -> Result<Option<Option<UsageDue>>, Error> {
-    if !store.count_usage(next).await? {
-        return Ok(None);
+    let is_late = next.hour_end() + LATE <= now;
+    match store
+        .count_usage(next, if is_late { LATE_RUNS } else { 0 })
+        .await?
+    {
+        None if is_late => {
+            tracing::warn!(
+                organization = %next.org,
+                hour_end = %next.hour_end(),
+                "the usage of an hour is not counted: more than {LATE_RUNS} of its runs are not settled, or another node counts it"
+            );
+            return Ok(None);
+        }
+        None => return Ok(None),
+        Some(0) => {}
+        Some(runs) => tracing::warn!(
+            organization = %next.org,
+            hour_end = %next.hour_end(),
+            runs,
+            "counted the usage of an hour without runs that are not settled; each is counted once it is"
+        ),
     }
     let again = store.usage_due(before, behind, 1).await?;
     let of_org = again.first().filter(|(of, _)| *of == next.org);
     Ok(Some(of_org.and_then(|(_, due)| *due)))
+}
+
+/// Counts runs that were left out of their hour and are settled now. A failure with one does not hold up the others.
+async fn count_late(store: &Store) -> Result<(), Error> {
+    let mut after = None;
+    let mut units = Units::new("counting the usage of a run");
+    loop {
+        let runs = store.late_runs(after, PAGE).await?;
+        for (run, _) in runs.iter().filter(|(_, is_settled)| *is_settled) {
+            units.done(run, store.count_late_run(*run).await)?;
+        }
+        if runs.len() < PAGE as usize {
+            return Ok(());
+        }
+        after = runs.last().map(|(run, _)| *run);
+    }
 }
 
 #[cfg(test)]
@@ -150,6 +196,35 @@ mod tests {
     use crate::testing::{Held, held};
 
     const HOUR: Duration = Duration::from_hours(1);
+
+    #[tokio::test]
+    async fn a_run_that_stays_unsettled_does_not_keep_the_hours_behind_it() {
+        let held = held().await;
+        let (store, org, fence) = (&held.store, held.claim.org, held.claim.fence);
+        let made = store.get_run(org, fence.run).await.unwrap().created_at;
+        let hour = made.as_micros() - made.as_micros().rem_euclid(3_600_000_000);
+        let over = Timestamp::from_micros(hour) + HOUR;
+        assert_eq!(
+            count(store, over + LATE - Duration::from_micros(1))
+                .await
+                .unwrap(),
+            0
+        );
+        assert_eq!(count(store, over + LATE).await.unwrap(), 1);
+        assert_eq!(count(store, over + LATE + HOUR).await.unwrap(), 0, "once");
+        assert_eq!(store.late_runs(None, 10).await.unwrap(), [(fence.run, false)]);
+        // It is still in the sums, and once it is settled it is counted.
+        store.cancel_run(org, fence.run, made).await.unwrap();
+        let settled = store.settle_run(
+            fence.run,
+            fence.attempt,
+            Micros::ZERO,
+            sortie_api::RunUsage::default(),
+        );
+        settled.await.unwrap();
+        assert_eq!(count(store, over + LATE + HOUR).await.unwrap(), 0);
+        assert_eq!(store.late_runs(None, 10).await.unwrap(), []);
+    }
 
     #[tokio::test]
     async fn an_hour_is_counted_once_it_has_been_over_for_an_hour_and_its_runs_are_settled() {

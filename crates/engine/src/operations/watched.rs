@@ -16,7 +16,7 @@ use prometheus_client::{
 };
 use sortie_api::{Mode, RunStatus, Timestamp};
 use sortie_sandbox::Capabilities;
-use sortie_store::{CreditSums, LicenseUse, Observed};
+use sortie_store::{CreditSums, DeadRows, LicenseUse, Observed};
 use tokio::time::{Instant, timeout};
 
 use crate::{Engine, runs::active::Active};
@@ -55,6 +55,8 @@ struct DatabaseSample {
     license: Option<LicenseUse>,
     /// Credits of a hosted deployment.
     credits: Option<CreditSums>,
+    /// Dead rows, where the database has any.
+    dead_rows: Option<DeadRows>,
 }
 
 impl LastSample {
@@ -118,15 +120,17 @@ impl Watched {
                 tokio::try_join!(
                     engine.store().observe(now),
                     licensing.in_use(now),
-                    credits_of(engine)
+                    credits_of(engine),
+                    engine.store().dead_rows()
                 )
             }),
         );
         let database = match database {
-            Ok(Ok((observed, license, credits))) => Some(DatabaseSample {
+            Ok(Ok((observed, license, credits, dead_rows))) => Some(DatabaseSample {
                 observed,
                 license,
                 credits,
+                dead_rows,
                 at: now,
                 leases_at: engine.0.cluster.identity.leases.now(),
             }),
@@ -280,6 +284,38 @@ fn encode_credits(encoder: &mut DescriptorEncoder<'_>, sums: &CreditSums) -> std
     )
 }
 
+/// Writes what the upkeep of the database has not come to yet.
+fn encode_upkeep(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample) -> std::fmt::Result {
+    gauge(
+        encoder,
+        "usage_late_runs",
+        "Runs whose hour was counted into the usage before they were settled, and that are not counted yet. Counted up to 100,000.",
+        sample.observed.late_runs,
+    )?;
+    seconds(
+        encoder,
+        "usage_late_oldest_age_seconds",
+        "How long ago the oldest of these runs was created; 0 where there is none.",
+        age(sample.observed.oldest_late_run_at, sample.at),
+    )?;
+    let Some(dead) = &sample.dead_rows else {
+        return Ok(());
+    };
+    let rows = encoder.encode_descriptor(
+        "database_dead_rows",
+        "Dead rows of the two tables of the PostgreSQL database that change most, which a vacuum cleans.",
+        None,
+        MetricType::Gauge,
+    )?;
+    by(rows, "table", [("queue", dead.queue), ("event", dead.event)])?;
+    seconds(
+        encoder,
+        "database_oldest_snapshot_seconds",
+        "How long ago the oldest transaction began that keeps dead rows from being cleaned; 0 where there is none, or the user of the database may not see it.",
+        dead.oldest_snapshot.as_secs_f64(),
+    )
+}
+
 fn encode_database(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample) -> std::fmt::Result {
     let (observed, at) = (&sample.observed, sample.at);
     let open = encoder.encode_descriptor(
@@ -342,6 +378,7 @@ fn encode_database(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample)
         "state",
         [("live", observed.nodes), ("lost", observed.lost_nodes)],
     )?;
+    encode_upkeep(encoder, sample)?;
     encode_license(encoder, sample)?;
     if let Some(sums) = &sample.credits {
         encode_credits(encoder, sums)?;

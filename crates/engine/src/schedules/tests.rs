@@ -403,7 +403,8 @@ async fn too_many_failures_in_a_row_switch_a_schedule_off_until_somebody_switche
         .store()
         .list_audit(rig.caller.org, filter)
         .await
-        .unwrap();
+        .unwrap()
+        .items;
     assert_eq!(paused.len(), 1);
     assert_eq!(paused[0].target, id.to_string());
     assert_eq!(paused[0].actor_kind, Some(ActorKind::Schedule));

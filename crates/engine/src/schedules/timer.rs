@@ -51,15 +51,21 @@ impl Engine {
     /// if there were any. Schedules that failed are still due.
     pub(super) async fn fire_due(&self, now: Timestamp) -> Result<(), Error> {
         let node = &self.0;
-        let released = node.stores.database.released_schedules(PAGE).await?;
-        let mut outcome = self.process_all(released).await;
-        let mut after = None;
+        let store = &node.stores.database;
+        let (mut outcome, mut after) = (Ok(()), None);
         loop {
-            let due = node.stores.database.due_schedules(now, after, PAGE).await?;
-            after = due.last().map(|last| (last.since, last.schedule));
-            let is_last = due.len() < PAGE as usize;
-            outcome = self.process_all(due).await.and(outcome);
-            if is_last {
+            let released = store.released_schedules(after, PAGE).await?;
+            outcome = self.process_all(released.items).await.and(outcome);
+            after = released.stopped_at;
+            if after.is_none() {
+                break;
+            }
+        }
+        loop {
+            let due = store.due_schedules(now, after, PAGE).await?;
+            outcome = self.process_all(due.items).await.and(outcome);
+            after = due.stopped_at;
+            if after.is_none() {
                 break;
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use sortie_api::{AuditPage, KeyId, OrgId, Timestamp, limits};
-use sortie_store::AuditFilter;
+use sortie_store::{AuditFilter, Found};
 
 use super::cursor;
 use crate::{
@@ -62,7 +62,9 @@ impl AuditQuery {
 /// List the audit log
 ///
 /// Lists the changes of resources, newest first, each with its author, client address and request. Runs are not listed
-/// here. An entry is written in the transaction of its change and never deleted.
+/// here. An entry is written in the transaction of its change and never deleted. With several of `action`, `target` and
+/// `key`, a page can have fewer entries than `limit`, or none, and a `next_cursor` all the same: then many entries were
+/// looked at, and few match.
 #[utoipa::path(
     get, path = "/v1/admin/audit", tag = "administration",
     params(
@@ -106,14 +108,20 @@ pub(crate) async fn list_audit(
         // One more than is shown tells whether there is another page.
         limit: query.limit + 1,
     };
-    let mut items = app.engine.store().list_audit(who.org, filter).await?;
+    let found = app.engine.store().list_audit(who.org, filter).await?;
+    let Found {
+        mut items,
+        stopped_at,
+    } = found;
     let shown = usize::try_from(query.limit).unwrap_or(usize::MAX);
     let has_more = items.len() > shown;
     items.truncate(shown);
     let next_cursor = items
         .last()
         .filter(|_| has_more)
-        .map(|last| cursor::cursor_after(&list, (last.at, last.id)))
+        .map(|last| (last.at, last.id))
+        .or(stopped_at)
+        .map(|last| cursor::cursor_after(&list, last))
         .unwrap_or_default();
     Ok(Json(AuditPage { items, next_cursor }))
 }

@@ -7,6 +7,7 @@ use axum::{body::Body, response::Response};
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
 use sortie_engine::Error;
+use sortie_store::Found;
 
 use crate::kit::{ApiResult, json_response};
 
@@ -25,7 +26,7 @@ pub(super) trait Source: Send + Sync + 'static {
         &self,
         before: Option<Self::Position>,
         limit: u32,
-    ) -> impl Future<Output = Result<Vec<Self::Item>, Error>> + Send;
+    ) -> impl Future<Output = Result<Found<Self::Item, Self::Position>, Error>> + Send;
 
     /// Returns the position of an entry.
     fn position(item: &Self::Item) -> Self::Position;
@@ -94,8 +95,14 @@ impl<S: Source> Listing<S> {
         } else {
             S::STRETCH
         };
-        let items = self.source.read(self.before.clone(), limit).await?;
-        let ended = last || items.len() < usize::try_from(limit).unwrap_or(usize::MAX);
+        let Found { items, stopped_at } = self.source.read(self.before.clone(), limit).await?;
+        let ended = match (&stopped_at, self.form) {
+            // The next page goes on where the source has stopped.
+            (Some(_), Form::Page) => true,
+            // An array has no next page.
+            (Some(_), Form::Array) => false,
+            (None, _) => last || items.len() < usize::try_from(limit).unwrap_or(usize::MAX),
+        };
         let mut text = Vec::new();
         if !self.begun {
             text.extend_from_slice(match self.form {
@@ -121,6 +128,10 @@ impl<S: Source> Listing<S> {
             self.left = left;
             self.before = Some(S::position(&item));
         }
+        if let Some(position) = stopped_at {
+            next_cursor = self.source.cursor_after(position.clone());
+            self.before = Some(position);
+        }
         if ended {
             text.push(b']');
             if self.form == Form::Page {
@@ -129,5 +140,79 @@ impl<S: Source> Listing<S> {
             }
         }
         Ok((text, (!ended).then_some(self)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers from 1 on whose tens digit is odd. One read looks at ten numbers.
+    struct Odd;
+
+    impl Source for Odd {
+        type Item = u32;
+        type Position = u32;
+
+        const STRETCH: u32 = 4;
+
+        async fn read(&self, before: Option<u32>, limit: u32) -> Result<Found<u32, u32>, Error> {
+            let behind = before.unwrap_or_default();
+            let end = (behind + 10).min(100);
+            let odd = (behind + 1..=end).filter(|number| number / 10 % 2 == 1);
+            let items: Vec<u32> = odd.take(limit as usize).collect();
+            let is_full = items.len() == limit as usize;
+            Ok(Found {
+                items,
+                stopped_at: (!is_full && end < 100).then_some(end),
+            })
+        }
+
+        fn position(item: &u32) -> u32 {
+            *item
+        }
+
+        fn cursor_after(&self, last: u32) -> String {
+            last.to_string()
+        }
+    }
+
+    async fn shown(before: Option<u32>, limit: u32, form: Form) -> serde_json::Value {
+        let answer = Listing::new(Odd, before, limit, form).respond().await.unwrap();
+        let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_page_ends_where_its_source_has_stopped_and_the_next_goes_on_there() {
+        let empty = shown(None, 9, Form::Page).await;
+        // Ten was the last number that was looked at.
+        assert_eq!(empty, serde_json::json!({"items": [10], "next_cursor": "10"}));
+        let (mut seen, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = shown(cursor, 7, Form::Page).await;
+            let items = page["items"].as_array().unwrap();
+            assert!(items.len() <= 7);
+            seen.extend(items.iter().map(|item| item.as_u64().unwrap()));
+            match page["next_cursor"].as_str().unwrap() {
+                "" => break,
+                next => cursor = Some(next.parse().unwrap()),
+            }
+        }
+        let all: Vec<u64> = (1..=100).filter(|number| number / 10 % 2 == 1).collect();
+        assert_eq!(seen, all);
+    }
+
+    #[tokio::test]
+    async fn an_array_goes_on_behind_where_its_source_has_stopped() {
+        let all: Vec<u32> = (1..=100).filter(|number| number / 10 % 2 == 1).collect();
+        for limit in [1, 3, 4, 15, 50, 70] {
+            let expected = &all[..all.len().min(limit as usize)];
+            assert_eq!(
+                shown(None, limit, Form::Array).await,
+                serde_json::json!(expected),
+                "{limit}"
+            );
+        }
     }
 }

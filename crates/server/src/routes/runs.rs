@@ -9,7 +9,7 @@ use axum::{
 use http::{HeaderName, Method, StatusCode, request::Parts};
 use sortie_api::{Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, Timestamp, limits};
 use sortie_engine::Error;
-use sortie_store::{Created, RunFilter, Store};
+use sortie_store::{Created, Found, RunFilter, Store};
 
 use super::{
     cursor::List,
@@ -134,7 +134,8 @@ pub(crate) enum RunList {
 /// List runs
 ///
 /// Lists runs, newest first. Without `limit` and `cursor` the answer is an array of the 100 newest matching runs; with
-/// either it is a page, whose `next_cursor` is empty on the last one.
+/// either it is a page, whose `next_cursor` is empty on the last one. With `tag` and `status` or `schedule`, a page can
+/// have fewer runs than `limit`, or none, and a `next_cursor` all the same: then many runs were looked at, and few match.
 #[utoipa::path(
     get, path = "/v1/runs", tag = "runs",
     params(
@@ -193,7 +194,11 @@ impl Source for Runs {
 
     const STRETCH: u32 = 20;
 
-    async fn read(&self, before: Option<Self::Position>, limit: u32) -> Result<Vec<Run>, Error> {
+    async fn read(
+        &self,
+        before: Option<Self::Position>,
+        limit: u32,
+    ) -> Result<Found<Run, Self::Position>, Error> {
         let filter = RunFilter {
             status: self.list.status,
             schedule: self.list.schedule,

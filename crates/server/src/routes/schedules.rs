@@ -9,6 +9,7 @@ use sortie_api::{
     schedule::{CreateSchedule, SchedulePage, UpdateSchedule},
 };
 use sortie_engine::{Engine, Error};
+use sortie_store::Found;
 
 use super::{
     cursor,
@@ -128,8 +129,13 @@ impl Source for Schedules {
 
     const STRETCH: u32 = 10;
 
-    async fn read(&self, before: Option<Self::Position>, limit: u32) -> Result<Vec<Schedule>, Error> {
-        self.engine.list_schedules(self.org, before, limit).await
+    async fn read(
+        &self,
+        before: Option<Self::Position>,
+        limit: u32,
+    ) -> Result<Found<Schedule, Self::Position>, Error> {
+        let schedules = self.engine.list_schedules(self.org, before, limit).await?;
+        Ok(Found::all(schedules))
     }
 
     fn position(schedule: &Schedule) -> Self::Position {

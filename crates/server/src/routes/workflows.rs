@@ -11,7 +11,7 @@ use sortie_api::{
     workflow::{NOT_SAVED, Workflow, WorkflowDefinition, WorkflowSummary},
 };
 use sortie_engine::{Error, Put};
-use sortie_store::Store;
+use sortie_store::{Found, Store};
 
 use super::listing::{Form, Listing, Source};
 use crate::{
@@ -95,7 +95,7 @@ impl Source for Summaries {
 
     const STRETCH: u32 = 20;
 
-    async fn read(&self, after: Option<String>, limit: u32) -> Result<Vec<Summary>, Error> {
+    async fn read(&self, after: Option<String>, limit: u32) -> Result<Found<Summary, String>, Error> {
         let after = after.unwrap_or_default();
         let stored = self.store.workflow_summaries(self.org, after, limit).await?;
         let summary = |(name, text)| match RawValue::from_string(text) {
@@ -104,7 +104,9 @@ impl Source for Summaries {
                 "the stored summary of a workflow cannot be read: {error}"
             ))),
         };
-        stored.into_iter().map(summary).collect()
+        Ok(Found::all(
+            stored.into_iter().map(summary).collect::<Result<_, _>>()?,
+        ))
     }
 
     fn position(summary: &Summary) -> String {

@@ -102,7 +102,7 @@ async fn the_owner_deletes_an_organization_by_its_name() {
             ..Default::default()
         },
     );
-    let entries: Vec<_> = entries.await.unwrap();
+    let entries = entries.await.unwrap().items;
     let seen: Vec<_> = entries
         .iter()
         .map(|entry| (entry.user_id, entry.target.clone()))

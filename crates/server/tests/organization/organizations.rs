@@ -464,7 +464,13 @@ async fn each_change_is_in_the_audit_log_with_its_person() {
         limit: 100,
         ..AuditFilter::default()
     };
-    let entries = rig.accounts.store().list_audit(rig.ours, filter).await.unwrap();
+    let entries = rig
+        .accounts
+        .store()
+        .list_audit(rig.ours, filter)
+        .await
+        .unwrap()
+        .items;
     let mut actions = Vec::new();
     for entry in entries
         .iter()
@@ -493,7 +499,13 @@ async fn each_change_is_in_the_audit_log_with_its_person() {
         limit: 100,
         ..AuditFilter::default()
     };
-    let theirs = rig.accounts.store().list_audit(rig.theirs, filter).await.unwrap();
+    let theirs = rig
+        .accounts
+        .store()
+        .list_audit(rig.theirs, filter)
+        .await
+        .unwrap()
+        .items;
     assert!(theirs.iter().all(|entry| entry.user_id != Some(rig.admin.user)));
     assert_eq!(
         rig.accounts

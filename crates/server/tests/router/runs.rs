@@ -91,7 +91,7 @@ async fn a_long_list_arrives_in_stretches_and_is_whole() {
         before: None,
         limit: 100,
     };
-    let made = rig.engine.store().list_runs(rig.org, filter).await.unwrap();
+    let made = rig.engine.store().list_runs(rig.org, filter).await.unwrap().items;
     let made: Vec<_> = made.iter().map(|run| run.id).collect();
     assert_eq!(made.len(), 45);
     let all = rig.member.get("/v1/runs").await.unwrap();

@@ -8,7 +8,7 @@ pub(crate) enum Dialect {
 }
 
 /// Token, its `SQLite` text, its `PostgreSQL` text.
-const TOKENS: [(&str, &str, &str); 18] = [
+const TOKENS: [(&str, &str, &str); 20] = [
     // Compared byte by byte on both: identifiers sort by their creation time, whatever the locale.
     ("{TEXT}", "TEXT", "TEXT COLLATE \"C\""),
     ("{BLOB}", "BLOB", "BYTEA"),
@@ -60,6 +60,27 @@ const TOKENS: [(&str, &str, &str); 18] = [
          CREATE INDEX run_outcome ON run (org_id, outcome, created_at, id) \
          WHERE outcome IS NOT NULL AND created_at >= 0",
         "SELECT 1",
+    ),
+    // When tables are cleaned of dead rows.
+    (
+        "{AUTOVACUUM}",
+        "SELECT 1",
+        "ALTER TABLE queue SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, \
+         autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 10000, \
+         autovacuum_vacuum_cost_delay = 0);\n\
+         ALTER TABLE event SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200000, \
+         autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 1000000)",
+    ),
+    // Dead rows of `queue` and of `event`, and the age of the oldest transaction that keeps them, in microseconds. No row on
+    // SQLite, which has neither.
+    (
+        "{DEAD_ROWS}",
+        "SELECT NULL, NULL, NULL WHERE 1 = 0",
+        "SELECT pg_stat_get_dead_tuples(CAST('queue' AS regclass)), pg_stat_get_dead_tuples(CAST('event' AS regclass)), \
+         (SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp() - MIN(s.xact_start)) * 1000000 AS BIGINT) \
+         FROM pg_stat_get_activity(NULL) s \
+         WHERE s.backend_xmin IS NOT NULL AND s.pid <> pg_backend_pid() AND s.backend_type = 'client backend' \
+         AND s.datid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))",
     ),
     ("{DATABASE}", "'SQLite'", "'PostgreSQL'"),
     (

@@ -9,7 +9,7 @@ use std::{
     collections::BTreeSet,
     sync::{
         Mutex,
-        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
         mpsc,
     },
 };
@@ -35,6 +35,7 @@ pub(crate) struct Faults {
     pause: Mutex<Option<Pause>>,
     contended: AtomicBool,
     batches: AtomicUsize,
+    steps: AtomicU64,
 }
 
 /// Pause within a batch.
@@ -94,6 +95,11 @@ impl Faults {
     /// Number of batches that commands have run since the last call of this function.
     pub(crate) fn batches(&self) -> usize {
         self.batches.swap(0, Ordering::SeqCst)
+    }
+
+    /// Number of steps that statements have taken since the last call of this function. Only `SQLite` counts them.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.swap(0, Ordering::SeqCst)
     }
 
     /// Returns every statement that was run so far.
@@ -178,7 +184,11 @@ impl Tx for FaultyTx<'_> {
             return Ok(answers);
         }
         match self.faults.next(statements.len()) {
-            None => self.inner.batch(statements),
+            None => {
+                let answers = self.inner.batch(statements);
+                self.faults.steps.fetch_add(self.inner.steps(), Ordering::SeqCst);
+                answers
+            }
             Some(passing) => {
                 self.inner.batch(&statements[..passing])?;
                 Err(Error::Unavailable("injected: a statement fails".to_owned()))

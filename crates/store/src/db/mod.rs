@@ -2,8 +2,8 @@
 //!
 //! A command is a closure over a [`Tx`]. [`Db::write`] sends it to a thread that owns a connection. The
 //! thread runs it as one transaction, even if the caller stops waiting, and answers after the commit.
-//! [`Db::urgent`] is a write that goes ahead of all waiting jobs. [`Db::read`] runs a closure on a reader. A
-//! closure may run more than once: its group may be retried, or the database may report a serialization
+//! [`Db::urgent`] is a write that goes ahead of all waiting jobs. [`Db::read`] runs a closure on a reader, and
+//! [`Db::walk`] on one of the few for queries that may take long. A closure may run more than once: its group may be retried, or the database may report a serialization
 //! failure. It is therefore `Fn` and contains SQL only: no clock, no randomness, no other I/O.
 
 mod dialect;
@@ -45,6 +45,9 @@ use crate::{
     types::{Error, Result},
 };
 
+/// Number of connections for queries that may take long.
+pub(crate) const WALKERS: usize = 2;
+
 /// Open database. The last handle that is dropped closes it, after the waiting jobs are done.
 #[derive(Clone)]
 pub(crate) struct Db {
@@ -62,6 +65,7 @@ struct Inner {
     writes: Arc<Queue>,
     urgent: Arc<Queue>,
     reads: Arc<Queue>,
+    walks: Arc<Queue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Server that carries the channel between nodes. `None` if only one node uses the database.
     link: Option<Link>,
@@ -83,6 +87,7 @@ struct Backend {
     writes: Arc<Queue>,
     urgent: Arc<Queue>,
     reads: Arc<Queue>,
+    walks: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
     link: Option<Link>,
     /// Path of the write-ahead log, if it is a file on this machine.
@@ -125,6 +130,7 @@ impl Db {
                 writes: backend.writes,
                 urgent: backend.urgent,
                 reads: backend.reads,
+                walks: backend.walks,
                 threads: Mutex::new(backend.threads),
                 link: backend.link,
                 reports,
@@ -215,10 +221,28 @@ impl Db {
         T: Send + 'static,
         F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
     {
+        self.read_from(&self.inner.reads, work).await
+    }
+
+    /// Like [`read`](Self::read), for queries that may take long: lists, sums and counts. They have [`WALKERS`]
+    /// connections of their own, so that a run, a command or a heartbeat never waits for one of them.
+    pub(crate) async fn walk<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
+    {
+        self.read_from(&self.inner.walks, work).await
+    }
+
+    async fn read_from<T, F>(&self, queue: &Queue, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
+    {
         #[cfg(test)]
         let work = self.faulty(work);
         let (job, answer) = job(Access::Read, 0, work);
-        self.push(&self.inner.reads, job)?;
+        self.push(queue, job)?;
         answered(answer).await
     }
 
@@ -247,8 +271,13 @@ impl Db {
 
     /// Registers the metrics of the store.
     pub(crate) fn register_metrics(&self, registry: &mut Registry) {
-        let mut queues: Vec<Arc<Queue>> = Vec::with_capacity(3);
-        for queue in [&self.inner.writes, &self.inner.urgent, &self.inner.reads] {
+        let mut queues: Vec<Arc<Queue>> = Vec::with_capacity(4);
+        for queue in [
+            &self.inner.writes,
+            &self.inner.urgent,
+            &self.inner.reads,
+            &self.inner.walks,
+        ] {
             // A back end may serve several kinds of commands from one queue.
             if !queues.iter().any(|known| Arc::ptr_eq(known, queue)) {
                 queues.push(Arc::clone(queue));
@@ -290,6 +319,7 @@ impl Drop for Inner {
         self.writes.close();
         self.urgent.close();
         self.reads.close();
+        self.walks.close();
         let threads = self
             .threads
             .get_mut()

@@ -70,7 +70,7 @@ impl Store {
     /// their ids. One statement reads them, so they are of one moment.
     pub async fn check_credits(&self, after: Option<OrgId>, limit: u32) -> Result<LedgerChecked<OrgId>> {
         let after = after.map(|org| org.to_string()).unwrap_or_default();
-        self.db.read(move |tx| check_credits(tx, &after, limit)).await
+        self.db.walk(move |tx| check_credits(tx, &after, limit)).await
     }
 
     /// System: compares the charges and costs of settled runs of an organization behind `after`, at most `limit`, in the
@@ -81,7 +81,7 @@ impl Store {
         after: Option<RunPosition>,
         limit: u32,
     ) -> Result<LedgerChecked<RunPosition>> {
-        self.db.read(move |tx| check_charges(tx, org, after, limit)).await
+        self.db.walk(move |tx| check_charges(tx, org, after, limit)).await
     }
 }
 
@@ -134,7 +134,7 @@ fn check_charges(
         "SELECT r.id, r.created_at, r.reserved_micros, r.cost_micros, r.billing_pending, \
          (SELECT CASE WHEN l.kind = 'charge' AND l.org_id = r.org_id THEN 0 - l.amount_micros ELSE 0 END \
            FROM ledger l WHERE l.cause = r.id) \
-         FROM run r WHERE r.org_id = $1 AND r.created_at >= 0 AND (r.created_at, r.id) > ($2, $3) ORDER BY r.created_at, r.id LIMIT $4",
+         FROM run r WHERE r.org_id = $1 AND r.created_at >= $2 AND r.created_at >= 0 AND (r.created_at, r.id) > ($2, $3) ORDER BY r.created_at, r.id LIMIT $4",
         vals![org, since, after.as_str(), limit],
     )?;
     let mut differences = Vec::new();

@@ -4,17 +4,20 @@
 //! `organization.usage_until` is the boundary between the two. Every run counts exactly once, and a run
 //! before the boundary may be deleted without being missed. Nothing is written for this when a run is created
 //! or ends.
+//!
+//! A run that is not settled long after its hour does not keep the boundary: it is left out of the hour and noted in
+//! `late_run`. Its usage is read from the run itself until it is settled. Then it is counted by itself.
 
 use std::time::Duration;
 
 use sortie_api::{
-    OrgId, RunUsage, Timestamp,
+    OrgId, RunId, RunUsage, Timestamp,
     usage::{Day, UsageDimension, UsageRow},
 };
 
 use crate::{
     Store,
-    db::{Row, Stmt, Tx, vals},
+    db::{Row, Stmt, Tx, batch, vals},
     types::{Error, Result, unless},
 };
 
@@ -54,6 +57,52 @@ macro_rules! add {
             " + excluded.",
             $column,
             " END"
+        )
+    };
+}
+
+/// Adds the runs of `$from`, which are called `made`, to the sums of their days.
+macro_rules! insert_day {
+    ($from:literal) => {
+        concat!(
+            "INSERT INTO usage_day (org_id, day, workflow, model, key_id, runs, succeeded, cost_micros, input_tokens, \
+             output_tokens, cache_read_tokens, cache_write_tokens, model_calls, tool_calls) \
+             SELECT made.org_id, made.created_at / 86400000000, COALESCE(made.workflow, ''), COALESCE(made.model, ''), \
+             COALESCE(made.key_id, ''), COUNT(*), COUNT(CASE WHEN made.outcome = 'succeeded' THEN 1 END), ",
+            sum!("made.cost_micros"),
+            ", ",
+            sum!("made.input_tokens"),
+            ", ",
+            sum!("made.output_tokens"),
+            ", ",
+            sum!("made.cache_read_tokens"),
+            ", ",
+            sum!("made.cache_write_tokens"),
+            ", ",
+            sum!("made.model_calls"),
+            ", ",
+            sum!("made.tool_calls"),
+            " FROM ",
+            $from,
+            " GROUP BY made.org_id, made.created_at / 86400000000, COALESCE(made.workflow, ''), COALESCE(made.model, ''), \
+             COALESCE(made.key_id, '') ON CONFLICT (org_id, day, workflow, model, key_id) DO UPDATE SET ",
+            add!("runs"),
+            ", ",
+            add!("succeeded"),
+            ", ",
+            add!("cost_micros"),
+            ", ",
+            add!("input_tokens"),
+            ", ",
+            add!("output_tokens"),
+            ", ",
+            add!("cache_read_tokens"),
+            ", ",
+            add!("cache_write_tokens"),
+            ", ",
+            add!("model_calls"),
+            ", ",
+            add!("tool_calls"),
         )
     };
 }
@@ -101,7 +150,7 @@ impl UsageDue {
 impl Store {
     /// Returns sums over the runs that were created on these days, in no particular order.
     pub async fn usage(&self, org: OrgId, query: UsageQuery) -> Result<Vec<UsageRow>> {
-        self.db.read(move |tx| usage(tx, org, &query)).await
+        self.db.walk(move |tx| usage(tx, org, &query)).await
     }
 
     /// System: returns at most `limit` organizations behind `after`, in the order of their ids. Each comes
@@ -115,12 +164,68 @@ impl Store {
         self.db.read(move |tx| due(tx, before, after, limit)).await
     }
 
-    /// System: counts the hour of the next run that is not counted. Returns false if runs of that hour are
-    /// not settled yet, or another node was faster. No further run may be created in that hour.
-    pub async fn count_usage(&self, due: UsageDue) -> Result<bool> {
-        let counted = self.db.write(move |tx| count(tx, due));
+    /// System: counts the hour of the next run that is not counted. At most `late` runs that are not settled are left out.
+    /// Returns how many were. `None` if more runs of that hour are not settled yet, or another node was faster. No further
+    /// run may be created in that hour.
+    pub async fn count_usage(&self, due: UsageDue, late: u32) -> Result<Option<u64>> {
+        match self.db.write(move |tx| count(tx, due, late)).await {
+            Ok(left_out) => Ok(Some(left_out)),
+            Err(error) if error == NOT_NOW => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// System: returns at most `limit` runs behind `after`, in the order of their ids, that were left out of the usage of their
+    /// hour. Each comes with whether it is settled now.
+    pub async fn late_runs(&self, after: Option<RunId>, limit: u32) -> Result<Vec<(RunId, bool)>> {
+        let after = after.map(|run| run.to_string()).unwrap_or_default();
+        let rows = self
+            .db
+            .read(move |tx| {
+                tx.query_all(
+                    "SELECT l.run_id, CASE WHEN (SELECT q.run_id FROM queue q WHERE q.run_id = l.run_id) IS NULL \
+                     THEN 1 ELSE 0 END FROM late_run l WHERE l.run_id > $1 ORDER BY l.run_id LIMIT $2",
+                    vals![after.as_str(), limit],
+                )
+            })
+            .await?;
+        rows.iter()
+            .map(|row| Ok((row.parse(0)?, row.int(1)? != 0)))
+            .collect()
+    }
+
+    /// System: counts a run that was left out of the usage of its hour. Returns false if it is not settled, or was counted.
+    pub async fn count_late_run(&self, run: RunId) -> Result<bool> {
+        let counted = self.db.write(move |tx| {
+            tx.batch(&[
+                Stmt::new(
+                    "DELETE FROM late_run WHERE run_id = $1 \
+                     AND (SELECT q.run_id FROM queue q WHERE q.run_id = late_run.run_id) IS NULL",
+                    vals![run],
+                )
+                .exactly(1, NOT_NOW),
+                Stmt::new(insert_day!("run made WHERE made.id = $1"), vals![run]),
+            ])
+            .map(drop)
+        });
         unless(&NOT_NOW, counted.await)
     }
+}
+
+/// Rows of the runs of `$from`, which are called `made`, behind those of the days.
+macro_rules! of_runs {
+    ($from:literal) => {
+        concat!(
+            " UNION ALL \
+             SELECT CASE WHEN CAST($6 AS BIGINT) = 1 THEN made.created_at / 86400000000 ELSE 0 END, \
+             CASE WHEN CAST($7 AS BIGINT) = 1 THEN COALESCE(made.workflow, '') ELSE '' END, \
+             CASE WHEN CAST($8 AS BIGINT) = 1 THEN COALESCE(made.model, '') ELSE '' END, \
+             CASE WHEN CAST($9 AS BIGINT) = 1 THEN COALESCE(made.key_id, '') ELSE '' END, 1, \
+             CASE WHEN made.outcome = 'succeeded' THEN 1 ELSE 0 END, made.cost_micros, made.input_tokens, made.output_tokens, \
+             made.cache_read_tokens, made.cache_write_tokens, made.model_calls, made.tool_calls FROM ",
+            $from
+        )
+    };
 }
 
 // One statement, so that both halves have the same boundary. The order of the runs binds the planner to their
@@ -166,17 +271,17 @@ fn usage(tx: &mut dyn Tx, org: OrgId, query: &UsageQuery) -> Result<Vec<UsageRow
          CASE WHEN CAST($9 AS BIGINT) = 1 THEN d.key_id ELSE '' END AS key_id, d.runs, d.succeeded, d.cost_micros, \
          d.input_tokens, d.output_tokens, d.cache_read_tokens, d.cache_write_tokens, d.model_calls, d.tool_calls \
          FROM usage_day d WHERE d.org_id = $1 AND d.day >= $2 AND d.day <= $3 \
-         UNION ALL \
-         SELECT CASE WHEN CAST($6 AS BIGINT) = 1 THEN made.created_at / 86400000000 ELSE 0 END, \
-         CASE WHEN CAST($7 AS BIGINT) = 1 THEN COALESCE(made.workflow, '') ELSE '' END, \
-         CASE WHEN CAST($8 AS BIGINT) = 1 THEN COALESCE(made.model, '') ELSE '' END, \
-         CASE WHEN CAST($9 AS BIGINT) = 1 THEN COALESCE(made.key_id, '') ELSE '' END, 1, \
-         CASE WHEN made.outcome = 'succeeded' THEN 1 ELSE 0 END, made.cost_micros, made.input_tokens, made.output_tokens, \
-         made.cache_read_tokens, made.cache_write_tokens, made.model_calls, made.tool_calls \
-         FROM (SELECT r.* FROM run r WHERE r.org_id = $1 AND r.created_at >= 0 \
-         AND r.created_at >= {GREATEST}(CAST($4 AS BIGINT), (SELECT o.usage_until FROM organization o WHERE o.id = $1)) \
-         AND r.created_at < $5 ORDER BY r.created_at, r.id) AS made\
-         ) AS used GROUP BY day, workflow, model, key_id LIMIT $10"
+         ",
+            of_runs!(
+                "(SELECT r.* FROM run r WHERE r.org_id = $1 \
+                 AND r.created_at >= {GREATEST}(CAST($4 AS BIGINT), (SELECT o.usage_until FROM organization o WHERE o.id = $1)) \
+                 AND r.created_at >= 0 AND r.created_at < $5 ORDER BY r.created_at, r.id) AS made"
+            ),
+            of_runs!(
+                "run made WHERE made.id {IN}SELECT l.run_id FROM late_run l WHERE l.org_id = $1 \
+                 AND l.created_at >= $4 AND l.created_at >= 0 AND l.created_at < $5{END}"
+            ),
+            ") AS used GROUP BY day, workflow, model, key_id LIMIT $10"
         ),
         params,
     )?
@@ -193,8 +298,8 @@ fn due(
 ) -> Result<Vec<(OrgId, Option<UsageDue>)>> {
     let after = after.map(|org| org.to_string()).unwrap_or_default();
     tx.query_all(
-        "SELECT o.id, o.usage_until, (SELECT r.created_at FROM run r WHERE r.org_id = o.id AND r.created_at >= 0 \
-         AND r.created_at >= o.usage_until AND r.created_at < $1 ORDER BY r.created_at, r.id LIMIT 1) \
+        "SELECT o.id, o.usage_until, (SELECT r.created_at FROM run r WHERE r.org_id = o.id \
+         AND r.created_at >= o.usage_until AND r.created_at >= 0 AND r.created_at < $1 ORDER BY r.created_at, r.id LIMIT 1) \
          FROM organization o WHERE o.id > $2 ORDER BY o.id LIMIT $3",
         vals![before, after, limit],
     )?
@@ -212,66 +317,70 @@ fn due(
     .collect()
 }
 
-fn count(tx: &mut dyn Tx, due: UsageDue) -> Result<()> {
-    tx.batch(&[
-        // Every run that is not settled has its row in the queue.
-        Stmt::new(
-            "UPDATE organization SET usage_until = $3 WHERE id = $1 AND usage_until = $2 AND NOT EXISTS \
-             (SELECT 1 FROM queue w WHERE w.org_id = $1 AND w.enqueued_at < $3 AND w.node_id IS NULL) AND NOT EXISTS \
-             (SELECT 1 FROM queue h WHERE h.org_id = $1 AND h.enqueued_at < $3 AND h.node_id IS NOT NULL)",
-            vals![due.org, due.counted_until, due.hour_end()],
+/// Number of runs that wait for any node, or are bound to one, and were created in the hour that is counted. It stops at one
+/// more than `$4`.
+macro_rules! unsettled {
+    ($node:literal) => {
+        concat!(
+            "(SELECT COUNT(*) FROM (SELECT 1 FROM queue w WHERE w.org_id = $1 AND w.enqueued_at >= $2 \
+             AND w.enqueued_at < $3 AND w.node_id IS ",
+            $node,
+            " ORDER BY w.enqueued_at, w.run_id LIMIT CAST($4 AS BIGINT) + 1) AS counted)"
         )
-        .exactly(1, NOT_NOW),
-        Stmt::new(
-            concat!(
-                "INSERT INTO usage_day (org_id, day, workflow, model, key_id, runs, succeeded, cost_micros, input_tokens, \
-                 output_tokens, cache_read_tokens, cache_write_tokens, model_calls, tool_calls) \
-                 SELECT $1, CAST($4 AS BIGINT), COALESCE(made.workflow, ''), COALESCE(made.model, ''), COALESCE(made.key_id, ''), \
-                 COUNT(*), COUNT(CASE WHEN made.outcome = 'succeeded' THEN 1 END), ",
-                sum!("made.cost_micros"),
-                ", ",
-                sum!("made.input_tokens"),
-                ", ",
-                sum!("made.output_tokens"),
-                ", ",
-                sum!("made.cache_read_tokens"),
-                ", ",
-                sum!("made.cache_write_tokens"),
-                ", ",
-                sum!("made.model_calls"),
-                ", ",
-                sum!("made.tool_calls"),
-                " FROM (SELECT * FROM run WHERE org_id = $1 AND created_at >= 0 AND created_at >= $2 AND created_at < $3 \
-                 ORDER BY created_at, id) AS made \
-                 WHERE 1 = 1 GROUP BY COALESCE(made.workflow, ''), COALESCE(made.model, ''), COALESCE(made.key_id, '') \
-                 ON CONFLICT (org_id, day, workflow, model, key_id) DO UPDATE SET ",
-                add!("runs"),
-                ", ",
-                add!("succeeded"),
-                ", ",
-                add!("cost_micros"),
-                ", ",
-                add!("input_tokens"),
-                ", ",
-                add!("output_tokens"),
-                ", ",
-                add!("cache_read_tokens"),
-                ", ",
-                add!("cache_write_tokens"),
-                ", ",
-                add!("model_calls"),
-                ", ",
-                add!("tool_calls"),
+    };
+}
+
+/// Runs of the hour that wait for any node, or are bound to one. The order binds the planner to the index.
+macro_rules! of_the_hour {
+    ($node:literal) => {
+        concat!(
+            "SELECT w.run_id, w.org_id, w.enqueued_at FROM (SELECT q.run_id, q.org_id, q.enqueued_at FROM queue q \
+             WHERE q.org_id = $1 AND q.enqueued_at >= $2 AND q.enqueued_at < $3 AND q.node_id IS ",
+            $node,
+            " ORDER BY q.enqueued_at, q.run_id) AS w"
+        )
+    };
+}
+
+/// Notes the runs of the hour that are not settled. One statement, because a run may be claimed or given back meanwhile.
+const NOTE_UNSETTLED: &str = concat!(
+    "INSERT INTO late_run (run_id, org_id, created_at) ",
+    of_the_hour!("NULL"),
+    " UNION ALL ",
+    of_the_hour!("NOT NULL")
+);
+
+fn count(tx: &mut dyn Tx, due: UsageDue, late: u32) -> Result<u64> {
+    let hour = || vals![due.org, due.counted_until, due.hour_end()];
+    let mut moved = hour();
+    moved.push(late.into());
+    let [_, left_out, _] = batch(
+        tx,
+        &[
+            // Every run that is not settled has its row in the queue.
+            Stmt::new(
+                concat!(
+                    "UPDATE organization SET usage_until = $3 WHERE id = $1 AND usage_until = $2 AND ",
+                    unsettled!("NULL"),
+                    " + ",
+                    unsettled!("NOT NULL"),
+                    " <= CAST($4 AS BIGINT)"
+                ),
+                moved,
+            )
+            .exactly(1, NOT_NOW),
+            Stmt::new(NOTE_UNSETTLED, hour()),
+            Stmt::new(
+                insert_day!(
+                    "(SELECT r.* FROM run r WHERE r.org_id = $1 AND r.created_at >= $2 AND r.created_at >= 0 \
+                     AND r.created_at < $3 ORDER BY r.created_at, r.id) AS made \
+                     WHERE (SELECT l.run_id FROM late_run l WHERE l.run_id = made.id) IS NULL"
+                ),
+                hour(),
             ),
-            vals![
-                due.org,
-                due.counted_until,
-                due.hour_end(),
-                Day::of(due.next_run).number()
-            ],
-        ),
-    ])
-    .map(drop)
+        ],
+    )?;
+    Ok(left_out.affected)
 }
 
 fn row_from(row: &Row, by: &[UsageDimension]) -> Result<UsageRow> {

@@ -99,8 +99,8 @@ impl Store {
             .db
             .read(move |tx| {
                 tx.query_opt(
-                    "SELECT o.usage_until, (SELECT r.created_at FROM run r WHERE r.org_id = o.id AND r.created_at >= 0 \
-                     AND r.created_at >= o.usage_until ORDER BY r.created_at, r.id LIMIT 1) \
+                    "SELECT o.usage_until, (SELECT r.created_at FROM run r WHERE r.org_id = o.id \
+                     AND r.created_at >= o.usage_until AND r.created_at >= 0 ORDER BY r.created_at, r.id LIMIT 1) \
                      FROM organization o WHERE o.id = $1 AND o.deleted_at IS NOT NULL",
                     vals![org],
                 )

@@ -10,6 +10,8 @@ mod claim_named;
 mod create;
 mod finish;
 mod journal;
+mod list;
+mod lost;
 mod moves;
 mod position;
 mod progress;

@@ -1,12 +1,12 @@
-//! Reading runs: the object, lists, definitions and events. Every statement names the organization.
+//! Reading runs: the object, definitions and events. Every statement names the organization.
 
-use sortie_api::{OrgId, Run, RunId, RunStatus, Timestamp};
+use sortie_api::{OrgId, Run, RunId};
 
 use super::{run_columns, run_with_output, select_runs};
 use crate::{
     Store,
-    db::{Row, Stmt, Tx, Val, batch, vals},
-    types::{Error, EventRow, Result, RunFilter, StoredDefinition},
+    db::{Row, Stmt, Tx, batch, vals},
+    types::{Error, EventRow, Result, StoredDefinition},
 };
 
 impl Store {
@@ -27,11 +27,6 @@ impl Store {
                 found.as_ref().map(run_with_output).transpose()
             })
             .await
-    }
-
-    /// Returns runs with their outputs, newest first.
-    pub async fn list_runs(&self, org: OrgId, filter: RunFilter) -> Result<Vec<Run>> {
-        self.db.read(move |tx| list(tx, org, &filter)).await
     }
 
     /// Returns the definition that a run used; `Unretained` if it was never stored.
@@ -65,107 +60,6 @@ pub(super) fn get(tx: &mut dyn Tx, org: OrgId, id: RunId) -> Result<Run> {
         vals![org, id],
     )?;
     run_with_output(&row)
-}
-
-macro_rules! list_where {
-    ($condition:literal) => {
-        list_where!($condition, "")
-    };
-    ($condition:literal, $order:literal) => {
-        concat!(
-            select_runs!(),
-            $condition,
-            " AND r.created_at >= 0 AND (r.created_at, r.id) < ($2, $3) ORDER BY ",
-            $order,
-            "r.created_at DESC, r.id DESC LIMIT $4"
-        )
-    };
-}
-
-// Lists runs that are not final through the queue, which has the order of the list. Among the runs that nodes
-// hold it walks to those of the status.
-macro_rules! list_queue {
-    ($node:literal) => {
-        concat!(
-            select_runs!(),
-            "r.org_id = $1 AND r.id {IN}SELECT q.run_id FROM queue q WHERE q.org_id = $1 AND q.node_id ",
-            $node,
-            " AND (q.enqueued_at, q.run_id) < ($2, $3) \
-             AND (SELECT s.status FROM run s WHERE s.id = q.run_id) = $5 \
-             ORDER BY q.enqueued_at DESC, q.run_id DESC LIMIT $4{END} ORDER BY r.created_at DESC, r.id DESC"
-        )
-    };
-}
-
-// Lists runs through a tag, which has the order of the list. Among the runs of the tag it walks to those of
-// the status and the schedule.
-const LIST_TAGGED: &str = concat!(
-    select_runs!(),
-    "r.org_id = $1 AND r.id {IN}SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 \
-     AND (t.created_at, t.run_id) < ($2, $3) \
-     AND (CAST($6 AS TEXT) IS NULL OR (SELECT s.status FROM run s WHERE s.id = t.run_id) = $6) \
-     AND (CAST($7 AS TEXT) IS NULL OR (SELECT s.schedule_id FROM run s WHERE s.id = t.run_id) = $7) \
-     ORDER BY t.created_at DESC, t.run_id DESC LIMIT $4{END} ORDER BY r.created_at DESC, r.id DESC"
-);
-
-// Each combination of filters has a text of its own, and so an index in the order of the list.
-fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Vec<Run>> {
-    // `~` sorts after every character of an id.
-    let (at, id) = filter
-        .before
-        .map_or((Timestamp::from_micros(i64::MAX), "~".to_owned()), |(at, id)| {
-            (at, id.to_string())
-        });
-    let mut params = vals![org, at, id, filter.limit];
-    if let Some(tag) = &filter.tag {
-        params.extend(vals![
-            tag.as_str(),
-            filter.status.map(RunStatus::as_str),
-            filter.schedule
-        ]);
-        return tx
-            .query_all(LIST_TAGGED, params)?
-            .iter()
-            .map(run_with_output)
-            .collect();
-    }
-    params.extend(filter.schedule.map(Val::from));
-    params.extend(filter.status.map(Val::from));
-    let sql = match (filter.schedule, filter.status) {
-        (None, None) => list_where!("r.org_id = $1"),
-        (None, Some(status)) if status.is_final() => list_where!("r.org_id = $1 AND r.outcome = $5"),
-        (None, Some(RunStatus::Queued)) => return waiting(tx, &params, filter.limit),
-        (None, Some(RunStatus::Starting | RunStatus::Running)) => list_queue!("IS NOT NULL"),
-        // No command makes a run `reserving` yet. One that does will need an index for this list.
-        (None, Some(_)) => return Ok(Vec::new()),
-        (Some(_), None) => list_where!("r.org_id = $1 AND r.schedule_id = $5"),
-        (Some(_), Some(status)) if status.is_final() => {
-            list_where!("r.org_id = $1 AND r.schedule_id = $5 AND r.outcome = $6")
-        }
-        // Few runs of one schedule are open. The outcome comes first in the order, which binds the planner to
-        // its index.
-        (Some(_), Some(_)) => list_where!(
-            "r.org_id = $1 AND r.schedule_id = $5 AND r.outcome IS NULL AND r.status = $6",
-            "r.outcome DESC, "
-        ),
-    };
-    tx.query_all(sql, params)?.iter().map(run_with_output).collect()
-}
-
-/// Returns runs that wait for any node, and runs that wait for the one that has their content.
-fn waiting(tx: &mut dyn Tx, params: &[Val<'_>], limit: u32) -> Result<Vec<Run>> {
-    let answers = batch(
-        tx,
-        &[
-            Stmt::new(list_queue!("IS NULL"), params.to_vec()),
-            Stmt::new(list_queue!("IS NOT NULL"), params.to_vec()),
-        ],
-    )?;
-    let rows = answers.iter().flat_map(|answer| &answer.rows);
-    let mut runs = rows.map(run_with_output).collect::<Result<Vec<_>>>()?;
-    runs.sort_by_key(|run| std::cmp::Reverse((run.created_at, run.id)));
-    runs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    Ok(runs)
 }
 
 fn events(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) -> Result<Vec<EventRow>> {

@@ -3,7 +3,7 @@
 //!
 //! This is the one place that names every table with rows of a run; a test compares it with the schema. Only
 //! settled runs are deleted, and only after their callback was delivered or abandoned: nobody writes to them
-//! any more. The callbacks of a deleted organization go with its runs. Runs are found through the index of lists, so the end of a run costs nothing more. The run is
+//! any more. A run that was left out of the usage of its hour stays until it is counted. The callbacks of a deleted organization go with its runs. Runs are found through the index of lists, so the end of a run costs nothing more. The run is
 //! deleted first, which locks it. Two nodes at once share the work: the rows that belong to a run are deleted
 //! by the node that deleted the run.
 
@@ -146,6 +146,7 @@ fn delete(tx: &mut dyn Tx, expiry: Expiry, ids: &[String]) -> Result<u64> {
          AND outcome IS NOT NULL AND billing_pending = 0 AND finished_at < $3 \
          AND (SELECT d.run_id FROM delivery d WHERE d.run_id = run.id AND d.due_at IS NOT NULL \
          AND CAST($4 AS BIGINT) = 1) IS NULL \
+         AND (SELECT l.run_id FROM late_run l WHERE l.run_id = run.id) IS NULL \
          RETURNING id, created_at, tags",
         vals![
             ids.as_str(),
@@ -170,10 +171,13 @@ fn expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<(Vec<String>
     let statements: Vec<Stmt<'_>> = outcomes
         .map(|outcome| {
             Stmt::new(
-                "SELECT id, last_event FROM run WHERE org_id = $1 AND outcome = $2 AND created_at >= 0 \
-                 AND created_at < $3 AND finished_at < $4 AND billing_pending = 0 \
+                // The order by the outcome, which is one, binds the planner to the index of outcomes.
+                "SELECT id, last_event FROM run WHERE org_id = $1 AND outcome >= $2 AND created_at >= 0 \
+                 AND (outcome, created_at) < ($2, $3) AND finished_at < $4 AND billing_pending = 0 \
                  AND (SELECT d.run_id FROM delivery d WHERE d.run_id = run.id AND d.due_at IS NOT NULL \
-                 AND CAST($6 AS BIGINT) = 1) IS NULL ORDER BY created_at, id LIMIT $5",
+                 AND CAST($6 AS BIGINT) = 1) IS NULL \
+                 AND (SELECT l.run_id FROM late_run l WHERE l.run_id = run.id) IS NULL \
+                 ORDER BY outcome, created_at, id LIMIT $5",
                 vals![
                     expiry.org,
                     outcome,

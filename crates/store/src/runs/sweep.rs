@@ -7,6 +7,7 @@ use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp, event::EventType};
 
 use super::{
     budget_without_surcharge, json_ids,
+    lost::{NONE, json, lost_runs},
     moves::sources,
     status_event, stored, surcharge,
     takeover::{MAX_TAKEOVERS, take_over},
@@ -16,7 +17,7 @@ use crate::{
     db::{Row, Stmt, Tx, Val, batch, vals},
     deliveries::deliveries_are_due,
     money::settle::{Settled, settle, settled, settled_columns},
-    nodes::{LOCK, micros},
+    nodes::LOCK,
     types::{Error, Held, NewEvent, NodeId, Result, Sweep, Swept},
 };
 
@@ -25,6 +26,10 @@ const REASON: &str = "the worker that ran it was lost, and it had been resumed 3
 
 /// `error` of a run whose content is not stored.
 const UNRETAINED_REASON: &str = "the node that had its content was lost";
+
+/// Maximum number of runs that one sweep steps over because they can be neither ended nor taken over. What is behind them
+/// waits for the next sweep.
+const MAX_SKIPPED: usize = 1_000;
 
 /// Highest price of a second that is calculated with. Its product with a fraction of a second in microseconds
 /// does not overflow.
@@ -67,50 +72,6 @@ macro_rules! set_cost {
         )
     };
 }
-
-// Finds runs held by nodes that were declared lost or are not registered any more. The nodes are found by
-// jumping through the index of held runs. No id of a node is negative.
-macro_rules! lost_runs {
-    ($which:literal) => {
-        concat!(
-            "WITH RECURSIVE holder (node_id) AS (\
-               SELECT (SELECT q.node_id FROM queue q WHERE q.node_id >= 0 ORDER BY q.node_id, q.run_id LIMIT 1) \
-               UNION ALL \
-               SELECT (SELECT q.node_id FROM queue q WHERE q.node_id > h.node_id \
-                 ORDER BY q.node_id, q.run_id LIMIT 1) FROM holder h WHERE h.node_id IS NOT NULL) \
-             SELECT q.run_id, (SELECT r.status FROM run r WHERE r.id = q.run_id) FROM queue q \
-             WHERE q.node_id {IN}SELECT h.node_id FROM holder h WHERE h.node_id IS NOT NULL \
-               AND (SELECT n.id FROM node n WHERE n.id = h.node_id AND n.ended_at IS NULL) IS NULL{END} \
-             AND (SELECT r.id FROM run r WHERE r.id = q.run_id AND ",
-            $which,
-            ") IS NOT NULL LIMIT $1"
-        )
-    };
-}
-
-/// Runs to end or to settle. A run without retention usually ends with its content, see [`GONE`]. It is found
-/// here only if its content was forgotten before.
-const TO_END: &str = lost_runs!(
-    "CASE WHEN r.zero_data_retention = 0 THEN r.status = $2 OR r.resumes >= $3 \
-     ELSE (SELECT u.run_id FROM unretained u WHERE u.run_id = r.id) IS NULL END"
-);
-
-/// Runs to resume.
-const TO_TAKE: &str = lost_runs!("r.zero_data_retention = 0 AND r.status <> $2 AND r.resumes < $3");
-
-/// Runs without retention that a lost node leaves and that hold no answer: they run, they wait, or they have
-/// ended without an answer. A held answer stays with the node until it expires, because the process of the
-/// node may be alive.
-const GONE: &str = "WITH RECURSIVE holder (node_id) AS (\
-   SELECT (SELECT u.node_id FROM unretained u WHERE u.node_id >= 0 ORDER BY u.node_id, u.run_id LIMIT 1) \
-   UNION ALL \
-   SELECT (SELECT u.node_id FROM unretained u WHERE u.node_id > h.node_id \
-     ORDER BY u.node_id, u.run_id LIMIT 1) FROM holder h WHERE h.node_id IS NOT NULL) \
- SELECT u.run_id FROM unretained u \
- WHERE u.node_id {IN}SELECT h.node_id FROM holder h WHERE h.node_id IS NOT NULL \
-   AND (SELECT n.id FROM node n WHERE n.id = h.node_id AND n.ended_at IS NULL) IS NULL{END} \
-   AND (SELECT r.id FROM run r WHERE r.id = u.run_id \
-     AND (r.output_expires_at IS NULL OR r.output_expires_at <= $2)) IS NOT NULL LIMIT $1";
 
 /// Events and price for runs that end here.
 #[derive(Clone)]
@@ -191,35 +152,45 @@ impl Store {
             },
             ..sweep.clone()
         };
-        let found = {
-            let wide = wide.clone();
-            self.db.write(move |tx| lost_runs(tx, &wide)).await?
-        };
         let mut swept = Swept::default();
-        for run in texts(found.iter().flatten().flatten())? {
-            let taken = u32::try_from(swept.taken.len()).unwrap_or(u32::MAX);
-            let room = (
-                left.saturating_sub(swept.ended.len()),
-                sweep.places.saturating_sub(taken),
-            );
-            let done = {
-                let (wide, ending, run) = (wide.clone(), ending.clone(), run.clone());
-                self.db
-                    .write(move |tx| step_of(tx, &wide, room, &run, &ending))
-                    .await
+        let mut skipped: Vec<String> = Vec::new();
+        // A page may have no other runs than those that cannot be handled. The next one leaves these out.
+        loop {
+            let known = json(&skipped)?;
+            let found = {
+                let (wide, known) = (wide.clone(), known.clone());
+                self.db.write(move |tx| lost_runs(tx, &wide, &known)).await?
             };
-            match done {
-                Ok(done) => {
-                    swept.ended.extend(done.ended);
-                    swept.taken.extend(done.taken);
+            let before = skipped.len();
+            for run in texts(found.iter().flatten().flatten())? {
+                let taken = u32::try_from(swept.taken.len()).unwrap_or(u32::MAX);
+                let room = (
+                    left.saturating_sub(swept.ended.len()),
+                    sweep.places.saturating_sub(taken),
+                );
+                let done = {
+                    let (wide, ending, known, run) =
+                        (wide.clone(), ending.clone(), known.clone(), run.clone());
+                    self.db
+                        .write(move |tx| step_of(tx, &wide, &known, room, &run, &ending))
+                        .await
+                };
+                match done {
+                    Ok(done) => {
+                        swept.ended.extend(done.ended);
+                        swept.taken.extend(done.taken);
+                    }
+                    Err(error) if error.is_of_data() => {
+                        tracing::error!(run, %error, "cannot end or take over a run of a lost node; the others go on");
+                        skipped.push(run);
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) if error.is_of_data() => {
-                    tracing::error!(run, %error, "cannot end or take over a run of a lost node; the others go on");
-                }
-                Err(error) => return Err(error),
+            }
+            if skipped.len() == before || skipped.len() >= MAX_SKIPPED {
+                return Ok(swept);
             }
         }
-        Ok(swept)
     }
 
     /// System: takes over again those of `runs` that `node` holds and has no task for. Otherwise it works
@@ -283,7 +254,7 @@ impl Store {
 /// Runs one step of a sweep: ends at most `left` runs and takes over as many as there are slots for. Returns
 /// the number of runs found that come to their end.
 fn step(tx: &mut dyn Tx, sweep: &Sweep, left: usize, ending: &Ending) -> Result<(usize, Swept)> {
-    let Some(found) = lost_runs(tx, sweep)? else {
+    let Some(found) = lost_runs(tx, sweep, NONE)? else {
         return Ok((0, Swept::default()));
     };
     let [to_end, _, gone] = &found;
@@ -295,11 +266,12 @@ fn step(tx: &mut dyn Tx, sweep: &Sweep, left: usize, ending: &Ending) -> Result<
 fn step_of(
     tx: &mut dyn Tx,
     sweep: &Sweep,
+    skipped: &str,
     (left, places): (usize, u32),
     run: &str,
     ending: &Ending,
 ) -> Result<Swept> {
-    let Some(mut found) = lost_runs(tx, sweep)? else {
+    let Some(mut found) = lost_runs(tx, sweep, skipped)? else {
         return Ok(Swept::default());
     };
     for rows in &mut found {
@@ -349,88 +321,6 @@ fn handle(
         swept.taken = take_over(tx, sweep.node, &json_ids(&to_take)?, sweep.at)?;
     }
     Ok(swept)
-}
-
-/// Condition for nodes to declare lost. Their lease is listed in `$1`, so it was not renewed since the
-/// sweeping node has seen it. It has expired by the clock that leases are counted on, and the lease of the
-/// sweeping node has not.
-macro_rules! overdue {
-    () => {
-        "id >= 0 AND ended_at IS NULL AND id <> $4 \
-         AND CAST(id AS TEXT) || ':' || CAST(lease_until AS TEXT) {IN}SELECT value FROM {JSON_EACH}($1){END} \
-         AND (lease_until < COALESCE({CLOCK}, $2) OR lease_until > COALESCE({CLOCK}, $2) + CAST($3 AS BIGINT)) \
-         AND (SELECT s.id FROM node s WHERE s.id = $4 AND s.ended_at IS NULL \
-           AND s.lease_until >= COALESCE({CLOCK}, $2)) IS NOT NULL"
-    };
-}
-
-/// Declares nodes lost, deletes lost nodes that hold nothing any more, and finds runs of the others: runs to
-/// end, runs to take over and runs whose content is gone. `None` if there is nothing to do.
-fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep) -> Result<Option<[Vec<Row>; 3]>> {
-    let overdue: Vec<String> = sweep
-        .overdue
-        .iter()
-        .map(|seen| format!("{}:{}", seen.node.0, seen.lease_until.as_micros()))
-        .collect();
-    let overdue = serde_json::to_string(&overdue).map_err(|error| Error::Corrupt(error.to_string()))?;
-    let declared = || {
-        vals![
-            overdue.as_str(),
-            sweep.at,
-            micros(sweep.lease.saturating_mul(2)),
-            sweep.node
-        ]
-    };
-    let find = |sql, limit| Stmt::new(sql, vals![limit, RunStatus::Cancelled, MAX_TAKEOVERS]);
-    let gone = || Stmt::new(GONE, vals![sweep.limit, sweep.at]);
-    let [locked, to_end, to_take, content] = batch(
-        tx,
-        &[
-            // The lock under which runs are claimed, so that no node claims while it is declared lost. It is
-            // not taken if no node is lost.
-            Stmt::new(
-                concat!(
-                    "UPDATE dispatch SET turn = turn + 1 WHERE id = 1 AND EXISTS \
-                     (SELECT 1 FROM node WHERE (ended_at IS NOT NULL \
-                       AND (SELECT u.run_id FROM unretained u WHERE u.node_id = node.id LIMIT 1) IS NULL) OR (",
-                    overdue!(),
-                    "))"
-                ),
-                declared(),
-            ),
-            find(TO_END, sweep.limit),
-            find(TO_TAKE, sweep.places),
-            gone(),
-        ],
-    )?;
-    let found = [&to_end, &to_take, &content];
-    if locked.affected == 0 && found.iter().all(|found| found.rows.is_empty()) {
-        return Ok(None);
-    }
-    // Looks again under the lock, which was not taken if the only runs found are those of a node that is not
-    // registered any more. Each run found now is given to one node only.
-    let [_, _, _, to_end, to_take, content] = batch(
-        tx,
-        &[
-            Stmt::new(LOCK, vals![]),
-            Stmt::new(
-                concat!("UPDATE node SET ended_at = $2 WHERE ", overdue!()),
-                declared(),
-            ),
-            Stmt::new(
-                // A node with content stays: the next process of its name gives up the content that only this
-                // one had.
-                "DELETE FROM node WHERE ended_at IS NOT NULL \
-                 AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NULL \
-                 AND (SELECT u.run_id FROM unretained u WHERE u.node_id = node.id LIMIT 1) IS NULL",
-                vals![],
-            ),
-            find(TO_END, sweep.limit),
-            find(TO_TAKE, sweep.places),
-            gone(),
-        ],
-    )?;
-    Ok(Some([to_end.rows, to_take.rows, content.rows]))
 }
 
 /// Takes over again, settles or ends those of the runs `ids` that a node holds.

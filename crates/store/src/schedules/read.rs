@@ -4,7 +4,7 @@ use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 
 use super::{FireRow, ScheduleRow, fire_from, schedule_columns, schedule_from};
 use crate::{
-    Store,
+    Found, Store,
     db::{Row, Stmt, Tx, batch, readable, vals},
     types::{Error, Result},
 };
@@ -83,43 +83,47 @@ impl Store {
     }
 
     /// System: returns at most `limit` schedules of all organizations whose next occurrence is due at `at`,
-    /// behind a position.
+    /// behind a position. Schedules that cannot be read are left out, and the next page goes on behind them.
     pub async fn due_schedules(
         &self,
         at: Timestamp,
-        after: Option<(Timestamp, ScheduleId)>,
+        after: Option<(Timestamp, String)>,
         limit: u32,
-    ) -> Result<Vec<Due>> {
+    ) -> Result<Found<Due, (Timestamp, String)>> {
+        let (since, id) = after.unwrap_or((Timestamp::from_micros(i64::MIN), String::new()));
         self.db
             .read(move |tx| {
-                let (since, id) = after.map_or(
-                    (Timestamp::from_micros(i64::MIN), String::new()),
-                    |(since, id)| (since, id.to_string()),
-                );
                 let due = tx.query_all(
                     "SELECT s.due_at, s.id, s.org_id FROM schedule s WHERE s.due_at <= $1 \
                      AND (s.due_at, s.id) > ($2, $3) ORDER BY s.due_at, s.id LIMIT $4",
-                    vals![at, since, id, limit],
+                    vals![at, since, id.as_str(), limit],
                 )?;
-                Ok(readable(&due, "due schedule", due_from))
+                due_of(&due, limit)
             })
             .await
     }
 
     /// System: returns at most `limit` schedules of all organizations with a waiting occurrence whose earlier
-    /// runs are final now.
-    pub async fn released_schedules(&self, limit: u32) -> Result<Vec<Due>> {
+    /// runs are final now, behind a position. Schedules that cannot be read are left out, and the next page goes on behind
+    /// them.
+    pub async fn released_schedules(
+        &self,
+        after: Option<(Timestamp, String)>,
+        limit: u32,
+    ) -> Result<Found<Due, (Timestamp, String)>> {
+        let (since, id) = after.unwrap_or((Timestamp::from_micros(i64::MIN), String::new()));
         self.db
             .read(move |tx| {
                 let due = tx.query_all(
                     "SELECT s.waiting_instant, s.id, s.org_id FROM schedule s \
-                     WHERE s.waiting_instant IS NOT NULL AND s.waiting_instant > $1 AND (SELECT r.id FROM run r \
+                     WHERE s.waiting_instant IS NOT NULL AND s.waiting_instant >= $1 \
+                     AND (s.waiting_instant, s.id) > ($1, $3) AND (SELECT r.id FROM run r \
                      WHERE r.schedule_id = s.id AND r.outcome IS NULL \
                      ORDER BY r.outcome DESC, r.created_at DESC, r.id DESC LIMIT 1) IS NULL \
                      ORDER BY s.waiting_instant, s.id LIMIT $2",
-                    vals![i64::MIN, limit],
+                    vals![since, limit, id.as_str()],
                 )?;
-                Ok(readable(&due, "due schedule", due_from))
+                due_of(&due, limit)
             })
             .await
     }
@@ -211,6 +215,19 @@ fn fires(
         ],
     )?;
     fires.rows.iter().map(fire_from).collect()
+}
+
+/// Schedules in rows that begin with a time and an id, and the position of the last row of a full page.
+fn due_of(rows: &[Row], limit: u32) -> Result<Found<Due, (Timestamp, String)>> {
+    let is_full = rows.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
+    let last = rows.last().filter(|_| is_full);
+    let stopped_at = last
+        .map(|row| Ok((row.time(0)?, row.text(1)?.to_owned())))
+        .transpose()?;
+    Ok(Found {
+        items: readable(rows, "due schedule", due_from),
+        stopped_at,
+    })
 }
 
 fn due_from(row: &Row) -> Result<Due> {

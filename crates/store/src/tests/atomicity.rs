@@ -19,6 +19,7 @@ const TABLES: &[&str] = &[
     "SELECT id, name, usage_until, suspended_at, suspended_why, deleted_at, erased_at FROM organization ORDER BY id",
     "SELECT id, org_id, role, hash, expires_at, previous_hash, previous_until FROM api_key ORDER BY id",
     "SELECT org_id, day, workflow, runs, cost_micros FROM usage_day ORDER BY org_id, day, workflow",
+    "SELECT run_id, org_id, created_at FROM late_run ORDER BY run_id",
     "SELECT id, name, lease_until, ended_at, address, draining_since, master_keys FROM node ORDER BY id",
     "SELECT id, status, outcome, attempt, last_event, started_at, finished_at, cost_micros, billing_pending, \
          clock_started_at, clock_cancelled_at, error, resumes, surcharge_micros, output_expires_at, reserved_micros FROM run ORDER BY id",
@@ -184,7 +185,18 @@ commands! {
         let later = fixture.now() + std::time::Duration::from_hours(2);
         let due = fixture.store.usage_due(later, None, 10).await.unwrap();
         let due = due.into_iter().find(|(of, _)| *of == org).unwrap().1.unwrap();
-        assert!(proves(fixture, async || fixture.store.count_usage(due).await).await);
+        assert_eq!(proves(fixture, async || fixture.store.count_usage(due, 0).await).await, Some(0));
+    }
+
+    async fn usage_without_a_late_run_is_counted_in_one_transaction_and_the_run_in_another(fixture: &Fixture) {
+        let (org, node) = org_with_run(fixture).await;
+        let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
+        let later = fixture.now() + std::time::Duration::from_hours(2);
+        let due = fixture.store.usage_due(later, None, 10).await.unwrap();
+        let due = due.into_iter().find(|(of, _)| *of == org).unwrap().1.unwrap();
+        assert_eq!(proves(fixture, async || fixture.store.count_usage(due, 1).await).await, Some(1));
+        fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
+        assert!(proves(fixture, async || fixture.store.count_late_run(fence.run).await).await);
     }
 
     async fn create_run_is_one_transaction(fixture: &Fixture) {

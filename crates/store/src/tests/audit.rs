@@ -28,7 +28,7 @@ both! {
         };
         let audit = Audit { actor, action: "key.create", target: key.id.to_string(), ..fixture.audit(org) };
         fixture.store.create_key(key.clone(), audit.clone()).await.unwrap();
-        let entries = fixture.store.list_audit(org, page(10)).await.unwrap();
+        let entries = fixture.store.list_audit(org, page(10)).await.unwrap().items;
         let expected = AuditEntry {
             id: audit.id,
             at: audit.at,
@@ -43,7 +43,7 @@ both! {
         };
         assert_eq!(entries, [expected]);
         let other = fixture.org().await;
-        assert_eq!(fixture.store.list_audit(other, page(10)).await.unwrap(), []);
+        assert_eq!(fixture.store.list_audit(other, page(10)).await.unwrap().items, []);
     }
 
     async fn every_kind_of_author_is_written_down(fixture: &Fixture) {
@@ -60,7 +60,7 @@ both! {
             let actor = Actor { by, ..Actor::default() };
             let audit = Audit { actor, ..fixture.audit(org) };
             fixture.store.create_key(fixture.new_key(org, Role::Member), audit).await.unwrap();
-            let entries = fixture.store.list_audit(org, page(1)).await.unwrap();
+            let entries = fixture.store.list_audit(org, page(1)).await.unwrap().items;
             let [entry] = entries.as_slice() else { panic!("{entries:?}") };
             assert_eq!(entry.actor_kind, by.map(By::kind));
             assert_eq!(entry.actor_id, by.and_then(By::id));
@@ -74,13 +74,13 @@ both! {
         let actor = Actor { by: Some(By::Key(key.id)), ..Actor::default() };
         let audit = Audit { actor, ..fixture.audit(org) };
         fixture.store.create_key(fixture.new_key(org, Role::Member), audit).await.unwrap();
-        let written = fixture.store.list_audit(org, page(1)).await.unwrap();
+        let written = fixture.store.list_audit(org, page(1)).await.unwrap().items;
         // An earlier version knows neither column.
         let forget = |tx: &mut dyn Tx| {
             tx.exec("UPDATE audit SET actor_kind = NULL, actor_id = NULL", vals![])
         };
         fixture.store.db.write(move |tx| forget(tx).map(drop)).await.unwrap();
-        assert_eq!(fixture.store.list_audit(org, page(1)).await.unwrap(), written);
+        assert_eq!(fixture.store.list_audit(org, page(1)).await.unwrap().items, written);
     }
 
     async fn an_entry_of_a_later_version_is_read_without_its_kind(fixture: &Fixture) {
@@ -90,7 +90,7 @@ both! {
             tx.exec("UPDATE audit SET actor_kind = 'robot', actor_id = 'robot_1'", vals![])
         };
         fixture.store.db.write(move |tx| rename(tx).map(drop)).await.unwrap();
-        let entries = fixture.store.list_audit(org, page(1)).await.unwrap();
+        let entries = fixture.store.list_audit(org, page(1)).await.unwrap().items;
         assert_eq!((entries[0].actor_kind, entries[0].actor_id.as_deref()), (None, Some("robot_1")));
     }
 
@@ -98,7 +98,7 @@ both! {
         let (org, store) = (fixture.org().await, &fixture.store);
         let admin = fixture.key(org, Role::Admin).await;
         let there = fixture.connection(org, "a").await;
-        let before = store.list_audit(org, page(100)).await.unwrap();
+        let before = store.list_audit(org, page(100)).await.unwrap().items;
         let none = fixture.new_key(org, Role::Member);
         let audit = || fixture.audit(org);
 
@@ -122,7 +122,7 @@ both! {
         store.begin_authorization(flow.clone(), at, audit()).await.unwrap_err();
         assert!(!store.await_confirmation(flow, "late".to_owned(), audit()).await.unwrap());
 
-        assert_eq!(store.list_audit(org, page(100)).await.unwrap(), before);
+        assert_eq!(store.list_audit(org, page(100)).await.unwrap().items, before);
     }
 
     async fn the_log_is_listed_newest_first_by_pages_and_filters(fixture: &Fixture) {
@@ -148,7 +148,7 @@ both! {
         let mut seen = Vec::new();
         let mut filter = page(5);
         loop {
-            let entries = fixture.store.list_audit(org, filter.clone()).await.unwrap();
+            let entries = fixture.store.list_audit(org, filter.clone()).await.unwrap().items;
             let Some(last) = entries.last() else { break };
             filter.before = Some((last.at, last.id));
             seen.extend(entries.into_iter().map(|entry| entry.id));
@@ -182,7 +182,7 @@ both! {
                     && until.is_none_or(|until| audit.at < until)
             };
             let expected: Vec<_> = written.iter().filter(matches).map(|audit| audit.id).collect();
-            let listed = fixture.store.list_audit(org, filter.clone()).await.unwrap();
+            let listed = fixture.store.list_audit(org, filter.clone()).await.unwrap().items;
             let listed: Vec<_> = listed.into_iter().map(|entry| entry.id).collect();
             assert_eq!(listed, expected, "{filter:?}");
         }

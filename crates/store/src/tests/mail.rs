@@ -80,6 +80,20 @@ fn ids(mails: &[ClaimedMail]) -> Vec<MailId> {
 }
 
 both! {
+    async fn a_mail_that_cannot_be_read_does_not_keep_the_others(fixture: &Fixture) {
+        let broken = fixture.queued_mail(None).await;
+        let harm = "UPDATE mail SET id = 'nothing', due_at = due_at - 1 WHERE id = $1";
+        fixture.store.db.write(move |tx| tx.exec(harm, vals![broken.id])).await.unwrap();
+        let whole = fixture.queued_mail(None).await;
+        assert_eq!(ids(&fixture.claimed_mails().await), [whole.id]);
+        fixture.mails_wait(LEASE * 2).await;
+        let first = "UPDATE mail SET due_at = due_at - 1 WHERE id = 'nothing'";
+        fixture.store.db.write(move |tx| tx.exec(first, vals![])).await.unwrap();
+        // It uses up a claim of one, and the next claim goes to the other.
+        assert_eq!(fixture.store.claim_mails(AT, LEASE, 1).await.unwrap().0, []);
+        assert_eq!(ids(&fixture.store.claim_mails(AT, LEASE, 1).await.unwrap().0), [whole.id]);
+    }
+
     async fn a_mail_is_queued_once_for_its_dedupe_text(fixture: &Fixture) {
         let known = fixture.queued_mail(Some("v1 ann")).await;
         let again = NewMail { dedupe: known.dedupe.clone(), ..fixture.new_mail(None) };

@@ -161,7 +161,7 @@ impl Fixture {
             limit: 100,
             ..AuditFilter::default()
         };
-        let mut entries = self.store.list_audit(org, filter).await.unwrap();
+        let mut entries = self.store.list_audit(org, filter).await.unwrap().items;
         entries.reverse();
         entries.into_iter().skip(2).map(|entry| entry.action).collect()
     }
@@ -332,7 +332,7 @@ both! {
         assert_eq!(fixture.refreshed(third.tokens.refresh_hash, at + HOUR).await.exchange, Exchange::Refused);
         assert_eq!(fixture.actions(org).await, ["grant.end_reused"]);
         let filter = AuditFilter { limit: 1, ..AuditFilter::default() };
-        let entry = store.list_audit(org, filter).await.unwrap().remove(0);
+        let entry = store.list_audit(org, filter).await.unwrap().items.remove(0);
         assert_eq!((entry.user_id, entry.actor_id), (Some(user), Some(new.id.to_string())));
     }
 

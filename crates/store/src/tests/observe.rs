@@ -58,6 +58,8 @@ both! {
             nodes: 1,
             lost_nodes: 0,
             first_lease_until,
+            late_runs: 0,
+            oldest_late_run_at: None,
         };
         assert_eq!(seen, expected);
         assert!(first_lease_until.is_some());
@@ -119,4 +121,27 @@ async fn the_log_of_sqlite_has_a_size() {
 async fn on_postgres_no_log_is_ours_to_measure() {
     let fixture = super::fixture::Fixture::postgres().await;
     assert_eq!(figure(&fixture, "store_wal_bytes"), None);
+}
+
+#[tokio::test]
+async fn an_old_transaction_of_somebody_else_is_seen_on_postgres() {
+    let fixture = super::fixture::Fixture::postgres().await;
+    let none = fixture.store.dead_rows().await.unwrap().unwrap();
+    assert_eq!(none.oldest_snapshot, Duration::ZERO);
+    let (dump, connection) = tokio_postgres::connect(fixture.url(), tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    let mut connections = tokio::task::JoinSet::new();
+    connections.spawn(connection);
+    dump.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT COUNT(*) FROM run")
+        .await
+        .unwrap();
+    let seen = fixture.store.dead_rows().await.unwrap().unwrap();
+    assert!(seen.oldest_snapshot > Duration::ZERO, "{seen:?}");
+}
+
+#[tokio::test]
+async fn sqlite_has_no_dead_rows() {
+    let fixture = super::fixture::Fixture::sqlite().await;
+    assert_eq!(fixture.store.dead_rows().await.unwrap(), None);
 }

@@ -72,7 +72,7 @@ impl Fixture {
             store.cancel_run(org, run, self.now()).await.unwrap();
         }
         while let Some(due) = store.uncounted_usage(org).await.unwrap() {
-            assert!(store.count_usage(due).await.unwrap());
+            assert_eq!(store.count_usage(due, 0).await.unwrap(), Some(0));
         }
         let expiry = Expiry {
             org,
@@ -239,10 +239,10 @@ both! {
         let cancelled = store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
         assert!(matches!(cancelled, crate::Cancelled::Now(run) if run.status == RunStatus::Cancelled));
         let due = store.uncounted_usage(org).await.unwrap().unwrap();
-        assert!(!store.count_usage(due).await.unwrap(), "its cost is not known yet");
+        assert_eq!(store.count_usage(due, 0).await.unwrap(), None, "its cost is not known yet");
         let cost = Micros::new(70).unwrap();
         store.settle_run(fence.run, fence.attempt, cost, RunUsage::default()).await.unwrap();
-        assert!(store.count_usage(due).await.unwrap());
+        assert_eq!(store.count_usage(due, 0).await.unwrap(), Some(0));
         assert_eq!(store.uncounted_usage(org).await.unwrap(), None);
         fixture.erase(org).await;
         assert_eq!(fixture.tables_of(org).await, ["audit", "credit", "organization", "usage_day"]);

@@ -31,7 +31,7 @@ async fn entries(fixture: &Fixture, org: OrgId) -> usize {
         limit: 1_000,
         ..AuditFilter::default()
     };
-    fixture.store.list_audit(org, filter).await.unwrap().len()
+    fixture.store.list_audit(org, filter).await.unwrap().items.len()
 }
 
 /// Claims all runs that `node` may claim.

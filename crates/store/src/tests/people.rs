@@ -279,7 +279,7 @@ both! {
         let none = OrgId::new(fixture.now(), [9; 10]);
         let refused = store.rename_organization(none, "new", fixture.audit(none)).await;
         assert_eq!(refused.unwrap_err(), Error::NotFound);
-        assert_eq!(store.list_audit(first, page()).await.unwrap().len(), 2);
+        assert_eq!(store.list_audit(first, page()).await.unwrap().items.len(), 2);
     }
 
     async fn roles_change_but_for_the_owner(fixture: &Fixture) {
@@ -306,7 +306,7 @@ both! {
         store.remove_member(org, bob, audit()).await.unwrap();
         assert_eq!(members(fixture, org).await, [(ann, Role::Owner)]);
         assert_eq!(roles(fixture, bob).await, [(other, Role::Owner)]);
-        assert_eq!(store.list_audit(org, page()).await.unwrap().len(), 3, "refused changes write nothing down");
+        assert_eq!(store.list_audit(org, page()).await.unwrap().items.len(), 3, "refused changes write nothing down");
     }
 
     async fn the_ownership_goes_from_hand_to_hand(fixture: &Fixture) {

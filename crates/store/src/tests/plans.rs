@@ -225,6 +225,7 @@ async fn administer(fixture: &Fixture, org: OrgId) {
         (None, None, None),
         (target, None, None),
         (None, Some(key.id), None),
+        (None, Some(key.id), action.clone()),
         (None, None, action),
     ] {
         let filter = AuditFilter {
@@ -250,7 +251,10 @@ async fn administer(fixture: &Fixture, org: OrgId) {
         counted_until: Timestamp::from_micros(0),
         next_run: Timestamp::from_micros(0),
     };
-    assert!(store.count_usage(due).await.unwrap());
+    assert_eq!(store.count_usage(due, 0).await.unwrap(), Some(0));
+    store.late_runs(None, 10).await.unwrap();
+    store.count_late_run(fixture.run_id()).await.unwrap();
+    store.dead_rows().await.unwrap();
 }
 
 async fn use_unretained(fixture: &Fixture, org: OrgId) {
@@ -382,7 +386,7 @@ async fn use_schedules(fixture: &Fixture, org: OrgId) {
         .await
         .unwrap();
     store.due_schedules(fixture.now(), None, 5).await.unwrap();
-    store.released_schedules(5).await.unwrap();
+    store.released_schedules(None, 5).await.unwrap();
     store.next_due(fixture.now()).await.unwrap();
     store.open_runs(org, (row.id, 1), 5).await.unwrap();
     let since = (fixture.now(), 5);
@@ -406,7 +410,7 @@ async fn use_workflows(fixture: &Fixture, org: OrgId) {
 }
 
 async fn list_everything(fixture: &Fixture, org: OrgId) {
-    let schedule = Some("sched_01hf7yat00e0080000000000aa".parse().unwrap());
+    let schedule = Some(super::indexes::scheduled(fixture, org).await);
     for (status, schedule) in [
         (None, None),
         (Some(RunStatus::Failed), None),

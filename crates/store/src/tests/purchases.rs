@@ -8,7 +8,7 @@ use sortie_api::{OrgId, PaymentId, TopupId, TopupKind, TopupState};
 use super::{both, fixture::Fixture};
 use crate::{
     AfterEvent, Appended, Error, NewStripeEvent, NewTopup, OTHER_AMOUNT, PAID_TWICE, PaidTopup, SavedCard,
-    Store, TOO_MANY_OPEN, TakeBack, TakeBackKind, TakeBackState, TookBack, TopupMove,
+    Store, TOO_MANY_OPEN, TakeBack, TakeBackKind, TakeBackState, TookBack, TopupMove, db::vals,
 };
 
 /// Micros of a cent.
@@ -252,7 +252,7 @@ both! {
                 let topup = fixture.ordered(fixture.new_topup(org)).await;
                 let (id, state) = (topup.id, from);
                 let set = move |tx: &mut dyn crate::db::Tx| {
-                    tx.exec("UPDATE topup SET state = $2 WHERE id = $1", crate::db::vals![id, state])
+                    tx.exec("UPDATE topup SET state = $2 WHERE id = $1", vals![id, state])
                 };
                 store.db.write(set).await.unwrap();
                 let moved = store.move_topup(moved_to(&topup, to)).await.unwrap();
@@ -351,6 +351,21 @@ both! {
         assert_eq!(store.claim_stripe_events(later + LEASE, LEASE, 10).await.unwrap(), (vec![], None));
         assert_eq!(store.oldest_stripe_event().await, Ok(None));
         assert_eq!(store.delete_stripe_events(later, 10).await, Ok(1));
+    }
+
+    async fn a_purchase_or_payment_that_cannot_be_read_does_not_keep_the_others(fixture: &Fixture) {
+        let (org, store) = (fixture.org().await, &fixture.store);
+        let harm = async |sql| assert_eq!(store.db.write(move |tx| tx.exec(sql, vals![])).await, Ok(1));
+        fixture.ordered(fixture.new_topup(org)).await;
+        harm("UPDATE topup SET kind = 'nothing', check_at = check_at - 1").await;
+        let whole = fixture.ordered(fixture.new_topup(org)).await;
+        let claimed = store.claim_topups(whole.check_at, LEASE, 10).await.unwrap();
+        assert_eq!(claimed.iter().map(|topup| topup.id).collect::<Vec<_>>(), [whole.id]);
+        fixture.bought(org, 500).await;
+        harm("UPDATE payment SET org_id = 'nobody'").await;
+        let paid = fixture.bought(org, 600).await;
+        let claimed = store.claim_comparisons(paid.compare_at, LEASE, 10).await.unwrap();
+        assert_eq!(claimed.iter().map(|payment| payment.id).collect::<Vec<_>>(), [paid.payment]);
     }
 
     async fn looks_and_comparisons_and_searches_are_claimed(fixture: &Fixture) {

@@ -507,8 +507,8 @@ both! {
         let later = fixture.now() + Duration::from_hours(2);
         let due = fixture.store.usage_due(later, None, 10).await.unwrap();
         let due = due[0].1.unwrap();
-        let counted = join_all((0..8).map(|_| fixture.store.count_usage(due))).await;
-        assert_eq!(counted.into_iter().filter(|counted| counted == &Ok(true)).count(), 1);
+        let counted = join_all((0..8).map(|_| fixture.store.count_usage(due, 0))).await;
+        assert_eq!(counted.into_iter().filter(|counted| counted == &Ok(Some(0))).count(), 1);
         assert_eq!(fixture.count("SELECT CAST(SUM(runs) AS BIGINT) FROM usage_day").await, 1);
     }
 

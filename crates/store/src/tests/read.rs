@@ -21,7 +21,7 @@ async fn listed(
         before,
         limit,
     };
-    let runs = fixture.store.list_runs(org, filter).await.unwrap();
+    let runs = fixture.store.list_runs(org, filter).await.unwrap().items;
     runs.iter().map(|run| run.id).collect()
 }
 
@@ -123,7 +123,7 @@ both! {
 
         let by = async |tag: &str, status, schedule, before| {
             let filter = RunFilter { status, schedule, tag: Some(tag.to_owned()), before, limit: 2 };
-            let runs = fixture.store.list_runs(org, filter).await.unwrap();
+            let runs = fixture.store.list_runs(org, filter).await.unwrap().items;
             runs.iter().map(|run| run.id).collect::<Vec<_>>()
         };
         assert_eq!(by("nightly", None, None, None).await, [third, second]);
@@ -151,7 +151,7 @@ both! {
         fixture.queued(org).await;
         let by = async |status| {
             let filter = RunFilter { status, schedule: Some(schedule), tag: None, before: None, limit: 10 };
-            let runs = fixture.store.list_runs(org, filter).await.unwrap();
+            let runs = fixture.store.list_runs(org, filter).await.unwrap().items;
             runs.iter().map(|run| run.id).collect::<Vec<_>>()
         };
         assert_eq!(by(None).await, [waiting, running, done.run]);
@@ -167,7 +167,7 @@ both! {
         let fence = fixture.running(org, node).await;
         let run = fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
         let filter = RunFilter { status: None, schedule: None, tag: None, before: None, limit: 10 };
-        assert_eq!(fixture.store.list_runs(org, filter).await.unwrap(), [run]);
+        assert_eq!(fixture.store.list_runs(org, filter).await.unwrap().items, [run]);
     }
 
     async fn no_run_is_listed_for_a_schedule_that_started_none(fixture: &Fixture) {
@@ -176,7 +176,7 @@ both! {
         for status in [None, Some(RunStatus::Queued)] {
             let schedule = Some("sched_01hf7yat00e0080000000000aa".parse().unwrap());
             let filter = RunFilter { status, schedule, tag: None, before: None, limit: 10 };
-            assert!(fixture.store.list_runs(org, filter).await.unwrap().is_empty());
+            assert!(fixture.store.list_runs(org, filter).await.unwrap().items.is_empty());
         }
     }
 

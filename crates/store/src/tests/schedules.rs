@@ -10,6 +10,7 @@ use super::{both, fixture::Fixture};
 use crate::{
     Error, FireRow, Fires, NewRun, NextInstant, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState,
     SealedCallback,
+    db::{Tx, vals},
 };
 
 impl Fixture {
@@ -209,12 +210,47 @@ both! {
         assert_eq!(store.next_due(due(&second)).await.unwrap(), None);
         let ids = async |at, after, limit| -> Vec<ScheduleId> {
             let due = store.due_schedules(at, after, limit).await.unwrap();
-            due.into_iter().map(|due| due.schedule).collect()
+            due.items.into_iter().map(|due| due.schedule).collect()
         };
         assert_eq!(ids(due(&first), None, 5).await, [first.id]);
         assert_eq!(ids(due(&second), None, 5).await, [first.id, second.id]);
         assert_eq!(ids(due(&second), None, 1).await, [first.id]);
-        assert_eq!(ids(due(&second), Some((due(&first), first.id)), 5).await, [second.id]);
+        assert_eq!(ids(due(&second), Some((due(&first), first.id.to_string())), 5).await, [second.id]);
+    }
+
+    async fn schedules_that_cannot_be_read_do_not_keep_those_behind_them(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let mut last = fixture.schedule(org).await;
+        for _ in 0..3 {
+            let (store, broken) = (&fixture.store, last.id);
+            last = fixture.schedule(org).await;
+            let harm = move |tx: &mut dyn Tx| {
+                tx.exec("UPDATE schedule SET org_id = 'nobody', waiting_instant = 7 WHERE id = $1", vals![broken])
+            };
+            store.db.write(harm).await.unwrap();
+        }
+        let whole = last.id;
+        let waits = move |tx: &mut dyn Tx| {
+            tx.exec("UPDATE schedule SET waiting_instant = 8 WHERE id = $1", vals![whole])
+        };
+        fixture.store.db.write(waits).await.unwrap();
+        let at = last.state.next.unwrap().due_at;
+        for waiting in [false, true] {
+            let (mut found, mut after) = (Vec::new(), None);
+            loop {
+                let page = if waiting {
+                    fixture.store.released_schedules(after, 1).await.unwrap()
+                } else {
+                    fixture.store.due_schedules(at, after, 1).await.unwrap()
+                };
+                found.extend(page.items.iter().map(|due| due.schedule));
+                after = page.stopped_at;
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(found, [whole], "{waiting}");
+        }
     }
 
     async fn an_instant_that_waits_is_found_once_no_run_is_open(fixture: &Fixture) {
@@ -231,9 +267,9 @@ both! {
         waits.rows[0] = FireRow { outcome: FireOutcome::Waiting, ..skipped(instant) };
         waits.state = ScheduleState { waiting: Some(instant), last_run: Some(run.id), ..waits.state };
         store.record_fires(waits).await.unwrap();
-        assert!(store.released_schedules(5).await.unwrap().is_empty());
+        assert!(store.released_schedules(None, 5).await.unwrap().items.is_empty());
         store.cancel_run(org, run.id, fixture.now()).await.unwrap();
-        let released = store.released_schedules(5).await.unwrap();
+        let released = store.released_schedules(None, 5).await.unwrap().items;
         assert_eq!((released[0].schedule, released[0].org, released[0].since), (row.id, org, instant));
         let row = fixture.row(&row).await;
         let mut starts = fixture.start_next(&row);

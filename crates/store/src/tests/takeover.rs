@@ -43,6 +43,31 @@ both! {
         assert_eq!((swept.ended.len(), swept.taken.len()), (1, 1));
     }
 
+    async fn pages_of_runs_that_cannot_be_handled_do_not_keep_those_behind_them(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (lost, taker) = (fixture.node().await, fixture.node().await);
+        for _ in 0..105 {
+            fixture.running(org, lost).await;
+            fixture.tired(org, lost).await;
+        }
+        // The budget of these is no amount, and an event stands where that of their end goes.
+        let harm = fixture.store.db.write(|tx| {
+            tx.exec("UPDATE run SET max_cost_micros = 0 - max_cost_micros", vals![])?;
+            tx.exec("INSERT INTO event (run_id, seq, kind, data, created_at) SELECT id, last_event + 1, 'x', '{}', 1 FROM run", vals![])
+        });
+        harm.await.unwrap();
+        let (end, take) = (fixture.tired(org, lost).await, fixture.running(org, lost).await);
+        fixture.store.deregister_node(lost, fixture.now()).await.unwrap();
+        let swept = fixture.take_over(taker, fixture.now(), 1).await;
+        let resumed: Vec<_> = swept.taken.iter().map(|claim| claim.fence.run).collect();
+        assert_eq!((swept.ended, resumed), (vec![(org, end.run)], vec![take.run]));
+        let repair = fixture.store.db.write(|tx| {
+            tx.exec("DELETE FROM event WHERE kind = 'x'", vals![])?;
+            tx.exec("UPDATE run SET max_cost_micros = 0 - max_cost_micros WHERE max_cost_micros < 0", vals![])
+        });
+        repair.await.unwrap();
+    }
+
     async fn a_run_that_cannot_be_resumed_does_not_keep_the_others(fixture: &Fixture) {
         let (org, node) = (fixture.org().await, fixture.node().await);
         let (bad, good) = (fixture.running(org, node).await, fixture.running(org, node).await);

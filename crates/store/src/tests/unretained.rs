@@ -46,7 +46,7 @@ both! {
         fixture.check().await;
         let filter = RunFilter { status: Some(RunStatus::Queued), schedule: None, tag: None, before: None, limit: 10 };
         let kept = fixture.queued(org).await;
-        let listed = fixture.store.list_runs(org, filter).await.unwrap();
+        let listed = fixture.store.list_runs(org, filter).await.unwrap().items;
         assert_eq!(listed.iter().map(|run| run.id).collect::<Vec<_>>(), [kept, new.id]);
         let holder = fixture.store.content_holder(org, new.id).await.unwrap().unwrap();
         assert_eq!(holder.node, own);

@@ -13,7 +13,7 @@ use sortie_api::{
 };
 
 use super::{both, fixture::Fixture};
-use crate::{By, Created, Labels, NewRun, Result, UsageQuery, db::vals};
+use crate::{Batch, By, Created, Expiry, Labels, NewRun, OpenCallbacks, Result, UsageQuery, db::vals};
 
 const HOUR: i64 = 3_600_000_000;
 
@@ -45,8 +45,10 @@ enum Step {
     },
     /// Settles every run.
     Settle,
-    /// Counts the usage of runs that were created before this hour.
-    Count { hour: i64 },
+    /// Counts the usage of runs that were created before this hour. Of each hour, so many runs may be left out.
+    Count { hour: i64, late: u32 },
+    /// Counts the runs that were left out and are settled.
+    CountLate,
     /// Deletes the runs that are counted.
     Delete,
     /// Asks for the usage.
@@ -78,7 +80,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => run,
         2 => Just(Step::Settle),
-        3 => (1..72_i64).prop_map(|hour| Step::Count { hour }),
+        3 => (1..72_i64, 0..3_u32).prop_map(|(hour, late)| Step::Count { hour, late }),
+        2 => Just(Step::CountLate),
         2 => Just(Step::Delete),
         5 => (0..2_usize, 0..3_i64, 0..3_i64, 0..16_usize).prop_map(|(org, from, days, by)| Step::Ask { org, from, days, by }),
     ]
@@ -91,6 +94,8 @@ struct Model<'a> {
     runs: Vec<Used>,
     /// Hour before which no run is created any more.
     counted: i64,
+    /// Number of runs that were left out of their hour.
+    late: u64,
 }
 
 impl Model<'_> {
@@ -114,11 +119,12 @@ impl Model<'_> {
                     settle(self.fixture, used.id).await;
                 }
             }
-            Step::Count { hour } => {
+            Step::Count { hour, late } => {
                 let before = START + hour * HOUR;
                 self.counted = self.counted.max(before);
-                count(self.fixture, Timestamp::from_micros(before)).await;
+                self.late += count(self.fixture, Timestamp::from_micros(before), late).await;
             }
+            Step::CountLate => count_late(self.fixture).await,
             Step::Delete => {
                 self.fixture.delete_counted().await;
                 let left = self.fixture.run_ids().await;
@@ -245,20 +251,34 @@ async fn settle(fixture: &Fixture, run: RunId) {
     assert_eq!(settled.await, Ok(1));
 }
 
-/// Counts every hour before `before` that can be counted, as a node does.
-async fn count(fixture: &Fixture, before: Timestamp) {
+/// Counts the runs that were left out of their hour and are settled, as a node does.
+async fn count_late(fixture: &Fixture) {
+    for (run, is_settled) in fixture.store.late_runs(None, 1_000).await.unwrap() {
+        assert_eq!(fixture.store.count_late_run(run).await.unwrap(), is_settled);
+    }
+}
+
+/// Counts every hour before `before` that can be counted, as a node does, without up to `late` runs each that are not
+/// settled. Returns how many were left out.
+async fn count(fixture: &Fixture, before: Timestamp, late: u32) -> u64 {
     let due = async || -> Vec<_> {
         let all = fixture.store.usage_due(before, None, 10).await.unwrap();
         all.into_iter().filter_map(|(_, due)| due).collect()
     };
+    let mut left_out = 0;
     loop {
         let mut progress = false;
         for due in due().await {
             assert!(due.next_run < before);
-            progress |= due.hour_end() <= before && fixture.store.count_usage(due).await.unwrap();
+            if due.hour_end() <= before
+                && let Some(runs) = fixture.store.count_usage(due, late).await.unwrap()
+            {
+                progress = true;
+                left_out += runs;
+            }
         }
         if !progress {
-            return;
+            return left_out;
         }
     }
 }
@@ -296,7 +316,8 @@ impl Fixture {
     async fn delete_counted(&self) {
         let delete = |tx: &mut dyn crate::db::Tx| -> Result<u64> {
             tx.exec(
-                "DELETE FROM run WHERE created_at < (SELECT o.usage_until FROM organization o WHERE o.id = run.org_id)",
+                "DELETE FROM run WHERE created_at < (SELECT o.usage_until FROM organization o WHERE o.id = run.org_id) \
+                 AND NOT EXISTS (SELECT 1 FROM late_run l WHERE l.run_id = run.id)",
                 vals![],
             )
         };
@@ -324,6 +345,7 @@ async fn usage_is_the_sum_of_what_was_run(fixture: &Fixture) {
         fixture,
         runs: Vec::new(),
         counted: START,
+        late: 0,
     };
     let mut runner = TestRunner::new_with_rng(
         Config::default(),
@@ -340,8 +362,10 @@ async fn usage_is_the_sum_of_what_was_run(fixture: &Fixture) {
         model.runs.iter().any(|used| used.deleted),
         "something was counted and deleted"
     );
+    assert!(model.late > 0, "something was left out of its hour");
     model.run(Step::Settle).await;
-    count(fixture, Timestamp::from_micros(START + 80 * HOUR)).await;
+    count_late(fixture).await;
+    count(fixture, Timestamp::from_micros(START + 80 * HOUR), 0).await;
     fixture.delete_counted().await;
     assert_eq!(fixture.run_ids().await, []);
     for by in 0..16 {
@@ -382,7 +406,7 @@ both! {
         for runs in [2, 4] {
             change("UPDATE organization SET usage_until = 0").await;
             let due = fixture.store.usage_due(later, None, 10).await.unwrap()[0].1.unwrap();
-            assert!(fixture.store.count_usage(due).await.unwrap());
+            assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), Some(0));
             check(runs).await;
         }
     }
@@ -393,18 +417,49 @@ both! {
         let waiting = fixture.queued(org).await;
         let later = fixture.now() + Duration::from_hours(30);
         let due = fixture.store.usage_due(later, None, 10).await.unwrap()[0].1.unwrap();
-        assert!(!fixture.store.count_usage(due).await.unwrap(), "it waits");
+        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), None, "it waits");
         let claim = fixture.claim_one(node).await;
         assert_eq!(claim.fence.run, waiting);
         let fence = fixture.start(claim.fence).await.unwrap();
-        assert!(!fixture.store.count_usage(due).await.unwrap(), "it is at work");
+        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), None, "it is at work");
         fixture.store.cancel_run(org, waiting, fixture.now()).await.unwrap();
-        assert!(!fixture.store.count_usage(due).await.unwrap(), "its cost is not known");
+        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), None, "its cost is not known");
         fixture.store.settle_run(waiting, fence.attempt, Micros::new(9).unwrap(), sortie_api::RunUsage::default()).await.unwrap();
-        assert!(fixture.store.count_usage(due).await.unwrap());
-        assert!(!fixture.store.count_usage(due).await.unwrap(), "it is counted once");
+        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), Some(0));
+        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), None, "it is counted once");
         assert_eq!(fixture.store.usage_due(later, None, 10).await.unwrap(), [(org, None)]);
         assert_eq!(fixture.count("SELECT cost_micros FROM usage_day").await, 9);
+    }
+
+    async fn an_hour_leaves_out_no_more_runs_than_it_may_and_these_stay_until_they_are_counted(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let fence = fixture.running(org, node).await;
+        fixture.queued(org).await;
+        let later = fixture.now() + Duration::from_hours(30);
+        let due = fixture.store.usage_due(later, None, 10).await.unwrap()[0].1.unwrap();
+        assert_eq!(fixture.store.count_usage(due, 1).await.unwrap(), None, "there are two");
+        assert_eq!(fixture.store.count_usage(due, 2).await.unwrap(), Some(2));
+        let seen = fixture.store.observe(later).await.unwrap();
+        let oldest = fixture.get(org, fence.run).await.created_at;
+        assert_eq!((seen.late_runs, seen.oldest_late_run_at), (2, Some(oldest)));
+        fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+        // Retention leaves it until it is counted.
+        let expiry = Expiry {
+            org,
+            finished_before: later,
+            created_before: due.hour_end(),
+            check_at: later,
+            open_callbacks: OpenCallbacks::Wait,
+        };
+        let batch = Batch { runs: 10, events: 100 };
+        assert_eq!(fixture.store.delete_expired_runs(expiry, batch).await.unwrap().runs, 0);
+        let late = fixture.store.late_runs(None, 10).await.unwrap();
+        assert_eq!(late.iter().filter(|(_, is_settled)| *is_settled).count(), 1);
+        assert!(late.contains(&(fence.run, true)));
+        count_late(fixture).await;
+        assert_eq!(fixture.count("SELECT runs FROM usage_day").await, 1);
+        assert!(!fixture.store.count_late_run(fence.run).await.unwrap(), "once");
+        assert_eq!(fixture.store.delete_expired_runs(expiry, batch).await.unwrap().runs, 1);
     }
 
     async fn usage_is_of_one_organization_and_its_rows_are_limited(fixture: &Fixture) {

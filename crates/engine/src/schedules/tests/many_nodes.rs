@@ -117,7 +117,8 @@ impl Rig {
                 .store()
                 .list_runs(self.caller.org, filter)
                 .await
-                .unwrap();
+                .unwrap()
+                .items;
             let Some(last) = page.last() else { return runs };
             before = Some((last.created_at, last.id));
             runs.extend(page.iter().map(|run| run.id));

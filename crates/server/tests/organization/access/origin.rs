@@ -53,6 +53,7 @@ async fn no_operation_is_done_for_a_page_of_another_origin() {
             .list_audit(rig.ours, filter)
             .await
             .unwrap()
+            .items
             .len()
     };
     let before = audit().await;

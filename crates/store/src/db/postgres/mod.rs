@@ -20,7 +20,7 @@ use self::session::PgSession;
 pub(super) use self::{channel::open as open_channel, connect::Link};
 use crate::{
     db::{
-        Backend, Dialect, Reports,
+        Backend, Dialect, Reports, WALKERS,
         job::Queue,
         migrate::{self, Migration},
         sessions::{Pipeline, Server, Worker},
@@ -54,30 +54,33 @@ const POOLED: u32 = 3;
 const OLDEST_SERVER: i64 = 140_000;
 
 /// Connects, migrates and starts `connections` threads. Each thread connects at its first job. One more
-/// thread serves urgent jobs, so that they do not wait for a lock behind others.
+/// thread serves urgent jobs, so that they do not wait for a lock behind others. A few serve queries that may take long.
 pub(super) fn open(url: &str, connections: usize, reports: &Reports) -> Result<Backend> {
     let link = Link::new(url)?;
     let runtime = Arc::new(connect::runtime()?);
     refuse_transaction_pooling(&link, &runtime)?;
     apply_migrations(&link, &runtime)?;
-    let (queue, urgent) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
+    let [queue, urgent, walks] = std::array::from_fn(|_| Arc::new(Queue::default()));
     #[cfg(test)]
     let faults = Arc::new(crate::db::fault::Faults::default());
-    let mut threads = Vec::with_capacity(1 + connections);
-    for number in 0..=connections {
-        let is_urgent = number == 0;
+    let mut threads = Vec::with_capacity(1 + connections + WALKERS);
+    let mut served = vec![(&urgent, link.urgent())];
+    served.extend((0..connections).map(|_| (&queue, link.clone())));
+    served.extend((0..WALKERS).map(|_| (&walks, link.clone())));
+    for (number, (queue, link)) in served.into_iter().enumerate() {
         let server = PgServer {
-            link: if is_urgent { link.urgent() } else { link.clone() },
+            link,
             runtime: Arc::new(connect::runtime()?),
         };
+        let pool = Arc::clone(server.link.pool());
         let worker = Worker::new(
             server,
-            Arc::clone(link.pool()),
+            pool,
             reports.clone(),
             #[cfg(test)]
             Arc::clone(&faults),
         );
-        let queue = Arc::clone(if is_urgent { &urgent } else { &queue });
+        let queue = Arc::clone(queue);
         threads.push(spawn(&format!("store-{number}"), move || {
             worker.run(&queue);
         })?);
@@ -86,6 +89,7 @@ pub(super) fn open(url: &str, connections: usize, reports: &Reports) -> Result<B
         urgent,
         writes: Arc::clone(&queue),
         reads: queue,
+        walks,
         threads,
         link: Some(crate::db::Link::Postgres(Box::new(link))),
         wal: None,

@@ -94,7 +94,8 @@ pub(super) fn open(link: &SimulatedLink, connections: usize, reports: &Reports) 
     Backend {
         urgent,
         writes: Arc::clone(&queue),
-        reads: queue,
+        reads: Arc::clone(&queue),
+        walks: queue,
         threads: Vec::new(),
         link: Some(Link::Simulated(link.clone())),
         wal: None,

@@ -34,6 +34,9 @@ pub(in crate::db) struct Connection {
     texts: HashMap<(usize, usize), String>,
     /// Tails that jobs have handed over and nobody has written yet.
     pub(super) tails: Vec<Tail>,
+    /// Steps of statements that nobody has asked for yet.
+    #[cfg(test)]
+    steps: u64,
 }
 
 impl Connection {
@@ -86,6 +89,8 @@ impl Connection {
             translate,
             texts: HashMap::new(),
             tails: Vec::new(),
+            #[cfg(test)]
+            steps: 0,
         })
     }
 
@@ -141,19 +146,25 @@ impl Connection {
                 .raw_bind_parameter(number, borrowed(value.checked()?))
                 .map_err(failure)?;
         }
-        if prepared.column_count() > 0 {
+        let answer = if prepared.column_count() > 0 {
             let rows = all_rows(&mut prepared)?;
-            Ok(Answer {
+            Answer {
                 affected: u64::try_from(rows.len()).unwrap_or(u64::MAX),
                 rows,
-            })
+            }
         } else {
             let affected = prepared.raw_execute().map_err(failure)?;
-            Ok(Answer {
+            Answer {
                 affected: u64::try_from(affected).unwrap_or(u64::MAX),
                 rows: Vec::new(),
-            })
+            }
+        };
+        #[cfg(test)]
+        {
+            let steps = prepared.reset_status(rusqlite::StatementStatus::VmStep);
+            self.steps += u64::try_from(steps).unwrap_or_default();
         }
+        Ok(answer)
     }
 }
 
@@ -164,6 +175,11 @@ impl Tx for Connection {
 
     fn tail(&mut self, tail: Tail) {
         self.tails.push(tail);
+    }
+
+    #[cfg(test)]
+    fn steps(&mut self) -> u64 {
+        std::mem::take(&mut self.steps)
     }
 
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {

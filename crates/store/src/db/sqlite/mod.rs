@@ -6,6 +6,7 @@
 
 mod connection;
 mod copy;
+mod statistics;
 mod writer;
 
 use std::{
@@ -19,7 +20,7 @@ pub(super) use self::connection::Connection;
 pub(crate) use self::copy::{copy, open_copy};
 use crate::{
     db::{
-        Backend, Dialect, Reports,
+        Backend, Dialect, Reports, WALKERS,
         job::{Next, Queue},
         migrate, spawn,
         tx::Tx,
@@ -28,7 +29,7 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Number of reading connections, each with a thread.
+/// Number of connections for quick reads, each with a thread.
 const READERS: usize = 3;
 
 /// Opens or creates the database at `path` and starts its threads.
@@ -51,17 +52,20 @@ pub(super) fn open(path: &Path, reports: &Reports) -> Result<Backend> {
         .map_err(|error| failed("open", path, &error))?;
     let mut connection = Connection::writer(path)?;
     apply_migrations(&mut connection)?;
+    statistics::set(&mut connection)?;
 
-    let (writes, reads) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
+    let [writes, reads, walks] = std::array::from_fn(|_| Arc::new(Queue::default()));
     #[cfg(test)]
     let faults = Arc::new(crate::db::fault::Faults::default());
-    let mut threads = Vec::with_capacity(1 + READERS);
-    for number in 1..=READERS {
-        let (connection, queue) = (Connection::reader(path)?, Arc::clone(&reads));
-        let metrics = reports.metrics.clone();
-        threads.push(spawn(&format!("store-read-{number}"), move || {
-            read(connection, &queue, &metrics);
-        })?);
+    let mut threads = Vec::with_capacity(1 + READERS + WALKERS);
+    for (name, queue, count) in [("read", &reads, READERS), ("walk", &walks, WALKERS)] {
+        for number in 1..=count {
+            let (connection, queue) = (Connection::reader(path)?, Arc::clone(queue));
+            let metrics = reports.metrics.clone();
+            threads.push(spawn(&format!("store-{name}-{number}"), move || {
+                read(connection, &queue, &metrics);
+            })?);
+        }
     }
     let owner = writer::Writer {
         connection,
@@ -84,6 +88,7 @@ pub(super) fn open(path: &Path, reports: &Reports) -> Result<Backend> {
         urgent: Arc::clone(&writes),
         writes,
         reads,
+        walks,
         threads,
         link: None,
         wal: Some(beside(path, "-wal")),

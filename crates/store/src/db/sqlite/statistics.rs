@@ -1,0 +1,90 @@
+//! Statistics for the planner: constant rows of `sqlite_stat1`.
+//!
+//! Without them `SQLite` takes every index of a table for equally good, and walks all runs of an organization to find
+//! those of a rare status. Measured statistics would be no better: they mislead where a database was small, or had runs
+//! of one outcome only, when somebody measured. The rows here say what is true of a large database. They are set
+//! whenever the database is opened, so what an `ANALYZE` of somebody else has left is replaced.
+
+use super::Connection;
+use crate::{
+    db::{Stmt, Tx, value::vals},
+    types::Result,
+};
+
+/// Table, index, and the statistics of the index: its number of rows, and the average number of rows that have the same
+/// values in its first column, in its first two, and so on. The name of a table stands for its primary key.
+const ROWS: [(&str, &str, &str); 10] = [
+    ("audit", "audit", "1000000 250000 1 1"),
+    ("audit", "audit_action", "1000000 250000 10000 1 1"),
+    ("audit", "audit_key", "500000 125000 5000 1 1"),
+    ("audit", "audit_target", "1000000 250000 100 1 1"),
+    ("run", "run", "2000000 1"),
+    ("run", "run_idempotency", "1000000 500000 1"),
+    ("run", "run_list", "2000000 500000 1 1"),
+    // An outcome of an organization is rarer than its runs, and an outcome of a schedule rarer than the runs of that.
+    ("run", "run_outcome", "2000000 500000 100000 1 1"),
+    ("run", "run_schedule", "1000000 20000 1 1"),
+    ("run", "run_schedule_outcome", "1000000 20000 5000 1 1"),
+];
+
+/// Reads the statistics that the database has.
+const READ: &str = "SELECT tbl, idx, stat FROM sqlite_stat1 ORDER BY tbl, idx";
+
+/// Makes the tables of the statistics where they are missing, and makes this connection read them again. It measures
+/// nothing.
+const LOAD: &str = "ANALYZE sqlite_schema";
+
+/// Sets the statistics, unless the database has them already. Connections that are opened later read them with the
+/// schema.
+pub(super) fn set(connection: &mut Connection) -> Result<()> {
+    if are_set(connection)? {
+        return Ok(());
+    }
+    connection.script("BEGIN IMMEDIATE")?;
+    let outcome = connection
+        .script(LOAD)
+        .and_then(|()| write(connection))
+        .and_then(|()| connection.script(LOAD))
+        .and_then(|()| connection.script("COMMIT"));
+    if outcome.is_err() && !connection.is_idle() {
+        connection.script("ROLLBACK")?;
+    }
+    outcome
+}
+
+fn are_set(connection: &mut Connection) -> Result<bool> {
+    let tables = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'sqlite_stat1'";
+    if connection.query_one(tables, vals![])?.int(0)? == 0 || samples(connection)? {
+        return Ok(false);
+    }
+    let rows = connection.query_all(READ, vals![])?;
+    let mut found = Vec::with_capacity(rows.len());
+    for row in &rows {
+        found.push((row.text(0)?, row.opt_text(1)?.unwrap_or_default(), row.text(2)?));
+    }
+    Ok(found == ROWS)
+}
+
+/// Whether the database has samples of rows, which an `ANALYZE` of somebody else has taken.
+fn samples(connection: &mut Connection) -> Result<bool> {
+    let tables = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'sqlite_stat4'";
+    if connection.query_one(tables, vals![])?.int(0)? == 0 {
+        return Ok(false);
+    }
+    let first = connection.query_opt("SELECT 1 FROM sqlite_stat4 LIMIT 1", vals![])?;
+    Ok(first.is_some())
+}
+
+fn write(connection: &mut Connection) -> Result<()> {
+    if samples(connection)? {
+        connection.exec("DELETE FROM sqlite_stat4", vals![])?;
+    }
+    let mut statements = vec![Stmt::new("DELETE FROM sqlite_stat1", vals![])];
+    statements.extend(ROWS.iter().map(|(table, index, stat)| {
+        Stmt::new(
+            "INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ($1, $2, $3)",
+            vals![*table, *index, *stat],
+        )
+    }));
+    connection.batch(&statements).map(drop)
+}

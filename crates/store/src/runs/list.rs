@@ -1,0 +1,406 @@
+//! Lists of runs, newest first.
+//!
+//! A list by status or schedule has an index in its order. A list by tag and one of these has none, and no index could be
+//! right: the tag may be the rarer one or the other. It is read by the rarer one. That is the one whose [`EXAMINED`]-th
+//! entry is the older one. No further entry is looked at: the list goes on there with the next command.
+
+use sortie_api::{OrgId, Run, RunId, RunStatus, ScheduleId, Timestamp};
+
+use super::{run_columns, run_with_output, select_runs};
+use crate::{
+    Found, Store,
+    db::{Answer, Row, Stmt, Tx, Val, batch, vals},
+    types::{Result, RunFilter},
+};
+
+/// Maximum number of entries of an index that one command looks at to find runs with a tag and another property.
+pub(crate) const EXAMINED: u32 = 5_000;
+
+/// Position of a run in a list.
+type Position = (Timestamp, RunId);
+
+impl Store {
+    /// Returns runs with their outputs, newest first.
+    pub async fn list_runs(&self, org: OrgId, filter: RunFilter) -> Result<Found<Run, (Timestamp, RunId)>> {
+        self.db.walk(move |tx| list(tx, org, &filter)).await
+    }
+}
+
+/// List through an index of `run`. `$condition` holds for the runs of the list. `$before` is the start of a position in the
+/// index: the columns behind the condition, and those of the position. A list by outcome orders by the outcome too, though
+/// all of its runs have one: no other index has that order, whatever a planner thinks of how rare an outcome is. A list by
+/// schedule hides the organization from the planner for the same reason.
+macro_rules! list_by {
+    ($condition:literal, $columns:literal, $position:literal, $order:literal) => {
+        concat!(
+            select_runs!(),
+            $condition,
+            " AND (",
+            $columns,
+            "r.created_at, r.id) < (",
+            $position,
+            "$2, $3) ORDER BY ",
+            $order,
+            "r.created_at DESC, r.id DESC LIMIT $4"
+        )
+    };
+}
+
+const LIST: &str = list_by!("r.org_id = $1 AND r.created_at >= 0", "", "", "");
+const LIST_OUTCOME: &str = list_by!(
+    "r.org_id = $1 AND r.outcome >= $5 AND r.created_at >= 0",
+    "r.outcome, ",
+    "$5, ",
+    "r.outcome DESC, "
+);
+const LIST_SCHEDULE: &str = list_by!("COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5", "", "", "");
+const LIST_SCHEDULE_OUTCOME: &str = list_by!(
+    "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5 AND r.outcome >= $6",
+    "r.outcome, ",
+    "$6, ",
+    "r.outcome DESC, "
+);
+/// Few runs of one schedule are open.
+const LIST_SCHEDULE_OPEN: &str = list_by!(
+    "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5 AND r.outcome IS NULL AND r.status = $6",
+    "",
+    "",
+    "r.outcome DESC, "
+);
+
+// Lists runs that are not final through the queue, which has the order of the list. Among the runs that nodes
+// hold it walks to those of the status.
+macro_rules! list_queue {
+    ($node:literal) => {
+        concat!(
+            select_runs!(),
+            "r.org_id = $1 AND r.id {IN}SELECT q.run_id FROM queue q WHERE q.org_id = $1 AND q.node_id ",
+            $node,
+            " AND (q.enqueued_at, q.run_id) < ($2, $3) \
+             AND (SELECT s.status FROM run s WHERE s.id = q.run_id) = $5 \
+             ORDER BY q.enqueued_at DESC, q.run_id DESC LIMIT $4{END} ORDER BY r.created_at DESC, r.id DESC"
+        )
+    };
+}
+
+// Each combination of filters has a text of its own, and so an index in the order of the list.
+fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Found<Run, Position>> {
+    if let Some(schedule) = filter.schedule
+        && !is_of(tx, org, schedule)?
+    {
+        return Ok(Found::all(Vec::new()));
+    }
+    if let Some(tag) = &filter.tag {
+        return tagged(tx, org, tag, filter);
+    }
+    let mut params = behind(org, filter);
+    params.push(filter.limit.into());
+    params.extend(filter.schedule.map(Val::from));
+    params.extend(filter.status.map(Val::from));
+    let sql = match (filter.schedule, filter.status) {
+        (None, None) => LIST,
+        (None, Some(status)) if status.is_final() => LIST_OUTCOME,
+        (None, Some(RunStatus::Queued)) => {
+            let [free, bound] = [list_queue!("IS NULL"), list_queue!("IS NOT NULL")];
+            return Ok(Found::all(merged(tx, [free, bound], &params, filter.limit)?));
+        }
+        (None, Some(RunStatus::Starting | RunStatus::Running)) => list_queue!("IS NOT NULL"),
+        // No command makes a run `reserving` yet. One that does will need an index for this list.
+        (None, Some(_)) => return Ok(Found::all(Vec::new())),
+        (Some(_), None) => LIST_SCHEDULE,
+        (Some(_), Some(status)) if status.is_final() => LIST_SCHEDULE_OUTCOME,
+        (Some(_), Some(_)) => LIST_SCHEDULE_OPEN,
+    };
+    Ok(Found::all(runs_of(&tx.query_all(sql, params)?)?))
+}
+
+/// Whether the runs of a schedule belong to the organization. All runs of a schedule belong to the same one; a walk over those
+/// of another would find nothing.
+fn is_of(tx: &mut dyn Tx, org: OrgId, schedule: ScheduleId) -> Result<bool> {
+    let first = tx.query_opt(
+        "SELECT r.org_id FROM run r WHERE r.schedule_id = $1 ORDER BY r.created_at, r.id LIMIT 1",
+        vals![schedule],
+    )?;
+    first.map_or(Ok(false), |row| Ok(row.parse::<OrgId>(0)? == org))
+}
+
+/// First parameters of every list: the organization, and the position that the list goes on behind.
+fn behind(org: OrgId, filter: &RunFilter) -> Vec<Val<'static>> {
+    // `~` sorts after every character of an id.
+    let (at, id) = filter
+        .before
+        .map_or((Timestamp::from_micros(i64::MAX), "~".to_owned()), |(at, id)| {
+            (at, id.to_string())
+        });
+    vals![org, at, id]
+}
+
+fn runs_of(rows: &[Row]) -> Result<Vec<Run>> {
+    rows.iter().map(run_with_output).collect()
+}
+
+/// Returns the first runs of two lists together: of the runs that wait for any node, and of those that one node holds or
+/// that wait for the one that has their content.
+fn merged(tx: &mut dyn Tx, lists: [&'static str; 2], params: &[Val<'_>], limit: u32) -> Result<Vec<Run>> {
+    let answers: [Answer; 2] = batch(tx, &lists.map(|sql| Stmt::new(sql, params.to_vec())))?;
+    let mut runs = Vec::new();
+    for answer in &answers {
+        runs.extend(runs_of(&answer.rows)?);
+    }
+    runs.sort_by_key(|run| std::cmp::Reverse((run.created_at, run.id)));
+    runs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(runs)
+}
+
+/// Entry number `$4` of an index behind the position `$2`, `$3`, counted from 0.
+macro_rules! entry {
+    ($columns:literal, $from:literal, $at:literal, $id:literal) => {
+        entry!($columns, $from, $at, $id, "", "", "")
+    };
+    ($columns:literal, $from:literal, $at:literal, $id:literal, $first:literal, $position:literal, $order:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM ",
+            $from,
+            " AND (",
+            $first,
+            $at,
+            ", ",
+            $id,
+            ") < (",
+            $position,
+            "$2, $3) ORDER BY ",
+            $order,
+            $at,
+            " DESC, ",
+            $id,
+            " DESC LIMIT 1 OFFSET $4"
+        )
+    };
+}
+
+const TAG_ENTRY: &str = entry!(
+    "t.created_at, t.run_id",
+    "run_tag t WHERE t.org_id = $1 AND t.tag = $5",
+    "t.created_at",
+    "t.run_id"
+);
+const OUTCOME_ENTRY: &str = entry!(
+    "r.created_at, r.id",
+    "run r WHERE r.org_id = $1 AND r.outcome >= $5 AND r.created_at >= 0",
+    "r.created_at",
+    "r.id",
+    "r.outcome, ",
+    "$5, ",
+    "r.outcome DESC, "
+);
+const SCHEDULE_ENTRY: &str = entry!(
+    "r.created_at, r.id",
+    "run r WHERE COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5",
+    "r.created_at",
+    "r.id"
+);
+const SCHEDULE_OUTCOME_ENTRY: &str = entry!(
+    "r.created_at, r.id",
+    "run r WHERE COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5 AND r.outcome >= $6",
+    "r.created_at",
+    "r.id",
+    "r.outcome, ",
+    "$6, ",
+    "r.outcome DESC, "
+);
+const FREE_ENTRY: &str = entry!(
+    "q.enqueued_at, q.run_id",
+    "queue q WHERE q.org_id = $1 AND q.node_id IS NULL",
+    "q.enqueued_at",
+    "q.run_id"
+);
+const BOUND_ENTRY: &str = entry!(
+    "q.enqueued_at, q.run_id",
+    "queue q WHERE q.org_id = $1 AND q.node_id IS NOT NULL",
+    "q.enqueued_at",
+    "q.run_id"
+);
+
+/// Condition that the run in `$run` has the tag `$5`.
+macro_rules! has_tag {
+    ($run:literal) => {
+        concat!(
+            "(SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 AND t.created_at = ",
+            $run,
+            ".created_at AND t.run_id = ",
+            $run,
+            ".id) IS NOT NULL"
+        )
+    };
+}
+
+/// Condition that the run in `$run` has the status `$8` and the schedule `$9`, where these are given.
+macro_rules! has_properties {
+    ($run:literal) => {
+        concat!(
+            "(CAST($8 AS TEXT) IS NULL OR ",
+            $run,
+            ".status = $8) AND (CAST($9 AS TEXT) IS NULL OR ",
+            $run,
+            ".schedule_id = $9)"
+        )
+    };
+}
+
+/// Walk through an index of `run`, down to the position `$6`, `$7`. See [`list_by`] for the conditions. The bound that the
+/// index is entered with stands before one that only makes the index fit.
+macro_rules! walk_runs {
+    ($bounds:literal, $order:literal) => {
+        concat!(
+            select_runs!(),
+            $bounds,
+            " AND ",
+            has_properties!("r"),
+            " AND ",
+            has_tag!("r"),
+            " ORDER BY ",
+            $order,
+            "r.created_at DESC, r.id DESC LIMIT $4"
+        )
+    };
+}
+
+const WALK_OUTCOME: &str = walk_runs!(
+    "r.org_id = $1 AND (r.outcome, r.created_at, r.id) >= ($8, $6, $7) AND r.outcome >= $8 AND r.created_at >= 0 \
+     AND (r.outcome, r.created_at, r.id) < ($8, $2, $3)",
+    "r.outcome DESC, "
+);
+const WALK_SCHEDULE: &str = walk_runs!(
+    "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $9 AND r.created_at >= $6 \
+     AND (r.created_at, r.id) >= ($6, $7) AND (r.created_at, r.id) < ($2, $3)",
+    ""
+);
+const WALK_SCHEDULE_OUTCOME: &str = walk_runs!(
+    "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $9 AND (r.outcome, r.created_at, r.id) >= ($8, $6, $7) \
+     AND (r.outcome, r.created_at, r.id) < ($8, $2, $3)",
+    "r.outcome DESC, "
+);
+
+/// Walk through the tag.
+const WALK_TAG: &str = concat!(
+    select_runs!(),
+    "r.org_id = $1 AND r.id {IN}SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 \
+     AND t.created_at >= $6 AND (t.created_at, t.run_id) >= ($6, $7) AND (t.created_at, t.run_id) < ($2, $3) \
+     AND (SELECT s.id FROM run s WHERE s.id = t.run_id AND ",
+    has_properties!("s"),
+    ") IS NOT NULL ORDER BY t.created_at DESC, t.run_id DESC LIMIT $4{END} ORDER BY r.created_at DESC, r.id DESC"
+);
+
+/// Walk through the queue.
+macro_rules! walk_queue {
+    ($node:literal) => {
+        concat!(
+            select_runs!(),
+            "r.org_id = $1 AND r.id {IN}SELECT q.run_id FROM queue q WHERE q.org_id = $1 AND q.node_id ",
+            $node,
+            " AND q.enqueued_at >= $6 AND (q.enqueued_at, q.run_id) >= ($6, $7) \
+             AND (q.enqueued_at, q.run_id) < ($2, $3) AND (SELECT s.id FROM run s WHERE s.id = q.run_id AND ",
+            has_properties!("s"),
+            " AND ",
+            has_tag!("s"),
+            ") IS NOT NULL ORDER BY q.enqueued_at DESC, q.run_id DESC LIMIT $4{END} \
+             ORDER BY r.created_at DESC, r.id DESC"
+        )
+    };
+}
+
+/// Other way into a list of runs with a tag.
+struct Way {
+    /// Statement for the entry that a walk ends at.
+    entry: &'static str,
+    /// Parameters of this statement behind the fourth.
+    of: Vec<Val<'static>>,
+    /// Statements of the walk. Their runs come together.
+    walks: Vec<&'static str>,
+}
+
+impl Way {
+    /// The way by the status and the schedule of the filter. `None` if it has neither.
+    fn of(filter: &RunFilter) -> Option<Self> {
+        let (entry, walk) = match (filter.schedule, filter.status) {
+            (None, None) => return None,
+            (Some(_), Some(status)) if status.is_final() => (SCHEDULE_OUTCOME_ENTRY, WALK_SCHEDULE_OUTCOME),
+            (None, Some(status)) if status.is_final() => (OUTCOME_ENTRY, WALK_OUTCOME),
+            (_, Some(RunStatus::Queued)) => {
+                return Some(Self {
+                    entry: FREE_ENTRY,
+                    of: Vec::new(),
+                    walks: vec![walk_queue!("IS NULL"), walk_queue!("IS NOT NULL")],
+                });
+            }
+            (_, Some(_)) => {
+                return Some(Self {
+                    entry: BOUND_ENTRY,
+                    of: Vec::new(),
+                    walks: vec![walk_queue!("IS NOT NULL")],
+                });
+            }
+            (Some(_), None) => (SCHEDULE_ENTRY, WALK_SCHEDULE),
+        };
+        let schedule = filter.schedule.map(Val::from);
+        let status = filter.status.map(Val::from);
+        Some(Self {
+            entry,
+            of: schedule.into_iter().chain(status).collect(),
+            walks: vec![walk],
+        })
+    }
+}
+
+/// Lists runs with a tag.
+fn tagged(tx: &mut dyn Tx, org: OrgId, tag: &str, filter: &RunFilter) -> Result<Found<Run, Position>> {
+    let (mut walks, mut end) = (vec![WALK_TAG], None);
+    if let Some(way) = Way::of(filter) {
+        let last = i64::from(EXAMINED) - 1;
+        let entry = |sql, of: Vec<Val<'static>>| {
+            let mut params = behind(org, filter);
+            params.push(last.into());
+            params.extend(of);
+            Stmt::new(sql, params)
+        };
+        let [by_tag, by_other] = batch(
+            tx,
+            &[entry(TAG_ENTRY, vals![tag.to_owned()]), entry(way.entry, way.of)],
+        )?;
+        end = position_of(&by_tag)?;
+        let other = position_of(&by_other)?;
+        // An index that has not so many entries is walked to its end.
+        if end.is_some() && other < end {
+            (walks, end) = (way.walks, other);
+        }
+    }
+    let (end_at, end_id) = end.map_or((Timestamp::from_micros(i64::MIN), String::new()), |(at, id)| {
+        (at, id.to_string())
+    });
+    let mut params = behind(org, filter);
+    params.extend(vals![
+        filter.limit,
+        tag,
+        end_at,
+        end_id,
+        filter.status.map(RunStatus::as_str),
+        filter.schedule
+    ]);
+    let items = match walks[..] {
+        [first, second] => merged(tx, [first, second], &params, filter.limit)?,
+        [only] => runs_of(&tx.query_all(only, params)?)?,
+        _ => Vec::new(),
+    };
+    let is_full = items.len() >= usize::try_from(filter.limit).unwrap_or(usize::MAX);
+    Ok(Found {
+        stopped_at: end.filter(|_| !is_full),
+        items,
+    })
+}
+
+fn position_of(answer: &Answer) -> Result<Option<Position>> {
+    let row = answer.rows.first();
+    row.map(|row| Ok((row.time(0)?, row.parse(1)?))).transpose()
+}

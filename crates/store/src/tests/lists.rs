@@ -1,0 +1,231 @@
+//! Lists by several properties at once: each command looks at a bounded number of entries, and the pages together have
+//! every match once.
+
+use sortie_api::{KeyId, OrgId, RunId, RunStatus, ScheduleId, Timestamp};
+
+use super::{
+    both,
+    fixture::Fixture,
+    indexes::{FIRST, ROWS, SECOND, fill, key, schedule},
+};
+use crate::{
+    AuditFilter, RunFilter,
+    db::{Tx, vals},
+};
+
+/// Runs a statement on the rows of [`fill`].
+async fn change(fixture: &Fixture, sql: &'static str) {
+    let changed = fixture
+        .store
+        .db
+        .write(move |tx: &mut dyn Tx| tx.exec(sql, vals![]));
+    assert!(changed.await.unwrap() > 0, "{sql}");
+}
+
+/// Gives two runs in three the tag `common`.
+const COMMON: &str = "INSERT INTO run_tag (org_id, tag, created_at, run_id) \
+     SELECT r.org_id, 'common', r.created_at, r.id FROM run r WHERE (r.created_at / 1000000) % 3 > 0";
+
+/// Makes three in four runs failed ones, apart from the newest 100.
+const FAILED: &str = "UPDATE run SET status = 'failed', outcome = 'failed' \
+     WHERE (created_at / 1000000) % 4 > 0 AND created_at < 1795142700000000";
+
+fn tagged(tag: &str, status: Option<RunStatus>, schedule: Option<ScheduleId>) -> RunFilter {
+    RunFilter {
+        status,
+        schedule,
+        tag: Some(tag.to_owned()),
+        before: None,
+        limit: 40,
+    }
+}
+
+/// Number of steps of a page on `SQLite`, at most: some for each entry that it may look at, and for each of its runs.
+const STEPS: u64 = 5_000 * 120;
+
+/// Everything that a list of runs has, page by page, and the number of pages.
+async fn all_runs(fixture: &Fixture, org: OrgId, mut filter: RunFilter) -> (Vec<RunId>, usize) {
+    let (mut seen, mut pages) = (Vec::new(), 0);
+    loop {
+        fixture.store.db.faults().steps();
+        let page = fixture.store.list_runs(org, filter.clone()).await.unwrap();
+        let steps = fixture.store.db.faults().steps();
+        assert!(steps < STEPS, "{steps}");
+        pages += 1;
+        seen.extend(page.items.iter().map(|run| run.id));
+        let is_full = page.items.len() == 40;
+        assert!(!is_full || page.stopped_at.is_none());
+        let last = page.items.last().filter(|_| is_full);
+        let Some(next) = last.map(|run| (run.created_at, run.id)).or(page.stopped_at) else {
+            return (seen, pages);
+        };
+        filter.before = Some(next);
+    }
+}
+
+/// Ids of the runs that meet a condition, newest first.
+async fn matching(fixture: &Fixture, sql: &'static str) -> Vec<RunId> {
+    let rows = fixture.store.db.read(move |tx| tx.query_all(sql, vals![])).await;
+    rows.unwrap().iter().map(|row| row.parse(0).unwrap()).collect()
+}
+
+both! {
+    async fn pages_by_tag_and_status_have_every_match_once(fixture: &Fixture) {
+        let org = fixture.org().await;
+        fill(fixture, org).await;
+        change(fixture, COMMON).await;
+        change(fixture, FAILED).await;
+        let (failed, pages) = all_runs(fixture, org, tagged("common", Some(RunStatus::Failed), None)).await;
+        let expected = matching(
+            fixture,
+            "SELECT r.id FROM run r WHERE r.outcome = 'failed' AND (r.created_at / 1000000) % 3 > 0 ORDER BY r.created_at DESC",
+        );
+        assert_eq!(failed, expected.await);
+        assert!(pages > failed.len() / 40, "{pages}");
+        let of_schedule = tagged("common", Some(RunStatus::Failed), Some(schedule()));
+        assert_eq!(all_runs(fixture, org, of_schedule).await.0, failed);
+        let (common, _) = all_runs(fixture, org, tagged("common", None, Some(schedule()))).await;
+        assert_eq!(i64::try_from(common.len()).unwrap(), ROWS * 2 / 3);
+    }
+
+    async fn a_page_ends_where_its_command_has_looked_at_enough(fixture: &Fixture) {
+        let org = fixture.org().await;
+        fill(fixture, org).await;
+        // Both are common, and no run has both.
+        change(fixture, "UPDATE run SET status = 'failed', outcome = 'failed' WHERE (created_at / 1000000) % 2 = 0").await;
+        change(
+            fixture,
+            "DELETE FROM run_tag WHERE (created_at / 1000000) % 2 = 0",
+        )
+        .await;
+        let mut filter = tagged("nightly", Some(RunStatus::Failed), None);
+        let page = fixture.store.list_runs(org, filter.clone()).await.unwrap();
+        assert!(page.items.is_empty());
+        let stopped = page.stopped_at.unwrap();
+        assert!(stopped.0 <= Timestamp::from_micros(FIRST + SECOND), "{stopped:?}");
+        filter.before = Some(stopped);
+        let page = fixture.store.list_runs(org, filter).await.unwrap();
+        assert_eq!((page.items.len(), page.stopped_at), (0, None));
+    }
+
+    async fn a_list_goes_in_by_what_is_rarer(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        fill(fixture, org).await;
+        change(
+            fixture,
+            "UPDATE run SET status = 'failed', outcome = 'failed' WHERE created_at = 1795132800000000",
+        )
+        .await;
+        let mut run = fixture.new_run(org);
+        run.labels.tags = vec!["nightly".to_owned(), "rare".to_owned()];
+        run.labels.schedule = Some(schedule());
+        run.created_at = Timestamp::from_micros(FIRST - SECOND);
+        fixture.store.create_run(run.clone()).await.unwrap();
+        let other: ScheduleId = "sched_01hf7yat00e0080000000000bb".parse().unwrap();
+        for (tag, status, schedule, count) in [
+            // The only failed run is the oldest but one.
+            ("nightly", Some(RunStatus::Failed), None, 1),
+            ("nightly", Some(RunStatus::Failed), Some(schedule()), 1),
+            ("nightly", Some(RunStatus::TimedOut), None, 0),
+            ("nightly", None, Some(other), 0),
+            ("rare", None, Some(schedule()), 1),
+            ("rare", Some(RunStatus::Succeeded), None, 0),
+            ("nightly", Some(RunStatus::Queued), None, 1),
+            ("rare", Some(RunStatus::Queued), Some(schedule()), 1),
+            ("rare", Some(RunStatus::Queued), Some(other), 0),
+            ("nightly", Some(RunStatus::Running), None, 0),
+        ] {
+            fixture.store.db.faults().steps();
+            let filter = tagged(tag, status, schedule);
+            let page = fixture.store.list_runs(org, filter).await.unwrap();
+            assert_eq!((page.items.len(), page.stopped_at), (count, None), "{tag} {status:?} {schedule:?}");
+            // An entry is found by its number without a look at its run: a few steps for each of 5,000.
+            let steps = fixture.store.db.faults().steps();
+            assert!(steps < 5_000 * 20, "{tag} {status:?} {schedule:?}: {steps}");
+        }
+        let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
+        let running = tagged("nightly", Some(RunStatus::Running), Some(schedule()));
+        let page = fixture.store.list_runs(org, running).await.unwrap();
+        assert_eq!(page.items.iter().map(|run| run.id).collect::<Vec<_>>(), [fence.run]);
+    }
+
+    async fn runs_of_others_are_not_looked_at(fixture: &Fixture) {
+        let (org, other) = (fixture.org().await, fixture.org().await);
+        fill(fixture, org).await;
+        let retag = move |tx: &mut dyn Tx| {
+            tx.exec("UPDATE run_tag SET org_id = $1", vals![other])
+        };
+        fixture.store.db.write(retag).await.unwrap();
+        for tag in [Some("nightly".to_owned()), None] {
+            let filter = RunFilter { tag, ..tagged("", None, Some(schedule())) };
+            fixture.store.db.faults().steps();
+            let page = fixture.store.list_runs(other, filter).await.unwrap();
+            assert_eq!((page.items.len(), page.stopped_at), (0, None));
+            assert!(fixture.store.db.faults().steps() < 1_000);
+        }
+    }
+
+    async fn the_log_by_key_and_action_is_read_in_bounded_pages(fixture: &Fixture) {
+        let org = fixture.org().await;
+        fill(fixture, org).await;
+        change(fixture, "UPDATE audit SET action = 'a.get' WHERE (at / 1000000) % 2 = 0").await;
+        let other: KeyId = "key_01kafs6w1cefkstv6qr1ptb0mm".parse().unwrap();
+        let rekey = move |tx: &mut dyn Tx| {
+            tx.exec("UPDATE audit SET key_id = $1 WHERE (at / 1000000) % 2 = 1", vals![other])
+        };
+        fixture.store.db.write(rekey).await.unwrap();
+        let mut filter = AuditFilter {
+            action: Some("a.put".to_owned()),
+            key: Some(key()),
+            limit: 10,
+            ..AuditFilter::default()
+        };
+        // Both are common, and no entry has both.
+        fixture.store.db.faults().steps();
+        let page = fixture.store.list_audit(org, filter.clone()).await.unwrap();
+        let steps = fixture.store.db.faults().steps();
+        assert!(page.items.is_empty() && page.stopped_at.is_some(), "{page:?}");
+        assert!(steps < 5_000 * 80, "{steps}");
+        filter.before = page.stopped_at;
+        let page = fixture.store.list_audit(org, filter.clone()).await.unwrap();
+        assert_eq!((page.items.len(), page.stopped_at), (0, None));
+        // A key that made few changes is read to the end at once.
+        change(fixture, "UPDATE audit SET key_id = 'key_01kafs6w1cefkstv6qr1ptb0mk', action = 'a.get' WHERE at < 1795132800000000 + 5000000").await;
+        filter = AuditFilter {
+            action: Some("a.get".to_owned()),
+            key: Some("key_01kafs6w1cefkstv6qr1ptb0mk".parse().unwrap()),
+            before: None,
+            ..filter
+        };
+        fixture.store.db.faults().steps();
+        let page = fixture.store.list_audit(org, filter).await.unwrap();
+        assert_eq!((page.items.len(), page.stopped_at), (5, None));
+        let steps = fixture.store.db.faults().steps();
+        assert!(steps < 5_000 * 40, "{steps}");
+    }
+
+    async fn long_lists_keep_no_read_and_no_write_waiting(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let run = fixture.queued(org).await;
+        let (go_on, waits) = std::sync::mpsc::channel::<()>();
+        let waits = std::sync::Arc::new(std::sync::Mutex::new(waits));
+        let walk = || {
+            let waits = std::sync::Arc::clone(&waits);
+            fixture.store.db.walk(move |tx| {
+                tx.query_one("SELECT 1", vals![])?;
+                // The sender is dropped once the others are done.
+                Ok(waits.lock().map(|waits| waits.recv()).is_ok())
+            })
+        };
+        let walks = futures_util::future::join_all((0..16).map(|_| walk()));
+        let others = async {
+            for _ in 0..16 {
+                fixture.get(org, run).await;
+                fixture.queued(org).await;
+            }
+            drop(go_on);
+        };
+        let (walked, ()) = futures_util::future::join(walks, others).await;
+        assert!(walked.into_iter().all(|walked| walked.unwrap()));
+    }
+}
