@@ -6,6 +6,7 @@
 
 mod connection;
 mod copy;
+mod space;
 mod writer;
 
 use std::{
@@ -15,8 +16,8 @@ use std::{
     sync::Arc,
 };
 
-pub(super) use self::connection::Connection;
 pub(crate) use self::copy::{copy, open_copy};
+pub(super) use self::{connection::Connection, space::Space};
 use crate::{
     db::{
         Backend, Dialect, Reports,
@@ -49,15 +50,20 @@ pub(super) fn open(path: &Path, reports: &Reports) -> Result<Backend> {
         .mode(0o600)
         .open(path)
         .map_err(|error| failed("open", path, &error))?;
-    let mut connection = Connection::writer(path)?;
-    apply_migrations(&mut connection)?;
+    let space = Space::of(path);
+    let connection = Connection::writer(path, &space).and_then(|mut connection| {
+        apply_migrations(&mut connection)?;
+        Ok(connection)
+    });
+    let connection = connection.map_err(|error| space.cause_of(error))?;
 
     let (writes, reads) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
     #[cfg(test)]
     let faults = Arc::new(crate::db::fault::Faults::default());
     let mut threads = Vec::with_capacity(1 + READERS);
     for number in 1..=READERS {
-        let (connection, queue) = (Connection::reader(path)?, Arc::clone(&reads));
+        let connection = Connection::reader(path).map_err(|error| space.cause_of(error))?;
+        let queue = Arc::clone(&reads);
         let metrics = reports.metrics.clone();
         threads.push(spawn(&format!("store-read-{number}"), move || {
             read(connection, &queue, &metrics);
@@ -65,6 +71,7 @@ pub(super) fn open(path: &Path, reports: &Reports) -> Result<Backend> {
     }
     let owner = writer::Writer {
         connection,
+        space: space.clone(),
         path: path.to_owned(),
         metrics: reports.metrics.clone(),
         low_credits: reports.low_credits.clone(),
@@ -87,6 +94,7 @@ pub(super) fn open(path: &Path, reports: &Reports) -> Result<Backend> {
         threads,
         link: None,
         wal: Some(beside(path, "-wal")),
+        space: Some(space),
         #[cfg(test)]
         faults,
     })
@@ -121,6 +129,9 @@ fn lock(path: &Path) -> Result<File> {
 }
 
 fn failed(what: &str, path: &Path, error: &std::io::Error) -> Error {
+    if error.kind() == std::io::ErrorKind::StorageFull {
+        return space::no_space(path);
+    }
     Error::Unavailable(format!("cannot {what} {}: {error}", path.display()))
 }
 
