@@ -59,7 +59,11 @@ impl From<sortie_store::Error> for Error {
             Store::NotFound => Self::NotFound,
             Store::Conflict(rule) => Self::Conflict(rule.to_owned()),
             Store::Suspended => Self::Forbidden(error.to_string()),
-            Store::Unavailable(_) => Self::Unavailable("the database is unavailable, retry later".to_owned()),
+            Store::Unavailable(cause) => {
+                // The client is told no more than that.
+                tracing::error!(cause, "the database is unavailable");
+                Self::Unavailable("the database is unavailable, retry later".to_owned())
+            }
             Store::Unlicensed(refusal) => Self::PaymentRequired(refusal.to_string()),
             Store::OverBudget(_)
             | Store::InsufficientCredit(_)

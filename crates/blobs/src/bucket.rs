@@ -4,7 +4,9 @@
 //! parts do not stay in the store, where they are in no list of objects and cost money. A process that dies leaves parts
 //! behind, and so can a part that is on its way at the abort: for these the bucket needs a rule (docs/FILES.md).
 
-use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, str::FromStr, sync::Arc, time::Duration};
+use std::{
+    fs::File, io, ops::Range, os::unix::fs::FileExt, pin::pin, str::FromStr, sync::Arc, time::Duration,
+};
 
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::{
@@ -26,6 +28,10 @@ use crate::{Address, Content, Error, KEEPING_TIME, Result, Settings, Staged, blo
 const PART: u64 = 8 * 1024 * 1024;
 /// Time to abort an upload, after the time to send it.
 const ABORTING_TIME: Duration = Duration::from_mins(1);
+/// Time without an answer after which a store is asked whether it answers at all.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Time for the answer to that question. With [`SILENCE`] it is the time after which a store that hangs is unavailable.
+const PROBE: Duration = Duration::from_secs(3);
 /// Contents that are sent to the store at once, each with one part in memory.
 const SENDING: usize = 4;
 
@@ -101,7 +107,27 @@ impl Bucket {
             .fold(self.prefix.clone(), Path::join)
     }
 
+    /// Waits for an answer of the store for as long as the store answers small requests meanwhile: a slow upload goes on,
+    /// and a store that hangs is an error.
+    async fn answered<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut answer = pin!(answer);
+        loop {
+            if let Ok(answer) = timeout(SILENCE, &mut answer).await {
+                return answer;
+            }
+            tokio::select! {
+                biased;
+                answer = &mut answer => return answer,
+                probed = timeout(PROBE, self.probe()) => probed.map_err(|_| late())??,
+            }
+        }
+    }
+
     pub(crate) async fn keep(&self, address: Address, staged: Staged) -> Result<()> {
+        self.answered(self.send(address, staged)).await
+    }
+
+    async fn send(&self, address: Address, staged: Staged) -> Result<()> {
         let (path, deadline) = (self.path(address), Instant::now() + KEEPING_TIME);
         let begun = async {
             let turn = Arc::clone(&self.sending).acquire_owned();
@@ -165,23 +191,29 @@ impl Bucket {
     }
 
     async fn get(&self, address: Address, options: GetOptions) -> Result<Content> {
-        let answer = self
-            .store
-            .get_opts(&self.path(address), options)
-            .await
-            .map_err(failed)?;
+        let path = self.path(address);
+        let asked = async { self.store.get_opts(&path, options).await.map_err(failed) };
+        let answer = self.answered(asked).await?;
         Ok(answer.into_stream().map_err(failed).boxed())
     }
 
     pub(crate) async fn delete(&self, address: Address) -> Result<()> {
-        match self.store.delete(&self.path(address)).await {
-            Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(failed(error)),
-        }
+        let path = self.path(address);
+        let deleted = async {
+            match self.store.delete(&path).await {
+                Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+                Err(error) => Err(failed(error)),
+            }
+        };
+        self.answered(deleted).await
+    }
+
+    pub(crate) async fn check(&self) -> Result<()> {
+        self.answered(self.probe()).await
     }
 
     /// Asks for something that is not there: whether it may, and whether there is a bucket.
-    pub(crate) async fn check(&self) -> Result<()> {
+    async fn probe(&self) -> Result<()> {
         match self.store.head(&self.prefix.clone().join("sortie")).await {
             Ok(_) | Err(StoreError::NotFound { .. }) => Ok(()),
             Err(error) => Err(failed(error)),

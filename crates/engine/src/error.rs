@@ -54,7 +54,11 @@ impl From<sortie_store::Error> for Error {
             Store::Suspended => Self::Suspended,
             Store::Conflict(rule) => Self::Conflict(rule.to_owned()),
             Store::Unretained => Self::Unretained,
-            Store::Unavailable(_) => Self::Unavailable("the database is unavailable, retry later".to_owned()),
+            Store::Unavailable(cause) => {
+                // The client is told no more than that.
+                tracing::error!(cause, "the database is unavailable");
+                Self::Unavailable("the database is unavailable, retry later".to_owned())
+            }
             Store::Fenced | Store::Corrupt(_) | Store::Database(_) => Self::Internal(error.to_string()),
         }
     }

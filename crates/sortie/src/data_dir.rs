@@ -112,6 +112,11 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
             "{what} {path}: there is a file in the place of a folder; name another folder by --data-dir"
         ));
     }
+    if kind == io::ErrorKind::StorageFull {
+        return Failure::internal(format!(
+            "{what} {path}: no space left on its disk; make room, or name another folder by --data-dir"
+        ));
+    }
     Failure::internal(format!("{what} {path}: {error}"))
 }
 

@@ -200,3 +200,16 @@ fn a_node_keeps_its_name() {
     let (_other_root, other) = folder();
     assert_ne!(other.node_name().unwrap(), name);
 }
+
+#[test]
+fn a_full_disk_is_named_with_the_file() {
+    let full = failed(
+        "cannot write",
+        Path::new("data/admin.key"),
+        &io::ErrorKind::StorageFull.into(),
+    );
+    assert_eq!(
+        full.to_string(),
+        "cannot write data/admin.key: no space left on its disk; make room, or name another folder by --data-dir"
+    );
+}

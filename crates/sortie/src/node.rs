@@ -97,9 +97,12 @@ impl Node {
             traces,
             ..engine_options(config, node_name, purpose)
         };
-        let engine = Engine::start(options, store, sandbox)
-            .await
-            .map_err(not_started)?;
+        let started = Engine::start(options, store.clone(), sandbox).await;
+        let engine = match started {
+            Ok(engine) => engine,
+            Err(error) => return Err(cause(&store).await.unwrap_or_else(|| not_started(error))),
+        };
+        drop(store);
         let holder = match config.mode {
             Mode::SelfHosted => Some(KeyHolder::Engine(&engine)),
             Mode::Hosted => side.map(|side| KeyHolder::Accounts(&side.accounts)),
@@ -216,6 +219,12 @@ impl Node {
         self.tasks.wait().await;
         self.engine.settle_storage().await;
     }
+}
+
+/// Returns why the database took no write of the start, where the database knows.
+async fn cause(store: &Store) -> Option<Failure> {
+    let error = store.ping().await.err()?;
+    Some(Failure::unavailable(format!("the engine cannot start: {error}")))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]

@@ -188,8 +188,10 @@ impl Store {
         self.db.is_shared()
     }
 
-    /// Runs a query in the queue of the writes, for the readiness check. Writes nothing and takes no lock.
+    /// Runs a query in the queue of the writes, for the readiness check. Writes nothing and takes no lock. After a write has
+    /// found no space on the disk of a `SQLite` database, this fails until a trial file beside it can be written.
     pub async fn ping(&self) -> Result<()> {
+        self.db.check_space().await?;
         self.db
             .write(|tx| tx.query_one("SELECT 1", vals![]).map(drop))
             .await

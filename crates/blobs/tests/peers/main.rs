@@ -221,3 +221,48 @@ async fn a_store_that_refuses_or_is_away_keeps_nothing_and_says_so() {
         0
     );
 }
+
+#[tokio::test]
+async fn a_store_that_hangs_is_unavailable_within_ten_seconds() {
+    let (store, folder) = (S3::start().await.unwrap(), tempfile::tempdir().unwrap());
+    let (blobs, _gateway) = troubled(&store, folder.path(), 0, Trouble::Hangs).await;
+    let (small, large) = (staged(&blobs, b"x").await, staged(&blobs, PARTS).await);
+    let (first, second) = (address(&small), address(&large));
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    let (small, large, read, deleted, checked) = tokio::join!(
+        blobs.keep(first, small),
+        blobs.keep(second, large),
+        blobs.read(first, 0..1),
+        blobs.delete(first),
+        blobs.check()
+    );
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    tokio::time::resume();
+    for failed in [small, large, read.map(drop), deleted, checked] {
+        assert!(matches!(failed, Err(Error::Unavailable(_))), "{failed:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_goes_on_for_as_long_as_the_store_answers_others() {
+    let (store, folder) = (S3::start().await.unwrap(), tempfile::tempdir().unwrap());
+    let (blobs, gateway) = troubled(&store, folder.path(), 0, Trouble::Held).await;
+    let staged = staged(&blobs, b"x").await;
+    let mut keeping = pin!(blobs.keep(address(&staged), staged));
+    until_troubled(keeping.as_mut(), &gateway).await;
+    // Counts the request that asks whether the store answers.
+    gateway.set([Trouble::Late(Duration::ZERO)]);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(6)).await;
+    tokio::time::resume();
+    while gateway.troubled() < 2 {
+        let ended = std::future::poll_fn(|context| Poll::Ready(keeping.as_mut().poll(context).is_ready()));
+        assert!(!ended.await);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    gateway.set([]);
+    gateway.release();
+    keeping.await.unwrap();
+    assert_eq!(store.keys().await.unwrap().len(), 1);
+}

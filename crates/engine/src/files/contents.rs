@@ -5,19 +5,17 @@
 //! then regularly. The storage aborts a write after a third of that time. A writer whose row was deleted nevertheless
 //! deletes the content that it wrote.
 
-use std::{fs::File, ops::Range, path::PathBuf, sync::Arc, time::Duration};
+use std::{fs::File, ops::Range, path::PathBuf, time::Duration};
 
 use sortie_api::{BlobId, OrgId, Sha256, Timestamp};
 use sortie_blobs::{Address, Blobs, Content, Settings, Staged, Staging};
 use sortie_store::{DoomedBlob, NewBlob, Store};
-use tokio::{
-    sync::Mutex,
-    time::{Instant, MissedTickBehavior},
-};
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::Error,
+    files::{LatestStanding, Standing},
     kit::{options::Options, random::random},
 };
 use sortie_base::Clock;
@@ -29,8 +27,9 @@ pub(crate) const GRACE: Duration = Duration::from_hours(1);
 const SWEEP: Duration = Duration::from_mins(5);
 /// Number of blobs in one step of the sweep.
 const BATCH: u32 = 200;
-/// Time for which a successful check of the storage is reused. Probes are not rate-limited and must not all reach it.
-const READY: Duration = Duration::from_secs(2);
+/// Pause between two checks of the storage, and the pause while it is away.
+const WATCH: Duration = Duration::from_secs(5);
+const WATCH_AWAY: Duration = Duration::from_secs(1);
 /// Timeout of a check of the storage.
 const CHECK: Duration = Duration::from_secs(5);
 
@@ -42,8 +41,7 @@ pub(crate) struct Contents {
     clock: Clock,
     /// Most bytes that an organization may have stored.
     most_bytes: i64,
-    /// Time of the last successful check of the storage.
-    ready: Arc<Mutex<Option<Instant>>>,
+    standing: LatestStanding,
 }
 
 /// Opens the storage that the options name.
@@ -72,13 +70,13 @@ impl Contents {
             blobs,
             clock: options.clock.clone(),
             most_bytes: most_bytes.map_or(i64::MAX, |most| i64::try_from(most).unwrap_or(i64::MAX)),
-            ready: Arc::default(),
+            standing: LatestStanding::default(),
         }
     }
 
     /// Begins to stage content.
     pub(crate) async fn stage(&self) -> Result<Staging, Error> {
-        self.blobs.stage().await.map_err(storage)
+        self.blobs.stage().await.map_err(|error| self.failed(error))
     }
 
     /// Stores content and returns the blob to refer to.
@@ -90,7 +88,7 @@ impl Contents {
 
     /// First half of [`Self::keep`], in the database: returns the blob for the content. May be repeated after a
     /// failure. `Conflict` where the organization has too little room.
-    pub(crate) async fn reserve(&self, org: OrgId, staged: &Staged) -> Result<BlobId, Error> {
+    async fn reserve(&self, org: OrgId, staged: &Staged) -> Result<BlobId, Error> {
         let at = self.clock.now();
         let new = NewBlob {
             id: BlobId::new(at, random()?),
@@ -106,15 +104,17 @@ impl Contents {
 
     /// Second half of [`Self::keep`], in the storage. If the sweep has deleted the row meanwhile, it may have run
     /// before the content was written: the content is then deleted here and must be reserved again.
-    pub(crate) async fn put(&self, (org, blob): (OrgId, BlobId), staged: Staged) -> Result<(), Error> {
+    async fn put(&self, (org, blob): (OrgId, BlobId), staged: Staged) -> Result<(), Error> {
         let sha256 = staged.sha256();
         let address = Address { org, sha256, blob };
-        let kept = self.blobs.keep(address, staged).await.map_err(storage);
+        let kept = self.blobs.keep(address, staged).await;
+        let kept = kept.map_err(|error| self.failed(error));
         if self.store.has_blob(blob).await? {
             return kept;
         }
         tracing::warn!(%address, "deleting content whose row expired before the upload was complete");
-        self.blobs.delete(address).await.map_err(storage)?;
+        let deleted = self.blobs.delete(address).await;
+        deleted.map_err(|error| self.failed(error))?;
         Err(away())
     }
 
@@ -136,7 +136,8 @@ impl Contents {
         range: Range<u64>,
     ) -> Result<Content, Error> {
         let address = Address { org, sha256, blob };
-        self.blobs.read(address, range).await.map_err(storage)
+        let read = self.blobs.read(address, range).await;
+        read.map_err(|error| self.failed(error))
     }
 
     /// Opens the whole content as a file.
@@ -146,22 +147,62 @@ impl Contents {
         (sha256, blob): (Sha256, BlobId),
     ) -> Result<File, Error> {
         let address = Address { org, sha256, blob };
-        self.blobs.open_file(address).await.map_err(storage)
+        let opened = self.blobs.open_file(address).await;
+        opened.map_err(|error| self.failed(error))
     }
 
-    /// Checks that the storage answers.
-    pub(crate) async fn check(&self) -> Result<(), Error> {
-        let mut ready = self.ready.lock().await;
-        if ready.is_some_and(|since| since.elapsed() < READY) {
-            return Ok(());
+    /// Returns the error for a failure of the storage, which is then asked at once whether it answers.
+    fn failed(&self, error: sortie_blobs::Error) -> Error {
+        if matches!(error, sortie_blobs::Error::Unavailable(_)) {
+            self.standing.suspect();
         }
-        *ready = None;
-        tokio::time::timeout(CHECK, self.blobs.check())
-            .await
-            .map_err(|_| away())?
-            .map_err(storage)?;
-        *ready = Some(Instant::now());
-        Ok(())
+        storage(error)
+    }
+
+    /// Returns the latest state of the storage.
+    pub(crate) fn standing(&self) -> &LatestStanding {
+        &self.standing
+    }
+
+    /// Checks the storage at the start, regularly, and after a failure, until the node stops.
+    pub(crate) async fn watch_until(self, stop: CancellationToken) {
+        loop {
+            let standing = tokio::select! {
+                standing = self.check() => standing,
+                () = stop.cancelled() => return,
+            };
+            let (pause, is_up) = match standing {
+                Standing::Up => (WATCH, true),
+                Standing::Away => (WATCH_AWAY, false),
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.standing.suspected(), if is_up => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Checks whether content can be stored and read, and sets the state of the storage.
+    async fn check(&self) -> Standing {
+        let checked = tokio::time::timeout(CHECK, self.blobs.check()).await;
+        let failure = match checked {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(format!("no answer within {} s", CHECK.as_secs())),
+        };
+        let standing = if failure.is_some() {
+            Standing::Away
+        } else {
+            Standing::Up
+        };
+        if self.standing.set(standing) {
+            match failure {
+                Some(cause) => tracing::error!(cause, "the file storage is away"),
+                None => tracing::info!("the file storage answers again"),
+            }
+        }
+        standing
     }
 
     /// Sweeps at the start and then every [`SWEEP`], until the node stops.

@@ -3,3 +3,6 @@
 mod artifacts;
 pub(crate) mod contents;
 pub(crate) mod saved;
+mod standing;
+
+pub(crate) use self::standing::{LatestStanding, Standing};

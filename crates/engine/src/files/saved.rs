@@ -14,7 +14,7 @@ use crate::{
     Engine,
     error::Error,
     files::contents::{Contents, storage},
-    kit::{caller::Caller, random::random},
+    kit::{caller::Caller, random::random, retry::until_read},
 };
 
 /// Maximum concurrent uploads on one node. Each takes about a MiB of memory.
@@ -237,15 +237,28 @@ async fn found(store: &Store, org: OrgId, file: &str) -> Result<FileRow, Error> 
     })
 }
 
-/// Opens the contents of these files, in this order, for a run's working directory. The error is a sentence for people.
+/// Reason, for people, why a run cannot begin now.
+pub(crate) enum Unprepared {
+    /// The run fails.
+    Failed(String),
+    /// The storage with its files is away.
+    Away(String),
+}
+
+impl From<String> for Unprepared {
+    fn from(reason: String) -> Self {
+        Self::Failed(reason)
+    }
+}
+
+/// Opens the contents of these files, in this order, for a run's working directory.
 pub(crate) async fn contents_of(
     store: &Store,
     contents: &Contents,
     org: OrgId,
     ids: &[FileId],
-) -> Result<Vec<std::fs::File>, String> {
-    let rows = store
-        .find_files(org, ids, &[])
+) -> Result<Vec<std::fs::File>, Unprepared> {
+    let rows = until_read(|| store.find_files(org, ids, &[]))
         .await
         .map_err(|error| format!("the run's files cannot be found: {}", Error::from(error)))?;
     let mut opened = Vec::new();
@@ -257,7 +270,14 @@ pub(crate) async fn contents_of(
         let file = contents
             .open_file(org, (row.file.sha256, row.blob))
             .await
-            .map_err(|error| format!("the file {id} cannot be read: {error}"))?;
+            .map_err(|error| {
+                let reason = format!("the file {id} cannot be read: {error}");
+                if matches!(error, Error::Unavailable(_)) {
+                    Unprepared::Away(reason)
+                } else {
+                    Unprepared::Failed(reason)
+                }
+            })?;
         opened.push(file);
     }
     Ok(opened)

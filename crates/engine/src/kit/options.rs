@@ -89,6 +89,10 @@ pub struct Options {
     pub retention: Option<Duration>,
     /// Time that runs have to end when the node stops.
     pub shutdown_grace: Duration,
+    /// Time for which a run tries to use a storage that is away while its slot and its compute clock go on.
+    pub storage_retry: Duration,
+    /// Time for which a run then waits for the storage. What is not stored by then is lost.
+    pub storage_wait: Duration,
     /// License of a self-hosted engine.
     pub license: LicenseOptions,
     /// Export of spans.
@@ -141,6 +145,8 @@ impl Default for Options {
             heartbeat: Duration::from_secs(3),
             retention: Some(Duration::from_hours(30 * 24)),
             shutdown_grace: Duration::from_secs(30),
+            storage_retry: Duration::from_mins(2),
+            storage_wait: Duration::from_hours(1),
             license: LicenseOptions::default(),
             traces: Traces::default(),
         }
@@ -151,6 +157,11 @@ impl Options {
     /// Returns the folder of the runs' working directories.
     pub(crate) fn work_dir(&self) -> PathBuf {
         self.data_dir.join("work")
+    }
+
+    /// Returns the number of slots for runs.
+    pub(crate) fn slots(&self) -> usize {
+        usize::try_from(self.concurrency).unwrap_or(usize::MAX)
     }
 
     /// Returns the payment for runs.

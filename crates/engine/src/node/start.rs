@@ -146,6 +146,7 @@ impl Engine {
             active,
             closed.clone(),
         ));
+        tracker.spawn(node.stores.contents.clone().watch_until(closed.clone()));
         tracker.spawn(node.stores.contents.clone().sweep_until(closed.clone()));
         if node.options.mode == Mode::SelfHosted && store.is_shared() {
             let licensing = node.stores.licensing.clone();

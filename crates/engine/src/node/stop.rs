@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Engine, error::Error, kit::options::Serves, runs::active::StopReason};
+use crate::{Engine, error::Error, files::Standing, kit::options::Serves, runs::active::StopReason};
 
 /// Timeout for storing that this node is draining.
 const DRAIN_WRITE: Duration = Duration::from_secs(2);
@@ -18,13 +18,22 @@ fn stopping() -> Error {
 }
 
 impl Engine {
-    /// Checks that the node accepts runs: database and storage answer, and the node is not stopping.
+    /// Checks that the node accepts runs: the database answers, and the node is not stopping. A storage that is away is no
+    /// reason to refuse runs: see [`Self::degraded`].
     pub async fn ready(&self) -> Result<(), Error> {
         if self.is_draining() {
             return Err(stopping());
         }
-        self.store().ping().await?;
-        self.0.stores.contents.check().await
+        Ok(self.store().ping().await?)
+    }
+
+    /// Returns the parts of the node that do not work now, of those without which the node still accepts runs. `storage`:
+    /// uploads and downloads are refused, and runs with files or outputs wait.
+    pub fn degraded(&self) -> Vec<&'static str> {
+        match self.0.stores.contents.standing().get() {
+            Standing::Up => Vec::new(),
+            Standing::Away => vec!["storage"],
+        }
     }
 
     /// Refuses new work on a node that is stopping.

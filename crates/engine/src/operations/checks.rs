@@ -5,10 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::{
-    fs::statvfs,
-    process::{Resource, getrlimit},
-};
+use rustix::process::{Resource, getrlimit};
 use sortie_api::{
     OrgId,
     check::{Check, NodeChecks, Verdict},
@@ -17,8 +14,14 @@ use sortie_models::Settings;
 use sortie_sandbox::Level;
 
 use crate::{
-    Engine, connections::Unaddressed, credentials::master_keys::check_master_keys, error::Error,
-    kit::caller::Caller,
+    Engine,
+    connections::Unaddressed,
+    credentials::master_keys::check_master_keys,
+    error::Error,
+    kit::{
+        caller::Caller,
+        disk::{self, NO_SPACE},
+    },
 };
 
 /// Timeout of one check.
@@ -30,9 +33,8 @@ const LATE: Duration = Duration::from_mins(1);
 /// Waiting runs are counted up to this number, and everything else up to [`SOME`].
 const COUNTED: u32 = 10_000;
 const SOME: u32 = 100;
-/// Free disk space in bytes below which a check warns, and below which it fails.
+/// Free disk space in bytes below which a check warns. Below [`NO_SPACE`] it fails.
 const LITTLE_SPACE: u64 = 2 << 30;
-const NO_SPACE: u64 = 200 << 20;
 /// Limit of open files below which a check warns.
 const ENOUGH_FILES: u64 = 4_096;
 
@@ -120,7 +122,10 @@ impl Engine {
                 format!("{url}: written, read and deleted"),
             ),
             Err(reason) => Check::new("storage", Verdict::Fault, reason)
-                .hint("files cannot be saved or given to runs until this works"),
+                .hint(format!(
+                    "files cannot be saved until this works; {} runs of this node wait for it, runs without files go on",
+                    self.0.work.active.waiting()
+                )),
         })
     }
 
@@ -351,10 +356,9 @@ fn is_loopback(url: &str) -> bool {
 
 fn free_space(folder: &std::path::Path) -> Check {
     let name = "disk";
-    match statvfs(folder) {
+    match disk::free_bytes(folder) {
         Err(error) => Check::new(name, Verdict::Fault, format!("{}: {error}", folder.display())),
-        Ok(found) => {
-            let free = found.f_bavail.saturating_mul(found.f_frsize);
+        Ok(free) => {
             let said = format!("{} MiB free at {}", free >> 20, folder.display());
             space_verdict(Check::new(name, Verdict::Ok, said), free)
         }

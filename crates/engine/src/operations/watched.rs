@@ -19,7 +19,11 @@ use sortie_sandbox::Capabilities;
 use sortie_store::{CreditSums, DeadRows, LicenseUse, Observed};
 use tokio::time::{Instant, timeout};
 
-use crate::{Engine, runs::active::Active};
+use crate::{
+    Engine,
+    files::{LatestStanding, Standing},
+    runs::active::Active,
+};
 
 /// Time for which a sample is reused.
 const FRESH: Duration = Duration::from_secs(1);
@@ -68,6 +72,7 @@ impl LastSample {
 /// Figures of this node itself.
 struct Node {
     active: Active,
+    storage: LatestStanding,
     slots: u32,
     sandbox: Capabilities,
 }
@@ -79,6 +84,7 @@ impl Engine {
         node.metrics.register(registry);
         let own = Node {
             active: node.work.active.clone(),
+            storage: node.stores.contents.standing().clone(),
             slots: node.options.concurrency,
             sandbox: node.work.slots.sandbox().clone(),
         };
@@ -162,6 +168,7 @@ impl Watched {
         registry.register_collector(Box::new(SampleCollector {
             last: Arc::clone(&self.last),
             active: node.active,
+            storage: node.storage,
             slots: node.slots,
         }));
     }
@@ -170,6 +177,7 @@ impl Watched {
 struct SampleCollector {
     last: Arc<LastSample>,
     active: Active,
+    storage: LatestStanding,
     slots: u32,
 }
 
@@ -185,7 +193,7 @@ impl Collector for SampleCollector {
         gauge(
             &mut encoder,
             "ready",
-            "1 while the node can take runs, as /readyz answers: its database and its storage answer, and it is not stopping.",
+            "1 while the node can take runs, as /readyz answers: its database answers, and it is not stopping.",
             i64::from(is_ready),
         )?;
         gauge(
@@ -193,6 +201,18 @@ impl Collector for SampleCollector {
             "store_up",
             "1 while the database answers the query of this scrape in time; otherwise the figures of the whole database are left out.",
             i64::from(database.is_some()),
+        )?;
+        gauge(
+            &mut encoder,
+            "storage_up",
+            "1 while the storage of files answers this node; otherwise files cannot be saved, and runs with files or outputs wait.",
+            i64::from(self.storage.get() == Standing::Up),
+        )?;
+        gauge(
+            &mut encoder,
+            "runs_waiting_for_storage",
+            "Runs of this node that wait for the storage of files. They have no slot and no running compute clock.",
+            i64::try_from(self.active.waiting()).unwrap_or(i64::MAX),
         )?;
         gauge(
             &mut encoder,

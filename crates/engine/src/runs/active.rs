@@ -36,11 +36,29 @@ struct Inner {
     runs: Mutex<BTreeMap<RunId, Entry>>,
     /// Number of the next entry.
     next: AtomicU64,
+    /// Notified when a run has left, and when a run has given its slot back.
     left: Notify,
+    /// The only permit to start runs.
+    starting: tokio::sync::Mutex<()>,
+}
+
+/// Permit to start runs.
+pub(crate) type Starting<'a> = tokio::sync::MutexGuard<'a, ()>;
+
+/// Use of a slot by a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SlotUse {
+    /// The run has a slot.
+    Held,
+    /// The run has given its slot back, because it waits for the storage.
+    GivenBack,
+    /// The run wants a slot again.
+    Wanted,
 }
 
 struct Entry {
     number: u64,
+    slot: SlotUse,
     stop: watch::Sender<Option<StopReason>>,
     /// Cancelled when the run leaves the registry.
     gone: CancellationToken,
@@ -48,9 +66,7 @@ struct Entry {
 
 /// A run's entry in the registry. Dropping it removes the entry.
 pub(crate) struct ActiveRun {
-    active: Active,
-    run: RunId,
-    number: u64,
+    slot: RunSlot,
     stop: watch::Receiver<Option<StopReason>>,
     /// Entry of an earlier attempt at the run that is still stopping on this node.
     before: Option<CancellationToken>,
@@ -69,6 +85,7 @@ impl Active {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         let entry = Entry {
             number,
+            slot: SlotUse::Held,
             stop: sender,
             gone: gone.clone(),
         };
@@ -76,10 +93,13 @@ impl Active {
             earlier.stop.send_replace(Some(StopReason::Lost));
             earlier.gone
         });
-        ActiveRun {
+        let slot = RunSlot {
             active: self.clone(),
             run,
             number,
+        };
+        ActiveRun {
+            slot,
             stop,
             before,
             _gone: gone.drop_guard(),
@@ -89,6 +109,30 @@ impl Active {
     /// Returns the number of runs at work.
     pub(crate) fn count(&self) -> usize {
         self.runs().len()
+    }
+
+    /// Returns the number of runs that wait for the storage.
+    pub(crate) fn waiting(&self) -> usize {
+        self.with(SlotUse::GivenBack)
+    }
+
+    /// Returns the number of slots that no other run may take, where up to `excused` waiting runs need none.
+    pub(crate) fn taken_slots(&self, excused: usize) -> usize {
+        let runs = self.runs();
+        let waiting = runs
+            .values()
+            .filter(|entry| entry.slot == SlotUse::GivenBack)
+            .count();
+        runs.len() - waiting.min(excused)
+    }
+
+    fn with(&self, slot: SlotUse) -> usize {
+        self.runs().values().filter(|entry| entry.slot == slot).count()
+    }
+
+    /// Waits for the permit to start runs on this node. No other task starts runs until it is dropped.
+    pub(crate) async fn starting(&self) -> Starting<'_> {
+        self.0.starting.lock().await
     }
 
     /// Returns the runs at work.
@@ -115,7 +159,12 @@ impl Active {
         }
     }
 
-    /// Waits until a run has left the registry.
+    fn tell_left(&self) {
+        self.0.left.notify_waiters();
+        self.0.left.notify_one();
+    }
+
+    /// Waits until a run has left the registry or given its slot back.
     pub(crate) async fn left(&self) {
         self.0.left.notified().await;
     }
@@ -147,6 +196,11 @@ impl ActiveRun {
         *self.stop.borrow()
     }
 
+    /// Returns the slot of the run.
+    pub(crate) fn slot(&self) -> RunSlot {
+        self.slot.clone()
+    }
+
     /// Waits until no earlier attempt at the run is at work on this node.
     pub(crate) async fn alone(&self) {
         if let Some(before) = &self.before {
@@ -155,19 +209,61 @@ impl ActiveRun {
     }
 }
 
+/// The slot of a run at work.
+#[derive(Clone)]
+pub(crate) struct RunSlot {
+    active: Active,
+    run: RunId,
+    number: u64,
+}
+
+impl RunSlot {
+    /// Gives the slot to other runs, while this one waits for the storage.
+    pub(crate) fn give_back(&self) {
+        self.set(SlotUse::GivenBack);
+        self.active.tell_left();
+    }
+
+    /// Takes a slot again, once one of `slots` is free. Runs that wait in the queue come after this one.
+    pub(crate) async fn take(&self, slots: usize) {
+        self.set(SlotUse::Wanted);
+        loop {
+            let left = self.active.0.left.notified();
+            tokio::pin!(left);
+            // Listens before it looks, so that a slot that becomes free in between is not missed.
+            left.as_mut().enable();
+            {
+                let _starting = self.active.starting().await;
+                if self.active.with(SlotUse::Held) < slots {
+                    self.set(SlotUse::Held);
+                    return;
+                }
+            }
+            left.await;
+        }
+    }
+
+    fn set(&self, slot: SlotUse) {
+        let mut runs = self.active.runs();
+        // A later attempt has an entry of its own.
+        if let Some(entry) = runs.get_mut(&self.run)
+            && entry.number == self.number
+        {
+            entry.slot = slot;
+        }
+    }
+}
+
 impl Drop for ActiveRun {
     fn drop(&mut self) {
+        let RunSlot { active, run, number } = &self.slot;
         {
-            let mut runs = self.active.runs();
-            if runs
-                .get(&self.run)
-                .is_some_and(|entry| entry.number == self.number)
-            {
-                runs.remove(&self.run);
+            let mut runs = active.runs();
+            if runs.get(run).is_some_and(|entry| entry.number == *number) {
+                runs.remove(run);
             }
         }
-        self.active.0.left.notify_waiters();
-        self.active.0.left.notify_one();
+        active.tell_left();
     }
 }
 
@@ -202,6 +298,27 @@ mod tests {
         drop(entry);
         waiting.await;
         assert_eq!(active.count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_run_that_waits_for_the_storage_gives_its_slot_to_others_and_takes_the_next_free_one() {
+        let active = Active::default();
+        let waits = active.enter(run(1));
+        assert_eq!(active.taken_slots(9), 1);
+        waits.slot().give_back();
+        active.left().await;
+        assert_eq!((active.taken_slots(9), active.taken_slots(0)), (0, 1));
+        assert_eq!((active.count(), active.waiting()), (1, 1));
+        let other = active.enter(run(2));
+        let slot = waits.slot();
+        let again = slot.take(1);
+        tokio::pin!(again);
+        assert!(futures_util::poll!(&mut again).is_pending());
+        // The slot that becomes free is reserved for it.
+        drop(other);
+        assert_eq!(active.taken_slots(9), 1);
+        again.await;
+        assert_eq!((active.taken_slots(9), active.waiting()), (1, 0));
     }
 
     #[tokio::test]

@@ -4,19 +4,19 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use sortie_agent::{BudgetSpec, StoppedWorkspace};
+use sortie_agent::{BudgetSpec, StoppedWorkspace, Workspace};
 use sortie_api::{Micros, RunUsage, event::EventType};
-use sortie_store::{Claim, Error as StoreError, NewEvent, Origin, Retention, StoredCredentials};
+use sortie_store::{Claim, Error as StoreError, Fence, NewEvent, Origin, Retention, StoredCredentials};
 use tokio::time::Instant;
 
 use super::{
     Worker,
     ended::{Ended, Supervised},
     outputs::Outputs,
-    prepare::prepare,
     recorder::Recorder,
-    resume::{AttemptState, Decision, Files, Resumption, decide},
+    resume::{AttemptState, Decision, Files, Resumption, decide, journal_texts, unstored},
     spent::{Spent, charged_calls},
+    unstored::{DIRECTORY_GONE, UnstoredEnd, lost},
 };
 use crate::runs::{
     active::{ActiveRun, StopReason},
@@ -38,6 +38,8 @@ pub(super) struct Attempt<'a> {
     pub(super) stored_credentials: StoredCredentials,
     /// The event `resumed`, until it is stored.
     pub(super) resumed: Option<NewEvent>,
+    /// End of the time that is charged, where the run waits for the storage behind it.
+    pub(super) charged_until: Option<Instant>,
     /// The stopped workspace. It is deleted once the run is settled in the store.
     pub(super) workspace: Option<StoppedWorkspace>,
 }
@@ -48,6 +50,8 @@ enum Begun {
     At(AttemptState),
     /// The run ends without an agent.
     Ended(Ended),
+    /// An earlier attempt has ended the run. Its outputs are in the directory, if that is still there.
+    Unstored(UnstoredEnd, Option<Workspace>),
 }
 
 impl Worker {
@@ -86,6 +90,7 @@ impl Worker {
             spent: Micros::ZERO,
             stored_credentials: StoredCredentials::Possible,
             resumed: None,
+            charged_until: None,
             workspace: None,
         };
         let worked = AssertUnwindSafe(attempt.work()).catch_unwind().await;
@@ -125,14 +130,9 @@ impl Attempt<'_> {
         let mut state = match begun {
             Begun::At(state) => state,
             Begun::Ended(ended) => return self.finish(ended, Outputs::default(), self.claim.fence).await,
+            Begun::Unstored(unstored, left) => return self.store_left(unstored, left).await,
         };
-        let budget = self.budget();
-        let prepared = tokio::select! {
-            biased;
-            prepared = prepare(self.worker, self.claim, (budget, self.deadline), &mut state) => prepared.map_err(Ended::Failed),
-            reason = self.active_run.stopped() => Err(Ended::Stopped(reason)),
-            () = tokio::time::sleep_until(self.deadline) => Err(Ended::TimedOut),
-        };
+        let prepared = self.prepare(&mut state).await;
         let Supervised {
             mut ended,
             kept,
@@ -151,10 +151,37 @@ impl Attempt<'_> {
         if self.claim.retention() == Retention::None {
             ended = ended.for_good();
         }
-        let (ended, outputs) = self.collect(ended, &workspace).await;
-        let goes_on = matches!(ended, Ended::Stopped(StopReason::HandOver));
-        let finished = match kept {
-            Ok(fence) => self.finish(ended, outputs, fence).await,
+        let stored = match kept {
+            Ok(mut fence) => {
+                let collected = self.collect(ended, &workspace, &mut fence).await;
+                collected.map(|(ended, outputs)| (ended, outputs, fence))
+            }
+            Err(error) => Err(error),
+        };
+        self.finish_with(stored, workspace).await
+    }
+
+    /// Stores the outputs of a run that an earlier attempt has ended, and finishes it.
+    async fn store_left(&mut self, unstored: UnstoredEnd, left: Option<Workspace>) -> Result<(), StoreError> {
+        let Some(left) = left else {
+            let (ended, outputs) = lost(unstored.ended(), DIRECTORY_GONE);
+            return self.finish(ended, outputs, self.claim.fence).await;
+        };
+        let workspace = self.stop(left).await;
+        let (ended, outputs) = self.collect_again(unstored, &workspace).await;
+        self.finish_with(Ok((ended, outputs, self.claim.fence)), workspace)
+            .await
+    }
+
+    /// Finishes the run, and leaves its directory to [`Self::clean_up`] unless the run is handed over.
+    async fn finish_with(
+        &mut self,
+        stored: Result<(Ended, Outputs, Fence), StoreError>,
+        workspace: StoppedWorkspace,
+    ) -> Result<(), StoreError> {
+        let goes_on = matches!(stored, Ok((Ended::Stopped(StopReason::HandOver), ..)));
+        let finished = match stored {
+            Ok((ended, outputs, fence)) => self.finish(ended, outputs, fence).await,
             Err(error) => Err(error),
         };
         // A run that is handed over may need its directory again.
@@ -171,9 +198,24 @@ impl Attempt<'_> {
         let shown = charged_calls(self.log.store(), self.claim.org, self.claim.fence.run).await?;
         self.charge(recorded, shown);
         self.recorder.used(used);
+        let texts = tokio::select! {
+            biased;
+            texts = journal_texts(self.worker, self.claim) => texts?,
+            reason = self.active_run.stopped() => return Ok(Begun::Ended(Ended::Stopped(reason))),
+        };
+        // The time limit is no longer of interest for a run that has ended.
+        if let Some((unstored, left)) = unstored(self.worker, self.claim, &texts).await? {
+            // The clock has stopped when the end was marked.
+            let now = Instant::now();
+            self.recorder.charge(Spent::reported(recorded.max(shown), now));
+            self.charged_until = Some(now);
+            self.resumes_at(unstored.step)?;
+            self.recorder.continue_journal(texts.len());
+            return Ok(Begun::Unstored(unstored, left));
+        }
         let decision = tokio::select! {
             biased;
-            decision = decide(self.worker, self.claim) => decision?,
+            decision = decide(self.worker, self.claim, &texts) => decision?,
             reason = self.active_run.stopped() => return Ok(Begun::Ended(Ended::Stopped(reason))),
             () = tokio::time::sleep_until(self.deadline) => return Ok(Begun::Ended(Ended::TimedOut)),
         };
@@ -187,18 +229,24 @@ impl Attempt<'_> {
             Decision::End(obstacle) => return Ok(Begun::Ended(Ended::Interrupted(obstacle))),
         };
         self.spent = self.charge(recorded, journal.spent().max(shown));
-        let resumed = EventType::Resumed {
-            step: journal.last_step(),
-            attempt: u32::try_from(self.claim.fence.attempt).unwrap_or(u32::MAX),
-        };
-        self.resumed = Some(self.event(&resumed)?);
-        self.worker.metrics.happened(&resumed);
+        self.resumes_at(journal.last_step())?;
         self.recorder.continue_journal(stored);
         Ok(Begun::At(AttemptState {
             workspace,
             files,
             journal: Some(journal),
         }))
+    }
+
+    /// Makes the event that this attempt goes on behind `step`.
+    fn resumes_at(&mut self, step: u32) -> Result<(), StoreError> {
+        let resumed = EventType::Resumed {
+            step,
+            attempt: u32::try_from(self.claim.fence.attempt).unwrap_or(u32::MAX),
+        };
+        self.resumed = Some(self.event(&resumed)?);
+        self.worker.metrics.happened(&resumed);
+        Ok(())
     }
 
     /// Reports to the recorder the cost before this attempt: the larger of the journaled and the recorded cost, and the
@@ -217,6 +265,12 @@ impl Attempt<'_> {
 
     pub(super) fn event(&self, event: &EventType) -> Result<NewEvent, StoreError> {
         NewEvent::new(event, self.worker.clock.now()).map_err(|error| StoreError::Corrupt(error.to_string()))
+    }
+
+    /// Returns the cost of the run at `end`. Time in which it waited for the storage at its end costs nothing.
+    pub(super) fn cost(&self, spent: Spent, end: Instant) -> Micros {
+        let end = self.charged_until.map_or(end, |until| until.min(end));
+        spent.until(end, &self.budget())
     }
 
     pub(super) fn budget(&self) -> BudgetSpec {

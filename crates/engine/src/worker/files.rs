@@ -9,16 +9,19 @@ use super::{
     Worker,
     resume::{AttemptState, Files},
 };
-use crate::{error::Error, files::saved::contents_of};
+use crate::{
+    error::Error,
+    files::saved::{Unprepared, contents_of},
+    kit::retry::until_read,
+};
 
-/// Stages the files, unless an earlier attempt at the run has. Returns the path and the size of each. The error is a
-/// sentence for people.
+/// Stages the files, unless an earlier attempt at the run has. Returns the path and the size of each.
 pub(super) async fn stage(
     worker: &Worker,
     org: OrgId,
     files: Vec<RunFile>,
     state: &mut AttemptState,
-) -> Result<Vec<(String, u64)>, String> {
+) -> Result<Vec<(String, u64)>, Unprepared> {
     let mut named = Vec::new();
     for file in files {
         let path = RelPath::new(&file.path).map_err(|error| format!("files: {:?}: {error}", file.path))?;
@@ -66,7 +69,7 @@ async fn sizes(
     let rows = if saved.is_empty() {
         Vec::new()
     } else {
-        let found = worker.records.store.find_files(org, saved, &[]).await;
+        let found = until_read(|| worker.records.store.find_files(org, saved, &[])).await;
         found.map_err(|error| format!("the run's files cannot be found: {}", Error::from(error)))?
     };
     let mut ids = saved.iter();

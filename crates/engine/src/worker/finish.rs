@@ -1,6 +1,6 @@
-//! The end of a run: its artifacts, its final write, and the removal of its directory.
+//! The end of a run: its final write, and the removal of its directory.
 
-use sortie_agent::{StoppedWorkspace, journal::OpenCall};
+use sortie_agent::journal::OpenCall;
 use sortie_api::{Micros, RunStatus, Timestamp, event::EventType, limits};
 use sortie_store::{
     Claim, Error as StoreError, Fence, Finish, Journal, NewEvent, Origin, Receiver, Retention,
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{
     attempt::Attempt,
     ended::Ended,
-    outputs::{Outputs, collect},
+    outputs::Outputs,
     recorder::{Rest, numbered},
     resume::{Obstacle, hand_over_mark},
     writes::{until_settled, until_stored},
@@ -19,19 +19,6 @@ use super::{
 use crate::{kit::traces, runs::active::StopReason};
 
 impl Attempt<'_> {
-    /// Stores the files under `outputs/` of a run that was not stopped. Returns the end of the run, because it may be
-    /// stopped meanwhile.
-    pub(super) async fn collect(&mut self, ended: Ended, workspace: &StoppedWorkspace) -> (Ended, Outputs) {
-        if !ended.leaves_artifacts() || self.claim.retention() == Retention::None {
-            return (ended, Outputs::default());
-        }
-        tokio::select! {
-            biased;
-            outputs = collect(self.worker, self.claim.org, workspace) => (ended, outputs),
-            reason = self.active_run.stopped() => (Ended::Stopped(reason), Outputs::default()),
-        }
-    }
-
     /// Records the end of the run, or hands the run over.
     pub(super) async fn finish(
         &mut self,
@@ -41,7 +28,7 @@ impl Attempt<'_> {
     ) -> Result<(), StoreError> {
         let mut rest = self.recorder.rest();
         if matches!(ended, Ended::Stopped(StopReason::HandOver)) {
-            rest.new.cost = rest.spent.until(Instant::now(), &self.budget());
+            rest.new.cost = self.cost(rest.spent, Instant::now());
             // An attempt that did not begin leaves the mark of the attempt before it as it is.
             if fence != self.claim.fence {
                 let mark =
@@ -56,7 +43,7 @@ impl Attempt<'_> {
         }
         // The charged time ends with the run.
         let (now, end) = self.worker.clock.moment();
-        let cost = rest.spent.until(end, &self.budget());
+        let cost = self.cost(rest.spent, end);
         let finish = Finish {
             artifacts: outputs.artifacts,
             ..final_events(ended, self.claim, self.stored_credentials, rest, cost, now)
@@ -103,7 +90,7 @@ impl Attempt<'_> {
     pub(super) async fn settle(&self) -> Result<(), StoreError> {
         let Fence { run, attempt, .. } = self.claim.fence;
         let rest = self.recorder.rest();
-        let cost = rest.spent.until(Instant::now(), &self.budget());
+        let cost = self.cost(rest.spent, Instant::now());
         until_settled(|| self.log.store().settle_run(run, attempt, cost, rest.new.usage))
             .await
             .inspect(|()| {

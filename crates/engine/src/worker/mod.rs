@@ -16,7 +16,11 @@ mod recorder;
 mod resume;
 mod slots;
 mod spent;
+mod storing;
+#[cfg(test)]
+mod storing_tests;
 mod supervise;
+mod unstored;
 mod web;
 mod writes;
 

@@ -1,26 +1,27 @@
 //! Artifacts of a run: the files under `outputs/`, stored after its processes ended and before its status is terminal.
 //!
 //! The files are untrusted. Links are not followed, only regular files of the run are opened, and no more is read of a
-//! file than its size when it was opened. Files, bytes, entries, events and time are limited. Content goes to the
-//! storage piece by piece. Files that are not stored are reported as events, with the reason.
+//! file than its size when it was opened. Files, bytes, entries and events are limited. Content goes to the storage piece
+//! by piece. Files that break a rule are reported as events, with the reason. A failure of the storage or of the database
+//! is no such reason: all files are then stored again, until all that keep the rules are there.
 
 use std::{fs::File, sync::Arc, time::Duration};
 
 use sortie_agent::StoppedWorkspace;
-use sortie_api::{Artifact, BlobId, OrgId, event::EventType, limits};
-use sortie_blobs::Staged;
+use sortie_api::{Artifact, OrgId, event::EventType, limits};
 use sortie_sandbox::{Entry, EntryKind, FileError, RelPath, Workdir};
 use sortie_store::{KeptArtifact, NewArtifacts};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     sync::Semaphore,
-    time::Instant,
+    time::{sleep, timeout},
 };
 
 use super::Worker;
 use crate::{
     error::Error,
     files::{contents::storage, saved::media_type},
+    kit::retry::Pauses,
 };
 
 /// Folder whose files become artifacts.
@@ -32,12 +33,10 @@ const DEPTH: usize = 32;
 const REPORTED: usize = 64;
 /// Maximum length of a path in an event, in bytes.
 const PATH_BYTES: usize = 1_024;
-/// Time limit for storing the artifacts of a run.
-const TIME: Duration = Duration::from_mins(2);
+/// Time limit of one pass over the files: far below the time for which stored content without a reference is kept.
+const PASS: Duration = Duration::from_mins(20);
 /// Maximum concurrent runs of a node that store artifacts. Each takes about a MiB of memory.
 const AT_ONCE: usize = 16;
-/// Pause before an unavailable database is asked again.
-const PAUSE: Duration = Duration::from_millis(500);
 /// Bytes of one read.
 const PIECE: usize = 256 * 1024;
 
@@ -60,32 +59,37 @@ pub(crate) struct Outputs {
     pub(crate) artifacts: Option<NewArtifacts>,
 }
 
-/// Stores the artifacts of a run. Cheap if it has no working directory or no such folder.
+/// Stores the artifacts of a run. Returns once they are stored, however long the storage is away. Cheap if the run has no
+/// working directory or no such folder.
 pub(crate) async fn collect(worker: &Worker, org: OrgId, workspace: &StoppedWorkspace) -> Outputs {
-    let mut collection = Collection {
-        worker,
-        org,
-        workspace,
-        room: limits::ARTIFACT_BYTES,
-        kept: Vec::new(),
-        events: Vec::new(),
-        skipped: 0,
-    };
-    match workspace.inspect(entries).await {
+    let (entries, cut) = match workspace.inspect(entries).await {
         None => return Outputs::default(),
-        Some(Ok(Ok((entries, _)))) if entries.is_empty() => {}
-        Some(Ok(Ok((entries, cut)))) => {
+        Some(Ok(Ok((entries, _)))) if entries.is_empty() => return Outputs::default(),
+        Some(Ok(Ok(listed))) => listed,
+        Some(Ok(Err(reason)) | Err(reason)) => {
+            let mut collection = Collection::new(worker, org, workspace);
+            collection.report_skipped(".", reason);
+            return collection.end();
+        }
+    };
+    let mut pauses = Pauses::default();
+    loop {
+        let mut collection = Collection::new(worker, org, workspace);
+        let pass = async {
             let _permit = worker.collecting.0.acquire().await;
-            collection.keep_all(entries).await;
+            collection.keep_all(&entries).await
+        };
+        if let Ok(Ok(())) = timeout(PASS, pass).await {
             if cut {
                 let reason =
                     format!("not looked at beyond {ENTRIES} entries and below {DEPTH} levels of folders");
                 collection.report_skipped(".", reason);
             }
+            return collection.end();
         }
-        Some(Ok(Err(reason)) | Err(reason)) => collection.report_skipped(".", reason),
+        sleep(pauses.longer()).await;
+        worker.contents.standing().up().await;
     }
-    collection.end()
 }
 
 /// Lists the entries of the folder without subfolders, in the order of paths, and whether there may be more.
@@ -120,43 +124,79 @@ struct Collection<'a> {
     skipped: usize,
 }
 
-impl Collection<'_> {
-    /// Stores these entries in their order, as far as the limits allow.
-    async fn keep_all(&mut self, entries: Vec<Entry>) {
-        let deadline = Instant::now() + TIME;
+/// Reason why a file was not stored.
+enum NotKept {
+    /// The file breaks a rule, or cannot be read: a sentence for people.
+    Skipped(String),
+    /// The storage or the database is away.
+    Away,
+}
+
+impl From<String> for NotKept {
+    fn from(reason: String) -> Self {
+        Self::Skipped(reason)
+    }
+}
+
+/// A failure of the storage or of the database. Only the limit of the organization is a reason to skip a file.
+impl From<Error> for NotKept {
+    fn from(error: Error) -> Self {
+        if let Error::Conflict(reason) = error {
+            return Self::Skipped(reason);
+        }
+        if !matches!(error, Error::Unavailable(_)) {
+            tracing::error!(%error, "storing an artifact failed");
+        }
+        Self::Away
+    }
+}
+
+impl<'a> Collection<'a> {
+    fn new(worker: &'a Worker, org: OrgId, workspace: &'a StoppedWorkspace) -> Self {
+        Self {
+            worker,
+            org,
+            workspace,
+            room: limits::ARTIFACT_BYTES,
+            kept: Vec::new(),
+            events: Vec::new(),
+            skipped: 0,
+        }
+    }
+
+    /// Stores these entries in their order, as far as the limits allow. Fails if the storage is away.
+    async fn keep_all(&mut self, entries: &[Entry]) -> Result<(), NotKept> {
         for entry in entries {
             let path = entry.path.strip_prefix("outputs/").unwrap_or(&entry.path);
-            let late = |_| Err(format!("not kept within {} s", TIME.as_secs()));
-            let keep = tokio::time::timeout_at(deadline, self.keep(&entry, path));
-            let kept = keep.await.unwrap_or_else(late);
-            match kept {
+            match self.keep(entry, path).await {
                 Ok(kept) => {
                     self.events.push(EventType::Artifact(kept.artifact.clone()));
                     self.kept.push(kept);
                 }
-                Err(reason) => self.report_skipped(path, reason),
+                Err(NotKept::Skipped(reason)) => self.report_skipped(path, reason),
+                Err(NotKept::Away) => return Err(NotKept::Away),
             }
         }
+        Ok(())
     }
 
     /// Stores one file, or returns the reason why not.
-    async fn keep(&mut self, entry: &Entry, path: &str) -> Result<KeptArtifact, String> {
+    async fn keep(&mut self, entry: &Entry, path: &str) -> Result<KeptArtifact, NotKept> {
         match entry.kind {
             EntryKind::File => {}
-            EntryKind::Symlink => return Err("a link, which is not followed".to_owned()),
-            EntryKind::Directory | EntryKind::Other => return Err("not a regular file".to_owned()),
+            EntryKind::Symlink => return Err("a link, which is not followed".to_owned().into()),
+            EntryKind::Directory | EntryKind::Other => return Err("not a regular file".to_owned().into()),
         }
         // Bytes that are not UTF-8 were replaced in the path, so it does not lead back to the file.
         if path.contains(char::REPLACEMENT_CHARACTER) {
-            return Err("its path is not UTF-8".to_owned());
+            return Err("its path is not UTF-8".to_owned().into());
         }
         let file_path = RelPath::new(&entry.path).map_err(|rule| format!("its path {rule}"))?;
         if self.kept.len() >= limits::ARTIFACTS {
-            return Err(format!("more than {} files", limits::ARTIFACTS));
+            return Err(format!("more than {} files", limits::ARTIFACTS).into());
         }
         let (file, size) = self.open(file_path).await?;
-        let kept = self.store(tokio::fs::File::from_std(file), size, path).await;
-        let kept = kept.map_err(reason)?;
+        let kept = self.store(tokio::fs::File::from_std(file), size, path).await?;
         self.room = self
             .room
             .saturating_sub(u64::try_from(kept.artifact.size).unwrap_or(u64::MAX));
@@ -181,23 +221,13 @@ impl Collection<'_> {
         Ok((file, size))
     }
 
-    /// Reserves a blob. Waits while the database is unavailable, because the end of the run has to wait as well.
-    async fn reserve(&self, staged: &Staged) -> Result<BlobId, Error> {
-        loop {
-            match self.worker.contents.reserve(self.org, staged).await {
-                Err(Error::Unavailable(_)) => tokio::time::sleep(PAUSE).await,
-                reserved => return reserved,
-            }
-        }
-    }
-
     /// Stores at most `size` bytes of a file.
     async fn store(
         &self,
         file: impl AsyncRead + Unpin,
         size: u64,
         path: &str,
-    ) -> Result<KeptArtifact, Error> {
+    ) -> Result<KeptArtifact, NotKept> {
         let contents = &self.worker.contents;
         let mut staging = contents.stage().await?;
         let mut file = file.take(size);
@@ -206,7 +236,7 @@ impl Collection<'_> {
             let read = file
                 .read(&mut piece)
                 .await
-                .map_err(|error| Error::Unavailable(format!("cannot be read: {error}")))?;
+                .map_err(|error| format!("cannot be read: {error}"))?;
             let Some(bytes) = piece.get(..read).filter(|bytes| !bytes.is_empty()) else {
                 break;
             };
@@ -214,12 +244,11 @@ impl Collection<'_> {
         }
         let staged = staging.finish().await.map_err(storage)?;
         let (size, sha256) = (staged.size(), staged.sha256());
-        let blob = self.reserve(&staged).await?;
-        contents.put((self.org, blob), staged).await?;
+        let blob = contents.keep(self.org, staged).await?;
         Ok(KeptArtifact {
             artifact: Artifact {
                 path: path.to_owned(),
-                size: i64::try_from(size).map_err(|error| Error::Internal(error.to_string()))?,
+                size: i64::try_from(size).map_err(|error| error.to_string())?,
                 sha256,
                 content_type: media_type(path),
             },
@@ -252,15 +281,6 @@ impl Collection<'_> {
             artifacts: (!kept.is_empty()).then_some(NewArtifacts { kept, check_at }),
         }
     }
-}
-
-/// Returns the reason for the event about a file that could not be stored. The log gets the cause.
-fn reason(error: Error) -> String {
-    if let Error::Unavailable(reason) | Error::Conflict(reason) = error {
-        return reason;
-    }
-    tracing::error!(%error, "storing an artifact failed");
-    "the file could not be stored".to_owned()
 }
 
 /// Returns a path for an event: control characters are escaped, and it is cut at [`PATH_BYTES`].

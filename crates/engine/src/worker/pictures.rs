@@ -6,7 +6,7 @@ use sortie_agent::{Media, Model, media_of};
 use sortie_api::{FileId, OrgId, request::RunFile};
 
 use super::Worker;
-use crate::files::saved::contents_of;
+use crate::files::saved::{Unprepared, contents_of};
 
 /// Maximum number of pictures in a first message.
 const PICTURES: usize = 8;
@@ -18,13 +18,13 @@ const ALL_BYTES: u64 = 8 * 1024 * 1024;
 /// block, and tools read them.
 ///
 /// # Errors
-/// A sentence for people, where a file cannot be read.
+/// `Away` where the storage is, `Failed` where a file cannot be read.
 pub(super) async fn pictures(
     worker: &Worker,
     org: OrgId,
     files: &[RunFile],
     model: &dyn Model,
-) -> Result<Vec<Media>, String> {
+) -> Result<Vec<Media>, Unprepared> {
     let wanted: Vec<(FileId, &str)> = files
         .iter()
         .filter(|file| has_picture_name(&file.path))
@@ -39,10 +39,11 @@ pub(super) async fn pictures(
         Ok(contents) => contents,
         // A file that was deleted while an earlier attempt worked is in the working directory: the run goes on without
         // showing it. Where it has to be staged, that reports the same error.
-        Err(error) => {
+        Err(Unprepared::Failed(error)) => {
             tracing::warn!(error, "cannot read the pictures of a run");
             return Ok(Vec::new());
         }
+        Err(away @ Unprepared::Away(_)) => return Err(away),
     };
     let named: Vec<(File, String)> = contents
         .into_iter()

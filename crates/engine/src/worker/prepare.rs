@@ -14,7 +14,7 @@ use super::{
     resume::AttemptState,
     web::{self, RunWeb},
 };
-use crate::{connections::InlineSecrets, kit::traces, runs::run_log::RunLog};
+use crate::{connections::InlineSecrets, files::saved::Unprepared, kit::traces, runs::run_log::RunLog};
 
 /// Time by which the longest command outlasts its run.
 const BEHIND_DEADLINE: Duration = Duration::from_secs(30);
@@ -29,13 +29,13 @@ pub(super) struct Start {
     pub(super) opened: Option<Opened>,
 }
 
-/// Reads the definition and stages the run's own files. The error is the reason, for people, why the run fails.
+/// Reads the definition and stages the run's own files. May be called again after the storage was away.
 pub(super) async fn prepare(
     worker: &Worker,
     claim: &Claim,
     (budget, deadline): (BudgetSpec, Instant),
     state: &mut AttemptState,
-) -> Result<Start, String> {
+) -> Result<Start, Unprepared> {
     let (request, secrets) = request(worker, claim)?;
     let stored_credentials = stored_credentials(&request);
     let id = request

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use sortie_agent::{Sink, Stopped, journal::Entry};
+use sortie_agent::{BudgetSpec, Sink, Stopped, journal::Entry};
 use sortie_api::{Micros, RunId, RunStatus, RunUsage, event::EventType};
 use sortie_store::{Append, Error, EventRow, Fence, Journal, NewEntries, NewEvent};
 use tokio::{sync::Notify, time::Instant};
@@ -218,6 +218,12 @@ impl Recorder {
     /// Sets the cost of the run so far.
     pub(crate) fn charge(&self, spent: Spent) {
         self.pending().spent = spent;
+    }
+
+    /// Returns the cost of the run at `end`.
+    pub(crate) fn cost_until(&self, end: Instant, budget: &BudgetSpec) -> Micros {
+        let spent = self.pending().spent;
+        spent.until(end, budget)
     }
 
     /// Sets the usage of earlier attempts.

@@ -13,7 +13,7 @@ use sortie_agent::{
 };
 use sortie_store::{Claim, Error as StoreError};
 
-use super::Worker;
+use super::{Worker, unstored::UnstoredEnd};
 use crate::kit::retry::until_read;
 
 /// Mark in a journal at the point where a worker has handed its run over and reported its whole cost.
@@ -88,17 +88,32 @@ pub(crate) struct Resumption {
     pub(crate) files: Files,
 }
 
-/// Decides whether and from which state a run that was taken over is resumed.
-pub(crate) async fn decide(worker: &Worker, claim: &Claim) -> Result<Decision, StoreError> {
+/// Reads the journal of a run that was taken over.
+pub(crate) async fn journal_texts(worker: &Worker, claim: &Claim) -> Result<Vec<String>, StoreError> {
+    until_read(|| worker.records.store.journal(claim.fence.run)).await
+}
+
+/// Returns the end that an earlier attempt has marked because it could not store the outputs, and their directory if it
+/// is still there.
+pub(crate) async fn unstored(
+    worker: &Worker,
+    claim: &Claim,
+    texts: &[String],
+) -> Result<Option<(UnstoredEnd, Option<Workspace>)>, StoreError> {
+    let mut last = texts.iter().rev().filter(|text| marked(text).is_none());
+    match last.next().and_then(|text| UnstoredEnd::marked(text)) {
+        Some(unstored) => Ok(Some((unstored, left_by(worker, claim).await?))),
+        None => Ok(None),
+    }
+}
+
+/// Decides whether and from which state a run that was taken over is resumed. `texts` is its journal.
+pub(crate) async fn decide(worker: &Worker, claim: &Claim, texts: &[String]) -> Result<Decision, StoreError> {
     let run = claim.fence.run;
-    let texts = until_read(|| worker.records.store.journal(run)).await?;
     let entries = texts.iter().filter(|text| marked(text).is_none());
     let entries: Result<Vec<Entry>, _> = entries.map(|text| serde_json::from_str(text)).collect();
     let entries = entries.inspect_err(|error| tracing::error!(%error, "a journal cannot be read"));
-    // A directory that cannot be opened now may still exist: the run stays held, and a later pass resumes it.
-    let left = reopen(worker, claim)
-        .await
-        .map_err(|error| StoreError::Unavailable(format!("a working directory: {error}")))?;
+    let left = left_by(worker, claim).await?;
     let Ok(entries) = entries else {
         discard(left).await;
         return Ok(Decision::End(Obstacle::Gone("its journal cannot be read", 0)));
@@ -118,7 +133,7 @@ pub(crate) async fn decide(worker: &Worker, claim: &Claim) -> Result<Decision, S
         let too_often = "it had been resumed 3 times";
         return Ok(Decision::End(Obstacle::Gone(too_often, journal.last_step())));
     }
-    if has_lost_two_workers_in_one_step(worker, claim, &texts, &journal).await? {
+    if has_lost_two_workers_in_one_step(worker, claim, texts, &journal).await? {
         discard(left).await;
         return Ok(Decision::End(Obstacle::LostTwice(
             journal.last_step().saturating_add(1),
@@ -165,6 +180,14 @@ async fn has_lost_two_workers_in_one_step(
         .filter(|resumed| resumed.attempt == lost);
     // The agent begins once the event is stored: an attempt without the event put nothing at risk.
     Ok(began.is_some_and(|began| journal.last_step() <= began.step))
+}
+
+/// Opens the directory that an earlier attempt has left. A directory that cannot be opened now may still exist: the run
+/// stays held, and a later pass resumes it.
+async fn left_by(worker: &Worker, claim: &Claim) -> Result<Option<Workspace>, StoreError> {
+    reopen(worker, claim)
+        .await
+        .map_err(|error| StoreError::Unavailable(format!("a working directory: {error}")))
 }
 
 async fn reopen(worker: &Worker, claim: &Claim) -> std::io::Result<Option<Workspace>> {

@@ -1,15 +1,20 @@
 //! The slots of a node, which limit its concurrent runs. A task that starts runs (claimed, taken over or resumed) holds
 //! the permit meanwhile. There are therefore never more runs than slots, and none starts once the node is closing.
+//!
+//! Runs that wait for the storage give their slots to others, so that a storage that is away does not stop runs that need
+//! none. At most as many runs as there are slots do so, and none while the disk is short of space.
 
 use std::sync::Arc;
 
 use sortie_sandbox::Capabilities;
 use sortie_store::Claim;
-use tokio::sync::{Mutex, MutexGuard};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::Worker;
-use crate::{kit::metrics::Metrics, runs::active::Active};
+use crate::{
+    kit::{disk, metrics::Metrics},
+    runs::active::{Active, Starting},
+};
 
 /// Most runs that one transaction may claim.
 const BATCH: u32 = 64;
@@ -22,13 +27,12 @@ struct Inner {
     worker: Arc<Worker>,
     tracker: TaskTracker,
     closing: CancellationToken,
-    permit: Mutex<()>,
 }
 
 /// The only permit to start runs on this node.
 pub(crate) struct StartPermit<'a> {
     inner: &'a Inner,
-    _permit: MutexGuard<'a, ()>,
+    _permit: Starting<'a>,
 }
 
 impl Slots {
@@ -38,7 +42,6 @@ impl Slots {
             worker,
             tracker,
             closing,
-            permit: Mutex::default(),
         }))
     }
 
@@ -71,7 +74,7 @@ impl Slots {
     pub(crate) async fn permit(&self) -> StartPermit<'_> {
         StartPermit {
             inner: &self.0,
-            _permit: self.0.permit.lock().await,
+            _permit: self.0.worker.active.starting().await,
         }
     }
 }
@@ -82,9 +85,15 @@ impl StartPermit<'_> {
         if self.is_closing() {
             return 0;
         }
-        let at_work = u32::try_from(self.inner.worker.active.count()).unwrap_or(u32::MAX);
-        let free = self.inner.worker.options.concurrency.saturating_sub(at_work);
-        free.min(BATCH)
+        let Worker { active, options, .. } = &*self.inner.worker;
+        // Runs that wait for the storage keep their directories: they need room on the disk instead of a slot.
+        let excused = if active.waiting() > 0 && disk::is_short(&options.data_dir) {
+            0
+        } else {
+            options.slots()
+        };
+        let taken = u32::try_from(active.taken_slots(excused)).unwrap_or(u32::MAX);
+        options.concurrency.saturating_sub(taken).min(BATCH)
     }
 
     /// Whether the node is closed for new runs.

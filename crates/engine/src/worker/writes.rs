@@ -8,7 +8,7 @@
 use sortie_api::RunStatus;
 use sortie_store::{Error, Fence, Position, Store};
 
-use crate::kit::retry::{FIRST_PAUSE, LAST_PAUSE, until_read};
+use crate::kit::retry::{Pauses, until_read};
 
 /// Writes with `write`, which adds `added` events and leaves the run in `status`. A status that is not terminal stands
 /// for each of them. `None`: the write is stored, but its answer was lost. An error means `Fenced`, or a failure that
@@ -30,7 +30,7 @@ where
             .saturating_add(i64::try_from(added).unwrap_or(i64::MAX)),
         status,
     };
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = Pauses::default();
     let mut in_doubt = false;
     loop {
         let error = match write().await {
@@ -42,8 +42,7 @@ where
         };
         in_doubt = true;
         tracing::debug!(%error, "repeating a write");
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LAST_PAUSE);
+        tokio::time::sleep(pauses.longer()).await;
         match target.look(store).await? {
             Look::Unchanged => {}
             Look::Stored => return Ok(None),
@@ -58,7 +57,7 @@ pub(crate) async fn until_settled<F>(settle: impl Fn() -> F) -> Result<(), Error
 where
     F: Future<Output = Result<(), Error>>,
 {
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = Pauses::default();
     let mut in_doubt = false;
     loop {
         match settle().await {
@@ -66,8 +65,7 @@ where
             Err(Error::Unavailable(error)) => {
                 in_doubt = true;
                 tracing::debug!(%error, "repeating the report of a cancelled run's cost");
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LAST_PAUSE);
+                tokio::time::sleep(pauses.longer()).await;
             }
             answer => return answer,
         }

@@ -7,7 +7,7 @@ use axum::{extract::State, response::Response};
 use super::OrgApp;
 use crate::{
     kit::{ApiResult, Json, json_response},
-    routes::{Health, OK},
+    routes::{Health, OK, Readiness},
 };
 
 /// Liveness
@@ -24,15 +24,16 @@ pub(crate) async fn get_org_health() -> Json<Health> {
 
 /// Readiness
 ///
-/// Answers 200 while the node can serve requests. Answers 503 while its database is away or the node is about to stop. Needs
-/// no credential and is not counted against the rate limit.
+/// Answers 200 while the node can serve requests. Answers 503 while its database is away or the node is about to stop. While
+/// the storage of files is away, the answer is 200 and `degraded` names it. Needs no credential and is not counted against
+/// the rate limit.
 #[utoipa::path(
     get, path = "/readyz", tag = "operations",
-    responses((status = 200, description = "The node serves requests.", body = Health, example = json!({"status": "ok"}))),
+    responses((status = 200, description = "The node serves requests.", body = Readiness,
+        example = json!({"status": "ok", "degraded": ["storage"]}))),
 )]
-pub(crate) async fn get_org_readiness(State(app): State<Arc<OrgApp>>) -> ApiResult<Json<Health>> {
-    app.engine.ready().await?;
-    Ok(Json(OK))
+pub(crate) async fn get_org_readiness(State(app): State<Arc<OrgApp>>) -> ApiResult<Json<Readiness>> {
+    Readiness::of(&app.engine).await.map(Json)
 }
 
 /// Get this description

@@ -38,7 +38,7 @@ mod schedules;
 mod usage;
 pub(crate) mod workflows;
 
-pub(crate) use operations::{Health, OK};
+pub(crate) use operations::{Health, OK, Readiness};
 pub(crate) use resource_metadata::ResourceMetadata;
 
 /// Liveness: answers 200 while the process serves requests.

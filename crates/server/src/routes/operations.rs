@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use http::HeaderMap;
 use serde::Serialize;
+use sortie_engine::Engine;
 use utoipa::ToSchema;
 
 use crate::{
@@ -22,6 +23,29 @@ pub(crate) struct Health {
 
 /// State of a node that serves requests.
 pub(crate) const OK: Health = Health { status: "ok" };
+
+/// The state of a node that takes runs.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Readiness {
+    /// `ok`.
+    #[schema(example = "ok")]
+    status: &'static str,
+    /// Parts that do not work now, of those without which the node still takes runs. `storage`: files are refused with 503,
+    /// and runs that have files or leave outputs wait. New names may be added.
+    #[schema(value_type = Vec<String>, example = json!([]))]
+    degraded: Vec<&'static str>,
+}
+
+impl Readiness {
+    /// Returns the state of the node, or the reason why it takes no runs.
+    pub(crate) async fn of(engine: &Engine) -> ApiResult<Self> {
+        engine.ready().await?;
+        Ok(Self {
+            status: OK.status,
+            degraded: engine.degraded(),
+        })
+    }
+}
 
 /// Liveness
 ///
@@ -41,18 +65,18 @@ pub(crate) async fn get_health() -> Json<Health> {
 /// Readiness
 ///
 /// Answers 200 while the node can take runs. Answers 503 while its database is away or the node is about to stop: load
-/// balancers then send no new clients, and connected ones are served for `drain_seconds`. Needs no key and is not
-/// counted against the rate limit.
+/// balancers then send no new clients, and connected ones are served for `drain_seconds`. While the storage of files is
+/// away, the answer is 200 and `degraded` names it. Needs no key and is not counted against the rate limit.
 #[utoipa::path(
     get, path = "/readyz", tag = "operations",
     responses(
-        (status = 200, description = "The node takes runs.", body = Health, example = json!({"status": "ok"})),
+        (status = 200, description = "The node takes runs.", body = Readiness,
+            example = json!({"status": "ok", "degraded": ["storage"]})),
         (status = "4XX", description = "The request cannot be read.", body = sortie_api::ErrorBody),
     ),
 )]
-pub(crate) async fn get_readiness(State(app): State<Arc<App>>) -> ApiResult<Json<Health>> {
-    app.engine.ready().await?;
-    Ok(Json(OK))
+pub(crate) async fn get_readiness(State(app): State<Arc<App>>) -> ApiResult<Json<Readiness>> {
+    Readiness::of(&app.engine).await.map(Json)
 }
 
 /// Metrics

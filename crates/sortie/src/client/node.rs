@@ -1,6 +1,7 @@
 //! State of a node, seen from outside.
 
 use reqwest::{Method, header};
+use serde::Deserialize;
 use sortie_api::check::NodeChecks;
 
 use super::{Client, path_of};
@@ -15,10 +16,17 @@ impl Client {
         Ok(date.and_then(|date| date.to_str().ok()).map(str::to_owned))
     }
 
-    /// Checks that the node takes runs now. The error has the reason why it does not. Needs no key.
-    pub(crate) async fn ready(&self) -> Result<()> {
-        let request = self.request(Method::GET, "readyz")?;
-        self.send(request).await.map(drop)
+    /// Checks that the node takes runs now. Returns the parts of it that do not work and without which it still takes runs.
+    /// The error has the reason why it takes none. Needs no key.
+    pub(crate) async fn ready(&self) -> Result<Vec<String>> {
+        #[derive(Deserialize)]
+        struct Readiness {
+            // Nodes of earlier versions do not send it.
+            #[serde(default)]
+            degraded: Vec<String>,
+        }
+        let Readiness { degraded } = self.get("readyz").await?;
+        Ok(degraded)
     }
 
     /// Returns the checks that the node makes of itself.

@@ -298,8 +298,9 @@ async fn storage(config: &Config) -> Check {
     let options = engine_options(config, String::new(), Purpose::OneCommand);
     match options.prove_storage().await {
         Ok(url) => Check::new(name, Verdict::Ok, format!("{url}: written, read and deleted")),
-        Err(reason) => Check::new(name, Verdict::Fault, reason)
-            .hint("files cannot be saved or given to runs until this works"),
+        Err(reason) => Check::new(name, Verdict::Fault, reason).hint(
+            "files cannot be saved until this works, and runs that need it wait; runs without files go on",
+        ),
     }
 }
 

@@ -26,7 +26,10 @@ pub(super) async fn health(context: &Context, args: &EngineArgs) -> Result<Exit>
                 ))
             })?,
     };
-    Client::new(&url, from, None)?.ready().await?;
+    let degraded = Client::new(&url, from, None)?.ready().await?;
     terminal::print_line(&format!("{url} takes runs"))?;
+    if !degraded.is_empty() {
+        terminal::print_line(&format!("does not work now: {}", degraded.join(", ")))?;
+    }
     Ok(Exit::Success)
 }

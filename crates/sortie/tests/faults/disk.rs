@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
-use sortie_testkit::{Database, http::Method};
+use sortie_testkit::{Database, Node, NodeOptions, http::Method};
 use tempfile::TempDir;
 
 use crate::{
@@ -116,7 +116,9 @@ async fn the_disk_with_sqlite_is_full() -> Checked {
         let full = world.moment(2_000..5_000);
         tokio::time::sleep(full).await;
         refused_by_the_database(&world, &disk).await?;
+        not_ready(&world, &disk).await?;
         disk.empty()?;
+        world.nodes[0].client()?.get("/readyz").await?.expect(200)?;
     }
     let excuse = Excuse {
         failures: FULL,
@@ -143,6 +145,44 @@ async fn refused_by_the_database(world: &World, disk: &Disk) -> Checked {
         ensure!(answer.status < 300, "{}: {}", answer.status, answer.text());
     }
     bail!("the database on a full disk took 1,000 workflows")
+}
+
+/// The node whose database has met the full disk is not ready, and its log names the cause.
+async fn not_ready(world: &World, disk: &Disk) -> Checked {
+    let node = &world.nodes[0];
+    let client = node.client()?;
+    for _ in 0..1_000 {
+        // Directories that were removed meanwhile have made room.
+        disk.fill()?;
+        if client.get("/readyz").await?.status == 503 {
+            let log = node.log();
+            let names_it = log.contains("no space left on the disk with") && log.contains("sortie.db");
+            ensure!(names_it, "the log does not name the cause");
+            return Ok(());
+        }
+    }
+    bail!("a node with a full disk says that it is ready")
+}
+
+#[tokio::test]
+async fn a_start_on_a_full_disk_names_the_disk() -> Checked {
+    let Some(disk) = Disk::mount()? else { return Ok(()) };
+    let options = NodeOptions {
+        data_parent: Some(disk.at.clone()),
+        ..NodeOptions::default()
+    };
+    let mut node = Node::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await?;
+    node.terminate()?;
+    node.ended().await?;
+    disk.fill()?;
+    let started = node.restart().await;
+    ensure!(started.is_err(), "a node has started on a full disk");
+    node.ended().await?;
+    let told = node.log();
+    ensure!(told.contains("no space left on"), "{told}");
+    disk.empty()?;
+    node.restart().await?;
+    Ok(())
 }
 
 /// A command that writes to the full disk fails, and so does its run; a directory cannot be made.

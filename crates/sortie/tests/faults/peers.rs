@@ -141,9 +141,5 @@ async fn the_store_of_files_fails_and_is_slow(database: Database) -> Checked {
     }
     ensure!(gateway.troubled() > 0, "nothing was asked of the store");
     println!("{} requests to the store had trouble", gateway.troubled());
-    let excuse = Excuse {
-        skipped_artifacts: true,
-        ..Excuse::default()
-    };
-    end(world, load, excuse).await
+    end(world, load, Excuse::default()).await
 }

@@ -173,6 +173,8 @@ async fn live_through(client: &Client) -> Result<Vec<String>> {
 const COUNTED: &[(&str, f64)] = &[
     ("sortie_ready", 1.0),
     ("sortie_store_up", 1.0),
+    ("sortie_storage_up", 1.0),
+    ("sortie_runs_waiting_for_storage", 0.0),
     ("sortie_runs_accepted_total{trigger=\"api\"}", 4.0),
     ("sortie_runs_finished_total{status=\"succeeded\"}", 2.0),
     ("sortie_runs_finished_total{status=\"failed\"}", 1.0),

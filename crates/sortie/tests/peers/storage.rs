@@ -7,7 +7,7 @@ use serde_json::json;
 use sortie_api::RunStatus;
 use sortie_testkit::{
     Bytes, Database, Gateway, HostedNode, Node, NodeOptions, Trouble,
-    http::{HeaderValue, Method},
+    http::{HeaderValue, Method, StatusCode},
     s3::{BUCKET, S3},
 };
 
@@ -124,6 +124,44 @@ async fn the_files_of_a_deleted_organization_go_from_a_store_that_speaks_s3() ->
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(keys(kept).await?, 2);
+    Ok(())
+}
+
+/// Requests of a node to its store that fail before a run gives up where it tries once: four for each operation.
+const TRIED_AGAIN: u64 = 20;
+
+#[tokio::test]
+async fn a_store_that_is_away_for_seconds_costs_no_run_its_files_and_stops_none_without() -> Result<()> {
+    let store = S3::start().await?;
+    let gateway = Gateway::start(store.address()).await?;
+    let options = options(&store).env("AWS_ENDPOINT_URL", &gateway.base_url());
+    let node = Node::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await?;
+    let client = node.client()?;
+    let saved = client.upload("a.txt", "saved").await?;
+    gateway.set([Trouble::Fails(StatusCode::SERVICE_UNAVAILABLE)]);
+    let leaves = json!({"prompt": "```sh\nmkdir outputs && echo made > outputs/b.txt\n```"});
+    let reads = json!({"prompt": "```sh\ncat a.txt\n```", "files": [{"path": "a.txt", "file": saved.id}]});
+    let (leaves, reads) = (client.create(&leaves).await?, client.create(&reads).await?);
+    let (_, other) = client
+        .complete(&json!({"prompt": "```sh\necho other\n```"}))
+        .await?;
+    assert_eq!(other.status, RunStatus::Succeeded, "{:?}", other.error);
+    let begun = Instant::now();
+    while gateway.troubled() < TRIED_AGAIN {
+        ensure!(begun.elapsed() < PATIENCE, "the store was not tried again");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let ready = client.get("/readyz").await?.expect(200)?.json()?;
+    assert_eq!(ready, json!({"status": "ok", "degraded": ["storage"]}));
+    gateway.set([]);
+    for (run, output) in [(&leaves, None), (&reads, Some("saved"))] {
+        let path = format!("/v1/runs/{}?wait=30", run.id);
+        let ended = client.get(&path).await?.expect(200)?.json()?;
+        assert_eq!(ended["status"], "succeeded", "{ended}");
+        assert!(output.is_none_or(|output| ended["output"] == output), "{ended}");
+    }
+    let path = format!("/v1/runs/{}/artifacts/b.txt", leaves.id);
+    assert_eq!(client.get(&path).await?.expect(200)?.text(), "made\n");
     Ok(())
 }
 

@@ -71,6 +71,7 @@ struct Inner {
     link: Option<Link>,
     reports: Reports,
     wal: Option<PathBuf>,
+    space: Option<sqlite::Space>,
     #[cfg(test)]
     faults: Arc<fault::Faults>,
 }
@@ -92,6 +93,8 @@ struct Backend {
     link: Option<Link>,
     /// Path of the write-ahead log, if it is a file on this machine.
     wal: Option<PathBuf>,
+    /// Space on the disk of the database, if it is a file on this machine.
+    space: Option<sqlite::Space>,
     #[cfg(test)]
     faults: Arc<fault::Faults>,
 }
@@ -135,6 +138,7 @@ impl Db {
                 link: backend.link,
                 reports,
                 wal: backend.wal,
+                space: backend.space,
                 #[cfg(test)]
                 faults: backend.faults,
             }),
@@ -154,6 +158,17 @@ impl Db {
     /// Whether the database is a server, which other processes can use as well.
     pub(crate) fn is_shared(&self) -> bool {
         self.inner.link.is_some()
+    }
+
+    /// Fails while the disk of the database has no space. It is asked only after a write has found none.
+    pub(crate) async fn check_space(&self) -> Result<()> {
+        match &self.inner.space {
+            Some(space) if space.is_full() => {
+                let space = space.clone();
+                off_runtime(move || space.check()).await
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Runs `work` as one transaction.

@@ -33,11 +33,20 @@ pub(super) async fn checks(client: &Client, url: &str, providers: bool) -> Vec<C
         connection(url),
         clocks(time.as_deref(), before, after),
     ];
-    if let Err(failure) = client.ready().await {
-        checks.push(
+    match client.ready().await {
+        Ok(degraded) if degraded.is_empty() => {}
+        Ok(degraded) => checks.push(
+            Check::new(
+                "ready",
+                Verdict::Warning,
+                format!("takes runs, and does not have: {}", degraded.join(", ")),
+            )
+            .hint("runs that need it wait: the log of the node has the cause"),
+        ),
+        Err(failure) => checks.push(
             Check::new("ready", Verdict::Fault, failure.to_string())
                 .hint("a load balancer sends it nothing: its log says why it is so"),
-        );
+        ),
     }
     checks.extend(own(client, providers).await);
     checks

@@ -93,6 +93,7 @@ pub(super) fn open(url: &str, connections: usize, reports: &Reports) -> Result<B
         threads,
         link: Some(crate::db::Link::Postgres(Box::new(link))),
         wal: None,
+        space: None,
         #[cfg(test)]
         faults,
     })

@@ -99,6 +99,7 @@ pub(super) fn open(link: &SimulatedLink, connections: usize, reports: &Reports) 
         threads: Vec::new(),
         link: Some(Link::Simulated(link.clone())),
         wal: None,
+        space: None,
         #[cfg(test)]
         faults,
     }

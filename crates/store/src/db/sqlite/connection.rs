@@ -8,6 +8,7 @@ use rusqlite::{
     types::{ToSqlOutput, Value, ValueRef},
 };
 
+use super::space::Space;
 use crate::{
     db::{
         Dialect,
@@ -28,6 +29,8 @@ const SETTINGS: &str = "PRAGMA busy_timeout = 5000; PRAGMA foreign_keys = ON; PR
 /// Connection, which stands for the transaction that is open on it.
 pub(in crate::db) struct Connection {
     inner: rusqlite::Connection,
+    /// Mark of the disk, which a write without space sets.
+    space: Option<Space>,
     /// Translates SQL for this database.
     translate: fn(&str) -> String,
     /// Translated SQL by the address and length of the original.
@@ -41,12 +44,13 @@ pub(in crate::db) struct Connection {
 
 impl Connection {
     /// Opens the connection that writes.
-    pub(super) fn writer(path: &Path) -> Result<Self> {
-        let connection = Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    pub(super) fn writer(path: &Path, space: &Space) -> Result<Self> {
+        let mut connection = Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        connection.space = Some(space.clone());
         let mode: String = connection
             .inner
             .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
-            .map_err(failure)?;
+            .map_err(|error| connection.failed(error))?;
         if mode != "wal" {
             return Err(Error::Database(format!(
                 "the file system of {} does not support SQLite's write-ahead log",
@@ -86,6 +90,7 @@ impl Connection {
             .map_err(failure)?;
         Ok(Self {
             inner,
+            space: None,
             translate,
             texts: HashMap::new(),
             tails: Vec::new(),
@@ -96,7 +101,7 @@ impl Connection {
 
     /// Runs statements that take no parameters and return nothing of interest.
     pub(in crate::db) fn script(&self, sql: &str) -> Result<()> {
-        self.inner.execute_batch(sql).map_err(failure)
+        self.inner.execute_batch(sql).map_err(|error| self.failed(error))
     }
 
     /// Checkpoints the write-ahead log as far as readers allow, and waits for none of them. A backup reads
@@ -114,7 +119,26 @@ impl Connection {
             .prepare_cached(sql)
             .and_then(|mut statement| statement.raw_execute())
             .map(drop)
-            .map_err(failure)
+            .map_err(|error| self.failed(error))
+    }
+
+    /// Converts an error of the driver, and marks the disk as full if that is the cause.
+    fn failed(&self, error: rusqlite::Error) -> Error {
+        let Some(space) = &self.space else {
+            return failure(error);
+        };
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => {
+                space.is_over(&error);
+                space.error()
+            }
+            // So it is told where the files beside the database cannot grow.
+            Some(ErrorCode::SystemIoFailure) => {
+                space.is_over(&error);
+                failure(error)
+            }
+            Some(_) | None => failure(error),
+        }
     }
 
     /// Number of rows that were changed on this connection so far, whether or not the changes were kept.
@@ -147,13 +171,13 @@ impl Connection {
                 .map_err(failure)?;
         }
         let answer = if prepared.column_count() > 0 {
-            let rows = all_rows(&mut prepared)?;
+            let rows = all_rows(&mut prepared)?.map_err(|error| self.failed(error))?;
             Answer {
                 affected: u64::try_from(rows.len()).unwrap_or(u64::MAX),
                 rows,
             }
         } else {
-            let affected = prepared.raw_execute().map_err(failure)?;
+            let affected = prepared.raw_execute().map_err(|error| self.failed(error))?;
             Answer {
                 affected: u64::try_from(affected).unwrap_or(u64::MAX),
                 rows: Vec::new(),
@@ -203,11 +227,17 @@ fn borrowed<'a>(value: &'a Val<'_>) -> ToSqlOutput<'a> {
     })
 }
 
-fn all_rows(statement: &mut CachedStatement<'_>) -> Result<Vec<Row>> {
+/// Returns every row, or the error of the driver.
+fn all_rows(statement: &mut CachedStatement<'_>) -> Result<rusqlite::Result<Vec<Row>>> {
     let columns = statement.column_count();
     let mut cursor = statement.raw_query();
     let mut rows = Vec::new();
-    while let Some(row) = cursor.next().map_err(failure)? {
+    loop {
+        let row = match cursor.next() {
+            Ok(Some(row)) => row,
+            Ok(None) => return Ok(Ok(rows)),
+            Err(error) => return Ok(Err(error)),
+        };
         let values = (0..columns)
             .map(|column| match row.get::<_, Value>(column).map_err(failure)? {
                 Value::Null => Ok(Val::Null),
@@ -219,7 +249,6 @@ fn all_rows(statement: &mut CachedStatement<'_>) -> Result<Vec<Row>> {
             .collect::<Result<_>>()?;
         rows.push(Row(values));
     }
-    Ok(rows)
 }
 
 /// Converts an error of the driver. It is [`Error::Unavailable`] if another try may succeed.

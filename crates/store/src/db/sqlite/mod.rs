@@ -6,6 +6,7 @@
 
 mod connection;
 mod copy;
+mod space;
 mod statistics;
 mod writer;
 
@@ -16,8 +17,8 @@ use std::{
     sync::Arc,
 };
 
-pub(super) use self::connection::Connection;
 pub(crate) use self::copy::{copy, open_copy};
+pub(super) use self::{connection::Connection, space::Space};
 use crate::{
     db::{
         Backend, Dialect, Reports, WALKERS,
@@ -50,9 +51,13 @@ pub(super) fn open(path: &Path, reports: &Reports) -> Result<Backend> {
         .mode(0o600)
         .open(path)
         .map_err(|error| failed("open", path, &error))?;
-    let mut connection = Connection::writer(path)?;
-    apply_migrations(&mut connection)?;
-    statistics::set(&mut connection)?;
+    let space = Space::of(path);
+    let connection = Connection::writer(path, &space).and_then(|mut connection| {
+        apply_migrations(&mut connection)?;
+        statistics::set(&mut connection)?;
+        Ok(connection)
+    });
+    let connection = connection.map_err(|error| space.cause_of(error))?;
 
     let [writes, reads, walks] = std::array::from_fn(|_| Arc::new(Queue::default()));
     #[cfg(test)]
@@ -60,7 +65,8 @@ pub(super) fn open(path: &Path, reports: &Reports) -> Result<Backend> {
     let mut threads = Vec::with_capacity(1 + READERS + WALKERS);
     for (name, queue, count) in [("read", &reads, READERS), ("walk", &walks, WALKERS)] {
         for number in 1..=count {
-            let (connection, queue) = (Connection::reader(path)?, Arc::clone(queue));
+            let connection = Connection::reader(path).map_err(|error| space.cause_of(error))?;
+            let queue = Arc::clone(queue);
             let metrics = reports.metrics.clone();
             threads.push(spawn(&format!("store-{name}-{number}"), move || {
                 read(connection, &queue, &metrics);
@@ -69,6 +75,7 @@ pub(super) fn open(path: &Path, reports: &Reports) -> Result<Backend> {
     }
     let owner = writer::Writer {
         connection,
+        space: space.clone(),
         path: path.to_owned(),
         metrics: reports.metrics.clone(),
         low_credits: reports.low_credits.clone(),
@@ -92,6 +99,7 @@ pub(super) fn open(path: &Path, reports: &Reports) -> Result<Backend> {
         threads,
         link: None,
         wal: Some(beside(path, "-wal")),
+        space: Some(space),
         #[cfg(test)]
         faults,
     })
@@ -126,6 +134,9 @@ fn lock(path: &Path) -> Result<File> {
 }
 
 fn failed(what: &str, path: &Path, error: &std::io::Error) -> Error {
+    if error.kind() == std::io::ErrorKind::StorageFull {
+        return space::no_space(path);
+    }
     Error::Unavailable(format!("cannot {what} {}: {error}", path.display()))
 }
 

@@ -20,7 +20,7 @@ use std::{
 
 use sortie_api::OrgId;
 
-use super::connection::Connection;
+use super::{connection::Connection, space::Space};
 #[cfg(test)]
 use crate::db::fault::FaultyTx;
 use crate::{
@@ -55,6 +55,7 @@ const GUARDED: u32 = 256;
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
+    pub(super) space: Space,
     pub(super) metrics: Metrics,
     pub(super) low_credits: LowCredits,
     /// Tails that were written in the open transaction.
@@ -324,7 +325,7 @@ impl Writer {
         if self.connection.script("ROLLBACK").is_ok() && self.connection.is_idle() {
             return Ok(());
         }
-        self.connection = Connection::writer(&self.path)?;
+        self.connection = Connection::writer(&self.path, &self.space)?;
         Ok(())
     }
 }

@@ -1,0 +1,86 @@
+use std::{sync::Arc, time::Duration};
+
+use sortie_api::Micros;
+use sortie_store::StoredCredentials;
+use tokio::time::{Instant, sleep};
+
+use super::{Worker, attempt::Attempt, ended::Ended, recorder::Recorder, storing::Waited};
+use crate::{
+    files::Standing,
+    runs::{active::StopReason, run_log::RunLog},
+    testing::{Held, held},
+};
+
+/// An attempt at the run of `held`, which has a minute.
+fn attempt<'a>(held: &'a Held, worker: &'a Worker) -> Attempt<'a> {
+    let (claim, run) = (&held.claim, held.claim.fence.run);
+    let log = RunLog::new(worker.records.clone(), run, claim.retention());
+    let (hub, clock) = (worker.hub.clone(), worker.clock.clone());
+    Attempt {
+        worker,
+        claim,
+        recorder: Recorder::new(run, log.clone(), hub, clock, Arc::clone(&worker.metrics)),
+        log,
+        active_run: worker.active.enter(run),
+        started: Instant::now(),
+        deadline: Instant::now() + Duration::from_mins(1),
+        spent: Micros::ZERO,
+        stored_credentials: StoredCredentials::Possible,
+        resumed: None,
+        charged_until: None,
+        workspace: None,
+    }
+}
+
+/// Whether a time on the paused clock is this one. Timers go in milliseconds.
+fn is(found: Duration, wanted: Duration) -> bool {
+    found.abs_diff(wanted) < Duration::from_millis(20)
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_its_files_keeps_half_of_its_time_and_fails_when_the_storage_stays_away() {
+    let held = held().await;
+    let worker = held.worker().await;
+    tokio::time::pause();
+    let mut attempt = attempt(&held, &worker);
+    let (begun, why) = (Instant::now(), || "why".to_owned());
+    let standing = worker.contents.standing();
+    standing.set(Standing::Away);
+    let waited = attempt.wait_for_files(begun, Duration::ZERO, why()).await;
+    assert!(matches!(waited, Waited::Again));
+    assert!(is(begun.elapsed(), Duration::from_secs(30)));
+    assert_eq!(worker.active.taken_slots(1), 1);
+    let up = async {
+        sleep(Duration::from_mins(10)).await;
+        assert_eq!(worker.active.taken_slots(1), 0);
+        standing.set(Standing::Up);
+    };
+    let (waited, ()) = tokio::join!(attempt.wait_for_files(begun, Duration::ZERO, why()), up);
+    assert!(matches!(waited, Waited::Again));
+    assert_eq!(worker.active.taken_slots(1), 1);
+    // The wait is no part of the run's time.
+    let left = attempt.deadline.saturating_duration_since(Instant::now());
+    assert!(is(left, Duration::from_secs(30)), "{left:?}");
+    assert!(is(attempt.started.elapsed(), Duration::from_secs(30)));
+    standing.set(Standing::Away);
+    let waited = attempt.wait_for_files(begun, Duration::ZERO, why()).await;
+    assert!(matches!(waited, Waited::Ended(Ended::Failed(reason)) if reason == "why"));
+    assert!(is(begun.elapsed(), Duration::from_mins(62)));
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_its_files_is_stopped_at_once() {
+    let held = held().await;
+    let worker = held.worker().await;
+    tokio::time::pause();
+    let mut attempt = attempt(&held, &worker);
+    worker.contents.standing().set(Standing::Away);
+    worker.active.stop(held.claim.fence.run, StopReason::NotOurs);
+    let waited = attempt
+        .wait_for_files(Instant::now(), Duration::ZERO, "why".to_owned())
+        .await;
+    assert!(matches!(
+        waited,
+        Waited::Ended(Ended::Stopped(StopReason::NotOurs))
+    ));
+}
