@@ -3,8 +3,8 @@
 //! server share the counters of its rate limits.
 //!
 //! A request with a valid credential is counted against the subject of the credential, every other request against the
-//! client's network. Guesses at credentials are looked up as far as the quota of their network goes. The health routes
-//! and the metrics are not counted: a probe must not be told that a node is ill because it asked too often. Webhooks of the
+//! client's network. The credential is looked up first, so that nobody's guesses refuse a valid one. The health routes and
+//! the metrics are not counted: a probe must not be told that a node is ill because it asked too often. Webhooks of the
 //! payment provider are counted only if they are refused.
 
 use std::{
@@ -37,7 +37,7 @@ use crate::{
     Options,
     connections::Answers,
     kit::{
-        Advice, ApiError, Challenges, Counting, Credential, DeprecationHeaders, Fault, Guesses, Holder,
+        ApiError, Challenges, Counting, Credential, DeprecationHeaders, Fault, Guesses, Holder,
         LacksScope, LookUpFailure, Passed, Quota, RateLimits, RequestIds, SessionCookie, Standing, Token,
         Whence, X_REQUEST_ID, bearer, client_address, error_response,
     },
@@ -122,7 +122,7 @@ impl Gate {
             router,
             ids: RequestIds::new(seed),
             limits: Arc::clone(limits),
-            guesses: Guesses::new(options.anonymous_requests_per_minute),
+            guesses: Guesses::default(),
             trusted_proxies: options.trusted_proxies.clone(),
             deprecation: DeprecationHeaders::new(options.deprecation.as_ref()),
             metrics,
@@ -215,21 +215,21 @@ impl Gate {
         } else if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ | METRICS) {
             let (sent, by_cookie) = self.sent(request.headers());
             let token = sent.map(Token::of);
-            let credential = self.look_up(sent.zip(token), network).await;
+            let credential = self.look_up(sent.zip(token)).await;
             let by = match &credential {
-                Some(Credential::Valid(holder)) => {
+                Credential::Valid(holder) => {
                     Counted::Subject(self.limits.count_subject(holder.subject(), &self.clock).await)
                 }
-                Some(Credential::Missing | Credential::Invalid | Credential::Unchecked(_)) | None => {
+                Credential::Missing | Credential::Invalid | Credential::Unchecked(_) => {
                     Counted::Network(self.limits.count_network(network, &self.clock).await)
                 }
             };
             *counted = Some(by);
             let (Counted::Subject(standing) | Counted::Network(standing)) = by;
-            let Some(credential) = credential.filter(|_| standing.admitted) else {
+            if !standing.admitted {
                 self.metrics.refused(by.into());
                 return ApiError::rate_limited(standing.reset).into_response();
-            };
+            }
             if by_cookie
                 && let Some(cookie) = self.door.cookie()
                 && !is_safe(cookie, &request)
@@ -328,30 +328,22 @@ impl Gate {
         }
     }
 
-    /// None where too many credentials from `network` were nobody's for one more to be looked up.
-    async fn look_up(&self, sent: Option<(&str, Token)>, network: IpAddr) -> Option<Credential> {
+    /// Looks a credential up, unless it was nobody's a moment ago.
+    async fn look_up(&self, sent: Option<(&str, Token)>) -> Credential {
         let Some((credential, token)) = sent else {
-            return Some(Credential::Missing);
+            return Credential::Missing;
         };
-        if credential.is_empty() {
-            return Some(Credential::Invalid);
+        if credential.is_empty() || self.guesses.is_nobodys(token, (self.clock)()) {
+            return Credential::Invalid;
         }
-        match self.guesses.advice(token, network, (self.clock)()) {
-            Advice::LookUp => {}
-            Advice::Nobodys => return Some(Credential::Invalid),
-            Advice::Refuse => return None,
-        }
-        Some(match self.holder(credential).await {
-            Ok(Some(holder)) => {
-                self.guesses.found(token);
-                Credential::Valid(holder)
-            }
+        match self.holder(credential).await {
+            Ok(Some(holder)) => Credential::Valid(holder),
             Ok(None) => {
-                self.guesses.not_found(token, network, (self.clock)());
+                self.guesses.not_found(token, (self.clock)());
                 Credential::Invalid
             }
             Err(failure) => Credential::Unchecked(failure),
-        })
+        }
     }
 }
 

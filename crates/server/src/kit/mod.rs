@@ -31,7 +31,7 @@ pub use deprecation::Deprecation;
 pub(crate) use deprecation::DeprecationHeaders;
 pub(crate) use download::{Offered, Wanted};
 pub(crate) use error::{ApiError, ApiResult, Fault, error_response};
-pub(crate) use guesses::{Advice, Guesses, Token};
+pub(crate) use guesses::{Guesses, Token};
 pub(crate) use json::{Json, JsonBody, is_json, json_response, shown_once};
 pub(crate) use multipart::{Form, Part};
 pub(crate) use path::{Below, Inner, Path};
