@@ -40,6 +40,7 @@ pub use kit::{
 };
 pub use operations::{checks::Providers, ledger::CheckedLedger};
 pub use runs::hub::{Batch, Deltas, Message, TextDelta};
+pub use schedules::ListedSchedule;
 pub use sortie_base::{Clock, InvalidKey, MasterKey};
 pub use sortie_connect::oauth::Callback;
 

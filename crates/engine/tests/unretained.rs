@@ -334,8 +334,8 @@ async fn a_run_whose_client_goes_away_while_it_is_recorded_goes_on() {
             .list_runs(rig.org, filter.clone())
             .await
             .unwrap();
-        if let [run] = &found[..] {
-            break run.id;
+        if let [listed] = &found[..] {
+            break listed.run.id;
         }
         tokio::task::yield_now().await;
     };

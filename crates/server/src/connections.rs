@@ -1,6 +1,7 @@
 //! Connections: accepted, served over HTTP/1.1, and closed in good order.
 //!
-//! A client that sends its header too slowly, or keeps an idle connection for too long, is let go. Once the node is
+//! A client that sends its header too slowly, does not read its answer, or keeps an idle connection for too long, is let
+//! go. What a connection holds of an answer is bounded, whatever the answer is made of. Once the node is
 //! about to stop, each connection is closed behind the answer it is at. At the stop no connection is accepted, each one
 //! finishes the request it is at, and what is not done after a short grace is cut.
 
@@ -9,7 +10,10 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -20,8 +24,17 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+mod stream;
+
+use self::stream::ClientStream;
+use crate::kit::LeavesBody;
+
 /// Time for the header of a request, counted from the answer before it: also how long a connection may be idle.
 const HEADER_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Bytes that a connection holds of what it sends before the answer is asked for more, and of the header of a request, at
+/// most.
+const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Time a request at work at the stop has to finish.
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
@@ -76,13 +89,22 @@ async fn serve_connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
+    let lingers = Arc::new(AtomicBool::new(false));
+    let stream = ClientStream::new(stream, Arc::clone(&lingers));
     let service = service_fn(move |request: Request<Incoming>| {
-        let answers = Arc::clone(&answers);
-        async move { Ok::<_, Infallible>(answers.answers(peer.ip(), request.map(Body::new)).await) }
+        let (answers, lingers) = (Arc::clone(&answers), Arc::clone(&lingers));
+        async move {
+            let response = answers.answers(peer.ip(), request.map(Body::new)).await;
+            if response.extensions().get::<LeavesBody>().is_some() {
+                lingers.store(true, Ordering::Relaxed);
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(BUFFER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let ended = tokio::select! {

@@ -37,9 +37,9 @@ use crate::{
     Options,
     connections::Answers,
     kit::{
-        ApiError, Challenges, Counting, Credential, DeprecationHeaders, Fault, Guesses, Holder,
+        ApiError, BodyBudget, Challenges, Counting, Credential, DeprecationHeaders, Fault, Guesses, Holder,
         LacksScope, LookUpFailure, Passed, Quota, RateLimits, RequestIds, SessionCookie, Standing, Token,
-        Whence, X_REQUEST_ID, bearer, client_address, error_response,
+        UnreadBody, Whence, X_REQUEST_ID, bearer, client_address, error_response, hold,
     },
     metrics::{HttpMetrics, METRICS, Refused},
     oauth::write_cross_origin,
@@ -55,6 +55,7 @@ pub(crate) struct Gate {
     router: Router,
     ids: RequestIds,
     limits: Arc<RateLimits>,
+    bodies: BodyBudget,
     guesses: Guesses,
     trusted_proxies: Vec<IpNet>,
     deprecation: DeprecationHeaders,
@@ -111,7 +112,7 @@ impl Gate {
     pub(crate) fn new(
         engine: Engine,
         (door, router): (Door, Router),
-        limits: &Arc<RateLimits>,
+        (limits, bodies): (&Arc<RateLimits>, &BodyBudget),
         options: &Options,
         metrics: HttpMetrics,
         seed: u64,
@@ -122,6 +123,7 @@ impl Gate {
             router,
             ids: RequestIds::new(seed),
             limits: Arc::clone(limits),
+            bodies: bodies.clone(),
             guesses: Guesses::default(),
             trusted_proxies: options.trusted_proxies.clone(),
             deprecation: DeprecationHeaders::new(options.deprecation.as_ref()),
@@ -143,6 +145,7 @@ impl Gate {
             trace: spans.context.clone(),
         });
         let what = Described::of(&request);
+        let unread = UnreadBody::watch(&mut request);
         let sent = bearer(request.headers()).is_some();
         let mut counted = None;
         let answer = AssertUnwindSafe(self.answer(network, request, &mut counted))
@@ -150,8 +153,8 @@ impl Gate {
             .instrument(spans.exported.clone())
             .instrument(spans.log.clone())
             .await;
-        let mut response =
-            answer.unwrap_or_else(|panic| ApiError::internal(panic_text(&*panic)).into_response());
+        let response = answer.unwrap_or_else(|panic| ApiError::internal(panic_text(&*panic)).into_response());
+        let mut response = hold(&self.bodies, &what.method, response).await;
 
         spans.answered(&response);
         self.metrics
@@ -196,6 +199,9 @@ impl Gate {
         }
         write_cross_origin(what.uri.path(), headers);
         headers.insert(X_REQUEST_ID, id.into_header());
+        if let Some(unread) = unread {
+            unread.finish(&mut response).await;
+        }
         response
     }
 

@@ -36,7 +36,7 @@ use crate::{
     app::App,
     description::Description,
     gate::{Door, Gate, rate_limits, share_limits},
-    kit::{BodyBudget, Challenges, CredentialWatch, SessionCookie},
+    kit::{BodyBudget, Challenges, CredentialWatch, LargeTexts, SessionCookie},
     metrics::{Exposition, HttpMetrics},
     org::{EngineDoor, OrgApp, OrganizationDoor, SignInDoor},
     routes::ResourceMetadata,
@@ -137,6 +137,7 @@ pub async fn serve(
     let app = Arc::new(App {
         engine: engine.clone(),
         bodies: BodyBudget::default(),
+        texts: LargeTexts::new(engine.store().clone()),
         document: serde_json::to_vec(&document)?.into(),
         resource_metadata: oauth.map(resource_metadata).transpose()?,
         http: http.clone(),
@@ -146,8 +147,9 @@ pub async fn serve(
         watch: CredentialWatch::new(engine.clone(), accounts.cloned()),
     });
     let limits = Arc::new(rate_limits(&engine, &options));
+    let shared = (&limits, &app.bodies);
     let gate = |door: (Door, axum::Router)| {
-        let gate = Gate::new(engine.clone(), door, &limits, &options, http.clone(), seed()?);
+        let gate = Gate::new(engine.clone(), door, shared, &options, http.clone(), seed()?);
         std::io::Result::Ok(Arc::new(gate))
     };
     let router = routes::router(Arc::clone(&app));

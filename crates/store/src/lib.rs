@@ -17,6 +17,7 @@ mod db;
 mod deliveries;
 mod files;
 mod keys;
+mod large;
 mod licenses;
 mod mail;
 mod metrics;
@@ -49,6 +50,7 @@ pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED};
 pub use files::{FileRow, NewFile};
 pub use keys::{NewKey, Rotation};
+pub use large::{LargeText, ListedEvent, ListedRun};
 pub use licenses::{
     Allowance, LicenseRefusal, MonthlyRuns,
     deployments::{DeploymentRow, NewDeployment},
@@ -102,8 +104,8 @@ pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
 pub use runs::retention::{Batch, Deleted, Expiry, OpenCallbacks};
 pub use runs::{ContentHolder, Counted, PlainError, Position, UnretainedFinish};
 pub use schedules::{
-    Due, FireRow, Fires, NextInstant, ReplacedRun, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState,
-    SealedCallback,
+    Due, FireRow, Fires, ListedSchedule, NextInstant, ReplacedRun, SaveSchedule, ScheduleRow, ScheduleSpec,
+    ScheduleState, SealedCallback,
 };
 pub use types::{
     Actor, Append, AuditFilter, Cancelled, Claim, Created, Definition, Error, EventRow, Fence, Finish,

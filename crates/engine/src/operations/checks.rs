@@ -250,6 +250,7 @@ impl Engine {
         let overdue = overdue.iter().filter(|due| due.since + LATE < now).count();
         let failing: Vec<String> = rows
             .iter()
+            .map(|listed| &listed.schedule)
             .filter(|row| row.state.enabled)
             .filter(|row| row.state.last_error.is_some() || row.last_run_error.is_some())
             .map(|row| row.id.to_string())

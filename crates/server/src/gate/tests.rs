@@ -52,7 +52,14 @@ async fn gate(dir: &tempfile::TempDir) -> Gate {
         })),
         router,
     );
-    let mut gate = Gate::new(engine, door, &limits, &options, HttpMetrics::default(), 7);
+    let mut gate = Gate::new(
+        engine,
+        door,
+        (&limits, &BodyBudget::default()),
+        &options,
+        HttpMetrics::default(),
+        7,
+    );
     gate.clock = || 1_763_674_200;
     gate
 }
@@ -164,7 +171,11 @@ async fn guesses_run_into_the_quota_of_their_network_and_refuse_no_valid_key() {
         );
     }
     assert_eq!(status(1, secret(quota + 1).expose()).await, 429);
-    assert_eq!(status(1, secret(1).expose()).await, 429, "a guess that is remembered");
+    assert_eq!(
+        status(1, secret(1).expose()).await,
+        429,
+        "a guess that is remembered"
+    );
     // This node has seen neither of them yet.
     assert_eq!(status(1, &new).await, 200);
     assert_eq!(status(1, in_use.expose()).await, 200);

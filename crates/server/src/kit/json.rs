@@ -20,7 +20,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::error::Category;
 use sortie_api::limits::BODY_BYTES;
 
-use super::{ApiError, ApiResult, BodyBudget, body_budget::Room, json_text};
+use super::{ApiError, ApiResult, BodyBudget, Uncounted, body_budget::Room, json_text};
 
 /// Timeout for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_mins(1);
@@ -81,6 +81,13 @@ pub(crate) fn json_response(body: impl Into<Body>) -> Response {
     response
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Answers with a document that is made once. All answers share its memory.
+pub(crate) fn shared_document(document: &Bytes) -> Response {
+    let mut response = json_response(document.clone());
+    response.extensions_mut().insert(Uncounted);
     response
 }
 

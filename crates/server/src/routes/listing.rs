@@ -1,5 +1,6 @@
-//! The body of a list, stretch by stretch: what one entry holds may be large (a run's output 1 MiB, a schedule's input
-//! as much), so a list of a hundred is never held as a whole, however slowly its reader takes it.
+//! The body of a list, piece by piece: an entry may be large (a run's output 1 MiB, a definition 24 MiB), so an answer
+//! holds one piece, however slowly its reader takes it. Short entries are read several at a time; a large text in an entry
+//! is left out of what is read, and comes by itself ([`OpenText`]).
 
 use std::io::Write as _;
 
@@ -8,16 +9,19 @@ use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
 use sortie_engine::Error;
 
-use crate::kit::{ApiResult, json_response};
+use crate::kit::{ApiResult, BodyBudget, OpenText, PIECE_BYTES, TextForm, json_response};
+
+/// Memory that an answer in several pieces counts for: a piece, and what the connection holds of it, in bytes.
+const ANSWER_BYTES: usize = 256 * 1024;
 
 /// Source of a list.
 pub(super) trait Source: Send + Sync + 'static {
     /// Type of an entry.
-    type Item: Serialize + Send;
+    type Item: Send;
     /// Position of an entry in the order of the list.
     type Position: Clone + Send + Sync;
 
-    /// Number of entries that are read, and held, at once.
+    /// Number of entries that are read at once.
     const STRETCH: u32;
 
     /// The entries behind `before`, or from the beginning, at most `limit`.
@@ -30,9 +34,59 @@ pub(super) trait Source: Send + Sync + 'static {
     /// Returns the position of an entry.
     fn position(item: &Self::Item) -> Self::Position;
 
+    /// Returns an entry as JSON.
+    fn entry(&self, item: Self::Item) -> Result<Entry, Error>;
+
     /// The cursor of the page behind this position. A list that is only ever an array has none.
     fn cursor_after(&self, _last: Self::Position) -> String {
         String::new()
+    }
+}
+
+/// Entry of a list as JSON.
+pub(super) struct Entry {
+    text: Vec<u8>,
+    large: Option<Large>,
+}
+
+/// Large text in an entry, and what comes behind it.
+struct Large {
+    text: OpenText,
+    form: TextForm,
+    rest: Vec<u8>,
+}
+
+impl Entry {
+    /// An entry without a large text.
+    pub(super) fn of(value: &impl Serialize) -> Result<Self, Error> {
+        let text = serde_json::to_vec(value).map_err(|error| Error::Internal(error.to_string()))?;
+        Ok(Self { text, large: None })
+    }
+
+    /// An entry with a large text in the place of the first `"field":""` or `"field":null`, by its form.
+    pub(super) fn around(
+        value: &impl Serialize,
+        field: &str,
+        text: OpenText,
+        form: TextForm,
+    ) -> Result<Self, Error> {
+        let mut head = Self::of(value)?.text;
+        // Bytes of the value before the text, and in its place.
+        let (value, before, replaced) = match form {
+            TextForm::Quoted => ("\"\"", 1, 0),
+            TextForm::Json => ("null", 0, 4),
+        };
+        let place = format!("\"{field}\":{value}");
+        let found = head
+            .windows(place.len())
+            .position(|window| window == place.as_bytes())
+            .ok_or_else(|| Error::Internal(format!("an entry has no {field}")))?;
+        let mut rest = head.split_off(found + place.len() - value.len() + before);
+        rest.drain(..replaced);
+        Ok(Self {
+            text: head,
+            large: Some(Large { text, form, rest }),
+        })
     }
 }
 
@@ -43,6 +97,8 @@ pub(super) enum Form {
     Array,
     /// `{items, next_cursor}`.
     Page,
+    /// An entry by itself.
+    Alone,
 }
 
 /// A list, as far as it is not shown yet.
@@ -53,7 +109,12 @@ pub(super) struct Listing<S: Source> {
     /// Entries still to be shown, at most.
     left: u32,
     form: Form,
+    /// Entries that are read next, at most.
+    rows: u32,
+    /// Large text that is being shown.
+    large: Option<Large>,
     begun: bool,
+    ended: bool,
 }
 
 impl<S: Source> Listing<S> {
@@ -64,70 +125,140 @@ impl<S: Source> Listing<S> {
             before,
             left: limit,
             form,
+            rows: S::STRETCH,
+            large: None,
             begun: false,
+            ended: false,
         }
     }
 
-    /// The answer. What goes wrong with the first stretch is an error; later, the connection is broken off.
-    pub(super) async fn respond(self) -> ApiResult<Response> {
-        let (first, rest) = self.stretch().await?;
-        let Some(rest) = rest else {
-            return Ok(json_response(first));
-        };
-        let rest = stream::try_unfold(Some(rest), |rest| async move {
-            let Some(rest) = rest else { return Ok(None) };
-            let stretch = rest.stretch().await.inspect_err(|error| {
-                tracing::error!(%error, "list answer aborted");
-            })?;
-            Ok::<_, Error>(Some(stretch))
-        });
-        let body = stream::once(async { Ok(first) }).chain(rest);
-        Ok(json_response(Body::from_stream(body)))
+    /// The answer. What goes wrong with the first piece is an error; later, the connection is broken off.
+    pub(super) async fn respond(self, bodies: &BodyBudget) -> ApiResult<Response> {
+        self.begin().await?.respond(bodies).await
     }
 
-    /// The next stretch as text, and the list without it; none when that was the end.
-    async fn stretch(mut self) -> Result<(Vec<u8>, Option<Self>), Error> {
-        let last = self.left <= S::STRETCH;
-        let limit = if last {
-            // One more than is shown tells whether there is another page.
-            self.left + u32::from(self.form == Form::Page)
-        } else {
-            S::STRETCH
-        };
-        let items = self.source.read(self.before.clone(), limit).await?;
-        let ended = last || items.len() < usize::try_from(limit).unwrap_or(usize::MAX);
+    /// Makes the first piece.
+    pub(super) async fn begin(mut self) -> Result<Begun<S>, Error> {
+        let first = self.piece().await?;
+        Ok(Begun { first, rest: self })
+    }
+
+    /// The next piece; empty at the end. It holds at most [`PIECE_BYTES`] and an entry without its large text, or a piece
+    /// of a large text.
+    async fn piece(&mut self) -> Result<Vec<u8>, Error> {
         let mut text = Vec::new();
+        while text.len() < PIECE_BYTES && !self.is_over() {
+            if let Some(large) = &mut self.large {
+                if large.text.append(large.form, &mut text).await? {
+                    text.append(&mut large.rest);
+                    self.large = None;
+                }
+            } else {
+                self.stretch(&mut text).await?;
+            }
+        }
+        Ok(text)
+    }
+
+    fn is_over(&self) -> bool {
+        self.ended && self.large.is_none()
+    }
+
+    /// Appends the next entries, as far as there is room for them. Those behind are read again.
+    async fn stretch(&mut self, text: &mut Vec<u8>) -> Result<(), Error> {
+        let shown = self.left.min(self.rows);
+        // One more than is shown tells whether there is another page.
+        let limit = shown + u32::from(self.form == Form::Page && shown == self.left);
+        let items = self.source.read(self.before.clone(), limit).await?;
+        let is_last = items.len() < usize::try_from(limit).unwrap_or(usize::MAX);
         if !self.begun {
             text.extend_from_slice(match self.form {
                 Form::Page => b"{\"items\":[",
                 Form::Array => b"[",
+                Form::Alone => b"",
             });
         }
-        let mut next_cursor = String::new();
-        for item in items {
-            let Some(left) = self.left.checked_sub(1) else {
-                next_cursor = self
-                    .before
-                    .clone()
-                    .map(|last| self.source.cursor_after(last))
-                    .unwrap_or_default();
-                break;
-            };
+        let mut items = items.into_iter();
+        let mut taken = 0_u32;
+        while self.left > 0 && self.large.is_none() && text.len() < PIECE_BYTES {
+            let Some(item) = items.next() else { break };
             if self.begun {
                 text.push(b',');
             }
-            serde_json::to_writer(&mut text, &item).map_err(|error| Error::Internal(error.to_string()))?;
             self.begun = true;
-            self.left = left;
+            self.left -= 1;
+            taken += 1;
             self.before = Some(S::position(&item));
+            let mut entry = self.source.entry(item)?;
+            text.append(&mut entry.text);
+            self.large = entry.large;
         }
-        if ended {
-            text.push(b']');
-            if self.form == Form::Page {
+        let more = items.len();
+        if self.left > 0 && (more > 0 || !is_last) {
+            // Where large entries fill a piece, few of them are read at once.
+            if more > 0 {
+                self.rows = taken.max(1);
+            } else if text.len() < PIECE_BYTES {
+                self.rows = self.rows.saturating_mul(2).min(S::STRETCH);
+            }
+            return Ok(());
+        }
+        self.ended = true;
+        let end = self.end(more > 0);
+        match &mut self.large {
+            Some(large) => large.rest.extend_from_slice(&end),
+            None => text.extend_from_slice(&end),
+        }
+        Ok(())
+    }
+
+    /// Text behind the last entry.
+    fn end(&self, has_more: bool) -> Vec<u8> {
+        match self.form {
+            Form::Alone => Vec::new(),
+            Form::Array => b"]".to_vec(),
+            Form::Page => {
+                let last = self.before.clone().filter(|_| has_more);
+                let next_cursor = last
+                    .map(|last| self.source.cursor_after(last))
+                    .unwrap_or_default();
+                let mut end = Vec::new();
                 // Writing to memory cannot fail.
-                let _written = write!(text, ",\"next_cursor\":\"{next_cursor}\"}}");
+                let _written = write!(end, "],\"next_cursor\":\"{next_cursor}\"}}");
+                end
             }
         }
-        Ok((text, (!ended).then_some(self)))
     }
 }
+
+/// A list whose first piece is made.
+pub(super) struct Begun<S: Source> {
+    first: Vec<u8>,
+    rest: Listing<S>,
+}
+
+impl<S: Source> Begun<S> {
+    /// The answer. It has room for its pieces until it is sent.
+    pub(super) async fn respond(self, bodies: &BodyBudget) -> ApiResult<Response> {
+        let Self { first, rest } = self;
+        if rest.is_over() {
+            return Ok(json_response(first));
+        }
+        let mut room = bodies.room();
+        room.grow(ANSWER_BYTES).await?;
+        let rest = stream::try_unfold((rest, room), |(mut rest, room)| async move {
+            if rest.is_over() {
+                return Ok(None);
+            }
+            let piece = rest.piece().await.inspect_err(|error| {
+                tracing::error!(%error, "list answer aborted");
+            })?;
+            Ok::<_, Error>(Some((piece, (rest, room))))
+        });
+        let body = stream::once(async { Ok(first) }).chain(rest);
+        Ok(json_response(Body::from_stream(body)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

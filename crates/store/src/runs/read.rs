@@ -2,10 +2,11 @@
 
 use sortie_api::{OrgId, Run, RunId, RunStatus, Timestamp};
 
-use super::{run_columns, run_with_output, select_runs};
+use super::{listed_run, run_columns, run_with_output, select_listed_runs, select_runs};
 use crate::{
     Store,
     db::{Row, Stmt, Tx, Val, batch, vals},
+    large::{ListedEvent, ListedRun, short},
     types::{Error, EventRow, Result, RunFilter, StoredDefinition},
 };
 
@@ -29,23 +30,29 @@ impl Store {
             .await
     }
 
-    /// Returns runs with their outputs, newest first.
-    pub async fn list_runs(&self, org: OrgId, filter: RunFilter) -> Result<Vec<Run>> {
+    /// Returns runs with their outputs, newest first. Large outputs are left out.
+    pub async fn list_runs(&self, org: OrgId, filter: RunFilter) -> Result<Vec<ListedRun>> {
         self.db.read(move |tx| list(tx, org, &filter)).await
     }
 
-    /// Returns the definition that a run used; `Unretained` if it was never stored.
+    /// Returns the definition that a run used, without its text where it is large; `Unretained` if it was never stored.
     pub async fn run_definition(&self, org: OrgId, id: RunId) -> Result<StoredDefinition> {
         self.db
             .read(move |tx| {
                 let row = tx.query_one(
-                    "SELECT (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id), \
-                     (SELECT d.requires_credentials FROM run_definition d WHERE d.run_id = r.id) FROM run r \
-                     WHERE r.id = $2 AND r.org_id = $1",
+                    concat!(
+                        "SELECT (SELECT ",
+                        short!("d.definition"),
+                        " FROM run_definition d WHERE d.run_id = r.id), \
+                         (SELECT d.requires_credentials FROM run_definition d WHERE d.run_id = r.id), \
+                         (SELECT octet_length(d.definition) FROM run_definition d WHERE d.run_id = r.id) FROM run r \
+                         WHERE r.id = $2 AND r.org_id = $1"
+                    ),
                     vals![org, id],
                 )?;
+                row.opt_int(2)?.ok_or(Error::Unretained)?;
                 Ok(StoredDefinition {
-                    request: row.opt_text(0)?.ok_or(Error::Unretained)?.to_owned(),
+                    request: row.opt_text(0)?.map(str::to_owned),
                     requires_credentials: row.opt_text(1)?.map(str::to_owned),
                 })
             })
@@ -55,7 +62,32 @@ impl Store {
     /// Returns at most `limit` events after `after`, in order. `NotFound` for a run of another organization,
     /// `Unretained` for a run whose events are not stored.
     pub async fn events_after(&self, org: OrgId, id: RunId, after: i64, limit: u32) -> Result<Vec<EventRow>> {
-        self.db.read(move |tx| events(tx, org, id, (after, limit))).await
+        self.db
+            .read(move |tx| {
+                events(tx, (org, id), select_events(id, after, limit))?
+                    .iter()
+                    .map(event_from)
+                    .collect()
+            })
+            .await
+    }
+
+    /// Returns events as [`Self::events_after`] does. Large data is left out.
+    pub async fn list_events(
+        &self,
+        org: OrgId,
+        id: RunId,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<ListedEvent>> {
+        self.db
+            .read(move |tx| {
+                events(tx, (org, id), select_listed_events(id, after, limit))?
+                    .iter()
+                    .map(listed_event)
+                    .collect()
+            })
+            .await
     }
 }
 
@@ -73,7 +105,7 @@ macro_rules! list_where {
     };
     ($condition:literal, $order:literal) => {
         concat!(
-            select_runs!(),
+            select_listed_runs!(),
             $condition,
             " AND r.created_at >= 0 AND (r.created_at, r.id) < ($2, $3) ORDER BY ",
             $order,
@@ -87,7 +119,7 @@ macro_rules! list_where {
 macro_rules! list_queue {
     ($node:literal) => {
         concat!(
-            select_runs!(),
+            select_listed_runs!(),
             "r.org_id = $1 AND r.id {IN}SELECT q.run_id FROM queue q WHERE q.org_id = $1 AND q.node_id ",
             $node,
             " AND (q.enqueued_at, q.run_id) < ($2, $3) \
@@ -100,7 +132,7 @@ macro_rules! list_queue {
 // Lists runs through a tag, which has the order of the list. Among the runs of the tag it walks to those of
 // the status and the schedule.
 const LIST_TAGGED: &str = concat!(
-    select_runs!(),
+    select_listed_runs!(),
     "r.org_id = $1 AND r.id {IN}SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 \
      AND (t.created_at, t.run_id) < ($2, $3) \
      AND (CAST($6 AS TEXT) IS NULL OR (SELECT s.status FROM run s WHERE s.id = t.run_id) = $6) \
@@ -109,7 +141,7 @@ const LIST_TAGGED: &str = concat!(
 );
 
 // Each combination of filters has a text of its own, and so an index in the order of the list.
-fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Vec<Run>> {
+fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Vec<ListedRun>> {
     // `~` sorts after every character of an id.
     let (at, id) = filter
         .before
@@ -126,7 +158,7 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Vec<Run>> {
         return tx
             .query_all(LIST_TAGGED, params)?
             .iter()
-            .map(run_with_output)
+            .map(listed_run)
             .collect();
     }
     params.extend(filter.schedule.map(Val::from));
@@ -149,11 +181,11 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Vec<Run>> {
             "r.outcome DESC, "
         ),
     };
-    tx.query_all(sql, params)?.iter().map(run_with_output).collect()
+    tx.query_all(sql, params)?.iter().map(listed_run).collect()
 }
 
 /// Returns runs that wait for any node, and runs that wait for the one that has their content.
-fn waiting(tx: &mut dyn Tx, params: &[Val<'_>], limit: u32) -> Result<Vec<Run>> {
+fn waiting(tx: &mut dyn Tx, params: &[Val<'_>], limit: u32) -> Result<Vec<ListedRun>> {
     let answers = batch(
         tx,
         &[
@@ -162,13 +194,14 @@ fn waiting(tx: &mut dyn Tx, params: &[Val<'_>], limit: u32) -> Result<Vec<Run>> 
         ],
     )?;
     let rows = answers.iter().flat_map(|answer| &answer.rows);
-    let mut runs = rows.map(run_with_output).collect::<Result<Vec<_>>>()?;
-    runs.sort_by_key(|run| std::cmp::Reverse((run.created_at, run.id)));
+    let mut runs = rows.map(listed_run).collect::<Result<Vec<_>>>()?;
+    runs.sort_by_key(|listed| std::cmp::Reverse((listed.run.created_at, listed.run.id)));
     runs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     Ok(runs)
 }
 
-fn events(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) -> Result<Vec<EventRow>> {
+/// Returns the rows that `select` finds for a run of the organization whose events are stored.
+fn events(tx: &mut dyn Tx, (org, id): (OrgId, RunId), select: Stmt<'static>) -> Result<Vec<Row>> {
     let [run, events] = batch(
         tx,
         &[
@@ -177,13 +210,13 @@ fn events(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
                 vals![org, id],
             )
             .exactly(1, Error::NotFound),
-            select_events(id, after, limit),
+            select,
         ],
     )?;
     if run.rows.first().ok_or(Error::NotFound)?.int(0)? != 0 {
         return Err(Error::Unretained);
     }
-    events.rows.iter().map(event_from).collect()
+    Ok(events.rows)
 }
 
 /// Statement that reads events after `after`, for [`event_from`].
@@ -200,6 +233,27 @@ pub(super) fn event_from(row: &Row) -> Result<EventRow> {
         seq: row.int(0)?,
         kind: row.text(1)?.to_owned(),
         data: row.text(2)?.to_owned(),
+        created_at: row.time(3)?,
+    })
+}
+
+/// Statement that reads events after `after`, for [`listed_event`].
+fn select_listed_events(id: RunId, after: i64, limit: u32) -> Stmt<'static> {
+    Stmt::new(
+        concat!(
+            "SELECT seq, kind, ",
+            short!("data"),
+            ", created_at FROM event WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3"
+        ),
+        vals![id, after, limit],
+    )
+}
+
+fn listed_event(row: &Row) -> Result<ListedEvent> {
+    Ok(ListedEvent {
+        seq: row.int(0)?,
+        kind: row.text(1)?.to_owned(),
+        data: row.opt_text(2)?.map(str::to_owned),
         created_at: row.time(3)?,
     })
 }
