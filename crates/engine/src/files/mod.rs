@@ -3,3 +3,4 @@
 mod artifacts;
 pub(crate) mod contents;
 pub(crate) mod saved;
+pub(crate) mod uploads;
