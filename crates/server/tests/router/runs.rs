@@ -250,7 +250,7 @@ async fn large_texts_come_whole_in_lists_definitions_and_events() {
     };
     assert_eq!(texts(&read), texts(&events));
     let path = "/v1/workflows/w";
-    let workflow = Bytes::from(r#"{"prompt":"x"}"#);
+    let workflow = Bytes::from(r#"{"prompt":"x","shell":false}"#);
     let saved = rig.member.send(Method::PUT, path, workflow).await.unwrap();
     saved.expect(201).unwrap();
     let schedule = json!({"workflow": "w", "cron": "@yearly", "input": {"text": prompt}});
