@@ -34,6 +34,7 @@ pub use error::Error;
 pub use files::saved::{Stored, Upload};
 pub use kit::{
     caller::Caller,
+    descriptors::Descriptors,
     models::NO_LANGUAGE_MODEL,
     options::{AwsVariables, LicenseOptions, Options, Serves},
     traces::{SpanExport, Traces},

@@ -378,6 +378,10 @@ pub(crate) async fn share_limits(limits: &RateLimits, engine: &Engine) {
 }
 
 impl Answers for Gate {
+    fn new_request_id(&self) -> String {
+        self.ids.of(&HeaderMap::new()).as_str().to_owned()
+    }
+
     async fn answers(&self, peer: IpAddr, request: Request<Body>) -> Response {
         let mut response = self.handle(peer, request).await;
         if self.engine.is_draining() {

@@ -1,6 +1,7 @@
 //! Parts that every room uses: settings, time, callers, figures, traces, models and the network.
 
 pub(crate) mod caller;
+pub(crate) mod descriptors;
 pub(crate) mod metrics;
 pub(crate) mod models;
 pub(crate) mod no_sandbox;

@@ -5,10 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::{
-    fs::statvfs,
-    process::{Resource, getrlimit},
-};
+use rustix::fs::statvfs;
 use sortie_api::{
     OrgId,
     check::{Check, NodeChecks, Verdict},
@@ -16,8 +13,11 @@ use sortie_api::{
 use sortie_sandbox::Level;
 
 use crate::{
-    Engine, connections::Unaddressed, credentials::master_keys::check_master_keys, error::Error,
-    kit::caller::Caller,
+    Engine,
+    connections::Unaddressed,
+    credentials::master_keys::check_master_keys,
+    error::Error,
+    kit::{caller::Caller, descriptors::Descriptors},
 };
 
 /// Timeout of one check.
@@ -372,12 +372,13 @@ fn space_verdict(check: Check, free: u64) -> Check {
 
 fn open_files() -> Check {
     let name = "open files";
-    let limit = getrlimit(Resource::Nofile).current;
+    let Descriptors { limit, reserved, .. } = Descriptors::of_process();
     // The list of them is one itself.
     let open = std::fs::read_dir("/proc/self/fd").map(|entries| entries.count().saturating_sub(1));
     let open = open.map_or(0, |open| open as u64);
     let said = limit.map_or_else(|| "no limit".to_owned(), |limit| format!("of {limit}"));
-    let check = Check::new(name, Verdict::Ok, format!("{open} {said}"));
+    let found = format!("{open} {said}; {reserved} are reserved for runs, the storage and the database");
+    let check = Check::new(name, Verdict::Ok, found);
     let is_short = limit.is_some_and(|limit| limit < ENOUGH_FILES || open > limit / 10 * 8);
     if is_short {
         Check {

@@ -4,10 +4,7 @@
 use std::{
     io::{self, IoSlice},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -17,6 +14,8 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Sleep, sleep},
 };
+
+use super::refusals::Requests;
 
 /// Time in which a write makes progress.
 pub(super) const STALL: Duration = Duration::from_secs(30);
@@ -33,18 +32,17 @@ pub(super) struct ClientStream<S> {
     inner: S,
     /// Runs while a write waits for the client.
     stalled: Option<Pin<Box<Sleep>>>,
-    /// Set once a body was refused whose rest may still come.
-    lingers: Arc<AtomicBool>,
+    requests: Arc<Requests>,
     /// Runs behind the end of what is sent, with the number of bytes read since.
     lingering: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
 impl<S> ClientStream<S> {
-    pub(super) fn new(inner: S, lingers: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(inner: S, requests: Arc<Requests>) -> Self {
         Self {
             inner,
             stalled: None,
-            lingers,
+            requests,
             lingering: None,
         }
     }
@@ -121,7 +119,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.lingering.is_none() {
             ready!(Pin::new(&mut self.inner).poll_shutdown(cx))?;
-            if !self.lingers.load(Ordering::Relaxed) {
+            if !self.requests.lingers() {
                 return Poll::Ready(Ok(()));
             }
             self.lingering = Some((Box::pin(sleep(LINGER)), 0));
@@ -141,10 +139,11 @@ mod tests {
 
     fn stream(lingers: bool) -> (ClientStream<tokio::io::DuplexStream>, tokio::io::DuplexStream) {
         let (ours, theirs) = tokio::io::duplex(1_000);
-        (
-            ClientStream::new(ours, Arc::new(AtomicBool::new(lingers))),
-            theirs,
-        )
+        let requests = Arc::new(Requests::default());
+        if lingers {
+            requests.linger();
+        }
+        (ClientStream::new(ours, requests), theirs)
     }
 
     #[tokio::test(start_paused = true)]

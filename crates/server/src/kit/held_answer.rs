@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::Method;
 use hyper::body::{Frame, SizeHint};
 
-use super::{BodyBudget, body_budget::Room};
+use super::BodyBudget;
 
 /// Marks an answer that is not counted: its body is shared by all who ask, or cannot be had a second time.
 #[derive(Clone, Copy, Debug)]
@@ -30,18 +30,22 @@ pub(crate) async fn hold(budget: &BodyBudget, method: &Method, response: Respons
     let mut room = budget.room();
     match room.grow(usize::try_from(bytes).unwrap_or(usize::MAX)).await {
         Ok(()) if room.is_free() => response,
-        Ok(()) => response.map(|body| Body::new(Held { body, _room: room })),
+        Ok(()) => response.map(|body| with_guard(body, room)),
         Err(refusal) => refusal.into_response(),
     }
 }
 
-/// Body with its room.
-struct Held {
-    body: Body,
-    _room: Room,
+/// Makes a body that holds a guard until it is sent.
+pub(crate) fn with_guard(body: Body, guard: impl Send + Unpin + 'static) -> Body {
+    Body::new(Held { body, _guard: guard })
 }
 
-impl HttpBody for Held {
+struct Held<G> {
+    body: Body,
+    _guard: G,
+}
+
+impl<G: Unpin> HttpBody for Held<G> {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -108,6 +108,48 @@ async fn a_client_that_waits_to_be_asked_for_its_body_is_refused_without_it() {
     }
 }
 
+/// The routes never see such a request.
+#[tokio::test]
+async fn a_malformed_request_is_refused_with_a_body_and_an_id() {
+    let rig = Rig::start().await;
+    let fields = "x: y\r\n".repeat(120);
+    let long = "y".repeat(200_000);
+    for (request, status) in [
+        ("NONSENSE\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/9.9\r\nhost: x\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/1.1\r\nho st: x\r\n\r\n".to_owned(), 400),
+        (
+            "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n".to_owned(),
+            400,
+        ),
+        (format!("GET / HTTP/1.1\r\nhost: x\r\n{fields}\r\n"), 431),
+        (format!("GET / HTTP/1.1\r\nhost: x\r\nx: {long}\r\n\r\n"), 431),
+        (format!("GET /{long} HTTP/1.1\r\nhost: x\r\n\r\n"), 431),
+    ] {
+        let mut stream = TcpStream::connect(rig.address).await.unwrap();
+        // Behind an answer as well.
+        let first = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+        stream.write_all(first).await.unwrap();
+        assert_eq!(answer(&mut stream).await.0, 200);
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let (seen, headers, body) = answer(&mut stream).await;
+        let shown: String = request.chars().take(60).collect();
+        assert_eq!(seen, status, "{shown}: {headers}");
+        let body: sortie_api::ErrorBody = serde_json::from_str(&body).unwrap();
+        assert_eq!(body.code, sortie_api::ErrorCode::InvalidRequest);
+        for header in [
+            "x-request-id: ",
+            "content-type: application/json",
+            "connection: close",
+            "date: ",
+        ] {
+            assert!(headers.contains(header), "{shown}: {headers}");
+        }
+        let ended = tokio::time::timeout(PATIENCE, stream.read(&mut [0])).await;
+        assert_eq!(ended.unwrap().unwrap(), 0, "{shown}");
+    }
+}
+
 #[tokio::test]
 async fn the_refusal_of_a_request_too_many_says_so_as_well() {
     let rig = Rig::start_with(
