@@ -18,6 +18,7 @@ mod meter;
 pub mod model;
 mod model_call;
 mod models;
+mod patience;
 mod possible;
 mod programs;
 mod prompt;

@@ -31,6 +31,8 @@ use self::{
     outputs::Outputs,
 };
 
+use crate::patience::{Patience, is_out_of_descriptors, open_sandbox};
+
 /// Path of a run's `input` in its working directory.
 pub(crate) const INPUT_FILE: &str = "input.json";
 
@@ -348,7 +350,7 @@ impl Workspace {
                     },
                     ..Spec::default()
                 };
-                empty.insert(backend.open(&open.directory.workdir, spec).await?)
+                empty.insert(open_sandbox(&*backend, &open.directory.workdir, spec).await?)
             }
         };
         if let Some(gateway) = gateway
@@ -456,15 +458,23 @@ impl Workspace {
     }
 
     async fn make(&mut self) -> std::io::Result<&mut Open> {
-        if matches!(self.state, State::Unmade) {
-            let (root, name) = (self.root.clone(), self.name.clone());
-            self.state = State::Making(tokio::task::spawn_blocking(move || Workdir::create(&root, &name)));
-        }
-        if let State::Making(making) = &mut self.state {
-            let made = joined(making.await);
-            // Whatever came of it, the handle must not be awaited again.
-            self.state = State::Unmade;
-            self.state = State::Made(Box::new(Open::over(made?)));
+        let patience = Patience::new();
+        while !matches!(self.state, State::Made(_)) {
+            if matches!(self.state, State::Unmade) {
+                let (root, name) = (self.root.clone(), self.name.clone());
+                self.state =
+                    State::Making(tokio::task::spawn_blocking(move || Workdir::create(&root, &name)));
+            }
+            if let State::Making(making) = &mut self.state {
+                let made = joined(making.await);
+                // Whatever came of it, the handle must not be awaited again.
+                self.state = State::Unmade;
+                match made {
+                    Ok(workdir) => self.state = State::Made(Box::new(Open::over(workdir))),
+                    Err(error) if is_out_of_descriptors(&error) && patience.wait().await => {}
+                    Err(error) => return Err(error),
+                }
+            }
         }
         match &mut self.state {
             State::Made(open) => Ok(open),

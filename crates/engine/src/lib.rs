@@ -34,6 +34,7 @@ pub use error::Error;
 pub use files::saved::{Stored, Upload};
 pub use kit::{
     caller::Caller,
+    descriptors::Descriptors,
     models::NO_LANGUAGE_MODEL,
     options::{AwsVariables, LicenseOptions, Options, Serves},
     traces::{SpanExport, Traces},
@@ -43,6 +44,7 @@ pub use operations::{
     ledger::CheckedLedger,
 };
 pub use runs::hub::{Batch, Deltas, Message, TextDelta};
+pub use schedules::ListedSchedule;
 pub use sortie_base::{Clock, InvalidKey, MasterKey};
 pub use sortie_connect::oauth::Callback;
 

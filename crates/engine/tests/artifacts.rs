@@ -343,7 +343,7 @@ async fn a_run_waits_for_its_files_without_a_slot_while_the_storage_is_away() {
     let dir = tempfile::tempdir().unwrap();
     let engine = impatient(&dir, HOUR).await;
     let org = organization(&engine).await;
-    let mut upload = engine.begin_upload().await.unwrap();
+    let mut upload = engine.begin_upload(&caller(org)).await.unwrap();
     upload.write(b"some content").await.unwrap();
     let name = "a.txt".to_owned();
     let file = engine

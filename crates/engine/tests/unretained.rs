@@ -335,8 +335,8 @@ async fn a_run_whose_client_goes_away_while_it_is_recorded_goes_on() {
             .await
             .unwrap()
             .items;
-        if let [run] = &found[..] {
-            break run.id;
+        if let [listed] = &found[..] {
+            break listed.run.id;
         }
         tokio::task::yield_now().await;
     };

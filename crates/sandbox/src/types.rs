@@ -314,6 +314,19 @@ pub enum Error {
     Lost(String),
 }
 
+impl Error {
+    /// Returns true where a sandbox could not be set up because the engine or its host has no file descriptor left.
+    pub fn is_out_of_descriptors(&self) -> bool {
+        // The reasons hold the system's error as the standard library writes it: EMFILE, ENFILE.
+        let is_named = |reason: &String| {
+            ["(os error 24)", "(os error 23)"]
+                .iter()
+                .any(|error| reason.contains(error))
+        };
+        matches!(self, Self::Setup(reason) if is_named(reason))
+    }
+}
+
 /// Opens sandboxes at one level.
 pub trait Backend: Send + Sync {
     /// Returns the capabilities of the host.

@@ -9,7 +9,7 @@ use sortie_engine::Engine;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    kit::{BodyBudget, CredentialWatch},
+    kit::{BodyBudget, CredentialWatch, LargeTexts},
     metrics::{Exposition, HttpMetrics},
     routes::ResourceMetadata,
 };
@@ -18,8 +18,10 @@ use crate::{
 pub(crate) struct App {
     /// The node.
     pub(crate) engine: Engine,
-    /// The memory for the bodies of requests.
+    /// Memory for the bodies of requests and answers.
     pub(crate) bodies: BodyBudget,
+    /// Large texts that answers are made of.
+    pub(crate) texts: LargeTexts,
     /// `/openapi.json`, serialized once.
     pub(crate) document: Bytes,
     /// Metadata of the engine API for OAuth clients; none without an authorization server.

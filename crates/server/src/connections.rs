@@ -1,6 +1,7 @@
 //! Connections: accepted, served over HTTP/1.1, and closed in good order.
 //!
-//! A client that sends its header too slowly, or keeps an idle connection for too long, is let go. Once the node is
+//! A client that sends its header too slowly, does not read its answer, or keeps an idle connection for too long, is let
+//! go. What a connection holds of an answer is bounded, whatever the answer is made of. Once the node is
 //! about to stop, each connection is closed behind the answer it is at. At the stop no connection is accepted, each one
 //! finishes the request it is at, and what is not done after a short grace is cut.
 
@@ -20,8 +21,24 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+mod refusals;
+mod registry;
+mod stream;
+
+pub(crate) use self::registry::Connections;
+use self::{
+    refusals::{Refusals, Requests},
+    registry::Connection,
+    stream::ClientStream,
+};
+use crate::kit::{LeavesBody, with_guard};
+
 /// Time for the header of a request, counted from the answer before it: also how long a connection may be idle.
 const HEADER_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Bytes that a connection holds of what it sends before the answer is asked for more, and of the header of a request, at
+/// most.
+const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Time a request at work at the stop has to finish.
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
@@ -33,11 +50,19 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) trait Answers: Send + Sync + 'static {
     /// Answers one request of the client at `peer`. What goes wrong is an answer too.
     fn answers(&self, peer: IpAddr, request: Request<Body>) -> impl Future<Output = Response> + Send;
+
+    /// Makes the id of a request that could not be read.
+    fn new_request_id(&self) -> String;
 }
 
 /// Serves until `stop`; returns when every connection is closed.
-pub(crate) async fn serve(listener: TcpListener, answers: Arc<impl Answers>, stop: CancellationToken) {
-    let connections = TaskTracker::new();
+pub(crate) async fn serve(
+    listener: TcpListener,
+    answers: Arc<impl Answers>,
+    connections: Connections,
+    stop: CancellationToken,
+) {
+    let tasks = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -45,7 +70,11 @@ pub(crate) async fn serve(listener: TcpListener, answers: Arc<impl Answers>, sto
         };
         match accepted {
             Ok((stream, peer)) => {
-                connections.spawn(serve_connection(stream, peer, Arc::clone(&answers), stop.clone()));
+                // One that finds no place is closed.
+                if let Some(place) = connections.admit(peer.ip()) {
+                    let client = (stream, peer, place);
+                    tasks.spawn(serve_connection(client, Arc::clone(&answers), stop.clone()));
+                }
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
@@ -55,8 +84,8 @@ pub(crate) async fn serve(listener: TcpListener, answers: Arc<impl Answers>, sto
         }
     }
     drop(listener);
-    connections.close();
-    connections.wait().await;
+    tasks.close();
+    tasks.wait().await;
 }
 
 /// The client was gone before it was accepted.
@@ -68,25 +97,39 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 async fn serve_connection(
-    stream: TcpStream,
-    peer: SocketAddr,
+    (stream, peer, place): (TcpStream, SocketAddr, Connection),
     answers: Arc<impl Answers>,
     stop: CancellationToken,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
+    let requests = Arc::new(Requests::default());
+    let stream = ClientStream::new(stream, Arc::clone(&requests));
+    let ids = Arc::clone(&answers);
+    let new_id = Box::new(move || ids.new_request_id());
+    let stream = Refusals::new(stream, Arc::clone(&requests), new_id);
+    let at = place.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let answers = Arc::clone(&answers);
-        async move { Ok::<_, Infallible>(answers.answers(peer.ip(), request.map(Body::new)).await) }
+        let (answers, requests) = (Arc::clone(&answers), Arc::clone(&requests));
+        let at_request = (at.begin_request(), requests.begin());
+        async move {
+            let response = answers.answers(peer.ip(), request.map(Body::new)).await;
+            if response.extensions().get::<LeavesBody>().is_some() {
+                requests.linger();
+            }
+            Ok::<_, Infallible>(response.map(|body| with_guard(body, at_request)))
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(BUFFER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        () = place.gave_way() => return,
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             match tokio::time::timeout(CLOSE_GRACE, connection).await {
@@ -103,3 +146,6 @@ async fn serve_connection(
         tracing::debug!(%error, "a connection ended");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,8 +3,8 @@
 //! server share the counters of its rate limits.
 //!
 //! A request with a valid credential is counted against the subject of the credential, every other request against the
-//! client's network. Guesses at credentials are looked up as far as the quota of their network goes. The health routes
-//! and the metrics are not counted: a probe must not be told that a node is ill because it asked too often. Webhooks of the
+//! client's network. The credential is looked up first, so that nobody's guesses refuse a valid one. The health routes and
+//! the metrics are not counted: a probe must not be told that a node is ill because it asked too often. Webhooks of the
 //! payment provider are counted only if they are refused.
 
 use std::{
@@ -37,9 +37,9 @@ use crate::{
     Options,
     connections::Answers,
     kit::{
-        Advice, ApiError, Challenges, Counting, Credential, DeprecationHeaders, Fault, Guesses, Holder,
+        ApiError, BodyBudget, Challenges, Counting, Credential, DeprecationHeaders, Fault, Guesses, Holder,
         LacksScope, LookUpFailure, Passed, Quota, RateLimits, RequestIds, SessionCookie, Standing, Token,
-        Whence, X_REQUEST_ID, bearer, client_address, error_response,
+        UnreadBody, Whence, X_REQUEST_ID, bearer, client_address, error_response, hold,
     },
     metrics::{HttpMetrics, METRICS, Refused},
     oauth::write_cross_origin,
@@ -55,6 +55,7 @@ pub(crate) struct Gate {
     router: Router,
     ids: RequestIds,
     limits: Arc<RateLimits>,
+    bodies: BodyBudget,
     guesses: Guesses,
     trusted_proxies: Vec<IpNet>,
     deprecation: DeprecationHeaders,
@@ -111,7 +112,7 @@ impl Gate {
     pub(crate) fn new(
         engine: Engine,
         (door, router): (Door, Router),
-        limits: &Arc<RateLimits>,
+        (limits, bodies): (&Arc<RateLimits>, &BodyBudget),
         options: &Options,
         metrics: HttpMetrics,
         seed: u64,
@@ -122,7 +123,8 @@ impl Gate {
             router,
             ids: RequestIds::new(seed),
             limits: Arc::clone(limits),
-            guesses: Guesses::new(options.anonymous_requests_per_minute),
+            bodies: bodies.clone(),
+            guesses: Guesses::default(),
             trusted_proxies: options.trusted_proxies.clone(),
             deprecation: DeprecationHeaders::new(options.deprecation.as_ref()),
             metrics,
@@ -143,6 +145,7 @@ impl Gate {
             trace: spans.context.clone(),
         });
         let what = Described::of(&request);
+        let unread = UnreadBody::watch(&mut request);
         let sent = bearer(request.headers()).is_some();
         let mut counted = None;
         let answer = AssertUnwindSafe(self.answer(network, request, &mut counted))
@@ -150,8 +153,8 @@ impl Gate {
             .instrument(spans.exported.clone())
             .instrument(spans.log.clone())
             .await;
-        let mut response =
-            answer.unwrap_or_else(|panic| ApiError::internal(panic_text(&*panic)).into_response());
+        let response = answer.unwrap_or_else(|panic| ApiError::internal(panic_text(&*panic)).into_response());
+        let mut response = hold(&self.bodies, &what.method, response).await;
 
         spans.answered(&response);
         self.metrics
@@ -196,6 +199,9 @@ impl Gate {
         }
         write_cross_origin(what.uri.path(), headers);
         headers.insert(X_REQUEST_ID, id.into_header());
+        if let Some(unread) = unread {
+            unread.finish(&mut response).await;
+        }
         response
     }
 
@@ -215,21 +221,21 @@ impl Gate {
         } else if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ | METRICS) {
             let (sent, by_cookie) = self.sent(request.headers());
             let token = sent.map(Token::of);
-            let credential = self.look_up(sent.zip(token), network).await;
+            let credential = self.look_up(sent.zip(token)).await;
             let by = match &credential {
-                Some(Credential::Valid(holder)) => {
+                Credential::Valid(holder) => {
                     Counted::Subject(self.limits.count_subject(holder.subject(), &self.clock).await)
                 }
-                Some(Credential::Missing | Credential::Invalid | Credential::Unchecked(_)) | None => {
+                Credential::Missing | Credential::Invalid | Credential::Unchecked(_) => {
                     Counted::Network(self.limits.count_network(network, &self.clock).await)
                 }
             };
             *counted = Some(by);
             let (Counted::Subject(standing) | Counted::Network(standing)) = by;
-            let Some(credential) = credential.filter(|_| standing.admitted) else {
+            if !standing.admitted {
                 self.metrics.refused(by.into());
                 return ApiError::rate_limited(standing.reset).into_response();
-            };
+            }
             if by_cookie
                 && let Some(cookie) = self.door.cookie()
                 && !is_safe(cookie, &request)
@@ -328,30 +334,22 @@ impl Gate {
         }
     }
 
-    /// None where too many credentials from `network` were nobody's for one more to be looked up.
-    async fn look_up(&self, sent: Option<(&str, Token)>, network: IpAddr) -> Option<Credential> {
+    /// Looks a credential up, unless it was nobody's a moment ago.
+    async fn look_up(&self, sent: Option<(&str, Token)>) -> Credential {
         let Some((credential, token)) = sent else {
-            return Some(Credential::Missing);
+            return Credential::Missing;
         };
-        if credential.is_empty() {
-            return Some(Credential::Invalid);
+        if credential.is_empty() || self.guesses.is_nobodys(token, (self.clock)()) {
+            return Credential::Invalid;
         }
-        match self.guesses.advice(token, network, (self.clock)()) {
-            Advice::LookUp => {}
-            Advice::Nobodys => return Some(Credential::Invalid),
-            Advice::Refuse => return None,
-        }
-        Some(match self.holder(credential).await {
-            Ok(Some(holder)) => {
-                self.guesses.found(token);
-                Credential::Valid(holder)
-            }
+        match self.holder(credential).await {
+            Ok(Some(holder)) => Credential::Valid(holder),
             Ok(None) => {
-                self.guesses.not_found(token, network, (self.clock)());
+                self.guesses.not_found(token, (self.clock)());
                 Credential::Invalid
             }
             Err(failure) => Credential::Unchecked(failure),
-        })
+        }
     }
 }
 
@@ -380,6 +378,10 @@ pub(crate) async fn share_limits(limits: &RateLimits, engine: &Engine) {
 }
 
 impl Answers for Gate {
+    fn new_request_id(&self) -> String {
+        self.ids.of(&HeaderMap::new()).as_str().to_owned()
+    }
+
     async fn answers(&self, peer: IpAddr, request: Request<Body>) -> Response {
         let mut response = self.handle(peer, request).await;
         if self.engine.is_draining() {

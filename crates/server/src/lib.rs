@@ -24,7 +24,7 @@ use bytes::Bytes;
 use ipnet::IpNet;
 use sortie_accounts::Accounts;
 use sortie_billing::Billing;
-use sortie_engine::Engine;
+use sortie_engine::{Descriptors, Engine};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -34,9 +34,10 @@ pub use pages::Page;
 
 use crate::{
     app::App,
+    connections::Connections,
     description::Description,
     gate::{Door, Gate, rate_limits, share_limits},
-    kit::{BodyBudget, Challenges, CredentialWatch, SessionCookie},
+    kit::{BodyBudget, Challenges, CredentialWatch, LargeTexts, SessionCookie},
     metrics::{Exposition, HttpMetrics},
     org::{EngineDoor, OrgApp, OrganizationDoor, SignInDoor},
     routes::ResourceMetadata,
@@ -129,7 +130,8 @@ pub async fn serve(
         .map(|side| &side.accounts)
         .or(people.as_ref());
     let billing = organization.as_ref().and_then(|side| side.billing.as_ref());
-    let exposition = Arc::new(Exposition::new(engine.clone(), (accounts, billing), &http));
+    let measured = (engine.clone(), &http);
+    let exposition = Arc::new(Exposition::new(measured, (accounts, billing), seed()?));
     let oauth = organization.as_ref().map(|side| side.accounts.options());
     let challenges = oauth.map_or_else(Challenges::none, |options| {
         Challenges::of_resource(options.resource_metadata_url())
@@ -137,6 +139,7 @@ pub async fn serve(
     let app = Arc::new(App {
         engine: engine.clone(),
         bodies: BodyBudget::default(),
+        texts: LargeTexts::new(engine.store().clone()),
         document: serde_json::to_vec(&document)?.into(),
         resource_metadata: oauth.map(resource_metadata).transpose()?,
         http: http.clone(),
@@ -146,19 +149,17 @@ pub async fn serve(
         watch: CredentialWatch::new(engine.clone(), accounts.cloned()),
     });
     let limits = Arc::new(rate_limits(&engine, &options));
+    let shared = (&limits, &app.bodies);
     let gate = |door: (Door, axum::Router)| {
-        let gate = Gate::new(engine.clone(), door, &limits, &options, http.clone(), seed()?);
+        let gate = Gate::new(engine.clone(), door, shared, &options, http.clone(), seed()?);
         std::io::Result::Ok(Arc::new(gate))
     };
     let router = routes::router(Arc::clone(&app));
     let organization = match organization {
         Some(side) => {
-            let gate = gate(organization_api(
-                &app,
-                (side.accounts, side.billing),
-                router.clone(),
-            )?)?;
-            Some((side.listener, gate))
+            let people = (side.accounts, side.billing);
+            let api = organization_api(&app, people, router.clone())?;
+            Some((side.listener, gate(api)?))
         }
         None => None,
     };
@@ -167,15 +168,16 @@ pub async fn serve(
         sign_in: people.map(|accounts| sign_in_door(&app, accounts)),
     };
     let door = Door::Engine(Box::new(door));
-    let served = connections::serve(api, gate((door, router))?, stop.clone());
+    let open = connections_of(&options, &http);
+    let served = connections::serve(api, gate((door, router))?, open.clone(), stop.clone());
     let organization_served = async {
         if let Some((listener, gate)) = organization {
-            connections::serve(listener, gate, stop.clone()).await;
+            connections::serve(listener, gate, open.clone(), stop.clone()).await;
         }
     };
     let measured = async {
         if let Some(listener) = metrics {
-            connections::serve(listener, exposition, stop.clone()).await;
+            connections::serve(listener, exposition, open.clone(), stop.clone()).await;
         }
     };
     tokio::select! {
@@ -184,6 +186,17 @@ pub async fn serve(
         () = app.watch.run() => {}
     }
     Ok(())
+}
+
+/// Makes the list of the connections of all listeners.
+fn connections_of(options: &Options, http: &HttpMetrics) -> Connections {
+    let descriptors = Descriptors::of_process();
+    http.connections.set_reserved(descriptors.reserved);
+    Connections::new(
+        usize::try_from(descriptors.connections).unwrap_or(usize::MAX),
+        options.trusted_proxies.clone(),
+        http.connections.clone(),
+    )
 }
 
 /// Makes the metadata of the engine API for OAuth clients.

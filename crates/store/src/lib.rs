@@ -18,6 +18,7 @@ mod deliveries;
 mod files;
 mod found;
 mod keys;
+mod large;
 mod licenses;
 mod mail;
 mod metrics;
@@ -51,6 +52,7 @@ pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order,
 pub use files::{FileRow, NewFile};
 pub use found::Found;
 pub use keys::{NewKey, Rotation};
+pub use large::{LargeText, ListedEvent, ListedRun};
 pub use licenses::{
     Allowance, LicenseRefusal, MonthlyRuns,
     deployments::{DeploymentRow, NewDeployment},
@@ -104,8 +106,8 @@ pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
 pub use runs::retention::{Batch, Deleted, Expiry, OpenCallbacks};
 pub use runs::{ContentHolder, Counted, PlainError, Position, UnretainedFinish};
 pub use schedules::{
-    Due, FireRow, Fires, NextInstant, ReplacedRun, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState,
-    SealedCallback,
+    Due, FireRow, Fires, ListedSchedule, NextInstant, ReplacedRun, SaveSchedule, ScheduleRow, ScheduleSpec,
+    ScheduleState, SealedCallback,
 };
 pub use types::{
     Actor, Append, AuditFilter, Cancelled, Claim, Created, Definition, Error, EventRow, Fence, Finish,

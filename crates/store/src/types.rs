@@ -340,8 +340,8 @@ pub struct NewCallback {
 /// Stored definition of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredDefinition {
-    /// The JSON of the resolved `RunRequest`.
-    pub request: String,
+    /// The JSON of the resolved `RunRequest`. None where it is a large text.
+    pub request: Option<String>,
     /// Names of the inline connections whose credentials are not in the definition, as a JSON array. None where there are
     /// no such connections.
     pub requires_credentials: Option<String>,

@@ -4,5 +4,6 @@ mod artifacts;
 pub(crate) mod contents;
 pub(crate) mod saved;
 mod standing;
+pub(crate) mod uploads;
 
 pub(crate) use self::standing::{LatestStanding, Standing};

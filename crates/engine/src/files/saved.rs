@@ -3,40 +3,27 @@
 //! An upload goes to the storage piece by piece and becomes a file once it is complete. An upload that ends earlier
 //! leaves nothing behind. The content of a file never changes: a run that names a file by its id always reads the same.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::ops::Range;
 
 use sortie_api::{BlobId, File, FileId, OrgId, Sha256, Timestamp, file::check_name};
 use sortie_blobs::{Content, Staging};
 use sortie_store::{FileRow, NewFile, Store};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     Engine,
     error::Error,
-    files::contents::{Contents, storage},
+    files::{
+        contents::{Contents, storage},
+        uploads::Slot,
+    },
     kit::{caller::Caller, random::random, retry::until_read},
 };
-
-/// Maximum concurrent uploads on one node. Each takes about a MiB of memory.
-const UPLOADS: usize = 16;
-/// Time that an upload waits for a permit.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Permits of uploads.
-#[derive(Clone, Debug)]
-pub(crate) struct Uploads(Arc<Semaphore>);
-
-impl Default for Uploads {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(UPLOADS)))
-    }
-}
 
 /// Content that a client is sending. Dropping it deletes the staged part.
 pub struct Upload {
     staging: Staging,
     limit: u64,
-    _permit: OwnedSemaphorePermit,
+    _slot: Slot,
 }
 
 impl Upload {
@@ -80,22 +67,14 @@ impl Engine {
     /// Begins an upload.
     ///
     /// # Errors
-    /// `Unavailable` while too many uploads run, or while the storage does not answer.
-    pub async fn begin_upload(&self) -> Result<Upload, Error> {
+    /// `Unavailable` while too many uploads run, or too many of the caller, or while the storage does not answer.
+    pub async fn begin_upload(&self, caller: &Caller) -> Result<Upload, Error> {
         self.check_open()?;
-        let permit = Arc::clone(&self.0.stores.uploads.0).acquire_owned();
-        let permit = tokio::time::timeout(PATIENCE, permit)
-            .await
-            .map_err(|_| {
-                Error::Unavailable(
-                    "too many uploads at once, retry in a moment or on another node".to_owned(),
-                )
-            })?
-            .map_err(|error| Error::Internal(error.to_string()))?;
+        let slot = self.0.stores.uploads.slot(caller).await?;
         Ok(Upload {
             staging: self.0.stores.contents.stage().await?,
             limit: self.0.options.max_file_bytes,
-            _permit: permit,
+            _slot: slot,
         })
     }
 

@@ -21,7 +21,7 @@ use crate::{
     error::Error,
     files::{
         contents::{self, Contents},
-        saved::Uploads,
+        uploads::Uploads,
     },
     kit::{
         metrics::{MeasuredSandbox, Metrics},

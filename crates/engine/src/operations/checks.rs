@@ -5,7 +5,6 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, getrlimit};
 use sortie_api::{
     OrgId,
     check::{Check, NodeChecks, Verdict},
@@ -20,6 +19,7 @@ use crate::{
     error::Error,
     kit::{
         caller::Caller,
+        descriptors::Descriptors,
         disk::{self, NO_SPACE},
     },
 };
@@ -256,6 +256,7 @@ impl Engine {
         let overdue = overdue.items.iter().filter(|due| due.since + LATE < now).count();
         let failing: Vec<String> = rows
             .iter()
+            .map(|listed| &listed.schedule)
             .filter(|row| row.state.enabled)
             .filter(|row| row.state.last_error.is_some() || row.last_run_error.is_some())
             .map(|row| row.id.to_string())
@@ -377,12 +378,13 @@ fn space_verdict(check: Check, free: u64) -> Check {
 
 fn open_files() -> Check {
     let name = "open files";
-    let limit = getrlimit(Resource::Nofile).current;
+    let Descriptors { limit, reserved, .. } = Descriptors::of_process();
     // The list of them is one itself.
     let open = std::fs::read_dir("/proc/self/fd").map(|entries| entries.count().saturating_sub(1));
     let open = open.map_or(0, |open| open as u64);
     let said = limit.map_or_else(|| "no limit".to_owned(), |limit| format!("of {limit}"));
-    let check = Check::new(name, Verdict::Ok, format!("{open} {said}"));
+    let found = format!("{open} {said}; {reserved} are reserved for runs, the storage and the database");
+    let check = Check::new(name, Verdict::Ok, found);
     let is_short = limit.is_some_and(|limit| limit < ENOUGH_FILES || open > limit / 10 * 8);
     if is_short {
         Check {

@@ -105,7 +105,7 @@ impl Rig {
             actor: Actor::default(),
         };
         for name in ["a", "b", "c"] {
-            let mut upload = self.engine.begin_upload().await.unwrap();
+            let mut upload = self.engine.begin_upload(&caller).await.unwrap();
             upload.write(format!("{name} of {org}").as_bytes()).await.unwrap();
             let saved = self.engine.create_file(&caller, upload, name.to_owned(), None);
             saved.await.unwrap();

@@ -132,15 +132,21 @@ impl Engine {
         record(self.store().get_schedule(org, id).await?)
     }
 
-    /// Returns the organization's schedules before a position, newest first, at most `limit`.
+    /// Returns the organization's schedules before a position, newest first, at most `limit`. Large inputs are left out.
     pub async fn list_schedules(
         &self,
         org: OrgId,
         before: Option<(Timestamp, ScheduleId)>,
         limit: u32,
-    ) -> Result<Vec<Schedule>, Error> {
+    ) -> Result<Vec<ListedSchedule>, Error> {
         let rows = self.store().list_schedules(org, before, limit).await?;
-        rows.into_iter().map(record).collect()
+        let listed = rows.into_iter().map(|row| {
+            Ok(ListedSchedule {
+                schedule: record(row.schedule)?,
+                has_large_input: row.has_large_input,
+            })
+        });
+        listed.collect()
     }
 
     /// Deletes a schedule with its history. Its runs stay, and continue.
@@ -291,6 +297,15 @@ fn request_of(spec: &ScheduleSpec, callback: Option<Callback>) -> Result<RunRequ
 }
 
 /// Converts a row into the schedule that clients receive.
+/// Schedule of a list.
+#[derive(Clone, Debug)]
+pub struct ListedSchedule {
+    /// The schedule.
+    pub schedule: Schedule,
+    /// Whether the schedule has an input that is left out here.
+    pub has_large_input: bool,
+}
+
 fn record(row: ScheduleRow) -> Result<Schedule, Error> {
     let ScheduleRow { spec, state, .. } = row;
     let input = spec

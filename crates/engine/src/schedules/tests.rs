@@ -237,7 +237,8 @@ async fn a_schedule_starts_its_workflow_at_its_instants() {
         .run_definition(rig.caller.org, run.id)
         .await
         .unwrap();
-    assert!(used.request.contains(r#""input":{"a":1}"#), "{}", used.request);
+    let used = used.request.unwrap();
+    assert!(used.contains(r#""input":{"a":1}"#), "{used}");
     assert_eq!(now.updated_at, made.updated_at, "nobody has changed it");
 }
 

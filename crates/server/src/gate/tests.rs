@@ -52,7 +52,14 @@ async fn gate(dir: &tempfile::TempDir) -> Gate {
         })),
         router,
     );
-    let mut gate = Gate::new(engine, door, &limits, &options, HttpMetrics::default(), 7);
+    let mut gate = Gate::new(
+        engine,
+        door,
+        (&limits, &BodyBudget::default()),
+        &options,
+        HttpMetrics::default(),
+        7,
+    );
     gate.clock = || 1_763_674_200;
     gate
 }
@@ -118,7 +125,7 @@ async fn refusals_of_open_endpoints_are_read_from_every_origin() {
 }
 
 #[tokio::test]
-async fn guesses_at_credentials_are_looked_up_within_the_quota_and_lock_no_key_in_use_out() {
+async fn guesses_run_into_the_quota_of_their_network_and_refuse_no_valid_key() {
     let dir = tempfile::tempdir().unwrap();
     let gate = gate(&dir).await;
     let secret = |number: u16| {
@@ -155,7 +162,6 @@ async fn guesses_at_credentials_are_looked_up_within_the_quota_and_lock_no_key_i
         answer.status().as_u16()
     };
 
-    assert_eq!(status(1, in_use.expose()).await, 200);
     let quota = u16::try_from(limits::ANONYMOUS_REQUESTS_PER_MINUTE).unwrap();
     for guess in 1..=quota {
         assert_eq!(
@@ -165,9 +171,12 @@ async fn guesses_at_credentials_are_looked_up_within_the_quota_and_lock_no_key_i
         );
     }
     assert_eq!(status(1, secret(quota + 1).expose()).await, 429);
-    assert_eq!(status(1, in_use.expose()).await, 200);
-    // Nothing tells a key that was never seen from a guess, without a look-up.
-    assert_eq!(status(1, &new).await, 429);
-    assert_eq!(status(2, &new).await, 200);
+    assert_eq!(
+        status(1, secret(1).expose()).await,
+        429,
+        "a guess that is remembered"
+    );
+    // This node has seen neither of them yet.
     assert_eq!(status(1, &new).await, 200);
+    assert_eq!(status(1, in_use.expose()).await, 200);
 }

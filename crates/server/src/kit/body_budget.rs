@@ -1,8 +1,8 @@
-//! Memory budget of all request bodies together.
+//! Memory budget of the bodies of all requests and answers together.
 //!
 //! A body takes what it has sent from one budget, as it comes, and gives it back when its request is answered. What it
-//! announces takes nothing: a client could otherwise use the budget up with headers alone. The first bytes of each body
-//! are free, so that ordinary requests go on while large ones wait.
+//! announces takes nothing: a client could otherwise use the budget up with headers alone. A large answer has room until
+//! it is sent. The first bytes of each body are free, so that ordinary requests go on while large ones wait.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,12 +30,12 @@ impl Default for BodyBudget {
 }
 
 impl BodyBudget {
-    pub(super) fn of(bytes: usize) -> Self {
+    pub(crate) fn of(bytes: usize) -> Self {
         Self(Arc::new(Semaphore::new(bytes)))
     }
 
     /// Room for one body, without any yet.
-    pub(super) fn room(&self) -> Room {
+    pub(crate) fn room(&self) -> Room {
         Room {
             budget: Arc::clone(&self.0),
             taken: None,
@@ -51,8 +51,13 @@ pub(crate) struct Room {
 }
 
 impl Room {
+    /// Returns true while nothing is taken.
+    pub(super) fn is_free(&self) -> bool {
+        self.taken.is_none()
+    }
+
     /// Takes what is missing for a body of `length` bytes; 503 when there is none for too long.
-    pub(super) async fn grow(&mut self, length: usize) -> ApiResult<()> {
+    pub(crate) async fn grow(&mut self, length: usize) -> ApiResult<()> {
         let taken = self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let missing = length.saturating_sub(FREE_BYTES).saturating_sub(taken);
         if missing == 0 {
@@ -62,7 +67,9 @@ impl Room {
         let more = tokio::time::timeout(PATIENCE, more)
             .await
             .map_err(|_| {
-                ApiError::unavailable("too many large requests at once, retry in a moment or on another node")
+                ApiError::unavailable(
+                    "too many large requests and answers at once, retry in a moment or on another node",
+                )
             })?
             .map_err(ApiError::internal)?;
         match &mut self.taken {

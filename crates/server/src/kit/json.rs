@@ -20,7 +20,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::error::Category;
 use sortie_api::limits::BODY_BYTES;
 
-use super::{ApiError, ApiResult, BodyBudget, body_budget::Room, json_text};
+use super::{ApiError, ApiResult, BodyBudget, Uncounted, body_budget::Room, json_text};
 
 /// Timeout for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_mins(1);
@@ -53,7 +53,9 @@ where
         let bytes = tokio::time::timeout(BODY_TIMEOUT, read(body, &parts.headers, &mut room))
             .await
             .map_err(|_| ApiError::invalid_request("the body did not arrive within 60 s"))??;
-        Ok(Self(parse(&bytes)?, room))
+        let text = checked(&bytes)?;
+        room.grow(bytes.len().saturating_add(text.parsed_bytes())).await?;
+        Ok(Self(parse(text.text)?, room))
     }
 }
 
@@ -81,6 +83,13 @@ pub(crate) fn json_response(body: impl Into<Body>) -> Response {
     response
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Answers with a document that is made once. All answers share its memory.
+pub(crate) fn shared_document(document: &Bytes) -> Response {
+    let mut response = json_response(document.clone());
+    response.extensions_mut().insert(Uncounted);
     response
 }
 
@@ -144,15 +153,35 @@ async fn drain(mut body: Body) {
     }
 }
 
-/// A body's bytes as `T`.
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> ApiResult<T> {
+/// Memory that a value takes when it is parsed, in bytes.
+const VALUE_BYTES: usize = 32;
+
+/// Memory that a parsed body takes, as a multiple of its length, at most.
+const MOST_PARSED: usize = 8;
+
+/// A body that is a JSON object, as far as that shows without parsing it.
+struct Checked<'a> {
+    text: &'a str,
+    values: usize,
+}
+
+impl Checked<'_> {
+    /// Memory that the parsed body takes beside its text: many short values take more than they are long.
+    fn parsed_bytes(&self) -> usize {
+        let values = self.values.saturating_mul(VALUE_BYTES);
+        values.min(self.text.len().saturating_mul(MOST_PARSED))
+    }
+}
+
+/// Checks a body's bytes before they are parsed.
+fn checked(bytes: &[u8]) -> ApiResult<Checked<'_>> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| ApiError::invalid_request(format!("the body must be UTF-8: {error}")))?;
     // serde would also read a struct from an array, field by field.
     if !text.trim_ascii_start().starts_with('{') {
         return Err(ApiError::invalid_request("the body must be a JSON object"));
     }
-    json_text::check(text).map_err(|refusal| {
+    let values = json_text::check(text).map_err(|refusal| {
         let path = if refusal.path.is_empty() {
             "the body"
         } else {
@@ -160,6 +189,11 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> ApiResult<T> {
         };
         ApiError::invalid_request(format!("{path}: {}", refusal.rule))
     })?;
+    Ok(Checked { text, values })
+}
+
+/// A body's text as `T`.
+fn parse<T: DeserializeOwned>(text: &str) -> ApiResult<T> {
     serde_json::from_str(text).map_err(|error| ApiError::invalid_request(explain::<T>(text, &error)))
 }
 
@@ -390,6 +424,23 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(refusal_within(&budget, json, body(1 << 20)).await.0, 200);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_parsed_body_takes_counts_as_well() {
+        let budget = BodyBudget::of(1 << 20);
+        let json = "application/json";
+        // Few values take little beside the text, many short ones several times as much.
+        let text = format!(r#"{{"prompt":"{}"}}"#, "x".repeat(900 << 10));
+        assert_eq!(refusal_within(&budget, json, text).await.0, 200);
+        let tags = format!(r#"{{"prompt":"x","tags":["a"{}]}}"#, r#","a""#.repeat(75_000));
+        let (status, error) = refusal_within(&budget, json, tags.clone()).await;
+        assert_eq!(status, 503, "{error}");
+        // Where there is room, the largest body finds it.
+        let whole = BodyBudget::default();
+        assert_eq!(refusal_within(&whole, json, tags).await.0, 200);
+        let largest = format!(r#"{{"tags":[""{}]}}"#, r#","""#.repeat(BODY_BYTES / 3 - 10));
+        assert!(checked(largest.as_bytes()).ok().unwrap().parsed_bytes() + largest.len() < 256 << 20);
     }
 
     #[tokio::test]

@@ -12,14 +12,17 @@ mod deprecation;
 mod download;
 mod error;
 mod guesses;
+mod held_answer;
 mod json;
 mod json_text;
+mod large_texts;
 mod multipart;
 mod path;
 mod query;
 mod rate_limit;
 mod request_id;
 mod small_body;
+mod unread_body;
 mod who;
 
 pub(crate) use body_budget::BodyBudget;
@@ -31,14 +34,17 @@ pub use deprecation::Deprecation;
 pub(crate) use deprecation::DeprecationHeaders;
 pub(crate) use download::{Offered, Wanted};
 pub(crate) use error::{ApiError, ApiResult, Fault, error_response};
-pub(crate) use guesses::{Advice, Guesses, Token};
-pub(crate) use json::{Json, JsonBody, is_json, json_response, shown_once};
+pub(crate) use guesses::{Guesses, Token};
+pub(crate) use held_answer::{Uncounted, hold, with_guard};
+pub(crate) use json::{Json, JsonBody, is_json, json_response, shared_document, shown_once};
+pub(crate) use large_texts::{LargeTexts, OpenText, PIECE_BYTES, TextForm};
 pub(crate) use multipart::{Form, Part};
 pub(crate) use path::{Below, Inner, Path};
 pub(crate) use query::{FromQuery, Pairs, Query, integer};
 pub(crate) use rate_limit::{Counting, Quota, RateLimits, Standing, WINDOW_SECONDS};
 pub(crate) use request_id::{RequestId, RequestIds, X_REQUEST_ID};
 pub(crate) use small_body::{is_form, small_body};
+pub(crate) use unread_body::{LeavesBody, UnreadBody};
 pub(crate) use who::{
     Admin, Anybody, Credential, Holder, LookUpFailure, Member, Passed, Whence, actor, bearer, holder,
 };

@@ -5,7 +5,7 @@
 use std::{
     future::Future,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -24,10 +24,15 @@ use super::{ApiError, ApiResult};
 
 /// Maximum bytes between two parts, heads included. A frame of the connection is read whole.
 const BETWEEN: u64 = 64 * 1024;
-/// Time before the pace of a client counts.
+/// Time before the pace of a client on the whole counts.
 const START: Duration = Duration::from_mins(1);
-/// Minimum pace in bytes a second. A slower client would hold a slot that others wait for.
+/// Minimum pace on the whole, in bytes a second. A slower client would hold a slot that others wait for.
 const PACE: u64 = 32 * 1024;
+/// Time in which [`WINDOW_BYTES`] have to come, from the beginning on. Only the time counts for which the client is waited
+/// for.
+const WINDOW: Duration = Duration::from_secs(10);
+/// Minimum number of bytes in each [`WINDOW`].
+const WINDOW_BYTES: u64 = 64 * 1024;
 /// Time for which an unwanted rest is read on.
 const DRAIN: Duration = Duration::from_secs(1);
 
@@ -48,6 +53,41 @@ struct Counts {
     since: AtomicU64,
     /// Whether content is awaited, and not a part's head.
     in_part: AtomicBool,
+    window: Mutex<Window>,
+}
+
+/// Stretch of time in which a client has to send a least number of bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    /// Bytes that were received before it.
+    before: u64,
+    /// Time for which the client was waited for in it.
+    waited: Duration,
+}
+
+impl Counts {
+    fn all(&self) -> u64 {
+        self.all.load(Ordering::Relaxed)
+    }
+
+    /// Returns the time that is left in the window. A client that has sent enough begins a new one. `None` where it was waited
+    /// for too long.
+    fn time_left(&self) -> Option<Duration> {
+        let all = self.all();
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.saturating_sub(window.before) >= WINDOW_BYTES {
+            *window = Window {
+                before: all,
+                waited: Duration::ZERO,
+            };
+        }
+        Some(WINDOW.saturating_sub(window.waited)).filter(|left| !left.is_zero())
+    }
+
+    fn has_waited(&self, time: Duration) {
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        window.waited = window.waited.saturating_add(time);
+    }
 }
 
 /// Part of a form.
@@ -250,17 +290,25 @@ fn extended_name(value: &str) -> Option<String> {
 async fn in_time<T>(started: Instant, counts: &Counts, work: impl Future<Output = T>) -> ApiResult<T> {
     tokio::pin!(work);
     loop {
-        let all = counts.all.load(Ordering::Relaxed);
+        let all = counts.all();
         let until = started + START + Duration::from_millis(all.saturating_mul(1_000) / PACE);
-        match tokio::time::timeout_at(until, &mut work).await {
-            Ok(done) => return Ok(done),
-            // What came while it was waited for has moved the end.
-            Err(_) if counts.all.load(Ordering::Relaxed) > all => {}
-            Err(_) => {
-                return Err(ApiError::invalid_request(format!(
-                    "the body did not arrive at {PACE} bytes a second"
-                )));
-            }
+        let Some(left) = counts.time_left() else {
+            return Err(ApiError::invalid_request(format!(
+                "{WINDOW_BYTES} bytes of the body did not arrive within {} s",
+                WINDOW.as_secs()
+            )));
+        };
+        let began = Instant::now();
+        let done = tokio::time::timeout_at(until.min(began + left), &mut work).await;
+        counts.has_waited(began.elapsed());
+        if let Ok(done) = done {
+            return Ok(done);
+        }
+        // What came while it was waited for has moved the end.
+        if Instant::now() >= until && counts.all() == all {
+            return Err(ApiError::invalid_request(format!(
+                "the body did not arrive at {PACE} bytes a second"
+            )));
         }
     }
 }
@@ -329,6 +377,47 @@ mod tests {
         ] {
             assert!(file_name(twice).is_err(), "{twice}");
         }
+    }
+
+    /// Time after which a form is refused whose content comes in chunks of `bytes`, each but the first after `pause`, and the refusal. None if
+    /// all of it was taken.
+    async fn refused(bytes: usize, pause: Duration, chunks: usize) -> Option<(Duration, u16)> {
+        let head = "--b\r\ncontent-disposition: form-data; name=\"file\"\r\n\r\n";
+        let head = futures_util::stream::iter([Ok(Bytes::from(head))]);
+        let content = futures_util::stream::iter(0..chunks).then(move |chunk| async move {
+            if chunk > 0 {
+                tokio::time::sleep(pause).await;
+            }
+            Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; bytes]))
+        });
+        let end = futures_util::stream::iter([Ok(Bytes::from("\r\n--b--\r\n"))]);
+        let body = Body::from_stream(head.chain(content).chain(end));
+        let mut headers = HeaderMap::new();
+        let kind = http::HeaderValue::from_static("multipart/form-data; boundary=b");
+        headers.insert(CONTENT_TYPE, kind);
+        let mut form = Form::new(&headers, body).unwrap();
+        let began = Instant::now();
+        let read = async {
+            let mut part = form.next().await?.unwrap();
+            while part.chunk().await?.is_some() {}
+            Ok::<_, ApiError>(())
+        };
+        let refusal = read.await.err()?;
+        let status = axum::response::IntoResponse::into_response(refusal).status();
+        Some((began.elapsed(), status.as_u16()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_trickles_is_refused_after_ten_seconds() {
+        let second = Duration::from_secs(1);
+        assert_eq!(refused(1_000, second, 1_000).await, Some((WINDOW, 400)));
+        // A burst buys no time.
+        assert_eq!(refused(10 << 20, 11 * second, 5).await, Some((WINDOW, 400)));
+        // The pace on the whole holds as well.
+        let (time, status) = refused(80 << 10, 9 * second, 1_000).await.unwrap();
+        assert_eq!(status, 400);
+        assert!(time > START, "{time:?}");
+        assert_eq!(refused(400 << 10, 9 * second, 30).await, None);
     }
 
     proptest! {

@@ -17,6 +17,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use super::ConnectionMetrics;
+
 /// Bounds of the time to an answer in seconds: from a read of memory to a body of 24 MiB over a slow line, or `wait`.
 const SECONDS: [f64; 14] = [
     0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0,
@@ -86,6 +88,8 @@ pub(crate) struct HttpMetrics {
     refused_networks: Counter,
     refusals: Family<[(&'static str, &'static str); 1], Counter>,
     streams: Gauge,
+    /// Figures of the connections.
+    pub(crate) connections: ConnectionMetrics,
 }
 
 impl Default for HttpMetrics {
@@ -98,6 +102,7 @@ impl Default for HttpMetrics {
             refused_networks: refusals.get_or_create_owned(&[("quota", "network")]),
             refusals,
             streams: Gauge::default(),
+            connections: ConnectionMetrics::default(),
         }
     }
 }
@@ -154,6 +159,7 @@ impl HttpMetrics {
             "Event streams that are open now",
             self.streams.clone(),
         );
+        self.connections.register(registry);
     }
 }
 

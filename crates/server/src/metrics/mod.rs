@@ -3,6 +3,7 @@
 //! Whoever reaches it reads it, so nothing of an organization is in it: no ids, no keys, no names, no content. Labels
 //! are route templates, models of the catalog and words of lists in the code.
 
+mod connections;
 mod form;
 mod http;
 mod process;
@@ -25,6 +26,7 @@ use sortie_billing::Billing;
 use sortie_engine::Engine;
 use tokio::{sync::Mutex, time::Instant};
 
+pub(crate) use self::connections::ConnectionMetrics;
 pub(crate) use self::http::{HttpMetrics, OpenStream, Refused, tell_route};
 use self::{
     form::{Form, prometheus_text},
@@ -32,7 +34,7 @@ use self::{
 };
 use crate::{
     connections::Answers,
-    kit::{ApiError, ApiResult, Fault},
+    kit::{ApiError, ApiResult, Fault, RequestIds},
 };
 
 /// Path of the metrics.
@@ -46,6 +48,7 @@ pub(crate) struct Exposition {
     engine: Engine,
     registries: Arc<[Registry; 2]>,
     shown: Shown,
+    ids: RequestIds,
 }
 
 /// The metrics at one moment, in both forms.
@@ -82,11 +85,12 @@ impl Shown {
 }
 
 impl Exposition {
-    /// Of `engine`, the accounts and payments of a hosted deployment, the server that measures with `http`, and this process.
+    /// Of `engine`, the accounts and payments of a hosted deployment, the server that measures with `http`, and this process. `seed` makes its
+    /// request ids its own.
     pub(crate) fn new(
-        engine: Engine,
+        (engine, http): (Engine, &HttpMetrics),
         (accounts, billing): (Option<&Accounts>, Option<&Billing>),
-        http: &HttpMetrics,
+        seed: u64,
     ) -> Self {
         let mut own = Registry::with_prefix("sortie");
         own.register(
@@ -109,6 +113,7 @@ impl Exposition {
             engine,
             registries: Arc::new([own, process]),
             shown: Shown::default(),
+            ids: RequestIds::new(seed),
         }
     }
 
@@ -151,6 +156,10 @@ impl Exposition {
 
 /// A listener that has nothing but `/metrics`.
 impl Answers for Exposition {
+    fn new_request_id(&self) -> String {
+        self.ids.of(&HeaderMap::new()).as_str().to_owned()
+    }
+
     async fn answers(&self, _: IpAddr, request: Request<Body>) -> Response {
         use axum::response::IntoResponse as _;
         if request.uri().path() != METRICS {

@@ -6,7 +6,7 @@ use axum::{extract::State, response::Response};
 
 use super::OrgApp;
 use crate::{
-    kit::{ApiResult, Json, json_response},
+    kit::{ApiResult, Json, shared_document},
     routes::{Health, OK, Readiness},
 };
 
@@ -44,5 +44,5 @@ pub(crate) async fn get_org_readiness(State(app): State<Arc<OrgApp>>) -> ApiResu
     responses((status = 200, description = "The document.", body = serde_json::Value, example = json!({"openapi": "3.1.0"}))),
 )]
 pub(crate) async fn get_org_description(State(app): State<Arc<OrgApp>>) -> Response {
-    json_response(app.document.clone())
+    shared_document(&app.document)
 }

@@ -12,17 +12,25 @@ use http::{
     header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE},
     request::Parts,
 };
-use sortie_api::{Event, RunId};
-use sortie_engine::Deltas;
+use serde_json::value::RawValue;
+use sortie_api::{Event, OrgId, RunId};
+use sortie_engine::{Deltas, Error};
+use sortie_store::{Found, LargeText, ListedEvent, Store};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
 };
 
-use super::event_stream::{Ends, EventStream};
+use super::{
+    event_stream::{Ends, EventStream},
+    listing::{Entry, Form as ListForm, Listing, Source},
+};
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, FromQuery, Json, Member, Opener, Pairs, Passed, Path, Query, integer},
+    kit::{
+        ApiError, ApiResult, FromQuery, Json, LargeTexts, Member, Opener, Pairs, Passed, Path, Query,
+        TextForm, integer,
+    },
 };
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -184,11 +192,24 @@ pub(crate) async fn follow_run(
     let after = reading.last_event.unwrap_or(after);
     match reading.form {
         Form::Json => {
-            let events = app
-                .engine
-                .events_after(&who.caller(), id, (after, MOST_EVENTS), hop)
-                .await?;
-            Ok(Json(events).into_response())
+            let stored = StoredEvents {
+                store: app.engine.store().clone(),
+                texts: app.texts.clone(),
+                org: who.org,
+                run: id,
+            };
+            let list = Listing::new(stored, Some(after), MOST_EVENTS, ListForm::Array);
+            match list.begin().await {
+                // Those of a run with zero data retention are in the memory of a node.
+                Err(Error::Unretained) => {
+                    let events = app
+                        .engine
+                        .events_after(&who.caller(), id, (after, MOST_EVENTS), hop)
+                        .await?;
+                    Ok(Json(events).into_response())
+                }
+                begun => begun?.respond(&app.bodies).await,
+            }
         }
         Form::Stream => {
             let batches = app.engine.follow(&who.caller(), id, (after, deltas), hop).await?;
@@ -204,5 +225,49 @@ pub(crate) async fn follow_run(
             headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
             Ok(response)
         }
+    }
+}
+
+/// Stored events of a run.
+struct StoredEvents {
+    store: Store,
+    texts: LargeTexts,
+    org: OrgId,
+    run: RunId,
+}
+
+impl Source for StoredEvents {
+    type Item = ListedEvent;
+    type Position = i64;
+
+    const STRETCH: u32 = 64;
+
+    async fn read(&self, after: Option<i64>, limit: u32) -> Result<Found<ListedEvent, i64>, Error> {
+        let after = after.unwrap_or_default();
+        let events = self.store.list_events(self.org, self.run, after, limit).await?;
+        Ok(Found::all(events))
+    }
+
+    fn position(event: &ListedEvent) -> i64 {
+        event.seq
+    }
+
+    fn entry(&self, listed: ListedEvent) -> Result<Entry, Error> {
+        let is_large = listed.data.is_none();
+        let data = listed
+            .data
+            .map_or_else(|| Ok(RawValue::NULL.to_owned()), RawValue::from_string)
+            .map_err(|error| Error::Internal(format!("the data of an event cannot be read: {error}")))?;
+        let event = Event {
+            id: listed.seq,
+            kind: listed.kind,
+            data,
+            created_at: listed.created_at,
+        };
+        if !is_large {
+            return Entry::of(&event);
+        }
+        let data = LargeText::Event(self.run, event.id);
+        Entry::around(&event, "data", self.texts.open(self.org, data), TextForm::Json)
     }
 }

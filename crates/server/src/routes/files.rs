@@ -109,7 +109,7 @@ pub(crate) async fn create_file(
     let taken = if announced > most.saturating_add(FORM_BYTES) {
         Err(ApiError::too_large("file", most))
     } else {
-        let upload = app.engine.begin_upload().await?;
+        let upload = app.engine.begin_upload(&who.caller()).await?;
         take_in(&mut form, upload, most).await
     };
     let taken = match taken {

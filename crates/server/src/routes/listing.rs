@@ -1,5 +1,6 @@
-//! The body of a list, stretch by stretch: what one entry holds may be large (a run's output 1 MiB, a schedule's input
-//! as much), so a list of a hundred is never held as a whole, however slowly its reader takes it.
+//! The body of a list, piece by piece: an entry may be large (a run's output 1 MiB, a definition 24 MiB), so an answer
+//! holds one piece, however slowly its reader takes it. Short entries are read several at a time; a large text in an entry
+//! is left out of what is read, and comes by itself ([`OpenText`]).
 
 use std::io::Write as _;
 
@@ -9,16 +10,19 @@ use serde::Serialize;
 use sortie_engine::Error;
 use sortie_store::Found;
 
-use crate::kit::{ApiResult, json_response};
+use crate::kit::{ApiResult, BodyBudget, OpenText, PIECE_BYTES, TextForm, json_response};
+
+/// Memory that an answer in several pieces counts for: a piece, and what the connection holds of it, in bytes.
+const ANSWER_BYTES: usize = 256 * 1024;
 
 /// Source of a list.
 pub(super) trait Source: Send + Sync + 'static {
     /// Type of an entry.
-    type Item: Serialize + Send;
+    type Item: Send;
     /// Position of an entry in the order of the list.
     type Position: Clone + Send + Sync;
 
-    /// Number of entries that are read, and held, at once.
+    /// Number of entries that are read at once.
     const STRETCH: u32;
 
     /// The entries behind `before`, or from the beginning, at most `limit`.
@@ -31,9 +35,59 @@ pub(super) trait Source: Send + Sync + 'static {
     /// Returns the position of an entry.
     fn position(item: &Self::Item) -> Self::Position;
 
+    /// Returns an entry as JSON.
+    fn entry(&self, item: Self::Item) -> Result<Entry, Error>;
+
     /// The cursor of the page behind this position. A list that is only ever an array has none.
     fn cursor_after(&self, _last: Self::Position) -> String {
         String::new()
+    }
+}
+
+/// Entry of a list as JSON.
+pub(super) struct Entry {
+    text: Vec<u8>,
+    large: Option<Large>,
+}
+
+/// Large text in an entry, and what comes behind it.
+struct Large {
+    text: OpenText,
+    form: TextForm,
+    rest: Vec<u8>,
+}
+
+impl Entry {
+    /// An entry without a large text.
+    pub(super) fn of(value: &impl Serialize) -> Result<Self, Error> {
+        let text = serde_json::to_vec(value).map_err(|error| Error::Internal(error.to_string()))?;
+        Ok(Self { text, large: None })
+    }
+
+    /// An entry with a large text in the place of the first `"field":""` or `"field":null`, by its form.
+    pub(super) fn around(
+        value: &impl Serialize,
+        field: &str,
+        text: OpenText,
+        form: TextForm,
+    ) -> Result<Self, Error> {
+        let mut head = Self::of(value)?.text;
+        // Bytes of the value before the text, and in its place.
+        let (value, before, replaced) = match form {
+            TextForm::Quoted => ("\"\"", 1, 0),
+            TextForm::Json => ("null", 0, 4),
+        };
+        let place = format!("\"{field}\":{value}");
+        let found = head
+            .windows(place.len())
+            .position(|window| window == place.as_bytes())
+            .ok_or_else(|| Error::Internal(format!("an entry has no {field}")))?;
+        let mut rest = head.split_off(found + place.len() - value.len() + before);
+        rest.drain(..replaced);
+        Ok(Self {
+            text: head,
+            large: Some(Large { text, form, rest }),
+        })
     }
 }
 
@@ -44,6 +98,8 @@ pub(super) enum Form {
     Array,
     /// `{items, next_cursor}`.
     Page,
+    /// An entry by itself.
+    Alone,
 }
 
 /// A list, as far as it is not shown yet.
@@ -54,7 +110,24 @@ pub(super) struct Listing<S: Source> {
     /// Entries still to be shown, at most.
     left: u32,
     form: Form,
-    begun: bool,
+    /// Entries that are read next, at most.
+    rows: u32,
+    /// Large text that is being shown.
+    large: Option<Large>,
+    progress: Progress,
+}
+
+/// Progress of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Nothing is shown.
+    Unopened,
+    /// The beginning is shown, and no entry.
+    Opened,
+    /// An entry is shown.
+    Begun,
+    /// The last entry and the end are shown, but for a large text in that entry.
+    Ended,
 }
 
 impl<S: Source> Listing<S> {
@@ -65,154 +138,149 @@ impl<S: Source> Listing<S> {
             before,
             left: limit,
             form,
-            begun: false,
+            rows: S::STRETCH,
+            large: None,
+            progress: Progress::Unopened,
         }
     }
 
-    /// The answer. What goes wrong with the first stretch is an error; later, the connection is broken off.
-    pub(super) async fn respond(self) -> ApiResult<Response> {
-        let (first, rest) = self.stretch().await?;
-        let Some(rest) = rest else {
-            return Ok(json_response(first));
+    /// The answer. What goes wrong with the first piece is an error; later, the connection is broken off.
+    pub(super) async fn respond(self, bodies: &BodyBudget) -> ApiResult<Response> {
+        self.begin().await?.respond(bodies).await
+    }
+
+    /// Makes the first piece.
+    pub(super) async fn begin(mut self) -> Result<Begun<S>, Error> {
+        let first = self.piece().await?;
+        Ok(Begun { first, rest: self })
+    }
+
+    /// The next piece; empty at the end. It holds at most [`PIECE_BYTES`] and an entry without its large text, or a piece
+    /// of a large text.
+    async fn piece(&mut self) -> Result<Vec<u8>, Error> {
+        let mut text = Vec::new();
+        while text.len() < PIECE_BYTES && !self.is_over() {
+            if let Some(large) = &mut self.large {
+                if large.text.append(large.form, &mut text).await? {
+                    text.append(&mut large.rest);
+                    self.large = None;
+                }
+            } else {
+                self.stretch(&mut text).await?;
+            }
+        }
+        Ok(text)
+    }
+
+    fn is_over(&self) -> bool {
+        self.progress == Progress::Ended && self.large.is_none()
+    }
+
+    /// Appends the next entries, as far as there is room for them. Those behind are read again.
+    async fn stretch(&mut self, text: &mut Vec<u8>) -> Result<(), Error> {
+        let shown = self.left.min(self.rows);
+        // One more than is shown tells whether there is another page.
+        let limit = shown + u32::from(self.form == Form::Page && shown == self.left);
+        let Found { items, stopped_at } = self.source.read(self.before.clone(), limit).await?;
+        let is_last = items.len() < usize::try_from(limit).unwrap_or(usize::MAX);
+        if self.progress == Progress::Unopened {
+            text.extend_from_slice(match self.form {
+                Form::Page => b"{\"items\":[",
+                Form::Array => b"[",
+                Form::Alone => b"",
+            });
+            self.progress = Progress::Opened;
+        }
+        let mut items = items.into_iter();
+        let mut taken = 0_u32;
+        while self.left > 0 && self.large.is_none() && text.len() < PIECE_BYTES {
+            let Some(item) = items.next() else { break };
+            if self.progress == Progress::Begun {
+                text.push(b',');
+            }
+            self.progress = Progress::Begun;
+            self.left -= 1;
+            taken += 1;
+            self.before = Some(S::position(&item));
+            let mut entry = self.source.entry(item)?;
+            text.append(&mut entry.text);
+            self.large = entry.large;
+        }
+        let more = items.len();
+        let next = match stopped_at {
+            // An array has no next page: it goes on behind where the source has stopped.
+            Some(position) if more == 0 && self.left > 0 && self.form != Form::Page => {
+                self.before = Some(position);
+                return Ok(());
+            }
+            // The next page goes on there.
+            Some(position) if more == 0 => Some(position),
+            Some(_) | None if self.left > 0 && (more > 0 || !is_last) => {
+                // Where large entries fill a piece, few of them are read at once.
+                if more > 0 {
+                    self.rows = taken.max(1);
+                } else if text.len() < PIECE_BYTES {
+                    self.rows = self.rows.saturating_mul(2).min(S::STRETCH);
+                }
+                return Ok(());
+            }
+            Some(_) | None => self.before.clone().filter(|_| more > 0),
         };
-        let rest = stream::try_unfold(Some(rest), |rest| async move {
-            let Some(rest) = rest else { return Ok(None) };
-            let stretch = rest.stretch().await.inspect_err(|error| {
+        self.progress = Progress::Ended;
+        let end = self.end(next);
+        match &mut self.large {
+            Some(large) => large.rest.extend_from_slice(&end),
+            None => text.extend_from_slice(&end),
+        }
+        Ok(())
+    }
+
+    /// Text behind the last entry. The next page is behind the position `next`, if there is one.
+    fn end(&self, next: Option<S::Position>) -> Vec<u8> {
+        match self.form {
+            Form::Alone => Vec::new(),
+            Form::Array => b"]".to_vec(),
+            Form::Page => {
+                let next_cursor = next
+                    .map(|next| self.source.cursor_after(next))
+                    .unwrap_or_default();
+                let mut end = Vec::new();
+                // Writing to memory cannot fail.
+                let _written = write!(end, "],\"next_cursor\":\"{next_cursor}\"}}");
+                end
+            }
+        }
+    }
+}
+
+/// A list whose first piece is made.
+pub(super) struct Begun<S: Source> {
+    first: Vec<u8>,
+    rest: Listing<S>,
+}
+
+impl<S: Source> Begun<S> {
+    /// The answer. It has room for its pieces until it is sent.
+    pub(super) async fn respond(self, bodies: &BodyBudget) -> ApiResult<Response> {
+        let Self { first, rest } = self;
+        if rest.is_over() {
+            return Ok(json_response(first));
+        }
+        let mut room = bodies.room();
+        room.grow(ANSWER_BYTES).await?;
+        let rest = stream::try_unfold((rest, room), |(mut rest, room)| async move {
+            if rest.is_over() {
+                return Ok(None);
+            }
+            let piece = rest.piece().await.inspect_err(|error| {
                 tracing::error!(%error, "list answer aborted");
             })?;
-            Ok::<_, Error>(Some(stretch))
+            Ok::<_, Error>(Some((piece, (rest, room))))
         });
         let body = stream::once(async { Ok(first) }).chain(rest);
         Ok(json_response(Body::from_stream(body)))
     }
-
-    /// The next stretch as text, and the list without it; none when that was the end.
-    async fn stretch(mut self) -> Result<(Vec<u8>, Option<Self>), Error> {
-        let last = self.left <= S::STRETCH;
-        let limit = if last {
-            // One more than is shown tells whether there is another page.
-            self.left + u32::from(self.form == Form::Page)
-        } else {
-            S::STRETCH
-        };
-        let Found { items, stopped_at } = self.source.read(self.before.clone(), limit).await?;
-        let ended = match (&stopped_at, self.form) {
-            // The next page goes on where the source has stopped.
-            (Some(_), Form::Page) => true,
-            // An array has no next page.
-            (Some(_), Form::Array) => false,
-            (None, _) => last || items.len() < usize::try_from(limit).unwrap_or(usize::MAX),
-        };
-        let mut text = Vec::new();
-        if !self.begun {
-            text.extend_from_slice(match self.form {
-                Form::Page => b"{\"items\":[",
-                Form::Array => b"[",
-            });
-        }
-        let mut next_cursor = String::new();
-        for item in items {
-            let Some(left) = self.left.checked_sub(1) else {
-                next_cursor = self
-                    .before
-                    .clone()
-                    .map(|last| self.source.cursor_after(last))
-                    .unwrap_or_default();
-                break;
-            };
-            if self.begun {
-                text.push(b',');
-            }
-            serde_json::to_writer(&mut text, &item).map_err(|error| Error::Internal(error.to_string()))?;
-            self.begun = true;
-            self.left = left;
-            self.before = Some(S::position(&item));
-        }
-        if let Some(position) = stopped_at {
-            next_cursor = self.source.cursor_after(position.clone());
-            self.before = Some(position);
-        }
-        if ended {
-            text.push(b']');
-            if self.form == Form::Page {
-                // Writing to memory cannot fail.
-                let _written = write!(text, ",\"next_cursor\":\"{next_cursor}\"}}");
-            }
-        }
-        Ok((text, (!ended).then_some(self)))
-    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The numbers from 1 on whose tens digit is odd. One read looks at ten numbers.
-    struct Odd;
-
-    impl Source for Odd {
-        type Item = u32;
-        type Position = u32;
-
-        const STRETCH: u32 = 4;
-
-        async fn read(&self, before: Option<u32>, limit: u32) -> Result<Found<u32, u32>, Error> {
-            let behind = before.unwrap_or_default();
-            let end = (behind + 10).min(100);
-            let odd = (behind + 1..=end).filter(|number| number / 10 % 2 == 1);
-            let items: Vec<u32> = odd.take(limit as usize).collect();
-            let is_full = items.len() == limit as usize;
-            Ok(Found {
-                items,
-                stopped_at: (!is_full && end < 100).then_some(end),
-            })
-        }
-
-        fn position(item: &u32) -> u32 {
-            *item
-        }
-
-        fn cursor_after(&self, last: u32) -> String {
-            last.to_string()
-        }
-    }
-
-    async fn shown(before: Option<u32>, limit: u32, form: Form) -> serde_json::Value {
-        let answer = Listing::new(Odd, before, limit, form).respond().await.unwrap();
-        let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
-        serde_json::from_slice(&body).unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_page_ends_where_its_source_has_stopped_and_the_next_goes_on_there() {
-        let empty = shown(None, 9, Form::Page).await;
-        // Ten was the last number that was looked at.
-        assert_eq!(empty, serde_json::json!({"items": [10], "next_cursor": "10"}));
-        let (mut seen, mut cursor) = (Vec::new(), None);
-        loop {
-            let page = shown(cursor, 7, Form::Page).await;
-            let items = page["items"].as_array().unwrap();
-            assert!(items.len() <= 7);
-            seen.extend(items.iter().map(|item| item.as_u64().unwrap()));
-            match page["next_cursor"].as_str().unwrap() {
-                "" => break,
-                next => cursor = Some(next.parse().unwrap()),
-            }
-        }
-        let all: Vec<u64> = (1..=100).filter(|number| number / 10 % 2 == 1).collect();
-        assert_eq!(seen, all);
-    }
-
-    #[tokio::test]
-    async fn an_array_goes_on_behind_where_its_source_has_stopped() {
-        let all: Vec<u32> = (1..=100).filter(|number| number / 10 % 2 == 1).collect();
-        for limit in [1, 3, 4, 15, 50, 70] {
-            let expected = &all[..all.len().min(limit as usize)];
-            assert_eq!(
-                shown(None, limit, Form::Array).await,
-                serde_json::json!(expected),
-                "{limit}"
-            );
-        }
-    }
-}
+mod tests;

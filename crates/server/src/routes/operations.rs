@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, Json, json_response},
+    kit::{ApiError, ApiResult, Json, shared_document},
 };
 
 /// The state of the node.
@@ -113,5 +113,5 @@ pub(crate) async fn get_metrics(State(app): State<Arc<App>>, headers: HeaderMap)
     responses((status = 200, description = "The document.", body = serde_json::Value, example = json!({"openapi": "3.1.0"}))),
 )]
 pub(crate) async fn get_description(State(app): State<Arc<App>>) -> Response {
-    json_response(app.document.clone())
+    shared_document(&app.document)
 }

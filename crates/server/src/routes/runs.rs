@@ -7,18 +7,23 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderName, Method, StatusCode, request::Parts};
-use sortie_api::{Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, Timestamp, limits};
-use sortie_engine::Error;
-use sortie_store::{Created, Found, RunFilter, Store};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use sortie_api::{
+    OrgId, Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, Timestamp, limits,
+};
+use sortie_engine::{Engine, Error};
+use sortie_store::{Created, Found, LargeText, ListedRun, RunFilter, Store, StoredDefinition};
 
 use super::{
     cursor::List,
-    listing::{Form, Listing, Source},
+    listing::{Entry, Form, Listing, Source},
 };
 use crate::{
     app::App,
     kit::{
-        ApiError, ApiResult, FromQuery, Json, JsonBody, Member, Pairs, Passed, Path, Query, json_response,
+        ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, Member, Pairs, Passed, Path, Query,
+        TextForm, Uncounted,
     },
 };
 
@@ -177,19 +182,21 @@ pub(crate) async fn list_runs(
     let form = if paged { Form::Page } else { Form::Array };
     let runs = Runs {
         store: app.engine.store().clone(),
+        texts: app.texts.clone(),
         list,
     };
-    Listing::new(runs, before, limit, form).respond().await
+    Listing::new(runs, before, limit, form).respond(&app.bodies).await
 }
 
 /// The runs of a list.
 struct Runs {
     store: Store,
+    texts: LargeTexts,
     list: List,
 }
 
 impl Source for Runs {
-    type Item = Run;
+    type Item = ListedRun;
     type Position = (Timestamp, RunId);
 
     const STRETCH: u32 = 20;
@@ -198,7 +205,7 @@ impl Source for Runs {
         &self,
         before: Option<Self::Position>,
         limit: u32,
-    ) -> Result<Found<Run, Self::Position>, Error> {
+    ) -> Result<Found<ListedRun, Self::Position>, Error> {
         let filter = RunFilter {
             status: self.list.status,
             schedule: self.list.schedule,
@@ -209,8 +216,18 @@ impl Source for Runs {
         Ok(self.store.list_runs(self.list.org, filter).await?)
     }
 
-    fn position(run: &Run) -> Self::Position {
-        (run.created_at, run.id)
+    fn position(listed: &ListedRun) -> Self::Position {
+        (listed.run.created_at, listed.run.id)
+    }
+
+    fn entry(&self, listed: ListedRun) -> Result<Entry, Error> {
+        let mut run = listed.run;
+        if !listed.has_large_output {
+            return Entry::of(&run);
+        }
+        run.output = Some(String::new());
+        let output = self.texts.open(self.list.org, LargeText::Output(run.id));
+        Entry::around(&run, "output", output, TextForm::Quoted)
     }
 
     fn cursor_after(&self, last: Self::Position) -> String {
@@ -255,13 +272,18 @@ pub(crate) async fn get_run(
     Query(Wait(wait)): Query<Wait>,
     Passed(hop): Passed,
     method: Method,
-) -> ApiResult<Json<Run>> {
+) -> ApiResult<Response> {
     // `HEAD` comes here too, and its answer has no body: it must not use up an output that is handed out once.
-    Ok(Json(if method == Method::HEAD {
-        app.engine.look_at_run(who.org, id, wait).await?
-    } else {
-        app.engine.get_run(&who.caller(), id, wait, hop).await?
-    }))
+    if method == Method::HEAD {
+        return Ok(Json(app.engine.look_at_run(who.org, id, wait).await?).into_response());
+    }
+    let run = app.engine.get_run(&who.caller(), id, wait, hop).await?;
+    let is_once = run.zero_data_retention && run.output.is_some();
+    let mut response = Json(run).into_response();
+    if is_once {
+        response.extensions_mut().insert(Uncounted);
+    }
+    Ok(response)
 }
 
 /// Cancel a run
@@ -306,12 +328,59 @@ pub(crate) async fn get_run_definition(
     who: Member,
     Path(id): Path<RunId>,
 ) -> ApiResult<Response> {
-    let stored = app.engine.run_definition(who.org, id).await?;
-    let names = stored.requires_credentials.as_deref().unwrap_or("[]");
-    // The stored texts are JSON already: they go out as they are, without being parsed and written again.
-    let body = format!(
-        r#"{{"request":{},"requires_credentials":{names}}}"#,
-        stored.request
-    );
-    Ok(json_response(body).into_response())
+    let definition = DefinitionOf {
+        engine: app.engine.clone(),
+        texts: app.texts.clone(),
+        org: who.org,
+        run: id,
+    };
+    Listing::new(definition, None, 1, Form::Alone)
+        .respond(&app.bodies)
+        .await
+}
+
+/// The definition of one run.
+struct DefinitionOf {
+    engine: Engine,
+    texts: LargeTexts,
+    org: OrgId,
+    run: RunId,
+}
+
+/// Definition as it is stored. Its texts are JSON already: they go out as they are, without being parsed.
+#[derive(Serialize)]
+struct StoredTexts {
+    request: Option<Box<RawValue>>,
+    requires_credentials: Box<RawValue>,
+}
+
+impl Source for DefinitionOf {
+    type Item = StoredDefinition;
+    type Position = ();
+
+    const STRETCH: u32 = 1;
+
+    async fn read(&self, _before: Option<()>, _limit: u32) -> Result<Found<StoredDefinition, ()>, Error> {
+        let definition = self.engine.run_definition(self.org, self.run).await?;
+        Ok(Found::all(vec![definition]))
+    }
+
+    fn position(_definition: &StoredDefinition) {}
+
+    fn entry(&self, stored: StoredDefinition) -> Result<Entry, Error> {
+        let raw = |text: String| {
+            RawValue::from_string(text)
+                .map_err(|error| Error::Internal(format!("a stored definition cannot be read: {error}")))
+        };
+        let names = stored.requires_credentials.unwrap_or_else(|| "[]".to_owned());
+        let texts = StoredTexts {
+            request: stored.request.map(raw).transpose()?,
+            requires_credentials: raw(names)?,
+        };
+        if texts.request.is_some() {
+            return Entry::of(&texts);
+        }
+        let request = self.texts.open(self.org, LargeText::Definition(self.run));
+        Entry::around(&texts, "request", request, TextForm::Json)
+    }
 }

@@ -4,20 +4,21 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use http::StatusCode;
+use serde_json::value::RawValue;
 use sortie_api::{
     OrgId, Run, Schedule, ScheduleId, Timestamp, limits,
     schedule::{CreateSchedule, SchedulePage, UpdateSchedule},
 };
-use sortie_engine::{Engine, Error};
-use sortie_store::Found;
+use sortie_engine::{Engine, Error, ListedSchedule};
+use sortie_store::{Found, LargeText};
 
 use super::{
     cursor,
-    listing::{Form, Listing, Source},
+    listing::{Entry, Form, Listing, Source},
 };
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, FromQuery, Json, JsonBody, Member, Pairs, Path, Query},
+    kit::{ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, Member, Pairs, Path, Query, TextForm},
 };
 
 /// The parameters of a page.
@@ -110,21 +111,25 @@ pub(crate) async fn list_schedules(
         .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
     let schedules = Schedules {
         engine: app.engine.clone(),
+        texts: app.texts.clone(),
         org: who.org,
         pages,
     };
-    Listing::new(schedules, before, limit, Form::Page).respond().await
+    Listing::new(schedules, before, limit, Form::Page)
+        .respond(&app.bodies)
+        .await
 }
 
 /// The schedules of an organization.
 struct Schedules {
     engine: Engine,
+    texts: LargeTexts,
     org: OrgId,
     pages: Pages,
 }
 
 impl Source for Schedules {
-    type Item = Schedule;
+    type Item = ListedSchedule;
     type Position = (Timestamp, ScheduleId);
 
     const STRETCH: u32 = 10;
@@ -133,13 +138,28 @@ impl Source for Schedules {
         &self,
         before: Option<Self::Position>,
         limit: u32,
-    ) -> Result<Found<Schedule, Self::Position>, Error> {
+    ) -> Result<Found<ListedSchedule, Self::Position>, Error> {
         let schedules = self.engine.list_schedules(self.org, before, limit).await?;
         Ok(Found::all(schedules))
     }
 
-    fn position(schedule: &Schedule) -> Self::Position {
-        (schedule.created_at, schedule.id)
+    fn position(listed: &ListedSchedule) -> Self::Position {
+        (listed.schedule.created_at, listed.schedule.id)
+    }
+
+    fn entry(&self, listed: ListedSchedule) -> Result<Entry, Error> {
+        let mut schedule = listed.schedule;
+        if !listed.has_large_input {
+            return Entry::of(&schedule);
+        }
+        schedule.input = Some(RawValue::NULL.to_owned());
+        let input = LargeText::ScheduleInput(schedule.id, schedule.updated_at);
+        Entry::around(
+            &schedule,
+            "input",
+            self.texts.open(self.org, input),
+            TextForm::Json,
+        )
     }
 
     fn cursor_after(&self, (at, id): Self::Position) -> String {

@@ -13,7 +13,7 @@ use sortie_api::{
 use sortie_engine::{Error, Put};
 use sortie_store::{Found, Store};
 
-use super::listing::{Form, Listing, Source};
+use super::listing::{Entry, Form, Listing, Source};
 use crate::{
     app::App,
     kit::{ApiError, ApiResult, FromQuery, Json, JsonBody, Member, Pairs, Path, Query, json_response},
@@ -69,7 +69,7 @@ pub(crate) async fn list_workflows(
                 org: who.org,
             };
             let list = Listing::new(summaries, None, limits::SAVED_WORKFLOWS, Form::Array);
-            list.respond().await
+            list.respond(&app.bodies).await
         }
     }
 }
@@ -111,6 +111,10 @@ impl Source for Summaries {
 
     fn position(summary: &Summary) -> String {
         summary.name.clone()
+    }
+
+    fn entry(&self, summary: Summary) -> Result<Entry, Error> {
+        Entry::of(&summary)
     }
 }
 

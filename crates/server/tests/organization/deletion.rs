@@ -33,7 +33,7 @@ async fn status(client: &Client, path: &str) -> u16 {
 
 /// Saves a file of the first organization.
 async fn save(rig: &Rig, caller: &Caller, content: &str) {
-    let mut upload = rig.engine.begin_upload().await.unwrap();
+    let mut upload = rig.engine.begin_upload(caller).await.unwrap();
     upload.write(content.as_bytes()).await.unwrap();
     let saved = rig.engine.create_file(caller, upload, "notes".to_owned(), None);
     saved.await.unwrap();

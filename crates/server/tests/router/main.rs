@@ -21,4 +21,5 @@ mod rig;
 mod runs;
 mod stop;
 mod streams;
+mod unread;
 mod workflows;

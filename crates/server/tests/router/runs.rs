@@ -92,13 +92,11 @@ async fn a_long_list_arrives_in_stretches_and_is_whole() {
         limit: 100,
     };
     let made = rig.engine.store().list_runs(rig.org, filter).await.unwrap().items;
-    let made: Vec<_> = made.iter().map(|run| run.id).collect();
+    let made: Vec<_> = made.iter().map(|listed| listed.run.id).collect();
     assert_eq!(made.len(), 45);
     let all = rig.member.get("/v1/runs").await.unwrap();
-    assert!(
-        all.header("content-length").is_err(),
-        "it was begun before its end was known"
-    );
+    let length: usize = all.header("content-length").unwrap().parse().unwrap();
+    assert_eq!(length, all.body.len(), "short entries are answered whole");
     let all: Vec<Run> = all.read().unwrap();
     assert_eq!(all.iter().map(|run| run.id).collect::<Vec<_>>(), made);
     for limit in [19, 20, 21, 40, 44, 45, 46, 100] {
@@ -176,7 +174,7 @@ async fn a_stream_opens_with_its_comment_and_resumes_where_it_broke_off() {
     }
 }
 
-fn json(client: &Client) -> Client {
+fn as_json(client: &Client) -> Client {
     client
         .clone()
         .with_header("accept", HeaderValue::from_static("application/json"))
@@ -187,7 +185,7 @@ async fn events_are_json_for_who_asks_for_it() {
     let rig = Rig::start().await;
     let (events, run) = rig.member.complete(&plain("hello")).await.unwrap();
     let path = format!("/v1/runs/{}/events", run.id);
-    let all: Vec<Event> = json(&rig.member)
+    let all: Vec<Event> = as_json(&rig.member)
         .get(&path)
         .await
         .unwrap()
@@ -196,7 +194,7 @@ async fn events_are_json_for_who_asks_for_it() {
         .read()
         .unwrap();
     assert_eq!(all.len(), events.len());
-    let rest: Vec<Event> = json(&rig.member)
+    let rest: Vec<Event> = as_json(&rig.member)
         .get(&format!("{path}?after=2"))
         .await
         .unwrap()
@@ -222,6 +220,50 @@ async fn events_are_json_for_who_asks_for_it() {
 }
 
 #[tokio::test]
+async fn large_texts_come_whole_in_lists_definitions_and_events() {
+    let rig = Rig::start().await;
+    // Characters of one to four bytes, some of them escaped: no border between pieces may break one.
+    let prompt = "\"\\\n\u{1}aü€😀".repeat(9_000);
+    let (events, run) = rig.member.complete(&plain(&prompt)).await.unwrap();
+    let output = run.output.clone().unwrap();
+    assert!(output.len() > 100_000 && output.contains('😀'));
+    let small = rig.member.complete(&plain("small")).await.unwrap().1;
+    let whole = async |client: &Client, path: &str| {
+        let answer = client.get(path).await.unwrap().expect(200).unwrap();
+        assert!(answer.header("content-length").is_err(), "{path} comes in pieces");
+        answer
+    };
+
+    let list: Vec<Run> = whole(&rig.member, "/v1/runs").await.read().unwrap();
+    assert_eq!(list, [small, run.clone()]);
+    let page: RunPage = whole(&rig.member, "/v1/runs?limit=2").await.read().unwrap();
+    assert_eq!((page.items, page.next_cursor.as_str()), (list, ""));
+    let path = format!("/v1/runs/{}/definition", run.id);
+    let definition = whole(&rig.member, &path).await.json().unwrap();
+    assert_eq!(definition["request"]["prompt"], prompt.as_str());
+    assert_eq!(definition["requires_credentials"], json!([]));
+    let path = format!("/v1/runs/{}/events", run.id);
+    let read: Vec<Event> = whole(&as_json(&rig.member), &path).await.read().unwrap();
+    let texts = |events: &[Event]| -> Vec<_> {
+        let text = |event: &Event| (event.id, event.kind.clone(), event.data.get().to_owned());
+        events.iter().map(text).collect()
+    };
+    assert_eq!(texts(&read), texts(&events));
+    let path = "/v1/workflows/w";
+    let workflow = Bytes::from(r#"{"prompt":"x","shell":false}"#);
+    let saved = rig.member.send(Method::PUT, path, workflow).await.unwrap();
+    saved.expect(201).unwrap();
+    let schedule = json!({"workflow": "w", "cron": "@yearly", "input": {"text": prompt}});
+    let schedule = rig.member.post("/v1/schedules", &schedule).await.unwrap();
+    let schedule = schedule.expect(201).unwrap().json().unwrap();
+    let page = whole(&rig.member, "/v1/schedules").await.json().unwrap();
+    assert_eq!(page, json!({"items": [schedule], "next_cursor": ""}));
+    // Of another organization, there is nothing.
+    let foreign = format!("/v1/runs/{}/definition", run.id);
+    rig.stranger.get(&foreign).await.unwrap().expect(404).unwrap();
+}
+
+#[tokio::test]
 async fn a_bad_place_to_resume_at_is_refused() {
     let rig = Rig::start().await;
     let run = rig.member.create(&plain("x")).await.unwrap().id;
@@ -243,7 +285,10 @@ async fn a_bad_place_to_resume_at_is_refused() {
             refusal.error
         );
     }
-    let refusal = json(&rig.member).get(&format!("{path}?after=-1")).await.unwrap();
+    let refusal = as_json(&rig.member)
+        .get(&format!("{path}?after=-1"))
+        .await
+        .unwrap();
     assert!(
         refusal
             .failure(400, "invalid_request")

@@ -4,12 +4,13 @@
 //! right: the tag may be the rarer one or the other. It is read by the rarer one. That is the one whose [`EXAMINED`]-th
 //! entry is the older one. No further entry is looked at: the list goes on there with the next command.
 
-use sortie_api::{OrgId, Run, RunId, RunStatus, ScheduleId, Timestamp};
+use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 
-use super::{run_columns, run_with_output, select_runs};
+use super::{listed_run, run_columns, select_listed_runs};
 use crate::{
     Found, Store,
     db::{Answer, Row, Stmt, Tx, Val, batch, vals},
+    large::ListedRun,
     types::{Result, RunFilter},
 };
 
@@ -20,8 +21,12 @@ pub(crate) const EXAMINED: u32 = 5_000;
 type Position = (Timestamp, RunId);
 
 impl Store {
-    /// Returns runs with their outputs, newest first.
-    pub async fn list_runs(&self, org: OrgId, filter: RunFilter) -> Result<Found<Run, (Timestamp, RunId)>> {
+    /// Returns runs with their outputs, newest first. Large outputs are left out.
+    pub async fn list_runs(
+        &self,
+        org: OrgId,
+        filter: RunFilter,
+    ) -> Result<Found<ListedRun, (Timestamp, RunId)>> {
         self.db.walk(move |tx| list(tx, org, &filter)).await
     }
 }
@@ -33,7 +38,7 @@ impl Store {
 macro_rules! list_by {
     ($condition:literal, $columns:literal, $position:literal, $order:literal) => {
         concat!(
-            select_runs!(),
+            select_listed_runs!(),
             $condition,
             " AND (",
             $columns,
@@ -73,7 +78,7 @@ const LIST_SCHEDULE_OPEN: &str = list_by!(
 macro_rules! list_queue {
     ($node:literal) => {
         concat!(
-            select_runs!(),
+            select_listed_runs!(),
             "r.org_id = $1 AND r.id {IN}SELECT q.run_id FROM queue q WHERE q.org_id = $1 AND q.node_id ",
             $node,
             " AND (q.enqueued_at, q.run_id) < ($2, $3) \
@@ -84,7 +89,7 @@ macro_rules! list_queue {
 }
 
 // Each combination of filters has a text of its own, and so an index in the order of the list.
-fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Found<Run, Position>> {
+fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Found<ListedRun, Position>> {
     if let Some(schedule) = filter.schedule
         && !is_of(tx, org, schedule)?
     {
@@ -135,19 +140,24 @@ fn behind(org: OrgId, filter: &RunFilter) -> Vec<Val<'static>> {
     vals![org, at, id]
 }
 
-fn runs_of(rows: &[Row]) -> Result<Vec<Run>> {
-    rows.iter().map(run_with_output).collect()
+fn runs_of(rows: &[Row]) -> Result<Vec<ListedRun>> {
+    rows.iter().map(listed_run).collect()
 }
 
 /// Returns the first runs of two lists together: of the runs that wait for any node, and of those that one node holds or
 /// that wait for the one that has their content.
-fn merged(tx: &mut dyn Tx, lists: [&'static str; 2], params: &[Val<'_>], limit: u32) -> Result<Vec<Run>> {
+fn merged(
+    tx: &mut dyn Tx,
+    lists: [&'static str; 2],
+    params: &[Val<'_>],
+    limit: u32,
+) -> Result<Vec<ListedRun>> {
     let answers: [Answer; 2] = batch(tx, &lists.map(|sql| Stmt::new(sql, params.to_vec())))?;
     let mut runs = Vec::new();
     for answer in &answers {
         runs.extend(runs_of(&answer.rows)?);
     }
-    runs.sort_by_key(|run| std::cmp::Reverse((run.created_at, run.id)));
+    runs.sort_by_key(|listed| std::cmp::Reverse((listed.run.created_at, listed.run.id)));
     runs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     Ok(runs)
 }
@@ -254,7 +264,7 @@ macro_rules! has_properties {
 macro_rules! walk_runs {
     ($bounds:literal, $order:literal) => {
         concat!(
-            select_runs!(),
+            select_listed_runs!(),
             $bounds,
             " AND ",
             has_properties!("r"),
@@ -285,7 +295,7 @@ const WALK_SCHEDULE_OUTCOME: &str = walk_runs!(
 
 /// Walk through the tag.
 const WALK_TAG: &str = concat!(
-    select_runs!(),
+    select_listed_runs!(),
     "r.org_id = $1 AND r.id {IN}SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 \
      AND t.created_at >= $6 AND (t.created_at, t.run_id) >= ($6, $7) AND (t.created_at, t.run_id) < ($2, $3) \
      AND (SELECT s.id FROM run s WHERE s.id = t.run_id AND ",
@@ -297,7 +307,7 @@ const WALK_TAG: &str = concat!(
 macro_rules! walk_queue {
     ($node:literal) => {
         concat!(
-            select_runs!(),
+            select_listed_runs!(),
             "r.org_id = $1 AND r.id {IN}SELECT q.run_id FROM queue q WHERE q.org_id = $1 AND q.node_id ",
             $node,
             " AND q.enqueued_at >= $6 AND (q.enqueued_at, q.run_id) >= ($6, $7) \
@@ -355,7 +365,7 @@ impl Way {
 }
 
 /// Lists runs with a tag.
-fn tagged(tx: &mut dyn Tx, org: OrgId, tag: &str, filter: &RunFilter) -> Result<Found<Run, Position>> {
+fn tagged(tx: &mut dyn Tx, org: OrgId, tag: &str, filter: &RunFilter) -> Result<Found<ListedRun, Position>> {
     let (mut walks, mut end) = (vec![WALK_TAG], None);
     if let Some(way) = Way::of(filter) {
         let last = i64::from(EXAMINED) - 1;

@@ -32,6 +32,7 @@ pub(crate) use unretained::{adopt_content, forget_answers_of_earlier};
 
 use crate::{
     db::{Row, Stmt, Val, vals},
+    large::ListedRun,
     types::{Error, Fence, NewEvent, Result},
 };
 
@@ -90,6 +91,32 @@ macro_rules! select_runs {
     };
 }
 use select_runs;
+
+/// Start of a query for runs of a list, for [`listed_run`]. A large output is left out.
+macro_rules! select_listed_runs {
+    () => {
+        concat!(
+            "SELECT ",
+            run_columns!(),
+            ", (SELECT ",
+            $crate::large::short!("o.output"),
+            " FROM run_output o WHERE o.run_id = r.id), ",
+            $crate::runs::artifacts::artifacts_column!(),
+            ", (SELECT octet_length(o.output) FROM run_output o WHERE o.run_id = r.id) FROM run r WHERE "
+        )
+    };
+}
+use select_listed_runs;
+
+/// Parses the run in a row of [`select_listed_runs`].
+fn listed_run(row: &Row) -> Result<ListedRun> {
+    let run = run_with_output(row)?;
+    let has_output = row.opt_int(OUTPUT + 2)?.is_some();
+    Ok(ListedRun {
+        has_large_output: has_output && run.output.is_none(),
+        run,
+    })
+}
 
 /// Parses the run in a row of [`select_runs`].
 fn run_with_output(row: &Row) -> Result<Run> {

@@ -6,6 +6,7 @@ use super::{run_columns, run_with_output, select_runs};
 use crate::{
     Store,
     db::{Row, Stmt, Tx, batch, vals},
+    large::{ListedEvent, short},
     types::{Error, EventRow, Result, StoredDefinition},
 };
 
@@ -29,18 +30,24 @@ impl Store {
             .await
     }
 
-    /// Returns the definition that a run used; `Unretained` if it was never stored.
+    /// Returns the definition that a run used, without its text where it is large; `Unretained` if it was never stored.
     pub async fn run_definition(&self, org: OrgId, id: RunId) -> Result<StoredDefinition> {
         self.db
             .read(move |tx| {
                 let row = tx.query_one(
-                    "SELECT (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id), \
-                     (SELECT d.requires_credentials FROM run_definition d WHERE d.run_id = r.id) FROM run r \
-                     WHERE r.id = $2 AND r.org_id = $1",
+                    concat!(
+                        "SELECT (SELECT ",
+                        short!("d.definition"),
+                        " FROM run_definition d WHERE d.run_id = r.id), \
+                         (SELECT d.requires_credentials FROM run_definition d WHERE d.run_id = r.id), \
+                         (SELECT octet_length(d.definition) FROM run_definition d WHERE d.run_id = r.id) FROM run r \
+                         WHERE r.id = $2 AND r.org_id = $1"
+                    ),
                     vals![org, id],
                 )?;
+                row.opt_int(2)?.ok_or(Error::Unretained)?;
                 Ok(StoredDefinition {
-                    request: row.opt_text(0)?.ok_or(Error::Unretained)?.to_owned(),
+                    request: row.opt_text(0)?.map(str::to_owned),
                     requires_credentials: row.opt_text(1)?.map(str::to_owned),
                 })
             })
@@ -50,7 +57,32 @@ impl Store {
     /// Returns at most `limit` events after `after`, in order. `NotFound` for a run of another organization,
     /// `Unretained` for a run whose events are not stored.
     pub async fn events_after(&self, org: OrgId, id: RunId, after: i64, limit: u32) -> Result<Vec<EventRow>> {
-        self.db.read(move |tx| events(tx, org, id, (after, limit))).await
+        self.db
+            .read(move |tx| {
+                events(tx, (org, id), select_events(id, after, limit))?
+                    .iter()
+                    .map(event_from)
+                    .collect()
+            })
+            .await
+    }
+
+    /// Returns events as [`Self::events_after`] does. Large data is left out.
+    pub async fn list_events(
+        &self,
+        org: OrgId,
+        id: RunId,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<ListedEvent>> {
+        self.db
+            .read(move |tx| {
+                events(tx, (org, id), select_listed_events(id, after, limit))?
+                    .iter()
+                    .map(listed_event)
+                    .collect()
+            })
+            .await
     }
 }
 
@@ -62,7 +94,8 @@ pub(super) fn get(tx: &mut dyn Tx, org: OrgId, id: RunId) -> Result<Run> {
     run_with_output(&row)
 }
 
-fn events(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) -> Result<Vec<EventRow>> {
+/// Returns the rows that `select` finds for a run of the organization whose events are stored.
+fn events(tx: &mut dyn Tx, (org, id): (OrgId, RunId), select: Stmt<'static>) -> Result<Vec<Row>> {
     let [run, events] = batch(
         tx,
         &[
@@ -71,13 +104,13 @@ fn events(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
                 vals![org, id],
             )
             .exactly(1, Error::NotFound),
-            select_events(id, after, limit),
+            select,
         ],
     )?;
     if run.rows.first().ok_or(Error::NotFound)?.int(0)? != 0 {
         return Err(Error::Unretained);
     }
-    events.rows.iter().map(event_from).collect()
+    Ok(events.rows)
 }
 
 /// Statement that reads events after `after`, for [`event_from`].
@@ -94,6 +127,27 @@ pub(super) fn event_from(row: &Row) -> Result<EventRow> {
         seq: row.int(0)?,
         kind: row.text(1)?.to_owned(),
         data: row.text(2)?.to_owned(),
+        created_at: row.time(3)?,
+    })
+}
+
+/// Statement that reads events after `after`, for [`listed_event`].
+fn select_listed_events(id: RunId, after: i64, limit: u32) -> Stmt<'static> {
+    Stmt::new(
+        concat!(
+            "SELECT seq, kind, ",
+            short!("data"),
+            ", created_at FROM event WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3"
+        ),
+        vals![id, after, limit],
+    )
+}
+
+fn listed_event(row: &Row) -> Result<ListedEvent> {
+    Ok(ListedEvent {
+        seq: row.int(0)?,
+        kind: row.text(1)?.to_owned(),
+        data: row.opt_text(2)?.map(str::to_owned),
         created_at: row.time(3)?,
     })
 }

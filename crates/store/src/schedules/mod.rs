@@ -119,14 +119,30 @@ pub struct ScheduleRow {
 /// Columns that [`schedule_from`] reads, in this order.
 macro_rules! schedule_columns {
     () => {
-        "s.id, s.org_id, s.name, s.workflow, s.cron, s.timezone, s.input, s.overlap, s.catch_up_window_seconds, \
+        schedule_columns!("s.input")
+    };
+    ($input:expr) => {
+        concat!(
+            "s.id, s.org_id, s.name, s.workflow, s.cron, s.timezone, ",
+            $input,
+            ", s.overlap, s.catch_up_window_seconds, \
          s.jitter_seconds, s.paused_until, s.max_consecutive_failures, s.max_cost_micros, s.callback_url, \
          s.callback_secret, s.enabled, s.next_instant, s.due_at, s.handled_instant, s.waiting_instant, \
          s.failures_since, s.last_run_at, s.last_run_id, s.last_error, s.revision, s.created_at, s.updated_at, \
          (SELECT r.error FROM run r WHERE r.id = s.last_run_id)"
+        )
     };
 }
 use schedule_columns;
+
+/// Schedule of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedSchedule {
+    /// The schedule.
+    pub schedule: ScheduleRow,
+    /// Whether the schedule has an input that is left out here.
+    pub has_large_input: bool,
+}
 
 fn schedule_from(row: &Row) -> Result<ScheduleRow> {
     Ok(ScheduleRow {

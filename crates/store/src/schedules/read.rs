@@ -2,10 +2,11 @@
 
 use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 
-use super::{FireRow, ScheduleRow, fire_from, schedule_columns, schedule_from};
+use super::{FireRow, ListedSchedule, ScheduleRow, fire_from, schedule_columns, schedule_from};
 use crate::{
     Found, Store,
     db::{Row, Stmt, Tx, batch, readable, vals},
+    large::short,
     types::{Error, Result},
 };
 
@@ -38,13 +39,13 @@ impl Store {
             .await
     }
 
-    /// Returns at most `limit` schedules of the organization before a position, newest first.
+    /// Returns at most `limit` schedules of the organization before a position, newest first. Large inputs are left out.
     pub async fn list_schedules(
         &self,
         org: OrgId,
         before: Option<(Timestamp, ScheduleId)>,
         limit: u32,
-    ) -> Result<Vec<ScheduleRow>> {
+    ) -> Result<Vec<ListedSchedule>> {
         self.db
             .read(move |tx| {
                 // `~` sorts after every character of an id.
@@ -55,14 +56,14 @@ impl Store {
                 tx.query_all(
                     concat!(
                         "SELECT ",
-                        schedule_columns!(),
-                        " FROM schedule s WHERE s.org_id = $1 AND s.created_at >= 0 \
+                        schedule_columns!(short!("s.input")),
+                        ", octet_length(s.input) FROM schedule s WHERE s.org_id = $1 AND s.created_at >= 0 \
                          AND (s.created_at, s.id) < ($2, $3) ORDER BY s.created_at DESC, s.id DESC LIMIT $4"
                     ),
                     vals![org, at, id, limit],
                 )?
                 .iter()
-                .map(schedule_from)
+                .map(listed_schedule)
                 .collect()
             })
             .await
@@ -235,5 +236,17 @@ fn due_from(row: &Row) -> Result<Due> {
         since: row.time(0)?,
         schedule: row.parse(1)?,
         org: row.parse(2)?,
+    })
+}
+
+/// Column of the length of the input, behind those of a schedule.
+const INPUT_LENGTH: usize = 28;
+
+fn listed_schedule(row: &Row) -> Result<ListedSchedule> {
+    let schedule = schedule_from(row)?;
+    let has_input = row.opt_int(INPUT_LENGTH)?.is_some();
+    Ok(ListedSchedule {
+        has_large_input: has_input && schedule.spec.input.is_none(),
+        schedule,
     })
 }

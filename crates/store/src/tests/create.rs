@@ -1,7 +1,7 @@
 use sortie_api::{GrantId, Micros, RunStatus, SessionId};
 
 use super::{both, fixture::DEFINITION};
-use crate::{By, Created, Error, Labels, NewRun, db::vals};
+use crate::{By, Created, Error, Labels, LargeText, NewRun, db::vals};
 
 both! {
     async fn a_run_keeps_the_subject_that_started_it(fixture: &Fixture) {
@@ -40,7 +40,7 @@ both! {
         assert!(run.billing_pending);
         assert_eq!((run.output, run.error, run.started_at, run.finished_at), (None, None, None, None));
         let definition = fixture.store.run_definition(org, new.id).await.unwrap();
-        assert_eq!(definition.request, DEFINITION);
+        assert_eq!(definition.request.as_deref(), Some(DEFINITION));
         let events = fixture.events(org, new.id).await;
         assert_eq!(events.len(), 1);
         assert_eq!((events[0].seq, &*events[0].kind, &*events[0].data), (1, "status", r#"{"status":"queued"}"#));
@@ -103,7 +103,9 @@ both! {
         run.definition = sent.as_str().into();
         fixture.store.create_run(run.clone()).await.unwrap();
         let stored = fixture.store.run_definition(org, run.id).await.unwrap();
-        assert!(stored.request == sent);
+        assert_eq!(stored.request, None, "it is large");
+        let text = fixture.store.large_text(org, LargeText::Definition(run.id)).await.unwrap();
+        assert!(text == sent);
     }
 
     async fn a_text_with_u0000_is_an_error_and_nothing_is_written(fixture: &Fixture) {

@@ -13,8 +13,9 @@ use super::{
     fixture::{Fixture, after, entries},
 };
 use crate::{
-    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, NewRun, OldTokens,
-    OpenCallbacks, RefreshHolder, Rotation, RunFilter, SaveSchedule, SeenTokens, UsageDue, UsageQuery,
+    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, LargeText, NewRun,
+    OldTokens, OpenCallbacks, RefreshHolder, Rotation, RunFilter, SaveSchedule, SeenTokens, UsageDue,
+    UsageQuery,
     db::{Dialect, Row, Tx, vals},
 };
 
@@ -94,6 +95,11 @@ async fn use_everything(fixture: &Fixture) {
     assert_eq!((swept.ended.len(), swept.taken.len()), (1, 2));
     fixture.store.deregister_node(taker, later).await.unwrap();
     fixture.store.run_definition(org, fence.run).await.unwrap();
+    fixture.store.list_events(org, fence.run, 0, 10).await.unwrap();
+    let of_run = [LargeText::Output, LargeText::Definition].map(|of| of(fence.run));
+    for text in of_run.into_iter().chain([LargeText::Event(fence.run, 1)]) {
+        fixture.store.large_text(org, text).await.unwrap();
+    }
     fixture.events(org, fence.run).await;
     fixture.get(org, fence.run).await;
     use_all_resources(fixture, org).await;
@@ -379,6 +385,8 @@ async fn use_schedules(fixture: &Fixture, org: OrgId) {
         .await
         .unwrap();
     store.list_schedules(org, None, 5).await.unwrap();
+    let input = LargeText::ScheduleInput(row.id, row.updated_at);
+    store.large_text(org, input).await.ok();
     store.list_fires(org, row.id, None, 5).await.unwrap();
     store.schedules_with_fires(None, fixture.now(), 5).await.unwrap();
     store

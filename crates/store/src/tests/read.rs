@@ -1,9 +1,9 @@
 use futures_util::future::join;
-use sortie_api::{Micros, OrgId, RunId, RunStatus, ScheduleId, Timestamp};
+use sortie_api::{Micros, OrgId, Run, RunId, RunStatus, ScheduleId, Timestamp};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    EventRow, RunFilter,
+    Error, EventRow, LargeText, ListedRun, RunFilter,
     db::{Tx, vals},
 };
 
@@ -22,7 +22,7 @@ async fn listed(
         limit,
     };
     let runs = fixture.store.list_runs(org, filter).await.unwrap().items;
-    runs.iter().map(|run| run.id).collect()
+    runs.iter().map(|listed| listed.run.id).collect()
 }
 
 both! {
@@ -124,7 +124,7 @@ both! {
         let by = async |tag: &str, status, schedule, before| {
             let filter = RunFilter { status, schedule, tag: Some(tag.to_owned()), before, limit: 2 };
             let runs = fixture.store.list_runs(org, filter).await.unwrap().items;
-            runs.iter().map(|run| run.id).collect::<Vec<_>>()
+            runs.iter().map(|listed| listed.run.id).collect::<Vec<_>>()
         };
         assert_eq!(by("nightly", None, None, None).await, [third, second]);
         let last = fixture.get(org, second).await;
@@ -152,7 +152,7 @@ both! {
         let by = async |status| {
             let filter = RunFilter { status, schedule: Some(schedule), tag: None, before: None, limit: 10 };
             let runs = fixture.store.list_runs(org, filter).await.unwrap().items;
-            runs.iter().map(|run| run.id).collect::<Vec<_>>()
+            runs.iter().map(|listed| listed.run.id).collect::<Vec<_>>()
         };
         assert_eq!(by(None).await, [waiting, running, done.run]);
         assert_eq!(by(Some(RunStatus::Succeeded)).await, [done.run]);
@@ -167,7 +167,21 @@ both! {
         let fence = fixture.running(org, node).await;
         let run = fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
         let filter = RunFilter { status: None, schedule: None, tag: None, before: None, limit: 10 };
-        assert_eq!(fixture.store.list_runs(org, filter).await.unwrap().items, [run]);
+        let listed = ListedRun { run: run.clone(), has_large_output: false };
+        assert_eq!(fixture.store.list_runs(org, filter.clone()).await.unwrap().items, [listed]);
+        let large = "ü".repeat(9_000);
+        let longer = fixture.running(org, node).await;
+        let longer = fixture.store.finish_run(longer, fixture.succeeded(&large)).await.unwrap();
+        assert_eq!(longer.output.as_deref(), Some(large.as_str()));
+        let listed = fixture.store.list_runs(org, filter).await.unwrap().items;
+        assert_eq!(listed[0], ListedRun { run: Run { output: None, ..longer.clone() }, has_large_output: true });
+        assert_eq!(listed[1].run, run);
+        let output = LargeText::Output(longer.id);
+        assert_eq!(fixture.store.large_text(org, output).await.unwrap(), large);
+        let other = fixture.org().await;
+        assert_eq!(fixture.store.large_text(other, output).await, Err(Error::NotFound));
+        let none = LargeText::Output(fixture.queued(org).await);
+        assert_eq!(fixture.store.large_text(org, none).await, Err(Error::NotFound));
     }
 
     async fn no_run_is_listed_for_a_schedule_that_started_none(fixture: &Fixture) {
@@ -190,6 +204,14 @@ both! {
             let events = fixture.store.events_after(org, fence.run, after, limit).await.unwrap();
             events.into_iter().map(|event: EventRow| event.seq).collect::<Vec<_>>()
         };
+        let listed = fixture.store.list_events(org, fence.run, 0, 100).await.unwrap();
+        let listed = listed.into_iter().map(|event| EventRow {
+            seq: event.seq,
+            kind: event.kind,
+            data: event.data.unwrap(),
+            created_at: event.created_at,
+        });
+        assert!(listed.eq(fixture.store.events_after(org, fence.run, 0, 100).await.unwrap()));
         assert_eq!(read(0, 100).await, (1..=23).collect::<Vec<_>>());
         assert_eq!(read(20, 2).await, [21, 22]);
         assert_eq!(read(22, 100).await, [23]);

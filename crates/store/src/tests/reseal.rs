@@ -157,7 +157,7 @@ both! {
                 SealedColumn::RunSecret => {
                     let RowKey::Text(run) = &found[0].sealed.row else { panic!("a run") };
                     let stored = fixture.store.run_definition(org, run.parse().unwrap()).await.unwrap();
-                    assert_eq!(found[0].definition, stored.request);
+                    assert_eq!(Some(&found[0].definition), stored.request.as_ref());
                 }
                 SealedColumn::SealCheck
                 | SealedColumn::OauthFlow

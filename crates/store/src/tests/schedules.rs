@@ -137,9 +137,14 @@ both! {
         let second = fixture.store.get_schedule(org, new.id).await.unwrap();
         assert_eq!((&second.spec, &second.state), (&new.spec, &new.state));
         let store = &fixture.store;
-        assert_eq!(store.list_schedules(org, None, 5).await.unwrap(), [second.clone(), row.clone()]);
+        let listed = async |before| {
+            let listed = store.list_schedules(org, before, 5).await.unwrap();
+            assert!(listed.iter().all(|listed| !listed.has_large_input));
+            listed.into_iter().map(|listed| listed.schedule).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(None).await, [second.clone(), row.clone()]);
         let before = Some((second.created_at, second.id));
-        assert_eq!(store.list_schedules(org, before, 5).await.unwrap(), std::slice::from_ref(&row));
+        assert_eq!(listed(before).await, std::slice::from_ref(&row));
         assert!(store.list_schedules(other, None, 5).await.unwrap().is_empty());
         assert_eq!(store.get_schedule(other, row.id).await.unwrap_err(), Error::NotFound);
         assert_eq!(store.list_fires(other, row.id, None, 5).await.unwrap_err(), Error::NotFound);

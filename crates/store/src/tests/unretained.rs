@@ -47,7 +47,7 @@ both! {
         let filter = RunFilter { status: Some(RunStatus::Queued), schedule: None, tag: None, before: None, limit: 10 };
         let kept = fixture.queued(org).await;
         let listed = fixture.store.list_runs(org, filter).await.unwrap().items;
-        assert_eq!(listed.iter().map(|run| run.id).collect::<Vec<_>>(), [kept, new.id]);
+        assert_eq!(listed.iter().map(|listed| listed.run.id).collect::<Vec<_>>(), [kept, new.id]);
         let holder = fixture.store.content_holder(org, new.id).await.unwrap().unwrap();
         assert_eq!(holder.node, own);
         assert!(holder.address.is_some());
@@ -353,6 +353,7 @@ both! {
         assert!(matches!(found, crate::Created::Existing(run) if run.id == new.id));
         assert_eq!(fixture.store.run_definition(org, new.id).await, Err(Error::Unretained));
         assert_eq!(fixture.store.events_after(org, new.id, 0, 10).await, Err(Error::Unretained));
+        assert_eq!(fixture.store.list_events(org, new.id, 0, 10).await, Err(Error::Unretained));
         assert_eq!(fixture.store.progress(org, new.id).await, Err(Error::Unretained));
         assert_eq!(fixture.store.follow(org, new.id, 0, 10).await, Err(Error::Unretained));
         assert_eq!(fixture.count("SELECT COUNT(*) FROM unretained").await, 1);

@@ -120,8 +120,8 @@ impl Rig {
                 .unwrap()
                 .items;
             let Some(last) = page.last() else { return runs };
-            before = Some((last.created_at, last.id));
-            runs.extend(page.iter().map(|run| run.id));
+            before = Some((last.run.created_at, last.run.id));
+            runs.extend(page.iter().map(|listed| listed.run.id));
         }
     }
 }

@@ -1,0 +1,246 @@
+//! Refusals that the HTTP library makes itself, of what it cannot read as a request. They get the form of all others: an
+//! error body and a request id.
+//!
+//! The library hands such a refusal to nobody before it writes it. So the stream looks at what is written while no request
+//! is at work and no answer is on its way: that can only be a refusal of the library.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use sortie_api::{ErrorBody, ErrorCode};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::kit::X_REQUEST_ID;
+
+/// Requests of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    begun: AtomicU64,
+    ended: AtomicU64,
+    lingers: AtomicBool,
+}
+
+impl Requests {
+    /// Begins a request; its answer is handed over whole when what this returns is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> Begun {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        Begun(Arc::clone(self))
+    }
+
+    /// Notes that the connection is closed with something of its client still on the way.
+    pub(super) fn linger(&self) {
+        self.lingers.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn lingers(&self) -> bool {
+        self.lingers.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of requests where none is at work.
+    fn idle(&self) -> Option<u64> {
+        let ended = self.ended.load(Ordering::Relaxed);
+        (self.begun.load(Ordering::Relaxed) == ended).then_some(ended)
+    }
+}
+
+/// Request at work.
+#[derive(Debug)]
+pub(super) struct Begun(Arc<Requests>);
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Makes the id of a request that could not be read.
+pub(super) type NewId = Box<dyn Fn() -> String + Send>;
+
+/// Stream with refusals of its own.
+pub(super) struct Refusals<S> {
+    inner: S,
+    requests: Arc<Requests>,
+    new_id: NewId,
+    /// Number of requests whose answers were sent to their end.
+    settled: u64,
+    /// Refusal that is being sent, and the number of its bytes that are.
+    refusal: Option<(Vec<u8>, usize)>,
+}
+
+impl<S> Refusals<S> {
+    pub(super) fn new(inner: S, requests: Arc<Requests>, new_id: NewId) -> Self {
+        Self {
+            inner,
+            requests,
+            new_id,
+            settled: 0,
+            refusal: None,
+        }
+    }
+
+    /// Takes a refusal of the library, to send another in its place.
+    fn take(&mut self, written: &[u8]) -> bool {
+        if self.requests.idle() != Some(self.settled) {
+            return false;
+        }
+        let refusal = std::str::from_utf8(written)
+            .ok()
+            .and_then(|head| refusal(head, &(self.new_id)()));
+        let Some(refusal) = refusal else { return false };
+        self.refusal = Some((refusal, 0));
+        self.requests.linger();
+        true
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Refusals<S> {
+    fn poll_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some((text, sent)) = &mut self.refusal {
+            let rest = text.get(*sent..).unwrap_or_default();
+            if rest.is_empty() {
+                self.refusal = None;
+                break;
+            }
+            match ready!(Pin::new(&mut self.inner).poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                more => *sent += more,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Makes the refusal in the place of one without a body. None for any other answer.
+fn refusal(head: &str, id: &str) -> Option<Vec<u8>> {
+    let (status_line, fields) = head.strip_suffix("\r\n\r\n")?.split_once("\r\n")?;
+    let status: u16 = status_line
+        .strip_prefix("HTTP/1.")?
+        .split(' ')
+        .nth(1)?
+        .parse()
+        .ok()?;
+    let error = match status {
+        414 => "the address of the request is too long",
+        431 => "the header of the request must be at most 64 KiB and 100 fields",
+        400..500 => "the request is malformed: it must be one of HTTP/1.1",
+        _ => return None,
+    };
+    let body = serde_json::to_string(&ErrorBody {
+        error: error.to_owned(),
+        code: ErrorCode::InvalidRequest,
+    })
+    .ok()?;
+    let mut text = format!("{status_line}\r\n");
+    for field in fields.split("\r\n") {
+        let name = field.split(':').next().unwrap_or_default().to_ascii_lowercase();
+        if name != "content-length" && name != "connection" {
+            text.push_str(field);
+            text.push_str("\r\n");
+        }
+    }
+    text.push_str(&format!(
+        "content-type: application/json\r\n{X_REQUEST_ID}: {id}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    Some(text.into_bytes())
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Refusals<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Refusals<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.take(bytes) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let [only] = slices
+            && self.take(only)
+        {
+            return Poll::Ready(Ok(only.len()));
+        }
+        Pin::new(&mut self.inner).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_refusal(cx))?;
+        ready!(Pin::new(&mut self.inner).poll_flush(cx))?;
+        if let Some(ended) = self.requests.idle() {
+            self.settled = ended;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_refusal(cx))?;
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    const LIBRARYS: &str = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\ndate: now\r\n\r\n";
+
+    #[tokio::test]
+    async fn only_what_the_library_says_by_itself_is_replaced() {
+        let (ours, mut theirs) = tokio::io::duplex(10_000);
+        let requests = Arc::new(Requests::default());
+        let mut stream = Refusals::new(ours, Arc::clone(&requests), Box::new(|| "7".to_owned()));
+        let mut seen = [0; 1_000];
+        // The same text as a part of an answer, before and after the answer was handed over.
+        let begun = requests.begin();
+        stream.write_all(LIBRARYS.as_bytes()).await.unwrap();
+        drop(begun);
+        stream.write_all(LIBRARYS.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        let length = theirs.read(&mut seen).await.unwrap();
+        assert_eq!(seen[..length], *LIBRARYS.repeat(2).as_bytes());
+        assert!(!requests.lingers());
+
+        stream.write_all(LIBRARYS.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        let length = theirs.read(&mut seen).await.unwrap();
+        let text = std::str::from_utf8(&seen[..length]).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert_eq!(
+            head,
+            format!(
+                "HTTP/1.1 400 Bad Request\r\ndate: now\r\ncontent-type: application/json\r\nx-request-id: 7\r\n\
+                 connection: close\r\ncontent-length: {}",
+                body.len()
+            )
+        );
+        let body: ErrorBody = serde_json::from_str(body).unwrap();
+        assert_eq!(body.code, ErrorCode::InvalidRequest);
+        assert!(requests.lingers());
+    }
+}

@@ -1,0 +1,269 @@
+//! Connections of all listeners of a node: how many there are, whose, and which one is closed where there are too many.
+//!
+//! Connections get a part of the file descriptors of the process; the rest is reserved for runs, storage and the
+//! database. Of that part one client address gets half at most, but for trusted proxies, which stand for many clients. A
+//! new connection beyond either takes the place of one that is not at a request: of one that never sent a complete
+//! request, or else of one that waits for its next; the oldest first. Where there is none, the new one is closed.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use ipnet::IpNet;
+use sortie_base::network;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use crate::metrics::ConnectionMetrics;
+
+/// Connections of a node.
+#[derive(Clone)]
+pub(crate) struct Connections(Arc<Shared>);
+
+struct Shared {
+    /// Maximum number of connections.
+    most: usize,
+    trusted_proxies: Vec<IpNet>,
+    metrics: ConnectionMetrics,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    /// Number of stages that were begun.
+    clock: u64,
+    entries: HashMap<u64, Entry>,
+    /// Connections that are not at a request: those that are closed first come first.
+    idle: BTreeMap<(Stage, u64), u64>,
+    /// Number of connections by network, without those of trusted proxies.
+    networks: HashMap<IpAddr, usize>,
+}
+
+struct Entry {
+    /// None for a trusted proxy.
+    network: Option<IpAddr>,
+    stage: Stage,
+    /// [`Open::clock`] at the beginning of the stage.
+    since: u64,
+    close: CancellationToken,
+}
+
+/// State of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// No complete request was sent yet.
+    New,
+    /// The last request was answered; the next is awaited.
+    Answered,
+    /// A request is at work.
+    Busy,
+}
+
+impl Open {
+    fn enter(&mut self, id: u64, stage: Stage) {
+        self.clock += 1;
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        self.idle.remove(&(entry.stage, entry.since));
+        entry.stage = stage;
+        entry.since = self.clock;
+        if stage != Stage::Busy {
+            self.idle.insert((stage, entry.since), id);
+        }
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Entry> {
+        let entry = self.entries.remove(&id)?;
+        self.idle.remove(&(entry.stage, entry.since));
+        if let Some(network) = entry.network
+            && let Some(count) = self.networks.get_mut(&network)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.networks.remove(&network);
+            }
+        }
+        Some(entry)
+    }
+
+    /// Finds the connection that gives way: any, or one of a network.
+    fn gives_way(&self, network: Option<IpAddr>) -> Option<u64> {
+        let mut idle = self.idle.values().copied();
+        match network {
+            None => idle.next(),
+            network => idle.find(|id| self.entries.get(id).is_some_and(|entry| entry.network == network)),
+        }
+    }
+}
+
+impl Connections {
+    /// At most `most` connections. `trusted_proxies` have no share of their own.
+    pub(crate) fn new(most: usize, trusted_proxies: Vec<IpNet>, metrics: ConnectionMetrics) -> Self {
+        Self(Arc::new(Shared {
+            most,
+            trusted_proxies,
+            metrics,
+            open: Mutex::default(),
+        }))
+    }
+
+    /// Admits a connection from `peer`, in the place of another where there are too many. None where no other gives way.
+    pub(super) fn admit(&self, peer: IpAddr) -> Option<Connection> {
+        let address = peer.to_canonical();
+        let is_proxy = self
+            .0
+            .trusted_proxies
+            .iter()
+            .any(|proxies| proxies.contains(&address));
+        let network = (!is_proxy).then(|| network(address));
+        let mut open = self.open();
+        let of_network = network.and_then(|network| open.networks.get(&network)).copied();
+        let crowded = if of_network.unwrap_or(0) >= (self.0.most / 2).max(1) {
+            Some(network)
+        } else if open.entries.len() >= self.0.most {
+            Some(None)
+        } else {
+            None
+        };
+        if let Some(of) = crowded {
+            let Some(removed) = open.gives_way(of).and_then(|id| open.remove(id)) else {
+                self.0.metrics.refused();
+                return None;
+            };
+            removed.close.cancel();
+            self.0.metrics.gave_way();
+        }
+        open.clock += 1;
+        let id = open.clock;
+        let close = CancellationToken::new();
+        let entry = Entry {
+            network,
+            stage: Stage::New,
+            since: id,
+            close: close.clone(),
+        };
+        open.entries.insert(id, entry);
+        open.idle.insert((Stage::New, id), id);
+        if let Some(network) = network {
+            *open.networks.entry(network).or_default() += 1;
+        }
+        self.0.metrics.set_open(open.entries.len());
+        drop(open);
+        Some(Connection(Arc::new(Place {
+            connections: self.clone(),
+            id,
+            close,
+        })))
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Open connection.
+#[derive(Clone)]
+pub(super) struct Connection(Arc<Place>);
+
+struct Place {
+    connections: Connections,
+    id: u64,
+    close: CancellationToken,
+}
+
+impl Connection {
+    /// Completes when the connection has given way to another.
+    pub(super) fn gave_way(&self) -> WaitForCancellationFutureOwned {
+        self.0.close.clone().cancelled_owned()
+    }
+
+    /// Begins a request; it lasts until what this returns is dropped.
+    pub(super) fn begin_request(&self) -> AtRequest {
+        self.0.connections.open().enter(self.0.id, Stage::Busy);
+        AtRequest(self.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.connections.open();
+        open.remove(self.id);
+        self.connections.0.metrics.set_open(open.entries.len());
+    }
+}
+
+/// Request that a connection is at, until its answer was handed over.
+pub(super) struct AtRequest(Connection);
+
+impl Drop for AtRequest {
+    fn drop(&mut self) {
+        let place = &self.0.0;
+        place.connections.open().enter(place.id, Stage::Answered);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connections(most: usize) -> Connections {
+        let proxies = vec!["10.0.0.0/8".parse().unwrap()];
+        Connections::new(most, proxies, ConnectionMetrics::default())
+    }
+
+    fn peer(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    fn gave_way(connection: &Connection) -> bool {
+        connection.0.close.is_cancelled()
+    }
+
+    #[test]
+    fn the_oldest_connection_without_a_request_gives_way() {
+        let all = connections(4);
+        let admit = |last| all.admit(peer(last)).unwrap();
+        let (busy, answered, first, second) = (admit(1), admit(2), admit(3), admit(4));
+        let request = busy.begin_request();
+        drop(answered.begin_request());
+        let third = admit(5);
+        assert!(gave_way(&first), "it never sent a request");
+        let fourth = admit(6);
+        assert!(gave_way(&second));
+        let requests = (third.begin_request(), fourth.begin_request());
+        let fifth = admit(7);
+        assert!(gave_way(&answered), "it waits for its next request");
+        let more = fifth.begin_request();
+        assert!(all.admit(peer(8)).is_none(), "all are at work");
+        assert!(![&busy, &third, &fourth, &fifth].into_iter().any(gave_way));
+        drop((request, requests, more));
+        drop((busy, answered, first, second, third, fourth, fifth));
+        assert!(
+            all.open().entries.is_empty() && all.open().networks.is_empty() && all.open().idle.is_empty()
+        );
+    }
+
+    #[test]
+    fn one_address_has_half_of_the_connections_and_a_trusted_proxy_all() {
+        let all = connections(8);
+        let of_one: Vec<Connection> = (0..4).map(|_| all.admit(peer(1)).unwrap()).collect();
+        let other = all.admit(peer(2)).unwrap();
+        let fifth = all.admit(peer(1)).unwrap();
+        assert!(gave_way(&of_one[0]) && !gave_way(&other), "its own oldest");
+        let requests: Vec<AtRequest> = of_one[1..]
+            .iter()
+            .chain([&fifth])
+            .map(Connection::begin_request)
+            .collect();
+        assert!(all.admit(peer(1)).is_none());
+        let proxy = IpAddr::from([10, 1, 2, 3]);
+        let of_proxy: Vec<Connection> = (0..3).map(|_| all.admit(proxy).unwrap()).collect();
+        assert!(!gave_way(&other));
+        let _another = all.admit(proxy).unwrap();
+        assert!(gave_way(&other), "the oldest that is not at a request");
+        assert!(!of_proxy.iter().any(gave_way));
+        drop(requests);
+    }
+}

@@ -1,0 +1,191 @@
+//! Stream of one client: a write that makes no progress for too long closes the connection, and with it the answer that
+//! it was for. A connection that is closed behind a refused body is closed in good order.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use futures_util::FutureExt as _;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Sleep, sleep},
+};
+
+use super::refusals::Requests;
+
+/// Time in which a write makes progress.
+pub(super) const STALL: Duration = Duration::from_secs(30);
+
+/// Time for which an unwanted body is read on behind its refusal. A client that is still sending would otherwise see a
+/// broken connection and no answer.
+pub(super) const LINGER: Duration = Duration::from_secs(1);
+
+/// Bytes of an unwanted body that are read on, at most.
+const LINGER_BYTES: usize = 1024 * 1024;
+
+/// Stream of a client.
+pub(super) struct ClientStream<S> {
+    inner: S,
+    /// Runs while a write waits for the client.
+    stalled: Option<Pin<Box<Sleep>>>,
+    requests: Arc<Requests>,
+    /// Runs behind the end of what is sent, with the number of bytes read since.
+    lingering: Option<(Pin<Box<Sleep>>, usize)>,
+}
+
+impl<S> ClientStream<S> {
+    pub(super) fn new(inner: S, requests: Arc<Requests>) -> Self {
+        Self {
+            inner,
+            stalled: None,
+            requests,
+            lingering: None,
+        }
+    }
+
+    /// Ends a write that has waited for too long.
+    fn bounded<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(STALL)));
+        stalled.poll_unpin(cx).map(|()| {
+            Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the client does not read its answer",
+            ))
+        })
+    }
+}
+
+impl<S: AsyncRead + Unpin> ClientStream<S> {
+    /// Reads on until the client has closed its side, or for long enough.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some((time, bytes)) = &mut self.lingering else {
+            return Poll::Ready(());
+        };
+        let mut space = [0; 4096];
+        loop {
+            let mut buffer = ReadBuf::new(&mut space);
+            match Pin::new(&mut self.inner).poll_read(cx, &mut buffer) {
+                Poll::Pending => return time.poll_unpin(cx),
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() && *bytes < LINGER_BYTES => {
+                    *bytes += buffer.filled().len();
+                }
+                Poll::Ready(Ok(()) | Err(_)) => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.bounded(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
+        self.bounded(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.lingering.is_none() {
+            ready!(Pin::new(&mut self.inner).poll_shutdown(cx))?;
+            if !self.requests.lingers() {
+                return Poll::Ready(Ok(()));
+            }
+            self.lingering = Some((Box::pin(sleep(LINGER)), 0));
+        }
+        self.poll_linger(cx).map(Ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        time::Instant,
+    };
+
+    use super::*;
+
+    fn stream(lingers: bool) -> (ClientStream<tokio::io::DuplexStream>, tokio::io::DuplexStream) {
+        let (ours, theirs) = tokio::io::duplex(1_000);
+        let requests = Arc::new(Requests::default());
+        if lingers {
+            requests.linger();
+        }
+        (ClientStream::new(ours, requests), theirs)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_without_progress_ends_after_30_seconds() {
+        let (mut ours, _theirs) = stream(false);
+        let begun = Instant::now();
+        let error = ours.write_all(&[7; 2_000]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(begun.elapsed(), STALL);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_reader_is_served_as_long_as_it_reads() {
+        let (mut ours, mut theirs) = stream(false);
+        let begun = Instant::now();
+        let (written, ()) = tokio::join!(ours.write_all(&[7; 4_000]), async {
+            for _ in 0..4 {
+                tokio::time::sleep(STALL - Duration::from_secs(1)).await;
+                theirs.read_exact(&mut [0; 1_000]).await.unwrap();
+            }
+        });
+        written.unwrap();
+        assert_eq!(begun.elapsed(), 4 * (STALL - Duration::from_secs(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_behind_a_refused_body_is_read_on_for_a_second() {
+        let begun = Instant::now();
+        let (mut ours, mut theirs) = stream(true);
+        let (closed, ()) = tokio::join!(ours.shutdown(), async {
+            // Ten times as much as fits between the two: somebody reads it.
+            theirs.write_all(&[7; 10_000]).await.unwrap();
+            assert_eq!(theirs.read(&mut [0]).await.unwrap(), 0, "nothing more is sent");
+        });
+        closed.unwrap();
+        assert_eq!(begun.elapsed(), LINGER);
+        // A client that has closed its side is not waited for, and neither is one without a refused body.
+        let (mut ours, theirs) = stream(true);
+        drop(theirs);
+        ours.shutdown().await.unwrap();
+        let (mut ours, _theirs) = stream(false);
+        ours.shutdown().await.unwrap();
+        assert_eq!(begun.elapsed(), LINGER);
+    }
+}

@@ -1,0 +1,138 @@
+//! Large texts on their way out, piece by piece: an answer holds its place in a text, and not the text.
+//!
+//! A text is read whole from the store, and kept for the pieces that follow as long as its answer takes them. All answers
+//! share the memory for that, so a text that many slow readers push out is read again.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use sortie_api::OrgId;
+use sortie_engine::Error;
+use sortie_store::{LargeText, Store};
+use tokio::sync::Semaphore;
+
+/// Largest piece of an answer, in bytes.
+pub(crate) const PIECE_BYTES: usize = 64 * 1024;
+
+/// Memory for the texts of all answers together, in bytes. One text is kept whatever its size.
+const KEPT_BYTES: usize = 16 * 1024 * 1024;
+
+/// Texts that are read at once.
+const LOADS: usize = 2;
+
+/// Organization and name of a text.
+type Key = (OrgId, LargeText);
+
+/// Large texts of a node.
+#[derive(Clone)]
+pub(crate) struct LargeTexts(Arc<Shared>);
+
+struct Shared {
+    store: Store,
+    loads: Semaphore,
+    /// The last one was used last.
+    kept: Mutex<VecDeque<(Key, Arc<String>)>>,
+}
+
+impl LargeTexts {
+    pub(crate) fn new(store: Store) -> Self {
+        Self(Arc::new(Shared {
+            store,
+            loads: Semaphore::new(LOADS),
+            kept: Mutex::default(),
+        }))
+    }
+
+    /// Opens a text of an organization for an answer, from its beginning.
+    pub(crate) fn open(&self, org: OrgId, text: LargeText) -> OpenText {
+        OpenText {
+            texts: self.clone(),
+            key: (org, text),
+            position: 0,
+        }
+    }
+
+    async fn get(&self, key: Key) -> Result<Arc<String>, Error> {
+        if let Some(text) = self.use_kept(key) {
+            return Ok(text);
+        }
+        let _permit = self.0.loads.acquire().await;
+        // Another answer may have read it in the meantime.
+        if let Some(text) = self.use_kept(key) {
+            return Ok(text);
+        }
+        let text = Arc::new(self.0.store.large_text(key.0, key.1).await?);
+        let mut kept = self.kept();
+        kept.push_back((key, Arc::clone(&text)));
+        let mut bytes: usize = kept.iter().map(|(_, text)| text.len()).sum();
+        while bytes > KEPT_BYTES && kept.len() > 1 {
+            bytes -= kept.pop_front().map_or(0, |(_, text)| text.len());
+        }
+        Ok(text)
+    }
+
+    fn use_kept(&self, key: Key) -> Option<Arc<String>> {
+        let mut kept = self.kept();
+        let place = kept.iter().position(|(other, _)| *other == key)?;
+        let used = kept.remove(place)?;
+        let text = Arc::clone(&used.1);
+        kept.push_back(used);
+        Some(text)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, VecDeque<(Key, Arc<String>)>> {
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for LargeTexts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LargeTexts").finish_non_exhaustive()
+    }
+}
+
+/// Form of a text in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextForm {
+    /// The text is JSON.
+    Json,
+    /// The text is the content of a JSON string.
+    Quoted,
+}
+
+/// Text that an answer is made of. Nothing of it is kept once the answer has ended.
+#[derive(Debug)]
+pub(crate) struct OpenText {
+    texts: LargeTexts,
+    key: Key,
+    position: usize,
+}
+
+impl OpenText {
+    /// Appends the next piece to `into`. Returns true at the end of the text.
+    pub(crate) async fn append(&mut self, form: TextForm, into: &mut Vec<u8>) -> Result<bool, Error> {
+        let text = self.texts.get(self.key).await?;
+        let end = text.floor_char_boundary(self.position.saturating_add(PIECE_BYTES));
+        let piece = text
+            .get(self.position..end)
+            .ok_or_else(|| Error::Internal("a stored text became another one".to_owned()))?;
+        match form {
+            TextForm::Json => into.extend_from_slice(piece.as_bytes()),
+            TextForm::Quoted => {
+                let quoted = serde_json::to_vec(piece).map_err(|error| Error::Internal(error.to_string()))?;
+                into.extend_from_slice(quoted.get(1..quoted.len() - 1).unwrap_or_default());
+            }
+        }
+        self.position = end;
+        Ok(end == text.len())
+    }
+}
+
+impl Drop for OpenText {
+    fn drop(&mut self) {
+        self.texts.kept().retain(|(key, _)| *key != self.key);
+    }
+}

@@ -1,0 +1,134 @@
+//! Bodies that a refusal leaves unread. A short one is read to its end, so that the connection stays. Behind a longer one
+//! the answer says `Connection: close`: a client that keeps its connections would otherwise send its next request into
+//! one that is about to be closed.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{
+    body::{Body, HttpBody},
+    response::Response,
+};
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Request,
+    header::{CONNECTION, EXPECT},
+};
+use http_body_util::BodyExt as _;
+use hyper::body::{Frame, SizeHint};
+
+/// Bytes of an unread body that are read so that the connection stays, at most.
+const READ_BYTES: u64 = 64 * 1024;
+
+/// Time for which an unread body is read.
+const TIME: Duration = Duration::from_secs(1);
+
+/// Marks an answer whose connection is closed with a body on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeavesBody;
+
+/// Rest of a request's body that nobody has read.
+pub(crate) struct UnreadBody {
+    rest: Rest,
+    /// The client sends its body only once it is asked for it.
+    waits: bool,
+}
+
+type Rest = Arc<Mutex<Option<Body>>>;
+
+impl UnreadBody {
+    /// Watches how far the body of a request is read. None for a request without a body.
+    pub(crate) fn watch(request: &mut Request<Body>) -> Option<Self> {
+        if request.body().is_end_stream() {
+            return None;
+        }
+        let rest = Rest::default();
+        let body = std::mem::take(request.body_mut());
+        *request.body_mut() = Body::new(Watched {
+            body: Some(body),
+            rest: Arc::clone(&rest),
+        });
+        Some(Self {
+            rest,
+            waits: waits(request.headers()),
+        })
+    }
+
+    /// Reads a short rest. Otherwise `response` closes its connection.
+    pub(crate) async fn finish(self, response: &mut Response) {
+        let rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(rest) = rest else { return };
+        let is_short = rest.size_hint().lower() <= READ_BYTES;
+        if is_short && !self.waits && matches!(tokio::time::timeout(TIME, drain(rest)).await, Ok(true)) {
+            return;
+        }
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+        response.extensions_mut().insert(LeavesBody);
+    }
+}
+
+fn waits(headers: &HeaderMap) -> bool {
+    headers.contains_key(EXPECT)
+}
+
+/// Returns true if the body has ended within [`READ_BYTES`].
+async fn drain(mut body: Body) -> bool {
+    let mut bytes = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return false };
+        bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+        if bytes > READ_BYTES {
+            return false;
+        }
+    }
+    true
+}
+
+/// Body that hands its rest over when it is dropped before its end.
+struct Watched {
+    body: Option<Body>,
+    rest: Rest,
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let frame = std::task::ready!(Pin::new(body).poll_frame(cx));
+        // Behind an error nothing comes any more.
+        if !matches!(frame, Some(Ok(_))) {
+            self.body = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body
+            .as_ref()
+            .map_or_else(|| SizeHint::with_exact(0), HttpBody::size_hint)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) {
+            *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+use std::sync::Mutex;
+
+use axum::body::HttpBody as _;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Numbers from 1 on, as texts of `size` bytes.
+struct Numbers {
+    count: u32,
+    size: usize,
+    /// Reads behind this number fail.
+    fails_behind: u32,
+    /// Number of entries of each read.
+    reads: Mutex<Vec<usize>>,
+}
+
+impl Numbers {
+    fn new(count: u32, size: usize) -> Self {
+        Self {
+            count,
+            size,
+            fails_behind: u32::MAX,
+            reads: Mutex::default(),
+        }
+    }
+
+    fn text(&self, number: u32) -> String {
+        format!("{number:03}{}", "x".repeat(self.size - 3))
+    }
+}
+
+impl Source for Numbers {
+    type Item = u32;
+    type Position = u32;
+
+    const STRETCH: u32 = 20;
+
+    async fn read(&self, before: Option<u32>, limit: u32) -> Result<Found<u32, u32>, Error> {
+        let behind = before.unwrap_or(0);
+        if behind > self.fails_behind {
+            return Err(Error::Unavailable("the database is away".to_owned()));
+        }
+        let read: Vec<u32> = (behind + 1..=self.count).take(limit as usize).collect();
+        self.reads.lock().unwrap().push(read.len());
+        Ok(Found::all(read))
+    }
+
+    fn position(number: &u32) -> u32 {
+        *number
+    }
+
+    fn entry(&self, number: u32) -> Result<Entry, Error> {
+        Entry::of(&self.text(number))
+    }
+
+    fn cursor_after(&self, last: u32) -> String {
+        format!("after {last}")
+    }
+}
+
+async fn body_of(response: Response) -> Value {
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    serde_json::from_slice(&body).unwrap()
+}
+
+#[tokio::test]
+async fn a_list_is_the_same_whatever_its_length_and_the_size_of_its_entries() {
+    let bodies = BodyBudget::default();
+    for size in [3, 5_000, 100_000] {
+        for (count, limit) in [
+            (0, 5),
+            (1, 1),
+            (2, 1),
+            (19, 20),
+            (20, 20),
+            (21, 20),
+            (45, 100),
+            (45, 41),
+            (45, 40),
+        ] {
+            let texts: Vec<String> = (1..=count.min(limit))
+                .map(|number| Numbers::new(count, size).text(number))
+                .collect();
+            let list = Listing::new(Numbers::new(count, size), None, limit, Form::Array);
+            assert_eq!(body_of(list.respond(&bodies).await.unwrap()).await, json!(texts));
+            let next_cursor = if count > limit {
+                format!("after {limit}")
+            } else {
+                String::new()
+            };
+            let list = Listing::new(Numbers::new(count, size), None, limit, Form::Page);
+            let page = body_of(list.respond(&bodies).await.unwrap()).await;
+            assert_eq!(
+                page,
+                json!({"items": texts, "next_cursor": next_cursor}),
+                "{size} {count} {limit}"
+            );
+        }
+    }
+    let alone = Listing::new(Numbers::new(1, 3), None, 1, Form::Alone);
+    assert_eq!(body_of(alone.respond(&bodies).await.unwrap()).await, json!("001"));
+}
+
+#[tokio::test]
+async fn a_piece_is_bounded_by_bytes_and_entries_that_do_not_fit_are_rarely_read_twice() {
+    let size = 30_000;
+    let mut list = Listing::new(Numbers::new(100, size), None, 100, Form::Array);
+    let mut pieces = 0;
+    while !list.is_over() {
+        assert!(list.piece().await.unwrap().len() <= PIECE_BYTES + size + 10);
+        pieces += 1;
+    }
+    assert_eq!(pieces, 34, "three entries in each");
+    let read: usize = list.source.reads.lock().unwrap().iter().sum();
+    assert!(read <= 120, "{read}");
+}
+
+#[tokio::test]
+async fn short_entries_are_answered_whole_and_with_their_length() {
+    let list = Listing::new(Numbers::new(100, 10), None, 100, Form::Array);
+    let response = list.respond(&BodyBudget::default()).await.unwrap();
+    assert_eq!(response.body().size_hint().exact(), Some(100 * 13 + 1));
+}
+
+#[tokio::test]
+async fn a_failure_in_the_middle_breaks_the_answer_off() {
+    let numbers = |fails_behind| Numbers {
+        fails_behind,
+        ..Numbers::new(100, 5_000)
+    };
+    let bodies = BodyBudget::default();
+    let list = Listing::new(numbers(50), None, 100, Form::Array);
+    let mut body = list.respond(&bodies).await.unwrap().into_body();
+    let mut shown = 0;
+    let broken = loop {
+        match body.frame().await {
+            Some(Ok(frame)) => shown += frame.into_data().unwrap().len(),
+            other => break other,
+        }
+    };
+    assert!(shown > 200_000);
+    assert!(
+        matches!(broken, Some(Err(_))),
+        "it does not end as if it were whole"
+    );
+    // A failure before anything is sent is an answer.
+    let list = Listing::new(numbers(5), None, 10, Form::Array);
+    let refusal = Listing {
+        before: Some(6),
+        ..list
+    };
+    assert!(refusal.respond(&bodies).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_in_pieces_has_room_until_it_is_sent() {
+    let bodies = BodyBudget::of(ANSWER_BYTES);
+    let answer = || Listing::new(Numbers::new(10, 30_000), None, 10, Form::Array).respond(&bodies);
+    let first = answer().await.unwrap();
+    assert!(answer().await.is_err(), "there is room for one");
+    drop(first);
+    answer().await.unwrap();
+}
+
+/// The numbers from 1 on whose tens digit is odd. One read looks at ten numbers.
+struct Odd;
+
+impl Source for Odd {
+    type Item = u32;
+    type Position = u32;
+
+    const STRETCH: u32 = 4;
+
+    async fn read(&self, before: Option<u32>, limit: u32) -> Result<Found<u32, u32>, Error> {
+        let behind = before.unwrap_or_default();
+        let end = (behind + 10).min(100);
+        let odd = (behind + 1..=end).filter(|number| number / 10 % 2 == 1);
+        let items: Vec<u32> = odd.take(limit as usize).collect();
+        let is_full = items.len() == limit as usize;
+        Ok(Found {
+            items,
+            stopped_at: (!is_full && end < 100).then_some(end),
+        })
+    }
+
+    fn position(item: &u32) -> u32 {
+        *item
+    }
+
+    fn entry(&self, number: u32) -> Result<Entry, Error> {
+        Entry::of(&number)
+    }
+
+    fn cursor_after(&self, last: u32) -> String {
+        last.to_string()
+    }
+}
+
+async fn shown(before: Option<u32>, limit: u32, form: Form) -> Value {
+    let list = Listing::new(Odd, before, limit, form);
+    body_of(list.respond(&BodyBudget::default()).await.unwrap()).await
+}
+
+#[tokio::test]
+async fn a_page_ends_where_its_source_has_stopped_and_the_next_goes_on_there() {
+    let empty = shown(None, 9, Form::Page).await;
+    // Ten was the last number that was looked at.
+    assert_eq!(empty, json!({"items": [10], "next_cursor": "10"}));
+    let (mut seen, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = shown(cursor, 7, Form::Page).await;
+        let items = page["items"].as_array().unwrap();
+        assert!(items.len() <= 7);
+        seen.extend(items.iter().map(|item| item.as_u64().unwrap()));
+        match page["next_cursor"].as_str().unwrap() {
+            "" => break,
+            next => cursor = Some(next.parse().unwrap()),
+        }
+    }
+    let all: Vec<u64> = (1..=100).filter(|number| number / 10 % 2 == 1).collect();
+    assert_eq!(seen, all);
+}
+
+#[tokio::test]
+async fn an_array_goes_on_behind_where_its_source_has_stopped() {
+    let all: Vec<u32> = (1..=100).filter(|number| number / 10 % 2 == 1).collect();
+    for limit in [1, 3, 4, 15, 50, 70] {
+        let expected = &all[..all.len().min(limit as usize)];
+        assert_eq!(
+            shown(Some(20), limit, Form::Array).await,
+            json!(
+                all.iter()
+                    .filter(|number| **number > 20)
+                    .take(limit as usize)
+                    .collect::<Vec<_>>()
+            ),
+            "the first read finds nothing: {limit}"
+        );
+        assert_eq!(shown(None, limit, Form::Array).await, json!(expected), "{limit}");
+    }
+}

@@ -1,0 +1,171 @@
+//! Refusals that leave a body unread: the connection stays, or the answer says that it is closed.
+
+use std::time::Duration;
+
+use sortie_api::limits::BODY_BYTES;
+use sortie_server::Options;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use crate::rig::{PATIENCE, Rig, options};
+
+/// Refused requests: their line and headers, and their status.
+fn refused(key: &str) -> [(String, u16); 4] {
+    let json = "content-type: application/json\r\n";
+    let key = format!("authorization: Bearer {key}\r\n");
+    [
+        (
+            format!("POST /v1/runs HTTP/1.1\r\n{key}content-type: text/plain\r\n"),
+            400,
+        ),
+        (format!("POST /v1/runs HTTP/1.1\r\n{json}"), 401),
+        (format!("POST /v1/nothing HTTP/1.1\r\n{key}{json}"), 404),
+        (format!("DELETE /v1/runs HTTP/1.1\r\n{key}{json}"), 405),
+    ]
+}
+
+/// Reads one answer: its status, its headers and its body.
+async fn answer(stream: &mut TcpStream) -> (u16, String, String) {
+    let read = async {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        let head = String::from_utf8(head).unwrap().to_lowercase();
+        let length = head.split("content-length: ").nth(1).unwrap();
+        let length = length.split("\r\n").next().unwrap().parse().unwrap();
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).await.unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head, String::from_utf8(body).unwrap())
+    };
+    tokio::time::timeout(PATIENCE, read).await.unwrap()
+}
+
+async fn send(rig: &Rig, head: &str, length: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(rig.address).await.unwrap();
+    let head = format!("{head}host: x\r\ncontent-length: {length}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn a_connection_goes_on_behind_a_refusal_of_a_short_body() {
+    let rig = Rig::start().await;
+    for (head, status) in refused(&rig.member_key) {
+        let mut stream = send(&rig, &head, 60_000).await;
+        stream.write_all(&[b' '; 60_000]).await.unwrap();
+        let (seen, headers, body) = answer(&mut stream).await;
+        assert_eq!(seen, status, "{body}");
+        assert!(!headers.contains("connection: close"), "{headers}");
+        stream
+            .write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+            .await
+            .unwrap();
+        assert_eq!(answer(&mut stream).await.0, 200, "{head}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_long_body_closes_its_connection_and_says_so() {
+    let rig = Rig::start().await;
+    for (head, status) in refused(&rig.member_key) {
+        let mut stream = send(&rig, &head, 700_000).await;
+        // A client that sends everything before it reads.
+        stream.write_all(&vec![b' '; 700_000]).await.unwrap();
+        let (seen, headers, body) = answer(&mut stream).await;
+        assert_eq!(seen, status, "{body}");
+        assert!(headers.contains("connection: close"), "{headers}");
+        let ended = tokio::time::timeout(PATIENCE, stream.read(&mut [0])).await;
+        assert_eq!(ended.unwrap().unwrap(), 0, "{head}");
+    }
+    let head = refused(&rig.member_key)[0]
+        .0
+        .replace("text/plain", "application/json");
+    let mut stream = send(&rig, &head, BODY_BYTES + 1).await;
+    let (seen, headers, _) = {
+        let (read, mut write) = stream.split();
+        let body = vec![b' '; BODY_BYTES + 1];
+        let (_sent, ready) = tokio::join!(write.write_all(&body), read.readable());
+        ready.unwrap();
+        answer(&mut stream).await
+    };
+    assert_eq!(seen, 413);
+    assert!(!headers.contains("connection: close"), "it was read to its end");
+}
+
+#[tokio::test]
+async fn a_client_that_waits_to_be_asked_for_its_body_is_refused_without_it() {
+    let rig = Rig::start().await;
+    for (head, status) in refused(&rig.member_key) {
+        let head = format!("{head}expect: 100-continue\r\n");
+        let mut stream = send(&rig, &head, 1_000).await;
+        let (seen, headers, _) = answer(&mut stream).await;
+        assert_eq!(seen, status, "nothing else comes first");
+        assert!(headers.contains("connection: close"), "{headers}");
+    }
+}
+
+/// The routes never see such a request.
+#[tokio::test]
+async fn a_malformed_request_is_refused_with_a_body_and_an_id() {
+    let rig = Rig::start().await;
+    let fields = "x: y\r\n".repeat(120);
+    let long = "y".repeat(200_000);
+    for (request, status) in [
+        ("NONSENSE\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/9.9\r\nhost: x\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/1.1\r\nho st: x\r\n\r\n".to_owned(), 400),
+        (
+            "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n".to_owned(),
+            400,
+        ),
+        (format!("GET / HTTP/1.1\r\nhost: x\r\n{fields}\r\n"), 431),
+        (format!("GET / HTTP/1.1\r\nhost: x\r\nx: {long}\r\n\r\n"), 431),
+        (format!("GET /{long} HTTP/1.1\r\nhost: x\r\n\r\n"), 431),
+    ] {
+        let mut stream = TcpStream::connect(rig.address).await.unwrap();
+        // Behind an answer as well.
+        let first = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+        stream.write_all(first).await.unwrap();
+        assert_eq!(answer(&mut stream).await.0, 200);
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let (seen, headers, body) = answer(&mut stream).await;
+        let shown: String = request.chars().take(60).collect();
+        assert_eq!(seen, status, "{shown}: {headers}");
+        let body: sortie_api::ErrorBody = serde_json::from_str(&body).unwrap();
+        assert_eq!(body.code, sortie_api::ErrorCode::InvalidRequest);
+        for header in [
+            "x-request-id: ",
+            "content-type: application/json",
+            "connection: close",
+            "date: ",
+        ] {
+            assert!(headers.contains(header), "{shown}: {headers}");
+        }
+        let ended = tokio::time::timeout(PATIENCE, stream.read(&mut [0])).await;
+        assert_eq!(ended.unwrap().unwrap(), 0, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn the_refusal_of_a_request_too_many_says_so_as_well() {
+    let rig = Rig::start_with(
+        sortie_api::Mode::SelfHosted,
+        Options {
+            anonymous_requests_per_minute: 0,
+            ..options()
+        },
+    )
+    .await;
+    let head = "POST /v1/runs HTTP/1.1\r\n";
+    let mut stream = send(&rig, head, 500_000).await;
+    let (seen, headers, _) = answer(&mut stream).await;
+    assert_eq!(seen, 429);
+    assert!(headers.contains("connection: close"), "{headers}");
+    // The rest does not come: the connection is closed all the same.
+    let ended = tokio::time::timeout(Duration::from_secs(10), stream.read(&mut [0])).await;
+    assert_eq!(ended.unwrap().unwrap(), 0);
+}

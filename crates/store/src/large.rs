@@ -1,0 +1,92 @@
+//! Large texts: a list returns short texts in its rows and leaves large ones out. Each is read alone, so that no reader
+//! holds many of them.
+
+use sortie_api::{OrgId, Run, RunId, ScheduleId, Timestamp};
+
+use crate::{
+    Store,
+    db::vals,
+    types::{Error, Result},
+};
+
+/// Column with a text of at most 16 KiB, and NULL in the place of a larger one.
+macro_rules! short {
+    ($column:literal) => {
+        concat!(
+            "CASE WHEN octet_length(",
+            $column,
+            ") <= 16384 THEN ",
+            $column,
+            " END"
+        )
+    };
+}
+pub(crate) use short;
+
+/// Text that a list or a definition leaves out where it is large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LargeText {
+    /// Output of a run.
+    Output(RunId),
+    /// Definition of a run.
+    Definition(RunId),
+    /// Data of the event of a run at this position.
+    Event(RunId, i64),
+    /// Input of a schedule as of its last change by a client.
+    ScheduleInput(ScheduleId, Timestamp),
+}
+
+/// A recorded event of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedEvent {
+    /// Position in the run, from 1.
+    pub seq: i64,
+    /// Type of the event.
+    pub kind: String,
+    /// Data of the event, a JSON object. None where it is a large text.
+    pub data: Option<String>,
+    /// Time that the event was recorded with.
+    pub created_at: Timestamp,
+}
+
+/// A run of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedRun {
+    /// The run.
+    pub run: Run,
+    /// Whether the run has an output that is left out here.
+    pub has_large_output: bool,
+}
+
+impl Store {
+    /// Returns a large text; `NotFound` if it was deleted or changed.
+    pub async fn large_text(&self, org: OrgId, text: LargeText) -> Result<String> {
+        self.db
+            .read(move |tx| {
+                let (sql, params) = match text {
+                    LargeText::Output(run) => (
+                        "SELECT (SELECT o.output FROM run_output o WHERE o.run_id = r.id) FROM run r \
+                         WHERE r.id = $2 AND r.org_id = $1",
+                        vals![org, run],
+                    ),
+                    LargeText::Definition(run) => (
+                        "SELECT (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id) FROM run r \
+                         WHERE r.id = $2 AND r.org_id = $1",
+                        vals![org, run],
+                    ),
+                    LargeText::Event(run, seq) => (
+                        "SELECT (SELECT e.data FROM event e WHERE e.run_id = r.id AND e.seq = $3) FROM run r \
+                         WHERE r.id = $2 AND r.org_id = $1",
+                        vals![org, run, seq],
+                    ),
+                    LargeText::ScheduleInput(schedule, updated_at) => (
+                        "SELECT s.input FROM schedule s WHERE s.id = $2 AND s.org_id = $1 AND s.updated_at = $3",
+                        vals![org, schedule, updated_at],
+                    ),
+                };
+                let row = tx.query_one(sql, params)?;
+                row.opt_text(0)?.map(str::to_owned).ok_or(Error::NotFound)
+            })
+            .await
+    }
+}
