@@ -52,11 +52,11 @@ async fn all_runs(fixture: &Fixture, org: OrgId, mut filter: RunFilter) -> (Vec<
         let steps = fixture.store.db.faults().steps();
         assert!(steps < STEPS, "{steps}");
         pages += 1;
-        seen.extend(page.items.iter().map(|run| run.id));
+        seen.extend(page.items.iter().map(|listed| listed.run.id));
         let is_full = page.items.len() == 40;
         assert!(!is_full || page.stopped_at.is_none());
         let last = page.items.last().filter(|_| is_full);
-        let Some(next) = last.map(|run| (run.created_at, run.id)).or(page.stopped_at) else {
+        let Some(next) = last.map(|listed| (listed.run.created_at, listed.run.id)).or(page.stopped_at) else {
             return (seen, pages);
         };
         filter.before = Some(next);
@@ -146,7 +146,7 @@ both! {
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
         let running = tagged("nightly", Some(RunStatus::Running), Some(schedule()));
         let page = fixture.store.list_runs(org, running).await.unwrap();
-        assert_eq!(page.items.iter().map(|run| run.id).collect::<Vec<_>>(), [fence.run]);
+        assert_eq!(page.items.iter().map(|listed| listed.run.id).collect::<Vec<_>>(), [fence.run]);
     }
 
     async fn runs_of_others_are_not_looked_at(fixture: &Fixture) {
