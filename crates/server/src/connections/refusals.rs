@@ -5,6 +5,7 @@
 //! is at work and no answer is on its way: that can only be a refusal of the library.
 
 use std::{
+    fmt::Write as _,
     io::{self, IoSlice},
     pin::Pin,
     sync::{
@@ -145,10 +146,12 @@ fn refusal(head: &str, id: &str) -> Option<Vec<u8>> {
             text.push_str("\r\n");
         }
     }
-    text.push_str(&format!(
+    // Writing to a String cannot fail.
+    let _written = write!(
+        text,
         "content-type: application/json\r\n{X_REQUEST_ID}: {id}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
-    ));
+    );
     Some(text.into_bytes())
 }
 

@@ -56,7 +56,7 @@ async fn a_connection_goes_on_behind_a_refusal_of_a_short_body() {
     let rig = Rig::start().await;
     for (head, status) in refused(&rig.member_key) {
         let mut stream = send(&rig, &head, 60_000).await;
-        stream.write_all(&[b' '; 60_000]).await.unwrap();
+        stream.write_all(&vec![b' '; 60_000]).await.unwrap();
         let (seen, headers, body) = answer(&mut stream).await;
         assert_eq!(seen, status, "{body}");
         assert!(!headers.contains("connection: close"), "{headers}");

@@ -11,6 +11,7 @@ use sortie_api::{
 use super::{
     deliveries::made,
     fixture::{Fixture, after, entries},
+    read::read_events_and_texts,
 };
 use crate::{
     AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, LargeText, NewRun,
@@ -95,11 +96,7 @@ async fn use_everything(fixture: &Fixture) {
     assert_eq!((swept.ended.len(), swept.taken.len()), (1, 2));
     fixture.store.deregister_node(taker, later).await.unwrap();
     fixture.store.run_definition(org, fence.run).await.unwrap();
-    fixture.store.list_events(org, fence.run, 0, 10).await.unwrap();
-    let of_run = [LargeText::Output, LargeText::Definition].map(|of| of(fence.run));
-    for text in of_run.into_iter().chain([LargeText::Event(fence.run, 1)]) {
-        fixture.store.large_text(org, text).await.unwrap();
-    }
+    read_events_and_texts(fixture, org, fence.run).await;
     fixture.events(org, fence.run).await;
     fixture.get(org, fence.run).await;
     use_all_resources(fixture, org).await;

@@ -25,6 +25,18 @@ async fn listed(
     runs.iter().map(|listed| listed.run.id).collect()
 }
 
+/// Reads the events of a finished run, and each of its texts alone.
+pub(super) async fn read_events_and_texts(fixture: &Fixture, org: OrgId, run: RunId) {
+    fixture.store.list_events(org, run, 0, 10).await.unwrap();
+    for text in [
+        LargeText::Output(run),
+        LargeText::Definition(run),
+        LargeText::Event(run, 1),
+    ] {
+        fixture.store.large_text(org, text).await.unwrap();
+    }
+}
+
 both! {
     async fn runs_are_listed_newest_first(fixture: &Fixture) {
         let (org, other) = (fixture.org().await, fixture.org().await);
@@ -180,8 +192,8 @@ both! {
         assert_eq!(fixture.store.large_text(org, output).await.unwrap(), large);
         let other = fixture.org().await;
         assert_eq!(fixture.store.large_text(other, output).await, Err(Error::NotFound));
-        let none = LargeText::Output(fixture.queued(org).await);
-        assert_eq!(fixture.store.large_text(org, none).await, Err(Error::NotFound));
+        let missing = LargeText::Output(fixture.queued(org).await);
+        assert_eq!(fixture.store.large_text(org, missing).await, Err(Error::NotFound));
     }
 
     async fn no_run_is_listed_for_a_schedule_that_started_none(fixture: &Fixture) {
