@@ -329,7 +329,8 @@ async fn outputs_that_went_with_their_node_make_the_run_fail() {
     waits(&first, org, &run).await;
     first.shutdown().await;
     drop(first);
-    std::fs::remove_dir_all(dir.path().join("work").join(run.id.to_string())).unwrap();
+    let directory = dir.path().join("work").join(run.id.to_string());
+    std::fs::rename(directory, dir.path().join("lost")).unwrap();
     blocked.unblock();
     let second = impatient(&dir, HOUR).await;
     let run = ended(&second, org, &run).await;

@@ -197,9 +197,10 @@ impl Contents {
             Standing::Up
         };
         if self.standing.set(standing) {
-            match failure {
-                Some(cause) => tracing::error!(cause, "the file storage is away"),
-                None => tracing::info!("the file storage answers again"),
+            if let Some(cause) = failure {
+                tracing::error!(cause, "the file storage is away");
+            } else {
+                tracing::info!("the file storage answers again");
             }
         }
         standing

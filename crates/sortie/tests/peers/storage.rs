@@ -151,8 +151,8 @@ async fn a_store_that_is_away_for_seconds_costs_no_run_its_files_and_stops_none_
         ensure!(begun.elapsed() < PATIENCE, "the store was not tried again");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let ready = client.get("/readyz").await?.expect(200)?.json()?;
-    assert_eq!(ready, json!({"status": "ok", "degraded": ["storage"]}));
+    let state = client.get("/readyz").await?.expect(200)?.json()?;
+    assert_eq!(state, json!({"status": "ok", "degraded": ["storage"]}));
     gateway.set([]);
     for (run, output) in [(&leaves, None), (&reads, Some("saved"))] {
         let path = format!("/v1/runs/{}?wait=30", run.id);
