@@ -147,12 +147,10 @@ impl Pipes {
                     return None;
                 }
             }
-            match self.stdout.read_buf(self.lines.buffer()).await {
-                Ok(1..) => {}
-                Ok(0) | Err(_) => {
-                    self.watched.find_out().await;
-                    return None;
-                }
+            let read = self.stdout.read_buf(self.lines.buffer()).await;
+            if matches!(read, Ok(0) | Err(_)) {
+                self.watched.find_out().await;
+                return None;
             }
         }
     }

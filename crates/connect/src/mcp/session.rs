@@ -11,8 +11,8 @@ use rmcp::{
     ClientHandler, ServiceError,
     model::{
         CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ErrorCode,
-        ErrorData, Implementation, JsonObject, ListToolsRequest, PaginatedRequestParams, ProtocolVersion,
-        ServerResult,
+        ErrorData, Implementation, InputRequests, JsonObject, ListToolsRequest, PaginatedRequestParams,
+        ProtocolVersion, ServerResult,
     },
     service::{
         ClientInitializeError, ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RoleClient,
@@ -247,7 +247,7 @@ impl Session {
         request.extensions.insert(Arc::clone(meter));
         match request_of(running, ClientRequest::CallToolRequest(request), limit).await {
             Ok(ServerResult::InputRequiredResult(asked)) => match asked.request_state {
-                Some(state) if asked.input_requests.as_ref().is_none_or(|asked| asked.is_empty()) => {
+                Some(state) if asked.input_requests.as_ref().is_none_or(InputRequests::is_empty) => {
                     Ok(Round::Again(state))
                 }
                 Some(_) | None => Err(CallError::Server(
@@ -455,7 +455,16 @@ fn is_not_served(error: &ClientInitializeError) -> bool {
             matches!(wire_error(error), Some(WireError::NotServed(_)))
         }
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => is_not_served(fallback),
-        _ => false,
+        ClientInitializeError::ExpectedInitResponse(_)
+        | ClientInitializeError::ExpectedInitResult(_)
+        | ClientInitializeError::ConflictInitResponseId(..)
+        | ClientInitializeError::UncorrelatedErrorResponse { .. }
+        | ClientInitializeError::ConnectionClosed(_)
+        | ClientInitializeError::JsonRpcError(_)
+        | ClientInitializeError::NoCompatibleProtocolVersion { .. }
+        | ClientInitializeError::NoPreferredProtocolVersion
+        | ClientInitializeError::Cancelled
+        | _ => false,
     }
 }
 

@@ -269,7 +269,7 @@ async fn a_challenge_of_a_call_is_kept_and_told() {
         auth: Auth::OAuth(Arc::clone(&tokens) as Arc<dyn Tokens>),
         ..mcp(script.serving.url("/mcp"))
     };
-    let run = Run::open(&[connection.clone()]).await.unwrap();
+    let run = Run::open(std::slice::from_ref(&connection)).await.unwrap();
     let told = run.call("tools__scope", &json!({})).await.unwrap_err();
     assert!(
         told.contains("it needs authorization: the server wants the scope `a b` (HTTP 403)"),
@@ -293,7 +293,7 @@ async fn a_challenge_of_a_call_is_kept_and_told() {
         target: mcp(script.serving.url("/mcp")).target,
         ..connection
     };
-    let error = Run::open(&[connection.clone()]).await.err().unwrap();
+    let error = Run::open(std::slice::from_ref(&connection)).await.err().unwrap();
     let wants = Failure::NeedsAuthorization("the server wants the scope `a b` (HTTP 403)".to_owned());
     assert_eq!(error.failure, wants);
     let report = connector().test(&connection).await;

@@ -84,14 +84,11 @@ impl Callbacks {
         if callback.url.chars().count() > longest {
             return broken("url", format!("must be at most {longest} characters"));
         }
-        let url = match Url::parse(&callback.url) {
-            Ok(url) => url,
-            Err(_) => {
-                return broken(
-                    "url",
-                    "must be a URL such as https://hooks.example.com/runs".to_owned(),
-                );
-            }
+        let Ok(url) = Url::parse(&callback.url) else {
+            return broken(
+                "url",
+                "must be a URL such as https://hooks.example.com/runs".to_owned(),
+            );
         };
         if !matches!(url.scheme(), "http" | "https") {
             return broken("url", "must be http or https".to_owned());
