@@ -56,7 +56,10 @@ async fn all_runs(fixture: &Fixture, org: OrgId, mut filter: RunFilter) -> (Vec<
         let is_full = page.items.len() == 40;
         assert!(!is_full || page.stopped_at.is_none());
         let last = page.items.last().filter(|_| is_full);
-        let Some(next) = last.map(|listed| (listed.run.created_at, listed.run.id)).or(page.stopped_at) else {
+        let Some(next) = last
+            .map(|listed| (listed.run.created_at, listed.run.id))
+            .or(page.stopped_at)
+        else {
             return (seen, pages);
         };
         filter.before = Some(next);
