@@ -2,10 +2,7 @@
 //!
 //! A decoder does no I/O. Whatever ends a stream early, the error says what the provider charges for it all the same.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::StatusCode;
 use serde::Serialize;
@@ -17,10 +14,6 @@ use crate::{
     estimate::{BYTES_PER_TOKEN, tokens, with_input},
     transport::{Events, Transport},
 };
-
-/// Wait for the end of a stream once its answer is whole: then its connection can serve the next call. In
-/// tests a machine under load has time for it.
-const END_WAIT: Duration = Duration::from_millis(if cfg!(test) { 3_000 } else { 250 });
 
 /// Least margin of the bytes of an answer beyond those of the tokens that were asked for.
 const MARGIN_BYTES: u64 = 64 << 10;
@@ -154,7 +147,7 @@ async fn read(
             Ok(Flow::On) => {}
             Ok(Flow::Done) => {
                 // Whatever comes of it, the answer is there.
-                let _ended = timeout(END_WAIT, events.next()).await;
+                let _ended = timeout(transport.end_wait(), events.next()).await;
                 break;
             }
             Err(failure) => {

@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::{
     anthropic, builtin, gemini, openai_chat, openai_responses,
-    provider::{Entry, InvalidSettings, Provider},
+    provider::{END_WAIT, Entry, InvalidSettings, Provider},
     settings::{Api, ModelSettings, ProviderSettings, Settings},
 };
 
@@ -80,6 +80,7 @@ fn provided(
             base: base(provider)?,
             key: provider.key.clone(),
             http: http.clone(),
+            end_wait: END_WAIT,
         };
         for entry in entries(provider, own) {
             models.push(match provider.api {

@@ -72,6 +72,7 @@ mod tests {
             base: base.parse().unwrap(),
             key: Some(Credential::new("hush\n")),
             http: EngineClient::new(timeouts).unwrap(),
+            end_wait: second,
         }
     }
 

@@ -42,12 +42,7 @@ pub(crate) fn transport(provider: &Provider, path: &[&str]) -> Result<Transport,
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
-    Ok(Transport::new(
-        provider.http.clone(),
-        url,
-        headers,
-        provider.key.clone(),
-    ))
+    Ok(Transport::new(provider, url, headers))
 }
 
 /// Whether the address is `OpenAI`'s own service, or Azure's form of it: some fields only they know, some only they lack.

@@ -6,7 +6,7 @@ use crate::{
     Api, ProviderSettings, Settings, anthropic,
     catalog::{base, client},
     endpoint, openai,
-    provider::{InvalidSettings, Provider},
+    provider::{END_WAIT, InvalidSettings, Provider},
     transport::Transport,
 };
 
@@ -28,6 +28,7 @@ pub async fn probe(settings: &Settings) -> Result<Vec<(String, Result<(), String
             base: base(provider)?,
             key: provider.key.clone(),
             http: http.clone(),
+            end_wait: END_WAIT,
         };
         transports.push((provider.name.clone(), transport(provider, &ready)?));
     }
@@ -53,12 +54,7 @@ fn transport(settings: &ProviderSettings, provider: &Provider) -> Result<Transpo
             (url, endpoint::keyed(provider, "x-goog-api-key")?)
         }
     };
-    Ok(Transport::new(
-        provider.http.clone(),
-        url,
-        headers,
-        provider.key.clone(),
-    ))
+    Ok(Transport::new(provider, url, headers))
 }
 
 #[cfg(test)]

@@ -1,9 +1,14 @@
 //! Provider and model that a client is made from.
 
+use std::time::Duration;
+
 use sortie_agent::model::Request;
 use sortie_api::{Credential, Effort, model::ModelInfo};
 use sortie_net::EngineClient;
 use url::Url;
+
+/// Wait for the end of a stream once its answer is whole.
+pub(crate) const END_WAIT: Duration = Duration::from_millis(250);
 
 /// A provider that is ready to be called.
 #[derive(Clone, Debug)]
@@ -16,6 +21,8 @@ pub(crate) struct Provider {
     pub(crate) key: Option<Credential>,
     /// The connections that all clients of the node share.
     pub(crate) http: EngineClient,
+    /// Wait for the end of a stream once its answer is whole: a connection whose stream has ended serves the next call.
+    pub(crate) end_wait: Duration,
 }
 
 /// Model of a provider.

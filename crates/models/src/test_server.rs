@@ -26,6 +26,9 @@ use crate::provider::{Entry, Provider};
 /// The key that every provider here has.
 pub(crate) const KEY: &str = "sk-very-secret";
 
+/// Wait for the end of a stream whose answer is whole: longer than a machine under load takes for it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Answer on a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
@@ -175,6 +178,7 @@ impl Server {
                 base: format!("http://{address}").parse().unwrap(),
                 key: Some(Credential::new(KEY)),
                 http: http(Duration::from_secs(20)),
+                end_wait: PATIENCE,
             },
             asked,
             _tasks: tasks,

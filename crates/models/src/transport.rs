@@ -20,7 +20,7 @@ use sortie_net::{EngineClient, sse};
 use url::Url;
 
 use self::too_long::is_too_long;
-use crate::estimate;
+use crate::{estimate, provider::Provider};
 
 /// Most bytes of an event of a stream.
 const EVENT_BYTES: usize = 16 << 20;
@@ -42,23 +42,25 @@ pub(crate) struct Transport {
     headers: HeaderMap,
     /// Taken out of what the provider says.
     key: Option<Credential>,
+    end_wait: Duration,
 }
 
 impl Transport {
-    /// Calls `url` with `headers`, which carry `key` in the provider's own way.
-    pub(crate) fn new(
-        client: EngineClient,
-        url: Url,
-        mut headers: HeaderMap,
-        key: Option<Credential>,
-    ) -> Self {
+    /// Calls `url` with `headers`, which carry the provider's key in its own way.
+    pub(crate) fn new(provider: &Provider, url: Url, mut headers: HeaderMap) -> Self {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Self {
-            client,
+            client: provider.http.clone(),
             url,
             headers,
-            key,
+            key: provider.key.clone(),
+            end_wait: provider.end_wait,
         }
+    }
+
+    /// See [`Provider::end_wait`].
+    pub(crate) const fn end_wait(&self) -> Duration {
+        self.end_wait
     }
 
     /// Sends a request and returns its events once the provider has accepted it. A failure after that, or where nobody

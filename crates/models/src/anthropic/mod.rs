@@ -46,8 +46,7 @@ const BINDING_CONTROLS: HeaderValue = HeaderValue::from_static("thinking-binding
 /// A client of one model.
 pub(crate) fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSettings> {
     let url = endpoint::url(provider, "v1", &["messages"])?;
-    let transport =
-        |headers| Transport::new(provider.http.clone(), url.clone(), headers, provider.key.clone());
+    let transport = |headers| Transport::new(provider, url.clone(), headers);
     let plain = headers(provider)?;
     let mut with_controls = plain.clone();
     with_controls.insert("anthropic-beta", BINDING_CONTROLS);

@@ -361,7 +361,10 @@ async fn a_stream_that_breaks_is_tried_again_and_charged_for_what_came() {
 
 #[tokio::test]
 async fn an_answer_is_whole_with_its_last_event_even_if_the_stream_stays_open() {
-    let (reply, _) = call([Answer::held(WHOLE)]).await;
+    let mut server = Server::start([Answer::held(WHOLE)]).await;
+    server.provider.end_wait = std::time::Duration::from_millis(1);
+    let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
+    let reply = model.call(hello(), &Heard::default()).await;
     assert_eq!(shown(&reply.unwrap()), whole());
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>
     url.set_query(Some("alt=sse"));
     let headers = endpoint::keyed(provider, "x-goog-api-key")?;
     Ok(Arc::new(Gemini {
-        transport: Transport::new(provider.http.clone(), url, headers, provider.key.clone()),
+        transport: Transport::new(provider, url, headers),
         entry,
     }))
 }

@@ -364,6 +364,7 @@ fn provider(base: &str) -> Provider {
         base: base.parse().unwrap(),
         key: Some(sortie_api::Credential::new(KEY)),
         http: crate::test_server::http(std::time::Duration::from_secs(20)),
+        end_wait: crate::test_server::PATIENCE,
     }
 }
 

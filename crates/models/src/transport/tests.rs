@@ -13,7 +13,7 @@ fn transport(server: &Server) -> Transport {
     let provider = &server.provider;
     let url = endpoint::url(provider, "v1", &["x"]).unwrap();
     let headers = endpoint::keyed(provider, "x-api-key").unwrap();
-    Transport::new(provider.http.clone(), url, headers, provider.key.clone())
+    Transport::new(provider, url, headers)
 }
 
 /// Outcome of a call that is answered like this.
@@ -330,9 +330,15 @@ async fn the_key_goes_out_in_its_header_and_nowhere_else() {
 fn a_short_key_of_an_empty_text_takes_nothing_out() {
     let mut headers = HeaderMap::new();
     headers.insert("x", HeaderValue::from_static("y"));
-    let client = http(Duration::from_secs(1));
-    let url: Url = "http://localhost".parse().unwrap();
-    let transport = Transport::new(client, url, headers, Some(Credential::new("")));
+    let base: Url = "http://localhost".parse().unwrap();
+    let provider = Provider {
+        name: "acme".to_owned(),
+        base: base.clone(),
+        key: Some(Credential::new("")),
+        http: http(Duration::from_secs(1)),
+        end_wait: Duration::ZERO,
+    };
+    let transport = Transport::new(&provider, base, headers);
     assert_eq!(transport.clean("abc"), "abc");
 }
 
