@@ -9,7 +9,7 @@ use sortie_api::{Mode, secret::Secret};
 use sortie_engine::{Engine, MasterKey, Serves, Traces, check_master_keys};
 use sortie_sandbox::{Backend, Capabilities, Level};
 use sortie_server::Listeners;
-use sortie_store::Store;
+use sortie_store::{OpenOptions, Store};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -323,7 +323,11 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Opens the database of a configuration, and brings it to this version.
 pub(crate) async fn open_store(config: &Config) -> Result<Store> {
-    Store::open_with(config.database_url.expose(), config.database_connections)
+    let options = OpenOptions {
+        connections: config.database_connections,
+        ..OpenOptions::default()
+    };
+    Store::open_with(config.database_url.expose(), options)
         .await
         .map_err(|error| {
             Failure::unavailable(format!(

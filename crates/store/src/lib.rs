@@ -117,7 +117,7 @@ pub use types::{
 };
 pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use self::{
     db::{Db, vals},
@@ -134,6 +134,45 @@ pub mod simulation {
 
 /// Default number of connections for commands on `PostgreSQL`.
 pub const CONNECTIONS: u32 = 4;
+
+/// Settings of an open database.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    /// Number of connections for commands on `PostgreSQL`. Up to five more connections serve other purposes.
+    pub connections: u32,
+    /// Time limits of urgent commands.
+    pub urgent: UrgentLimits,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            connections: CONNECTIONS,
+            urgent: UrgentLimits::default(),
+        }
+    }
+}
+
+/// Time limits of urgent commands: a database that does not answer must not use up the time of a lease.
+#[derive(Clone, Copy, Debug)]
+pub struct UrgentLimits {
+    /// Time limit of a heartbeat, and of a look at the clock of the database.
+    pub heartbeat: Duration,
+    /// Time limit for registering a node, which may wait for the lock of dispatch.
+    pub register: Duration,
+    /// Time limit for connecting to `PostgreSQL`, and for an answer of it.
+    pub connection: Duration,
+}
+
+impl Default for UrgentLimits {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_secs(2),
+            register: Duration::from_secs(6),
+            connection: Duration::from_secs(2),
+        }
+    }
+}
 
 /// Database of a node. Cheap to clone; dropping the last clone closes the database.
 #[derive(Clone)]
@@ -152,13 +191,12 @@ impl Store {
     /// process has open. On `PostgreSQL`, `sslmode=require` in the URL means TLS with a certificate from a public certificate
     /// authority; any other URL means no TLS.
     pub async fn open(url: &str) -> Result<Self> {
-        Self::open_with(url, CONNECTIONS).await
+        Self::open_with(url, OpenOptions::default()).await
     }
 
-    /// Opens a database like [`open`](Self::open), with a number of connections for commands on `PostgreSQL`. Up to five
-    /// more connections serve other purposes.
-    pub async fn open_with(url: &str, connections: u32) -> Result<Self> {
-        Ok(Self::over(Db::open(url, connections).await?))
+    /// Opens a database like [`open`](Self::open), with these settings.
+    pub async fn open_with(url: &str, options: OpenOptions) -> Result<Self> {
+        Ok(Self::over(Db::open(url, options).await?))
     }
 
     /// Opens a simulated server behind `link`, with a number of connections for commands.

@@ -17,12 +17,6 @@ pub(crate) const LOCK: &str = "UPDATE dispatch SET turn = turn + 1 WHERE id = 1"
 
 const CLOCK: &str = "SELECT {CLOCK}";
 
-/// Time limit of a heartbeat. Tests have a longer one, because their machine may be under load.
-const HEARTBEAT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 });
-
-/// Time limit for registering a node, which may wait for the lock of dispatch. Tests have a longer one.
-const REGISTER: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 6 });
-
 impl Store {
     /// System: registers a starting process as a node, and declares its earlier incarnations (same name)
     /// lost. Answers that were in their memory are gone with them. This command does not wait behind others.
@@ -36,17 +30,19 @@ impl Store {
     pub async fn register_again(&self, node: NewNode, held: Vec<RunId>) -> Result<()> {
         let held = serde_json::to_string(&held).map_err(|error| Error::Corrupt(error.to_string()))?;
         self.db
-            .urgent(REGISTER, move |tx| register(tx, &node, &held))
+            .urgent(self.db.limits().register, move |tx| register(tx, &node, &held))
             .await
     }
 
     /// System: renews a node's lease for `lease` from now on, and with it every run that the node holds.
     /// `Fenced` if the node was declared lost meanwhile. The time is the database's, or `at` if the database
     /// has no clock of its own. This command does not wait behind others, and is `Unavailable` if it takes
-    /// longer than two seconds.
+    /// longer than [`UrgentLimits::heartbeat`](crate::UrgentLimits::heartbeat).
     pub async fn heartbeat(&self, node: NodeId, at: Timestamp, lease: Duration) -> Result<Heartbeat> {
         self.db
-            .urgent(HEARTBEAT, move |tx| heartbeat(tx, node, at, lease))
+            .urgent(self.db.limits().heartbeat, move |tx| {
+                heartbeat(tx, node, at, lease)
+            })
             .await
     }
 
@@ -56,7 +52,7 @@ impl Store {
     pub async fn clock(&self) -> Result<Option<Timestamp>> {
         let row = self
             .db
-            .urgent(HEARTBEAT, |tx| tx.query_one(CLOCK, vals![]))
+            .urgent(self.db.limits().heartbeat, |tx| tx.query_one(CLOCK, vals![]))
             .await?;
         row.opt_time(0)
     }

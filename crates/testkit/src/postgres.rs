@@ -13,8 +13,10 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
-use tokio_postgres::NoTls;
+use tokio::task::JoinSet;
+use tokio_postgres::{NoTls, error::SqlState};
 
 use crate::{database::file_rows, postgres_server::programs};
 
@@ -54,31 +56,47 @@ impl TestDatabase {
 
     /// A fresh `PostgreSQL` database. An error where there is no server.
     pub async fn postgres() -> Result<Self> {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the test command hands the server over in the environment"
-        )]
-        let server = std::env::var(SERVER).map_err(|_| {
-            anyhow!(
-                "{SERVER} is not set: this test needs a PostgreSQL server; run the tests through \
-                 scripts/test-postgres, as `make test` does"
-            )
-        })?;
-        Self::on(&server).await
+        Self::on(&server()?).await
+    }
+
+    /// A `PostgreSQL` database with the rows that `make` has made in an empty one of that address: a copy of a template,
+    /// which takes a fraction of the time of the migrations. `make` is called once on a server for all tests that name the
+    /// same `template`, and again once a migration has changed.
+    pub async fn postgres_made_by(
+        template: &str,
+        make: impl AsyncFnOnce(&str) -> Result<()>,
+    ) -> Result<Self> {
+        let server = server()?;
+        let template = format!("template_{template}_{}", migrations()?);
+        let (session, name) = (Session::connect(&server).await?, next_name());
+        session.drop_database(&name).await?;
+        if !session.copy(&template, &name).await? {
+            // Others wait for the one that makes it. The lock ends with the session.
+            session
+                .execute("SELECT pg_advisory_lock(7310314218846317428)")
+                .await?;
+            if !session.copy(&template, &name).await? {
+                let mut whole = Self::on(&server).await?;
+                make(whole.url()).await?;
+                session.make_template(&whole, &template).await?;
+                whole.owned = Owned::Nothing;
+                ensure!(session.copy(&template, &name).await?, "there is no {template}");
+            }
+        }
+        Self::named(&server, name)
     }
 
     /// A fresh database on the server whose first database has this address.
     pub async fn on(server: &str) -> Result<Self> {
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let name = format!("test_{}_{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        // An earlier process with this id may have been killed.
-        execute(server, format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?;
-        execute(server, format!("CREATE DATABASE {name}")).await?;
-        let (address, _) = server
-            .rsplit_once('/')
-            .with_context(|| format!("{server} does not end with the name of a database"))?;
+        let (session, name) = (Session::connect(server).await?, next_name());
+        session.drop_database(&name).await?;
+        session.execute(&format!("CREATE DATABASE {name}")).await?;
+        Self::named(server, name)
+    }
+
+    fn named(server: &str, name: String) -> Result<Self> {
         Ok(Self {
-            url: format!("{address}/{name}"),
+            url: url_of(server, &name)?,
             owned: Owned::Database {
                 server: server.to_owned(),
                 name,
@@ -275,6 +293,106 @@ pub(crate) async fn rows(server: &str, sql: &str) -> Result<Vec<Value>> {
         .iter()
         .map(|row| Ok(serde_json::from_str(row.try_get(0)?)?))
         .collect()
+}
+
+/// Address of the server of the tests.
+fn server() -> Result<String> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test command hands the server over in the environment"
+    )]
+    std::env::var(SERVER).map_err(|_| {
+        anyhow!(
+            "{SERVER} is not set: this test needs a PostgreSQL server; run the tests through \
+             scripts/test-postgres, as `make test` does"
+        )
+    })
+}
+
+/// Address of another database of the server whose first database has the address `server`.
+fn url_of(server: &str, name: &str) -> Result<String> {
+    let (address, _) = server
+        .rsplit_once('/')
+        .with_context(|| format!("{server} does not end with the name of a database"))?;
+    Ok(format!("{address}/{name}"))
+}
+
+/// Name of a database of this process that it has not used before.
+fn next_name() -> String {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    format!("test_{}_{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Start of the SHA-256 of all migrations, in hexadecimal.
+fn migrations() -> Result<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations");
+    let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut files = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    files.sort();
+    let mut digest = Sha256::new();
+    for file in files {
+        digest.update(std::fs::read(file)?);
+    }
+    let digest = digest.finalize();
+    Ok(digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Connection for statements one after the other.
+struct Session {
+    client: tokio_postgres::Client,
+    _connection: JoinSet<()>,
+}
+
+impl Session {
+    async fn connect(server: &str) -> Result<Self> {
+        let (client, connection) = tokio_postgres::connect(server, NoTls)
+            .await
+            .context("cannot connect to the test server")?;
+        let mut connections = JoinSet::new();
+        connections.spawn(async move {
+            // The statement that meets a broken connection fails.
+            let _closed = connection.await;
+        });
+        Ok(Self {
+            client,
+            _connection: connections,
+        })
+    }
+
+    async fn execute(&self, sql: &str) -> Result<()> {
+        let done = self.client.batch_execute(sql).await;
+        done.with_context(|| format!("a statement failed on the test server: {sql}"))
+    }
+
+    /// Drops what an earlier process with the id of this one has left.
+    async fn drop_database(&self, name: &str) -> Result<()> {
+        self.execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
+            .await
+    }
+
+    /// Copies a template. Returns false where there is none.
+    async fn copy(&self, template: &str, name: &str) -> Result<bool> {
+        let sql = format!("CREATE DATABASE {name} TEMPLATE {template}");
+        match self.client.batch_execute(&sql).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.code() == Some(&SqlState::INVALID_CATALOG_NAME) => Ok(false),
+            Err(error) => Err(error).context("cannot copy a template"),
+        }
+    }
+
+    /// Makes a template of a database. It has the name from the moment on at which it is whole and nobody uses it.
+    async fn make_template(&self, database: &TestDatabase, template: &str) -> Result<()> {
+        let (_, name) = database
+            .url
+            .rsplit_once('/')
+            .context("no database in the address")?;
+        self.execute(&format!("ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false"))
+            .await?;
+        self.execute(&format!("ALTER DATABASE {name} RENAME TO {template}"))
+            .await
+    }
 }
 
 /// Runs one statement on the server, on a connection of its own.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use sortie_store::Store;
 use sortie_testkit::{Balancer, postgres::TestDatabase};
 
 tokio::task_local! {
@@ -37,11 +38,14 @@ impl Setting {
         }
     }
 
-    /// An empty database.
+    /// A database without rows.
     pub(crate) async fn database(self) -> TestDatabase {
         match self {
             Self::Sqlite => TestDatabase::sqlite().unwrap(),
-            Self::Postgres | Self::ThreeNodes => TestDatabase::postgres().await.unwrap(),
+            Self::Postgres | Self::ThreeNodes => {
+                let migrate = async |url: &str| Ok(Store::open(url).await.map(drop)?);
+                TestDatabase::postgres_made_by("store", migrate).await.unwrap()
+            }
         }
     }
 }

@@ -39,6 +39,7 @@ pub(crate) use self::{
     value::{Row, Val, readable, vals},
 };
 use crate::{
+    OpenOptions, UrgentLimits,
     channel::{Heard, OutgoingHint},
     metrics::{LiveFigures, Metrics},
     money::low_credits::LowCredits,
@@ -69,6 +70,8 @@ struct Inner {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Server that carries the channel between nodes. `None` if only one node uses the database.
     link: Option<Link>,
+    /// Time limits of urgent commands.
+    limits: UrgentLimits,
     reports: Reports,
     wal: Option<PathBuf>,
     space: Option<sqlite::Space>,
@@ -100,9 +103,8 @@ struct Backend {
 }
 
 impl Db {
-    /// Opens `sqlite:PATH` or `postgres://…` and migrates it to this version. `connections` is the number of
-    /// `PostgreSQL` connections for commands.
-    pub(crate) async fn open(url: &str, connections: u32) -> Result<Self> {
+    /// Opens `sqlite:PATH` or `postgres://…` and migrates it to this version.
+    pub(crate) async fn open(url: &str, options: OpenOptions) -> Result<Self> {
         let reports = Reports::default();
         let told = reports.clone();
         let backend = if let Some(path) = url.strip_prefix("sqlite:") {
@@ -110,13 +112,13 @@ impl Db {
             off_runtime(move || sqlite::open(&path, &told)).await?
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             let url = url.to_owned();
-            off_runtime(move || postgres::open(&url, connections.max(1) as usize, &told)).await?
+            off_runtime(move || postgres::open(&url, options, &told)).await?
         } else {
             return Err(Error::Database(
                 "the database URL must start with sqlite: or postgres://".to_owned(),
             ));
         };
-        Ok(Self::over(backend, reports))
+        Ok(Self::over(backend, options.urgent, reports))
     }
 
     /// Opens a simulated server. `connections` is the number of connections for commands.
@@ -124,10 +126,10 @@ impl Db {
     pub(crate) fn simulated(link: &simulated::SimulatedLink, connections: u32) -> Self {
         let reports = Reports::default();
         let backend = simulated::open(link, connections.max(1) as usize, &reports);
-        Self::over(backend, reports)
+        Self::over(backend, UrgentLimits::default(), reports)
     }
 
-    fn over(backend: Backend, reports: Reports) -> Self {
+    fn over(backend: Backend, limits: UrgentLimits, reports: Reports) -> Self {
         Self {
             inner: Arc::new(Inner {
                 writes: backend.writes,
@@ -136,6 +138,7 @@ impl Db {
                 walks: backend.walks,
                 threads: Mutex::new(backend.threads),
                 link: backend.link,
+                limits,
                 reports,
                 wal: backend.wal,
                 space: backend.space,
@@ -148,6 +151,11 @@ impl Db {
     /// Metrics of the database.
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.inner.reports.metrics
+    }
+
+    /// Time limits of urgent commands.
+    pub(crate) fn limits(&self) -> UrgentLimits {
+        self.inner.limits
     }
 
     /// Notes of credits that are low.

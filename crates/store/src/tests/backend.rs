@@ -407,16 +407,20 @@ async fn a_heartbeat_reaches_the_second_host_where_the_first_is_silent() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_that_takes_too_long_is_given_up_and_never_done() {
-    let fixture = super::fixture::Fixture::sqlite().await;
+async fn a_heartbeat_that_takes_two_seconds_is_given_up_and_never_done() {
+    let database = TestDatabase::sqlite().unwrap();
+    let store = Store::open(database.url()).await.unwrap();
+    let fixture = super::fixture::Fixture::with(store, database, None);
     let node = fixture.node().await;
     let lease = "SELECT lease_until FROM node";
     let before = fixture.count(lease).await;
     let (release, held_up) = hold_up(&fixture.store, 1).await;
     // From here on time passes as soon as nothing else can happen.
     tokio::time::pause();
+    let begun = tokio::time::Instant::now();
     let given_up = fixture.renew(node, fixture.now()).await.unwrap_err();
     assert!(matches!(given_up, Error::Unavailable(_)), "{given_up}");
+    assert_eq!(begun.elapsed().as_secs(), 2);
     drop(release);
     join_all(held_up).await;
     fixture.store.ping().await.unwrap();

@@ -14,7 +14,10 @@ use std::{
 use futures_util::{StreamExt, future::join_all, stream};
 use sortie_testkit::{CommitFault, CommitProxy, Which, postgres::TestDatabase};
 
-use super::{atomicity, atomicity_accounts, atomicity_auto_topups, fixture::Fixture};
+use super::{
+    atomicity, atomicity_accounts, atomicity_auto_topups,
+    fixture::{self, Fixture},
+};
 use crate::{Error, Result, Store};
 
 /// A test that proves commands on the fixture.
@@ -61,11 +64,14 @@ pub(super) struct Behind {
 impl Behind {
     /// Starts a fixture whose store reaches its database through a proxy with these faults.
     async fn start(fault: Fault) -> anyhow::Result<Fixture> {
-        let database = TestDatabase::postgres().await?;
+        let with_copies = async |url: &str| {
+            Store::open(url).await?;
+            TestDatabase::at(url.to_owned()).execute(PREPARE).await
+        };
+        let database = TestDatabase::postgres_made_by("commits", with_copies).await?;
         let proxy = CommitProxy::start(database.server()?).await?;
         // The store has one connection for commands, because many stores are open at once.
-        let store = Store::open_with(&database.url_at(proxy.address())?, 1).await?;
-        database.execute(PREPARE).await?;
+        let store = Store::open_with(&database.url_at(proxy.address())?, fixture::options(1)).await?;
         let behind = Self {
             proxy,
             fault,
@@ -192,13 +198,16 @@ struct Start {
 const PREPARE: &str = "CREATE SCHEMA kept; DO $$ DECLARE t text; BEGIN \
     FOR t IN SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public' LOOP \
     EXECUTE 'CREATE TABLE kept.' || t || ' AS TABLE public.' || t; END LOOP; END $$";
+/// Copies the tables that have or had rows.
 const KEEP: &str = "DO $$ DECLARE t text; BEGIN \
-    FOR t IN SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public' LOOP \
+    FOR t IN SELECT quote_ident(relname) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' \
+    AND pg_relation_size(oid) + pg_relation_size(to_regclass('kept.' || quote_ident(relname))) > 0 LOOP \
     EXECUTE 'DELETE FROM kept.' || t; \
     EXECUTE 'INSERT INTO kept.' || t || ' SELECT * FROM public.' || t; END LOOP; END $$";
-/// Restores all tables from their copies. Foreign keys are not checked meanwhile.
+/// Restores these tables from their copies. Foreign keys are not checked meanwhile.
 const RESTORE: &str = "SET session_replication_role = replica; DO $$ DECLARE t text; BEGIN \
-    FOR t IN SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'kept' LOOP \
+    FOR t IN SELECT quote_ident(relname) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' \
+    AND pg_relation_size(oid) + pg_relation_size(to_regclass('kept.' || quote_ident(relname))) > 0 LOOP \
     EXECUTE 'DELETE FROM public.' || t; \
     EXECUTE 'INSERT INTO public.' || t || ' SELECT * FROM kept.' || t; END LOOP; END $$";
 
@@ -223,9 +232,12 @@ impl Start {
     }
 }
 
-/// Selects every row of every table except `dispatch`, which counts how often its lock was taken.
-const ROWS: &str = "SELECT tablename AS name, CAST(query_to_xml(format('SELECT * FROM %I', tablename), true, true, '') AS TEXT) AS rows \
-    FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'dispatch'";
+/// Selects every row of every table except `dispatch`, which counts how often its lock was taken. A table of size 0 never
+/// had a row.
+const ROWS: &str = "SELECT relname AS name, \
+    CAST(query_to_xml(format('SELECT * FROM public.%I', relname), true, true, '') AS TEXT) AS rows \
+    FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'dispatch' \
+    AND pg_relation_size(oid) > 0";
 
 /// Bound between times of the fixture and times of the server's clock, in micros. Those of the fixture are
 /// earlier.

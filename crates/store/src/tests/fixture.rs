@@ -13,9 +13,9 @@ use tokio::sync::OnceCell;
 
 use super::commits::Behind;
 use crate::{
-    Actor, Append, Audit, Claim, Counted, Created, Definition, EventRow, Fence, Finish, Heartbeat, Journal,
-    NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Result, SeenLease, Store, Sweep, Swept,
-    Unretained, UnretainedFinish,
+    Actor, Append, Audit, CONNECTIONS, Claim, Counted, Created, Definition, EventRow, Fence, Finish,
+    Heartbeat, Journal, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, OpenOptions, Result,
+    SeenLease, Store, Sweep, Swept, Unretained, UnretainedFinish, UrgentLimits,
     db::{Dialect, vals},
 };
 
@@ -24,6 +24,26 @@ pub(super) const DEFINITION: &str = r#"{"prompt":"hello"}"#;
 
 /// Duration of a lease that does not expire during a test.
 const LEASE: Duration = Duration::from_hours(24 * 365);
+
+/// Settings of stores of tests. No urgent command is given up: the machine may be under load.
+pub(super) fn options(connections: u32) -> OpenOptions {
+    const PATIENCE: Duration = Duration::from_mins(1);
+    OpenOptions {
+        connections,
+        urgent: UrgentLimits {
+            heartbeat: PATIENCE,
+            register: PATIENCE,
+            connection: PATIENCE,
+        },
+    }
+}
+
+/// Returns a `PostgreSQL` database on which every migration was applied.
+pub(super) async fn migrated() -> TestDatabase {
+    let migrate = async |url: &str| Ok(Store::open(url).await.map(drop)?);
+    let database = TestDatabase::postgres_made_by("store", migrate).await;
+    database.expect("a database")
+}
 
 pub(super) struct Fixture {
     pub(super) store: Store,
@@ -41,7 +61,7 @@ impl Fixture {
     }
 
     pub(super) async fn postgres() -> Self {
-        Self::on(TestDatabase::postgres().await.expect("a database")).await
+        Self::on(migrated().await).await
     }
 
     /// URL of the database, for another store on it.
@@ -50,7 +70,10 @@ impl Fixture {
     }
 
     async fn on(database: TestDatabase) -> Self {
-        let store = Store::open(database.url()).await.expect("the store opens");
+        let options = options(CONNECTIONS);
+        let store = Store::open_with(database.url(), options)
+            .await
+            .expect("the store opens");
         Self::with(store, database, None)
     }
 

@@ -30,10 +30,6 @@ const CONNECT_EACH: Duration = Duration::from_secs(2);
 /// Time limit for an answer. The server gives up earlier; this limit is for a server that has vanished.
 const ANSWER: Duration = Duration::from_secs(8);
 
-/// Time limit for connecting and for an answer, for urgent commands. Tests have a longer one, because their
-/// machine may be under load.
-const URGENT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 });
-
 /// Settings of every session. A command that waits longer than these limits waits for something that went
 /// wrong; it ends well before the lease of its node does. An index serves every statement in its order. The
 /// planner is held to that, so that a plan made while a table was small is right when it is large. A session
@@ -93,12 +89,12 @@ impl Link {
         })
     }
 
-    /// Returns the link with shorter time limits, for urgent commands: a connection that leads nowhere must
-    /// not use up the time of a lease.
-    pub(super) fn urgent(&self) -> Self {
+    /// Returns the link with this time limit for connecting and for an answer, for urgent commands: a connection
+    /// that leads nowhere must not use up the time of a lease.
+    pub(super) fn urgent(&self, limit: Duration) -> Self {
         let mut link = self.clone();
-        link.timeout = link.timeout.min(URGENT);
-        link.answer = link.answer.min(URGENT);
+        link.timeout = link.timeout.min(limit);
+        link.answer = link.answer.min(limit);
         // Each of several hosts gets a share of the time, so that one that does not answer leaves time for
         // the others.
         link.config.connect_timeout(link.timeout / hosts(&link.config));

@@ -19,6 +19,7 @@ pub(super) use self::connect::SETTINGS;
 use self::session::PgSession;
 pub(super) use self::{channel::open as open_channel, connect::Link};
 use crate::{
+    OpenOptions,
     db::{
         Backend, Dialect, Reports, WALKERS,
         job::Queue,
@@ -55,7 +56,8 @@ const OLDEST_SERVER: i64 = 140_000;
 
 /// Connects, migrates and starts `connections` threads. Each thread connects at its first job. One more
 /// thread serves urgent jobs, so that they do not wait for a lock behind others. A few serve queries that may take long.
-pub(super) fn open(url: &str, connections: usize, reports: &Reports) -> Result<Backend> {
+pub(super) fn open(url: &str, options: OpenOptions, reports: &Reports) -> Result<Backend> {
+    let connections = options.connections.max(1) as usize;
     let link = Link::new(url)?;
     let runtime = Arc::new(connect::runtime()?);
     refuse_transaction_pooling(&link, &runtime)?;
@@ -64,7 +66,7 @@ pub(super) fn open(url: &str, connections: usize, reports: &Reports) -> Result<B
     #[cfg(test)]
     let faults = Arc::new(crate::db::fault::Faults::default());
     let mut threads = Vec::with_capacity(1 + connections + WALKERS);
-    let mut served = vec![(&urgent, link.urgent())];
+    let mut served = vec![(&urgent, link.urgent(options.urgent.connection))];
     served.extend((0..connections).map(|_| (&queue, link.clone())));
     served.extend((0..WALKERS).map(|_| (&walks, link.clone())));
     for (number, (queue, link)) in served.into_iter().enumerate() {
