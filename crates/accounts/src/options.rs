@@ -1,6 +1,6 @@
 //! Settings of accounts, as the configuration has them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use sortie_api::Mode;
 use sortie_base::{Clock, LicenseSigner};
@@ -26,6 +26,8 @@ pub struct Options {
     pub providers: Vec<IdentityProvider>,
     /// Key that signs licenses for self-hosted engines. `None` where no license is issued.
     pub license_signer: Option<Arc<LicenseSigner>>,
+    /// Time for which a look-up of a session is used again.
+    pub credential_lookup: Duration,
 }
 
 /// Rule for new accounts.

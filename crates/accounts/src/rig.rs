@@ -3,7 +3,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use sortie_api::{Timestamp, UserId};
-use sortie_base::{Clock, MasterKey, SealContext, Sealer, random};
+use sortie_base::{CREDENTIAL_LOOKUP, Clock, MasterKey, SealContext, Sealer, random};
 use sortie_store::{NewPerson, SessionKind, SignIn, Store};
 
 use crate::{Accounts, Client, MailOptions, Options, SignUp};
@@ -50,6 +50,7 @@ impl Rig {
             mail,
             providers: Vec::new(),
             license_signer: None,
+            credential_lookup: CREDENTIAL_LOOKUP,
         };
         let sealer = Sealer::new(vec![MasterKey::new([7; 32])]);
         Self {

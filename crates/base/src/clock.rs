@@ -17,6 +17,9 @@ const ONE_MOMENT: Duration = Duration::from_micros(100);
 /// Maximum number of attempts to read two clocks within [`ONE_MOMENT`].
 const READINGS: usize = 5;
 
+/// Time for which a node uses a look-up of a credential again. Another node may have ended the credential since.
+pub const CREDENTIAL_LOOKUP: Duration = Duration::from_secs(5);
+
 /// Source of the time of a node.
 #[derive(Clone)]
 pub struct Clock(Source);

@@ -6,7 +6,7 @@ mod license;
 mod network;
 mod sealing;
 
-pub use clock::{Clock, NoRandomness, random};
+pub use clock::{CREDENTIAL_LOOKUP, Clock, NoRandomness, random};
 pub use license::{
     InvalidLicense, InvalidLicenseKey, LicenseClaims, LicensePublicKey, LicenseSigner, read_license,
 };

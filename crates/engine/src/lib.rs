@@ -36,7 +36,7 @@ pub use kit::{
     caller::Caller,
     descriptors::Descriptors,
     models::NO_LANGUAGE_MODEL,
-    options::{AwsVariables, LicenseOptions, Options, Serves},
+    options::{AwsVariables, LicenseOptions, Options, Polls, Serves},
     traces::{SpanExport, Traces},
 };
 pub use operations::{
@@ -63,6 +63,11 @@ impl Engine {
     /// Saved connections.
     pub fn connections(&self) -> &Connections {
         &self.0.stores.connections
+    }
+
+    /// Source of the time.
+    pub fn clock(&self) -> &Clock {
+        &self.0.options.clock
     }
 
     /// Traces of requests.

@@ -7,13 +7,7 @@
 //! the metrics are not counted: a probe must not be told that a node is ill because it asked too often. Webhooks of the
 //! payment provider are counted only if they are refused.
 
-use std::{
-    any::Any,
-    net::IpAddr,
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::{Instant, SystemTime},
-};
+use std::{any::Any, net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
 use axum::{
     Router,
@@ -60,8 +54,6 @@ pub(crate) struct Gate {
     trusted_proxies: Vec<IpNet>,
     deprecation: DeprecationHeaders,
     metrics: HttpMetrics,
-    /// Seconds since 1970.
-    clock: fn() -> u64,
 }
 
 /// API of a gate, and what looks its credentials up.
@@ -128,7 +120,6 @@ impl Gate {
             trusted_proxies: options.trusted_proxies.clone(),
             deprecation: DeprecationHeaders::new(options.deprecation.as_ref()),
             metrics,
-            clock: now_seconds,
         }
     }
 
@@ -181,7 +172,7 @@ impl Gate {
             Some(Counted::Network(standing)) => (&self.limits.anonymous, standing),
             None => (
                 &self.limits.anonymous,
-                self.limits.peek_network(network, (self.clock)()),
+                self.limits.peek_network(network, now_seconds(&self.engine)),
             ),
         };
         let lacks_scope = response.extensions().get::<LacksScope>().is_some();
@@ -222,12 +213,13 @@ impl Gate {
             let (sent, by_cookie) = self.sent(request.headers());
             let token = sent.map(Token::of);
             let credential = self.look_up(sent.zip(token)).await;
+            let clock = || now_seconds(&self.engine);
             let by = match &credential {
                 Credential::Valid(holder) => {
-                    Counted::Subject(self.limits.count_subject(holder.subject(), &self.clock).await)
+                    Counted::Subject(self.limits.count_subject(holder.subject(), &clock).await)
                 }
                 Credential::Missing | Credential::Invalid | Credential::Unchecked(_) => {
-                    Counted::Network(self.limits.count_network(network, &self.clock).await)
+                    Counted::Network(self.limits.count_network(network, &clock).await)
                 }
             };
             *counted = Some(by);
@@ -276,7 +268,8 @@ impl Gate {
         if !answer.status().is_client_error() {
             return answer;
         }
-        let standing = self.limits.count_network(network, &self.clock).await;
+        let clock = || now_seconds(&self.engine);
+        let standing = self.limits.count_network(network, &clock).await;
         let by = Counted::Network(standing);
         *counted = Some(by);
         if standing.admitted {
@@ -339,13 +332,13 @@ impl Gate {
         let Some((credential, token)) = sent else {
             return Credential::Missing;
         };
-        if credential.is_empty() || self.guesses.is_nobodys(token, (self.clock)()) {
+        if credential.is_empty() || self.guesses.is_nobodys(token, now_seconds(&self.engine)) {
             return Credential::Invalid;
         }
         match self.holder(credential).await {
             Ok(Some(holder)) => Credential::Valid(holder),
             Ok(None) => {
-                self.guesses.not_found(token, (self.clock)());
+                self.guesses.not_found(token, now_seconds(&self.engine));
                 Credential::Invalid
             }
             Err(failure) => Credential::Unchecked(failure),
@@ -361,7 +354,9 @@ fn is_safe(cookie: &SessionCookie, request: &Request<Body>) -> bool {
 /// Creates the counters of the rate limits of a server.
 pub(crate) fn rate_limits(engine: &Engine, options: &Options) -> RateLimits {
     let counting = if engine.store().is_shared() {
-        Counting::Together
+        Counting::Together {
+            patience: options.rate_limit_patience,
+        }
     } else {
         Counting::Alone
     };
@@ -374,7 +369,7 @@ pub(crate) fn rate_limits(engine: &Engine, options: &Options) -> RateLimits {
 
 /// Keeps the rate limits shared with other nodes, until the future is dropped.
 pub(crate) async fn share_limits(limits: &RateLimits, engine: &Engine) {
-    limits.keep_leased(engine, &now_seconds).await;
+    limits.keep_leased(engine, &|| now_seconds(engine)).await;
 }
 
 impl Answers for Gate {
@@ -425,15 +420,9 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
     format!("panic: {}", text.unwrap_or_default())
 }
 
-/// Rate windows follow the wall clock; everything that reckons with it takes it as an argument.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place of this crate that reads the clock"
-)]
-fn now_seconds() -> u64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+/// Seconds since 1970: windows of rate limits begin with the minutes of the clock.
+fn now_seconds(engine: &Engine) -> u64 {
+    u64::try_from(engine.clock().now().as_micros()).unwrap_or_default() / 1_000_000
 }
 
 #[cfg(test)]

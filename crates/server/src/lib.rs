@@ -18,11 +18,12 @@ mod routes;
 mod spans;
 mod table;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use ipnet::IpNet;
 use sortie_accounts::Accounts;
+use sortie_api::limits;
 use sortie_billing::Billing;
 use sortie_engine::{Descriptors, Engine};
 use tokio::net::TcpListener;
@@ -56,6 +57,22 @@ pub struct Options {
     pub base_url: Option<String>,
     /// End of `/v1`; none while it is the current version.
     pub deprecation: Option<Deprecation>,
+    /// Time for which a request waits for the database, which shares the rate limits of several nodes. After it the
+    /// node lets its own share through.
+    pub rate_limit_patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            requests_per_minute: limits::REQUESTS_PER_MINUTE,
+            anonymous_requests_per_minute: limits::ANONYMOUS_REQUESTS_PER_MINUTE,
+            trusted_proxies: Vec::new(),
+            base_url: None,
+            deprecation: None,
+            rate_limit_patience: Duration::from_secs(1),
+        }
+    }
 }
 
 /// Listeners of the server.

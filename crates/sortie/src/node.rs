@@ -143,6 +143,7 @@ impl Node {
             trusted_proxies: config.trusted_proxies.clone(),
             base_url: config.advertise_url.clone(),
             deprecation: config.deprecation.clone(),
+            ..sortie_server::Options::default()
         };
         if let Some(accounts) = listeners.people.clone() {
             let stop = self.stop.clone();

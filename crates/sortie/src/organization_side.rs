@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sortie_accounts::{Accounts, SignUp};
 use sortie_api::Mode;
-use sortie_base::{Clock, Sealer};
+use sortie_base::{CREDENTIAL_LOOKUP, Clock, Sealer};
 use sortie_billing::Billing;
 use sortie_engine::MasterKey;
 use sortie_server::OrganizationListener;
@@ -68,6 +68,7 @@ pub(crate) fn people(
         mail: None,
         providers: config.sign_in.clone(),
         license_signer: None,
+        credential_lookup: CREDENTIAL_LOOKUP,
     };
     Some(Accounts::new(
         options,
@@ -92,5 +93,6 @@ fn accounts_options(config: &Config, settings: &HostedSettings) -> sortie_accoun
         mail: settings.mail.clone(),
         providers: config.sign_in.clone(),
         license_signer: config.license_signer.clone(),
+        credential_lookup: CREDENTIAL_LOOKUP,
     }
 }

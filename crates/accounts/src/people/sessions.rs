@@ -31,9 +31,6 @@ const OWN_SESSION_LENGTH: Duration = Duration::from_hours(12);
 /// Maximum number of sessions in a list.
 pub const MOST_LISTED: u32 = 100;
 
-/// Time for which a look-up is used again.
-const FRESH: Duration = Duration::from_secs(5);
-
 /// Number of look-ups kept; when it is reached, all of them are dropped at once.
 const KEPT: usize = 10_000;
 
@@ -143,7 +140,7 @@ impl Parts {
     async fn session_by_hash(&self, hash: [u8; 32]) -> Result<Option<SignedIn>> {
         let now = self.options.clock.now();
         let works = |of: &SignedIn| now < of.until;
-        let dropped = match self.lookups.fresh(&hash) {
+        let dropped = match self.lookups.fresh(&hash, self.options.credential_lookup) {
             Ok(found) => return Ok(Some(found).filter(works)),
             Err(dropped) => dropped,
         };
@@ -205,9 +202,9 @@ impl Lookups {
     }
 
     /// Returns the kept person of a token, or else [`Kept::dropped`] of this moment.
-    fn fresh(&self, hash: &[u8; 32]) -> std::result::Result<SignedIn, u64> {
+    fn fresh(&self, hash: &[u8; 32], fresh: Duration) -> std::result::Result<SignedIn, u64> {
         let kept = self.kept();
-        let found = kept.by_hash.get(hash).filter(|(_, at)| at.elapsed() < FRESH);
+        let found = kept.by_hash.get(hash).filter(|(_, at)| at.elapsed() < fresh);
         found.map(|(of, _)| *of).ok_or(kept.dropped)
     }
 
@@ -230,6 +227,8 @@ fn shortened(agent: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sortie_base::CREDENTIAL_LOOKUP;
+
     use super::*;
     use crate::rig::Rig;
 
@@ -246,7 +245,7 @@ mod tests {
             .end_session(ann, found.session)
             .await
             .unwrap();
-        tokio::time::advance(FRESH.saturating_sub(Duration::from_millis(1))).await;
+        tokio::time::advance(CREDENTIAL_LOOKUP.saturating_sub(Duration::from_millis(1))).await;
         assert_eq!(rig.accounts.session(&token).await.unwrap(), Some(found));
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(rig.accounts.session(&token).await.unwrap(), None);
@@ -281,7 +280,7 @@ mod tests {
         tokio::time::pause();
         for (minutes, noted) in [(59, false), (2, true), (58, false)] {
             rig.pass(Duration::from_mins(minutes));
-            tokio::time::advance(FRESH).await;
+            tokio::time::advance(CREDENTIAL_LOOKUP).await;
             let before = seen().await;
             rig.accounts.session(&token).await.unwrap().unwrap();
             assert_eq!(seen().await > before, noted, "after {minutes} minutes");

@@ -6,7 +6,7 @@ use sortie_accounts::{
     Accounts, Author, IdentityProvider, MailOptions, NewInvitationLink, Options, Requester, SignUp,
 };
 use sortie_api::{EmailDelivery, OrgId, Role, SessionId, UserId};
-use sortie_base::{Clock, MasterKey, Sealer, random};
+use sortie_base::{CREDENTIAL_LOOKUP, Clock, MasterKey, Sealer, random};
 use sortie_store::{Actor, NewPerson, NewSession, SessionKind, Store};
 
 /// Accounts with one person, who owns an organization.
@@ -51,6 +51,7 @@ impl Rig {
             mail,
             providers,
             license_signer: None,
+            credential_lookup: CREDENTIAL_LOOKUP,
         };
         let at = clock.now();
         let person = UserId::new(at, random().unwrap());

@@ -16,7 +16,7 @@ use crate::{
     error::Error,
     kit::{caller::Caller, random::random},
 };
-use sortie_base::Clock;
+use sortie_base::{CREDENTIAL_LOOKUP, Clock};
 
 /// Commands on the API keys of this node's store.
 #[derive(Clone)]
@@ -83,7 +83,11 @@ pub async fn create_key_offline(
             ..Actor::default()
         },
     };
-    let principals = Principals::new(store.clone(), clock.clone(), Mode::SelfHosted);
+    let principals = Principals::new(
+        store.clone(),
+        (clock.clone(), CREDENTIAL_LOOKUP),
+        Mode::SelfHosted,
+    );
     Keys::new(store.clone(), clock.clone(), principals)
         .create(&operator, request)
         .await

@@ -21,9 +21,6 @@ use tokio::time::Instant;
 use crate::{Engine, error::Error, kit::random::random};
 use sortie_base::Clock;
 
-/// Time for which a look-up is used again.
-const FRESH: Duration = Duration::from_secs(5);
-
 /// Number of look-ups kept; when it is reached, all of them are dropped at once.
 const KEPT: usize = 10_000;
 
@@ -32,6 +29,8 @@ const KEPT: usize = 10_000;
 pub(crate) struct Principals {
     store: Store,
     clock: Clock,
+    /// Time for which a look-up is used again.
+    fresh: Duration,
     /// Prefix of the API keys of this deployment mode.
     prefix: &'static str,
     /// Prefix of access tokens, which a hosted deployment has.
@@ -115,7 +114,7 @@ impl Engine {
 }
 
 impl Principals {
-    pub(crate) fn new(store: Store, clock: Clock, mode: Mode) -> Self {
+    pub(crate) fn new(store: Store, (clock, fresh): (Clock, Duration), mode: Mode) -> Self {
         let (prefix, token_prefix) = match mode {
             Mode::Hosted => (HOSTED_KEY, Some(ACCESS_TOKEN)),
             Mode::SelfHosted => (SELF_HOSTED_KEY, None),
@@ -123,6 +122,7 @@ impl Principals {
         Self {
             store,
             clock,
+            fresh,
             prefix,
             token_prefix,
             kept: Arc::default(),
@@ -219,7 +219,7 @@ impl Principals {
     /// Returns the kept principal of a credential, or else [`Kept::forgotten`] of this moment.
     fn fresh(&self, hash: &[u8; 32]) -> Result<Principal, u64> {
         let kept = self.kept();
-        let found = kept.by_hash.get(hash).filter(|(_, at)| at.elapsed() < FRESH);
+        let found = kept.by_hash.get(hash).filter(|(_, at)| at.elapsed() < self.fresh);
         found.map(|(principal, _)| *principal).ok_or(kept.forgotten)
     }
 }
@@ -227,11 +227,12 @@ impl Principals {
 #[cfg(test)]
 mod tests {
     use sortie_api::{SessionId, Timestamp, UserId};
-    use sortie_base::hex;
+    use sortie_base::{CREDENTIAL_LOOKUP, hex};
     use sortie_store::SessionKind;
 
     use super::*;
 
+    const FIVE_SECONDS: Duration = CREDENTIAL_LOOKUP;
     const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
 
     /// A key, an access token and a session of one organization, in a database that another node writes to as well.
@@ -283,7 +284,7 @@ mod tests {
             );
             database.execute_batch(&rows).unwrap();
             Self {
-                principals: Principals::new(store, Clock::manual(AT), Mode::Hosted),
+                principals: Principals::new(store, (Clock::manual(AT), FIVE_SECONDS), Mode::Hosted),
                 database,
                 org,
                 person,
@@ -320,7 +321,7 @@ mod tests {
         // Another node ends them.
         let ended = "DELETE FROM api_key; DELETE FROM oauth_grant; DELETE FROM membership";
         rig.database.execute_batch(ended).unwrap();
-        tokio::time::advance(FRESH.saturating_sub(Duration::from_millis(1))).await;
+        tokio::time::advance(FIVE_SECONDS.saturating_sub(Duration::from_millis(1))).await;
         assert_eq!(rig.roles().await, ROLES);
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(rig.roles().await, [None; 3]);

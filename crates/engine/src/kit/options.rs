@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
-use sortie_api::{Credential, Micros, Mode, limits};
+use sortie_api::{Credential, Micros, Mode, Timestamp, limits};
 use sortie_net::{Network, Reach};
 use sortie_sandbox::Limits;
 use sortie_store::Payment;
 use sortie_web::{RobotsTxt, SearchSettings};
 
 use crate::kit::traces::Traces;
-use sortie_base::{Clock, LicensePublicKey, MasterKey};
+use sortie_base::{CREDENTIAL_LOOKUP, Clock, LicensePublicKey, MasterKey};
 
 /// Environment variables for access to an S3-compatible store, by name.
 pub type AwsVariables = BTreeMap<String, Credential>;
@@ -85,6 +85,10 @@ pub struct Options {
     pub lease: Duration,
     /// Interval between renewals of a node's lease.
     pub heartbeat: Duration,
+    /// Intervals between polls for what other nodes have written.
+    pub polls: Polls,
+    /// Time for which a look-up of a credential is used again.
+    pub credential_lookup: Duration,
     /// Retention of finished runs. `None`: they are kept for ever.
     pub retention: Option<Duration>,
     /// Time that runs have to end when the node stops.
@@ -97,6 +101,37 @@ pub struct Options {
     pub license: LicenseOptions,
     /// Export of spans.
     pub traces: Traces,
+}
+
+/// Intervals between polls for what other nodes have written. The nodes also notify each other, so that a poll finds
+/// only what a lost hint has named. Up to a half is added to each pause: nodes that started together drift apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Polls {
+    /// Interval between polls for changes to runs that are followed or at work on this node.
+    pub runs: Duration,
+    /// Interval between polls for waiting runs.
+    pub queue: Duration,
+}
+
+impl Polls {
+    /// Default of [`Self::runs`].
+    pub(crate) const RUNS: Duration = Duration::from_millis(500);
+}
+
+impl Default for Polls {
+    fn default() -> Self {
+        Self {
+            runs: Self::RUNS,
+            queue: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Returns the pause before the next poll.
+pub(crate) fn poll_pause(interval: Duration, now: Timestamp) -> Duration {
+    let longest = interval / 2;
+    let drawn = Duration::from_millis(now.as_micros().unsigned_abs() % 1_000);
+    interval + longest.mul_f64(drawn.as_secs_f64())
 }
 
 /// Settings of the license of a self-hosted engine.
@@ -143,6 +178,8 @@ impl Default for Options {
             surcharge_percent: 0,
             lease: Duration::from_secs(10),
             heartbeat: Duration::from_secs(3),
+            polls: Polls::default(),
+            credential_lookup: CREDENTIAL_LOOKUP,
             retention: Some(Duration::from_hours(30 * 24)),
             shutdown_grace: Duration::from_secs(30),
             storage_retry: Duration::from_mins(2),

@@ -172,7 +172,11 @@ impl Setup {
             Arc::clone(&self.waiting),
         );
         let tracker = self.tasks.tracker.clone();
-        let principals = Principals::new(database.clone(), clock.clone(), options.mode);
+        let principals = Principals::new(
+            database.clone(),
+            (clock.clone(), options.credential_lookup),
+            options.mode,
+        );
         Ok(Stores {
             records: Records {
                 store: database.clone(),

@@ -8,21 +8,19 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cluster::{hints::Wake, identity::Identity},
     error::Error,
-    kit::options::Options,
+    kit::options::{Options, Polls, poll_pause},
     runs::{
         active::{Active, StopReason},
         hub::Hub,
     },
 };
 
-/// Interval between polls, and the most that is added to it in milliseconds. The poll is the fallback for lost hints.
-/// It is short enough for a run that was cancelled on another node to stop within a second. Nodes that started together
-/// drift apart by the addition.
-const WATCH: Duration = Duration::from_millis(500);
-const WATCH_JITTER_MS: i64 = 250;
-
 /// Minimum time between two polls, regardless of the number of hints.
 const WATCH_APART: Duration = Duration::from_millis(100);
+
+/// A run that was cancelled on another node stops within a second (`docs/RUNS.md#cancel`), also where the hint was lost:
+/// the longest time from one poll to the next leaves time for the poll.
+const _: () = assert!(WATCH_APART.as_millis() + Polls::RUNS.as_millis() * 3 / 2 <= 900);
 
 /// Finds changes by other nodes to runs that are followed or at work on this node.
 pub(crate) struct Watch {
@@ -38,8 +36,7 @@ impl Watch {
     /// Polls until the node has stopped, with one query for every run.
     pub(crate) async fn run(self, stop: CancellationToken) {
         loop {
-            let jitter = self.options.clock.now().as_micros().rem_euclid(WATCH_JITTER_MS);
-            let pause = WATCH + Duration::from_millis(jitter.unsigned_abs());
+            let pause = poll_pause(self.options.polls.runs, self.options.clock.now());
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,

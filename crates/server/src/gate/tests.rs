@@ -2,10 +2,12 @@ use axum::routing::get;
 use http::header::AUTHORIZATION;
 use http_body_util::BodyExt as _;
 use sortie_api::{
+    Timestamp,
     key::CreateKey,
     limits,
     secret::{SELF_HOSTED_KEY, Secret},
 };
+use sortie_engine::Clock;
 use sortie_store::Store;
 
 use super::*;
@@ -21,6 +23,7 @@ async fn gate(dir: &tempfile::TempDir) -> Gate {
     let store = Store::open(&format!("sqlite:{}", file.display())).await.unwrap();
     let options = sortie_engine::Options {
         data_dir: dir.path().to_owned(),
+        clock: Clock::manual(Timestamp::from_micros(1_763_674_200_000_000)),
         ..sortie_engine::Options::default()
     };
     let engine = Engine::start(options, store, Err("this test has no sandbox.".to_owned()))
@@ -43,6 +46,7 @@ async fn gate(dir: &tempfile::TempDir) -> Gate {
         trusted_proxies: Vec::new(),
         base_url: None,
         deprecation: None,
+        ..Options::default()
     };
     let limits = Arc::new(rate_limits(&engine, &options));
     let door = (
@@ -52,16 +56,14 @@ async fn gate(dir: &tempfile::TempDir) -> Gate {
         })),
         router,
     );
-    let mut gate = Gate::new(
+    Gate::new(
         engine,
         door,
         (&limits, &BodyBudget::default()),
         &options,
         HttpMetrics::default(),
         7,
-    );
-    gate.clock = || 1_763_674_200;
-    gate
+    )
 }
 
 async fn answer(gate: &Gate, path: &str) -> (u16, ErrorBody, http::HeaderMap) {

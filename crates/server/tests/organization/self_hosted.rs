@@ -8,7 +8,7 @@ use sortie_api::{
     Credential, Mode,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_base::{Clock, MasterKey, Sealer};
+use sortie_base::{CREDENTIAL_LOOKUP, Clock, MasterKey, Sealer};
 use sortie_engine::Engine;
 use sortie_server::{Listeners, Options};
 use sortie_store::Store;
@@ -77,6 +77,7 @@ impl Rig {
                 mail: None,
                 providers: vec![settings(provider)],
                 license_signer: None,
+                credential_lookup: CREDENTIAL_LOOKUP,
             };
             Accounts::new(options, store, Sealer::new(vec![MasterKey::new([7; 32])]))
         });
@@ -87,9 +88,8 @@ impl Rig {
         let options = Options {
             requests_per_minute: 1_000_000,
             anonymous_requests_per_minute: 1_000_000,
-            trusted_proxies: Vec::new(),
             base_url: Some(url.clone()),
-            deprecation: None,
+            ..Options::default()
         };
         let (stop, serving) = (CancellationToken::new(), TaskTracker::new());
         serving.spawn(sortie_server::serve(

@@ -2,18 +2,17 @@
 
 use serde_json::Value;
 use sortie_api::limits::BODY_BYTES;
-use sortie_server::Options;
 use sortie_testkit::{
     Answer, Bytes,
     http::{HeaderValue, Method},
 };
 
-use crate::rig::{Rig, options, plain};
+use crate::rig::{Rig, plain};
 
 const RUN: &str = "run_01hf7yat31e4ar9bcdefghjkmn";
 
 /// The headers of `docs/API.md#rate-limits` stand on every answer and are consistent with each other.
-fn check_headers(answer: &Answer, what: &str) {
+pub(crate) fn check_headers(answer: &Answer, what: &str) {
     let text = |name: &str| {
         answer
             .header(name)
@@ -208,61 +207,6 @@ async fn a_valid_request_id_is_kept() {
     assert_eq!(answer.header("x-request-id").unwrap(), "trace-1");
     let answer = with("two words").get("/v1/me").await.unwrap();
     assert_ne!(answer.header("x-request-id").unwrap(), "two words");
-}
-
-/// Waits out the end of a minute, so that the requests that follow fall into one window, also on a busy machine.
-async fn early_in_a_minute(rig: &Rig) {
-    let answer = rig.admin.get("/healthz").await.unwrap();
-    let reset: u64 = answer.header("x-ratelimit-reset").unwrap().parse().unwrap();
-    if reset < 20 {
-        tokio::time::sleep(std::time::Duration::from_secs(reset)).await;
-    }
-}
-
-#[tokio::test]
-async fn past_a_limit_429_says_when_to_come_back_and_others_go_on() {
-    let limits = Options {
-        requests_per_minute: 3,
-        anonymous_requests_per_minute: 2,
-        ..options()
-    };
-    let rig = Rig::start_with(sortie_api::Mode::SelfHosted, limits).await;
-    early_in_a_minute(&rig).await;
-    for _ in 0..3 {
-        rig.member.get("/v1/me").await.unwrap().expect(200).unwrap();
-    }
-    let answer = rig.member.get("/v1/me").await.unwrap();
-    answer.failure(429, "rate_limited").unwrap();
-    check_headers(&answer, "429");
-    assert_eq!(
-        answer.header("retry-after").unwrap(),
-        answer.header("x-ratelimit-reset").unwrap()
-    );
-    assert_eq!(answer.header("x-ratelimit-remaining").unwrap(), "0");
-
-    // A guess at a key and a request without one are counted against the address, together.
-    let nobody = rig.admin.anonymous();
-    nobody.get("/v1/models").await.unwrap().expect(200).unwrap();
-    rig.admin
-        .with_key("sts_guess")
-        .get("/v1/me")
-        .await
-        .unwrap()
-        .expect(401)
-        .unwrap();
-    nobody
-        .get("/v1/models")
-        .await
-        .unwrap()
-        .failure(429, "rate_limited")
-        .unwrap();
-
-    rig.admin.get("/v1/me").await.unwrap().expect(200).unwrap();
-    for _ in 0..10 {
-        nobody.get("/healthz").await.unwrap().expect(200).unwrap();
-        nobody.get("/readyz").await.unwrap().expect(200).unwrap();
-        nobody.get("/metrics").await.unwrap().expect(200).unwrap();
-    }
 }
 
 #[tokio::test]

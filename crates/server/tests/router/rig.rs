@@ -52,9 +52,7 @@ pub(crate) fn options() -> Options {
     Options {
         requests_per_minute: 1_000_000,
         anonymous_requests_per_minute: 1_000_000,
-        trusted_proxies: Vec::new(),
-        base_url: None,
-        deprecation: None,
+        ..Options::default()
     }
 }
 

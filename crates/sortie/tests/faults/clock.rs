@@ -5,7 +5,6 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -86,8 +85,6 @@ async fn clocks_jump(database: Database) -> Checked {
         ..Setup::default()
     };
     let (mut world, mut load) = begin(database, "clocks_jump", setup).await?;
-    // Nobody would be declared lost by a node that is new.
-    tokio::time::sleep(Duration::from_secs(11)).await;
     for _ in 0..4 {
         load.follow();
         // Beyond a lease in both directions, and within what a receiver of callbacks puts up with. What became due

@@ -51,8 +51,6 @@ async fn slow_commits(name: &str, lasts: Duration) -> Checked {
         ..Setup::default()
     };
     let (mut world, mut load) = begin(Database::Postgres, name, setup).await?;
-    // No node declares another one lost within the first lease of its own.
-    tokio::time::sleep(Duration::from_secs(11)).await;
     load.follow();
     set_delay(&world, Some(100)).await?;
     let nth = world.some_node();

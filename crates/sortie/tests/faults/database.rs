@@ -1,7 +1,5 @@
 //! Faults of the database that three nodes share: it stops and starts, and the way to it breaks.
 
-use std::time::Duration;
-
 use anyhow::Context;
 use sortie_testkit::{Database, Passage, Shutdown};
 
@@ -81,7 +79,6 @@ async fn the_way_to_postgres_breaks() -> Checked {
 #[tokio::test]
 async fn one_node_is_cut_off_from_postgres_for_longer_than_its_lease() -> Checked {
     let (mut world, mut load) = begin(Database::Postgres, "one_node_is_cut_off", Setup::default()).await?;
-    tokio::time::sleep(Duration::from_secs(11)).await;
     load.follow();
     let nth = world.some_node();
     let passage = if world.random.bool() {

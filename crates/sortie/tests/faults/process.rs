@@ -57,8 +57,6 @@ async fn nodes_are_killed(database: Database) -> Checked {
 /// Checks the loss of a node that stays away: others resume everything it had, as the events of each run say, or end
 /// it.
 async fn taken_over(world: &mut World, load: &Load) -> Checked {
-    // Nobody is declared lost by a node that has not been in touch with the database for the time of a lease.
-    tokio::time::sleep(Duration::from_secs(11)).await;
     let (nth, held) = stopped_at_work(world, load).await?;
     world.kill(nth)?;
     let killed = Instant::now();
@@ -141,8 +139,6 @@ async fn positions(world: &World, sql: &str) -> Result<BTreeMap<String, i64>> {
 
 async fn nodes_are_stopped_for_longer_than_their_lease(database: Database) -> Checked {
     let (mut world, mut load) = begin(database, "nodes_are_stopped", Setup::default()).await?;
-    // Nobody is declared lost by a node that is new.
-    tokio::time::sleep(Duration::from_secs(11)).await;
     load.follow();
     let (nth, held) = stopped_at_work(&mut world, &load).await?;
     world.close(nth);

@@ -24,9 +24,6 @@ use tokio::sync::Notify;
 
 use super::{RateLimits, WINDOW_SECONDS};
 
-/// Time for which a request waits for a block, and after which the store counts as silent.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
-
 /// Pause between two statements, in which needs gather.
 const GATHER: Duration = Duration::from_millis(2);
 
@@ -43,6 +40,8 @@ const KEPT_WINDOWS: u64 = 5;
 /// Knowledge of the other nodes, and the signals between requests and leases.
 #[derive(Debug)]
 pub(in crate::kit) struct Cluster {
+    /// Time for which a request waits for a block, and after which the store counts as silent.
+    pub(super) patience: Duration,
     /// Nodes that were alive at the last answer.
     nodes: AtomicU32,
     /// True after the store left the last question unanswered.
@@ -53,18 +52,17 @@ pub(in crate::kit) struct Cluster {
     pub(super) answered: Notify,
 }
 
-impl Default for Cluster {
-    fn default() -> Self {
+impl Cluster {
+    pub(super) fn new(patience: Duration) -> Self {
         Self {
+            patience,
             nodes: AtomicU32::new(1),
             silent: AtomicBool::new(false),
             asked: Notify::new(),
             answered: Notify::new(),
         }
     }
-}
 
-impl Cluster {
     /// Returns this node's part of a quota without the store: at least one request.
     pub(super) fn part(&self, quota: u32) -> u32 {
         (quota / self.nodes.load(Ordering::Relaxed).max(1)).max(quota.min(1))
@@ -161,7 +159,7 @@ impl RateLimits {
         }
         let nodes = cluster.nodes.load(Ordering::Relaxed);
         let mut leased = pin!(lessor.lease(wanted, nodes));
-        let outcome = match tokio::time::timeout(PATIENCE, leased.as_mut()).await {
+        let outcome = match tokio::time::timeout(cluster.patience, leased.as_mut()).await {
             Ok(outcome) => outcome,
             Err(elapsed) => {
                 cluster.is_silent_for(&elapsed);

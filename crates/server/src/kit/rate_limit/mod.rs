@@ -13,7 +13,7 @@ mod leasing;
 mod tests;
 mod windows;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sortie_store::By;
@@ -90,7 +90,10 @@ pub(crate) enum Counting {
     /// This node, which is the only one.
     Alone,
     /// This node and others, which share quotas by leases.
-    Together,
+    Together {
+        /// Time for which a request waits for a lease, and after which the store counts as silent.
+        patience: Duration,
+    },
 }
 
 /// The counters of one node.
@@ -111,7 +114,7 @@ impl RateLimits {
     pub(crate) fn new(with_credential: Quota, anonymous: Quota, counting: Counting) -> Self {
         let cluster = match counting {
             Counting::Alone => None,
-            Counting::Together => Some(Arc::new(Cluster::default())),
+            Counting::Together { patience } => Some(Arc::new(Cluster::new(patience))),
         };
         // Only subjects that exist are counted: their number is the bound.
         let subjects = Windows::new(usize::MAX, with_credential.requests, cluster.clone());
@@ -125,7 +128,7 @@ impl RateLimits {
         }
     }
 
-    /// Counts a request with a valid credential. It waits, for a second at most, only where this node has nothing left
+    /// Counts a request with a valid credential. It waits, for the patience at most, only where this node has nothing left
     /// of the quota and has to ask for more.
     pub(crate) async fn count_subject(&self, by: By, clock: &(impl Fn() -> u64 + Sync)) -> Standing {
         self.subjects.count(by, clock).await

@@ -95,7 +95,10 @@ fn a_look_does_not_count() {
 
 #[test]
 fn a_flood_of_networks_takes_bounded_memory_and_shares_what_is_left() {
-    for cluster in [None, Some(Arc::new(Cluster::default()))] {
+    for cluster in [
+        None,
+        Some(Arc::new(Cluster::new(std::time::Duration::from_secs(1)))),
+    ] {
         let windows = Windows::<u32>::new(10, 3, cluster.clone());
         // Whoever is counted one by one has nothing yet where blocks are leased.
         let admitted = (0..10_000)

@@ -12,7 +12,7 @@ use sortie_store::{GrantedBlock, WantedBlock};
 use super::{
     SHARDS, Standing, WINDOW_SECONDS,
     counter::{Counter, Taken},
-    leasing::{Cluster, PATIENCE},
+    leasing::Cluster,
 };
 
 /// Counters by `K`, split into shards so that two cores seldom wait for each other.
@@ -93,7 +93,7 @@ impl<K: Hash + Eq + Copy + Display + Send + Sync> Windows<K> {
                 answered.await;
             }
         };
-        match tokio::time::timeout(PATIENCE, counted).await {
+        match tokio::time::timeout(cluster.patience, counted).await {
             Ok(standing) => standing,
             Err(_elapsed) => {
                 let now = clock();

@@ -18,34 +18,28 @@ use crate::{
 };
 
 both_databases![
-    cancel_of_a_running_run_ends_it_within_a_second,
+    cancel_of_a_running_run_ends_it,
     cancel_of_a_queued_run_ends_it_before_it_starts,
     cancel_of_a_finished_run_returns_it_unchanged,
     ten_cancels_at_once_end_a_run_once,
     a_cancel_that_races_the_end_agrees_with_it,
 ];
 
-async fn cancel_of_a_running_run_ends_it_within_a_second(database: Database) -> Checked {
+/// That the worker is told, and does not find the cancel by a poll, is a test of the engine.
+async fn cancel_of_a_running_run_ends_it(database: Database) -> Checked {
     let node = node(database).await?;
     let client = node.client()?;
-    let mut times: Vec<Duration> = Vec::new();
-    // A host that is busy is late now and then, a node that waits for its next look is late each time.
-    while times.last().is_none_or(|took| *took >= Duration::from_secs(1)) {
-        ensure!(times.len() < 5, "{times:?}");
-        let id = at_work(&client).await?.id.to_string();
-        let begun = Instant::now();
-        let cancelled = client.cancel(&id).await?;
-        assert_eq!(cancelled.status, RunStatus::Cancelled);
-        ensure!(cancelled.finished_at.is_some(), "{cancelled:?}");
-        let (events, done) = client.finished(&id).await?;
-        times.push(begun.elapsed());
-        assert_eq!(unsettled(&done), unsettled(&cancelled));
-        assert_eq!(unsettled(&settled(&client, &id).await?), unsettled(&cancelled));
-        assert_eq!(
-            (statuses(&events).last(), finals(&events)),
-            (Some(&RunStatus::Cancelled), 1)
-        );
-    }
+    let id = at_work(&client).await?.id.to_string();
+    let cancelled = client.cancel(&id).await?;
+    assert_eq!(cancelled.status, RunStatus::Cancelled);
+    ensure!(cancelled.finished_at.is_some(), "{cancelled:?}");
+    let (events, done) = client.finished(&id).await?;
+    assert_eq!(unsettled(&done), unsettled(&cancelled));
+    assert_eq!(unsettled(&settled(&client, &id).await?), unsettled(&cancelled));
+    assert_eq!(
+        (statuses(&events).last(), finals(&events)),
+        (Some(&RunStatus::Cancelled), 1)
+    );
     Ok(())
 }
 

@@ -26,9 +26,12 @@ impl Seconds {
     }
 }
 
+/// Time for which a request waits for a block.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 fn limits(quota: u32) -> RateLimits {
     let quota = Quota::per_minute(quota);
-    RateLimits::new(quota.clone(), quota, Counting::Together)
+    RateLimits::new(quota.clone(), quota, Counting::Together { patience: PATIENCE })
 }
 
 /// Grants whatever is wanted as long as there is something, one statement for each permit.
