@@ -336,7 +336,8 @@ fn migrations() -> Result<String> {
         digest.update(std::fs::read(file)?);
     }
     let digest = digest.finalize();
-    Ok(digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+    let start = digest.iter().take(8);
+    Ok(start.fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")))
 }
 
 /// Connection for statements one after the other.

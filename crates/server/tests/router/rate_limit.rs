@@ -166,10 +166,9 @@ async fn hammer(client: &Client) -> u64 {
     let senders = (0..4).map(|_| async {
         let (mut admitted, mut refused) = (0, 0);
         while refused < 5 {
-            match is_let_through(client, "/v1/me").await {
-                true => admitted += 1,
-                false => refused += 1,
-            }
+            let is_admitted = is_let_through(client, "/v1/me").await;
+            admitted += u64::from(is_admitted);
+            refused += u64::from(!is_admitted);
         }
         admitted
     });
