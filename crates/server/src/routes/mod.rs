@@ -16,7 +16,7 @@ mod budgets;
 mod checks;
 mod connections;
 mod connections_oauth;
-pub(crate) mod cursor;
+mod cursor;
 mod deliveries;
 mod event_encoder;
 mod event_stream;
@@ -38,6 +38,7 @@ mod schedules;
 mod usage;
 pub(crate) mod workflows;
 
+pub(crate) use cursor::Cursors;
 pub(crate) use operations::{Health, OK, Readiness};
 pub(crate) use resource_metadata::ResourceMetadata;
 
