@@ -24,4 +24,9 @@ impl Engine {
     pub fn installation_key(&self, purpose: &[u8]) -> Hmac<Sha256> {
         derived_key(&self.0.cluster.installation.0, purpose)
     }
+
+    /// Whether the database has more than one organization. Deleted ones count.
+    pub async fn has_several_organizations(&self) -> Result<bool, Error> {
+        Ok(self.store().operated_organizations(None, 2).await?.len() > 1)
+    }
 }

@@ -23,6 +23,7 @@ mod event_stream;
 mod events;
 mod files;
 mod fires;
+mod installation;
 mod keys;
 mod license;
 mod listing;
@@ -38,7 +39,9 @@ mod schedules;
 mod usage;
 pub(crate) mod workflows;
 
+pub(crate) use checks::WantedChecks;
 pub(crate) use cursor::Cursors;
+pub(crate) use master_key::SealedFrom;
 pub(crate) use operations::{Health, OK, Readiness};
 pub(crate) use resource_metadata::ResourceMetadata;
 
