@@ -112,23 +112,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_working_directory_is_made_once_there_are_descriptors() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().to_owned();
-        let mut workspace = Workspace::new(
-            root,
-            "run".to_owned(),
-            Arc::new(Full::default()),
-            Limits::default(),
-        );
-        let mut held = Vec::new();
-        while let Ok(file) = File::open("/dev/null") {
-            held.push(file);
+        // With room for some, but not for all that it takes, a try fails half-way.
+        for room in 0..4 {
+            let dir = tempfile::tempdir().unwrap();
+            let root = dir.path().to_owned();
+            let mut workspace = Workspace::new(
+                root,
+                "run".to_owned(),
+                Arc::new(Full::default()),
+                Limits::default(),
+            );
+            let mut held = Vec::new();
+            while let Ok(file) = File::open("/dev/null") {
+                held.push(file);
+            }
+            held.truncate(held.len() - room);
+            let (made, ()) = tokio::join!(workspace.directory(None), async {
+                tokio::time::sleep(4 * PAUSE).await;
+                drop(held);
+            });
+            made.unwrap();
         }
-        let (made, ()) = tokio::join!(workspace.directory(None), async {
-            tokio::time::sleep(4 * PAUSE).await;
-            drop(held);
-        });
-        made.unwrap();
     }
 
     #[test]

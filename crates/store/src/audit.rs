@@ -156,7 +156,8 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &AuditFilter) -> Result<Found<Audit
         .min()
         .unwrap_or((Timestamp::from_micros(i64::MAX), String::new()));
     let since = filter.since.unwrap_or(Timestamp::from_micros(i64::MIN));
-    let (sql, end) = rarest(tx, &ways(filter), &vals![org, since, at, id.clone()])?;
+    let within = [org.into(), since.into(), at.into(), id.as_str().into()];
+    let (sql, end) = rarest(tx, &ways(filter), &within)?;
     let (end_at, end_id) = end.map_or((since, String::new()), |(at, id)| (at, id.to_string()));
     let params = vals![
         org,

@@ -87,62 +87,7 @@ impl Store {
 }
 
 fn observe(tx: &mut dyn Tx, at: Timestamp) -> Result<Observed> {
-    let [waiting, oldest, held, callbacks, nodes, late] = batch(
-        tx,
-        &[
-            // Runs without retention wait for the one node that has their content, under the node id -1.
-            Stmt::new(
-                "SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.node_id IS NULL AND q.org_id > '' LIMIT $1) AS counted) \
-                 + (SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.node_id = -1 LIMIT $1) AS counted), \
-                 (SELECT q.enqueued_at FROM queue q WHERE q.node_id = -1 ORDER BY q.run_id LIMIT 1)",
-                vals![MOST_COUNTED],
-            ),
-            // Jumps from organization to organization through the index of waiting runs.
-            Stmt::new(
-                "WITH RECURSIVE waiting (org_id, number) AS (\
-                   SELECT (SELECT q.org_id FROM queue q WHERE q.node_id IS NULL AND q.org_id > '' \
-                     ORDER BY q.org_id LIMIT 1), 1 \
-                   UNION ALL \
-                   SELECT (SELECT q.org_id FROM queue q WHERE q.node_id IS NULL AND q.org_id > w.org_id \
-                     ORDER BY q.org_id LIMIT 1), w.number + 1 \
-                   FROM waiting w WHERE w.org_id IS NOT NULL AND w.number < $1) \
-                 SELECT MIN(oldest) FROM (\
-                   SELECT (SELECT q.enqueued_at FROM queue q WHERE q.node_id IS NULL AND q.org_id = w.org_id \
-                     ORDER BY q.org_id, q.enqueued_at, q.run_id LIMIT 1) AS oldest \
-                   FROM waiting w WHERE w.org_id IS NOT NULL) AS found",
-                vals![ORGANIZATIONS],
-            ),
-            Stmt::new(
-                "SELECT COUNT(CASE WHEN status = $2 THEN 1 END), COUNT(CASE WHEN status = $3 THEN 1 END), \
-                 COUNT(CASE WHEN status = $4 THEN 1 END), \
-                 MIN(CASE WHEN status = $4 THEN (SELECT r.finished_at FROM run r WHERE r.id = counted.run_id) END) FROM (\
-                   SELECT q.run_id, (SELECT r.status FROM run r WHERE r.id = q.run_id) AS status \
-                   FROM queue q WHERE q.node_id >= 0 LIMIT $1) AS counted",
-                vals![
-                    MOST_COUNTED,
-                    RunStatus::Starting,
-                    RunStatus::Running,
-                    RunStatus::Cancelled
-                ],
-            ),
-            Stmt::new(
-                "SELECT COUNT(*), COUNT(CASE WHEN due_at <= $2 THEN 1 END), MIN(due_at) FROM (\
-                   SELECT d.due_at FROM delivery d WHERE d.due_at >= 0 AND d.host > '' LIMIT $1) AS counted",
-                vals![MOST_COUNTED, at],
-            ),
-            Stmt::new(
-                "SELECT COUNT(CASE WHEN ended_at IS NULL THEN 1 END), COUNT(CASE WHEN ended_at IS NOT NULL \
-                   AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NOT NULL THEN 1 END), \
-                 MIN(CASE WHEN ended_at IS NULL THEN lease_until END) FROM node",
-                vals![],
-            ),
-            Stmt::new(
-                "SELECT COUNT(*), MIN(created_at) FROM (\
-                   SELECT l.created_at FROM late_run l WHERE l.org_id > '' AND l.created_at >= 0 LIMIT $1) AS counted",
-                vals![MOST_COUNTED],
-            ),
-        ],
-    )?;
+    let [waiting, oldest, held, callbacks, nodes, late] = batch(tx, &queries(at))?;
     let mut observed = Observed::default();
     if let [row] = &waiting.rows[..] {
         observed.queued = row.int(0)?.min(MOST_COUNTED.into());
@@ -173,4 +118,61 @@ fn observe(tx: &mut dyn Tx, at: Timestamp) -> Result<Observed> {
         observed.oldest_late_run_at = row.opt_time(1)?;
     }
     Ok(observed)
+}
+
+/// Returns the queries of [`observe`], each of which answers one row.
+fn queries(at: Timestamp) -> [Stmt<'static>; 6] {
+    [
+        // Runs without retention wait for the one node that has their content, under the node id -1.
+        Stmt::new(
+            "SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.node_id IS NULL AND q.org_id > '' LIMIT $1) AS counted) \
+             + (SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.node_id = -1 LIMIT $1) AS counted), \
+             (SELECT q.enqueued_at FROM queue q WHERE q.node_id = -1 ORDER BY q.run_id LIMIT 1)",
+            vals![MOST_COUNTED],
+        ),
+        // Jumps from organization to organization through the index of waiting runs.
+        Stmt::new(
+            "WITH RECURSIVE waiting (org_id, number) AS (\
+               SELECT (SELECT q.org_id FROM queue q WHERE q.node_id IS NULL AND q.org_id > '' \
+                 ORDER BY q.org_id LIMIT 1), 1 \
+               UNION ALL \
+               SELECT (SELECT q.org_id FROM queue q WHERE q.node_id IS NULL AND q.org_id > w.org_id \
+                 ORDER BY q.org_id LIMIT 1), w.number + 1 \
+               FROM waiting w WHERE w.org_id IS NOT NULL AND w.number < $1) \
+             SELECT MIN(oldest) FROM (\
+               SELECT (SELECT q.enqueued_at FROM queue q WHERE q.node_id IS NULL AND q.org_id = w.org_id \
+                 ORDER BY q.org_id, q.enqueued_at, q.run_id LIMIT 1) AS oldest \
+               FROM waiting w WHERE w.org_id IS NOT NULL) AS found",
+            vals![ORGANIZATIONS],
+        ),
+        Stmt::new(
+            "SELECT COUNT(CASE WHEN status = $2 THEN 1 END), COUNT(CASE WHEN status = $3 THEN 1 END), \
+             COUNT(CASE WHEN status = $4 THEN 1 END), \
+             MIN(CASE WHEN status = $4 THEN (SELECT r.finished_at FROM run r WHERE r.id = counted.run_id) END) FROM (\
+               SELECT q.run_id, (SELECT r.status FROM run r WHERE r.id = q.run_id) AS status \
+               FROM queue q WHERE q.node_id >= 0 LIMIT $1) AS counted",
+            vals![
+                MOST_COUNTED,
+                RunStatus::Starting,
+                RunStatus::Running,
+                RunStatus::Cancelled
+            ],
+        ),
+        Stmt::new(
+            "SELECT COUNT(*), COUNT(CASE WHEN due_at <= $2 THEN 1 END), MIN(due_at) FROM (\
+               SELECT d.due_at FROM delivery d WHERE d.due_at >= 0 AND d.host > '' LIMIT $1) AS counted",
+            vals![MOST_COUNTED, at],
+        ),
+        Stmt::new(
+            "SELECT COUNT(CASE WHEN ended_at IS NULL THEN 1 END), COUNT(CASE WHEN ended_at IS NOT NULL \
+               AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NOT NULL THEN 1 END), \
+             MIN(CASE WHEN ended_at IS NULL THEN lease_until END) FROM node",
+            vals![],
+        ),
+        Stmt::new(
+            "SELECT COUNT(*), MIN(created_at) FROM (\
+               SELECT l.created_at FROM late_run l WHERE l.org_id > '' AND l.created_at >= 0 LIMIT $1) AS counted",
+            vals![MOST_COUNTED],
+        ),
+    ]
 }

@@ -25,7 +25,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{Mode, OFlags, fchown, fstat, mkdirat, open as open_path, openat},
+    fs::{AtFlags, Mode, OFlags, fchown, fstat, mkdirat, open as open_path, openat, unlinkat},
     io::Errno,
     process::{Gid, Uid},
 };
@@ -352,9 +352,14 @@ fn scratch_name(name: &str) -> String {
 
 fn make_private(root: &OwnedFd, name: &str, owner: Option<&RunUid>) -> io::Result<OwnedFd> {
     mkdirat(root, name, Mode::RWXU)?;
-    let dir = open::beneath(root.as_fd(), name.as_bytes(), DIRECTORY, Mode::empty())?;
-    give_to(&dir, owner)?;
-    Ok(dir)
+    let made = open::beneath(root.as_fd(), name.as_bytes(), DIRECTORY, Mode::empty())
+        .map_err(io::Error::from)
+        .and_then(|dir| give_to(&dir, owner).map(|()| dir));
+    if made.is_err() {
+        // Another try must find the name free. The first error tells more than one of this removal.
+        let _removed = unlinkat(root, name, AtFlags::REMOVEDIR);
+    }
+    made
 }
 
 fn give_to(fd: impl AsFd, owner: Option<&RunUid>) -> io::Result<()> {

@@ -55,7 +55,8 @@ impl Readiness {
     get, path = "/healthz", tag = "operations",
     responses(
         (status = 200, description = "The process is alive.", body = Health, example = json!({"status": "ok"})),
-        (status = "4XX", description = "The request cannot be read.", body = sortie_api::ErrorBody),
+        (status = "4XX", description = "The request cannot be read.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the request is malformed: it must be one of HTTP/1.1", "code": "invalid_request"})),
     ),
 )]
 pub(crate) async fn get_health() -> Json<Health> {
@@ -72,7 +73,8 @@ pub(crate) async fn get_health() -> Json<Health> {
     responses(
         (status = 200, description = "The node takes runs.", body = Readiness,
             example = json!({"status": "ok", "degraded": ["storage"]})),
-        (status = "4XX", description = "The request cannot be read.", body = sortie_api::ErrorBody),
+        (status = "4XX", description = "The request cannot be read.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the request is malformed: it must be one of HTTP/1.1", "code": "invalid_request"})),
     ),
 )]
 pub(crate) async fn get_readiness(State(app): State<Arc<App>>) -> ApiResult<Json<Readiness>> {

@@ -89,13 +89,17 @@ async fn a_run_without_shell_runs_no_command_and_writes_no_file() -> Checked {
     let node = node(Database::Sqlite).await?;
     let client = node.client()?;
     let write = json!({"prompt": "```tool write_file\n{\"path\": \"a\", \"content\": \"b\"}\n```\n"});
-    for mut request in [commands(&["echo hello"]), write] {
+    for (mut request, tools) in [(commands(&["echo hello"]), 0), (write, 1)] {
         request["shell"] = false.into();
         let (events, run) = client.complete(&request).await?;
         assert_eq!(run.status, RunStatus::Failed, "{run:?}");
         assert_eq!(data(of_kind(&events, "worker_started")[0])["shell"], false);
-        for kind in ["tool_start", "tool_end"] {
-            assert!(of_kind(&events, kind).is_empty(), "{events:?}");
+        let ends = of_kind(&events, "tool_end");
+        assert_eq!(ends.len(), tools, "{events:?}");
+        for end in ends.into_iter().map(data) {
+            assert_eq!(end["is_error"], true);
+            let output = end["output"].as_str().unwrap_or_default();
+            assert!(output.starts_with("there is no tool"), "{end}");
         }
     }
     let mut reading = json!({"prompt": "```tool read_file\n{\"path\": \"note\"}\n```\n", "shell": false});

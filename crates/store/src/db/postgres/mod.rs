@@ -64,10 +64,10 @@ pub(super) fn open(url: &str, connections: usize, reports: &Reports) -> Result<B
     #[cfg(test)]
     let faults = Arc::new(crate::db::fault::Faults::default());
     let mut threads = Vec::with_capacity(1 + connections + WALKERS);
-    let mut served = vec![(&urgent, link.urgent())];
-    served.extend((0..connections).map(|_| (&queue, link.clone())));
-    served.extend((0..WALKERS).map(|_| (&walks, link.clone())));
-    for (number, (queue, link)) in served.into_iter().enumerate() {
+    let mut links = vec![(&urgent, link.urgent())];
+    links.extend((0..connections).map(|_| (&queue, link.clone())));
+    links.extend((0..WALKERS).map(|_| (&walks, link.clone())));
+    for (number, (queue, link)) in links.into_iter().enumerate() {
         let server = PgServer {
             link,
             runtime: Arc::new(connect::runtime()?),
