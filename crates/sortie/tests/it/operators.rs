@@ -198,8 +198,8 @@ async fn the_commands_on_all_nodes_take_the_operators_key(database: Database) ->
     let hosted = "mode = \"hosted\"\nlisten = \"127.0.0.1:1\"\norg_listen = \"127.0.0.1:2\"\n\
         org_url = \"http://127.0.0.1:2\"\nadvertise_url = \"http://127.0.0.1:1\"\n";
     std::fs::write(&file, hosted)?;
-    let mut status = node.node.sortie(&["master-key", "status", "--config"]);
-    let nowhere = status.arg(&file).output()?;
+    let mut status = node.node.sortie(&["master-key", "status"]);
+    let nowhere = status.arg("--config").arg(&file).output()?;
     ensure!(
         text(&nowhere.stderr).contains("no hosted node runs in the data folder"),
         "{nowhere:?}"
