@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sortie_api::Role;
+use sortie_api::{AuditEntry, OrgId, Role};
 use sortie_store::{AuditFilter, Avatar};
 use sortie_testkit::{Bytes, Client, http::Method};
 
@@ -430,6 +430,15 @@ async fn a_key_opens_the_engine_until_it_is_revoked_also_the_last_one() {
     rig.end().await;
 }
 
+async fn audit_log(rig: &Rig, org: OrgId) -> Vec<AuditEntry> {
+    let filter = AuditFilter {
+        limit: 100,
+        ..AuditFilter::default()
+    };
+    let listed = rig.accounts.store().list_audit(org, filter).await;
+    listed.unwrap().items
+}
+
 async fn each_change_is_in_the_audit_log_with_its_person() {
     let rig = Rig::start().await;
     let org = format!("/v1/organizations/{}", rig.ours);
@@ -460,17 +469,7 @@ async fn each_change_is_in_the_audit_log_with_its_person() {
         let done = send(admin, method, path, &body).await;
         assert!(done.status < 300, "{path}");
     }
-    let filter = AuditFilter {
-        limit: 100,
-        ..AuditFilter::default()
-    };
-    let entries = rig
-        .accounts
-        .store()
-        .list_audit(rig.ours, filter)
-        .await
-        .unwrap()
-        .items;
+    let entries = audit_log(&rig, rig.ours).await;
     let mut actions = Vec::new();
     for entry in entries
         .iter()
@@ -495,17 +494,7 @@ async fn each_change_is_in_the_audit_log_with_its_person() {
         "organization.rename",
     ];
     assert_eq!(actions, expected);
-    let filter = AuditFilter {
-        limit: 100,
-        ..AuditFilter::default()
-    };
-    let theirs = rig
-        .accounts
-        .store()
-        .list_audit(rig.theirs, filter)
-        .await
-        .unwrap()
-        .items;
+    let theirs = audit_log(&rig, rig.theirs).await;
     assert!(theirs.iter().all(|entry| entry.user_id != Some(rig.admin.user)));
     assert_eq!(
         rig.accounts

@@ -92,7 +92,7 @@ async fn metrics(client: &Client, accept: &'static str, media_type: &str) -> Res
         "{accept}: {answer:?}"
     );
     ensure!(answer.header("vary")? == "accept", "{answer:?}");
-    Ok(answer.text().to_owned())
+    Ok(answer.text())
 }
 
 /// Runs `promtool check metrics` on a text. Returns what it complains about.
