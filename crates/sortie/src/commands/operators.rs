@@ -181,16 +181,13 @@ fn own_deployment(context: &Context) -> Result<Option<(String, &'static str)>> {
 
 /// A client of the organization API at this address, with the operator's key.
 pub(super) fn client_at(context: &Context, url: &str, from: &str) -> Result<Client> {
-    let key = match operator_key(context, url)? {
-        Some(key) => key,
-        None => {
-            let file = DataDir::new(&context.data_dir()?).key_file(NodeKey::Operator);
-            let rule = format!(
-                "no operator key: set {OPERATOR_KEY} (there is no {})",
-                file.display()
-            );
-            return Err(Failure::new(Exit::Denied, rule));
-        }
+    let Some(key) = operator_key(context, url)? else {
+        let file = DataDir::new(&context.data_dir()?).key_file(NodeKey::Operator);
+        let rule = format!(
+            "no operator key: set {OPERATOR_KEY} (there is no {})",
+            file.display()
+        );
+        return Err(Failure::new(Exit::Denied, rule));
     };
     Client::new(url, from, Some(key))
 }
