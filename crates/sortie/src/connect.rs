@@ -67,7 +67,8 @@ impl Connection {
         Self::own(config, data_dir, given_key, need).await
     }
 
-    fn remote(client: Client, folder: Option<DataDir>) -> Self {
+    /// An engine or a deployment that runs already.
+    pub(crate) fn remote(client: Client, folder: Option<DataDir>) -> Self {
         Self {
             client,
             folder,
