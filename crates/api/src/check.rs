@@ -49,7 +49,7 @@ impl Check {
     }
 }
 
-/// Answer of `GET /v1/admin/checks`: the findings of the node that answers.
+/// Answer of `GET /v1/admin/checks` and `GET /v1/operator/checks`: the findings of the node that answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeChecks {
     /// The node's name.

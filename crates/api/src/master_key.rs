@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Answer of `GET /v1/admin/master-key`: a page of sealed values, and the keys of each node.
+/// Answer of `GET /v1/admin/master-key` and `GET /v1/operator/master-key`: a page of sealed values, and the keys of each node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MasterKeys {
     /// IDs of the keys of the node that answers. The node seals with the first key and opens with all of them.
@@ -42,7 +42,8 @@ pub struct SealedValues {
     pub values: i64,
 }
 
-/// Answer of `POST /v1/admin/master-key/reseal`: the result for a page of sealed values.
+/// Answer of `POST /v1/admin/master-key/reseal` and `POST /v1/operator/master-key/reseal`: the result for a page of sealed
+/// values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reseal {
     /// Values that were processed.

@@ -11,4 +11,6 @@ pub use license::{
     InvalidLicense, InvalidLicenseKey, LicenseClaims, LicensePublicKey, LicenseSigner, read_license,
 };
 pub use network::network;
-pub use sealing::{InvalidKey, MasterKey, SealContext, SealError, Sealer, from_hex, hex, key_of};
+pub use sealing::{
+    InvalidKey, MasterKey, SealContext, SealError, Sealer, derived_key, from_hex, hex, key_of,
+};

@@ -57,20 +57,7 @@ impl MasterKey {
 
     /// Derives a key for another purpose. It reveals nothing about this key.
     pub fn derived(&self, purpose: &[u8]) -> Hmac<Sha256> {
-        let mut block = Key::<Hmac<Sha256>>::default();
-        for (to, from) in block.iter_mut().zip(&*self.bytes) {
-            *to = *from;
-        }
-        let hmac = Hmac::<Sha256>::new(&block).chain_update(purpose);
-        block.as_mut_slice().zeroize();
-        let mut key = hmac.finalize().into_bytes();
-        for (to, from) in block.iter_mut().zip(&key) {
-            *to = *from;
-        }
-        key.as_mut_slice().zeroize();
-        let derived = Hmac::new(&block);
-        block.as_mut_slice().zeroize();
-        derived
+        derived_key(&self.bytes, purpose)
     }
 
     /// Reads a list of keys that are separated by commas. The first seals, and each of them opens.
@@ -103,6 +90,24 @@ impl MasterKey {
     pub fn to_hex(&self) -> Zeroizing<String> {
         hex(&*self.bytes).into()
     }
+}
+
+/// Derives a key for a purpose from 32 random bytes. It reveals nothing about them.
+pub fn derived_key(secret: &[u8; 32], purpose: &[u8]) -> Hmac<Sha256> {
+    let mut block = Key::<Hmac<Sha256>>::default();
+    for (to, from) in block.iter_mut().zip(secret) {
+        *to = *from;
+    }
+    let hmac = Hmac::<Sha256>::new(&block).chain_update(purpose);
+    block.as_mut_slice().zeroize();
+    let mut key = hmac.finalize().into_bytes();
+    for (to, from) in block.iter_mut().zip(&key) {
+        *to = *from;
+    }
+    key.as_mut_slice().zeroize();
+    let derived = Hmac::new(&block);
+    block.as_mut_slice().zeroize();
+    derived
 }
 
 /// Returns bytes in lowercase hexadecimal.

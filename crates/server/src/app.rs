@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     kit::{BodyBudget, CredentialWatch, LargeTexts},
     metrics::{Exposition, HttpMetrics},
-    routes::ResourceMetadata,
+    routes::{Cursors, ResourceMetadata},
 };
 
 /// The state of the router; handlers get it as `State<Arc<App>>`.
@@ -22,6 +22,8 @@ pub(crate) struct App {
     pub(crate) bodies: BodyBudget,
     /// Large texts that answers are made of.
     pub(crate) texts: LargeTexts,
+    /// Cursors of lists.
+    pub(crate) cursors: Cursors,
     /// `/openapi.json`, serialized once.
     pub(crate) document: Bytes,
     /// Metadata of the engine API for OAuth clients; none without an authorization server.

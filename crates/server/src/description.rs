@@ -176,7 +176,7 @@ impl Description {
                 {"name": "billing", "description": "Credits of an organization, the ledger behind them, and payments."},
                 {"name": "licenses", "description": "Licenses of an organization for self-hosted engines."},
                 {"name": "oauth", "description": "The OAuth 2.1 server, and the applications that act for a person."},
-                {"name": "operator", "description": "Organizations and people, for the operator of the installation."},
+                {"name": "operator", "description": "Organizations, people, nodes and master keys, for the operator of the installation."},
                 {"name": "operations", "description": "Health and description of the organization API."},
             ]),
         }

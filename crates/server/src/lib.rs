@@ -40,7 +40,7 @@ use crate::{
     kit::{BodyBudget, Challenges, CredentialWatch, LargeTexts, SessionCookie},
     metrics::{Exposition, HttpMetrics},
     org::{EngineDoor, OrgApp, OrganizationDoor, SignInDoor},
-    routes::ResourceMetadata,
+    routes::{Cursors, ResourceMetadata},
 };
 
 /// Settings of the server at its start.
@@ -140,6 +140,7 @@ pub async fn serve(
         engine: engine.clone(),
         bodies: BodyBudget::default(),
         texts: LargeTexts::new(engine.store().clone()),
+        cursors: Cursors::of(&engine),
         document: serde_json::to_vec(&document)?.into(),
         resource_metadata: oauth.map(resource_metadata).transpose()?,
         http: http.clone(),
@@ -215,6 +216,7 @@ fn org_app(app: &App, accounts: Accounts, billing: Option<Billing>, document: By
         bodies: app.bodies.clone(),
         cookie: SessionCookie::of(url),
         form_cookie: SessionCookie::of_forms(url),
+        cursors: app.cursors.clone(),
         document,
         accounts,
         billing,

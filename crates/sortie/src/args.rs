@@ -34,7 +34,7 @@ pub(crate) use self::{
     files::{FileRef, FilesCommand},
     license::{LicenseArgs, LicenseCommand},
     name::Name,
-    operations::{BackupArgs, DoctorArgs, MasterKeyCommand, OpenapiArgs, RestoreArgs},
+    operations::{BackupArgs, DoctorArgs, InstallationArgs, MasterKeyCommand, OpenapiArgs, RestoreArgs},
     operators::{AdminCommand, CreditsCommand, OperatorArgs, OrganizationsCommand, UserArgs, UsersCommand},
     replay::ReplayArgs,
     schedules::{Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},

@@ -22,7 +22,6 @@ use sortie_api::{
     license::PutLicense,
     limits,
     model::ModelCatalog,
-    node::Node,
     plain,
     usage::Usage,
 };
@@ -33,6 +32,7 @@ pub(crate) use self::{
     artifacts::Content,
     files::{passing_name, refs},
     following::Followed,
+    node::InstallationApi,
     workflows::UsedDefinition,
 };
 use crate::args::{Name, WhichRuns};
@@ -318,10 +318,6 @@ impl Client {
     pub(crate) async fn delete_license(&self) -> Result<()> {
         let request = self.request(Method::DELETE, "v1/admin/license")?;
         self.send(request).await.map(drop)
-    }
-
-    pub(crate) async fn list_nodes(&self) -> Result<Vec<Node>> {
-        self.get("v1/admin/nodes").await
     }
 
     pub(crate) async fn delete_key(&self, id: KeyId) -> Result<()> {

@@ -100,13 +100,7 @@ impl Connection {
             let key = given_key.or_else(|| folder.as_ref().and_then(DataDir::admin_key));
             let client = Client::new(url, from, key)?;
             return if client.has_key() {
-                Ok(Self {
-                    client,
-                    folder,
-                    engine: Whose::Others { running: None },
-                    home: None,
-                    asked: None,
-                })
+                Ok(Self::remote(client, folder))
             } else {
                 Err(Failure::new(
                     Exit::Denied,
@@ -128,6 +122,17 @@ impl Connection {
             home: Some(home),
             asked: None,
         })
+    }
+
+    /// An engine or a deployment that runs already.
+    pub(crate) fn remote(client: Client, folder: Option<DataDir>) -> Self {
+        Self {
+            client,
+            folder,
+            engine: Whose::Others { running: None },
+            home: None,
+            asked: None,
+        }
     }
 
     /// Creates a run. Where the engine of another command dies meanwhile, the next one is asked.

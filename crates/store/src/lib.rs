@@ -17,6 +17,7 @@ mod db;
 mod deliveries;
 mod files;
 mod found;
+mod installation;
 mod keys;
 mod large;
 mod licenses;

@@ -2,6 +2,7 @@
 
 pub(crate) mod hints;
 pub(crate) mod identity;
+pub(crate) mod installation;
 pub(crate) mod lease_clock;
 pub(crate) mod leases;
 mod nodes;
@@ -10,12 +11,15 @@ pub(crate) mod peers;
 use self::{
     hints::{HintSender, Wake},
     identity::Identity,
+    installation::Installation,
     peers::Peers,
 };
 
 /// This node among the others.
 pub(crate) struct Cluster {
     pub(crate) identity: Identity,
+    /// Random bytes that all nodes of the database share.
+    pub(crate) installation: Installation,
     /// Requests to other nodes.
     pub(crate) peers: Peers,
     /// Hints to other nodes.

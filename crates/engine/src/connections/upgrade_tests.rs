@@ -134,7 +134,7 @@ impl Rig {
     /// Result of the master key check of `doctor`.
     async fn master_key_check(&self, engine: &Engine) -> Check {
         let found = engine
-            .checks(&self.caller, crate::operations::checks::Providers::Left)
+            .checks(Some(self.caller.org), crate::operations::checks::Providers::Left)
             .await;
         let mut checks = found.checks.into_iter();
         checks.find(|check| check.name == "master key").unwrap()

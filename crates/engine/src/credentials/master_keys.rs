@@ -129,12 +129,13 @@ impl Engine {
     }
 
     /// Seals the values of a page again that are not sealed with the first key of this node. The page begins at
-    /// `cursor`. The first page is recorded in the audit log.
+    /// `cursor`. The first page is logged, and recorded in the audit log of the caller's organization. The operator of a
+    /// hosted deployment has no organization, and is no caller.
     ///
     /// # Errors
     /// `Conflict` while a node lacks the key, or does not publish its keys; `Unavailable` if this node has no key; `Invalid`
     /// for a cursor that no page has returned.
-    pub async fn reseal(&self, caller: &Caller, cursor: &str) -> Result<Reseal, Error> {
+    pub async fn reseal(&self, caller: Option<&Caller>, cursor: &str) -> Result<Reseal, Error> {
         let node = &self.0;
         let newest = node
             .stores
@@ -161,10 +162,12 @@ impl Engine {
                 )));
             }
         }
-        let mut audit = match cursor {
-            "" => Some(caller.audit(&node.options.clock, "master_key.reseal", newest)?),
-            _ => None,
-        };
+        let mut audit = None;
+        if cursor.is_empty() {
+            tracing::info!(key = newest, "began to seal everything again");
+            let recorded = |caller: &Caller| caller.audit(&node.options.clock, "master_key.reseal", newest);
+            audit = caller.map(recorded).transpose()?;
+        }
         let (page, next_cursor) = self.sealed_page(cursor).await?;
         let mut done = Reseal {
             looked_at: 0,

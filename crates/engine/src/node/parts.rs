@@ -14,6 +14,7 @@ use crate::{
         Cluster,
         hints::{HintSender, TimerBell, Wake},
         identity::Identity,
+        installation::Installation,
         peers::{Peers, Signer},
     },
     connections::Connections,
@@ -236,6 +237,7 @@ impl Setup {
             peers: Peers::new(signer, self.options.clock.clone())?,
             hints: self.hints.clone(),
             wake: Wake::default(),
+            installation: Installation::of(&stores.database).await?,
             identity: Identity::begin(&stores.database, &self.options).await?,
         })
     }

@@ -9,7 +9,10 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     credentials::master_keys::SEAL_CHECK,
-    kit::options::{Options, Serves},
+    kit::{
+        caller::Caller,
+        options::{Options, Serves},
+    },
 };
 use sortie_base::{Clock, MasterKey, Sealer};
 
@@ -61,7 +64,7 @@ impl Rig {
 
     /// Result of the check of this name.
     async fn check(&self, name: &str) -> Check {
-        let found = self.engine.checks(&self.caller, Providers::Left).await;
+        let found = self.engine.checks(Some(self.caller.org), Providers::Left).await;
         found.checks.into_iter().find(|check| check.name == name).unwrap()
     }
 }

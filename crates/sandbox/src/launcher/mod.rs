@@ -103,7 +103,8 @@ fn take_socket() -> Result<OwnedFd, Failure> {
     // Signals of the engine's terminal are not for us. Fails only for a process that leads a group already.
     let _leader_already = setsid();
     let socket = fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).step("dup")?;
-    let high = fcntl_dupfd_cloexec(&socket, 1_000).step("dup")?;
+    // A low number, since the limit of descriptors may be low as well.
+    let high = fcntl_dupfd_cloexec(&socket, 4).step("dup")?;
     drop(socket);
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).step("open /dev/null")?;
     for number in 0..3 {

@@ -8,7 +8,10 @@ use sortie_accounts::Accounts;
 use sortie_billing::Billing;
 use sortie_engine::Engine;
 
-use crate::kit::{ApiError, ApiResult, BodyBudget, SessionCookie};
+use crate::{
+    kit::{ApiError, ApiResult, BodyBudget, SessionCookie},
+    routes::Cursors,
+};
 
 /// The state of the router; handlers get it as `State<Arc<OrgApp>>`.
 pub(crate) struct OrgApp {
@@ -24,6 +27,8 @@ pub(crate) struct OrgApp {
     pub(crate) cookie: SessionCookie,
     /// The cookie of forms before a sign-in.
     pub(crate) form_cookie: SessionCookie,
+    /// Cursors of lists.
+    pub(crate) cursors: Cursors,
     /// `/openapi.json`, serialized once.
     pub(crate) document: Bytes,
 }

@@ -12,10 +12,7 @@ use sortie_api::{
 use sortie_store::{Credit, LedgerPosition, SavedCard};
 
 use super::{OrgAdmin, OrgApp};
-use crate::{
-    kit::{ApiError, ApiResult, FromQuery, Json, Pairs, Query},
-    routes::cursor::{cursor_after, position},
-};
+use crate::kit::{ApiError, ApiResult, FromQuery, Json, Pairs, Query};
 
 pub(super) fn shown(credit: Credit) -> Balance {
     Balance {
@@ -157,7 +154,7 @@ pub(crate) async fn list_ledger(
     let list = list(who.org);
     let before = query
         .cursor
-        .map(|cursor| position::<String>(&list, &cursor))
+        .map(|cursor| app.cursors.position::<String>(&list, &cursor))
         .transpose()
         .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?
         .map(|(at, cause): (Timestamp, String)| LedgerPosition { at, cause });
@@ -167,7 +164,7 @@ pub(crate) async fn list_ledger(
     let is_end = entries.len() <= limit;
     entries.truncate(limit);
     let next_cursor = match entries.last() {
-        Some((oldest, _)) if !is_end => cursor_after(&list, (oldest.at, oldest.cause.as_str())),
+        Some((oldest, _)) if !is_end => app.cursors.after(&list, (oldest.at, oldest.cause.as_str())),
         Some(_) | None => String::new(),
     };
     Ok(Json(LedgerPage {

@@ -9,6 +9,7 @@ mod billing;
 mod door;
 mod engine_door;
 mod identities;
+mod installation;
 mod invitations;
 mod keys;
 mod licenses;
@@ -121,6 +122,10 @@ operations! {
     Operator operator::create_reset_link;
     Operator licenses::grant_license;
     Operator licenses::get_license_key;
+    Operator installation::list_operated_nodes;
+    Operator installation::get_operated_checks;
+    Operator installation::get_operated_master_keys;
+    Operator installation::reseal_everything;
 }
 
 /// Makes the router of the pages of a self-hosted engine, where people sign in.

@@ -13,10 +13,7 @@ use sortie_billing::Buyer;
 use sortie_store::PaymentRow;
 
 use super::{Operator, OrgAdmin, OrgApp};
-use crate::{
-    kit::{ApiError, ApiResult, FromQuery, Inner, Json, JsonBody, Pairs, Path, Query},
-    routes::cursor::{cursor_after, position},
-};
+use crate::kit::{ApiError, ApiResult, FromQuery, Inner, Json, JsonBody, Pairs, Path, Query};
 
 fn shown(row: &PaymentRow) -> Payment {
     Payment {
@@ -134,7 +131,7 @@ pub(crate) async fn list_payments(
     let parts = list(who.org);
     let before: Option<(Timestamp, PaymentId)> = query
         .cursor
-        .map(|cursor| position(&parts, &cursor))
+        .map(|cursor| app.cursors.position(&parts, &cursor))
         .transpose()
         .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
     let store = app.accounts.store();
@@ -143,7 +140,7 @@ pub(crate) async fn list_payments(
     let is_last = rows.len() <= limit;
     rows.truncate(limit);
     let next_cursor = match rows.last() {
-        Some(last) if !is_last => cursor_after(&parts, (last.created_at, last.id)),
+        Some(last) if !is_last => app.cursors.after(&parts, (last.created_at, last.id)),
         Some(_) | None => String::new(),
     };
     Ok(Json(PaymentPage {

@@ -6,7 +6,6 @@ use axum::extract::State;
 use sortie_api::{AuditPage, KeyId, OrgId, Timestamp, limits};
 use sortie_store::{AuditFilter, Found};
 
-use super::cursor;
 use crate::{
     app::App,
     kit::{Admin, ApiError, ApiResult, FromQuery, Json, Pairs, Query},
@@ -95,7 +94,7 @@ pub(crate) async fn list_audit(
     let before = query
         .cursor
         .as_deref()
-        .map(|cursor| cursor::position(&list, cursor))
+        .map(|cursor| app.cursors.position(&list, cursor))
         .transpose()
         .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
     let filter = AuditFilter {
@@ -121,7 +120,7 @@ pub(crate) async fn list_audit(
         .filter(|_| has_more)
         .map(|last| (last.at, last.id))
         .or(stopped_at)
-        .map(|last| cursor::cursor_after(&list, last))
+        .map(|last| app.cursors.after(&list, last))
         .unwrap_or_default();
     Ok(Json(AuditPage { items, next_cursor }))
 }

@@ -6,17 +6,18 @@ use axum::extract::State;
 use sortie_api::check::NodeChecks;
 use sortie_engine::Providers;
 
+use super::installation::InstallationAdmin;
 use crate::{
     app::App,
-    kit::{Admin, ApiError, ApiResult, FromQuery, Json, Pairs, Query},
+    kit::{ApiError, ApiResult, FromQuery, Json, Pairs, Query},
 };
 
 /// Optional checks beside those of the node itself.
-pub(crate) struct Wanted {
-    providers: Providers,
+pub(crate) struct WantedChecks {
+    pub(crate) providers: Providers,
 }
 
-impl FromQuery for Wanted {
+impl FromQuery for WantedChecks {
     fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
         let asked: Option<bool> = match pairs.get("providers")?.as_deref() {
             None => None,
@@ -38,7 +39,8 @@ impl FromQuery for Wanted {
 /// Check the node
 ///
 /// Checks the node that answers: its database, storage, keys, sandbox and machine, and whether work is stuck. A test
-/// object is written to the storage and deleted again; nothing else changes. Self-hosted engines only.
+/// object is written to the storage and deleted again; nothing else changes. Self-hosted engines with one organization
+/// only.
 #[utoipa::path(
     get, path = "/v1/admin/checks", tag = "administration",
     params(("providers" = Option<bool>, Query, nullable = false,
@@ -52,8 +54,8 @@ impl FromQuery for Wanted {
 )]
 pub(crate) async fn get_checks(
     State(app): State<Arc<App>>,
-    who: Admin,
-    Query(wanted): Query<Wanted>,
+    InstallationAdmin(who): InstallationAdmin,
+    Query(wanted): Query<WantedChecks>,
 ) -> ApiResult<Json<NodeChecks>> {
-    Ok(Json(app.engine.checks(&who.caller(), wanted.providers).await))
+    Ok(Json(app.engine.checks(Some(who.org), wanted.providers).await))
 }

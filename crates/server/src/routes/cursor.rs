@@ -1,21 +1,26 @@
-//! Cursors of lists: opaque, checked, and bound to the organization and filters they were made for.
+//! Cursors of lists: opaque, checked, and bound to the installation, the organization and the filters they were made for.
 //!
 //! A cursor is a position (time and id of the last one shown) and an HMAC-SHA256 over it, the organization
-//! and the filters, cut to 128 bits. The key is derived from a constant, so that a cursor outlives restarts and is
-//! valid on every node. It is a seal against mistakes and mix-ups, not a secret: a position in one's own list gives
-//! access to nothing, and the list itself is always read for the organization of the credential.
+//! and the filters, cut to 128 bits. The key is that of the installation, so that a cursor outlives restarts, is valid on
+//! every node of the database, and on no other. A position in one's own list gives access to nothing, and the list itself is
+//! always read for the organization of the credential.
 
 use std::{fmt::Display, str::FromStr};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use hmac::{Hmac, KeyInit as _, Mac as _};
+use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
+use sortie_engine::Engine;
 
-/// Key of the seal. It fills a block of the hash, so every byte counts.
-const KEY: [u8; 64] = *b"sortie, engine API: seal of the cursors of run lists, version 1.";
+/// Purpose of the key that the seal is made with.
+const PURPOSE: &[u8] = b"sortie cursors of lists";
 const SEAL_LEN: usize = 16;
 const TIME_LEN: usize = 8;
+
+/// Maker and reader of the cursors of an installation.
+#[derive(Clone)]
+pub(crate) struct Cursors(Hmac<Sha256>);
 
 /// Filters of a list of runs; a cursor is valid for no other list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,13 +42,17 @@ pub(crate) struct InvalidCursor;
 
 impl List {
     /// The cursor that continues behind the run at this position.
-    pub(crate) fn cursor_after(&self, last: (Timestamp, RunId)) -> String {
-        cursor_after(&self.parts(), last)
+    pub(crate) fn cursor_after(&self, cursors: &Cursors, last: (Timestamp, RunId)) -> String {
+        cursors.after(&self.parts(), last)
     }
 
     /// The position a cursor stands for.
-    pub(crate) fn position(&self, cursor: &str) -> Result<(Timestamp, RunId), InvalidCursor> {
-        position(&self.parts(), cursor)
+    pub(crate) fn position(
+        &self,
+        cursors: &Cursors,
+        cursor: &str,
+    ) -> Result<(Timestamp, RunId), InvalidCursor> {
+        cursors.position(&self.parts(), cursor)
     }
 
     fn parts(&self) -> Vec<String> {
@@ -59,41 +68,52 @@ impl List {
     }
 }
 
-/// The cursor that continues a list behind this position. `list` says which list it is: no two have the same parts.
-pub(crate) fn cursor_after<I: Display>(list: &[String], (at, id): (Timestamp, I)) -> String {
-    let mut bytes = at.as_micros().to_be_bytes().to_vec();
-    bytes.extend_from_slice(id.to_string().as_bytes());
-    let seal = seal(list, &bytes).finalize().into_bytes();
-    bytes.extend(seal.iter().take(SEAL_LEN));
-    URL_SAFE_NO_PAD.encode(bytes)
-}
-
-/// The position a cursor of a list stands for.
-pub(crate) fn position<I: FromStr>(list: &[String], cursor: &str) -> Result<(Timestamp, I), InvalidCursor> {
-    let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| InvalidCursor)?;
-    let (position, end) = bytes
-        .len()
-        .checked_sub(SEAL_LEN)
-        .and_then(|at| bytes.split_at_checked(at))
-        .ok_or(InvalidCursor)?;
-    seal(list, position)
-        .verify_truncated_left(end)
-        .map_err(|_| InvalidCursor)?;
-    let (time, id) = position.split_at_checked(TIME_LEN).ok_or(InvalidCursor)?;
-    let micros = i64::from_be_bytes(time.try_into().map_err(|_| InvalidCursor)?);
-    let id = std::str::from_utf8(id).ok().and_then(|id| id.parse().ok());
-    Ok((Timestamp::from_micros(micros), id.ok_or(InvalidCursor)?))
-}
-
-/// Each part is followed by a zero byte, which none of them contains.
-fn seal(list: &[String], position: &[u8]) -> Hmac<Sha256> {
-    let mut seal = Hmac::<Sha256>::new(&KEY.into());
-    for part in list {
-        seal.update(part.as_bytes());
-        seal.update(&[0]);
+impl Cursors {
+    /// Cursors of the installation that the engine belongs to.
+    pub(crate) fn of(engine: &Engine) -> Self {
+        Self(engine.installation_key(PURPOSE))
     }
-    seal.update(position);
-    seal
+
+    /// The cursor that continues a list behind this position. `list` says which list it is: no two have the same parts.
+    pub(crate) fn after<I: Display>(&self, list: &[String], (at, id): (Timestamp, I)) -> String {
+        let mut bytes = at.as_micros().to_be_bytes().to_vec();
+        bytes.extend_from_slice(id.to_string().as_bytes());
+        let seal = self.seal(list, &bytes).finalize().into_bytes();
+        bytes.extend(seal.iter().take(SEAL_LEN));
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// The position a cursor of a list stands for.
+    pub(crate) fn position<I: FromStr>(
+        &self,
+        list: &[String],
+        cursor: &str,
+    ) -> Result<(Timestamp, I), InvalidCursor> {
+        let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| InvalidCursor)?;
+        let (position, end) = bytes
+            .len()
+            .checked_sub(SEAL_LEN)
+            .and_then(|at| bytes.split_at_checked(at))
+            .ok_or(InvalidCursor)?;
+        self.seal(list, position)
+            .verify_truncated_left(end)
+            .map_err(|_| InvalidCursor)?;
+        let (time, id) = position.split_at_checked(TIME_LEN).ok_or(InvalidCursor)?;
+        let micros = i64::from_be_bytes(time.try_into().map_err(|_| InvalidCursor)?);
+        let id = std::str::from_utf8(id).ok().and_then(|id| id.parse().ok());
+        Ok((Timestamp::from_micros(micros), id.ok_or(InvalidCursor)?))
+    }
+
+    /// Each part is followed by a zero byte, which none of them contains.
+    fn seal(&self, list: &[String], position: &[u8]) -> Hmac<Sha256> {
+        let mut seal = self.0.clone();
+        for part in list {
+            seal.update(part.as_bytes());
+            seal.update(&[0]);
+        }
+        seal.update(position);
+        seal
+    }
 }
 
 #[cfg(test)]
@@ -102,6 +122,11 @@ mod tests {
     use proptest::prelude::*;
 
     const AT: Timestamp = Timestamp::from_micros(1_763_674_200_123_456);
+
+    /// Cursors of the installation with this number.
+    fn cursors(installation: u8) -> Cursors {
+        Cursors(sortie_base::derived_key(&[installation; 32], PURPOSE))
+    }
 
     fn run(at: i64, random: [u8; 10]) -> (Timestamp, RunId) {
         let created_at = Timestamp::from_micros(at);
@@ -149,47 +174,54 @@ mod tests {
         let last = run(AT.as_micros(), [9; 10]);
         for made in &lists {
             for used in &lists {
-                let read = used.position(&made.cursor_after(last));
+                let read = used.position(&cursors(1), &made.cursor_after(&cursors(1), last));
                 assert_eq!(read.is_ok(), made == used, "{made:?} {used:?}");
             }
         }
     }
 
     #[test]
-    fn a_cursor_is_the_same_after_a_restart() {
+    fn a_cursor_belongs_to_its_installation() {
+        let last = run(AT.as_micros(), [9; 10]);
+        let made = list(1).cursor_after(&cursors(1), last);
         assert_eq!(
-            list(1).cursor_after(run(AT.as_micros(), [9; 10])),
-            "AAZEDWYyqEBydW5fMDFrYWhqczYxdmY0NHJqMjg5MTQ0Z2oyODmqkiJpFHg3EFxXYeessqKg"
+            list(1).position(&cursors(1), &made),
+            Ok(last),
+            "after a restart too"
         );
+        assert_eq!(list(1).position(&cursors(2), &made), Err(InvalidCursor));
+        // Of the last version, whose key stood in its source.
+        let old = "AAZEDWYyqEBydW5fMDFrYWhqczYxdmY0NHJqMjg5MTQ0Z2oyODmqkiJpFHg3EFxXYeessqKg";
+        assert_eq!(list(1).position(&cursors(1), old), Err(InvalidCursor));
     }
 
     proptest! {
         #[test]
         fn a_position_survives_its_cursor(at in 0_i64..i64::MAX, random: [u8; 10]) {
             let last = run(at, random);
-            prop_assert_eq!(list(1).position(&list(1).cursor_after(last)), Ok(last));
+            prop_assert_eq!(list(1).position(&cursors(1), &list(1).cursor_after(&cursors(1), last)), Ok(last));
         }
 
         #[test]
         fn any_changed_character_is_refused(random: [u8; 10], at: prop::sample::Index, to in "[A-Za-z0-9_=.-]") {
-            let cursor = list(1).cursor_after(run(AT.as_micros(), random));
+            let cursor = list(1).cursor_after(&cursors(1), run(AT.as_micros(), random));
             let at = at.index(cursor.len());
             let mut changed = cursor.clone();
             changed.replace_range(at..=at, &to);
             prop_assume!(changed != cursor);
-            prop_assert_eq!(list(1).position(&changed), Err(InvalidCursor));
+            prop_assert_eq!(list(1).position(&cursors(1), &changed), Err(InvalidCursor));
         }
 
         #[test]
         fn a_cut_or_longer_cursor_is_refused(cut in 0_usize..72, more in "[A-Za-z0-9_-]{1,8}") {
-            let cursor = list(1).cursor_after(run(AT.as_micros(), [9; 10]));
-            prop_assert_eq!(list(1).position(&cursor[..cut]), Err(InvalidCursor));
-            prop_assert_eq!(list(1).position(&format!("{cursor}{more}")), Err(InvalidCursor));
+            let cursor = list(1).cursor_after(&cursors(1), run(AT.as_micros(), [9; 10]));
+            prop_assert_eq!(list(1).position(&cursors(1), &cursor[..cut]), Err(InvalidCursor));
+            prop_assert_eq!(list(1).position(&cursors(1), &format!("{cursor}{more}")), Err(InvalidCursor));
         }
 
         #[test]
         fn no_text_is_a_cursor(text in any::<String>()) {
-            prop_assert_eq!(list(1).position(&text), Err(InvalidCursor));
+            prop_assert_eq!(list(1).position(&cursors(1), &text), Err(InvalidCursor));
         }
     }
 }

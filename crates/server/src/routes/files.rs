@@ -22,7 +22,6 @@ use utoipa::{
     openapi::{KnownFormat, ObjectBuilder, RefOr, Schema, SchemaFormat, schema::Type},
 };
 
-use super::cursor;
 use crate::{
     app::App,
     kit::{
@@ -253,7 +252,7 @@ pub(crate) async fn list_files(
     let before: Option<(Timestamp, FileId)> = query
         .cursor
         .as_deref()
-        .map(|cursor| cursor::position(&list, cursor))
+        .map(|cursor| app.cursors.position(&list, cursor))
         .transpose()
         .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
     let paged = query.limit.is_some() || query.cursor.is_some();
@@ -268,7 +267,7 @@ pub(crate) async fn list_files(
     let more = items.len() > shown;
     items.truncate(shown);
     let next_cursor = match items.last() {
-        Some(file) if more => cursor::cursor_after(&list, (file.created_at, file.id)),
+        Some(file) if more => app.cursors.after(&list, (file.created_at, file.id)),
         Some(_) | None => String::new(),
     };
     Ok(Json(FileList::Page(FilePage { items, next_cursor })))

@@ -43,7 +43,7 @@ pub(crate) async fn list_fires(
     Path(id): Path<ScheduleId>,
     Query(query): Query<PageQuery>,
 ) -> ApiResult<Json<FirePage>> {
-    let pages = Pages::of(who.org, format!("fires of {id}"));
+    let pages = Pages::of(&app.cursors, who.org, format!("fires of {id}"));
     let (before, limit) = pages.asked(&query)?;
     let items = app
         .engine

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use axum::extract::State;
 use sortie_api::master_key::{MasterKeys, Reseal};
 
+use super::installation::InstallationAdmin;
 use crate::{
     app::App,
-    kit::{Admin, ApiResult, FromQuery, Json, Pairs, Query},
+    kit::{ApiResult, FromQuery, Json, Pairs, Query},
 };
 
 /// Start of a page.
-pub(crate) struct From {
-    cursor: String,
+pub(crate) struct SealedFrom {
+    pub(crate) cursor: String,
 }
 
-impl FromQuery for From {
+impl FromQuery for SealedFrom {
     fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
         let cursor = pairs.get("cursor")?.unwrap_or_default().into_owned();
         Ok(Self { cursor })
@@ -25,7 +26,7 @@ impl FromQuery for From {
 /// Get the master keys
 ///
 /// Lists the keys of each node by id, and the number of sealed values (credentials, tokens, receivers of callbacks)
-/// that need each key, in pages over the whole installation. Self-hosted engines only.
+/// that need each key, in pages over the whole installation. Self-hosted engines with one organization only.
 #[utoipa::path(
     get, path = "/v1/admin/master-key", tag = "administration",
     params(("cursor" = Option<String>, Query, nullable = false,
@@ -38,8 +39,8 @@ impl FromQuery for From {
 )]
 pub(crate) async fn get_master_keys(
     State(app): State<Arc<App>>,
-    _who: Admin,
-    Query(from): Query<From>,
+    _who: InstallationAdmin,
+    Query(from): Query<SealedFrom>,
 ) -> ApiResult<Json<MasterKeys>> {
     Ok(Json(app.engine.master_keys(&from.cursor).await?))
 }
@@ -48,7 +49,7 @@ pub(crate) async fn get_master_keys(
 ///
 /// Seals the values of one page with the first key of this node where another key sealed them. Call it with the
 /// `next_cursor` until that is empty. A value that changes at the same time is skipped. A page may be repeated; a
-/// rotation that was interrupted starts from the beginning. Self-hosted engines only.
+/// rotation that was interrupted starts from the beginning. Self-hosted engines with one organization only.
 #[utoipa::path(
     post, path = "/v1/admin/master-key/reseal", tag = "administration",
     params(("cursor" = Option<String>, Query, nullable = false,
@@ -65,8 +66,8 @@ pub(crate) async fn get_master_keys(
 )]
 pub(crate) async fn reseal(
     State(app): State<Arc<App>>,
-    who: Admin,
-    Query(from): Query<From>,
+    InstallationAdmin(who): InstallationAdmin,
+    Query(from): Query<SealedFrom>,
 ) -> ApiResult<Json<Reseal>> {
-    Ok(Json(app.engine.reseal(&who.caller(), &from.cursor).await?))
+    Ok(Json(app.engine.reseal(Some(&who.caller()), &from.cursor).await?))
 }

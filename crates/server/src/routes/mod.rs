@@ -16,13 +16,14 @@ mod budgets;
 mod checks;
 mod connections;
 mod connections_oauth;
-pub(crate) mod cursor;
+mod cursor;
 mod deliveries;
 mod event_encoder;
 mod event_stream;
 mod events;
 mod files;
 mod fires;
+mod installation;
 mod keys;
 mod license;
 mod listing;
@@ -38,6 +39,9 @@ mod schedules;
 mod usage;
 pub(crate) mod workflows;
 
+pub(crate) use checks::WantedChecks;
+pub(crate) use cursor::Cursors;
+pub(crate) use master_key::SealedFrom;
 pub(crate) use operations::{Health, OK, Readiness};
 pub(crate) use resource_metadata::ResourceMetadata;
 

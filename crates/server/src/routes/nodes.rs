@@ -5,15 +5,16 @@ use std::sync::Arc;
 use axum::extract::State;
 use sortie_api::node::Node;
 
+use super::installation::InstallationAdmin;
 use crate::{
     app::App,
-    kit::{Admin, ApiResult, Json},
+    kit::{ApiResult, Json},
 };
 
 /// List nodes
 ///
 /// Lists the nodes of the engine by name: live ones, and lost ones whose runs no other node has taken over yet.
-/// Self-hosted engines only.
+/// Self-hosted engines with one organization only.
 #[utoipa::path(
     get, path = "/v1/admin/nodes", tag = "administration",
     responses((status = 200, description = "The nodes.", body = [Node], example = json!([{
@@ -22,6 +23,9 @@ use crate::{
         "runs_at_work": 12
     }]))),
 )]
-pub(crate) async fn list_nodes(State(app): State<Arc<App>>, _who: Admin) -> ApiResult<Json<Vec<Node>>> {
+pub(crate) async fn list_nodes(
+    State(app): State<Arc<App>>,
+    _who: InstallationAdmin,
+) -> ApiResult<Json<Vec<Node>>> {
     Ok(Json(app.engine.list_nodes().await?))
 }

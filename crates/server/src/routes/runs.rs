@@ -16,7 +16,7 @@ use sortie_engine::{Engine, Error};
 use sortie_store::{Created, Found, LargeText, ListedRun, RunFilter, Store, StoredDefinition};
 
 use super::{
-    cursor::List,
+    cursor::{Cursors, List},
     listing::{Entry, Form, Listing, Source},
 };
 use crate::{
@@ -174,7 +174,7 @@ pub(crate) async fn list_runs(
     let before = query
         .cursor
         .as_deref()
-        .map(|cursor| list.position(cursor))
+        .map(|cursor| list.position(&app.cursors, cursor))
         .transpose()
         .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
     let paged = query.limit.is_some() || query.cursor.is_some();
@@ -183,6 +183,7 @@ pub(crate) async fn list_runs(
     let runs = Runs {
         store: app.engine.store().clone(),
         texts: app.texts.clone(),
+        cursors: app.cursors.clone(),
         list,
     };
     Listing::new(runs, before, limit, form).respond(&app.bodies).await
@@ -192,6 +193,7 @@ pub(crate) async fn list_runs(
 struct Runs {
     store: Store,
     texts: LargeTexts,
+    cursors: Cursors,
     list: List,
 }
 
@@ -231,7 +233,7 @@ impl Source for Runs {
     }
 
     fn cursor_after(&self, last: Self::Position) -> String {
-        self.list.cursor_after(last)
+        self.list.cursor_after(&self.cursors, last)
     }
 }
 

@@ -13,7 +13,7 @@ use sortie_engine::{Engine, Error, ListedSchedule};
 use sortie_store::{Found, LargeText};
 
 use super::{
-    cursor,
+    cursor::Cursors,
     listing::{Entry, Form, Listing, Source},
 };
 use crate::{
@@ -38,11 +38,17 @@ impl FromQuery for PageQuery {
 }
 
 /// A list of pages: what it is a list of says which cursors are its own.
-pub(super) struct Pages(Vec<String>);
+pub(super) struct Pages {
+    cursors: Cursors,
+    list: Vec<String>,
+}
 
 impl Pages {
-    pub(super) fn of(org: OrgId, what: impl Into<String>) -> Self {
-        Self(vec![org.to_string(), what.into()])
+    pub(super) fn of(cursors: &Cursors, org: OrgId, what: impl Into<String>) -> Self {
+        Self {
+            cursors: cursors.clone(),
+            list: vec![org.to_string(), what.into()],
+        }
     }
 
     /// Returns the start of the requested page, and its maximum number of entries.
@@ -50,7 +56,7 @@ impl Pages {
         let before = query
             .cursor
             .as_deref()
-            .map(|cursor| cursor::position(&self.0, cursor))
+            .map(|cursor| self.cursors.position(&self.list, cursor))
             .transpose()
             .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
         Ok((before, query.limit.unwrap_or(limits::PAGE)))
@@ -58,7 +64,7 @@ impl Pages {
 
     /// The cursor of the page behind this position.
     fn cursor_after(&self, last: (Timestamp, String)) -> String {
-        cursor::cursor_after(&self.0, last)
+        self.cursors.after(&self.list, last)
     }
 
     /// Cuts what was read with one more than the limit; the cursor of the page behind it, empty where there is none.
@@ -103,7 +109,7 @@ pub(crate) async fn list_schedules(
     who: Member,
     Query(query): Query<PageQuery>,
 ) -> ApiResult<Response> {
-    let pages = Pages::of(who.org, "schedules");
+    let pages = Pages::of(&app.cursors, who.org, "schedules");
     let (before, limit) = pages.asked(&query)?;
     let before = before
         .map(|(at, id)| id.parse().map(|id| (at, id)))

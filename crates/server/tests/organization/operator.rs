@@ -12,6 +12,7 @@ crate::settings::everywhere! {
     runs_at_work_are_cancelled_where_the_operator_asks_for_it,
     organizations_and_people_are_listed_in_pages,
     an_account_is_made_disabled_and_enabled,
+    the_operator_sees_the_nodes_and_seals_everything_again,
 }
 
 /// A client with the operator's key.
@@ -241,6 +242,70 @@ async fn organizations_and_people_are_listed_in_pages() {
     )
     .await;
     assert_eq!(none["items"], json!([]));
+    rig.end().await;
+}
+
+async fn the_operator_sees_the_nodes_and_seals_everything_again() {
+    let rig = Rig::start().await;
+    let operator = operator(&rig).await;
+    let nodes = ask(&operator, Method::GET, "/v1/operator/nodes", Value::Null).await;
+    // The nodes of a test have one name, so that the last one to start is listed.
+    let nodes = nodes.as_array().unwrap();
+    assert!(nodes.iter().any(|node| node["state"] == "ready"), "{nodes:?}");
+
+    let body =
+        json!({"type": "http", "url": "http://127.0.0.1:9/", "auth": {"type": "bearer", "token": "hush"}});
+    let path = format!("/engine/{}/v1/connections/crm", rig.ours);
+    let put = send(&rig.owner.client, Method::PUT, &path, &body).await;
+    put.expect(201).unwrap();
+    let master_key = "/v1/operator/master-key";
+    let found = ask(&operator, Method::GET, master_key, Value::Null).await;
+    assert_eq!(found["nodes"][0]["keys"], found["keys"], "{found}");
+    let sealed = found["sealed"].as_array().unwrap();
+    let credentials = sealed
+        .iter()
+        .find(|line| line["place"] == "connection.credentials");
+    assert_eq!(credentials.unwrap()["key"], found["keys"][0], "{found}");
+
+    let done = ask(
+        &operator,
+        Method::POST,
+        &format!("{master_key}/reseal"),
+        Value::Null,
+    )
+    .await;
+    assert!(done["looked_at"].as_i64().unwrap() >= 2, "{done}");
+    assert_eq!(
+        (&done["unreadable"], &done["next_cursor"]),
+        (&json!(0), &json!(""))
+    );
+    let wrong = operator.get(&format!("{master_key}?cursor=x")).await.unwrap();
+    wrong.failure(400, "invalid_request").unwrap();
+    // An organization's audit log has the changes of the organization.
+    let path = format!("/engine/{}/v1/admin/audit", rig.ours);
+    let log = rig.owner.client.get(&path).await.unwrap().expect(200).unwrap();
+    assert!(!log.text().contains("master_key"), "{}", log.text());
+
+    let checks = ask(&operator, Method::GET, "/v1/operator/checks", Value::Null).await;
+    let schedules = checks["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|check| check["name"] == "schedules");
+    assert_eq!(schedules.unwrap()["found"], "0 instants are overdue", "{checks}");
+    // An admin of an organization has no such operations, on either API.
+    for path in ["nodes", "checks", "master-key"] {
+        let refused = rig
+            .admin
+            .client
+            .get(&format!("/v1/operator/{path}"))
+            .await
+            .unwrap();
+        refused.failure(403, "forbidden").unwrap();
+        let path = format!("/engine/{}/v1/admin/{path}", rig.ours);
+        let absent = rig.admin.client.get(&path).await.unwrap();
+        absent.failure(404, "not_found").unwrap();
+    }
     rig.end().await;
 }
 

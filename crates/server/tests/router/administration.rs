@@ -179,6 +179,7 @@ async fn entries(client: &Client, query: &str) -> Vec<Value> {
 #[tokio::test]
 async fn every_change_is_written_down_with_its_key_address_and_request() {
     let rig = Rig::start().await;
+    rig.remove_stranger();
     let mine = rig.admin.get("/v1/me").await.unwrap().json().unwrap()["key_id"].clone();
     let file = rig.admin.upload("x", "x").await.unwrap().id.to_string();
     let uploaded = &entries(&rig.admin, "").await[0];
@@ -246,6 +247,39 @@ async fn every_change_is_written_down_with_its_key_address_and_request() {
         None,
         "the engine made the first key by itself"
     );
+}
+
+#[tokio::test]
+async fn nodes_and_master_keys_are_the_admins_of_the_only_organization() {
+    let rig = Rig::start().await;
+    rig.remove_stranger();
+    let operations = [
+        (Method::GET, "/v1/admin/nodes"),
+        (Method::GET, "/v1/admin/checks"),
+        (Method::GET, "/v1/admin/master-key"),
+        (Method::POST, "/v1/admin/master-key/reseal"),
+    ];
+    for (method, path) in operations.clone() {
+        let answer = rig.admin.send(method.clone(), path, Bytes::new()).await.unwrap();
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        let refused = rig.member.send(method, path, Bytes::new()).await.unwrap();
+        let refused = refused.failure(403, "forbidden").unwrap();
+        assert_eq!(refused.error, "this needs the role admin", "{path}");
+    }
+    let other =
+        "INSERT INTO organization (id, name, created_at) VALUES ('org_01kafs6w1cefkstv6qr1ptb0mp', 'b', 1)";
+    assert_eq!(rig.database().execute(other, []).unwrap(), 1);
+    let before = entries(&rig.admin, "").await;
+    for (method, path) in operations {
+        let refused = rig.admin.send(method, path, Bytes::new()).await.unwrap();
+        let refused = refused.failure(403, "forbidden").unwrap();
+        assert!(
+            refused.error.contains("the operator's"),
+            "{path}: {}",
+            refused.error
+        );
+    }
+    assert_eq!(entries(&rig.admin, "").await, before, "nothing was sealed again");
 }
 
 #[tokio::test]

@@ -292,6 +292,7 @@ async fn a_configured_machine_id_is_that_of_the_installation() {
 #[tokio::test]
 async fn operators_see_the_use_of_a_license() {
     let engine = Licensed::start().await;
+    engine.rig.remove_stranger();
     let check = async || {
         let answer = engine.rig.admin.get("/v1/admin/checks").await.unwrap();
         let checks = answer.expect(200).unwrap().json().unwrap()["checks"].clone();

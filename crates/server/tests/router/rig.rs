@@ -130,6 +130,20 @@ impl Rig {
         }
     }
 
+    /// Removes the second organization from the database.
+    pub(crate) fn remove_stranger(&self) {
+        let org = self.org;
+        let remove = format!(
+            "DELETE FROM api_key WHERE org_id <> '{org}'; DELETE FROM organization WHERE id <> '{org}'"
+        );
+        self.database().execute_batch(&remove).unwrap();
+    }
+
+    /// The database, past the store.
+    pub(crate) fn database(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.dir.path().join("sortie.db")).unwrap()
+    }
+
     /// A new admin key that works.
     pub(crate) async fn new_key(&self, name: &str) -> FreshKey {
         let body = json!({"name": name, "role": "admin"});

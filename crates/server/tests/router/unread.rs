@@ -125,6 +125,11 @@ async fn a_malformed_request_is_refused_with_a_body_and_an_id() {
         (format!("GET / HTTP/1.1\r\nhost: x\r\n{fields}\r\n"), 431),
         (format!("GET / HTTP/1.1\r\nhost: x\r\nx: {long}\r\n\r\n"), 431),
         (format!("GET /{long} HTTP/1.1\r\nhost: x\r\n\r\n"), 431),
+        // An address may have 65,534 bytes.
+        (
+            format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "y".repeat(65_534)),
+            414,
+        ),
     ] {
         let mut stream = TcpStream::connect(rig.address).await.unwrap();
         // Behind an answer as well.

@@ -9,7 +9,7 @@ use sortie_api::{
     usage::{Day, UsageDimension},
 };
 
-use super::{EngineArgs, KeyRole, ListArgs, number::at_least_one};
+use super::{EngineArgs, InstallationArgs, KeyRole, ListArgs, number::at_least_one};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
@@ -57,7 +57,7 @@ pub(crate) enum KeysCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodesCommand {
     /// List the nodes with their state and their number of runs
-    List(ListArgs),
+    List(InstallationArgs),
 }
 
 /// Expiry of a key.

@@ -5,24 +5,40 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use sortie_server::Api;
 
-use super::{EngineArgs, ListArgs, NodeArgs};
+use super::{EngineArgs, NodeArgs};
+
+/// Address of the engine, or of the organization API of a hosted deployment, and the form of the answer.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct InstallationArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[arg(
+        long,
+        value_name = "URL",
+        conflicts_with = "url",
+        help = "Address of the organization API of a hosted deployment, for its operator [env: SORTIE_ORG_URL]"
+    )]
+    pub(crate) org_url: Option<String>,
+}
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Looks at this machine, and at the engine at --url or SORTIE_URL, else at the
 one that serves in the data folder. An engine elsewhere is looked at alone.
+On a hosted deployment the operator's key opens the checks of the node, at
+--org-url or SORTIE_ORG_URL.
 
 Exit codes:
   0  all is well, or well enough   1  a fault was found")]
 pub(crate) struct DoctorArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: InstallationArgs,
     /// Have the engine ask the model providers for their models, with the keys that runs use
     #[arg(long)]
     pub(crate) providers: bool,
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) node: NodeArgs,
 }
@@ -97,7 +113,7 @@ pub(crate) struct RestoreArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum MasterKeyCommand {
     /// Show the engine's keys, and the values that are sealed with each
-    Status(ListArgs),
+    Status(InstallationArgs),
     /// Seal everything again with the first key, so that the others can be removed
-    Reseal(ListArgs),
+    Reseal(InstallationArgs),
 }

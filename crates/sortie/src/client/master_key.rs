@@ -6,21 +6,20 @@ use reqwest::{Method, StatusCode, header};
 use serde::de::DeserializeOwned;
 use sortie_api::master_key::{MasterKeys, Reseal};
 
-use super::{Client, path_of};
+use super::{Client, InstallationApi, path_of};
 use crate::failure::Result;
-
-const PATH: &str = "v1/admin/master-key";
 
 /// Longest `Retry-After` that is waited for. A longer one ends the command with a message.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 impl Client {
     /// Returns the keys and the number of values that each seals: all pages as one.
-    pub(crate) async fn master_keys(&self) -> Result<MasterKeys> {
-        let mut found: MasterKeys = self.page(Method::GET, PATH).await?;
+    pub(crate) async fn master_keys(&self, api: InstallationApi) -> Result<MasterKeys> {
+        let path = api.path("master-key");
+        let mut found: MasterKeys = self.page(Method::GET, &path).await?;
         while !found.next_cursor.is_empty() {
             let query = [("cursor", std::mem::take(&mut found.next_cursor))];
-            let page: MasterKeys = self.page(Method::GET, &path_of(PATH, &query)).await?;
+            let page: MasterKeys = self.page(Method::GET, &path_of(&path, &query)).await?;
             found.sealed.extend(page.sealed);
             found.next_cursor = page.next_cursor;
         }
@@ -28,8 +27,8 @@ impl Client {
     }
 
     /// Seals a page of values again.
-    pub(crate) async fn reseal(&self, cursor: &str) -> Result<Reseal> {
-        let path = path_of(&format!("{PATH}/reseal"), &[("cursor", cursor.to_owned())]);
+    pub(crate) async fn reseal(&self, api: InstallationApi, cursor: &str) -> Result<Reseal> {
+        let path = path_of(&api.path("master-key/reseal"), &[("cursor", cursor.to_owned())]);
         self.page(Method::POST, &path).await
     }
 
@@ -69,7 +68,7 @@ mod tests {
         let begun = Instant::now();
         let (asked, page) = tokio::join!(
             engine(listener, vec![refused, answer(done)]),
-            client.reseal("6.run_1")
+            client.reseal(InstallationApi::Engine, "6.run_1")
         );
         assert_eq!(page.unwrap().looked_at, 500);
         for request in &asked {
@@ -88,7 +87,10 @@ mod tests {
             .replace("content-length: 41\r\n", "")
             .replace("said so", words)
             .replace("retry-after: 7", "retry-after: 7200");
-        let (_, found) = tokio::join!(engine(listener, vec![refused]), client.master_keys());
+        let (_, found) = tokio::join!(
+            engine(listener, vec![refused]),
+            client.master_keys(InstallationApi::Engine)
+        );
         assert_eq!(found.map(|_| ()).unwrap_err().to_string(), words);
     }
 
@@ -97,7 +99,10 @@ mod tests {
         let (listener, client) = client().await;
         let refused =
             refusal("429 Too Many Requests", "rate_limited").replace("retry-after: 7", "retry-after: 7200");
-        let (_, found) = tokio::join!(engine(listener, vec![refused]), client.master_keys());
+        let (_, found) = tokio::join!(
+            engine(listener, vec![refused]),
+            client.master_keys(InstallationApi::Engine)
+        );
         let failure = found.map(|_| ()).unwrap_err().to_string();
         assert!(failure.ends_with("retry in 7200 s"), "{failure}");
     }

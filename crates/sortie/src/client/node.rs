@@ -1,11 +1,31 @@
-//! State of a node, seen from outside.
+//! State of the nodes, seen from outside.
 
 use reqwest::{Method, header};
 use serde::Deserialize;
-use sortie_api::check::NodeChecks;
+use sortie_api::{check::NodeChecks, node::Node};
 
 use super::{Client, path_of};
 use crate::failure::Result;
+
+/// API with the operations on all nodes of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InstallationApi {
+    /// Engine API, for the admins of a self-hosted engine.
+    Engine,
+    /// Organization API, for the operator of a hosted deployment.
+    Organization,
+}
+
+impl InstallationApi {
+    /// Returns the path of an operation.
+    pub(crate) fn path(self, rest: &str) -> String {
+        let root = match self {
+            Self::Engine => "v1/admin",
+            Self::Organization => "v1/operator",
+        };
+        format!("{root}/{rest}")
+    }
+}
 
 impl Client {
     /// That the node answers, and the time that it says it is.
@@ -30,7 +50,15 @@ impl Client {
     }
 
     /// Returns the checks that the node makes of itself.
-    pub(crate) async fn checks(&self, query: &[(&'static str, String)]) -> Result<NodeChecks> {
-        self.get(&path_of("v1/admin/checks", query)).await
+    pub(crate) async fn checks(
+        &self,
+        api: InstallationApi,
+        query: &[(&'static str, String)],
+    ) -> Result<NodeChecks> {
+        self.get(&path_of(&api.path("checks"), query)).await
+    }
+
+    pub(crate) async fn list_nodes(&self, api: InstallationApi) -> Result<Vec<Node>> {
+        self.get(&api.path("nodes")).await
     }
 }

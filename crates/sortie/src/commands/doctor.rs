@@ -18,10 +18,11 @@ use sortie_billing::Stripe;
 use sortie_engine::{NO_LANGUAGE_MODEL, check_providers};
 use sortie_sandbox::{Backend, Enforcement, Level};
 
-use super::{Context, print_json};
+use self::live::Inside;
+use super::{Context, operators, print_json};
 use crate::{
     args::DoctorArgs,
-    client::Client,
+    client::{Client, InstallationApi},
     config::{Config, HostedSettings, SandboxPolicy},
     connect::{is_this_machine, told_engine},
     data_dir::{DataDir, Purpose, RunningEngine},
@@ -55,15 +56,14 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
     args.node.add_to(&mut flags);
     let config = Config::load(&flags, &context.environment, SandboxPolicy::Required)?;
     logging::start(&config, Verbosity::Errors, context.terminal)?;
-    let target = engine_to_ask(context, args, &config);
+    let target = engine_to_ask(context, args, &config)?;
     let (mut checks, found) = match &target {
         Some(target) if target.is_elsewhere => (Vec::new(), None),
         Some(_) | None => machine(&config).await,
     };
     match &target {
         Some(target) => {
-            let client = Client::new(&target.url, target.from, target.key.clone())?;
-            checks.extend(live::checks(&client, &target.url, args.providers).await);
+            checks.extend(live::checks(&target.client, &target.url, &target.inside).await);
         }
         // No engine is there to ask them with its own configuration.
         None if args.providers => checks.extend(check_providers(&config.models).await),
@@ -75,7 +75,7 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
         sandbox: found,
         checks,
     };
-    if args.json {
+    if args.target.json {
         print_json(&report)?;
     } else {
         terminal::print(&text(&report, context.terminal))?;
@@ -115,33 +115,66 @@ async fn machine(config: &Config) -> (Vec<Check>, Option<Sandbox>) {
 /// The running engine that is asked how it is.
 struct Target {
     url: String,
-    /// Source of the address, for messages.
-    from: &'static str,
-    key: Option<String>,
+    client: Client,
+    inside: Inside,
     /// Whether it is on another machine: what this one gives does not matter then.
     is_elsewhere: bool,
 }
 
 /// The engine that the command names, else the one that serves in the data folder, if any.
-fn engine_to_ask(context: &Context, args: &DoctorArgs, config: &Config) -> Option<Target> {
+fn engine_to_ask(context: &Context, args: &DoctorArgs, config: &Config) -> Result<Option<Target>> {
     let data_dir = DataDir::new(&config.data_dir);
-    let given_key = context.environment.get("SORTIE_API_KEY").map(ToOwned::to_owned);
-    let told = told_engine(&args.engine, &context.environment);
-    let (url, from) = if let Some((url, from)) = told {
-        (url.to_owned(), from)
-    } else {
-        let serves = |engine: &RunningEngine| engine.purpose == Purpose::Serve;
-        // A folder that cannot be read is a fault of the check of the data folder.
-        let running = data_dir.running_engine().ok().flatten();
-        (running.filter(serves)?.url, "engine.json")
+    let serves = |engine: &RunningEngine| engine.purpose == Purpose::Serve;
+    // A folder that cannot be read is a fault of the check of the data folder.
+    let running = data_dir.running_engine().ok().flatten().filter(serves);
+    if let Some(told) = operators::deployment(context, &args.target).ok().flatten() {
+        return deployment_to_ask(context, config, (told, args.providers), running).map(Some);
+    }
+    let told = told_engine(&args.target.engine, &context.environment);
+    let told = told.map(|(url, from)| (url.to_owned(), from));
+    let Some((url, from)) = told.or_else(|| Some((running?.url, "engine.json"))) else {
+        return Ok(None);
     };
     let is_elsewhere = !is_this_machine(&url);
+    let given_key = context.environment.get("SORTIE_API_KEY").map(ToOwned::to_owned);
     let own_key = || (!is_elsewhere).then(|| data_dir.admin_key()).flatten();
-    Some(Target {
-        key: given_key.or_else(own_key),
+    let client = Client::new(&url, from, given_key.or_else(own_key))?;
+    Ok(Some(Target {
+        inside: Inside {
+            client: client.clone(),
+            api: InstallationApi::Engine,
+            providers: args.providers,
+        },
+        client,
         url,
-        from,
         is_elsewhere,
+    }))
+}
+
+/// The hosted deployment whose organization API was `told`, or the node of the data folder.
+fn deployment_to_ask(
+    context: &Context,
+    config: &Config,
+    ((org_url, from), providers): ((String, &'static str), bool),
+    running: Option<RunningEngine>,
+) -> Result<Target> {
+    let is_named = from == "--org-url";
+    // A variable may be there for the node itself, as a part of its configuration.
+    let own = running.filter(|_| !is_named).and_then(|engine| {
+        let RunningEngine { url, org_url, .. } = engine;
+        org_url.map(|org_url| (url, org_url))
+    });
+    let (url, org_url) = own.unwrap_or_else(|| (org_url.clone(), org_url));
+    let key = operators::operator_key(context, &org_url)?;
+    Ok(Target {
+        client: Client::new(&url, from, None)?,
+        inside: Inside {
+            client: Client::new(&org_url, from, key)?,
+            api: InstallationApi::Organization,
+            providers,
+        },
+        is_elsewhere: !is_this_machine(&url) && (is_named || config.hosted.is_none()),
+        url,
     })
 }
 

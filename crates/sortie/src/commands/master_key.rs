@@ -6,36 +6,36 @@ use sortie_api::master_key::{MasterKeys, Reseal};
 
 use super::{Context, print_json, table};
 use crate::{
-    args::{ListArgs, MasterKeyCommand},
-    client::Client,
+    args::{InstallationArgs, MasterKeyCommand},
+    client::{Client, InstallationApi},
     failure::{Exit, Result},
     terminal,
 };
 
 pub(super) async fn execute(context: &Context, command: MasterKeyCommand) -> Result<Exit> {
     match command {
-        MasterKeyCommand::Status(list) => status(context, &list).await,
-        MasterKeyCommand::Reseal(list) => reseal(context, &list).await,
+        MasterKeyCommand::Status(args) => status(context, &args).await,
+        MasterKeyCommand::Reseal(args) => reseal(context, &args).await,
     }
 }
 
-async fn status(context: &Context, list: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&list.engine).await?;
-    let found = connection.client.master_keys().await;
+async fn status(context: &Context, args: &InstallationArgs) -> Result<Exit> {
+    let (connection, api) = context.installation(args).await?;
+    let found = connection.client.master_keys(api).await;
     connection.close().await;
-    show(&found?, list)
+    show(&found?, args)
 }
 
-async fn reseal(context: &Context, list: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&list.engine).await?;
-    let done = everything(&connection.client).await;
+async fn reseal(context: &Context, args: &InstallationArgs) -> Result<Exit> {
+    let (connection, api) = context.installation(args).await?;
+    let done = everything(&connection.client, api).await;
     connection.close().await;
     let (done, found) = done?;
     terminal::note(&format!(
         "{} values looked at, {} sealed again, {} left to who wrote them at the same time, {} that do not open",
         done.looked_at, done.resealed, done.changed_meanwhile, done.unreadable
     ));
-    let shown = show(&found, list)?;
+    let shown = show(&found, args)?;
     let left = left_to_seal(&done, &found);
     if left > 0 {
         terminal::note(&format!(
@@ -56,10 +56,10 @@ fn left_to_seal(done: &Reseal, found: &MasterKeys) -> i64 {
 }
 
 /// Every page, and then what there is.
-async fn everything(client: &Client) -> Result<(Reseal, MasterKeys)> {
-    let mut done = client.reseal("").await?;
+async fn everything(client: &Client, api: InstallationApi) -> Result<(Reseal, MasterKeys)> {
+    let mut done = client.reseal(api, "").await?;
     while !done.next_cursor.is_empty() {
-        let page = client.reseal(&done.next_cursor).await?;
+        let page = client.reseal(api, &done.next_cursor).await?;
         done = Reseal {
             looked_at: done.looked_at + page.looked_at,
             resealed: done.resealed + page.resealed,
@@ -68,18 +68,18 @@ async fn everything(client: &Client) -> Result<(Reseal, MasterKeys)> {
             next_cursor: page.next_cursor,
         };
     }
-    Ok((done, client.master_keys().await?))
+    Ok((done, client.master_keys(api).await?))
 }
 
 /// Fails where something is sealed that a node cannot open.
-fn show(found: &MasterKeys, list: &ListArgs) -> Result<Exit> {
+fn show(found: &MasterKeys, args: &InstallationArgs) -> Result<Exit> {
     let keys = keys(found);
     let exit = if keys.values().any(Key::is_lost) {
         Exit::Failed
     } else {
         Exit::Success
     };
-    if list.json {
+    if args.json {
         print_json(found)?;
     } else {
         terminal::print(&text(found, &keys))?;

@@ -33,9 +33,10 @@ use clap::CommandFactory as _;
 use sortie_api::json;
 
 use crate::{
-    args::{Cli, Command, EngineArgs},
+    args::{Cli, Command, EngineArgs, InstallationArgs},
+    client::InstallationApi,
     config::{Config, Environment, Flags, SandboxPolicy},
-    connect::{Connection, Need},
+    connect::{Connection, Need, told_engine},
     failure::{Exit, Failure, Result},
     logging::{self, Verbosity},
     terminal::{self, Terminal},
@@ -108,6 +109,20 @@ impl Context {
     async fn records(&self, args: &EngineArgs) -> Result<Connection> {
         let config = self.client_config(&self.flags)?;
         Connection::open(args, &config, &self.environment, Need::Records).await
+    }
+
+    /// The API with the operations on all nodes: that of a hosted deployment for its operator, else that of an engine.
+    async fn installation(&self, args: &InstallationArgs) -> Result<(Connection, InstallationApi)> {
+        if let Some((url, from)) = operators::deployment(self, args)? {
+            let client = operators::client_at(self, &url, from)?;
+            return Ok((Connection::remote(client, None), InstallationApi::Organization));
+        }
+        let config = self.client_config(&self.flags)?;
+        if config.hosted.is_some() && told_engine(&args.engine, &self.environment).is_none() {
+            return Err(operators::no_deployment());
+        }
+        let connection = Connection::open(&args.engine, &config, &self.environment, Need::Records).await?;
+        Ok((connection, InstallationApi::Engine))
     }
 }
 

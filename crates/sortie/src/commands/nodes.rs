@@ -2,7 +2,7 @@
 
 use super::{Context, print_json, table};
 use crate::{
-    args::{ListArgs, NodesCommand},
+    args::{InstallationArgs, NodesCommand},
     failure::{Exit, Result},
     terminal,
 };
@@ -13,9 +13,9 @@ pub(super) async fn execute(context: &Context, command: NodesCommand) -> Result<
     }
 }
 
-async fn list(context: &Context, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let nodes = connection.client.list_nodes().await;
+async fn list(context: &Context, args: &InstallationArgs) -> Result<Exit> {
+    let (connection, api) = context.installation(args).await?;
+    let nodes = connection.client.list_nodes(api).await;
     connection.close().await;
     let nodes = nodes?;
     if args.json {

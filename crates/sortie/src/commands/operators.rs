@@ -4,9 +4,10 @@ use sortie_api::operator::{CreateUser, OperatedOrganization, OperatedUser, Reset
 
 use super::{Context, print_json, table};
 use crate::{
-    args::{OperatorArgs, OrganizationsCommand, UserArgs, UsersCommand},
+    args::{InstallationArgs, OperatorArgs, OrganizationsCommand, UserArgs, UsersCommand},
     client::Client,
-    connect::is_this_machine,
+    config::Environment,
+    connect::{is_this_machine, told_engine},
     data_dir::{DataDir, NodeKey},
     failure::{Exit, Failure, Result},
     terminal,
@@ -130,39 +131,76 @@ pub(super) async fn users(context: &Context, command: UsersCommand) -> Result<Ex
 
 /// A client with the operator's key, of the named node or else of that of the data folder.
 pub(super) fn client(context: &Context, args: &OperatorArgs) -> Result<Client> {
+    let told = match told_deployment(args.org_url.as_deref(), &context.environment) {
+        Some((url, from)) => Some((url.to_owned(), from)),
+        None => own_deployment(context)?,
+    };
+    let (url, from) = told.ok_or_else(no_deployment)?;
+    client_at(context, &url, from)
+}
+
+/// The failure of a command that finds no hosted node.
+pub(super) fn no_deployment() -> Failure {
+    Failure::unavailable("no hosted node runs in the data folder: name one by --org-url or SORTIE_ORG_URL")
+}
+
+/// The organization API that a command on all nodes goes to, and where it was told. None where it goes to an engine.
+pub(super) fn deployment(
+    context: &Context,
+    args: &InstallationArgs,
+) -> Result<Option<(String, &'static str)>> {
     let environment = &context.environment;
-    let data_dir = DataDir::new(&context.data_dir()?);
-    let (url, from) = match (&args.org_url, environment.get(ORG_URL)) {
-        (Some(url), _) => (url.clone(), "--org-url"),
-        (None, Some(url)) => (url.to_owned(), ORG_URL),
-        (None, None) => {
-            let running = data_dir.running_engine()?.and_then(|engine| engine.org_url);
-            let nowhere = "no hosted node runs in the data folder: name one by --org-url or SORTIE_ORG_URL";
-            (
-                running.ok_or_else(|| Failure::unavailable(nowhere.to_owned()))?,
-                "engine.json",
-            )
-        }
-    };
-    // The key of the data folder does not leave the machine.
-    let own_key = || {
-        is_this_machine(&url)
-            .then(|| data_dir.key(NodeKey::Operator))
-            .flatten()
-    };
-    let key = environment
-        .get(OPERATOR_KEY)
-        .map(ToOwned::to_owned)
-        .or_else(own_key);
-    let key = key.ok_or_else(|| {
-        let file = data_dir.key_file(NodeKey::Operator);
+    let told = told_deployment(args.org_url.as_deref(), environment);
+    let told = told.filter(|_| args.engine.url.is_none());
+    if let Some((url, from)) = told {
+        Ok(Some((url.to_owned(), from)))
+    } else if told_engine(&args.engine, environment).is_some() {
+        Ok(None)
+    } else {
+        own_deployment(context)
+    }
+}
+
+/// The organization API that a command is told to talk to, and where it was told.
+fn told_deployment<'a>(
+    org_url: Option<&'a str>,
+    environment: &'a Environment,
+) -> Option<(&'a str, &'static str)> {
+    org_url
+        .map(|url| (url, "--org-url"))
+        .or_else(|| environment.get(ORG_URL).map(|url| (url, ORG_URL)))
+}
+
+/// The organization API of the node that runs in the data folder.
+fn own_deployment(context: &Context) -> Result<Option<(String, &'static str)>> {
+    let running = DataDir::new(&context.data_dir()?).running_engine()?;
+    Ok(running
+        .and_then(|engine| engine.org_url)
+        .map(|url| (url, "engine.json")))
+}
+
+/// A client of the organization API at this address, with the operator's key.
+pub(super) fn client_at(context: &Context, url: &str, from: &str) -> Result<Client> {
+    let Some(key) = operator_key(context, url)? else {
+        let file = DataDir::new(&context.data_dir()?).key_file(NodeKey::Operator);
         let rule = format!(
             "no operator key: set {OPERATOR_KEY} (there is no {})",
             file.display()
         );
-        Failure::new(Exit::Denied, rule)
-    })?;
-    Client::new(&url, from, Some(key))
+        return Err(Failure::new(Exit::Denied, rule));
+    };
+    Client::new(url, from, Some(key))
+}
+
+/// The operator's key for the deployment at this address. The key of the data folder does not leave the machine.
+pub(super) fn operator_key(context: &Context, url: &str) -> Result<Option<String>> {
+    if let Some(key) = context.environment.get(OPERATOR_KEY) {
+        return Ok(Some(key.to_owned()));
+    }
+    if !is_this_machine(url) {
+        return Ok(None);
+    }
+    Ok(DataDir::new(&context.data_dir()?).key(NodeKey::Operator))
 }
 
 async fn person(context: &Context, args: &UserArgs) -> Result<(Client, sortie_api::UserId)> {

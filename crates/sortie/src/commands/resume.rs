@@ -6,6 +6,7 @@ use sortie_engine::Engine;
 use super::{Context, run};
 use crate::{
     args::{WhichRuns, resume::ResumeArgs},
+    client::InstallationApi,
     connect::{Connection, Need, database_exists, told_engine},
     data_dir::{DataDir, Occupancy, Purpose},
     failure::{Exit, Failure, Result},
@@ -141,7 +142,7 @@ pub(super) async fn tell_unattended(connection: &Connection, runs: &[Run]) -> Re
             ));
         }
     } else if connection.is_of_another_command() {
-        let nodes = connection.client.list_nodes().await?;
+        let nodes = connection.client.list_nodes(InstallationApi::Engine).await?;
         let lost = nodes.iter().filter(|node| node.state == NodeState::Lost);
         let count: i64 = lost.map(|node| node.runs_at_work).sum();
         if count > 0 {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use sortie_testkit::{Database, Node, NodeOptions};
+use sortie_testkit::{Database, Node, NodeOptions, node::binary_command};
 
 use crate::{
     Checked, both_databases,
@@ -28,6 +28,25 @@ async fn providers_are_asked_without_an_engine() -> Checked {
     ensure!(check(&asked(&[])?, "provider openai").is_err());
     let report = asked(&["--providers"])?;
     assert_eq!(check(&report, "provider openai")?["verdict"], "fault", "{report}");
+    Ok(())
+}
+
+/// `docs/OPERATIONS.md#looking`: few descriptors are few runs, and not a host without a sandbox.
+#[test]
+fn commands_are_confined_with_few_descriptors_as_with_many() -> Checked {
+    let folder = tempfile::tempdir()?;
+    let level = |most: u32| -> Result<Value> {
+        let limited = format!("ulimit -n {most} && exec \"$0\" \"$@\"");
+        let mut command = binary_command("sh".as_ref());
+        command
+            .args(["-c", &limited, env!("CARGO_BIN_EXE_sortie"), "doctor", "--json"])
+            .arg("--data-dir")
+            .arg(folder.path());
+        let output = command.output()?;
+        let report: Value = serde_json::from_slice(&output.stdout).with_context(|| text(&output.stderr))?;
+        Ok(report["sandbox"]["level"].clone())
+    };
+    assert_eq!(level(256)?, level(1_024)?);
     Ok(())
 }
 

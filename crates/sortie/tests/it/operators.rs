@@ -15,6 +15,7 @@ both_databases![
     the_first_start_leaves_a_key_for_the_operator,
     the_operators_commands_make_and_close_accounts,
     the_operators_commands_move_credits_and_check_the_ledger,
+    the_commands_on_all_nodes_take_the_operators_key,
 ];
 
 /// A node of a hosted deployment.
@@ -147,6 +148,61 @@ async fn the_operators_commands_move_credits_and_check_the_ledger(database: Data
     assert_eq!(
         (&answer["differences"][0]["rule"], &answer["organizations"]),
         (&"reserved".into(), &1.into())
+    );
+    Ok(())
+}
+
+/// `docs/HOSTED.md#nodes-and-master-keys`: the commands of a self-hosted engine work with the operator's key.
+async fn the_commands_on_all_nodes_take_the_operators_key(database: Database) -> Checked {
+    let mut node = hosted(database).await?;
+    let nodes = answered(&node, &["nodes", "list", "--json"])?;
+    assert_eq!(nodes[0]["state"], "ready", "{nodes}");
+    let keys = answered(&node, &["master-key", "status", "--json"])?;
+    assert_eq!(keys["nodes"][0]["keys"], keys["keys"], "{keys}");
+    let resealed = exits(node.node.sortie(&["master-key", "reseal"]), 0)?;
+    ensure!(
+        text(&resealed.stderr).contains("values looked at"),
+        "{resealed:?}"
+    );
+    node.node.until_logged("began to seal everything again").await?;
+    let doctor = node.node.sortie(&["doctor", "--json"]).output()?;
+    let report: Value = serde_json::from_slice(&doctor.stdout)?;
+    let check = |name: &str| {
+        let checks = report["checks"].as_array();
+        checks.and_then(|checks| checks.iter().rfind(|check| check["name"] == name))
+    };
+    for name in ["node", "master key", "queue"] {
+        let found = check(name).with_context(|| format!("no {name} in {report}"))?;
+        assert_eq!(found["verdict"], "ok", "{found}");
+    }
+    ensure!(check("key").is_none(), "{report}");
+
+    // The operator's key opens them, and no other.
+    let mut other = node.node.sortie(&["nodes", "list", "--org-url", &node.org_url()]);
+    other.env("SORTIE_OPERATOR_KEY", format!("stp_{}", "0".repeat(52)));
+    let refused = other.output()?;
+    ensure!(!refused.status.success(), "{refused:?}");
+    let both = [
+        "nodes",
+        "list",
+        "--url",
+        "http://127.0.0.1:1",
+        "--org-url",
+        "http://127.0.0.1:1",
+    ];
+    exits(node.node.sortie(&both), 64)?;
+    // No engine of the command's own has an operator.
+    node.node.stop().await?;
+    let settings = tempfile::tempdir()?;
+    let file = settings.path().join("sortie.toml");
+    let hosted = "mode = \"hosted\"\nlisten = \"127.0.0.1:1\"\norg_listen = \"127.0.0.1:2\"\n\
+        org_url = \"http://127.0.0.1:2\"\nadvertise_url = \"http://127.0.0.1:1\"\n";
+    std::fs::write(&file, hosted)?;
+    let mut status = node.node.sortie(&["master-key", "status"]);
+    let nowhere = status.arg("--config").arg(&file).output()?;
+    ensure!(
+        text(&nowhere.stderr).contains("no hosted node runs in the data folder"),
+        "{nowhere:?}"
     );
     Ok(())
 }

@@ -175,6 +175,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "autovacuum",
         text: include_str!("../../../../migrations/0030_autovacuum.sql"),
     },
+    Migration {
+        version: 31,
+        name: "installation",
+        text: include_str!("../../../../migrations/0031_installation.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.

@@ -420,4 +420,13 @@ both! {
         assert_eq!(fixture.store.seal_check(b"one".to_vec()).await.unwrap(), b"one");
         assert_eq!(fixture.store.seal_check(b"two".to_vec()).await.unwrap(), b"one");
     }
+
+    async fn the_first_seed_of_the_installation_stays(fixture: &Fixture) {
+        let store = &fixture.store;
+        let (one, two) = tokio::join!(store.installation_seed([1; 32]), store.installation_seed([2; 32]));
+        let seed = one.unwrap();
+        assert_eq!(seed, two.unwrap());
+        assert!(seed == [1; 32] || seed == [2; 32], "{seed:?}");
+        assert_eq!(store.installation_seed([3; 32]).await.unwrap(), seed);
+    }
 }

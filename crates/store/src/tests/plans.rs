@@ -352,6 +352,7 @@ async fn use_connections(fixture: &Fixture, org: OrgId) {
     store.create_run(run.clone()).await.unwrap();
     store.run_secrets(run.id).await.unwrap();
     store.seal_check(b"x".to_vec()).await.unwrap();
+    store.installation_seed([1; 32]).await.unwrap();
 }
 
 async fn use_schedules(fixture: &Fixture, org: OrgId) {

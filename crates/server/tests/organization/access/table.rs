@@ -331,6 +331,14 @@ pub(super) const CALLS: &[Call] = &[
         r#"{"monthly_runs":1,"deployments":0}"#,
     ),
     call("get_license_key", ("GET", "/v1/operator/license-key"), ""),
+    call("list_operated_nodes", ("GET", "/v1/operator/nodes"), ""),
+    call("get_operated_checks", ("GET", "/v1/operator/checks"), ""),
+    call("get_operated_master_keys", ("GET", "/v1/operator/master-key"), ""),
+    call(
+        "reseal_everything",
+        ("POST", "/v1/operator/master-key/reseal"),
+        "",
+    ),
     call("list_users", ("GET", "/v1/operator/users"), ""),
     call(
         "create_user",

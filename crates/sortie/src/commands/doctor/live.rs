@@ -8,15 +8,28 @@ use sortie_api::{
 use sortie_engine::Clock;
 use url::Url;
 
-use crate::{client::Client, connect::is_this_machine, failure::Exit};
+use crate::{
+    client::{Client, InstallationApi},
+    connect::is_this_machine,
+    failure::Exit,
+};
 
 /// Maximum difference of the clocks, in seconds. HTTP has whole seconds. From the second figure on nodes refuse the
 /// signatures of another one.
 const SKEW: i64 = 5;
 const TOO_MUCH_SKEW: i64 = 30;
 
-/// Looks at the node at `url`; `providers` has it ask those as well.
-pub(super) async fn checks(client: &Client, url: &str, providers: bool) -> Vec<Check> {
+/// Access to the checks that a node makes of itself.
+pub(super) struct Inside {
+    /// Client with the key, if there is one.
+    pub(super) client: Client,
+    pub(super) api: InstallationApi,
+    /// Whether the node asks the providers of models as well.
+    pub(super) providers: bool,
+}
+
+/// Looks at the node at `url`, from outside and from `inside`.
+pub(super) async fn checks(client: &Client, url: &str, inside: &Inside) -> Vec<Check> {
     let before = Clock::system().now();
     let time = match client.time().await {
         Ok(time) => time,
@@ -48,12 +61,23 @@ pub(super) async fn checks(client: &Client, url: &str, providers: bool) -> Vec<C
                 .hint("a load balancer sends it nothing: its log says why it is so"),
         ),
     }
-    checks.extend(own(client, providers).await);
+    checks.extend(own(inside).await);
     checks
 }
 
 /// Returns the checks that the node makes of itself, where the key may read them.
-async fn own(client: &Client, providers: bool) -> Vec<Check> {
+async fn own(inside: &Inside) -> Vec<Check> {
+    let client = &inside.client;
+    let (set, with) = match inside.api {
+        InstallationApi::Engine => (
+            "set SORTIE_API_KEY to a key with the role admin",
+            "use a key with the role admin",
+        ),
+        InstallationApi::Organization => (
+            "set SORTIE_OPERATOR_KEY to the content of operator.key",
+            "use the operator's key",
+        ),
+    };
     if !client.has_key() {
         return vec![
             Check::new(
@@ -61,11 +85,11 @@ async fn own(client: &Client, providers: bool) -> Vec<Check> {
                 Verdict::Warning,
                 "none: the node is not asked what it finds itself",
             )
-            .hint("set SORTIE_API_KEY to a key with the role admin"),
+            .hint(set),
         ];
     }
-    let query = [("providers", providers.to_string())];
-    match client.checks(&query).await {
+    let query = [("providers", inside.providers.to_string())];
+    match client.checks(inside.api, &query).await {
         Ok(found) => {
             let mut checks = vec![version(&found.version)];
             checks.extend(found.checks);
@@ -74,7 +98,7 @@ async fn own(client: &Client, providers: bool) -> Vec<Check> {
         Err(failure) => {
             let check = Check::new("key", Verdict::Fault, failure.to_string());
             let hint = match failure.exit {
-                Exit::Denied | Exit::Forbidden => Some("use a key with the role admin"),
+                Exit::Denied | Exit::Forbidden => Some(with),
                 Exit::Usage => Some("the node may be of an older version, which has no checks"),
                 Exit::Success
                 | Exit::Failed

@@ -15,6 +15,7 @@ both_databases![
     without_a_limit_the_100_most_recent_runs_are_a_plain_array,
     pages_hold_every_run_once_newest_first_also_while_new_ones_come,
     a_status_filter_lists_only_runs_of_that_status,
+    a_cursor_is_valid_on_every_node_of_its_installation_and_on_no_other,
 ];
 
 /// Creates runs that end at once; their ids, newest first.
@@ -133,6 +134,37 @@ async fn a_status_filter_lists_only_runs_of_that_status(database: Database) -> C
     }
     let other = client.list("schedule=sched_01hf7yat31e4ar9bcdefghjkmn").await?;
     assert!(other.is_empty());
+    Ok(())
+}
+
+/// `docs/API.md#lists`: a cursor survives restarts, is valid on every node of the database, and in no other installation.
+async fn a_cursor_is_valid_on_every_node_of_its_installation_and_on_no_other(database: Database) -> Checked {
+    let mut node = node(database).await?;
+    let ids = some(&node.client()?, 3).await?;
+    let cursor = page(&node.client()?, "limit=1").await?.next_cursor;
+    let query = format!("limit=1&cursor={cursor}");
+    let continues = async |client: Client| -> Checked {
+        let items = page(&client, &query).await?.items;
+        assert_eq!(items.first().map(|run| run.id.to_string()), ids.get(1).cloned());
+        Ok(())
+    };
+    if database == Database::Postgres {
+        let other = node.beside().await?;
+        continues(other.client()?).await?;
+        // A cursor of the other node, too.
+        assert_eq!(page(&other.client()?, "limit=1").await?.next_cursor, cursor);
+    }
+    node.stop().await?;
+    node.restart().await?;
+    continues(node.client()?).await?;
+    // The same organization and runs in another installation.
+    node.stop().await?;
+    node.meddle("DELETE FROM installation").await?;
+    node.restart().await?;
+    let refused = node.client()?.get(&format!("/v1/runs?{query}")).await?;
+    let refusal = refused.failure(400, "invalid_request")?;
+    assert!(refusal.error.starts_with("cursor: "), "{}", refusal.error);
+    page(&node.client()?, "limit=1").await?;
     Ok(())
 }
 

@@ -1,0 +1,29 @@
+//! Admins to whom the nodes and the master keys belong.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+
+use crate::{
+    app::App,
+    kit::{Admin, ApiError, ApiResult},
+};
+
+/// Admin of the only organization of the database. Nodes and master keys serve every organization, so that with a second one
+/// they are the operator's alone.
+pub(crate) struct InstallationAdmin(pub(crate) Admin);
+
+impl FromRequestParts<Arc<App>> for InstallationAdmin {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> ApiResult<Self> {
+        let admin = Admin::from_request_parts(parts, app).await?;
+        if app.engine.has_several_organizations().await? {
+            return Err(ApiError::forbidden(
+                "the database has several organizations: nodes and master keys are the operator's, who uses a hosted node",
+            ));
+        }
+        Ok(Self(admin))
+    }
+}
