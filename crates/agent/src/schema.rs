@@ -41,8 +41,8 @@ impl Schema {
         if schema.len() > SCHEMA_BYTES {
             return Err(InvalidSchema(format!("must be at most {SCHEMA_BYTES} bytes")));
         }
-        let value: Value =
-            serde_json::from_str(schema).map_err(|error| InvalidSchema(format!("not JSON: {error}")))?;
+        let value: Value = serde_json::from_str(schema)
+            .map_err(|error| InvalidSchema(format!("not JSON: {}", sortie_api::plain::json(&error))))?;
         if !value.is_object() {
             return Err(InvalidSchema("must be a JSON object".to_owned()));
         }
@@ -69,8 +69,8 @@ impl Schema {
     /// Checks a JSON text; messages such as `input.items[2].price: not of type "number"`, at most 10, where `root`
     /// is `input` or `output`. It may take a second of computing for the largest texts: not for an async thread.
     pub fn check(&self, root: &str, instance: &str) -> Result<(), Vec<String>> {
-        let instance: Value =
-            serde_json::from_str(instance).map_err(|error| vec![format!("{root}: not JSON: {error}")])?;
+        let instance: Value = serde_json::from_str(instance)
+            .map_err(|error| vec![format!("{root}: not JSON: {}", sortie_api::plain::json(&error))])?;
         let Cost::Units(cost) = Graph::new(&self.parsed).cost(&instance) else {
             return Err(vec![format!(
                 "{root}: too large or too deep to be checked against the schema"

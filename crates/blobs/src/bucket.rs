@@ -87,8 +87,11 @@ impl Bucket {
                 builder = builder.with_config(key, value.expose());
             }
         }
-        let prefix = Path::parse(prefix.trim_end_matches('/'))
-            .map_err(|error| Error::Settings(format!("the prefix of the bucket: {error}")))?;
+        let prefix = Path::parse(prefix.trim_end_matches('/')).map_err(|_| {
+            Error::Settings(
+                "the prefix of the bucket must be names with / between them, none of them . or ..".to_owned(),
+            )
+        })?;
         let store = builder
             .build()
             .map_err(|error| Error::Settings(error.to_string()))?;

@@ -13,6 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
+use sortie_api::plain;
 
 use crate::{
     Address, Content, Error, KEEPING_TIME, Result, Staged, blocking,
@@ -34,11 +35,22 @@ pub(crate) struct Folder {
     limit: Duration,
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the system has words of its own for the other kinds"
+)]
+fn cannot_make(root: &Path, error: &io::Error) -> Error {
+    let cause = match error.kind() {
+        io::ErrorKind::AlreadyExists => "there is a file in the place of a folder".to_owned(),
+        _ => plain::io(error),
+    };
+    Error::Unavailable(format!("cannot make {}: {cause}", root.display()))
+}
+
 impl Folder {
     pub(crate) async fn open(root: PathBuf) -> Result<Self> {
         blocking(move || {
-            make_folder(&root)
-                .map_err(|error| Error::Unavailable(format!("{} cannot be made: {error}", root.display())))?;
+            make_folder(&root).map_err(|error| cannot_make(&root, &error))?;
             Ok(Self {
                 root,
                 durable: DurableFolders::default(),

@@ -23,7 +23,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
-use sortie_api::{BlobId, Credential, OrgId, Sha256};
+use sortie_api::{BlobId, Credential, OrgId, Sha256, plain};
 
 pub use self::staging::{Staged, Staging};
 use self::{bucket::Bucket, folder::Folder, staging::Area};
@@ -59,7 +59,7 @@ impl From<io::Error> for Error {
         if error.kind() == io::ErrorKind::NotFound {
             Self::NotFound
         } else {
-            Self::Unavailable(error.to_string())
+            Self::Unavailable(plain::io(&error))
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use sha2::Digest;
-use sortie_api::Sha256;
+use sortie_api::{Sha256, plain};
 use tokio::task::JoinHandle;
 
 use crate::{Error, Result, blocking};
@@ -34,7 +34,11 @@ impl Area {
             make_folder(&folder)
                 .and_then(|()| sweep(&folder))
                 .map_err(|error| {
-                    Error::Unavailable(format!("{} cannot be used: {error}", folder.display()))
+                    Error::Unavailable(format!(
+                        "{} cannot be used: {}",
+                        folder.display(),
+                        plain::io(&error)
+                    ))
                 })?;
             Ok(Self { folder })
         })
@@ -100,7 +104,7 @@ fn make(folder: &Path) -> Result<Option<(File, PathBuf)>> {
         .create_new(true)
         .mode(0o600)
         .open(&path)
-        .map_err(|error| Error::Unavailable(format!("{}: {error}", folder.display())))?;
+        .map_err(|error| Error::Unavailable(format!("{}: {}", folder.display(), plain::io(&error))))?;
     match file.try_lock() {
         Ok(()) if file.metadata()?.nlink() > 0 => Ok(Some((file, path))),
         Ok(()) | Err(TryLockError::WouldBlock) => Ok(None),

@@ -19,6 +19,9 @@ use sortie_engine::{Batch, Caller, Clock, Deltas, Engine, Error, Hop, Message, O
 use sortie_store::{Actor, Created, Store};
 use tempfile::TempDir;
 
+#[path = "engine/left.rs"]
+mod left;
+
 /// An engine with an organization, without a sandbox.
 struct Rig {
     engine: Engine,
@@ -283,6 +286,10 @@ async fn a_run_whose_time_costs_more_than_its_budget_ends_within_it() {
 /// Starts a run that waits, shuts the engine down under it and returns the run as it is then.
 async fn shut_down_under_a_run(rig: &Rig) -> Run {
     let run = rig.create(prompt(WAITS)).await.unwrap();
+    shut_down_under(rig, run).await
+}
+
+async fn shut_down_under(rig: &Rig, run: Run) -> Run {
     let following = rig.follow(&run, 0);
     let shutdown = async {
         while rig.status(&run).await.status != RunStatus::Running {
@@ -336,9 +343,11 @@ async fn what_outlives_the_grace_goes_on_after_the_next_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_of_one_command_ends_what_outlives_its_grace_as_interrupted() {
+async fn an_engine_of_one_command_ends_the_run_of_its_command_as_interrupted() {
     let rig = Rig::start_with(|options| options.serves = Serves::OwnRuns).await;
-    let run = shut_down_under_a_run(&rig).await;
+    let run = rig.create(prompt(WAITS)).await.unwrap();
+    rig.engine.end_with_engine(run.id);
+    let run = shut_down_under(&rig, run).await;
     assert_eq!(run.status, RunStatus::Interrupted);
     assert_eq!(run.error.as_deref(), Some("the node that ran it was stopped"));
 }

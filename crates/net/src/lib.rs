@@ -12,6 +12,7 @@ pub mod network;
 mod own;
 pub mod policy;
 pub mod sse;
+mod words;
 
 pub use address::{Reach, is_public};
 pub use body::{BodyEnd, BodyHead, read_body, read_head};
@@ -44,7 +45,7 @@ pub enum Error {
     #[error("the server switched protocols, which was not asked for")]
     Switched,
     /// The request failed on its way: connection, TLS, time or protocol.
-    #[error("{}", chain(.0))]
+    #[error("{}", words::of(.0))]
     Http(#[source] reqwest::Error),
 }
 
@@ -52,17 +53,5 @@ impl From<reqwest::Error> for Error {
     /// Takes the URL out first: it may hold what must not be logged.
     fn from(error: reqwest::Error) -> Self {
         Self::Http(error.without_url())
-    }
-}
-
-/// Returns the failure and its root cause in one line.
-fn chain(error: &reqwest::Error) -> String {
-    let mut root: &dyn std::error::Error = error;
-    while let Some(cause) = root.source() {
-        root = cause;
-    }
-    match root.to_string() {
-        same if same == error.to_string() => same,
-        cause => format!("{error}: {cause}"),
     }
 }

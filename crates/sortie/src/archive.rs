@@ -13,7 +13,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256 as Hasher};
-use sortie_api::{Sha256, Timestamp};
+use sortie_api::{Sha256, Timestamp, plain};
 use sortie_blobs::Address;
 use tar::{Builder, EntryType, Header};
 
@@ -165,8 +165,12 @@ impl<W: Write> Writer<W> {
 /// `Refused` as by [`Writer::add_content`].
 pub(crate) fn check_content(address: Address, file: File, size: u64) -> Result<(), Error> {
     let mut hashed = Hashed::new(file.take(size));
-    io::copy(&mut hashed, &mut io::sink())
-        .map_err(|error| refused(format!("{CONTENTS}/{address} cannot be read: {error}")))?;
+    io::copy(&mut hashed, &mut io::sink()).map_err(|error| {
+        refused(format!(
+            "{CONTENTS}/{address} cannot be read: {}",
+            plain::io(&error)
+        ))
+    })?;
     if hashed.bytes != size {
         return Err(refused(format!(
             "{CONTENTS}/{address} is shorter than it should be"
@@ -211,7 +215,7 @@ impl<R: Read> Read for Hashed<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer).inspect_err(|error| {
             if error.kind() != io::ErrorKind::Interrupted {
-                self.failure = Some(error.to_string());
+                self.failure = Some(plain::io(error));
             }
         })?;
         self.hasher.update(buffer.get(..read).unwrap_or_default());
@@ -356,7 +360,14 @@ fn unpack_one(from: &mut impl Read, name: &str, into: &Path) -> Result<Sha256, E
 /// Returns the error for a tar file that is cut off, or is none.
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
 fn cut_off(error: io::Error) -> Error {
-    refused(format!("it is not a whole archive: {error}"))
+    // The library that reads tar files has words of its own for an end that comes too early.
+    let is_its_own = matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::Other);
+    let words = if is_its_own {
+        "it ends too early, or is no tar file".to_owned()
+    } else {
+        plain::io(&error)
+    };
+    refused(format!("it is not a whole archive: {words}"))
 }
 
 #[cfg(test)]

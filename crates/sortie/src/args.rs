@@ -5,13 +5,16 @@ mod amount;
 pub(crate) mod artifacts;
 mod budgets;
 mod connections;
+mod document;
 pub(crate) mod export;
 mod files;
 mod license;
 mod name;
+mod number;
 mod operations;
 mod operators;
 mod replay;
+pub(crate) mod resume;
 mod schedules;
 mod workflows;
 
@@ -21,11 +24,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use sortie_api::{Effort, Role, RunId, RunStatus, ScheduleId};
 
+use self::number::{at_least_one, not_negative, whole};
 pub(crate) use self::{
     administration::{AuditArgs, Grace, KeysCommand, NodesCommand, UsageArgs},
     amount::Amount,
     budgets::BudgetsCommand,
     connections::{ConnectionsCommand, PutArgs},
+    document::Document,
     files::{FileRef, FilesCommand},
     license::{LicenseArgs, LicenseCommand},
     name::Name,
@@ -189,9 +194,11 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The run goes to the engine at --url or SORTIE_URL, else to the engine of the
-data folder when one is running, else to one that is started for it alone.
+data folder when one is running, else to one that is started in this process.
 The answer goes to standard output, everything else to standard error.
-Ctrl-C cancels the run; a second one leaves at once.
+Ctrl-C, SIGTERM and the end of the terminal (SIGHUP) cancel the run; a second
+one leaves at once. While the engine does not answer, it is tried again for
+five minutes.
 
 Exit codes:
   0  the run succeeded             64  wrong command line or request
@@ -225,13 +232,13 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "LEVEL")]
     pub(crate) effort: Option<Effort>,
     /// Time limit in seconds, 1 to 3600 [default: 300]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<i64>)]
     pub(crate) timeout: Option<i64>,
     /// Budget in millionths of a dollar [default: the engine's]
-    #[arg(long, value_name = "MICROS")]
+    #[arg(long, value_name = "MICROS", value_parser = whole::<i64>)]
     pub(crate) max_cost: Option<i64>,
     /// Maximum number of model calls, 1 to 1000 [default: 200]
-    #[arg(long, value_name = "STEPS")]
+    #[arg(long, value_name = "STEPS", value_parser = whole::<i64>)]
     pub(crate) max_steps: Option<i64>,
     /// A tag to find the run by; may be given several times
     #[arg(long = "tag", value_name = "TAG")]
@@ -277,7 +284,7 @@ pub(crate) struct WhichRuns {
     #[arg(long, value_name = "ID")]
     pub(crate) schedule: Option<ScheduleId>,
     /// Maximum number of entries
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 20, value_parser = at_least_one)]
     pub(crate) limit: u32,
 }
 
@@ -302,11 +309,13 @@ pub(crate) enum RunsCommand {
         #[command(flatten)]
         list: ListArgs,
     },
+    /// Go on with runs that nobody works on, because their command was killed, and follow them to their ends
+    Resume(resume::ResumeArgs),
     /// Print a run's events, and follow it to its end
     Events {
         run: RunId,
         /// Only events after this one
-        #[arg(long, value_name = "ID", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+        #[arg(long, value_name = "ID", default_value_t = 0, value_parser = not_negative)]
         after: i64,
         #[command(flatten)]
         list: ListArgs,
@@ -394,22 +403,6 @@ impl std::str::FromStr for FileArg {
             path: PathBuf::from(path),
             name: name.to_owned(),
         })
-    }
-}
-
-/// `JSON` or `@FILE`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Document {
-    Inline(String),
-    File(PathBuf),
-}
-
-impl From<&str> for Document {
-    fn from(text: &str) -> Self {
-        match text.strip_prefix('@') {
-            Some(path) => Self::File(PathBuf::from(path)),
-            None => Self::Inline(text.to_owned()),
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, Response, header};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 use sortie_api::{
     AuditEntry, AuditPage, Budget, BudgetScope, Connection, DeliveryAttempt, ErrorBody, ErrorCode, KeyId,
     License, OrganizationInfo, PutBudget, Redelivery, Run, RunDefinition, RunId, RunPage,
@@ -22,6 +22,7 @@ use sortie_api::{
     license::PutLicense,
     limits,
     model::ModelCatalog,
+    plain,
     usage::Usage,
 };
 use sortie_net::{EngineClient, Timeouts, read_body};
@@ -61,6 +62,13 @@ impl Client {
             .map_err(|_| wrong("it must be a URL such as http://127.0.0.1:8080"))?;
         if !matches!(base.scheme(), "http" | "https") {
             return Err(wrong("it must begin with http:// or https://"));
+        }
+        let is_sent = |key: &String| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
+        if !key.as_ref().is_none_or(is_sent) {
+            return Err(Failure::new(
+                Exit::Denied,
+                "the API key must be letters, digits and signs without spaces or line ends: look at SORTIE_API_KEY",
+            ));
         }
         let timeouts = Timeouts {
             connect: Duration::from_secs(10),
@@ -173,8 +181,9 @@ impl Client {
             .map_err(|error| Failure::unavailable(format!("the answer broke off: {error}")))?;
         serde_json::from_slice(&body).map_err(|error| {
             Failure::unavailable(format!(
-                "{} answers what this version cannot read: {error}",
-                self.base
+                "{} answers what this version cannot read: {}",
+                self.base,
+                plain::json(&error)
             ))
         })
     }
@@ -196,9 +205,12 @@ impl Client {
         self.read(self.send(request).await?).await
     }
 
-    /// Creates a run; `request` has the form of a `RunRequest`.
-    pub(crate) async fn create_run(&self, request: &(impl Serialize + Sync)) -> Result<Run> {
-        self.post("v1/runs", Some(request)).await
+    /// Creates a run, or returns the one that was created with the same key. `request` has the form of a `RunRequest`.
+    pub(crate) async fn create_run(&self, request: &RawValue, idempotency_key: &str) -> Result<Run> {
+        let post = self
+            .request(Method::POST, "v1/runs")?
+            .header("idempotency-key", idempotency_key);
+        self.read(self.send(post.json(request)).await?).await
     }
 
     pub(crate) async fn get_run(&self, id: RunId) -> Result<Run> {
@@ -413,8 +425,6 @@ mod tests {
 
     use super::*;
 
-    const RUN: &str = "run_01kafs6w1cefkstv6qr1ptb0mp";
-
     /// Gives one answer to each connection and returns what was asked, in order.
     pub(super) async fn engine(listener: TcpListener, answers: Vec<String>) -> Vec<String> {
         let mut asked = Vec::new();
@@ -426,17 +436,6 @@ mod tests {
             stream.write_all(answer.as_bytes()).await.unwrap();
         }
         asked
-    }
-
-    fn stream(messages: &str) -> String {
-        format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{messages}")
-    }
-
-    fn event(id: i64) -> String {
-        format!(
-            "id: {id}\nevent: status\ndata: {{\"id\":{id},\"type\":\"status\",\"data\":{{\"status\":\"queued\"}},\
-             \"created_at\":\"2026-11-20T21:30:00.000Z\"}}\n\n"
-        )
     }
 
     pub(super) fn answer(body: &str) -> String {
@@ -462,57 +461,6 @@ mod tests {
             listener,
             Client::new(&url, "--url", Some("sts_x".to_owned())).unwrap(),
         )
-    }
-
-    #[tokio::test]
-    async fn a_broken_stream_is_taken_up_again_behind_the_last_whole_event() {
-        let (listener, client) = client().await;
-        let done = format!(
-            "event: done\ndata: {{\"id\":\"{RUN}\",\"status\":\"succeeded\",\
-             \"created_at\":\"2026-11-20T21:30:00.000Z\",\"max_cost_micros\":1,\"billing_pending\":false,\
-             \"zero_data_retention\":false}}\n\n"
-        );
-        let cut = event(3).replace("\n\n", "\n");
-        let answers = vec![
-            stream(&format!(": connected\nretry: 1\n{}{}{cut}", event(1), event(2))),
-            stream(&format!("{}{}{done}", event(2), event(3))),
-        ];
-        let mut following = client.follow(RUN.parse().unwrap(), 0);
-        let follow = async {
-            let mut seen = Vec::new();
-            loop {
-                match following.next().await.unwrap() {
-                    Followed::Event(event) => seen.push(event.id),
-                    Followed::Done(run) => return (seen, run.status),
-                }
-            }
-        };
-        let (asked, (seen, status)) = tokio::join!(engine(listener, answers), follow);
-        assert_eq!(seen, [1, 2, 3]);
-        assert_eq!(status, RunStatus::Succeeded);
-        assert!(asked[0].contains("last-event-id: 0\r\n"), "{}", asked[0]);
-        assert!(asked[1].contains("last-event-id: 2\r\n"), "{}", asked[1]);
-        assert!(
-            asked[1].contains("authorization: Bearer sts_x\r\n"),
-            "{}",
-            asked[1]
-        );
-    }
-
-    #[tokio::test]
-    async fn a_refused_stream_is_not_asked_for_again() {
-        let (listener, client) = client().await;
-        let answers = vec![refusal("404 Not Found", "not_found")];
-        let mut following = client.follow(RUN.parse().unwrap(), 0);
-        let (_, next) = tokio::join!(engine(listener, answers), following.next());
-        let failure = next.map(|_| ()).unwrap_err();
-        assert_eq!(failure.exit, Exit::Usage);
-        assert!(
-            failure
-                .to_string()
-                .ends_with(&format!(" has no runs/{RUN}/events")),
-            "{failure}"
-        );
     }
 
     #[tokio::test]
@@ -579,6 +527,16 @@ mod tests {
             page_path(&some, 100, "a+b/="),
             "v1/runs?limit=100&status=timed_out&tag=a%26b&schedule=sched_01kafs6w1cefkstv6qr1ptb0mp&cursor=a%2Bb%2F%3D"
         );
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_sent_is_refused_before_anything_is() {
+        for wrong in ["", "sts_x\n", "a b", "\u{e9}"] {
+            let client = Client::new("http://127.0.0.1:1", "--url", Some(wrong.to_owned()));
+            let failure = client.map(|_| ()).unwrap_err();
+            assert_eq!(failure.exit, Exit::Denied);
+            assert!(failure.to_string().contains("SORTIE_API_KEY"), "{failure}");
+        }
     }
 
     #[test]

@@ -1,17 +1,25 @@
 //! Choice of a command's engine: the named one, else that of the data folder, else one of its own.
+//!
+//! Commands that work on runs share the engine of the first of them. It stays until the others have ended. Where it
+//! dies, one of the others starts the next one, and asks it for its run.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
-use sortie_engine::Traces;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use sortie_api::{Run, plain};
+use sortie_engine::{Engine, Traces};
 use sortie_sandbox::Capabilities;
+use tokio::time::Instant;
 use url::{Host, Url};
 
 use crate::{
     args::EngineArgs,
     client::Client,
     config::{Config, Environment},
-    data_dir::{DataDir, Purpose, RunningEngine, no_key},
+    data_dir::{DataDir, Occupancy, Owner, Purpose, RunningEngine, Sharing, no_key},
     failure::{Exit, Failure, Result},
+    interruption::interruption,
     node::Node,
     terminal,
 };
@@ -27,12 +35,54 @@ pub(crate) enum Need {
     Records,
 }
 
+/// Pause between looks at a data folder that is in use.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Time after which a command says that it waits for a data folder, and the time after which it gives up.
+const PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
+
 /// An engine, and the client that talks to it.
 pub(crate) struct Connection {
     pub(crate) client: Client,
     /// The data folder, where the engine is on this machine: its admin key may be shown to that engine.
     pub(crate) folder: Option<DataDir>,
-    node: Option<Node>,
+    engine: Whose,
+    /// Source of the engine; none where the command was told its address.
+    home: Option<Home>,
+    asked: Option<Asked>,
+}
+
+/// The engine of a connection.
+enum Whose {
+    /// An engine that stays, or one that the command was told.
+    Others {
+        /// The entry of the data folder.
+        running: Option<RunningEngine>,
+    },
+    /// The engine of another command, which does not end before this one.
+    Shared {
+        running: RunningEngine,
+        sharing: Sharing,
+    },
+    /// The engine of this process.
+    Own(Box<Node>),
+}
+
+/// A run that was asked for. Asked again with the same key, an engine answers with the run that it made, and an engine
+/// of one command resumes it.
+struct Asked {
+    request: Box<RawValue>,
+    idempotency_key: String,
+    /// Whether the engine in use has been asked.
+    is_known: bool,
+}
+
+/// A data folder, in which an engine is found or started.
+struct Home {
+    config: Config,
+    data_dir: DataDir,
+    given_key: Option<String>,
+    need: Need,
 }
 
 impl Connection {
@@ -58,13 +108,20 @@ impl Connection {
                 ))
             };
         }
-        if let Some(engine) = data_dir.running_engine()?.filter(|engine| serves(engine, need)) {
-            let key = given_key.or_else(|| data_dir.admin_key());
-            let key = key.ok_or_else(|| no_key(&data_dir))?;
-            let client = Client::new(&engine.url, "engine.json", Some(key))?;
-            return Ok(Self::remote(client, Some(data_dir)));
-        }
-        Self::own(config, data_dir, given_key, need).await
+        let home = Home {
+            config: config.clone(),
+            data_dir,
+            given_key,
+            need,
+        };
+        let (client, engine) = home.wait_for_engine().await?;
+        Ok(Self {
+            client,
+            folder: Some(home.data_dir.clone()),
+            engine,
+            home: Some(home),
+            asked: None,
+        })
     }
 
     /// An engine or a deployment that runs already.
@@ -72,53 +129,290 @@ impl Connection {
         Self {
             client,
             folder,
-            node: None,
+            engine: Whose::Others { running: None },
+            home: None,
+            asked: None,
         }
     }
 
-    /// Starts an engine in this process, for this command alone.
-    async fn own(config: &Config, data_dir: DataDir, given_key: Option<String>, need: Need) -> Result<Self> {
-        let purpose = match need {
-            Need::Work => Purpose::OneRun,
-            Need::Records => Purpose::OneCommand,
-            Need::Keep => {
-                return Err(Failure::usage(
-                    "--detach needs an engine that stays: start one with `sortie serve`, or name one by --url",
-                ));
+    /// Creates a run. Where the engine of another command dies meanwhile, the next one is asked.
+    pub(crate) async fn create_run(&mut self, request: &(impl Serialize + Sync)) -> Result<Run> {
+        let request = to_raw_value(request)
+            .map_err(|error| Failure::internal(format!("the request cannot be written: {error}")))?;
+        self.asked = Some(Asked {
+            request,
+            idempotency_key: random_name()?,
+            is_known: false,
+        });
+        loop {
+            let failure = match self.ask().await {
+                Ok(Some(run)) => return Ok(run),
+                Ok(None) => Failure::internal("no run was asked for"),
+                Err(failure) => failure,
+            };
+            if failure.exit != Exit::Unavailable || !self.has_moved().await? {
+                return Err(failure);
             }
-        };
-        if need == Need::Records {
-            database_exists(config)?;
         }
-        let node = Node::start(config, ([127, 0, 0, 1], 0).into(), purpose, Traces::default()).await?;
-        if node.has_new_folder() {
-            terminal::note(&data_dir.made());
-        }
-        let first_key = node.first_key().map(|key| key.secret.clone());
-        let key = first_key.or(given_key).or_else(|| data_dir.admin_key());
-        let Some(key) = key else {
-            node.shutdown().await;
-            return Err(no_key(&data_dir));
+    }
+
+    /// Asks the engine in use for the run.
+    async fn ask(&mut self) -> Result<Option<Run>> {
+        let Some(asked) = &mut self.asked else {
+            return Ok(None);
         };
-        Ok(Self {
-            folder: Some(data_dir),
-            client: Client::new(&node.url(), "engine", Some(key))?,
-            node: Some(node),
-        })
+        let run = self
+            .client
+            .create_run(&asked.request, &asked.idempotency_key)
+            .await?;
+        asked.is_known = true;
+        if let Whose::Own(node) = &self.engine {
+            node.engine().end_with_engine(run.id);
+        }
+        Ok(Some(run))
+    }
+
+    /// Looks for the engine again, after it did not answer. Returns whether another one has the run that was asked for,
+    /// and answers from now on. The engine of another command that has ended is replaced by one of this process.
+    pub(crate) async fn find_again(&mut self) -> Result<bool> {
+        let has_moved = self.has_moved().await?;
+        if self.asked.as_ref().is_none_or(|asked| asked.is_known) {
+            return Ok(has_moved);
+        }
+        match self.ask().await {
+            Ok(_) => Ok(true),
+            // The next look tries again.
+            Err(failure) if failure.exit == Exit::Unavailable => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn has_moved(&mut self) -> Result<bool> {
+        let Some(home) = &self.home else {
+            return Ok(false);
+        };
+        let (before, is_shared) = match &self.engine {
+            Whose::Others { running } => (running.as_ref(), false),
+            Whose::Shared { running, .. } => (Some(running), true),
+            Whose::Own(_) => return Ok(false),
+        };
+        match home.data_dir.occupancy()? {
+            Occupancy::Engine(now) if Some(&now) == before => return Ok(false),
+            // An engine that serves comes back.
+            Occupancy::Free if !is_shared => return Ok(false),
+            Occupancy::Free | Occupancy::Starting | Occupancy::Engine(_) => {}
+        }
+        let found = match home.look().await {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(false),
+            Err(failure) if failure.exit == Exit::Unavailable => return Ok(false),
+            Err(failure) => return Err(failure),
+        };
+        (self.client, self.engine) = found;
+        if let Some(asked) = &mut self.asked {
+            asked.is_known = false;
+        }
+        Ok(true)
+    }
+
+    /// Returns the engine, where it is this process's own.
+    pub(crate) fn own_engine(&self) -> Option<&Engine> {
+        match &self.engine {
+            Whose::Own(node) => Some(node.engine()),
+            Whose::Others { .. } | Whose::Shared { .. } => None,
+        }
+    }
+
+    /// Whether the engine works on the runs of another command alone.
+    pub(crate) fn is_of_another_command(&self) -> bool {
+        match &self.engine {
+            Whose::Others { running } => running
+                .as_ref()
+                .is_some_and(|engine| engine.purpose == Purpose::OneRun),
+            Whose::Shared { .. } => true,
+            Whose::Own(_) => false,
+        }
     }
 
     /// Returns the confinement of commands, where the engine is this process's own; the error is the reason why there
     /// is none.
     pub(crate) fn own_sandbox(&self) -> Option<std::result::Result<&Capabilities, &str>> {
-        self.node.as_ref().map(Node::sandbox)
-    }
-
-    /// Stops the engine where it is this process's own.
-    pub(crate) async fn close(self) {
-        if let Some(node) = self.node {
-            node.shutdown().await;
+        match &self.engine {
+            Whose::Own(node) => Some(node.sandbox()),
+            Whose::Others { .. } | Whose::Shared { .. } => None,
         }
     }
+
+    /// Ends the connection after its command. A command that left at once leaves other commands to themselves.
+    pub(crate) async fn close_after(self, done: &Result<Exit>) {
+        match done {
+            Err(failure) if failure.exit == Exit::Left => self.leave().await,
+            Ok(_) | Err(_) => self.close().await,
+        }
+    }
+
+    /// Stops the engine where it is this process's own, as soon as no other command shares it.
+    pub(crate) async fn close(self) {
+        let node = match self.engine {
+            Whose::Own(node) => node,
+            Whose::Shared { sharing, .. } => return drop(sharing),
+            Whose::Others { .. } => return,
+        };
+        let Some(home) = self.home.filter(|home| home.need == Need::Work) else {
+            return node.shutdown().await;
+        };
+        let mut interrupted = interruption();
+        let mut is_told = false;
+        // Nobody begins to share the engine while this is held. A folder that fails has no lock to wait for.
+        let _ended = loop {
+            match home.data_dir.end_sharing() {
+                Ok(Some(ended)) => break Some(ended),
+                Ok(None) => {}
+                Err(_) => break None,
+            }
+            if !is_told {
+                is_told = true;
+                terminal::note(
+                    "this engine stays until the other commands that share it have ended; press Ctrl-C to leave it \
+                     to them now",
+                );
+            }
+            tokio::select! {
+                () = tokio::time::sleep(POLL) => {}
+                () = &mut interrupted => return at_once(node).await,
+            }
+        };
+        tokio::select! {
+            () = node.shutdown() => {}
+            () = &mut interrupted => {}
+        }
+    }
+
+    /// Stops the engine at once where it is this process's own. Another command that shares it goes on by itself.
+    pub(crate) async fn leave(self) {
+        if let Whose::Own(node) = self.engine {
+            at_once(node).await;
+        }
+    }
+}
+
+/// Stops without a grace period; an interruption leaves even before that is done.
+async fn at_once(node: Box<Node>) {
+    tokio::select! {
+        () = node.shutdown_at_once() => {}
+        () = interruption() => {}
+    }
+}
+
+fn random_name() -> Result<String> {
+    let random = getrandom::u64()
+        .and_then(|first| Ok((first, getrandom::u64()?)))
+        .map_err(|error| Failure::internal(format!("the kernel gives no random bytes: {error}")))?;
+    Ok(format!("sortie-{:016x}{:016x}", random.0, random.1))
+}
+
+impl Home {
+    /// Waits while the folder is in use by an engine of no use to this command, which is soon gone.
+    async fn wait_for_engine(&self) -> Result<(Client, Whose)> {
+        let begun = Instant::now();
+        let [patience, longest] = PATIENCE;
+        let mut is_told = false;
+        loop {
+            if let Some(found) = self.look().await? {
+                return Ok(found);
+            }
+            let waited = begun.elapsed();
+            if waited > longest {
+                return Err(self.data_dir.in_use(&self.data_dir.occupancy()?));
+            }
+            if waited > patience && !is_told {
+                is_told = true;
+                terminal::note("waiting for another command that works in the data folder");
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Returns the engine of the folder if it does what is needed, or starts one where there is none.
+    async fn look(&self) -> Result<Option<(Client, Whose)>> {
+        match self.data_dir.occupancy()? {
+            Occupancy::Starting => Ok(None),
+            Occupancy::Engine(running) => self.with(running),
+            Occupancy::Free => {
+                if self.need == Need::Keep {
+                    return Err(no_engine_that_stays());
+                }
+                if self.need == Need::Records {
+                    database_exists(&self.config)?;
+                }
+                match self.data_dir.take()? {
+                    Some(owner) => self.own(owner).await.map(Some),
+                    None => Ok(None),
+                }
+            }
+        }
+    }
+
+    /// Connects with a running engine; none where it does not do what is needed.
+    fn with(&self, running: RunningEngine) -> Result<Option<(Client, Whose)>> {
+        let sharing = match (running.purpose, self.need) {
+            (Purpose::Serve, _) | (Purpose::OneRun, Need::Records) => None,
+            (Purpose::OneRun | Purpose::OneCommand, Need::Keep) => return Err(no_engine_that_stays()),
+            (Purpose::OneCommand, Need::Work | Need::Records) => return Ok(None),
+            (Purpose::OneRun, Need::Work) => {
+                let sharing = self.data_dir.share()?;
+                // It may have ended before it was shared.
+                if sharing.is_none() || self.data_dir.running_engine()?.as_ref() != Some(&running) {
+                    return Ok(None);
+                }
+                sharing
+            }
+        };
+        let key = self.given_key.clone().or_else(|| self.data_dir.admin_key());
+        let key = key.ok_or_else(|| no_key(&self.data_dir))?;
+        let client = Client::new(&running.url, "engine.json", Some(key))?;
+        let engine = match sharing {
+            Some(sharing) => Whose::Shared { running, sharing },
+            None => Whose::Others {
+                running: Some(running),
+            },
+        };
+        Ok(Some((client, engine)))
+    }
+
+    /// Starts an engine in this process, for this command.
+    async fn own(&self, owner: Owner) -> Result<(Client, Whose)> {
+        let purpose = match self.need {
+            Need::Work | Need::Keep => Purpose::OneRun,
+            Need::Records => Purpose::OneCommand,
+        };
+        let listen = ([127, 0, 0, 1], 0).into();
+        let node = Box::pin(Node::start(
+            &self.config,
+            owner,
+            listen,
+            purpose,
+            Traces::default(),
+        ))
+        .await?;
+        if node.has_new_folder() {
+            terminal::note(&self.data_dir.made());
+        }
+        let first_key = node.first_key().map(|key| key.secret.clone());
+        let key = first_key
+            .or_else(|| self.given_key.clone())
+            .or_else(|| self.data_dir.admin_key());
+        let Some(key) = key else {
+            node.shutdown().await;
+            return Err(no_key(&self.data_dir));
+        };
+        let client = Client::new(&node.url(), "engine", Some(key))?;
+        Ok((client, Whose::Own(Box::new(node))))
+    }
+}
+
+fn no_engine_that_stays() -> Failure {
+    Failure::usage("--detach needs an engine that stays: start one with `sortie serve`, or name one by --url")
 }
 
 /// Refuses a command on a `SQLite` database that no engine has made yet.
@@ -130,18 +424,9 @@ pub(crate) fn database_exists(config: &Config) -> Result<()> {
             "no engine is running and {url} does not exist yet: start one with `sortie serve`, or name one by --url"
         ))),
         Some(Err(error)) => Err(Failure::unavailable(format!(
-            "the database {url} cannot be read: {error}"
+            "the database {url} cannot be read: {}",
+            plain::io(&error)
         ))),
-    }
-}
-
-/// Whether a running engine will do. One that belongs to a single run does not take a second one: it would leave
-/// with its own.
-fn serves(engine: &RunningEngine, need: Need) -> bool {
-    match engine.purpose {
-        Purpose::Serve => true,
-        Purpose::OneRun => need == Need::Records,
-        Purpose::OneCommand => false,
     }
 }
 

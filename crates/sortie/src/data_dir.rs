@@ -1,7 +1,8 @@
 //! The data folder: its mode, its one owner at a time, the node's name, the admin key and the master key.
 //!
 //! `engine.json` names the engine that works in the folder. The engine holds a lock on it for its life, so that what
-//! a killed one left behind is never taken for a running one.
+//! a killed one left behind is never taken for a running one. Commands that share the engine of another command hold a
+//! shared lock on `sharing.lock`; that engine stays until it can lock the file for itself.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -10,14 +11,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::fs::Access;
 use serde::{Deserialize, Serialize};
-use sortie_api::secret::{OPERATOR_KEY, SELF_HOSTED_KEY, Secret};
+use sortie_api::{
+    plain,
+    secret::{OPERATOR_KEY, SELF_HOSTED_KEY, Secret},
+};
 use sortie_engine::MasterKey;
 use zeroize::Zeroizing;
 
 use crate::failure::{Exit, Failure, Result};
 
 const ENGINE_FILE: &str = "engine.json";
+const SHARING_FILE: &str = "sharing.lock";
 const NAME_FILE: &str = "node_name";
 const MASTER_KEY_FILE: &str = "master.key";
 /// File that hides the folder from Git.
@@ -63,7 +69,8 @@ impl NodeKey {
 pub(crate) enum Purpose {
     /// `sortie serve`: it stays, and takes the runs of other commands.
     Serve,
-    /// The own engine of a `sortie run`: it goes when the run is done.
+    /// The own engine of a command that works on runs: it goes when they are done, its own and those of commands that
+    /// share it.
     OneRun,
     /// The own engine of another command: it works on no runs, and goes when the command is done.
     OneCommand,
@@ -83,6 +90,17 @@ pub(crate) struct RunningEngine {
     pub(crate) pid: u32,
 }
 
+/// Use of a data folder by an engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Occupancy {
+    /// No engine works in the folder.
+    Free,
+    /// An engine has the folder and has not said yet where it answers.
+    Starting,
+    /// This engine works in the folder.
+    Engine(RunningEngine),
+}
+
 /// A data folder, which this process may or may not own.
 #[derive(Clone, Debug)]
 pub(crate) struct DataDir {
@@ -93,31 +111,44 @@ pub(crate) struct DataDir {
 #[derive(Debug)]
 pub(crate) struct Owner {
     file: File,
+    is_new_folder: bool,
+}
+
+/// Lock on the sharing of an engine, until it is dropped: shared by those that use the engine of another command, or
+/// exclusive to the engine that ends.
+#[derive(Debug)]
+pub(crate) struct Sharing {
+    _file: File,
 }
 
 /// Failure of an access to the data folder. A refusal by the system comes with the ways out.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the system has words of its own for the other kinds"
+)]
 fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
     let (path, kind) = (path.display(), error.kind());
     if kind == io::ErrorKind::PermissionDenied {
         return Failure::new(
             Exit::Denied,
             format!(
-                "{what} {path}: {error}; run the command as the owner of the data folder, name another folder by \
+                "{what} {path}: permission denied; run the command as the owner of the data folder, name another folder by \
                  --data-dir, or name the engine by SORTIE_URL and a key by SORTIE_API_KEY"
             ),
         );
     }
-    if matches!(kind, io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists) {
-        return Failure::internal(format!(
-            "{what} {path}: there is a file in the place of a folder; name another folder by --data-dir"
-        ));
-    }
-    if kind == io::ErrorKind::StorageFull {
-        return Failure::internal(format!(
-            "{what} {path}: no space left on its disk; make room, or name another folder by --data-dir"
-        ));
-    }
-    Failure::internal(format!("{what} {path}: {error}"))
+    let other = "name another folder by --data-dir";
+    let cause = plain::io(error);
+    Failure::internal(match kind {
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            format!("{what} {path}: there is a file in the place of a folder; {other}")
+        }
+        io::ErrorKind::StorageFull => format!("{what} {path}: {cause}; make room, or {other}"),
+        io::ErrorKind::ReadOnlyFilesystem => {
+            format!("{what} {path}: {cause}; mount it for writing, or {other}")
+        }
+        _ => format!("{what} {path}: {cause}"),
+    })
 }
 
 fn make_private(path: &Path) -> io::Result<()> {
@@ -167,6 +198,19 @@ impl DataDir {
         Ok(true)
     }
 
+    /// Checks that an engine can write in the folder, or in the one that it is made in.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        let there = self.path.ancestors().find(|path| path.symlink_metadata().is_ok());
+        // The folder above a relative path has no name.
+        let there = there.unwrap_or(Path::new("."));
+        let failed = |error: io::Error| failed("cannot write in", there, &error);
+        if !fs::metadata(there).map_err(failed)?.is_dir() {
+            return Err(failed(io::ErrorKind::NotADirectory.into()));
+        }
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        rustix::fs::access(there, access).map_err(|error| failed(error.into()))
+    }
+
     /// Makes the folder for the working directories of runs.
     pub(crate) fn work(&self) -> Result<PathBuf> {
         let path = self.path.join("work");
@@ -176,6 +220,23 @@ impl DataDir {
 
     /// Takes the folder for an engine of this process, or says who has it.
     pub(crate) fn own(&self) -> Result<Owner> {
+        loop {
+            if let Some(owner) = self.take()? {
+                return Ok(owner);
+            }
+            match self.occupancy()? {
+                // A command that looks at the folder locks the file for a moment.
+                Occupancy::Free => std::thread::yield_now(),
+                occupancy @ (Occupancy::Starting | Occupancy::Engine(_)) => {
+                    return Err(self.in_use(&occupancy));
+                }
+            }
+        }
+    }
+
+    /// Takes the folder for an engine of this process; none where another one has it. A missing folder is made.
+    pub(crate) fn take(&self) -> Result<Option<Owner>> {
+        let is_new_folder = self.create()?;
         let path = self.path.join(ENGINE_FILE);
         let file = private()
             .read(true)
@@ -184,30 +245,88 @@ impl DataDir {
             .open(&path)
             .map_err(|e| failed("cannot open", &path, &e))?;
         match file.try_lock() {
-            Ok(()) => Ok(Owner { file }),
-            Err(TryLockError::WouldBlock) => {
-                let by = read_engine(&file)
-                    .map_or_else(String::new, |engine| format!(" (process {})", engine.pid));
-                Err(Failure::unavailable(format!(
-                    "the data folder {} is in use by another engine{by}; stop it, or name another folder by --data-dir",
-                    self.path.display()
-                )))
-            }
+            // What an earlier engine wrote there is of no use to anybody.
+            Ok(()) => file
+                .set_len(0)
+                .map(|()| Some(Owner { file, is_new_folder }))
+                .map_err(|e| failed("cannot write", &path, &e)),
+            Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(failed("cannot lock", &path, &error)),
         }
     }
 
+    /// The failure of a command that needs the folder for itself, with what helps.
+    pub(crate) fn in_use(&self, occupancy: &Occupancy) -> Failure {
+        let path = self.path.display();
+        let other = "or name another folder by --data-dir";
+        Failure::unavailable(match occupancy {
+            Occupancy::Free | Occupancy::Starting => {
+                format!("an engine starts or ends in the data folder {path}: try again in a moment, {other}")
+            }
+            Occupancy::Engine(RunningEngine {
+                url, purpose, pid, ..
+            }) => match purpose {
+                Purpose::Serve => format!(
+                    "an engine works in the data folder {path} already, at {url} (process {pid}): use that one, {other}"
+                ),
+                Purpose::OneRun => format!(
+                    "a `sortie run` (process {pid}) works in the data folder {path}: try again when it has ended, {other}"
+                ),
+                Purpose::OneCommand => format!(
+                    "another command (process {pid}) works in the data folder {path}: try again when it has ended, {other}"
+                ),
+            },
+        })
+    }
+
     /// Returns the engine that works in the folder now, if any. `Denied` where this user may not read the folder.
     pub(crate) fn running_engine(&self) -> Result<Option<RunningEngine>> {
+        Ok(match self.occupancy()? {
+            Occupancy::Engine(engine) => Some(engine),
+            Occupancy::Free | Occupancy::Starting => None,
+        })
+    }
+
+    /// Returns the use of the folder. `Denied` where this user may not read it.
+    pub(crate) fn occupancy(&self) -> Result<Occupancy> {
         let path = self.path.join(ENGINE_FILE);
         let file = match File::open(&path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupancy::Free),
             Err(error) => return Err(failed("cannot read", &path, &error)),
         };
         match file.try_lock_shared() {
-            Err(TryLockError::WouldBlock) => Ok(read_engine(&file)),
-            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => {
+                Ok(read_engine(&file).map_or(Occupancy::Starting, Occupancy::Engine))
+            }
+            Ok(()) => Ok(Occupancy::Free),
+            Err(TryLockError::Error(error)) => Err(failed("cannot lock", &path, &error)),
+        }
+    }
+
+    /// Keeps the engine of another command until the lock is dropped; none where that engine ends now.
+    pub(crate) fn share(&self) -> Result<Option<Sharing>> {
+        self.lock_sharing(File::try_lock_shared)
+    }
+
+    /// Lets nobody share the own engine from now on; none where somebody does.
+    pub(crate) fn end_sharing(&self) -> Result<Option<Sharing>> {
+        self.lock_sharing(File::try_lock)
+    }
+
+    fn lock_sharing(
+        &self,
+        lock: impl FnOnce(&File) -> std::result::Result<(), TryLockError>,
+    ) -> Result<Option<Sharing>> {
+        let path = self.path.join(SHARING_FILE);
+        let file = private()
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|e| failed("cannot open", &path, &e))?;
+        match lock(&file) {
+            Ok(()) => Ok(Some(Sharing { _file: file })),
+            Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(failed("cannot lock", &path, &error)),
         }
     }
@@ -365,6 +484,11 @@ impl PreparedKey {
 }
 
 impl Owner {
+    /// Whether taking the folder has made it.
+    pub(crate) const fn is_new_folder(&self) -> bool {
+        self.is_new_folder
+    }
+
     /// Tells other commands where this engine answers.
     pub(crate) fn announce(&self, engine: &RunningEngine) -> Result<()> {
         let text = serde_json::to_string(engine).map_err(|e| Failure::internal(e.to_string()))?;

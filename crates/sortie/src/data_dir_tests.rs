@@ -146,20 +146,53 @@ fn a_folder_has_one_owner_at_a_time_and_others_learn_where_it_answers() {
     };
     assert_eq!(data.running_engine().unwrap(), None);
     let owner = data.own().unwrap();
+    assert_eq!(data.occupancy().unwrap(), Occupancy::Starting);
     owner.announce(&engine).unwrap();
-    assert_eq!(data.running_engine().unwrap(), Some(engine));
-    let refusal = data.own().unwrap_err().to_string();
-    assert!(
-        refusal.contains("in use by another engine (process 42)"),
-        "{refusal}"
-    );
+    assert_eq!(data.running_engine().unwrap(), Some(engine.clone()));
+    assert!(data.take().unwrap().is_none());
+    for (purpose, way_out) in [
+        (Purpose::Serve, "http://127.0.0.1:8080 (process 42): use that one"),
+        (Purpose::OneRun, "(process 42) works in the data folder"),
+        (Purpose::OneCommand, "when it has ended"),
+    ] {
+        owner
+            .announce(&RunningEngine {
+                purpose,
+                ..engine.clone()
+            })
+            .unwrap();
+        let refusal = data.own().unwrap_err().to_string();
+        assert!(
+            refusal.contains(way_out) && refusal.contains("--data-dir") && !refusal.contains("stop it"),
+            "{refusal}"
+        );
+    }
     drop(owner);
     assert_eq!(
         data.running_engine().unwrap(),
         None,
         "what a killed engine left behind is not running"
     );
-    assert!(data.own().is_ok());
+    let _owner = data.own().unwrap();
+    assert_eq!(
+        data.occupancy().unwrap(),
+        Occupancy::Starting,
+        "the next owner is not taken for the one before"
+    );
+}
+
+#[test]
+fn an_engine_ends_when_nobody_shares_it_and_then_nobody_does() {
+    let (_root, data) = folder();
+    let (first, second) = (data.share().unwrap().unwrap(), data.share().unwrap().unwrap());
+    assert!(data.end_sharing().unwrap().is_none());
+    drop(first);
+    assert!(data.end_sharing().unwrap().is_none());
+    drop(second);
+    let ended = data.end_sharing().unwrap().unwrap();
+    assert!(data.share().unwrap().is_none());
+    drop(ended);
+    assert!(data.share().unwrap().is_some());
 }
 
 #[test]
@@ -212,4 +245,35 @@ fn a_full_disk_is_named_with_the_file() {
         full.to_string(),
         "cannot write data/admin.key: no space left on its disk; make room, or name another folder by --data-dir"
     );
+}
+
+#[test]
+fn a_read_only_disk_is_named_with_the_way_out() {
+    let failure = failed(
+        "cannot open",
+        Path::new("data/engine.json"),
+        &io::ErrorKind::ReadOnlyFilesystem.into(),
+    );
+    assert_eq!(
+        failure.to_string(),
+        "cannot open data/engine.json: its disk is read-only; mount it for writing, or name another folder by --data-dir"
+    );
+}
+
+#[test]
+fn a_folder_that_is_not_made_yet_is_checked_where_it_is_made() {
+    let root = tempfile::tempdir().unwrap();
+    DataDir::new(&root.path().join("a/b")).check_writable().unwrap();
+    DataDir::new(Path::new("no-such-folder"))
+        .check_writable()
+        .unwrap();
+    let file = root.path().join("file");
+    fs::write(&file, "").unwrap();
+    for path in [file.clone(), file.join("below")] {
+        let failure = DataDir::new(&path).check_writable().unwrap_err().to_string();
+        assert!(
+            failure.contains(&file.display().to_string()) && failure.contains("--data-dir"),
+            "{failure}"
+        );
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, process::ExitCode};
 
-use sortie_api::RunStatus;
+use sortie_api::{RunStatus, plain};
 
 /// Exit codes. They are documented in the README: none of them changes its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl From<io::Error> for Failure {
             // The reader has seen enough, as in `sortie runs list | head`.
             Self::new(Exit::Success, "")
         } else {
-            Self::internal(format!("cannot write the output: {error}"))
+            Self::internal(format!("cannot write the output: {}", plain::io(&error)))
         }
     }
 }

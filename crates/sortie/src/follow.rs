@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use indicatif::{ProgressBar, ProgressStyle};
 use sortie_api::{Run, RunId, json};
 
 use crate::{
-    client::{Client, Followed},
+    client::Followed,
+    connect::Connection,
     failure::{Failure, Result},
+    interruption::{Interruption, interruption},
     terminal::{self, Terminal},
     transcript::Transcript,
 };
@@ -33,14 +34,14 @@ pub(crate) enum OnInterrupt {
 
 /// Follows a run and returns it as it ended. An interruption may have been listened for before.
 pub(crate) async fn follow(
-    client: &Client,
+    connection: &mut Connection,
     run: RunId,
     after: i64,
     view: View,
     (on_interrupt, interrupted): (OnInterrupt, Interruption),
 ) -> Result<Run> {
     let (mut view, mut interrupted) = (view, interrupted);
-    let mut following = client.follow(run, after);
+    let mut following = connection.client.follow(run, after);
     let mut cancelled = false;
     loop {
         let next = following.next();
@@ -51,6 +52,16 @@ pub(crate) async fn follow(
                     view.done(&run)?;
                     return Ok(*run);
                 }
+                Followed::Away(cause) => {
+                    view.away(&cause);
+                    if connection.find_again().await? {
+                        following.move_to(&connection.client);
+                        if connection.own_engine().is_some() {
+                            view.note("the command that had the engine is gone; this one goes on with the run");
+                        }
+                    }
+                }
+                Followed::Back => view.back(),
             },
             () = &mut interrupted => {
                 if cancelled || on_interrupt == OnInterrupt::Leave {
@@ -60,31 +71,12 @@ pub(crate) async fn follow(
                 cancelled = true;
                 view.note("cancelling the run; press Ctrl-C again to leave at once");
                 interrupted = interruption();
-                client.cancel_run(run).await?;
+                connection.client.cancel_run(run).await.map_err(|failure| {
+                    Failure::new(failure.exit, format!("{run} is not cancelled: {failure}"))
+                })?;
             }
         }
     }
-}
-
-/// The user's wish that a command stops.
-pub(crate) type Interruption = BoxFuture<'static, ()>;
-
-/// Ends when the user (Ctrl-C) or the system (SIGTERM) wants this process to stop, from now on.
-pub(crate) fn interruption() -> Interruption {
-    use tokio::signal::unix::{SignalKind, signal};
-    // Where a signal cannot be caught it keeps its ordinary effect: the process ends.
-    let (interrupt, terminate) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
-    Box::pin(async move {
-        match (interrupt, terminate) {
-            (Ok(mut interrupt), Ok(mut terminate)) => {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
-            }
-            _ => std::future::pending().await,
-        }
-    })
 }
 
 /// View that shows a followed run.
@@ -92,6 +84,8 @@ pub(crate) struct View {
     format: Format,
     transcript: Transcript,
     spinner: Option<ProgressBar>,
+    /// Whether the engine was said to be away.
+    is_away: bool,
 }
 
 impl View {
@@ -101,6 +95,27 @@ impl View {
             format,
             transcript: Transcript::new(terminal.colours_stderr()),
             spinner: watched.then(spinner),
+            is_away: false,
+        }
+    }
+
+    /// Says once that the engine does not answer.
+    fn away(&mut self, cause: &Failure) {
+        if !std::mem::replace(&mut self.is_away, true) {
+            self.note(&format!(
+                "the engine does not answer; trying again for some minutes, and the run goes on meanwhile: {cause}"
+            ));
+        }
+        if let Some(spinner) = &self.spinner {
+            spinner.set_message("the engine is away");
+        }
+    }
+
+    fn back(&mut self) {
+        self.is_away = false;
+        self.note("the engine answers again");
+        if let Some(spinner) = &self.spinner {
+            spinner.set_message(self.transcript.activity().to_owned());
         }
     }
 

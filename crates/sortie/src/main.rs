@@ -16,6 +16,7 @@ mod core_dumps;
 mod data_dir;
 mod failure;
 mod follow;
+mod interruption;
 mod logging;
 mod node;
 mod open_files;

@@ -5,7 +5,7 @@
 use std::{future::Future, io, net::SocketAddr, path::Path, process, sync::Arc, time::Duration};
 
 use sortie_accounts::{Accounts, ApiDeprecation};
-use sortie_api::{Mode, secret::Secret};
+use sortie_api::{Mode, plain, secret::Secret};
 use sortie_engine::{Engine, MasterKey, Serves, Traces, check_master_keys};
 use sortie_sandbox::{Backend, Capabilities, Level};
 use sortie_server::Listeners;
@@ -28,7 +28,6 @@ pub(crate) struct Node {
     address: SocketAddr,
     sandbox: std::result::Result<Capabilities, String>,
     first_key: Option<FirstKey>,
-    has_new_folder: bool,
     stop: CancellationToken,
     tasks: TaskTracker,
     /// Time for which the stopping node still serves.
@@ -48,9 +47,11 @@ pub(crate) struct FirstKey {
 }
 
 impl Node {
-    /// Starts a node that listens on `listen`. It answers as soon as this returns.
+    /// Starts a node that listens on `listen`, in the data folder of the configuration, which `owner` has. It answers as
+    /// soon as this returns.
     pub(crate) async fn start(
         config: &Config,
+        owner: Owner,
         listen: SocketAddr,
         purpose: Purpose,
         traces: Traces,
@@ -58,8 +59,6 @@ impl Node {
         open_files::raise_limit();
         core_dumps::forbid();
         let data_dir = DataDir::new(&config.data_dir);
-        let has_new_folder = data_dir.create()?;
-        let owner = data_dir.own()?;
         let node_name = match &config.node_name {
             Some(name) => name.clone(),
             None => data_dir.node_name()?,
@@ -116,7 +115,6 @@ impl Node {
             address,
             sandbox: capabilities,
             first_key,
-            has_new_folder,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
             drain: match purpose {
@@ -202,7 +200,12 @@ impl Node {
 
     /// Whether this start has made the data folder.
     pub(crate) const fn has_new_folder(&self) -> bool {
-        self.has_new_folder
+        self.owner.is_new_folder()
+    }
+
+    /// Returns the engine.
+    pub(crate) const fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// Ends when the server does, which it does by itself only when something is badly wrong.
@@ -215,6 +218,16 @@ impl Node {
     pub(crate) async fn shutdown(self) {
         tokio::join!(self.engine.drain(), tokio::time::sleep(self.drain));
         self.engine.shutdown().await;
+        self.end().await;
+    }
+
+    /// Stops without a grace period for runs at work.
+    pub(crate) async fn shutdown_at_once(self) {
+        self.engine.shutdown_within(Duration::ZERO).await;
+        self.end().await;
+    }
+
+    async fn end(self) {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
@@ -225,7 +238,10 @@ impl Node {
 /// Returns why the database took no write of the start, where the database knows.
 async fn cause(store: &Store) -> Option<Failure> {
     let error = store.ping().await.err()?;
-    Some(Failure::unavailable(format!("the engine cannot start: {error}")))
+    Some(Failure::unavailable(format!(
+        "the engine cannot start: the database is unavailable: {}",
+        error.cause()
+    )))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
@@ -301,7 +317,8 @@ fn bind_organization(config: &Config, purpose: Purpose) -> Result<Option<(TcpLis
 fn bind(listen: SocketAddr, named: &str) -> Result<(TcpListener, SocketAddr)> {
     let listener = listen_on(listen).map_err(|error| {
         Failure::unavailable(format!(
-            "cannot listen on {listen}: {error}; name another address by {named}"
+            "cannot listen on {listen}: {}; name another address by {named}",
+            plain::io(&error)
         ))
     })?;
     let address = listener
@@ -332,8 +349,9 @@ pub(crate) async fn open_store(config: &Config) -> Result<Store> {
         .await
         .map_err(|error| {
             Failure::unavailable(format!(
-                "cannot open the database {}: {error}",
-                config.database_url
+                "cannot open the database {}: {}",
+                config.database_url,
+                error.cause()
             ))
         })
 }

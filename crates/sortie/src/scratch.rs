@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sortie_api::plain;
+
 use crate::failure::{Failure, Result};
 
 /// The file that says that the folder is one of these.
@@ -29,8 +31,9 @@ impl Scratch {
     /// # Errors
     /// What is there already and was not left by a process that did the same stays as it is.
     pub(crate) fn make(path: PathBuf) -> Result<Self> {
-        let failed =
-            |error: &io::Error| Failure::internal(format!("cannot make {}: {error}", path.display()));
+        let failed = |error: &io::Error| {
+            Failure::internal(format!("cannot make {}: {}", path.display(), plain::io(error)))
+        };
         if let Ok(found) = path.symlink_metadata() {
             if !found.is_dir() {
                 return Err(foreign(&path));
@@ -49,7 +52,11 @@ impl Scratch {
         let lock = lock(&path)?;
         let made = Self { path, _lock: lock };
         File::create_new(made.path.join(MARK)).map_err(|error| {
-            Failure::internal(format!("cannot write to {}: {error}", made.path.display()))
+            Failure::internal(format!(
+                "cannot write to {}: {}",
+                made.path.display(),
+                plain::io(&error)
+            ))
         })?;
         Ok(made)
     }
@@ -91,7 +98,9 @@ fn foreign(path: &Path) -> Failure {
 }
 
 fn lock(path: &Path) -> Result<File> {
-    let failed = |error: &io::Error| Failure::internal(format!("cannot lock {}: {error}", path.display()));
+    let failed = |error: &io::Error| {
+        Failure::internal(format!("cannot lock {}: {}", path.display(), plain::io(error)))
+    };
     let folder = File::open(path).map_err(|error| failed(&error))?;
     match folder.try_lock() {
         Ok(()) => Ok(folder),

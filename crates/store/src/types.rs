@@ -58,6 +58,21 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns what happened, without the kind of the error in front of it.
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Unavailable(cause) | Self::Corrupt(cause) | Self::Database(cause) => cause.clone(),
+            Self::NotFound
+            | Self::Conflict(_)
+            | Self::OverBudget(_)
+            | Self::InsufficientCredit(_)
+            | Self::Unlicensed(_)
+            | Self::Suspended
+            | Self::Fenced
+            | Self::Unretained => self.to_string(),
+        }
+    }
+
     /// Whether the data that a command met made it fail: another try fails as well, and without the one row it may succeed.
     pub const fn is_of_data(&self) -> bool {
         matches!(self, Self::Corrupt(_) | Self::Database(_))

@@ -63,6 +63,9 @@ pub(super) fn of_schema(error: &ValidationError<'_>) -> String {
         && format == "regex"
     {
         PATTERN_RULE.to_owned()
+    } else if let ValidationErrorKind::AnyOf { .. } = error.kind() {
+        // The schema of schemas allows several forms of `type`, `items` and other keywords.
+        "has none of the forms that JSON Schema allows there".to_owned()
     } else {
         error.to_string()
     };

@@ -19,7 +19,7 @@ pub type AwsVariables = BTreeMap<String, Credential>;
 pub enum Serves {
     /// Every waiting run: an ordinary node.
     Everyone,
-    /// Only the runs that were created through it: the engine of one command.
+    /// Only the runs that were created through it, or that it is asked to resume: the engine of one command.
     OwnRuns,
     /// None: it only answers.
     Nothing,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Engine, error::Error, files::Standing, kit::options::Serves, runs::active::StopReason};
+use crate::{Engine, error::Error, files::Standing, runs::active::StopReason};
 
 /// Timeout for storing that this node is draining.
 const DRAIN_WRITE: Duration = Duration::from_secs(2);
@@ -68,34 +68,24 @@ impl Engine {
     }
 
     /// Stops the node in order: accepts no more runs, lets runs at work finish within the grace period, hands the
-    /// others over (an engine of its own runs alone ends them as `interrupted`), then ends every stream. Returns when
+    /// others over, but for those that [end with the engine](Self::end_with_engine), then ends every stream. Returns when
     /// everything is stored.
     pub async fn shutdown(&self) {
+        self.shutdown_within(self.0.options.shutdown_grace).await;
+    }
+
+    /// Stops the node like [`Self::shutdown`], with another grace period.
+    pub async fn shutdown_within(&self, grace: Duration) {
         let node = &self.0;
         node.cluster.hints.leave_jobs();
         node.work.slots.close();
         // Waits for the task that is just starting runs.
         drop(node.work.slots.permit().await);
-        let grace = node.options.shutdown_grace;
         if tokio::time::timeout(grace, node.work.active.drained())
             .await
             .is_err()
         {
-            let left = node.work.active.count();
-            let reason = match node.options.serves {
-                Serves::Everyone => {
-                    tracing::warn!(left, "the grace period has passed: handing over the runs at work");
-                    StopReason::HandOver
-                }
-                Serves::OwnRuns | Serves::Nothing => {
-                    tracing::warn!(
-                        left,
-                        "the grace period has passed: ending the runs at work as interrupted"
-                    );
-                    StopReason::Shutdown
-                }
-            };
-            node.work.active.stop_all(reason);
+            self.stop_runs();
             if tokio::time::timeout(LAST_WRITES, node.work.active.drained())
                 .await
                 .is_err()
@@ -116,6 +106,24 @@ impl Engine {
             tracing::error!("the node's tasks did not end in time; leaving them behind");
         }
         self.send_last_hints().await;
+    }
+
+    /// Stops the runs at work: hands them over, or ends those that end with the engine.
+    fn stop_runs(&self) {
+        let work = &self.0.work;
+        let runs = work.active.all();
+        let (tied, handed_over): (Vec<_>, Vec<_>) = runs.into_iter().partition(|run| work.own.is_tied(*run));
+        tracing::warn!(
+            handed_over = handed_over.len(),
+            interrupted = tied.len(),
+            "the grace period has passed: stopping the runs at work"
+        );
+        for run in handed_over {
+            work.active.stop(run, StopReason::HandOver);
+        }
+        for run in tied {
+            work.active.stop(run, StopReason::Shutdown);
+        }
     }
 
     /// Waits for uploads to the storage whose clients or runs are gone. To be called after [`Self::shutdown`], when no

@@ -20,8 +20,28 @@ use crate::{
 
 impl Engine {
     /// Checks a request against every rule, records the run and notifies the dispatcher. With an idempotency key that a run
-    /// of the organization already has, returns that run.
+    /// of the organization already has, returns that run; an engine that serves one command resumes it where no node works
+    /// on it.
     pub async fn create_run(
+        &self,
+        caller: &Caller,
+        request: RunRequest,
+        idempotency: Option<String>,
+    ) -> Result<Created, Error> {
+        let created = self.create_or_find(caller, request, idempotency).await?;
+        match &created {
+            // The content of a run without retention is in the memory of one engine: no other one can resume it.
+            Created::Existing(run)
+                if !run.zero_data_retention && self.0.options.serves == Serves::OwnRuns =>
+            {
+                self.resume([run.id]);
+            }
+            Created::Existing(_) | Created::New(_) => {}
+        }
+        Ok(created)
+    }
+
+    async fn create_or_find(
         &self,
         caller: &Caller,
         request: RunRequest,

@@ -5,6 +5,7 @@ mod content;
 mod create;
 pub(crate) mod hub;
 pub(crate) mod intake;
+mod left;
 pub(crate) mod run_log;
 pub(crate) mod unretained;
 mod workflows;

@@ -5,7 +5,8 @@
 //! has a free slot: only without one are other nodes notified, so that they do not all try to claim each run.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -36,19 +37,41 @@ pub(crate) enum Source {
     Named(OwnRuns),
 }
 
-/// Runs that were created through this engine and are not yet claimed.
+/// Runs of an engine that serves one command: those that were created through it, and those that it was asked to resume.
 #[derive(Clone, Default)]
-pub(crate) struct OwnRuns(Arc<Mutex<Vec<RunId>>>);
+pub(crate) struct OwnRuns(Arc<Mutex<Lists>>);
+
+#[derive(Default)]
+struct Lists {
+    /// Runs that are not yet claimed.
+    waiting: Vec<RunId>,
+    /// Runs that end with the engine. The others are left for another one.
+    tied: BTreeSet<RunId>,
+}
 
 impl OwnRuns {
+    fn lists(&self) -> MutexGuard<'_, Lists> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn add(&self, run: RunId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(run);
+        self.lists().waiting.push(run);
+    }
+
+    /// Ends a run with the engine.
+    pub(crate) fn tie(&self, run: RunId) {
+        self.lists().tied.insert(run);
+    }
+
+    /// Whether a run ends with the engine.
+    pub(crate) fn is_tied(&self, run: RunId) -> bool {
+        self.lists().tied.contains(&run)
     }
 
     fn take(&self, limit: usize) -> Vec<RunId> {
-        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = limit.min(runs.len());
-        runs.drain(..taken).collect()
+        let waiting = &mut self.lists().waiting;
+        let taken = limit.min(waiting.len());
+        waiting.drain(..taken).collect()
     }
 }
 
@@ -135,15 +158,46 @@ impl Dispatcher {
                 if runs.is_empty() {
                     return Ok(Vec::new());
                 }
-                let claims = store.claim_named(node, runs.clone(), None, now).await;
-                if claims.is_err() {
-                    for run in runs {
+                match store.claim_named(node, runs.clone(), None, now).await {
+                    Ok(mut claims) => {
+                        let is_left = |run: &RunId| !claims.iter().any(|claim| claim.fence.run == *run);
+                        let left = runs.into_iter().filter(is_left).collect();
+                        claims.extend(self.take_lost(own, left).await);
+                        Ok(claims)
+                    }
+                    Err(error) => {
+                        for run in runs {
+                            own.add(run);
+                        }
+                        Err(error)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes over those of `runs` that a lost node holds. Those that another node holds, and those that have ended, are
+    /// not this engine's.
+    async fn take_lost(&self, own: &OwnRuns, runs: Vec<RunId>) -> Vec<Claim> {
+        let mut taken = Vec::new();
+        for run in runs {
+            let (node, now) = (self.identity.get(), self.options.clock.now());
+            match self.store.take_named(node, run, now).await {
+                Ok(Some(claim)) => {
+                    tracing::warn!(run.id = %run, "took over a run of a lost worker");
+                    self.slots.metrics().took_over();
+                    taken.push(claim);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::error!(run.id = %run, %error, "cannot take over a run of a lost worker");
+                    if !error.is_of_data() {
                         own.add(run);
                     }
                 }
-                claims
             }
         }
+        taken
     }
 
     /// Claims runs whose content only this node has. Runs that cannot be claimed, because of the limit of their

@@ -18,7 +18,7 @@ use http::{
 use http_body_util::BodyExt as _;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::error::Category;
-use sortie_api::limits::BODY_BYTES;
+use sortie_api::{limits::BODY_BYTES, plain};
 
 use super::{ApiError, ApiResult, BodyBudget, Uncounted, body_budget::Room, json_text};
 
@@ -175,8 +175,10 @@ impl Checked<'_> {
 
 /// Checks a body's bytes before they are parsed.
 fn checked(bytes: &[u8]) -> ApiResult<Checked<'_>> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|error| ApiError::invalid_request(format!("the body must be UTF-8: {error}")))?;
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let first = error.valid_up_to() + 1;
+        ApiError::invalid_request(format!("the body must be UTF-8, and is not from byte {first} on"))
+    })?;
     // serde would also read a struct from an array, field by field.
     if !text.trim_ascii_start().starts_with('{') {
         return Err(ApiError::invalid_request("the body must be a JSON object"));
@@ -208,7 +210,7 @@ fn explain<T: DeserializeOwned>(text: &str, error: &serde_json::Error) -> String
                 .unwrap_or_default();
             describe(&path, &without_position(error))
         }
-        Category::Io | Category::Syntax | Category::Eof => format!("malformed JSON: {error}"),
+        Category::Io | Category::Syntax | Category::Eof => format!("malformed JSON: {}", plain::json(error)),
     }
 }
 
@@ -234,24 +236,10 @@ fn describe(path: &str, rule: &str) -> String {
     } else if let Some((field, _)) = quoted("duplicate field `") {
         format!("{field}: sent twice")
     } else if path.is_empty() {
-        in_plain_words(rule)
+        plain::rule(rule).into_owned()
     } else {
-        format!("{path}: {}", in_plain_words(rule))
+        format!("{path}: {}", plain::rule(rule))
     }
-}
-
-/// The rule without the names that Rust has for numbers.
-fn in_plain_words(rule: &str) -> String {
-    let Some((found, expected)) = rule.rsplit_once(", expected ") else {
-        return rule.to_owned();
-    };
-    let expected = match expected {
-        "i8" | "i16" | "i32" | "i64" | "i128" | "isize" => "a whole number",
-        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => "a whole number that is not negative",
-        "f32" | "f64" => "a number",
-        expected => expected,
-    };
-    format!("{found}, expected {expected}")
 }
 
 /// `serde_json` ends its messages with the position, which says less than the path.
@@ -308,26 +296,20 @@ mod tests {
             ),
             (r#"{"prompt":"a","prompt":"b"}"#, "prompt: sent twice"),
             (r#"{"prompt":"a","pr\u006fmpt":"b"}"#, "prompt: sent twice"),
-            (
-                r#"{"prompt":7}"#,
-                "prompt: invalid type: integer `7`, expected a string",
-            ),
-            (
-                r#"{"prompt":null}"#,
-                "prompt: invalid type: null, expected a string",
-            ),
+            (r#"{"prompt":7}"#, "prompt: must be a string, not the number 7"),
+            (r#"{"prompt":null}"#, "prompt: must be a string, not null"),
             (
                 r#"{"files":[{"path":7}]}"#,
-                "files[0].path: invalid type: integer `7`, expected a string",
+                "files[0].path: must be a string, not the number 7",
             ),
             (
                 r#"{"timeout_seconds":1.5}"#,
-                "timeout_seconds: invalid type: floating point `1.5`, expected a whole number",
+                "timeout_seconds: must be a whole number, not the number 1.5",
             ),
             (r#"{"web":{"alow":[]}}"#, "web.alow: unknown field `alow`"),
             (r#"{"prompt":"a\u0000"}"#, "prompt: must not contain U+0000"),
-            (r#"{"prompt":"x"} x"#, "malformed JSON: trailing characters"),
-            (r#"{"prompt":"x""#, "malformed JSON: EOF"),
+            (r#"{"prompt":"x"} x"#, "malformed JSON: something follows its end"),
+            (r#"{"prompt":"x""#, "malformed JSON: it ends too early"),
             ("", "the body must be a JSON object"),
             (r#"["x"]"#, "the body must be a JSON object"),
             ("null", "the body must be a JSON object"),

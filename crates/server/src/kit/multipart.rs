@@ -313,10 +313,20 @@ async fn in_time<T>(started: Instant, counts: &Counts, work: impl Future<Output 
     }
 }
 
-/// The library's words name what is wrong with the form, never a place in this program.
+/// Returns the refusal of a form that cannot be read.
 fn broken(error: multer::Error) -> ApiError {
+    use multer::Error as Form;
+
     let multer::Error::StreamReadFailed(cause) = error else {
-        return ApiError::invalid_request(format!("the multipart body is malformed: {error}"));
+        let what = if matches!(
+            error,
+            Form::IncompleteStream | Form::IncompleteHeaders | Form::IncompleteFieldData { .. }
+        ) {
+            "it ends too early, or has another boundary than Content-Type says"
+        } else {
+            "the headers of a part cannot be read"
+        };
+        return ApiError::invalid_request(format!("the multipart body is malformed: {what}"));
     };
     match cause.downcast::<TooMuchBetween>() {
         Ok(rule) => ApiError::invalid_request(format!("the multipart body has {rule}")),

@@ -157,7 +157,7 @@ fn refused_of_models() -> [(Value, &'static str); 3] {
         ),
         (
             with("effort", json!("extreme")),
-            "effort: unknown variant `extreme`",
+            "effort: must be one of `minimal`",
         ),
     ]
 }

@@ -9,7 +9,7 @@ use sortie_api::{
     usage::{Day, UsageDimension},
 };
 
-use super::{EngineArgs, InstallationArgs, KeyRole, ListArgs};
+use super::{EngineArgs, InstallationArgs, KeyRole, ListArgs, number::at_least_one};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
@@ -133,7 +133,7 @@ impl FromStr for Grace {
 #[derive(Debug, Args)]
 pub(crate) struct AuditArgs {
     /// Maximum number of entries
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 20, value_parser = at_least_one)]
     pub(crate) limit: u32,
     /// Only this action, as in key.create
     #[arg(long)]

@@ -3,7 +3,7 @@
 use clap::{Subcommand, ValueEnum};
 use sortie_api::{BudgetPeriod, BudgetScope};
 
-use super::{EngineArgs, ListArgs};
+use super::{EngineArgs, ListArgs, number::whole};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BudgetsCommand {
@@ -18,7 +18,7 @@ Examples:
         /// Runs that the budget covers: organization, workflow:NAME, schedule:ID or key:ID
         scope: BudgetScope,
         /// Maximum cost of these runs in one period, in millionths of a dollar
-        #[arg(value_name = "MICROS")]
+        #[arg(value_name = "MICROS", value_parser = whole::<u64>)]
         limit: u64,
         /// Days and months are those of UTC; a changed period starts a new count
         #[arg(long, value_enum)]

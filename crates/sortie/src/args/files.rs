@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use sortie_api::{FileId, file::check_name};
 
-use super::{EngineArgs, ListArgs};
+use super::{EngineArgs, ListArgs, number::at_least_one};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilesCommand {
     /// List the saved files, newest first
     List {
         /// Maximum number of entries
-        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = at_least_one)]
         limit: u32,
         #[command(flatten)]
         list: ListArgs,

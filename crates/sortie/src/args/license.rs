@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use sortie_api::{OrgId, Timestamp};
 
-use super::{EngineArgs, ListArgs, OperatorArgs};
+use super::{EngineArgs, ListArgs, OperatorArgs, number::whole};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -32,10 +32,10 @@ pub(crate) enum LicenseCommand {
     Grant {
         organization: OrgId,
         /// Runs in a calendar month, in UTC, for each deployment
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = whole::<i64>)]
         monthly_runs: i64,
         /// Maximum number of self-hosted installations
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = whole::<i64>)]
         deployments: i64,
         /// End of the licenses, as in 2027-11-20T21:30:00Z [default: in 365 days]
         #[arg(long, value_name = "TIME")]

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use sortie_api::{OrgId, PaymentId};
 
-use super::Amount;
+use super::{Amount, number::whole};
 
 /// Address of the organization API, and the form of the answer.
 #[derive(Clone, Debug, Args)]
@@ -67,7 +67,7 @@ Examples:
     Refund {
         payment: PaymentId,
         /// Cents to refund; without this all that is left
-        #[arg(long, value_name = "CENTS")]
+        #[arg(long, value_name = "CENTS", value_parser = whole::<i64>)]
         amount_cents: Option<i64>,
         #[command(flatten)]
         operator: OperatorArgs,

@@ -5,7 +5,7 @@ use std::{path::PathBuf, str::FromStr};
 use clap::Args;
 use sortie_api::RunId;
 
-use super::{Attendance, EngineArgs, NodeArgs};
+use super::{Attendance, EngineArgs, NodeArgs, number::whole};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -19,7 +19,7 @@ over the connection, such as {\"auth\": {\"username\": \"…\", \"password\": \"
 pub(crate) struct ReplayArgs {
     pub(crate) run: RunId,
     /// Budget in millionths of a dollar [default: that of the run]
-    #[arg(long, visible_alias = "max-cost-micros", value_name = "MICROS")]
+    #[arg(long, visible_alias = "max-cost-micros", value_name = "MICROS", value_parser = whole::<i64>)]
     pub(crate) max_cost: Option<i64>,
     /// Read what a connection lacks from a file
     #[arg(long = "credential", value_name = "CONNECTION=@FILE")]

@@ -3,7 +3,10 @@
 use clap::{Args, Subcommand, ValueEnum};
 use sortie_api::{ScheduleId, Timestamp, schedule::Overlap};
 
-use super::{Document, EngineArgs, ListArgs, Name};
+use super::{
+    Document, EngineArgs, ListArgs, Name,
+    number::{at_least_one, up_to_a_hundred, whole},
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SchedulesCommand {
@@ -35,7 +38,7 @@ pub(crate) enum SchedulesCommand {
     Next {
         schedule: ScheduleId,
         /// Number of occurrences
-        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+        #[arg(long, default_value_t = 10, value_parser = up_to_a_hundred)]
         count: u32,
         #[command(flatten)]
         list: ListArgs,
@@ -44,7 +47,7 @@ pub(crate) enum SchedulesCommand {
     Fires {
         schedule: ScheduleId,
         /// Maximum number of entries
-        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(long, default_value_t = 20, value_parser = at_least_one)]
         limit: u32,
         #[command(flatten)]
         list: ListArgs,
@@ -121,19 +124,19 @@ pub(crate) struct ScheduleFields {
     #[arg(long, value_name = "POLICY")]
     pub(crate) overlap: Option<Overlap>,
     /// Maximum delay of an occurrence that still starts a run, in seconds; 0 is never [default: 3600]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<i64>)]
     pub(crate) catch_up: Option<i64>,
     /// Maximum jitter in seconds; each schedule uses a fixed offset within it [default: 0]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<i64>)]
     pub(crate) jitter: Option<i64>,
     /// Skip the occurrences before this time, as 2026-12-24T18:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) paused_until: Option<Timestamp>,
     /// Disable the schedule after so many consecutive runs without success
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = whole::<i64>)]
     pub(crate) max_failures: Option<i64>,
     /// Budget of each run in millionths of a dollar
-    #[arg(long, value_name = "MICROS")]
+    #[arg(long, value_name = "MICROS", value_parser = whole::<i64>)]
     pub(crate) max_cost: Option<i64>,
     /// URL that gets a signed request when a run is final
     #[arg(long, value_name = "URL", requires = "callback_secret_env")]

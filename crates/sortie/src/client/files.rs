@@ -8,7 +8,7 @@ use reqwest::{Body, Method, header};
 use sortie_api::{
     File, FileId, FilePage,
     file::{RenameFile, check_name, is_deceptive},
-    limits,
+    limits, plain,
 };
 use tokio::io::AsyncReadExt as _;
 use url::Url;
@@ -75,8 +75,8 @@ impl Client {
         check_name(name).map_err(|rule| wrong(format!("the name {name:?} {rule}")))?;
         let file = tokio::fs::File::open(path)
             .await
-            .map_err(|error| wrong(error.to_string()))?;
-        let found = file.metadata().await.map_err(|error| wrong(error.to_string()))?;
+            .map_err(|error| wrong(plain::io(&error)))?;
+        let found = file.metadata().await.map_err(|error| wrong(plain::io(&error)))?;
         if !found.is_file() {
             return Err(wrong("not a regular file".to_owned()));
         }

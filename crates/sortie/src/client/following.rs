@@ -3,8 +3,9 @@
 use std::{collections::VecDeque, time::Duration};
 
 use reqwest::{Method, Response, StatusCode, header};
-use sortie_api::{Event, Run, RunId};
+use sortie_api::{Event, Run, RunId, plain};
 use sortie_net::sse::{Message, Parser};
+use tokio::time::Instant;
 
 use super::Client;
 use crate::failure::{Exit, Failure, Result};
@@ -12,10 +13,11 @@ use crate::failure::{Exit, Failure, Result};
 /// Largest event that is taken: a final run, whose output of 1 MiB may be escaped sixfold.
 const EVENT_BYTES: usize = 8 << 20;
 
-/// Tries to get a broken stream back before giving up, without a single event in between.
-const RECONNECTIONS: u32 = 5;
+/// Time for which an engine that does not answer is tried again.
+const PATIENCE: Duration = Duration::from_mins(5);
 
-/// Pause before a reconnection, where the stream asked for none; and the longest that it is given.
+/// First pause before a reconnection, where the stream asked for none. Each further one is twice as long, up to the
+/// longest.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -28,19 +30,23 @@ impl Client {
             after,
             stream: None,
             ready: VecDeque::new(),
-            pause: PAUSE,
-            failures: 0,
+            first_pause: PAUSE,
+            absence: None,
         }
     }
 }
 
 /// Message of a run's stream.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Followed {
     /// An event.
     Event(Event),
     /// The run is final; nothing comes after it.
     Done(Box<Run>),
+    /// The engine does not answer. The next message comes after another try.
+    Away(Failure),
+    /// The engine answers again.
+    Back,
 }
 
 /// A run's stream across reconnections.
@@ -48,65 +54,150 @@ pub(crate) struct Following {
     client: Client,
     run: RunId,
     after: i64,
-    stream: Option<(Response, Parser)>,
+    stream: Option<Stream>,
     ready: VecDeque<Message>,
+    first_pause: Duration,
+    absence: Option<Absence>,
+}
+
+struct Stream {
+    response: Response,
+    parser: Parser,
+    opened: Instant,
+}
+
+/// Progress of a stream.
+enum Filled {
+    /// The stream is open.
+    Opened,
+    /// Something came that every new stream begins with: it may break at once.
+    Greeting,
+    /// Events came, or a sign of life on a stream that has lasted.
+    News,
+}
+
+/// Time without the engine.
+struct Absence {
+    since: Instant,
+    next_try: Instant,
     pause: Duration,
-    failures: u32,
 }
 
 impl Following {
-    /// The next message.
+    /// The next message. A call that is dropped loses none.
     pub(crate) async fn next(&mut self) -> Result<Followed> {
         loop {
             while let Some(message) = self.ready.pop_front() {
                 if let Some(followed) = self.read(&message)? {
-                    self.failures = 0;
                     return Ok(followed);
                 }
             }
-            if let Err(broken) = self.fill().await {
-                self.stream = None;
-                self.failures += 1;
-                if self.failures > RECONNECTIONS || !matches!(broken.exit, Exit::Unavailable) {
-                    return Err(broken);
+            if let Some(absence) = self.absence.as_ref().filter(|_| self.stream.is_none()) {
+                tokio::time::sleep_until(absence.next_try).await;
+            }
+            match self.fill().await {
+                Ok(Filled::Opened | Filled::Greeting) => {}
+                Ok(Filled::News) => {
+                    if self.absence.take().is_some() {
+                        return Ok(Followed::Back);
+                    }
                 }
-                tokio::time::sleep(self.pause).await;
+                Err(broken) => return self.lost(broken).map(Followed::Away),
             }
         }
     }
 
+    /// Goes on with another engine, which is tried at once.
+    pub(crate) fn move_to(&mut self, client: &Client) {
+        self.client = client.clone();
+        self.stream = None;
+        if let Some(absence) = &mut self.absence {
+            absence.pause = self.first_pause;
+            absence.next_try = Instant::now();
+        }
+    }
+
+    /// Begins or goes on with an absence of the engine, as long as there is patience.
+    fn lost(&mut self, broken: Failure) -> Result<Failure> {
+        self.stream = None;
+        if broken.exit != Exit::Unavailable {
+            return Err(broken);
+        }
+        let now = Instant::now();
+        let absence = match self.absence.take() {
+            None => Absence {
+                since: now,
+                next_try: now + self.first_pause,
+                pause: self.first_pause,
+            },
+            Some(earlier) if now.duration_since(earlier.since) >= PATIENCE => {
+                return Err(Failure::unavailable(format!(
+                    "{broken}; the engine has been away for {} minutes. The run goes on there or waits for it: follow it \
+                     by `sortie runs events {}`",
+                    PATIENCE.as_secs() / 60,
+                    self.run
+                )));
+            }
+            Some(earlier) => {
+                let pause = (earlier.pause * 2).min(LONGEST_PAUSE);
+                Absence {
+                    since: earlier.since,
+                    next_try: now + pause,
+                    pause,
+                }
+            }
+        };
+        self.absence = Some(absence);
+        Ok(broken)
+    }
+
     /// Reads from the stream, or opens it.
-    async fn fill(&mut self) -> Result<()> {
-        let broken =
-            |text: String| Failure::unavailable(format!("the stream of {} broke off: {text}", self.run));
-        let Some((response, parser)) = &mut self.stream else {
+    async fn fill(&mut self) -> Result<Filled> {
+        let run = self.run;
+        let broken = |text: String| Failure::unavailable(format!("the stream of {run} broke off: {text}"));
+        let Some(Stream {
+            response,
+            parser,
+            opened,
+        }) = &mut self.stream
+        else {
             let request = self
                 .client
-                .request(Method::GET, &format!("v1/runs/{}/events", self.run))?
+                .request(Method::GET, &format!("v1/runs/{run}/events"))?
                 .header(header::ACCEPT, "text/event-stream")
                 .header("last-event-id", self.after);
             let response = self.client.send(request).await?;
             if response.status() == StatusCode::OK {
-                self.stream = Some((response, Parser::new(EVENT_BYTES)));
-                return Ok(());
+                self.stream = Some(Stream {
+                    response,
+                    parser: Parser::new(EVENT_BYTES),
+                    opened: Instant::now(),
+                });
+                return Ok(Filled::Opened);
             }
             return Err(broken(response.status().to_string()));
         };
         let chunk = response
             .chunk()
             .await
-            .map_err(|error| broken(sortie_net::Error::from(error).to_string()))?
+            .map_err(|error| Failure::unavailable(sortie_net::Error::from(error).to_string()))?
             .ok_or_else(|| broken("the engine ended it".to_owned()))?;
         let parsed = parser.push(&chunk, &mut self.ready);
         if let Some(millis) = parser.retry_millis() {
-            self.pause = Duration::from_millis(millis).min(LONGEST_PAUSE);
+            self.first_pause = Duration::from_millis(millis).min(LONGEST_PAUSE);
         }
-        parsed.map_err(|error| broken(error.to_string()))
+        parsed.map_err(|error| broken(error.to_string()))?;
+        let is_news = !self.ready.is_empty() || opened.elapsed() > LONGEST_PAUSE;
+        Ok(if is_news { Filled::News } else { Filled::Greeting })
     }
 
     fn read(&mut self, message: &Message) -> Result<Option<Followed>> {
         let unreadable = |error: serde_json::Error| {
-            Failure::internal(format!("{} sent an event that cannot be read: {error}", self.run))
+            Failure::internal(format!(
+                "{} sent an event that cannot be read: {}",
+                self.run,
+                plain::json(&error)
+            ))
         };
         if message.event == "done" {
             return serde_json::from_str(&message.data)
@@ -124,3 +215,7 @@ impl Following {
         Ok(Some(Followed::Event(event)))
     }
 }
+
+#[cfg(test)]
+#[path = "following_tests.rs"]
+mod tests;

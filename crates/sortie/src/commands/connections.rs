@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use sortie_api::{
     Connection, ConnectionStatus,
     connection::{AuthType, ConfirmedAuthorization, ConnectionTest, ConnectionType},
-    limits,
+    limits, plain,
 };
 
 use super::{Context, print_json, table};
@@ -149,7 +149,7 @@ fn read_definition(path: &Path) -> Result<Value> {
         read_text(&mut std::io::stdin(), "standard input")?
     } else {
         let mut file = std::fs::File::open(path)
-            .map_err(|error| Failure::usage(format!("{name}: cannot be read: {error}")))?;
+            .map_err(|error| Failure::usage(format!("{name}: cannot be read: {}", plain::io(&error))))?;
         read_text(&mut file, &name.to_string())?
     };
     // Errors of either parser repeat what they stumbled over, which may be a credential.
@@ -169,7 +169,7 @@ pub(super) fn read_text(source: &mut impl std::io::Read, name: &str) -> Result<S
     source
         .take(DEFINITION_BYTES + 1)
         .read_to_string(&mut text)
-        .map_err(|error| Failure::usage(format!("{name}: cannot be read: {error}")))?;
+        .map_err(|error| Failure::usage(format!("{name}: cannot be read: {}", plain::io(&error))))?;
     if text.len() as u64 > DEFINITION_BYTES {
         return Err(Failure::usage(format!(
             "{name}: larger than {DEFINITION_BYTES} bytes"

@@ -10,7 +10,10 @@ use std::{
 
 use serde::Serialize;
 use sortie_accounts::IdentityProvider;
-use sortie_api::check::{Check, Verdict};
+use sortie_api::{
+    check::{Check, Verdict},
+    plain,
+};
 use sortie_billing::Stripe;
 use sortie_engine::{NO_LANGUAGE_MODEL, check_providers};
 use sortie_sandbox::{Backend, Enforcement, Level};
@@ -271,22 +274,21 @@ async fn identity_provider(provider: &IdentityProvider) -> Check {
 }
 
 fn data_folder(config: &Config) -> Check {
-    let name = "data folder";
-    let path = config.data_dir.display();
+    let (name, path) = ("data folder", config.data_dir.display());
+    let data_dir = DataDir::new(&config.data_dir);
+    let usable = data_dir
+        .check_writable()
+        .and_then(|()| data_dir.running_engine().map(drop));
+    if let Err(failure) = usable {
+        return Check::new(name, Verdict::Fault, failure.to_string());
+    }
     match std::fs::metadata(&config.data_dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Check::new(name, Verdict::Ok, format!("{path} (made at the first start)"))
-        }
-        Err(error) => Check::new(name, Verdict::Fault, format!("{path}: {error}")),
-        Ok(found) if !found.is_dir() => Check::new(name, Verdict::Fault, format!("{path} is not a folder")),
         Ok(found) if found.permissions().mode() & 0o077 != 0 => {
             Check::new(name, Verdict::Warning, path.to_string())
                 .hint(format!("others can look into it: chmod 700 {path}"))
         }
-        Ok(_) => match DataDir::new(&config.data_dir).running_engine() {
-            Ok(_) => Check::new(name, Verdict::Ok, path.to_string()),
-            Err(failure) => Check::new(name, Verdict::Fault, failure.to_string()),
-        },
+        Ok(_) => Check::new(name, Verdict::Ok, path.to_string()),
+        Err(_) => Check::new(name, Verdict::Ok, format!("{path} (made at the first start)")),
     }
 }
 
@@ -306,12 +308,14 @@ async fn database(config: &Config) -> Check {
         Some(Ok(false)) => {
             return Check::new(name, Verdict::Ok, format!("{url} (made at the first start)"));
         }
-        Some(Err(error)) => return Check::new(name, Verdict::Fault, format!("{url}: {error}")),
+        Some(Err(error)) => {
+            return Check::new(name, Verdict::Fault, format!("{url}: {}", plain::io(&error)));
+        }
     }
     match open_store(config).await {
         Ok(store) => match store.ping().await {
             Ok(()) => Check::new(name, Verdict::Ok, url),
-            Err(error) => Check::new(name, Verdict::Fault, format!("{url}: {error}")),
+            Err(error) => Check::new(name, Verdict::Fault, format!("{url}: {}", error.cause())),
         },
         Err(failure) => Check::new(name, Verdict::Fault, failure.to_string()),
     }
@@ -366,10 +370,10 @@ async fn try_sandbox(config: &Config) -> std::result::Result<Arc<dyn Backend>, S
     std::fs::DirBuilder::new()
         .mode(0o700)
         .create(&passing)
-        .map_err(|error| format!("{} cannot be made: {error}", passing.display()))?;
+        .map_err(|error| format!("{} cannot be made: {}", passing.display(), plain::io(&error)))?;
     let found = detect_sandbox(config.sandbox_minimum, &passing, None).await;
     std::fs::remove_dir(&passing)
-        .map_err(|error| format!("{} cannot be removed: {error}", passing.display()))?;
+        .map_err(|error| format!("{} cannot be removed: {}", passing.display(), plain::io(&error)))?;
     found
 }
 

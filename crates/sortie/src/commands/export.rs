@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::Write as _};
 
-use sortie_api::{Event, Run, RunId};
+use sortie_api::{Event, Run, RunId, plain};
 
 use super::Context;
 use crate::{
@@ -23,7 +23,9 @@ pub(super) async fn export(context: &Context, args: &ExportArgs) -> Result<Exit>
         return Ok(Exit::Success);
     };
     let written = File::create(path).and_then(|mut file| file.write_all(lines.as_bytes()));
-    written.map_err(|error| Failure::internal(format!("cannot write {}: {error}", path.display())))?;
+    written.map_err(|error| {
+        Failure::internal(format!("cannot write {}: {}", path.display(), plain::io(&error)))
+    })?;
     Ok(Exit::Success)
 }
 
@@ -58,6 +60,10 @@ async fn events(client: &Client, run: RunId) -> Result<(Vec<Event>, Run)> {
         match following.next().await? {
             Followed::Event(event) => events.push(event),
             Followed::Done(run) => return Ok((events, *run)),
+            Followed::Away(cause) => {
+                terminal::note(&format!("the engine does not answer, trying again: {cause}"));
+            }
+            Followed::Back => {}
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sortie_api::File;
+use sortie_api::{File, plain};
 
 use super::{Context, print_json, table};
 use crate::{
@@ -144,7 +144,7 @@ impl Target {
             .write(true)
             .create_new(true)
             .open(&passing)
-            .map_err(|error| Failure::usage(format!("{}: {error}", passing.display())))?;
+            .map_err(|error| Failure::usage(format!("{}: {}", passing.display(), plain::io(&error))))?;
         Ok(Self::File {
             file,
             passing,
@@ -155,9 +155,9 @@ impl Target {
     fn write(&mut self, piece: &[u8]) -> Result<()> {
         match self {
             Self::Output => std::io::stdout().lock().write_all(piece)?,
-            Self::File { file, passing, .. } => file
-                .write_all(piece)
-                .map_err(|error| Failure::unavailable(format!("{}: {error}", passing.display())))?,
+            Self::File { file, passing, .. } => file.write_all(piece).map_err(|error| {
+                Failure::unavailable(format!("{}: {}", passing.display(), plain::io(&error)))
+            })?,
         }
         Ok(())
     }
@@ -170,14 +170,15 @@ impl Target {
         };
         match written {
             Ok(()) => {
-                std::fs::rename(&passing, &path)
-                    .map_err(|error| Failure::unavailable(format!("{}: {error}", path.display())))?;
+                std::fs::rename(&passing, &path).map_err(|error| {
+                    Failure::unavailable(format!("{}: {}", path.display(), plain::io(&error)))
+                })?;
                 terminal::note(&format!("{} written", path.display()));
                 Ok(())
             }
             Err(failure) => {
                 if let Err(error) = std::fs::remove_file(&passing) {
-                    terminal::note(&format!("{}: {error}", passing.display()));
+                    terminal::note(&format!("{}: {}", passing.display(), plain::io(&error)));
                 }
                 Err(failure)
             }

@@ -19,6 +19,7 @@ mod models;
 mod nodes;
 mod operators;
 mod replay;
+mod resume;
 mod run;
 mod runs;
 mod schedules;
@@ -64,7 +65,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Schedules(command) => schedules::execute(&context, command).await,
         Command::Connections(command) => connections::execute(&context, command).await,
         Command::Budgets(command) => budgets::execute(&context, command).await,
-        Command::Files(command) => files::execute(&context, command).await,
+        Command::Files(command) => Box::pin(files::execute(&context, command)).await,
         Command::Keys(command) => keys::execute(&context, command).await,
         Command::Nodes(command) => nodes::execute(&context, command).await,
         Command::Organizations(command) => operators::organizations(&context, command).await,

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use serde_json::{Map, Value, value::RawValue};
-use sortie_api::limits;
+use sortie_api::{limits, plain};
 
 use super::{Context, connections::read_text, run};
 use crate::{
@@ -25,14 +25,14 @@ pub(super) async fn replay(context: &Context, args: ReplayArgs) -> Result<Exit> 
     let config = context.client_config(&flags)?;
     let given = given(&args, &context.environment)?;
     let need = run::need(args.attendance);
-    let connection = Connection::open(&args.engine, &config, &context.environment, need).await?;
-    let done = on(&connection, context, &args, given).await;
-    connection.close().await;
+    let mut connection = Connection::open(&args.engine, &config, &context.environment, need).await?;
+    let done = on(&mut connection, context, &args, given).await;
+    connection.close_after(&done).await;
     done
 }
 
 async fn on(
-    connection: &Connection,
+    connection: &mut Connection,
     context: &Context,
     args: &ReplayArgs,
     given: BTreeMap<String, String>,
@@ -74,7 +74,7 @@ fn given(args: &ReplayArgs, environment: &Environment) -> Result<BTreeMap<String
     for credential in &args.credentials {
         let name = credential.from.display().to_string();
         let mut file = std::fs::File::open(&credential.from)
-            .map_err(|error| Failure::usage(format!("{name}: cannot be read: {error}")))?;
+            .map_err(|error| Failure::usage(format!("{name}: cannot be read: {}", plain::io(&error))))?;
         add(&credential.connection, read_text(&mut file, &name)?)?;
     }
     for credential in &args.credentials_env {

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use sortie_api::{
     Run, RunRequest,
     limits::{INLINE_FILES_BYTES, PROMPT_BYTES},
+    plain,
     request::RunFile,
 };
 use sortie_sandbox::{Capabilities, Level};
@@ -19,10 +20,11 @@ use sortie_sandbox::{Capabilities, Level};
 use super::Context;
 use crate::{
     args::{Attendance, Document, FileArg, RunArgs},
-    client::{Client, passing_name, refs},
+    client::{passing_name, refs},
     connect::{Connection, Need},
     failure::{Exit, Failure, Result},
-    follow::{self, Format, Interruption, OnInterrupt, View, interruption},
+    follow::{self, Format, OnInterrupt, View},
+    interruption::{Interruption, interruption},
     terminal,
 };
 
@@ -32,9 +34,9 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<Exit> {
     let config = context.client_config(&flags)?;
     let mut request = request(&args)?;
     let need = need(args.attendance);
-    let connection = Connection::open(&args.engine, &config, &context.environment, need).await?;
-    let done = with_files(&connection, context, &args, &mut request).await;
-    connection.close().await;
+    let mut connection = Connection::open(&args.engine, &config, &context.environment, need).await?;
+    let done = with_files(&mut connection, context, &args, &mut request).await;
+    connection.close_after(&done).await;
     done
 }
 
@@ -45,7 +47,7 @@ pub(super) fn need(attendance: Attendance) -> Need {
 
 /// Uploads what is too large to be sent along, and deletes it again once the run is over.
 async fn with_files(
-    connection: &Connection,
+    connection: &mut Connection,
     context: &Context,
     args: &RunArgs,
     request: &mut RunRequest,
@@ -76,7 +78,7 @@ async fn with_files(
 }
 
 async fn on(
-    connection: &Connection,
+    connection: &mut Connection,
     context: &Context,
     args: &RunArgs,
     request: &RunRequest,
@@ -97,37 +99,36 @@ async fn on(
 
 /// Starts a run and stays with it as it is told to. `request` has the form of a `RunRequest`.
 pub(super) async fn start(
-    connection: &Connection,
+    connection: &mut Connection,
     context: &Context,
     request: &(impl Serialize + Sync),
     (attendance, format): (Attendance, Format),
 ) -> Result<Exit> {
-    let client = &connection.client;
     if attendance.detach {
-        let run = client.create_run(request).await?;
+        let run = connection.create_run(request).await?;
         terminal::print_line(&run.id.to_string())?;
         return Ok(Exit::Success);
     }
     // Caught before there is a run: whoever interrupts leaves none behind that nobody cancels.
     let mut interrupted = interruption();
-    let run = create(client, request, &mut interrupted).await?;
+    let run = create(connection, request, &mut interrupted).await?;
     let view = View::new(format, context.terminal);
     if format == Format::Text {
         view.note(&format!("{} started", run.id));
     }
     let on_interrupt = (OnInterrupt::CancelRun, interrupted);
-    let run = follow::follow(client, run.id, 0, view, on_interrupt).await?;
+    let run = follow::follow(connection, run.id, 0, view, on_interrupt).await?;
     Ok(run.status.into())
 }
 
 /// Creates a run. An interruption meanwhile is left to whoever follows it, since only the engine's answer says what is
 /// to be cancelled; a second one leaves at once.
 async fn create(
-    client: &Client,
+    connection: &mut Connection,
     request: &(impl Serialize + Sync),
     interrupted: &mut Interruption,
 ) -> Result<Run> {
-    let mut creating = pin!(client.create_run(request));
+    let mut creating = pin!(connection.create_run(request));
     tokio::select! {
         run = &mut creating => return run,
         () = &mut *interrupted => {}
@@ -197,7 +198,12 @@ fn prompt(text: &str) -> Result<String> {
         .lock()
         .take(limit)
         .read_to_end(&mut bytes)
-        .map_err(|error| Failure::usage(format!("the prompt cannot be read from standard input: {error}")))?;
+        .map_err(|error| {
+            Failure::usage(format!(
+                "the prompt cannot be read from standard input: {}",
+                plain::io(&error)
+            ))
+        })?;
     String::from_utf8(bytes).map_err(|_| Failure::usage("the prompt from standard input is not UTF-8 text"))
 }
 
@@ -234,7 +240,7 @@ fn read_at_most(flag: &str, path: &Path, limit: usize) -> Result<Option<Vec<u8>>
             let limit = u64::try_from(limit).unwrap_or(u64::MAX);
             file.take(limit.saturating_add(1)).read_to_end(&mut bytes)
         })
-        .map_err(|error| Failure::usage(format!("{flag} {}: {error}", path.display())))?;
+        .map_err(|error| Failure::usage(format!("{flag} {}: {}", path.display(), plain::io(&error))))?;
     Ok((bytes.len() <= limit).then_some(bytes))
 }
 
@@ -255,7 +261,7 @@ pub(super) fn json(flag: &str, document: &Document) -> Result<Box<RawValue>> {
         ),
     };
     RawValue::from_string(text.trim().to_owned())
-        .map_err(|error| Failure::usage(format!("{flag}{place}: not JSON: {error}")))
+        .map_err(|error| Failure::usage(format!("{flag}{place}: not JSON: {}", plain::json(&error))))
 }
 
 #[cfg(test)]

@@ -2,11 +2,13 @@
 
 use sortie_api::{Run, RunId, RunStatus, RunUsage};
 
-use super::{Context, artifacts, deliveries, export, print_json, replay, table};
+use super::{Context, artifacts, deliveries, export, print_json, replay, resume, table};
 use crate::{
     args::{EngineArgs, ListArgs, RunsCommand, WhichRuns},
+    connect::Connection,
     failure::{Exit, Result},
-    follow::{self, Format, OnInterrupt, View, interruption},
+    follow::{self, Format, OnInterrupt, View},
+    interruption::interruption,
     terminal,
 };
 
@@ -15,6 +17,7 @@ pub(super) async fn execute(context: &Context, command: RunsCommand) -> Result<E
         RunsCommand::List { which, list } => list_runs(context, &which, &list).await,
         RunsCommand::Get { run, list } => get_run(context, run, &list).await,
         RunsCommand::Cancel { run, list } => cancel_run(context, run, &list).await,
+        RunsCommand::Resume(args) => resume::resume(context, &args).await,
         RunsCommand::Events { run, after, list } => events(context, run, after, &list).await,
         RunsCommand::Replay(args) => replay::replay(context, *args).await,
         RunsCommand::Export(args) => export::export(context, &args).await,
@@ -27,14 +30,21 @@ pub(super) async fn execute(context: &Context, command: RunsCommand) -> Result<E
 
 async fn list_runs(context: &Context, which: &WhichRuns, args: &ListArgs) -> Result<Exit> {
     let connection = context.records(&args.engine).await?;
-    let runs = connection.client.list_runs(which).await;
+    let done = list_on(&connection, which, args).await;
     connection.close().await;
-    let runs = runs?;
-    if args.json {
-        return print_json(&runs);
-    }
-    terminal::print(&rows(&runs))?;
-    Ok(Exit::Success)
+    done
+}
+
+async fn list_on(connection: &Connection, which: &WhichRuns, args: &ListArgs) -> Result<Exit> {
+    let runs = connection.client.list_runs(which).await?;
+    let exit = if args.json {
+        print_json(&runs)?
+    } else {
+        terminal::print(&rows(&runs))?;
+        Exit::Success
+    };
+    resume::tell_unattended(connection, &runs).await?;
+    Ok(exit)
 }
 
 fn rows(runs: &[Run]) -> String {
@@ -58,18 +68,25 @@ fn seconds(run: &Run) -> Option<String> {
 
 async fn get_run(context: &Context, id: RunId, args: &ListArgs) -> Result<Exit> {
     let connection = context.records(&args.engine).await?;
-    let run = connection.client.get_run(id).await;
+    let done = get_on(&connection, id, args).await;
     connection.close().await;
-    let run = run?;
-    if args.json {
-        return print_json(&run);
-    }
-    terminal::print(&details(&run))?;
-    if let Some(output) = &run.output {
-        terminal::print_line("")?;
-        follow::print_answer(output)?;
-    }
-    Ok(Exit::Success)
+    done
+}
+
+async fn get_on(connection: &Connection, id: RunId, args: &ListArgs) -> Result<Exit> {
+    let run = connection.client.get_run(id).await?;
+    let exit = if args.json {
+        print_json(&run)?
+    } else {
+        terminal::print(&details(&run))?;
+        if let Some(output) = &run.output {
+            terminal::print_line("")?;
+            follow::print_answer(output)?;
+        }
+        Exit::Success
+    };
+    resume::tell_unattended(connection, std::slice::from_ref(&run)).await?;
+    Ok(exit)
 }
 
 fn details(run: &Run) -> String {
@@ -133,7 +150,20 @@ async fn cancel_run(context: &Context, id: RunId, args: &ListArgs) -> Result<Exi
 }
 
 async fn events(context: &Context, id: RunId, after: i64, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
+    let mut connection = context.records(&args.engine).await?;
+    let done = events_on(&mut connection, context, (id, after), args).await;
+    connection.close().await;
+    done
+}
+
+async fn events_on(
+    connection: &mut Connection,
+    context: &Context,
+    (id, after): (RunId, i64),
+    args: &ListArgs,
+) -> Result<Exit> {
+    let run = connection.client.get_run(id).await?;
+    resume::tell_unattended(connection, &[run]).await?;
     let format = if args.json {
         Format::JsonLines
     } else {
@@ -141,9 +171,8 @@ async fn events(context: &Context, id: RunId, after: i64, args: &ListArgs) -> Re
     };
     let view = View::new(format, context.terminal);
     let on_interrupt = (OnInterrupt::Leave, interruption());
-    let run = follow::follow(&connection.client, id, after, view, on_interrupt).await;
-    connection.close().await;
-    run.map(|_| Exit::Success)
+    follow::follow(connection, id, after, view, on_interrupt).await?;
+    Ok(Exit::Success)
 }
 
 async fn definition(context: &Context, id: RunId, engine: &EngineArgs) -> Result<Exit> {

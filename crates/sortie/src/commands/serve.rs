@@ -8,7 +8,7 @@ use crate::{
     config::{Config, LogFormat, SandboxPolicy},
     data_dir::{DataDir, NodeKey, Purpose},
     failure::{Exit, Failure, Result},
-    follow::interruption,
+    interruption::interruption,
     logging,
     node::{FirstKey, Node},
     telemetry::Telemetry,
@@ -21,8 +21,9 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
     let config = Config::load(&flags, &context.environment, SandboxPolicy::Required)?;
     let telemetry = logging::start_with_traces(&config, context.terminal)?;
     let mut told_to_stop = interruption();
+    let owner = DataDir::new(&config.data_dir).own()?;
     let node = tokio::select! {
-        node = Node::start(&config, config.listen, Purpose::Serve, telemetry.traces()) => node?,
+        node = Node::start(&config, owner, config.listen, Purpose::Serve, telemetry.traces()) => node?,
         () = &mut told_to_stop => return Ok(Exit::Success),
     };
     if node.has_new_folder() {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, io::Read, path::Path};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
-use sortie_api::{Timestamp, WorkflowSummary, limits};
+use sortie_api::{Timestamp, WorkflowSummary, limits, plain};
 
 use super::{Context, print_json, table};
 use crate::{
@@ -177,7 +177,7 @@ fn from_file(path: &Path, name: Option<Name>, stdin: &mut impl Read) -> Result<F
     } else {
         std::fs::File::open(path).and_then(|mut file| text_of(&mut file))
     };
-    let text = text.map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let text = text.map_err(|error| wrong(format!("cannot be read: {}", plain::io(&error))))?;
     if text.len() > limits::BODY_BYTES {
         return Err(wrong(format!("larger than {} bytes", limits::BODY_BYTES)));
     }
@@ -187,7 +187,8 @@ fn from_file(path: &Path, name: Option<Name>, stdin: &mut impl Read) -> Result<F
         path.extension().and_then(|ending| ending.to_str())
     };
     let mut definition = match ending {
-        Some("json") => serde_json::from_str(&text).map_err(|error| wrong(format!("not JSON: {error}")))?,
+        Some("json") => serde_json::from_str(&text)
+            .map_err(|error| wrong(format!("not JSON: {}", plain::json(&error))))?,
         Some("yaml" | "yml") => yaml(&text).map_err(|error| wrong(format!("not YAML: {error}")))?,
         Some("toml") => toml(&text).map_err(wrong)?,
         _ => return Err(wrong("name it .toml, .yaml, .yml or .json".to_owned())),
@@ -237,7 +238,7 @@ fn toml(text: &str) -> std::result::Result<Map<String, Value>, String> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let start = error.span().map_or(0, |span| span.start);
         let line = text.get(..start).unwrap_or_default().lines().count().max(1);
-        format!("not TOML, at line {line}: {}", error.message())
+        format!("not TOML, at line {line}: {}", plain::rule(error.message()))
     })?;
     table
         .into_iter()
@@ -335,7 +336,7 @@ mod tests {
             (
                 "a.json",
                 "{\n\"prompt\": x}",
-                "a.json: not JSON: expected value at line 2 column 11",
+                "a.json: not JSON: a value is missing or is not one of JSON (line 2, column 11)",
             ),
             ("a.yaml", "prompt: x\nshell: [\n", "a.yaml: not YAML: "),
             ("a.yaml", "prompt: x\nprompt: y\n", "line 2"),

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, fmt, path::Path};
 
+use sortie_api::plain;
 use toml::{Table, Value};
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -167,8 +168,12 @@ fn value_of(key: &str, environment: &Environment) -> Result<Option<(String, Zero
         (Some(_), Some(_)) => Err(Error(format!("{key}: set {name} or {file_name}, not both"))),
         (Some(text), None) => Ok(Some((name, text.to_owned().into()))),
         (None, Some(path)) => {
-            let text = super::read_value(Path::new(path))
-                .map_err(|error| Error(format!("{key} ({file_name}): {path} cannot be read: {error}")))?;
+            let text = super::read_value(Path::new(path)).map_err(|error| {
+                Error(format!(
+                    "{key} ({file_name}): {path} cannot be read: {}",
+                    plain::io(&error)
+                ))
+            })?;
             Ok(Some((file_name, text)))
         }
         (None, None) => Ok(None),
@@ -339,7 +344,10 @@ fn one_line(error: &toml::de::Error, text: &str) -> String {
         .span()
         .and_then(|span| text.get(..span.start))
         .map_or(1, |before| before.matches('\n').count() + 1);
-    format!("line {line}: {}", error.message().replace('\n', ", "))
+    format!(
+        "line {line}: {}",
+        plain::rule(error.message()).replace('\n', ", ")
+    )
 }
 
 #[cfg(test)]

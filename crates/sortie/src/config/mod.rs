@@ -27,7 +27,7 @@ use std::{
 use ipnet::IpNet;
 use rustix::fs::OFlags;
 use sortie_accounts::IdentityProvider;
-use sortie_api::{Micros, Mode};
+use sortie_api::{Micros, Mode, plain};
 use sortie_base::LicenseSigner;
 use sortie_billing::Plan;
 use sortie_engine::{AwsVariables, LicenseOptions, MasterKey};
@@ -355,7 +355,11 @@ fn read_value(path: &Path) -> io::Result<Zeroizing<String>> {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Error {
-    Error(format!("{}: cannot be read: {error}", path.display()))
+    Error(format!(
+        "{}: cannot be read: {}",
+        path.display(),
+        plain::io(error)
+    ))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Plans of licenses that a hosted deployment sells: the tables `[[license.plans]]` of the file.
 
 use serde::Deserialize;
-use sortie_api::{Mode, limits};
+use sortie_api::{Mode, limits, plain};
 use sortie_billing::Plan;
 use toml::{Table, Value};
 
@@ -55,8 +55,9 @@ pub(super) fn settings(layers: &Layers) -> Result<Vec<Plan>, Error> {
             return Err(not_tables());
         };
         let entry = Table::try_into(table.clone());
-        let entry: Entry = entry
-            .map_err(|error: toml::de::Error| wrong(&format!("table {}: {}", at + 1, error.message())))?;
+        let entry: Entry = entry.map_err(|error: toml::de::Error| {
+            wrong(&format!("table {}: {}", at + 1, plain::rule(error.message())))
+        })?;
         let plan = plan(entry)?;
         if plans.iter().any(|other| other.name == plan.name) {
             return Err(of(&plan.name, "name", "must be that of one plan"));

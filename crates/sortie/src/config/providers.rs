@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use serde::Deserialize;
-use sortie_api::{Credential, Effort, Micros, model::ModelPrices};
+use sortie_api::{Credential, Effort, Micros, model::ModelPrices, plain};
 use sortie_models::{Api, ModelSettings, ProviderSettings, Settings, builtin_provider};
 use toml::{Table, Value};
 use url::Url;
@@ -125,7 +125,7 @@ fn named<T: for<'de> Deserialize<'de>>(layers: &Layers, section: &str) -> Result
                 return Err(wrong(name, &"must be a table"));
             };
             let read = Table::try_into(table.clone());
-            let read = read.map_err(|error: toml::de::Error| wrong(name, &error.message()))?;
+            let read = read.map_err(|error: toml::de::Error| wrong(name, &plain::rule(error.message())))?;
             Ok((name.clone(), read))
         })
         .collect()
@@ -168,7 +168,7 @@ fn provider(name: String, table: Provider) -> Result<ProviderSettings, Error> {
             let text = super::read_value(&path).map_err(|error| {
                 wrong(
                     "api_key_file",
-                    &format!("{}: cannot be read: {error}", path.display()),
+                    &format!("{}: cannot be read: {}", path.display(), plain::io(&error)),
                 )
             })?;
             Some(Credential::new(text.trim()))

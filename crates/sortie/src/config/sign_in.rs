@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use sortie_accounts::{IdentityProvider, RoleRule};
-use sortie_api::{Credential, Mode, Role};
+use sortie_api::{Credential, Mode, Role, plain};
 use toml::{Table, Value};
 
 use super::{Error, hosted::origin, layers::Layers, values::Reader};
@@ -58,8 +58,9 @@ pub(super) fn settings(layers: &Layers) -> Result<Vec<IdentityProvider>, Error> 
             return Err(wrong("must be tables, each under `[[sign_in.oidc]]`"));
         };
         let read = Table::try_into(table.clone());
-        let entry: Entry =
-            read.map_err(|error: toml::de::Error| wrong(&format!("table {}: {}", at + 1, error.message())))?;
+        let entry: Entry = read.map_err(|error: toml::de::Error| {
+            wrong(&format!("table {}: {}", at + 1, plain::rule(error.message())))
+        })?;
         let provider = provider(entry, mode)?;
         if providers.iter().any(|other| other.name == provider.name) {
             return Err(of(&provider.name, "name", "must be that of one provider"));
@@ -192,7 +193,7 @@ fn secret(name: &str, entry: &Entry) -> Result<Credential, Error> {
         (Some(secret), None) => secret.clone(),
         (None, Some(path)) => {
             let text = super::read_value(path).map_err(|error| {
-                let rule = format!("{}: cannot be read: {error}", path.display());
+                let rule = format!("{}: cannot be read: {}", path.display(), plain::io(&error));
                 of(name, "client_secret_file", &rule)
             })?;
             Credential::new(text.as_str())
@@ -408,7 +409,7 @@ mod tests {
             ),
             (
                 with("client_secret = \"hush\"", "client_secret_file = \"/no/such\""),
-                "sign_in.oidc.okta.client_secret_file: /no/such: cannot be read: No such file or directory (os error 2)",
+                "sign_in.oidc.okta.client_secret_file: /no/such: cannot be read: No such file or directory",
             ),
             (
                 with("[\"Example.com\", \"example.org\"]", "[]"),

@@ -13,6 +13,7 @@ mod journal;
 mod list;
 mod lost;
 mod moves;
+mod named;
 mod position;
 mod progress;
 mod read;

@@ -405,6 +405,10 @@ commands! {
         })
         .await;
         assert_eq!(claims.len(), 1);
+        fixture.store.deregister_node(node, at).await.unwrap();
+        let taker = fixture.node().await;
+        let again = proves(fixture, async || fixture.store.take_named(taker, named, at).await).await;
+        assert_eq!(again.map(|claim| claim.fence.attempt), Some(2));
     }
 
     async fn the_writes_of_a_worker_are_one_transaction_each(fixture: &Fixture) {

@@ -151,15 +151,13 @@ async fn use_sealed(fixture: &Fixture) {
 
 async fn use_artifacts(fixture: &Fixture, org: OrgId) {
     let node = fixture.node().await;
-    fixture
-        .store
-        .claim_runs(node, 100, None, fixture.now())
-        .await
-        .unwrap();
-    let fence = fixture.running(org, node).await;
+    fixture.claim(node, 100).await;
+    let (store, fence) = (&fixture.store, fixture.running(org, node).await);
     let finish = fixture.with_artifacts(org, &[("a", 9)]).await;
-    fixture.store.finish_run(fence, finish).await.unwrap();
-    fixture.store.run_artifacts(org, fence.run).await.unwrap();
+    store.take_named(node, fence.run, fixture.now()).await.unwrap();
+    store.unattended(node, vec![fence.run]).await.unwrap();
+    store.finish_run(fence, finish).await.unwrap();
+    store.run_artifacts(org, fence.run).await.unwrap();
 }
 
 async fn delete_expired(fixture: &Fixture, org: OrgId) {

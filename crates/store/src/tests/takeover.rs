@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use sortie_api::{Micros, RunStatus};
+use sortie_api::{Micros, RunId, RunStatus};
 
 use super::fixture::usage;
 use super::{
     both,
     fixture::{after, entries, sweep},
 };
-use crate::{Append, Error, Fence, Journal, NewEntries, Origin, Sweep, db::vals};
+use crate::{Append, Error, Fence, Journal, NewEntries, NodeId, Origin, Sweep, db::vals};
 
 const HOURS: Duration = Duration::from_hours(2);
 
@@ -133,6 +133,46 @@ both! {
         fixture.start(second.fence).await.unwrap();
         let again = fixture.take_over(taker, at, 100).await;
         assert!(again.taken.is_empty() && again.ended.is_empty());
+    }
+
+    async fn a_takeover_by_name_takes_a_run_of_a_lost_node_and_no_other(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let (lost, alive, taker) = (fixture.node().await, fixture.node().await, fixture.node().await);
+        let (left, other) = (fixture.running(org, lost).await, fixture.running(org, lost).await);
+        let (held, tired) = (fixture.running(org, alive).await, fixture.tired(org, lost).await);
+        let (cancelled, waits) = (fixture.cancelled(org, lost).await, fixture.queued(org).await);
+        let all = [left.run, other.run, held.run, tired.run, cancelled.run, waits];
+        let take_all = async || {
+            let mut claims = Vec::new();
+            for run in [left.run, held.run, tired.run, cancelled.run, waits, fixture.run_id()] {
+                claims.extend(fixture.store.take_named(taker, run, fixture.now()).await.unwrap());
+            }
+            claims
+        };
+        let unattended = async |node| {
+            let mut found = fixture.store.unattended(node, all.to_vec()).await.unwrap();
+            found.sort_unstable();
+            found
+        };
+        let sorted = |mut runs: Vec<RunId>| {
+            runs.sort_unstable();
+            runs
+        };
+        assert!(take_all().await.is_empty());
+        assert_eq!(unattended(taker).await, []);
+        fixture.store.deregister_node(lost, fixture.now()).await.unwrap();
+        assert_eq!(unattended(taker).await, sorted(vec![left.run, other.run, tired.run, cancelled.run]));
+        let claims = take_all().await;
+        let [claim] = &claims[..] else { panic!("{claims:?}") };
+        assert_eq!(claim.fence, Fence { attempt: 2, ..left });
+        assert!(matches!(claim.origin, Origin::Lost { status: RunStatus::Running, .. }));
+        assert!(take_all().await.is_empty());
+        // A run that waits is nobody's once no other node is alive.
+        fixture.store.deregister_node(alive, fixture.now()).await.unwrap();
+        let nobodys = sorted(vec![other.run, held.run, tired.run, cancelled.run, waits]);
+        assert_eq!(unattended(taker).await, nobodys);
+        let refused = fixture.store.take_named(NodeId(77), other.run, fixture.now()).await;
+        assert_eq!(refused.unwrap_err(), Error::Fenced);
     }
 
     async fn a_run_is_taken_over_four_times_and_then_ended(fixture: &Fixture) {

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use rustls::{ClientConfig, RootCertStore};
+use sortie_api::plain;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{
     Client, Config, Connection, NoTls, Socket,
@@ -219,11 +220,23 @@ fn public_roots() -> Result<ClientConfig> {
 
 /// Formats an error with its causes, which the driver's own text leaves out.
 pub(super) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
+    let own = error.to_string();
+    let mut text = match own.as_str() {
+        "error connecting to server" => "cannot connect to the server",
+        "error communicating with the server" => "the connection to the server broke off",
+        "error performing TLS handshake" => "cannot agree on TLS with the server",
+        "connection closed" => "the server closed the connection",
+        "invalid connection string" => "the address is not valid",
+        own => own,
+    }
+    .to_owned();
     let mut cause = error.source();
     while let Some(inner) = cause {
         text.push_str(": ");
-        text.push_str(&inner.to_string());
+        match inner.downcast_ref::<std::io::Error>() {
+            Some(io) => text.push_str(&plain::io(io)),
+            None => text.push_str(&inner.to_string()),
+        }
         cause = inner.source();
     }
     text

@@ -268,10 +268,21 @@ pub(super) fn failure(error: rusqlite::Error) -> Error {
     });
     if passing {
         Error::Unavailable(error.to_string())
+    } else if error.sqlite_error_code().is_some_and(is_of_damage) {
+        Error::Database(DAMAGED.to_owned())
     } else {
         Error::Database(error.to_string())
     }
 }
+
+/// Whether the database file itself is not in order.
+const fn is_of_damage(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+}
+
+/// Cause and remedy where the file of the database is not in order.
+const DAMAGED: &str = "the file is damaged, or is no database: put a backup in its place (docs/OPERATIONS.md), or move it \
+                       away with the files beside it, and an empty database is made";
 
 #[cfg(test)]
 mod tests {

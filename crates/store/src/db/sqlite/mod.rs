@@ -17,6 +17,8 @@ use std::{
     sync::Arc,
 };
 
+use sortie_api::plain;
+
 pub(crate) use self::copy::{copy, open_copy};
 pub(super) use self::{connection::Connection, space::Space};
 use crate::{
@@ -137,7 +139,7 @@ fn failed(what: &str, path: &Path, error: &std::io::Error) -> Error {
     if error.kind() == std::io::ErrorKind::StorageFull {
         return space::no_space(path);
     }
-    Error::Unavailable(format!("cannot {what} {}: {error}", path.display()))
+    Error::Unavailable(format!("cannot {what} {}: {}", path.display(), plain::io(error)))
 }
 
 pub(super) fn apply_migrations(connection: &mut Connection) -> Result<()> {

@@ -1,0 +1,156 @@
+//! `sortie runs resume`: runs that nobody works on, because the command that had their engine was killed.
+
+use sortie_api::{Run, RunId, RunStatus, node::NodeState};
+use sortie_engine::Engine;
+
+use super::{Context, run};
+use crate::{
+    args::{WhichRuns, resume::ResumeArgs},
+    client::InstallationApi,
+    connect::{Connection, Need, database_exists, told_engine},
+    data_dir::{DataDir, Occupancy, Purpose},
+    failure::{Exit, Failure, Result},
+    follow::{self, Format, OnInterrupt, View},
+    interruption::interruption,
+    terminal,
+};
+
+/// Statuses of runs that somebody should work on.
+const UNFINISHED: [RunStatus; 3] = [RunStatus::Running, RunStatus::Starting, RunStatus::Queued];
+
+pub(super) async fn resume(context: &Context, args: &ResumeArgs) -> Result<Exit> {
+    let mut flags = context.flags.clone();
+    args.node.add_to(&mut flags);
+    let config = context.client_config(&flags)?;
+    let data_dir = DataDir::new(&config.data_dir);
+    if told_engine(&args.engine, &context.environment).is_none() {
+        match data_dir.occupancy()? {
+            Occupancy::Engine(engine) if engine.purpose != Purpose::Serve => {
+                return Err(data_dir.in_use(&Occupancy::Engine(engine)));
+            }
+            Occupancy::Free => database_exists(&config)?,
+            Occupancy::Starting | Occupancy::Engine(_) => {}
+        }
+    }
+    let mut connection = Connection::open(&args.engine, &config, &context.environment, Need::Work).await?;
+    let done = on(&mut connection, context, args).await;
+    connection.close_after(&done).await;
+    done
+}
+
+async fn on(connection: &mut Connection, context: &Context, args: &ResumeArgs) -> Result<Exit> {
+    let Some(engine) = connection.own_engine().cloned() else {
+        connection.client.ready().await?;
+        terminal::note(
+            "nothing has to be resumed: an engine answers, which goes on with every run by itself",
+        );
+        return Ok(Exit::Success);
+    };
+    let runs = left(connection, &engine, &args.runs).await?;
+    if runs.is_empty() {
+        terminal::note("there is no run that nobody works on");
+        return Ok(Exit::Success);
+    }
+    if let Some(sandbox) = connection.own_sandbox() {
+        run::check_sandbox(sandbox)?;
+    }
+    let mut interrupted = interruption();
+    engine.resume(runs.iter().copied());
+    let mut exit = Exit::Success;
+    for id in runs {
+        let format = if args.json {
+            Format::JsonLines
+        } else {
+            Format::Text
+        };
+        let view = View::new(format, context.terminal);
+        if format == Format::Text {
+            view.note(&format!("{id} goes on"));
+        }
+        let run = follow::follow(connection, id, 0, view, (OnInterrupt::Leave, interrupted)).await?;
+        if exit == Exit::Success {
+            exit = run.status.into();
+        }
+        interrupted = interruption();
+    }
+    Ok(exit)
+}
+
+/// Returns the runs that nobody works on, the oldest first: all, or those of `named`, of which none may be another.
+async fn left(connection: &Connection, engine: &Engine, named: &[RunId]) -> Result<Vec<RunId>> {
+    let mut runs = Vec::new();
+    for id in named {
+        let run = connection.client.get_run(*id).await?;
+        if run.status.is_final() {
+            return Err(Failure::usage(format!("{id} has ended already: {}", run.status)));
+        }
+        runs.push(run.id);
+    }
+    if named.is_empty() {
+        for status in UNFINISHED {
+            let which = WhichRuns {
+                status: Some(status),
+                tag: None,
+                schedule: None,
+                limit: u32::MAX,
+            };
+            runs.extend(
+                connection
+                    .client
+                    .list_runs(&which)
+                    .await?
+                    .into_iter()
+                    .map(|run| run.id),
+            );
+        }
+    }
+    let mut left = unattended(engine, runs).await?;
+    left.sort_unstable();
+    match named.iter().find(|id| !left.contains(id)) {
+        Some(id) => Err(Failure::usage(format!("{id}: an engine works on it"))),
+        None => Ok(left),
+    }
+}
+
+async fn unattended(engine: &Engine, runs: Vec<RunId>) -> Result<Vec<RunId>> {
+    if runs.is_empty() {
+        return Ok(runs);
+    }
+    engine
+        .unattended(runs)
+        .await
+        .map_err(|error| Failure::unavailable(format!("cannot find out who works on the runs: {error}")))
+}
+
+/// Says which of `runs` nobody works on, and how they go on.
+pub(super) async fn tell_unattended(connection: &Connection, runs: &[Run]) -> Result<()> {
+    let open: Vec<RunId> = runs
+        .iter()
+        .filter(|run| UNFINISHED.contains(&run.status))
+        .map(|run| run.id)
+        .collect();
+    if open.is_empty() {
+        return Ok(());
+    }
+    if let Some(engine) = connection.own_engine() {
+        let left = unattended(engine, open).await?;
+        if !left.is_empty() {
+            let ids: Vec<String> = left.iter().map(ToString::to_string).collect();
+            terminal::note(&format!(
+                "nobody works on {}: `sortie runs resume` goes on, and so does `sortie serve`",
+                ids.join(", ")
+            ));
+        }
+    } else if connection.is_of_another_command() {
+        let nodes = connection.client.list_nodes(InstallationApi::Engine).await?;
+        let lost = nodes.iter().filter(|node| node.state == NodeState::Lost);
+        let count: i64 = lost.map(|node| node.runs_at_work).sum();
+        if count > 0 {
+            terminal::note(&format!(
+                "nobody works on {count} of the runs in progress: `sortie runs resume` goes on once the `sortie run` that has \
+                 the engine has ended"
+            ));
+        }
+    }
+    Ok(())
+}

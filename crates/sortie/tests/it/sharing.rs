@@ -1,0 +1,264 @@
+//! Commands that work on runs in one data folder without a server: they share the engine of the first of them, and what
+//! a killed one leaves is resumed (`docs/RUNS.md#without-a-server`).
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _},
+    process::{Child, ChildStderr, Command, Stdio},
+    thread,
+};
+
+use anyhow::{Context, Result, ensure};
+use sortie_testkit::{Database, ScriptedModel, model::Turn};
+use tempfile::TempDir;
+
+use crate::{
+    Checked,
+    cli::{alone, kill},
+    kit::{at_work, exits, said, text},
+    node,
+};
+
+/// A folder whose commands ask a scripted model.
+struct Rig {
+    folder: TempDir,
+    model: ScriptedModel,
+}
+
+impl Rig {
+    async fn start(script: impl IntoIterator<Item = Turn>) -> Result<Self> {
+        let model = ScriptedModel::start(script).await?;
+        let folder = tempfile::tempdir()?;
+        fs::write(
+            folder.path().join("sortie.toml"),
+            format!(
+                "default_model = \"scripted\"\n[providers.test]\napi = \"openai-chat\"\nbase_url = \"{}\"\n\
+                 [models.scripted]\nprovider = \"test\"\ncontext_window = 100000\nmax_output_tokens = 4096\n\
+                 free = true\n",
+                model.base_url()
+            ),
+        )?;
+        Ok(Self { folder, model })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = alone(self.folder.path(), arguments);
+        command.env_remove("SORTIE_DEFAULT_MODEL");
+        command
+    }
+
+    /// Starts a run and returns once the model was asked so many times in all.
+    async fn run(&self, asked: usize) -> Result<Running> {
+        let running = Running::start(self.command(&["run", "Go.", "--no-shell"]))?;
+        self.model.asked(asked).await?;
+        Ok(running)
+    }
+}
+
+/// A `sortie run` at work, killed on drop.
+struct Running {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    id: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Already gone is as good.
+        let _killed = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+impl Running {
+    fn start(mut command: Command) -> Result<Self> {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let stderr = child.stderr.take().context("no standard error")?;
+        let mut running = Self {
+            child,
+            stderr: BufReader::new(stderr),
+            id: String::new(),
+        };
+        let line = running.until(" started")?;
+        line.split_whitespace()
+            .next()
+            .unwrap_or_default()
+            .clone_into(&mut running.id);
+        Ok(running)
+    }
+
+    /// Waits for the line with this text.
+    fn until(&mut self, wanted: &str) -> Result<String> {
+        let mut before = String::new();
+        loop {
+            let mut line = String::new();
+            ensure!(self.stderr.read_line(&mut line)? > 0, "it ended:\n{before}");
+            if line.contains(wanted) {
+                return Ok(line);
+            }
+            before.push_str(&line);
+        }
+    }
+
+    fn signal(&self, signal: &str) -> Checked {
+        exits(kill(i32::try_from(self.child.id())?, signal), 0)?;
+        Ok(())
+    }
+
+    /// Waits for the end: the exit code, the answer, and what was said beside it since.
+    fn end(mut self) -> Result<(Option<i32>, String, String)> {
+        let (mut answer, mut beside) = (String::new(), String::new());
+        let mut stdout = self.child.stdout.take().context("no standard output")?;
+        let reading = thread::spawn(move || stdout.read_to_string(&mut answer).map(|_| answer));
+        self.stderr.read_to_string(&mut beside)?;
+        let answer = reading.join().map_err(|_| anyhow::anyhow!("a panic"))??;
+        Ok((self.child.wait()?.code(), answer, beside))
+    }
+}
+
+fn held() -> Turn {
+    Turn::says(["never"]).held()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_command_was_killed_is_told_and_resumed() -> Checked {
+    let rig = Rig::start([held(), Turn::says(["It went on."])]).await?;
+    let left = rig.run(1).await?;
+    let id = left.id.clone();
+    left.signal("-KILL")?;
+    drop(left);
+    for arguments in [&["runs", "list"][..], &["runs", "get", &id]] {
+        let listed = exits(rig.command(arguments), 0)?;
+        let (list, told) = (text(&listed.stdout), text(&listed.stderr));
+        ensure!(list.contains(&id) && list.contains("running"), "{list}");
+        ensure!(
+            told.contains(&format!("nobody works on {id}")) && told.contains("sortie runs resume"),
+            "{told}"
+        );
+    }
+    let resumed = exits(rig.command(&["runs", "resume"]), 0)?;
+    assert_eq!(text(&resumed.stdout), "It went on.\n");
+    let told = text(&resumed.stderr);
+    ensure!(told.contains(&format!("{id} goes on")), "{told}");
+    ensure!(told.contains("the worker was lost"), "{told}");
+    let listed = exits(rig.command(&["runs", "list"]), 0)?;
+    ensure!(!text(&listed.stderr).contains("nobody works"), "{listed:?}");
+    let again = text(&exits(rig.command(&["runs", "resume"]), 0)?.stderr);
+    ensure!(again.contains("no run that nobody works on"), "{again}");
+    let ended = text(&exits(rig.command(&["runs", "resume", &id]), 64)?.stderr);
+    ensure!(ended.contains("has ended already: succeeded"), "{ended}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resumed_run_can_be_left_and_resumed_again() -> Checked {
+    let rig = Rig::start([held(), held(), Turn::says(["At last."])]).await?;
+    let left = rig.run(1).await?;
+    let id = left.id.clone();
+    left.signal("-KILL")?;
+    drop(left);
+    let mut command = rig.command(&["runs", "resume", &id]);
+    let mut child = command.stderr(Stdio::null()).stdout(Stdio::null()).spawn()?;
+    rig.model.asked(2).await?;
+    exits(kill(i32::try_from(child.id())?, "-INT"), 0)?;
+    assert_eq!(child.wait()?.code(), Some(130));
+    let resumed = exits(rig.command(&["runs", "resume"]), 0)?;
+    assert_eq!(text(&resumed.stdout), "At last.\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn nothing_has_to_be_resumed_where_an_engine_answers() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let run = at_work(&node.client()?).await?;
+    let (id, url) = (run.id.to_string(), node.url()?);
+    for arguments in [&["runs", "resume"][..], &["runs", "resume", &id, "--url", &url]] {
+        let told = text(&exits(node.sortie(arguments), 0)?.stderr);
+        ensure!(told.contains("nothing has to be resumed"), "{told}");
+    }
+    ensure!(!said(&node, &["runs", "list"])?.contains("nobody"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_run_in_a_folder_shares_the_engine_of_the_first() -> Checked {
+    let rig = Rig::start([held(), Turn::says(["Second."])]).await?;
+    let first = rig.run(1).await?;
+    let second = exits(rig.command(&["run", "Go.", "--no-shell"]), 0)?;
+    assert_eq!(text(&second.stdout), "Second.\n");
+    // Other commands are told the real way out.
+    let served = text(&exits(rig.command(&["serve", "--listen", "127.0.0.1:0"]), 69)?.stderr);
+    ensure!(
+        served.contains("works in the data folder") && served.contains("try again when it has ended"),
+        "{served}"
+    );
+    let resumed = text(&exits(rig.command(&["runs", "resume"]), 69)?.stderr);
+    ensure!(resumed.contains("try again when it has ended"), "{resumed}");
+    rig.model.release();
+    assert_eq!(first.end()?.0, Some(0));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_run_keeps_its_engine_for_the_second_until_it_is_told_to_leave() -> Checked {
+    let rig = Rig::start([held(), held(), Turn::says(["By myself."])]).await?;
+    let mut first = rig.run(1).await?;
+    let second = rig.run(2).await?;
+    exits(rig.command(&["runs", "cancel", &first.id]), 0)?;
+    first.until("this engine stays until the other commands")?;
+    first.signal("-INT")?;
+    assert_eq!(first.end()?.0, Some(3));
+    let (code, answer, beside) = second.end()?;
+    assert_eq!((code, answer.as_str()), (Some(0), "By myself.\n"), "{beside}");
+    ensure!(beside.contains("this one goes on with the run"), "{beside}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_run_ends_once_the_second_has() -> Checked {
+    let rig = Rig::start([held(), held()]).await?;
+    let mut first = rig.run(1).await?;
+    let second = rig.run(2).await?;
+    exits(rig.command(&["runs", "cancel", &first.id]), 0)?;
+    first.until("this engine stays until the other commands")?;
+    rig.model.release();
+    let (code, answer, beside) = second.end()?;
+    assert_eq!((code, answer.as_str()), (Some(0), "never\n"), "{beside}");
+    assert_eq!(first.end()?.0, Some(3));
+    Ok(())
+}
+
+/// The next engine is one of those that are left, and the other shares it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_that_share_an_engine_outlive_it() -> Checked {
+    let answers = [Turn::says(["Done."]), Turn::says(["Done."])];
+    let rig = Rig::start([held(), held(), held()].into_iter().chain(answers)).await?;
+    let first = rig.run(1).await?;
+    let others = [rig.run(2).await?, rig.run(3).await?];
+    first.signal("-KILL")?;
+    for other in others {
+        let id = other.id.clone();
+        let (code, answer, beside) = other.end()?;
+        assert_eq!((code, answer.as_str()), (Some(0), "Done.\n"), "{beside}");
+        ensure!(beside.contains(&id), "{beside}");
+    }
+    let listed = exits(rig.command(&["runs", "list"]), 0)?;
+    let told = text(&listed.stderr);
+    ensure!(told.contains(&format!("nobody works on {}", first.id)), "{told}");
+    Ok(())
+}
+
+/// A command that follows a run of a server finds it again where it now answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_comes_back_is_followed_on() -> Checked {
+    let mut node = node(Database::Sqlite).await?;
+    let mut running = Running::start(node.sortie(&["run", "```wait 600000\n```\n", "--no-shell"]))?;
+    node.kill()?;
+    let away = running.until("the engine does not answer")?;
+    ensure!(away.contains("the run goes on meanwhile"), "{away}");
+    node.restart().await?;
+    running.until("the engine answers again")?;
+    exits(node.sortie(&["runs", "cancel", &running.id]), 0)?;
+    assert_eq!(running.end()?.0, Some(3));
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! System: runs that nobody works on, by name. `unattended` finds them, `take_named` takes one over. They are what an
+//! engine that served one command leaves when it dies: no other node looks for them.
+
+use sortie_api::{RunId, RunStatus, Timestamp};
+
+use super::{
+    json_ids,
+    takeover::{MAX_TAKEOVERS, take_over},
+};
+use crate::{
+    Store,
+    db::vals,
+    nodes::LOCK,
+    types::{Claim, Error, NodeId, Result},
+};
+
+/// Condition for a run in the queue whose holder is a lost node. The COALESCE keeps the planner from the index of held
+/// runs, which it would walk.
+macro_rules! holder_is_lost {
+    () => {
+        "COALESCE(q.node_id, -1) >= 0 \
+         AND (SELECT n.id FROM node n WHERE n.id = q.node_id AND n.ended_at IS NULL) IS NULL"
+    };
+}
+
+impl Store {
+    /// System: takes over `run` for `node` if a lost node holds it and it may be resumed. [`sweep`](Self::sweep) ends
+    /// runs that were resumed too often. `Fenced` if `node` was declared lost.
+    pub async fn take_named(&self, node: NodeId, run: RunId, at: Timestamp) -> Result<Option<Claim>> {
+        self.db
+            .write(move |tx| {
+                // Runs are claimed under this lock, so the run goes to one node only.
+                tx.exec(LOCK, vals![])?;
+                let lost = tx.query_all(
+                    concat!(
+                        "SELECT q.run_id FROM queue q WHERE q.run_id = $1 AND ",
+                        holder_is_lost!(),
+                        " AND (SELECT r.id FROM run r WHERE r.id = q.run_id AND r.zero_data_retention = 0 \
+                          AND r.status <> $2 AND r.resumes < $3) IS NOT NULL"
+                    ),
+                    vals![run, RunStatus::Cancelled, MAX_TAKEOVERS],
+                )?;
+                if lost.is_empty() {
+                    return Ok(None);
+                }
+                Ok(take_over(tx, node, &json_ids(&lost)?, at)?.pop())
+            })
+            .await
+    }
+
+    /// System: returns those of `runs` that a lost node holds. Those that wait are among them if no node but `node` is
+    /// alive, which is asked and does not serve everyone.
+    pub async fn unattended(&self, node: NodeId, runs: Vec<RunId>) -> Result<Vec<RunId>> {
+        let ids = serde_json::to_string(&runs).map_err(|error| Error::Corrupt(error.to_string()))?;
+        let rows = self
+            .db
+            .read(move |tx| {
+                // Every id of a node is positive. The condition says it, so that the index serves the query.
+                tx.query_all(
+                    concat!(
+                        "SELECT q.run_id FROM queue q WHERE q.run_id {IN}SELECT value FROM {JSON_EACH}($1){END} AND ((",
+                        holder_is_lost!(),
+                        ") OR (q.node_id IS NULL AND (SELECT o.id FROM node o WHERE o.id >= 0 AND o.id <> $2 \
+                          AND o.ended_at IS NULL LIMIT 1) IS NULL))"
+                    ),
+                    vals![ids.as_str(), node],
+                )
+            })
+            .await?;
+        rows.iter().map(|row| row.parse(0)).collect()
+    }
+}
