@@ -14,10 +14,7 @@ use std::{
 use futures_util::{StreamExt, future::join_all, stream};
 use sortie_testkit::{CommitFault, CommitProxy, Which, postgres::TestDatabase};
 
-use super::{
-    atomicity, atomicity_accounts, atomicity_auto_topups,
-    fixture::{self, Fixture},
-};
+use super::{atomicity, atomicity_accounts, atomicity_auto_topups, fixture::Fixture, settings::options};
 use crate::{Error, Result, Store};
 
 /// A test that proves commands on the fixture.
@@ -71,7 +68,7 @@ impl Behind {
         let database = TestDatabase::postgres_made_by("commits", with_copies).await?;
         let proxy = CommitProxy::start(database.server()?).await?;
         // The store has one connection for commands, because many stores are open at once.
-        let store = Store::open_with(&database.url_at(proxy.address())?, fixture::options(1)).await?;
+        let store = Store::open_with(&database.url_at(proxy.address())?, options(1)).await?;
         let behind = Self {
             proxy,
             fault,

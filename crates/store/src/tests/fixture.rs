@@ -11,11 +11,11 @@ use sortie_api::{
 use sortie_testkit::postgres::TestDatabase;
 use tokio::sync::OnceCell;
 
-use super::commits::Behind;
+use super::{commits::Behind, settings};
 use crate::{
     Actor, Append, Audit, CONNECTIONS, Claim, Counted, Created, Definition, EventRow, Fence, Finish,
-    Heartbeat, Journal, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, OpenOptions, Result,
-    SeenLease, Store, Sweep, Swept, Unretained, UnretainedFinish, UrgentLimits,
+    Heartbeat, Journal, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Result, SeenLease, Store,
+    Sweep, Swept, Unretained, UnretainedFinish,
     db::{Dialect, vals},
 };
 
@@ -24,26 +24,6 @@ pub(super) const DEFINITION: &str = r#"{"prompt":"hello"}"#;
 
 /// Duration of a lease that does not expire during a test.
 const LEASE: Duration = Duration::from_hours(24 * 365);
-
-/// Settings of stores of tests. No urgent command is given up: the machine may be under load.
-pub(super) fn options(connections: u32) -> OpenOptions {
-    const PATIENCE: Duration = Duration::from_mins(1);
-    OpenOptions {
-        connections,
-        urgent: UrgentLimits {
-            heartbeat: PATIENCE,
-            register: PATIENCE,
-            connection: PATIENCE,
-        },
-    }
-}
-
-/// Returns a `PostgreSQL` database on which every migration was applied.
-pub(super) async fn migrated() -> TestDatabase {
-    let migrate = async |url: &str| Ok(Store::open(url).await.map(drop)?);
-    let database = TestDatabase::postgres_made_by("store", migrate).await;
-    database.expect("a database")
-}
 
 pub(super) struct Fixture {
     pub(super) store: Store,
@@ -61,7 +41,7 @@ impl Fixture {
     }
 
     pub(super) async fn postgres() -> Self {
-        Self::on(migrated().await).await
+        Self::on(settings::migrated().await).await
     }
 
     /// URL of the database, for another store on it.
@@ -70,7 +50,7 @@ impl Fixture {
     }
 
     async fn on(database: TestDatabase) -> Self {
-        let options = options(CONNECTIONS);
+        let options = settings::options(CONNECTIONS);
         let store = Store::open_with(database.url(), options)
             .await
             .expect("the store opens");

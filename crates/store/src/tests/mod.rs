@@ -45,6 +45,7 @@ mod read;
 mod reseal;
 mod retention;
 mod schedules;
+mod settings;
 mod settlement;
 mod storage;
 mod subscriptions;

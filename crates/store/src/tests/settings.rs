@@ -1,0 +1,27 @@
+//! Stores and databases that tests begin with.
+
+use std::time::Duration;
+
+use sortie_testkit::postgres::TestDatabase;
+
+use crate::{OpenOptions, Store, UrgentLimits};
+
+/// Settings of stores of tests. No urgent command is given up: the machine may be under load.
+pub(super) fn options(connections: u32) -> OpenOptions {
+    const PATIENCE: Duration = Duration::from_mins(1);
+    OpenOptions {
+        connections,
+        urgent: UrgentLimits {
+            heartbeat: PATIENCE,
+            register: PATIENCE,
+            connection: PATIENCE,
+        },
+    }
+}
+
+/// Returns a `PostgreSQL` database on which every migration was applied.
+pub(super) async fn migrated() -> TestDatabase {
+    let migrate = async |url: &str| Ok(Store::open(url).await.map(drop)?);
+    let database = TestDatabase::postgres_made_by("store", migrate).await;
+    database.expect("a database")
+}
