@@ -184,7 +184,7 @@ async fn a_file_that_is_no_database_is_a_clear_error() {
     )
     .unwrap();
     let refused = Store::open(database.url()).await.err().unwrap();
-    assert!(refused.to_string().contains("not a database"), "{refused}");
+    assert!(refused.to_string().contains("is no database"), "{refused}");
 }
 
 #[tokio::test]
