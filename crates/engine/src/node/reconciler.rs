@@ -91,8 +91,10 @@ impl Reconciler {
             // These runs are handed over with the others.
             return Ok(());
         }
-        // The dispatcher, which had the permit before, may have claimed one of them again.
-        let is_idle = |run: &RunId| !self.0.slots.active().contains(*run);
+        // The dispatcher, which had the permit before, may have claimed one of them again. It will claim one whose content
+        // waits here, once a slot is free: the answer to its first claim was lost.
+        let (active, unretained) = (self.0.slots.active(), &self.0.slots.worker().records.unretained);
+        let is_idle = |run: &RunId| !active.contains(*run) && !unretained.is_waiting(*run);
         let runs: Vec<RunId> = runs.into_iter().filter(is_idle).collect();
         if runs.is_empty() {
             return Ok(());

@@ -360,6 +360,12 @@ impl Unretained {
         !self.runs().waiting.is_empty()
     }
 
+    /// Whether this run waits here, and is still open.
+    pub(crate) fn is_waiting(&self, run: RunId) -> bool {
+        let runs = self.runs();
+        runs.is_open(run) && runs.waiting.iter().any(|(_, own)| own.contains(&run))
+    }
+
     /// Puts runs back that could not be claimed, as long as they are still open. They keep their position among the
     /// waiting runs of their organization.
     pub(crate) fn put_back(&self, taken: impl IntoIterator<Item = RunId>) {
