@@ -56,6 +56,62 @@ class Riddles(unittest.TestCase):
         self.assertEqual(words.riddles("a.rs", "// What it costs.\n//// Its line.\n"), (0, []))
 
 
+class UserTexts(unittest.TestCase):
+    def found(self, source):
+        return [found.line for found in words.user_texts("a.rs", source)]
+
+    def test_help_texts_of_metrics_are_read(self):
+        register = 'registry.register(\n    "run_seconds",\n    "{}",\n    self.runs.clone(),\n);\n'
+        self.assertEqual(self.found(register.format("How long runs took")), [3])
+        self.assertEqual(self.found(register.format("Duration of runs")), [])
+        self.assertEqual(self.found('gauge(&mut encoder, "runs", "Those that wait.", 1)?;\n'), [1])
+        self.assertEqual(self.found('encoder.encode_descriptor("runs", "What waits.", None, GAUGE)?;\n'), [1])
+
+    def test_descriptions_of_operations_and_options_are_read(self):
+        for source in [
+            '(status = 204, description = "It is gone."),',
+            '("id" = RunId, Path, description = "Which run.", example = "run_1"),',
+            '.description(Some("One message of it."))',
+            '#[arg(long, help = "What to do")]',
+            '#[command(about = "So it goes")]',
+            'json!({"limit": {"type": "integer", "description": "How many results."}})',
+            '"description": "What the runs cost."',
+            'summary: "Some callbacks were abandoned"',
+        ]:
+            self.assertEqual(self.found(source), [1], source)
+
+    def test_a_text_that_names_its_subject_is_none(self):
+        for source in [
+            '(status = 204, description = "The run is gone."),',
+            '"description": "The \\"what\\" of it."',
+            '[("kind", "what it is")]',
+            'let what = "What is this?";',
+        ]:
+            self.assertEqual(self.found(source), [], source)
+
+    def test_a_text_that_goes_on_in_the_next_line_is_read_from_its_start(self):
+        self.assertEqual(self.found('description = "\\\n    What it costs,\\\n    in micros."'), [1])
+
+    def test_whether_may_open_a_bool_alone(self):
+        self.assertEqual(self.found('("on" = Option<bool>, Query, description = "Whether it runs."),'), [])
+        self.assertEqual(self.found('("on" = Option<State>, Query, description = "Whether it runs."),'), [1])
+
+
+class Defaults(unittest.TestCase):
+    def found(self, source):
+        return [found.line for found in words.default_comments("default.toml", source)]
+
+    def test_each_comment_is_read_from_its_start(self):
+        self.assertEqual(self.found("# What it does.\na = 1\n\n# Limit. Default: 1.\n# What is more, a limit.\nb = 1\n"), [1])
+        self.assertEqual(self.found("# Limit.\na = 1\n# Its size.\n# b = 2\n# How long.\n"), [3, 5])
+        self.assertEqual(self.found("# Plans:\n#\n# [[plans]]\n# it = 1     # which one\n#\n# Who pays.\n"), [6])
+
+    def test_whether_may_open_a_switch_alone(self):
+        self.assertEqual(self.found("# Whether it runs.\n# Default: no.\non = false\n"), [])
+        self.assertEqual(self.found("# Whether it runs.\n# on = true\n"), [])
+        self.assertEqual(self.found('# Whether it runs.\nmode = "no"\n'), [1])
+
+
 class LongLines(unittest.TestCase):
     def long(self, text):
         return [found.line for found in words.long_lines("a.md", text)]
@@ -95,11 +151,26 @@ class Ratchet(unittest.TestCase):
             "fuzz/src/a.rs": "/// A.\nstruct A;\n",
             "docs/A.md": "a" * 101,
             "crates/agent/src/prompt.md": "a" * 101,
+            "crates/api/src/docs.rs": 'description = "What it is"',
+            "crates/api/src/docs/tests.rs": 'description = "What it is"',
+            "crates/sortie/src/config/default.toml": "# How many.\na = 1\n",
+            "deploy/grafana/sortie.json": '{"description": "Which runs."}',
+            "deploy/prometheus/alerts.yml": '  summary: "So many runs"',
+            "deploy/other.yml": '  summary: "So many runs"',
         }
         with tree(files) as root:
             findings, comments = words.measure(root, list(files))
         figures = {key: len(found) for key, found in findings.items() if found}
-        self.assertEqual(figures, {("riddles", "api"): 2, ("long-lines", "docs/A.md"): 1})
+        self.assertEqual(
+            figures,
+            {
+                ("riddles", "api"): 2,
+                ("texts", "api"): 1,
+                ("texts", "sortie"): 1,
+                ("texts", "deploy"): 2,
+                ("long-lines", "docs/A.md"): 1,
+            },
+        )
         self.assertEqual(comments, {"api": 2, "fuzz": 1})
 
 

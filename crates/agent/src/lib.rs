@@ -185,7 +185,7 @@ pub trait Sink: Send + Sync {
     fn usage_clamped(&self, _model: &str) {}
 
     /// A piece of the text that the model is writing in turn `step`. Not recorded; the whole follows as a `message`.
-    /// After a `retry` the text begins anew.
+    /// After a `retry` the text restarts.
     fn message_delta(&self, _step: u32, _text: &str) {}
 }
 

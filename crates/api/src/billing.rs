@@ -257,7 +257,7 @@ pub struct Payment {
     /// Cents that were refunded.
     #[schema(example = 0)]
     pub refunded_cents: i64,
-    /// Cents that the cardholder disputes, or has got back by a dispute.
+    /// Cents in disputes of the cardholder that are open or lost.
     #[schema(example = 0)]
     pub disputed_cents: i64,
     /// Part of the payment that was refunded.
@@ -335,7 +335,7 @@ pub struct MoveCredits {
     /// Reason, which the organization sees in its ledger: 1 to 500 characters.
     #[schema(min_length = 1, max_length = 500, example = "welcome credits")]
     pub reason: String,
-    /// Name of the movement, which counts once: 1 to 200 characters.
+    /// Idempotency reference: a repetition moves no credits. 1 to 200 characters.
     #[schema(min_length = 1, max_length = 200, example = "ticket-4711")]
     pub reference: String,
 }

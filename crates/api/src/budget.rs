@@ -90,7 +90,7 @@ impl PartialSchema for BudgetScope {
         ObjectBuilder::new()
             .schema_type(Type::String)
             .description(Some(
-                "Which runs it is about: `organization`, `workflow:NAME`, `schedule:ID` or `key:ID`.",
+                "Scope of the budget: `organization`, `workflow:NAME`, `schedule:ID` or `key:ID`.",
             ))
             .pattern(Some(
                 "^(organization|workflow:[a-z0-9][a-z0-9._-]{0,99}|schedule:sched_[0-7][0-9a-hjkmnp-tv-z]{25}|\

@@ -26,7 +26,7 @@ pub struct Check {
     /// Finding, in a sentence.
     #[schema(example = "PostgreSQL 15.9, 0.6 ms")]
     pub found: String,
-    /// Missing parts, and the steps that help.
+    /// Problems, each with its remedy.
     pub hints: Vec<String>,
 }
 

@@ -26,7 +26,7 @@ pub struct ApiKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub expires_at: Option<Timestamp>,
-    /// Time until which the secret before the last rotation works, or worked; absent for a key that was never rotated.
+    /// Time at which the previous secret stops working; absent if the key was never rotated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub previous_until: Option<Timestamp>,

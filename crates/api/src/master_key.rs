@@ -58,6 +58,6 @@ pub struct Reseal {
     /// Values that none of the node's keys opens. They are unchanged; the node's log names them.
     #[schema(minimum = 0)]
     pub unreadable: i64,
-    /// Continues with the next page; empty on the last one.
+    /// Value for `cursor` to get the next page; empty on the last one.
     pub next_cursor: String,
 }

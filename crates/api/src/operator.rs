@@ -139,6 +139,6 @@ pub struct ResetLink {
     /// Address of the page, with a token that works once. It is shown this once.
     #[schema(example = "https://accounts.example.com/reset-password?token=stm_…")]
     pub url: String,
-    /// End of the token.
+    /// Time at which the token expires.
     pub expires_at: Timestamp,
 }

@@ -57,7 +57,7 @@ pub struct RunRequest {
     )]
     #[schema(nullable = false, example = "runbook")]
     pub model: Option<String>,
-    /// Model ID that is asked once where `model` refuses to answer; must be another one.
+    /// Fallback model, called once if `model` refuses to answer. Must differ from it.
     #[serde(
         default,
         deserialize_with = "present",
@@ -117,7 +117,7 @@ pub struct RunRequest {
     )]
     #[schema(nullable = false, minimum = 1, maximum = 3600)]
     pub timeout_seconds: Option<i64>,
-    /// Maximum number of model calls, without those that are tried again. A run that needs another one fails. Default 200.
+    /// Maximum number of model calls; retries do not count. The run fails when it needs more. Default 200.
     #[serde(
         default,
         deserialize_with = "present",
@@ -277,13 +277,13 @@ pub struct RunConnection {
     pub allowed_tools: Option<Vec<String>>,
 }
 
-/// `web`: a switch, or a restriction that switches it on.
+/// `true`, `false`, or an object that enables web access with restrictions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum Web {
-    /// On for every public address, or off.
+    /// Web access to every public address, or none.
     Switch(bool),
-    /// On for some domains.
+    /// Web access to these domains only.
     Restricted(WebRestriction),
 }
 

@@ -219,8 +219,7 @@ impl UsageFigures {
     }
 }
 
-/// Usage of the runs that have these dimensions in common. A dimension is present where it was asked for and the runs
-/// have it.
+/// Usage of one group of runs. A dimension is absent if it was not requested or the runs have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UsageRow {
     /// Day on which the runs were created.
@@ -272,7 +271,7 @@ pub struct Usage {
     pub to: Day,
     /// Dimensions by which the rows are grouped.
     pub by: Vec<UsageDimension>,
-    /// Rows in the order of their dimensions; none where nothing ran.
+    /// Rows, sorted by dimension; empty if no run matches.
     pub rows: Vec<UsageRow>,
     /// The sums of all rows.
     pub totals: UsageFigures,

@@ -184,10 +184,10 @@ impl Parts {
         let next = self.now() + pause_after(event.tries);
         let is_last = next > event.received_at + GIVEN_UP_AFTER;
         if is_last {
-            tracing::error!(event = %event.id, kind = %event.kind, %error, "an event of Stripe is given up");
+            tracing::error!(event = %event.id, kind = %event.kind, %error, "abandoned an event of Stripe");
             return AfterEvent::Failed;
         }
-        tracing::warn!(event = %event.id, kind = %event.kind, %error, "an event of Stripe is handled again later");
+        tracing::warn!(event = %event.id, kind = %event.kind, %error, "handling an event of Stripe failed; it is handled again later");
         AfterEvent::RetryAt(next)
     }
 

@@ -196,7 +196,7 @@ impl Description {
                 "type": "http",
                 "scheme": "bearer",
                 "description": "An API key of the organization. The role an operation needs stands in its `security`; an \
-                    `admin` key passes wherever `member` is asked for.",
+                    `admin` key may call every operation that needs `member`.",
             }}),
             Self::Organization => json!({
                 "session": {

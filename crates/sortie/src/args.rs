@@ -266,7 +266,7 @@ pub(crate) struct Attendance {
     /// Follow the run to its end, as is the default
     #[arg(long, overrides_with = "detach")]
     pub(crate) follow: bool,
-    /// Print the run's ID and leave it to the engine, which must be one that stays
+    /// Print the run's ID and exit; needs a running engine
     #[arg(long, overrides_with = "follow")]
     pub(crate) detach: bool,
 }
@@ -309,7 +309,7 @@ pub(crate) enum RunsCommand {
         #[command(flatten)]
         list: ListArgs,
     },
-    /// Go on with runs that nobody works on, because their command was killed, and follow them to their ends
+    /// Resume runs whose command was killed, and follow them to their end
     Resume(resume::ResumeArgs),
     /// Print a run's events, and follow it to its end
     Events {

@@ -241,7 +241,7 @@ impl Metrics {
         );
         registry.register(
             "store_retries",
-            "Commands that were run again after a deadlock, a serialization failure or a lost connection",
+            "Commands that were run again: after a deadlock, a serialization failure or a lost connection, or because their group failed",
             self.retries.clone(),
         );
         registry.register(

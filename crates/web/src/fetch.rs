@@ -71,7 +71,7 @@ impl Tool for WebFetch {
                     "start": {
                         "type": "integer",
                         "minimum": 0,
-                        "description": "Where to go on in a long text, as an earlier result told. Default: 0."
+                        "description": "Position in a long text to continue from, as an earlier result says. Default: 0."
                     }
                 },
                 "required": ["url"],

@@ -169,7 +169,7 @@ impl Readers {
             }
         })?;
         reading(answer, most).ok_or_else(|| {
-            tracing::warn!(?form, "page reader gave an answer that is none");
+            tracing::warn!(?form, "page reader returned an invalid answer");
             Unread::TooMuch
         })
     }

@@ -171,12 +171,12 @@ impl Tool for WebSearch {
             parameters: r#"{
                 "type": "object",
                 "properties": {
-                    "query": {"type": "string", "description": "What to search for."},
+                    "query": {"type": "string", "description": "Words to search for."},
                     "count": {
                         "type": "integer",
                         "minimum": 1,
                         "maximum": 20,
-                        "description": "How many results. Default: 8."
+                        "description": "Number of results. Default: 8."
                     }
                 },
                 "required": ["query"],

@@ -362,7 +362,7 @@ impl Parts {
         self.store
             .sign_up_with_identity(person, identity, session, given)
             .await?;
-        tracing::info!(user.id = %id, "account created by an identity provider");
+        tracing::info!(user.id = %id, "created an account for an identity of a provider");
         Ok(OidcSignIn::SignedIn(Box::new(LoggedIn {
             token: Credential::new(token.expose()),
             person: self.store.account(id).await?.person,

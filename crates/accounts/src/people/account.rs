@@ -81,7 +81,7 @@ impl Accounts {
         // Also after an error: the sessions may have ended.
         self.forget_sessions(user);
         done?;
-        tracing::info!(user.id = %user, "identity unlinked");
+        tracing::info!(user.id = %user, "unlinked an identity");
         Ok(())
     }
 
@@ -140,7 +140,7 @@ impl Accounts {
         // Also after an error: the sessions may have ended.
         self.forget_sessions(user);
         done?;
-        tracing::info!(user.id = %user, "account deleted");
+        tracing::info!(user.id = %user, "deleted an account");
         Ok(())
     }
 }

@@ -151,7 +151,7 @@ impl Parts {
         let created = self.store.sign_up(person, Some(session), verification).await;
         created?;
         self.mail_queued();
-        tracing::info!(user.id = %id, mail = self.options.mail.is_some(), "account created");
+        tracing::info!(user.id = %id, mail = self.options.mail.is_some(), "created an account");
         let account = self.store.account(id).await?;
         debug_assert_eq!(account.person.email, email.text);
         Ok(LoggedIn {

@@ -212,7 +212,7 @@ impl Sender {
             // Where it was deleted, its delivery is gone as well, and nothing is written down.
             Err(StoreError::NotFound) => return Ok(Body::Impossible("the run is gone")),
             Err(error @ StoreError::Corrupt(_)) => {
-                tracing::error!(%run, %error, "a callback is given up: the run cannot be read");
+                tracing::error!(%run, %error, "abandoned a callback: cannot read the run");
                 return Ok(Body::Impossible("what is stored of the run cannot be read"));
             }
             Err(error) => {
@@ -223,7 +223,7 @@ impl Sender {
         let body = match serde_json::to_vec(&run) {
             Ok(body) => body,
             Err(error) => {
-                tracing::error!(run = %run.id, %error, "a callback is given up: the run cannot be serialized");
+                tracing::error!(run = %run.id, %error, "abandoned a callback: cannot serialize the run");
                 return Ok(Body::Impossible("the run cannot be written as JSON"));
             }
         };
@@ -319,7 +319,7 @@ impl Sender {
             "callback"
         );
         if made.after == AfterAttempt::Abandoned {
-            tracing::warn!(host, delivery.attempts = made.number, "a callback is abandoned");
+            tracing::warn!(host, delivery.attempts = made.number, "abandoned a callback");
         }
     }
 }

@@ -293,7 +293,7 @@ pub fn check_key_text(sealed: &[u8], keys: &[MasterKey]) -> Result<(), Error> {
             )))
         }
         Err(SealError::Broken) => Err(Error::Internal(
-            "the sealed text of this database by which its master key is told is damaged: restore the database".to_owned(),
+            "cannot check the master key: its stored check value is damaged; restore the database".to_owned(),
         )),
     }
 }

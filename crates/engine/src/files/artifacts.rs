@@ -42,7 +42,7 @@ impl Engine {
             content_type: artifact.content_type,
             created_at: artifacts
                 .finished_at
-                .ok_or_else(|| Error::Internal(format!("{run} has artifacts and no end")))?,
+                .ok_or_else(|| Error::Internal(format!("{run} has artifacts but no finish time")))?,
         })
     }
 

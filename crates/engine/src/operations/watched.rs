@@ -162,7 +162,7 @@ impl Watched {
         ];
         registry.register(
             "sandbox",
-            "What confines the commands of runs on this node, and whether their memory and disk have hard limits",
+            "Confinement of the commands of runs on this node, and whether their memory and disk have hard limits",
             Info::new(sandbox),
         );
         registry.register_collector(Box::new(SampleCollector {
@@ -278,7 +278,7 @@ fn encode_license(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample) 
     seconds(
         encoder,
         "license_remaining_seconds",
-        "What is left of the license; 0 once it has expired, and without a license.",
+        "Remaining time of the license; 0 once it has expired, and without a license.",
         left,
     )
 }
@@ -293,18 +293,18 @@ fn encode_credits(encoder: &mut DescriptorEncoder<'_>, sums: &CreditSums) -> std
     gauge(
         encoder,
         "credit_reserved_micros",
-        "Credits of theirs that are reserved for runs that are not settled.",
+        "Credits of these organizations that are reserved for runs that are not settled.",
         sums.reserved_micros,
     )?;
     gauge(
         encoder,
         "credit_negative_organizations",
-        "Organizations among them whose balance is negative.",
+        "Organizations with a negative balance, counted as these are.",
         sums.negative,
     )
 }
 
-/// Writes what the upkeep of the database has not come to yet.
+/// Writes the outstanding upkeep of the database.
 fn encode_upkeep(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample) -> std::fmt::Result {
     gauge(
         encoder,
@@ -315,7 +315,7 @@ fn encode_upkeep(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample) -
     seconds(
         encoder,
         "usage_late_oldest_age_seconds",
-        "How long ago the oldest of these runs was created; 0 where there is none.",
+        "Age of the oldest of these runs; 0 if there is none.",
         age(sample.observed.oldest_late_run_at, sample.at),
     )?;
     let Some(dead) = &sample.dead_rows else {
@@ -331,7 +331,7 @@ fn encode_upkeep(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample) -
     seconds(
         encoder,
         "database_oldest_snapshot_seconds",
-        "How long ago the oldest transaction began that keeps dead rows from being cleaned; 0 where there is none, or the user of the database may not see it.",
+        "Age of the oldest transaction that keeps dead rows from being cleaned; 0 if there is none, or the user of the database may not see it.",
         dead.oldest_snapshot.as_secs_f64(),
     )
 }
@@ -340,7 +340,7 @@ fn encode_database(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample)
     let (observed, at) = (&sample.observed, sample.at);
     let open = encoder.encode_descriptor(
         "runs_open",
-        "Runs of the whole database that are not settled: waiting, claimed, at work, or cancelled under their worker, which has not told their cost yet. Counted up to 100,000 each.",
+        "Runs of the whole database that are not settled: waiting, claimed, at work, or cancelled under their worker, which has not reported their cost yet. Counted up to 100,000 each.",
         None,
         MetricType::Gauge,
     )?;
@@ -360,31 +360,31 @@ fn encode_database(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample)
     seconds(
         encoder,
         "settlement_oldest_age_seconds",
-        "How long ago the run was cancelled that waits longest for its worker to report the cost; 0 where none waits.",
+        "Time since the cancellation of the run that waits longest for its worker to report the cost; 0 if none waits.",
         age(observed.oldest_settling_at, at),
     )?;
     seconds(
         encoder,
         "queue_oldest_age_seconds",
-        "How long the run has been waiting that waits longest for a worker; 0 where none waits.",
+        "Waiting time of the run that waits longest for a worker; 0 if none waits.",
         age(observed.oldest_queued_at, at),
     )?;
     gauge(
         encoder,
         "callbacks_waiting",
-        "Callbacks of the whole database that are neither delivered nor given up, counted up to 100,000.",
+        "Callbacks of the whole database that are neither delivered nor abandoned, counted up to 100,000.",
         observed.callbacks_waiting,
     )?;
     gauge(
         encoder,
         "callbacks_due",
-        "Those of them whose next attempt is due.",
+        "Callbacks whose next attempt is due.",
         observed.callbacks_due,
     )?;
     seconds(
         encoder,
         "callback_oldest_due_age_seconds",
-        "How long the attempt has been due that is due for longest; 0 where none is.",
+        "Time since the oldest due attempt became due; 0 if none is due.",
         age(observed.oldest_callback_due_at, at),
     )?;
     let nodes = encoder.encode_descriptor(
@@ -412,7 +412,7 @@ fn encode_database(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample)
     seconds(
         encoder,
         "lease_remaining_seconds",
-        "What is left of the lease of a live node that ends first; below 0 it is over and its runs are about to be taken over.",
+        "Remaining time of the lease that expires first among the live nodes; below 0 it has expired and the runs of its node are about to be taken over.",
         left,
     )
 }

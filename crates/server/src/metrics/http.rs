@@ -146,12 +146,12 @@ impl HttpMetrics {
         );
         registry.register(
             "http_request_duration_seconds",
-            "From the head of a request to the head of its answer",
+            "Time from the head of a request to the head of its answer",
             self.duration.clone(),
         );
         registry.register(
             "rate_limit_refusals",
-            "Requests that were answered with 429, by whose quota was used up",
+            "Requests that were answered with 429, by the kind of the exhausted quota",
             self.refusals.clone(),
         );
         registry.register(

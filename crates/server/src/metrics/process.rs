@@ -53,13 +53,13 @@ impl Collector for Process {
         };
         ConstCounter::new(read.cpu_seconds).encode(encoder.encode_descriptor(
             "cpu_seconds",
-            "Processor time that the process has used, its own and the kernel's for it.",
+            "Processor time that the process has used, in user mode and in the kernel.",
             None,
             MetricType::Counter,
         )?)?;
         ConstGauge::new(read.start_seconds).encode(encoder.encode_descriptor(
             "start_time_seconds",
-            "When the process was started, in seconds since 1970.",
+            "Start time of the process, in seconds since 1970.",
             None,
             MetricType::Gauge,
         )?)?;

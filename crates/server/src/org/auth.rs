@@ -141,8 +141,8 @@ pub(crate) async fn verify_email(
 
 /// Ask for another verification mail
 ///
-/// Sends another mail with a token that verifies the address of the signed-in person. Tokens of earlier mails end. Takes part in
-/// the three mails a day to one address.
+/// Sends another mail with a token that verifies the address of the signed-in person. Tokens of earlier mails end.
+/// Counts against the limit of three mails a day to one address.
 #[utoipa::path(
     post, path = "/v1/auth/resend-verification", tag = "sign-in",
     responses(
@@ -167,7 +167,7 @@ pub(crate) async fn resend_verification(
     post, path = "/v1/auth/forgot-password", tag = "sign-in",
     request_body(content = ForgotPassword, description = "The address."),
     responses(
-        (status = 202, description = "Where the address has an account, a mail is on the way."),
+        (status = 202, description = "A mail is on the way if the address has an account."),
         (status = 409, description = "The deployment sends no mail.", body = sortie_api::ErrorBody),
     ),
 )]

@@ -43,8 +43,8 @@ pub(crate) async fn list_identities(
     delete, path = "/v1/auth/identities/{id}", tag = "account",
     params(("id" = String, Path, description = "The identity.", example = "1f8a3bd2c4e5968770a1b2c3d4e5f607")),
     responses(
-        (status = 204, description = "The identity signs nobody in any more."),
-        (status = 409, description = "It is the only way in which the person signs in.", body = sortie_api::ErrorBody,
+        (status = 204, description = "The identity is unlinked."),
+        (status = 409, description = "The person has no other way to sign in.", body = sortie_api::ErrorBody,
             example = json!({"error": "this is the only way in which you sign in: set a password first", "code": "conflict"})),
     ),
 )]

@@ -50,7 +50,7 @@ pub(crate) async fn create_organization_key(
 ) -> ApiResult<Response> {
     app.accounts.require_verified(&who.person.requester())?;
     let created = app.engine.create_key(&who.caller(), request).await?;
-    tracing::info!(key.id = %created.id, key.role = %created.role, user = %who.person.user, "API key created");
+    tracing::info!(key.id = %created.id, key.role = %created.role, user = %who.person.user, "created an API key");
     Ok(shown_once(StatusCode::CREATED, &created))
 }
 
@@ -81,7 +81,7 @@ pub(crate) async fn rotate_organization_key(
     JsonBody(request, _room): JsonBody<RotateKey>,
 ) -> ApiResult<Response> {
     let rotated = app.engine.rotate_key(&who.caller(), id, &request).await?;
-    tracing::info!(key.id = %id, user = %who.person.user, "API key rotated");
+    tracing::info!(key.id = %id, user = %who.person.user, "rotated an API key");
     Ok(shown_once(StatusCode::OK, &rotated))
 }
 
@@ -103,6 +103,6 @@ pub(crate) async fn delete_organization_key(
     Inner(id): Inner<KeyId>,
 ) -> ApiResult<StatusCode> {
     app.engine.delete_key(&who.caller(), id).await?;
-    tracing::info!(key.id = %id, user = %who.person.user, "API key revoked");
+    tracing::info!(key.id = %id, user = %who.person.user, "revoked an API key");
     Ok(StatusCode::NO_CONTENT)
 }

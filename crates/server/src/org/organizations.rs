@@ -93,7 +93,8 @@ pub(crate) async fn rename_organization(
 /// at once, on other nodes within five seconds. Its runs are cancelled, waiting callbacks are not sent. Its runs, files,
 /// workflows, schedules, connections and budgets are deleted soon afterwards. The audit log and the usage by day stay, for the
 /// operator. The body repeats the name of the organization, as the confirmation, and has the password of the account. An account
-/// without one needs a sign-in of the last ten minutes. Takes part in the 10 attempts an hour at the password.
+/// without one needs a sign-in of the last ten minutes. Counts against the limit of 10
+/// password attempts an hour.
 #[utoipa::path(
     delete, path = "/v1/organizations/{id}", tag = "organizations",
     params(("id" = sortie_api::OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),

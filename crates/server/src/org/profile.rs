@@ -97,8 +97,8 @@ pub(crate) async fn update_user(
 /// Delete your account
 ///
 /// Deletes the account with its sessions, memberships and permissions. The audit logs keep its id. An organization without
-/// other members is deleted with everything in it, as by `DELETE /v1/organizations/{id}`. Takes part in the 10 attempts an
-/// hour at the password.
+/// other members is deleted with everything in it, as by `DELETE /v1/organizations/{id}`. Counts against the
+/// limit of 10 password attempts an hour.
 #[utoipa::path(
     delete, path = "/v1/auth/me", tag = "account",
     request_body(content = DeleteUser, description = "The password of the account, where it has one."),

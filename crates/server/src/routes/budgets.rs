@@ -84,7 +84,7 @@ pub(crate) async fn put_budget(
         .parse()
         .map_err(|rule| ApiError::invalid_request(format!("scope: {rule}")))?;
     let (budget, is_new) = app.engine.put_budget(&who.caller(), scope, put).await?;
-    tracing::info!(budget = %budget.scope, by = %who.by, "budget set");
+    tracing::info!(budget = %budget.scope, by = %who.by, "set a budget");
     let status = if is_new {
         StatusCode::CREATED
     } else {
@@ -107,6 +107,6 @@ pub(crate) async fn delete_budget(
     Path(scope): Path<BudgetScope>,
 ) -> ApiResult<StatusCode> {
     app.engine.delete_budget(&who.caller(), scope.clone()).await?;
-    tracing::info!(budget = %scope, by = %who.by, "budget deleted");
+    tracing::info!(budget = %scope, by = %who.by, "deleted a budget");
     Ok(StatusCode::NO_CONTENT)
 }

@@ -97,7 +97,7 @@ pub(crate) async fn put_connection(
         .connections()
         .put(&who.caller(), &name, definition)
         .await?;
-    tracing::info!(connection = name, by = %who.by, "connection saved");
+    tracing::info!(connection = name, by = %who.by, "saved a connection");
     let status = match put {
         Put::Created => StatusCode::CREATED,
         Put::Replaced => StatusCode::OK,
@@ -119,7 +119,7 @@ pub(crate) async fn delete_connection(
     Path(name): Path<String>,
 ) -> ApiResult<StatusCode> {
     app.engine.connections().delete(&who.caller(), &name).await?;
-    tracing::info!(connection = name, by = %who.by, "connection deleted");
+    tracing::info!(connection = name, by = %who.by, "deleted a connection");
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -146,7 +146,7 @@ pub(crate) async fn test_connection(
 /// Authorize a connection
 ///
 /// Starts OAuth. A person opens `authorization_url` in a browser, consents, and comes back to a page of this engine
-/// with a confirmation code. The authorization counts once that code is sent to `POST
+/// with a confirmation code. The authorization takes effect when that code is sent to `POST
 /// /v1/connections/{name}/oauth/confirm`. Endpoints that `auth` does not name are discovered from the server.
 #[utoipa::path(
     post, path = "/v1/connections/{name}/oauth", tag = "connections",
@@ -168,7 +168,7 @@ pub(crate) async fn authorize_connection(
     Path(name): Path<String>,
 ) -> ApiResult<Json<Authorization>> {
     let authorization = app.engine.connections().authorize(&who.caller(), &name).await?;
-    tracing::info!(connection = name, by = %who.by, "authorization of a connection started");
+    tracing::info!(connection = name, by = %who.by, "started the authorization of a connection");
     Ok(Json(authorization))
 }
 
@@ -201,7 +201,7 @@ pub(crate) async fn confirm_authorization(
         .connections()
         .confirm_authorization(&who.caller(), &name, &confirm.code)
         .await?;
-    tracing::info!(connection = name, by = %who.by, "connection authorized");
+    tracing::info!(connection = name, by = %who.by, "authorized a connection");
     Ok(Json(confirmed))
 }
 

@@ -38,8 +38,7 @@ const PAGE_HEADERS: [(HeaderName, &str); 6] = [
 
 /// Return from an authorization server
 ///
-/// Receives the browser of the person who has consented, and shows a page with a confirmation code. No run uses the
-/// tokens until an admin key presents that code (`POST /v1/connections/{name}/oauth/confirm`). Needs no key: `state` is
+/// Redirect URI of OAuth: shows the confirmation code to the person who has consented. No run uses the tokens until an admin key presents that code (`POST /v1/connections/{name}/oauth/confirm`). Needs no key: `state` is
 /// random, valid once and for ten minutes. A failure is a page for browsers, which ask for `text/html`, and JSON for
 /// others.
 #[utoipa::path(
@@ -113,7 +112,7 @@ async fn finish(
         Ok(awaiting) => {
             tracing::info!(
                 connection = awaiting.connection,
-                "authorization awaits its confirmation"
+                "issued the confirmation code of an authorization"
             );
             confirmation_page(&awaiting)
         }
@@ -266,7 +265,7 @@ pub(crate) async fn get_client_metadata(State(app): State<Arc<App>>) -> ApiResul
             "redirect_uris": ["https://sortie.example.com/v1/oauth/callback/5b3c8c1f0f3d4f1e9a7b6c5d4e3f2a1b"],
             "token_endpoint_auth_method": "none"
         })),
-        (status = 404, description = "The engine's address is not https, or the tag is none.", body = sortie_api::ErrorBody),
+        (status = 404, description = "The engine's address is not https, or the tag is unknown.", body = sortie_api::ErrorBody),
     ),
 )]
 pub(crate) async fn get_own_client_metadata(

@@ -57,7 +57,7 @@ impl PartialSchema for StreamMessage {
         };
         ObjectBuilder::new()
             .schema_type(Type::Object)
-            .description(Some("One message of the stream."))
+            .description(Some("Message of the stream."))
             .property(
                 "id",
                 text("The event's id; absent on `done`.").pattern(Some("^[1-9][0-9]*$")),
@@ -72,7 +72,7 @@ impl PartialSchema for StreamMessage {
                 "retry",
                 ObjectBuilder::new()
                     .schema_type(Type::Integer)
-                    .description(Some("Milliseconds to wait before coming back; sent once.")),
+                    .description(Some("Milliseconds to wait before reconnecting; sent once.")),
             )
             .required("event")
             .required("data")
@@ -168,7 +168,7 @@ impl FromQuery for EventsQuery {
     params(
         ("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp"),
         ("Last-Event-ID" = Option<i64>, Header, minimum = 0, nullable = false, description = "Resume after this event.", example = 3),
-        ("deltas" = Option<bool>, Query, nullable = false, description = "Also send the text that the model is writing, as `message_delta` messages `{text, step}` without an id. They are not recorded; the whole text follows as `message`, and after a `retry` it begins anew.", example = true),
+        ("deltas" = Option<bool>, Query, nullable = false, description = "Also send the text that the model is writing, as `message_delta` messages `{text, step}` without an id. They are not recorded; the whole text follows as `message`, and after a `retry` the text restarts.", example = true),
         ("after" = Option<i64>, Query, minimum = 0, nullable = false, description = "Only events after this one; `Last-Event-ID` comes before it.", example = 0),
     ),
     responses((status = 200, description = "The stream, or the array.", content(

@@ -34,7 +34,7 @@ use crate::{
 const FORM_BYTES: u64 = 64 * 1024;
 
 // For the document only: the form is read part by part.
-/// A file and, where it is to have another name than the one that is sent with it, that name.
+/// File to upload, and optionally a name for it.
 #[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "the form is read by `take_in`")]
 pub(crate) struct FileForm {
@@ -214,9 +214,9 @@ impl FromQuery for ListQuery {
 #[derive(serde::Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
 pub(crate) enum FileList {
-    /// Without `limit` and `cursor`.
+    /// Plain list, without `limit` and `cursor`.
     Recent(Vec<File>),
-    /// With either.
+    /// Page, with `limit` or `cursor`.
     Page(FilePage),
 }
 

@@ -50,7 +50,7 @@ pub(crate) async fn create_key(
     JsonBody(request, _room): JsonBody<CreateKey>,
 ) -> ApiResult<Response> {
     let created = app.engine.create_key(&who.caller(), request).await?;
-    tracing::info!(key.id = %created.id, key.role = %created.role, by = %who.by, "API key created");
+    tracing::info!(key.id = %created.id, key.role = %created.role, by = %who.by, "created an API key");
     Ok(shown_once(StatusCode::CREATED, &created))
 }
 
@@ -78,7 +78,7 @@ pub(crate) async fn rotate_key(
     JsonBody(request, _room): JsonBody<RotateKey>,
 ) -> ApiResult<Response> {
     let rotated = app.engine.rotate_key(&who.caller(), id, &request).await?;
-    tracing::info!(key.id = %id, by = %who.by, "API key rotated");
+    tracing::info!(key.id = %id, by = %who.by, "rotated an API key");
     Ok(shown_once(StatusCode::OK, &rotated))
 }
 
@@ -100,6 +100,6 @@ pub(crate) async fn delete_key(
     Path(id): Path<KeyId>,
 ) -> ApiResult<StatusCode> {
     app.engine.delete_key(&who.caller(), id).await?;
-    tracing::info!(key.id = %id, by = %who.by, "API key revoked");
+    tracing::info!(key.id = %id, by = %who.by, "revoked an API key");
     Ok(StatusCode::NO_CONTENT)
 }

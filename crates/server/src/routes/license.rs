@@ -47,7 +47,7 @@ pub(crate) async fn put_license(
     JsonBody(put, _room): JsonBody<PutLicense>,
 ) -> ApiResult<Json<License>> {
     let license = app.engine.put_license(&who.caller(), &put.token).await?;
-    tracing::info!(deployment = ?license.deployment_id, by = %who.by, "license installed");
+    tracing::info!(deployment = ?license.deployment_id, by = %who.by, "installed a license");
     Ok(Json(license))
 }
 
@@ -61,6 +61,6 @@ pub(crate) async fn put_license(
 )]
 pub(crate) async fn delete_license(State(app): State<Arc<App>>, who: Admin) -> ApiResult<StatusCode> {
     app.engine.delete_license(&who.caller()).await?;
-    tracing::info!(by = %who.by, "license deleted");
+    tracing::info!(by = %who.by, "deleted a license");
     Ok(StatusCode::NO_CONTENT)
 }

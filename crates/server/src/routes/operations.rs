@@ -30,7 +30,7 @@ pub(crate) struct Readiness {
     /// `ok`.
     #[schema(example = "ok")]
     status: &'static str,
-    /// Parts that do not work now, of those without which the node still takes runs. `storage`: files are refused with 503,
+    /// Optional parts that are unavailable. With `storage`, files are refused with 503,
     /// and runs that have files or leave outputs wait. New names may be added.
     #[schema(value_type = Vec<String>, example = json!([]))]
     degraded: Vec<&'static str>,

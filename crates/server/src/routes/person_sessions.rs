@@ -28,7 +28,7 @@ fn shown(of: MemberSession) -> PersonSession {
 
 /// List people's sessions
 ///
-/// Lists where people are signed in by an identity provider, newest first, at most 1,000. Self-hosted engines only.
+/// Lists the sessions of people who signed in with an identity provider, newest first, at most 1,000. Self-hosted engines only.
 #[utoipa::path(
     get, path = "/v1/admin/sessions", tag = "administration",
     responses((status = 200, description = "The sessions.", body = [PersonSession], example = json!([{

@@ -130,17 +130,17 @@ impl FromQuery for ListQuery {
 #[serde(untagged)]
 #[expect(dead_code, reason = "the body is written by `Listing`")]
 pub(crate) enum RunList {
-    /// Without `limit` and `cursor`.
+    /// Plain list, without `limit` and `cursor`.
     Recent(Vec<Run>),
-    /// With either.
+    /// Page, with `limit` or `cursor`.
     Page(RunPage),
 }
 
 /// List runs
 ///
 /// Lists runs, newest first. Without `limit` and `cursor` the answer is an array of the 100 newest matching runs; with
-/// either it is a page, whose `next_cursor` is empty on the last one. With `tag` and `status` or `schedule`, a page can
-/// have fewer runs than `limit`, or none, and a `next_cursor` all the same: then many runs were looked at, and few match.
+/// either it is a page. A page can have fewer than `limit` entries although more follow: continue until `next_cursor` is
+/// empty.
 #[utoipa::path(
     get, path = "/v1/runs", tag = "runs",
     params(

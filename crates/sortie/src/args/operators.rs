@@ -90,7 +90,7 @@ pub(crate) struct MovementArgs {
     /// Reason, which the organization sees in its ledger
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
-    /// Name of the movement: the same one twice moves credits once
+    /// Idempotency reference of the movement
     #[arg(long, value_name = "TEXT")]
     pub(crate) reference: String,
     /// Enter a correction, which may take credits

@@ -21,10 +21,10 @@ pub(crate) struct ReplayArgs {
     /// Budget in millionths of a dollar [default: that of the run]
     #[arg(long, visible_alias = "max-cost-micros", value_name = "MICROS", value_parser = whole::<i64>)]
     pub(crate) max_cost: Option<i64>,
-    /// Read what a connection lacks from a file
+    /// Read a connection's credential from a file
     #[arg(long = "credential", value_name = "CONNECTION=@FILE")]
     pub(crate) credentials: Vec<Source<PathBuf>>,
-    /// Read what a connection lacks from a variable
+    /// Read a connection's credential from a variable
     #[arg(long = "credential-env", value_name = "CONNECTION=VARIABLE")]
     pub(crate) credentials_env: Vec<Source<String>>,
     /// Print the event objects one a line, and the finished run last

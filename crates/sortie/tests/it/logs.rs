@@ -69,7 +69,7 @@ async fn every_line_is_an_object_and_says_whose_it_is(database: Database) -> Che
         let found = lines.iter().find(|line| line["message"] == message);
         found.with_context(|| format!("no line says {message}: {lines:#?}"))
     };
-    let of_request = one("API key created")?;
+    let of_request = one("created an API key")?;
     assert_eq!(of_request["request_id"], "req-of-the-test");
     assert_eq!(of_request["trace_id"], TRACE);
     let of_run = one("the run has ended")?;

@@ -290,7 +290,7 @@ async fn read<T: serde::de::DeserializeOwned>(response: Response, limit: usize) 
         .await
         .map_err(|error| no_answer(&error))?;
     serde_json::from_slice(&body)
-        .map_err(|_| Error::Internal("another node answers what this one cannot read".to_owned()))
+        .map_err(|_| Error::Internal("cannot read the answer of another node".to_owned()))
 }
 
 fn no_answer(error: &sortie_net::Error) -> Error {

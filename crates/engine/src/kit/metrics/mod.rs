@@ -352,7 +352,7 @@ impl Metrics {
         self.models.register(registry);
         registry.register(
             "tool_call_duration_seconds",
-            "How long the calls of tools took; tools of connections count as `http` or `mcp` together",
+            "Duration of tool calls; tools of connections count as `http` or `mcp` together",
             self.tool_duration.clone(),
         );
         registry.register(
@@ -372,7 +372,7 @@ impl Metrics {
         );
         registry.register(
             "sandbox_open_duration_seconds",
-            "How long it took to open a sandbox",
+            "Time to open a sandbox",
             self.sandbox_open.clone(),
         );
         registry.register(
@@ -382,7 +382,7 @@ impl Metrics {
         );
         registry.register(
             "callback_attempt_duration_seconds",
-            "How long an attempt to deliver a callback took",
+            "Duration of an attempt to deliver a callback",
             self.callback_duration.clone(),
         );
         registry.register(
@@ -419,22 +419,22 @@ impl Metrics {
     fn register_runs(&self, registry: &mut Registry) {
         registry.register(
             "runs_accepted",
-            "Runs that this node has taken in and recorded",
+            "Runs that this node has accepted",
             self.runs_accepted.clone(),
         );
         registry.register(
             "runs_finished",
-            "Runs whose end this node has written down",
+            "Runs whose end this node has recorded",
             self.runs_finished.clone(),
         );
         registry.register(
             "run_duration_seconds",
-            "How long runs took from their first claim to the end that this node has written down",
+            "Duration of runs from their first claim to the end that this node has recorded",
             self.run_duration.clone(),
         );
         registry.register(
             "run_cost_micros",
-            "What the runs have cost that this node has worked on to their end, in millionths of a US dollar",
+            "Cost of the runs that this node has worked on to their end, in millionths of a US dollar",
             self.run_cost.clone(),
         );
         registry.register(
@@ -459,7 +459,7 @@ impl Metrics {
         );
         registry.register(
             "dispatch_delay_seconds",
-            "How long runs waited from their creation until a worker of this node had them",
+            "Waiting time of runs from their creation until a worker of this node had them",
             self.dispatch_delay.clone(),
         );
         registry.register(
@@ -469,17 +469,17 @@ impl Metrics {
         );
         registry.register(
             "event_lag_seconds",
-            "From the moment an event happened until it was durable and its followers were told: of the oldest of each batch",
+            "Time from an event until it was durable and its followers were notified: that of the oldest of each batch",
             self.event_lag.clone(),
         );
         registry.register(
             "event_read_lag_seconds",
-            "From the moment an event happened until streams of this node that waited for it had it from the store: of the oldest of each read",
+            "Time from an event until streams of this node that waited for it had read it from the store: that of the oldest of each read",
             self.event_read_lag.clone(),
         );
         registry.register(
             "model_retries",
-            "Model calls that were tried again after a failure that passes",
+            "Model calls that were retried after a temporary failure",
             self.retries.clone(),
         );
     }

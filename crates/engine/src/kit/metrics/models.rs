@@ -149,12 +149,12 @@ impl ModelFigures {
         );
         registry.register(
             "model_call_duration_seconds",
-            "How long model calls took to their whole reply or their failure, without the waits between attempts",
+            "Duration of model calls until the whole reply or the failure, without the waits between attempts",
             self.duration.clone(),
         );
         registry.register(
             "model_first_output_seconds",
-            "How long model calls took to the first piece of their output",
+            "Time from the start of model calls to the first piece of their output",
             self.first_output.clone(),
         );
         registry.register(
@@ -174,7 +174,7 @@ impl ModelFigures {
         );
         registry.register(
             "model_cost_micros",
-            "What model calls have cost, in millionths of a US dollar; calls that were given up are estimated",
+            "Cost of model calls, in millionths of a US dollar; abandoned calls are estimated",
             self.cost.clone(),
         );
     }
