@@ -43,7 +43,7 @@ impl Conversation {
     }
 
     /// Adds a turn of the model.
-    pub(crate) fn said(&mut self, content: Vec<Content>) {
+    pub(crate) fn push_reply(&mut self, content: Vec<Content>) {
         self.turns.push(Turn::Assistant(content));
     }
 
@@ -81,7 +81,7 @@ impl Conversation {
                 }
                 note.push_str(text);
             }
-            None => self.told(text.to_owned()),
+            None => self.push_message(text.to_owned()),
         }
     }
 
@@ -140,7 +140,7 @@ impl Conversation {
     }
 
     /// Adds a message of the engine to the model.
-    pub(crate) fn told(&mut self, text: String) {
+    pub(crate) fn push_message(&mut self, text: String) {
         self.turns.push(Turn::User(text));
     }
 
@@ -238,7 +238,7 @@ mod tests {
 
     /// A turn with one tool call for each output of so many bytes.
     fn turn(conversation: &mut Conversation, outputs: &[usize]) {
-        conversation.said(Vec::new());
+        conversation.push_reply(Vec::new());
         conversation.did(outputs.iter().map(|bytes| result(*bytes)).collect());
     }
 
@@ -254,7 +254,7 @@ mod tests {
     fn the_oldest_outputs_are_dropped_when_all_together_are_too_large() {
         let mut conversation = Conversation::default();
         turn(&mut conversation, &[10 << 20, 10 << 20]);
-        conversation.told(String::new());
+        conversation.push_message(String::new());
         turn(&mut conversation, &[10 << 20, 10 << 20]);
         assert_eq!(held(&conversation), [0, 10 << 20, 10 << 20, 10 << 20]);
         let Turn::ToolResults(results) = &conversation.turns()[1] else {
@@ -309,7 +309,7 @@ mod tests {
         let mut conversation = Conversation::default();
         turn(&mut conversation, &[10]);
         assert!(!conversation.drop_opaque());
-        conversation.said(vec![Content::Opaque(raw("{}")), Content::Text("said".to_owned())]);
+        conversation.push_reply(vec![Content::Opaque(raw("{}")), Content::Text("said".to_owned())]);
         assert!(conversation.drop_opaque());
         assert!(!conversation.drop_opaque());
     }
@@ -322,7 +322,7 @@ mod tests {
             ("2", "edit_file", true),
             ("3", "read_file", false),
         ] {
-            conversation.said(vec![Content::ToolCall(ToolCall {
+            conversation.push_reply(vec![Content::ToolCall(ToolCall {
                 id: id.to_owned(),
                 name: name.to_owned(),
                 arguments: format!("{{\"path\": \"{name}.txt\"}}"),

@@ -23,10 +23,10 @@ mod possible;
 mod programs;
 mod prompt;
 mod redact;
+mod redacting_sink;
 mod reply;
 mod resume;
 pub mod schema;
-mod shown;
 mod spans;
 mod stop;
 mod summary;
@@ -179,7 +179,7 @@ pub trait Sink: Send + Sync {
     fn spent(&self, cost: Micros, at: tokio::time::Instant);
 
     /// Records the event of a model call that was given up. Whoever made the call is gone: nothing waits here.
-    fn given_up(&self, _call: EventType) {}
+    fn abandoned(&self, _call: EventType) {}
 
     /// Reports that a provider's usage of a call of this model was clamped to what the call can have used.
     fn usage_clamped(&self, _model: &str) {}

@@ -144,7 +144,7 @@ impl<'a> Meter<'a> {
     }
 
     /// Tells the sink the whole cost.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn update_sink(&self) {
         let now = Instant::now();
         let spent = self.budget().spent(now);
         self.sink.spent(spent, now);
@@ -220,7 +220,7 @@ impl Drop for Held<'_, '_> {
             let usage = budget::dearest_usage(&self.model.prices, self.input_tokens, output_tokens);
             let cost_micros = self.settle_once(&usage);
             // Its cost is a part of the run's, so its event is one of the run's.
-            self.meter.sink.given_up(EventType::ModelCall(ModelCall {
+            self.meter.sink.abandoned(EventType::ModelCall(ModelCall {
                 model: self.model.id.clone(),
                 step: self.step,
                 input_tokens: usage.input_tokens,
@@ -231,7 +231,7 @@ impl Drop for Held<'_, '_> {
                 duration_ms: millis(self.began.elapsed()),
                 stop_reason: GIVEN_UP,
             }));
-            self.meter.tell();
+            self.meter.update_sink();
         }
     }
 }
@@ -248,9 +248,9 @@ impl Deltas for Held<'_, '_> {
 }
 
 /// Deltas of a call whose text is not the run's: they are counted and not shown.
-pub(crate) struct Unshown<'h, 'a, 'm>(pub(crate) &'h Held<'a, 'm>);
+pub(crate) struct UnreportedDeltas<'h, 'a, 'm>(pub(crate) &'h Held<'a, 'm>);
 
-impl Deltas for Unshown<'_, '_, '_> {
+impl Deltas for UnreportedDeltas<'_, '_, '_> {
     fn text(&self, piece: &str) {
         self.0.written(piece.len());
     }
@@ -292,7 +292,7 @@ impl Drop for HeldPrice<'_, '_> {
         let Some(hold) = self.hold.take() else { return };
         if self.begun {
             self.meter.budget().settle_price(Instant::now(), hold);
-            self.meter.tell();
+            self.meter.update_sink();
         } else {
             self.meter.budget().release_price(hold);
         }

@@ -14,7 +14,7 @@ use crate::{
     Owner, Sink,
     budget::{Ask, Cut, Exhausted, LastCall},
     counts::Count,
-    meter::{Held, Meter, Unshown},
+    meter::{Held, Meter, UnreportedDeltas},
     model::{Kind, Model, ModelError, Reply, Request, Retry, Task, ToolDefinition, ToolUse, Turn, Usage},
     possible::{self, Possible},
     spans,
@@ -228,7 +228,7 @@ impl Caller<'_> {
     }
 
     /// Charges a call with this transcript as one that was given up before anything came of it.
-    pub(crate) fn charge_given_up(&self, step: u32, transcript: &[Turn]) {
+    pub(crate) fn charge_abandoned(&self, step: u32, transcript: &[Turn]) {
         let request = self.request(transcript, Purpose::Answer);
         // Where the budget does not pay for it now, it did not then: the call was not made.
         if let Ok(held) = self.hold(step, &request, Purpose::Answer) {
@@ -335,7 +335,7 @@ impl Caller<'_> {
                 self.meter.while_funded(call).await?
             }
             Purpose::Notes => {
-                let unshown = Unshown(&held);
+                let unshown = UnreportedDeltas(&held);
                 let call = self.model.call(request, &unshown).instrument(span.clone());
                 self.meter.while_funded(call).await?
             }

@@ -1,7 +1,8 @@
 //! Takes credentials out of everything a run shows: what tools return, what is recorded, what an error says.
 //!
-//! A credential is found as it is and in every form in which a server could send it back (see `forms`). What cannot be
-//! searched is not shown at all.
+//! A credential is found as it is, in base64, in hexadecimal and form-encoded, each also escaped up to twice (see
+//! `forms`). Other encodings, such as a compressed or an encrypted copy, are not found. A text that cannot be searched is
+//! not shown at all.
 
 mod decode;
 mod forms;

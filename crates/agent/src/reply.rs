@@ -84,7 +84,7 @@ pub(crate) fn joined(content: &[Content]) -> String {
 }
 
 /// Returns the text of a reply without credentials, also where one lies across two pieces.
-pub(crate) fn said(content: &[Content], redactor: &Redactor) -> String {
+pub(crate) fn redacted_text(content: &[Content], redactor: &Redactor) -> String {
     redactor.redact_owned(joined(content))
 }
 
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(bound.len(), 2, "thinking behind a changed piece is void");
         let shown = tidied(content, StopReason::ToolUse, &redactor, false);
         assert_eq!(shown.len(), 3);
-        assert_eq!(said(&shown, &redactor), "it is [redacted]");
+        assert_eq!(redacted_text(&shown, &redactor), "it is [redacted]");
         assert_eq!(
             tool_calls(&shown)[0].arguments,
             r#"{"command":"echo [redacted]"}"#
@@ -158,7 +158,7 @@ mod tests {
             Content::Text("top-".to_owned()),
             Content::Text("secret".to_owned()),
         ];
-        assert_eq!(said(&content, &redactor), "[redacted]");
+        assert_eq!(redacted_text(&content, &redactor), "[redacted]");
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl Point {
             };
             Open::Calls(OpenCalls::new(calls))
         });
-        self.conversation.said(content);
+        self.conversation.push_reply(content);
     }
 
     fn result(&mut self, result: ToolResult) -> Result<(), String> {
@@ -157,7 +157,7 @@ impl Point {
         } else if !matches!(open, Some(Open::Cut)) && text != NOTHING_SAID && text != ANSWER_NOW {
             self.rejected += 1;
         }
-        self.conversation.told(text);
+        self.conversation.push_message(text);
     }
 }
 

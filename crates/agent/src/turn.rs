@@ -24,9 +24,9 @@ use crate::{
     meter::Meter,
     model::{Content, Model, Reply, StopReason, ToolResult, Turn},
     model_call::{Caller, Limit, Replied},
+    redacting_sink::RedactingSink,
     reply,
     resume::{Open, OpenCalls},
-    shown::Shown,
     stop::{CUT_OFF, Stop},
     text,
     tool_call::{Share, ToolRunner},
@@ -52,7 +52,7 @@ pub(crate) async fn run(
     if let Some(journal) = &journal {
         spec.budget.spent = spec.budget.spent.max(journal.spent());
     }
-    let sink = Shown::new(sink, &spec.redactor);
+    let sink = RedactingSink::new(sink, &spec.redactor);
     let meter = Meter::new(&spec.budget, &sink);
     let parts = start::Parts {
         spec: &spec,
@@ -61,7 +61,7 @@ pub(crate) async fn run(
         meter: &meter,
     };
     let ended = Box::pin(parts.run(workspace, journal)).await;
-    meter.tell();
+    meter.update_sink();
     match ended {
         Ok(output) => Outcome::Succeeded(output),
         Err(stop) => {
@@ -168,7 +168,7 @@ impl<'a> Agent<'a> {
         }
         let is_bound = self.caller.model.binds_thinking();
         let mut content = reply::tidied(content, stop_reason, &self.spec.redactor, is_bound);
-        let said = reply::said(&content, &self.spec.redactor);
+        let said = reply::redacted_text(&content, &self.spec.redactor);
         if !said.is_empty() {
             let text = text::head(&said, OUTPUT_BYTES).to_owned();
             let step = self.step;
@@ -179,7 +179,7 @@ impl<'a> Agent<'a> {
         }
         let calls = reply::tool_calls(&content);
         if calls.is_empty() || stop_reason == StopReason::Refusal {
-            let reply = answers::Said {
+            let reply = answers::TextReply {
                 content,
                 text: said,
                 stop_reason,
@@ -236,7 +236,7 @@ impl<'a> Agent<'a> {
         if let Some(began) = self.began.take() {
             self.journal_writer.write(self.step, began).await?;
         }
-        self.conversation.said(content.clone());
+        self.conversation.push_reply(content.clone());
         let reply = What::Reply {
             content,
             count: Some(count),
@@ -258,7 +258,7 @@ impl<'a> Agent<'a> {
     async fn correct(&mut self, text: String) -> Result<Progress, Stop> {
         let correction = What::Correction { text: text.clone() };
         self.journal_writer.write(self.step, correction).await?;
-        self.conversation.told(text);
+        self.conversation.push_message(text);
         Ok(Progress::GoOn)
     }
 

@@ -64,7 +64,7 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Place of the content, and the access to it.
+/// Backend of the content, and the access to it.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `file:<folder>` or `s3://<bucket>[/<prefix>]`.
@@ -156,11 +156,11 @@ impl FromStr for Address {
 #[derive(Clone, Debug)]
 pub struct Blobs {
     area: Arc<Area>,
-    place: Place,
+    place: Backend,
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum Backend {
     Folder(Folder),
     Bucket(Bucket),
 }
@@ -176,9 +176,9 @@ impl Blobs {
             Kind::Folder(path) => {
                 let folder = Folder::open(path).await?;
                 let staging = folder.staging();
-                (Place::Folder(folder), staging)
+                (Backend::Folder(folder), staging)
             }
-            Kind::Bucket => (Place::Bucket(Bucket::open(settings)?), settings.staging.clone()),
+            Kind::Bucket => (Backend::Bucket(Bucket::open(settings)?), settings.staging.clone()),
         };
         Ok(Self {
             area: Arc::new(Area::open(staging).await?),
@@ -198,16 +198,16 @@ impl Blobs {
             return Err(Error::Damaged(address));
         }
         match &self.place {
-            Place::Folder(folder) => folder.keep(address, staged).await,
-            Place::Bucket(bucket) => bucket.keep(address, staged).await,
+            Backend::Folder(folder) => folder.keep(address, staged).await,
+            Backend::Bucket(bucket) => bucket.keep(address, staged).await,
         }
     }
 
     /// Reads the bytes of `range`, which must lie within the content. A failure on the way is the last item.
     pub async fn read(&self, address: Address, range: Range<u64>) -> Result<Content> {
         match &self.place {
-            Place::Folder(folder) => folder.read(address, range).await,
-            Place::Bucket(bucket) => bucket.read(address, range).await,
+            Backend::Folder(folder) => folder.read(address, range).await,
+            Backend::Bucket(bucket) => bucket.read(address, range).await,
         }
     }
 
@@ -215,8 +215,8 @@ impl Blobs {
     /// a store it is fetched into the staging area first, and checked.
     pub async fn open_file(&self, address: Address) -> Result<File> {
         match &self.place {
-            Place::Folder(folder) => folder.open_file(address).await,
-            Place::Bucket(bucket) => {
+            Backend::Folder(folder) => folder.open_file(address).await,
+            Backend::Bucket(bucket) => {
                 let mut staging = self.stage().await?;
                 let mut content = bucket.read_whole(address).await?;
                 while let Some(piece) = futures_util::TryStreamExt::try_next(&mut content).await? {
@@ -234,8 +234,8 @@ impl Blobs {
     /// Deletes content; it is no error where there is none.
     pub async fn delete(&self, address: Address) -> Result<()> {
         match &self.place {
-            Place::Folder(folder) => folder.delete(address).await,
-            Place::Bucket(bucket) => bucket.delete(address).await,
+            Backend::Folder(folder) => folder.delete(address).await,
+            Backend::Bucket(bucket) => bucket.delete(address).await,
         }
     }
 
@@ -243,8 +243,8 @@ impl Blobs {
     /// aborted first.
     pub async fn settled(&self) {
         match &self.place {
-            Place::Folder(_) => {}
-            Place::Bucket(bucket) => bucket.settled().await,
+            Backend::Folder(_) => {}
+            Backend::Bucket(bucket) => bucket.settled().await,
         }
     }
 
@@ -252,8 +252,8 @@ impl Blobs {
     pub async fn check(&self) -> Result<()> {
         drop(self.stage().await?);
         match &self.place {
-            Place::Folder(folder) => folder.check().await,
-            Place::Bucket(bucket) => bucket.check().await,
+            Backend::Folder(folder) => folder.check().await,
+            Backend::Bucket(bucket) => bucket.check().await,
         }
     }
 

@@ -57,7 +57,7 @@ pub(crate) enum Flow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The provider says that it failed.
-    Said(StatusCode, String),
+    Reported(StatusCode, String),
     /// An event is not what the protocol has.
     Unreadable(String),
     /// The stream ended before its answer.
@@ -69,7 +69,7 @@ pub(crate) enum Failure {
 impl Failure {
     /// Whether the provider says that it does not take the request.
     fn is_refusal(&self) -> bool {
-        matches!(self, Self::Said(status, _) if status.is_client_error())
+        matches!(self, Self::Reported(status, _) if status.is_client_error())
     }
 
     /// More tool calls than one answer may have.
@@ -113,7 +113,7 @@ async fn read(
     longest_bytes: u64,
 ) -> Result<Reply, ModelError> {
     let sent = events.sent_bytes();
-    let shown = Shown {
+    let shown = CountingDeltas {
         deltas,
         bytes: AtomicU64::new(0),
     };
@@ -175,12 +175,12 @@ async fn read(
 }
 
 /// Counts the text that is shown.
-struct Shown<'a> {
+struct CountingDeltas<'a> {
     deltas: &'a dyn Deltas,
     bytes: AtomicU64,
 }
 
-impl Deltas for Shown<'_> {
+impl Deltas for CountingDeltas<'_> {
     fn text(&self, piece: &str) {
         self.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
         self.deltas.text(piece);
@@ -210,7 +210,7 @@ fn counted(reply: Reply, sent_bytes: usize, written_bytes: u64) -> Reply {
 
 fn told(failure: &Failure, transport: &Transport) -> ModelError {
     match failure {
-        Failure::Said(status, said) => transport.failure(*status, said, None),
+        Failure::Reported(status, said) => transport.failure(*status, said, None),
         Failure::Unreadable(why) => {
             let message = format!("the model's provider sent what cannot be read: {why}");
             ModelError::retryable(transport.clean(&message), None)

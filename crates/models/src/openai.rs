@@ -136,7 +136,7 @@ pub(crate) fn failure(error: &RawValue) -> Failure {
     }
     let Ok(told) = serde_json::from_str::<Told<'_>>(error.get()) else {
         let said = serde_json::from_str::<Text<'_>>(error.get()).unwrap_or_default();
-        return Failure::Said(StatusCode::INTERNAL_SERVER_ERROR, said.0.into_owned());
+        return Failure::Reported(StatusCode::INTERNAL_SERVER_ERROR, said.0.into_owned());
     };
     let code = told.code.map_or("", |code| code.get().trim_matches('"'));
     let number = code.parse().ok().filter(|code| (400..600).contains(code));
@@ -150,7 +150,7 @@ pub(crate) fn failure(error: &RawValue) -> Failure {
         (said, "") => said.to_owned(),
         (said, code) => format!("{said} ({code})"),
     };
-    Failure::Said(status, said)
+    Failure::Reported(status, said)
 }
 
 /// The status that a failure of this name has where it comes as an answer of its own.

@@ -309,9 +309,9 @@ pub(crate) const fn hello() -> Request<'static> {
 
 /// The pieces of text, as they came.
 #[derive(Debug, Default)]
-pub(crate) struct Heard(Mutex<Vec<String>>, Mutex<usize>);
+pub(crate) struct RecordedDeltas(Mutex<Vec<String>>, Mutex<usize>);
 
-impl Heard {
+impl RecordedDeltas {
     pub(crate) fn pieces(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
@@ -322,7 +322,7 @@ impl Heard {
     }
 }
 
-impl Deltas for Heard {
+impl Deltas for RecordedDeltas {
     fn text(&self, piece: &str) {
         self.0.lock().unwrap().push(piece.to_owned());
     }
@@ -347,7 +347,7 @@ pub(crate) fn decode<D: crate::answer::Decoder>(
         let mut events = Vec::new();
         parser.push(&bytes[from..to], &mut events).unwrap();
         for event in events {
-            match decoder.take(&event, &Heard::default()) {
+            match decoder.take(&event, &RecordedDeltas::default()) {
                 Ok(crate::answer::Flow::On) => {}
                 Ok(crate::answer::Flow::Done) => break 'stream,
                 Err(failure) => return Err((failure, decoder.usage())),

@@ -154,7 +154,7 @@ impl Transport {
         let status = response.status();
         let after = retry_after(response.headers());
         let body = read_start(response).await;
-        let said = Said::of(&body);
+        let said = ErrorBody::of(&body);
         let failure = self.failure(status, &said.with_details(), after.or(said.retry_after));
         match said.code.as_deref() {
             Some(UNPAID) => ModelError {
@@ -289,7 +289,7 @@ async fn read_start(mut response: Response) -> Vec<u8> {
 
 /// Words of a provider about a failure.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Said {
+struct ErrorBody {
     /// `error.message`, `error`, `message` or `detail` of a JSON body, else the body.
     message: String,
     /// `error.code` or `error.type`.
@@ -300,7 +300,7 @@ struct Said {
     retry_after: Option<Duration>,
 }
 
-impl Said {
+impl ErrorBody {
     /// The message, with the code and the field where they are not in it: some say more.
     fn with_details(&self) -> Cow<'_, str> {
         let mut said = Cow::Borrowed(self.message.as_str());

@@ -221,7 +221,7 @@ async fn try_level(
         // All that must not work is tried with the way out in place.
         Egress::Proxy
     } else {
-        missing.push(hosts::reason(&hosts::no_way_out(host.level)));
+        missing.push(hosts::reason(&hosts::no_egress(host.level)));
         Egress::None
     };
     let spec = Spec {

@@ -47,7 +47,7 @@ pub(crate) const HINT: &str = "Allow it (docs/SANDBOX.md says how on Ubuntu, in 
     (sandbox.minimum in its configuration), which confines less";
 
 /// Returns the error for egress at a level without a network of its own.
-pub(crate) fn no_way_out(level: Level) -> Error {
+pub(crate) fn no_egress(level: Level) -> Error {
     let reason = match level {
         Level::Landlock => {
             "a shell at level landlock has no network to itself, and Landlock tells ports apart but not addresses"

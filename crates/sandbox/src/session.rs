@@ -83,7 +83,7 @@ impl Session {
     pub(crate) async fn open(host: Arc<Host>, workdir: &Workdir, spec: Spec) -> Result<Self, Error> {
         let setup = |error: io::Error| Error::Setup(error.to_string());
         if spec.egress == Egress::Proxy && host.level != Level::Namespaces {
-            return Err(hosts::no_way_out(host.level));
+            return Err(hosts::no_egress(host.level));
         }
         let owner = workdir.owner();
         let paths = workdir.command_paths(host.level);

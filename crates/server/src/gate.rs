@@ -31,15 +31,16 @@ use crate::{
     Options,
     connections::Answers,
     kit::{
-        ApiError, BodyBudget, Challenges, Counting, Credential, DeprecationHeaders, Fault, Guesses, Holder,
-        LacksScope, LookUpFailure, Passed, Quota, RateLimits, RequestIds, SessionCookie, Standing, Token,
-        UnreadBody, Whence, X_REQUEST_ID, bearer, client_address, error_response, hold,
+        ApiError, BodyBudget, Challenges, Counting, Credential, CredentialThrottle, DeprecationHeaders,
+        Fault, Holder, LacksScope, LookUpFailure, Passed, Quota, RateLimits, RequestIds, RequestOrigin,
+        SessionCookie, Standing, Token, UnreadBody, X_REQUEST_ID, bearer, client_address, error_response,
+        hold,
     },
     metrics::{HttpMetrics, METRICS, Refused},
     oauth::write_cross_origin,
     org::{EngineDoor, OrganizationDoor, STRIPE_WEBHOOK},
     routes,
-    spans::{Spans, shown},
+    spans::{Spans, redacted_path},
 };
 
 /// Gate of one API of a node, shared by its connections.
@@ -50,7 +51,7 @@ pub(crate) struct Gate {
     ids: RequestIds,
     limits: Arc<RateLimits>,
     bodies: BodyBudget,
-    guesses: Guesses,
+    throttle: CredentialThrottle,
     trusted_proxies: Vec<IpNet>,
     deprecation: DeprecationHeaders,
     metrics: HttpMetrics,
@@ -116,7 +117,7 @@ impl Gate {
             ids: RequestIds::new(seed),
             limits: Arc::clone(limits),
             bodies: bodies.clone(),
-            guesses: Guesses::default(),
+            throttle: CredentialThrottle::default(),
             trusted_proxies: options.trusted_proxies.clone(),
             deprecation: DeprecationHeaders::new(options.deprecation.as_ref()),
             metrics,
@@ -130,7 +131,7 @@ impl Gate {
         let spans = Spans::of(self.engine.traces(), &request, id.as_str());
         let address = client_address(peer, request.headers(), &self.trusted_proxies);
         let network = network(address);
-        request.extensions_mut().insert(Whence {
+        request.extensions_mut().insert(RequestOrigin {
             address,
             request_id: id.clone(),
             trace: spans.context.clone(),
@@ -154,7 +155,7 @@ impl Gate {
         if let Some(Fault(chain)) = response.extensions_mut().remove::<Fault>() {
             let _entered = spans.log.enter();
             if status == StatusCode::INTERNAL_SERVER_ERROR {
-                tracing::error!(method = %what.method, path = &*shown(what.uri.path()), error = %chain, "request failed");
+                tracing::error!(method = %what.method, path = &*redacted_path(what.uri.path()), error = %chain, "request failed");
                 let error = format!("internal error, request id {}", id.as_str());
                 response = error_response(
                     status,
@@ -164,7 +165,7 @@ impl Gate {
                     },
                 );
             } else {
-                tracing::warn!(method = %what.method, path = &*shown(what.uri.path()), %status, error = %chain, "refused a request");
+                tracing::warn!(method = %what.method, path = &*redacted_path(what.uri.path()), %status, error = %chain, "refused a request");
             }
         }
         let (quota, standing) = match counted {
@@ -332,13 +333,13 @@ impl Gate {
         let Some((credential, token)) = sent else {
             return Credential::Missing;
         };
-        if credential.is_empty() || self.guesses.is_nobodys(token, now_seconds(&self.engine)) {
+        if credential.is_empty() || self.throttle.is_unknown(token, now_seconds(&self.engine)) {
             return Credential::Invalid;
         }
         match self.holder(credential).await {
             Ok(Some(holder)) => Credential::Valid(holder),
             Ok(None) => {
-                self.guesses.not_found(token, now_seconds(&self.engine));
+                self.throttle.remember(token, now_seconds(&self.engine));
                 Credential::Invalid
             }
             Err(failure) => Credential::Unchecked(failure),

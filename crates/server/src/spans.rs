@@ -30,7 +30,7 @@ impl Spans {
         } else {
             tracing::info_span!(
                 target: SPANS, parent: None, "request", otel.name = method, otel.kind = "server",
-                http.request.method = method, url.path = &*shown(path), url.scheme = "http", http.route = Empty,
+                http.request.method = method, url.path = &*redacted_path(path), url.scheme = "http", http.route = Empty,
                 http.response.status_code = Empty, error.type = Empty, otel.status_code = Empty, request_id,
             )
         };
@@ -61,7 +61,7 @@ impl Spans {
 
 /// A path as spans and the log show it: it ends where the name of a file of an organization may stand. What an operator
 /// has named (workflows, connections) stays.
-pub(crate) fn shown(path: &str) -> Cow<'_, str> {
+pub(crate) fn redacted_path(path: &str) -> Cow<'_, str> {
     let end = ["/artifacts/", "/files/"]
         .iter()
         .filter_map(|above| path.find(above).map(|at| at + above.len()))
@@ -138,7 +138,7 @@ mod tests {
             ("/v1/files", "/v1/files"),
             ("/v1/workflows/daily", "/v1/workflows/daily"),
         ] {
-            assert_eq!(shown(path), expected);
+            assert_eq!(redacted_path(path), expected);
         }
     }
 

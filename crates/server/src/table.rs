@@ -9,7 +9,7 @@ use http::{Method, Uri};
 use sortie_api::Mode;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
-use crate::{access::Modes, kit::ApiError, metrics::tell_route};
+use crate::{access::Modes, kit::ApiError, metrics::note_route};
 
 /// Makes the access table and the routes from a list of operations: the API and the state of its handlers, then the role
 /// and the handler of each operation.
@@ -63,7 +63,7 @@ pub(crate) fn in_mode<S: Clone + Send + Sync + 'static>(
 pub(crate) fn finished<S: Clone + Send + Sync + 'static>(table: OpenApiRouter<S>, state: S) -> Router {
     let (router, _document) = table.split_for_parts();
     router
-        .route_layer(middleware::from_fn(tell_route))
+        .route_layer(middleware::from_fn(note_route))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         .with_state(state)

@@ -46,14 +46,14 @@ pub(crate) struct Connection {
     pub(crate) client: Client,
     /// The data folder, where the engine is on this machine: its admin key may be shown to that engine.
     pub(crate) folder: Option<DataDir>,
-    engine: Whose,
+    engine: EngineOwner,
     /// Source of the engine; none where the command was told its address.
     home: Option<Home>,
     asked: Option<Asked>,
 }
 
 /// The engine of a connection.
-enum Whose {
+enum EngineOwner {
     /// An engine that stays, or one that the command was told.
     Others {
         /// The entry of the data folder.
@@ -95,7 +95,7 @@ impl Connection {
     ) -> Result<Self> {
         let data_dir = DataDir::new(&config.data_dir);
         let given_key = environment.get("SORTIE_API_KEY").map(ToOwned::to_owned);
-        if let Some((url, from)) = told_engine(args, environment) {
+        if let Some((url, from)) = named_engine(args, environment) {
             let folder = is_this_machine(url).then_some(data_dir);
             let key = given_key.or_else(|| folder.as_ref().and_then(DataDir::admin_key));
             let client = Client::new(url, from, key)?;
@@ -129,7 +129,7 @@ impl Connection {
         Self {
             client,
             folder,
-            engine: Whose::Others { running: None },
+            engine: EngineOwner::Others { running: None },
             home: None,
             asked: None,
         }
@@ -166,7 +166,7 @@ impl Connection {
             .create_run(&asked.request, &asked.idempotency_key)
             .await?;
         asked.is_known = true;
-        if let Whose::Own(node) = &self.engine {
+        if let EngineOwner::Own(node) = &self.engine {
             node.engine().end_with_engine(run.id);
         }
         Ok(Some(run))
@@ -192,9 +192,9 @@ impl Connection {
             return Ok(false);
         };
         let (before, is_shared) = match &self.engine {
-            Whose::Others { running } => (running.as_ref(), false),
-            Whose::Shared { running, .. } => (Some(running), true),
-            Whose::Own(_) => return Ok(false),
+            EngineOwner::Others { running } => (running.as_ref(), false),
+            EngineOwner::Shared { running, .. } => (Some(running), true),
+            EngineOwner::Own(_) => return Ok(false),
         };
         match home.data_dir.occupancy()? {
             Occupancy::Engine(now) if Some(&now) == before => return Ok(false),
@@ -218,19 +218,19 @@ impl Connection {
     /// Returns the engine, where it is this process's own.
     pub(crate) fn own_engine(&self) -> Option<&Engine> {
         match &self.engine {
-            Whose::Own(node) => Some(node.engine()),
-            Whose::Others { .. } | Whose::Shared { .. } => None,
+            EngineOwner::Own(node) => Some(node.engine()),
+            EngineOwner::Others { .. } | EngineOwner::Shared { .. } => None,
         }
     }
 
     /// Whether the engine works on the runs of another command alone.
     pub(crate) fn is_of_another_command(&self) -> bool {
         match &self.engine {
-            Whose::Others { running } => running
+            EngineOwner::Others { running } => running
                 .as_ref()
                 .is_some_and(|engine| engine.purpose == Purpose::OneRun),
-            Whose::Shared { .. } => true,
-            Whose::Own(_) => false,
+            EngineOwner::Shared { .. } => true,
+            EngineOwner::Own(_) => false,
         }
     }
 
@@ -238,8 +238,8 @@ impl Connection {
     /// is none.
     pub(crate) fn own_sandbox(&self) -> Option<std::result::Result<&Capabilities, &str>> {
         match &self.engine {
-            Whose::Own(node) => Some(node.sandbox()),
-            Whose::Others { .. } | Whose::Shared { .. } => None,
+            EngineOwner::Own(node) => Some(node.sandbox()),
+            EngineOwner::Others { .. } | EngineOwner::Shared { .. } => None,
         }
     }
 
@@ -254,9 +254,9 @@ impl Connection {
     /// Stops the engine where it is this process's own, as soon as no other command shares it.
     pub(crate) async fn close(self) {
         let node = match self.engine {
-            Whose::Own(node) => node,
-            Whose::Shared { sharing, .. } => return drop(sharing),
-            Whose::Others { .. } => return,
+            EngineOwner::Own(node) => node,
+            EngineOwner::Shared { sharing, .. } => return drop(sharing),
+            EngineOwner::Others { .. } => return,
         };
         let Some(home) = self.home.filter(|home| home.need == Need::Work) else {
             return node.shutdown().await;
@@ -290,7 +290,7 @@ impl Connection {
 
     /// Stops the engine at once where it is this process's own. Another command that shares it goes on by itself.
     pub(crate) async fn leave(self) {
-        if let Whose::Own(node) = self.engine {
+        if let EngineOwner::Own(node) = self.engine {
             at_once(node).await;
         }
     }
@@ -313,7 +313,7 @@ fn random_name() -> Result<String> {
 
 impl Home {
     /// Waits while the folder is in use by an engine of no use to this command, which is soon gone.
-    async fn wait_for_engine(&self) -> Result<(Client, Whose)> {
+    async fn wait_for_engine(&self) -> Result<(Client, EngineOwner)> {
         let begun = Instant::now();
         let [patience, longest] = PATIENCE;
         let mut is_told = false;
@@ -334,7 +334,7 @@ impl Home {
     }
 
     /// Returns the engine of the folder if it does what is needed, or starts one where there is none.
-    async fn look(&self) -> Result<Option<(Client, Whose)>> {
+    async fn look(&self) -> Result<Option<(Client, EngineOwner)>> {
         match self.data_dir.occupancy()? {
             Occupancy::Starting => Ok(None),
             Occupancy::Engine(running) => self.with(running),
@@ -354,7 +354,7 @@ impl Home {
     }
 
     /// Connects with a running engine; none where it does not do what is needed.
-    fn with(&self, running: RunningEngine) -> Result<Option<(Client, Whose)>> {
+    fn with(&self, running: RunningEngine) -> Result<Option<(Client, EngineOwner)>> {
         let sharing = match (running.purpose, self.need) {
             (Purpose::Serve, _) | (Purpose::OneRun, Need::Records) => None,
             (Purpose::OneRun | Purpose::OneCommand, Need::Keep) => return Err(no_engine_that_stays()),
@@ -372,8 +372,8 @@ impl Home {
         let key = key.ok_or_else(|| no_key(&self.data_dir))?;
         let client = Client::new(&running.url, "engine.json", Some(key))?;
         let engine = match sharing {
-            Some(sharing) => Whose::Shared { running, sharing },
-            None => Whose::Others {
+            Some(sharing) => EngineOwner::Shared { running, sharing },
+            None => EngineOwner::Others {
                 running: Some(running),
             },
         };
@@ -381,7 +381,7 @@ impl Home {
     }
 
     /// Starts an engine in this process, for this command.
-    async fn own(&self, owner: Owner) -> Result<(Client, Whose)> {
+    async fn own(&self, owner: Owner) -> Result<(Client, EngineOwner)> {
         let purpose = match self.need {
             Need::Work | Need::Keep => Purpose::OneRun,
             Need::Records => Purpose::OneCommand,
@@ -407,7 +407,7 @@ impl Home {
             return Err(no_key(&self.data_dir));
         };
         let client = Client::new(&node.url(), "engine", Some(key))?;
-        Ok((client, Whose::Own(Box::new(node))))
+        Ok((client, EngineOwner::Own(Box::new(node))))
     }
 }
 
@@ -431,7 +431,7 @@ pub(crate) fn database_exists(config: &Config) -> Result<()> {
 }
 
 /// The engine that a command is told to talk to, and where it was told.
-pub(crate) fn told_engine<'a>(
+pub(crate) fn named_engine<'a>(
     args: &'a EngineArgs,
     environment: &'a Environment,
 ) -> Option<(&'a str, &'static str)> {

@@ -3,9 +3,9 @@
 //!
 //! A row exists before its content is written ([`Store::reserve_blob`]) and after the content is deleted, so
 //! no content is ever without a row. Other tables refer to a blob by its id. A command that adds or removes a
-//! reference executes [`touch`] first, in the same transaction. It locks the row, fails if the blob is
+//! reference executes [`defer_check`] first, in the same transaction. It locks the row, fails if the blob is
 //! pending delete (`doomed_at` is set), and sets `check_at`, the time of the next check by the sweep. The
-//! sweep marks due blobs without references as pending delete. A touch in between defeats this condition on
+//! sweep marks due blobs without references as pending delete. Such a deferral in between defeats this condition on
 //! both databases, because it moves `check_at`. A blob that is pending delete is never used again. If the
 //! same content comes later, it gets a row of its own, and so another address: a late deletion cannot hit it.
 //!
@@ -47,7 +47,7 @@ pub struct NewBlob {
 
 /// Blob that is pending delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DoomedBlob {
+pub struct PendingDelete {
     /// Id of the blob.
     pub id: BlobId,
     /// Organization that owned the content.
@@ -93,12 +93,16 @@ impl Store {
 
     /// System: checks up to `limit` due blobs, and marks those without references as pending delete. Returns
     /// the number of blobs checked. Fewer than `limit` mean that none is left.
-    pub async fn doom_blobs(&self, now: Timestamp, limit: u32) -> Result<u32> {
+    pub async fn mark_unreferenced_blobs(&self, now: Timestamp, limit: u32) -> Result<u32> {
         self.db.write(move |tx| doom(tx, now, limit)).await
     }
 
     /// System: returns up to `limit` blobs that are pending delete, behind a given one and oldest first.
-    pub async fn doomed_blobs(&self, after: Option<DoomedBlob>, limit: u32) -> Result<Vec<DoomedBlob>> {
+    pub async fn pending_deletes(
+        &self,
+        after: Option<PendingDelete>,
+        limit: u32,
+    ) -> Result<Vec<PendingDelete>> {
         let (at, id) = after.map_or((Timestamp::from_micros(i64::MIN), String::new()), |blob| {
             (blob.doomed_at, blob.id.to_string())
         });
@@ -134,7 +138,7 @@ impl Store {
 
 /// Statement that goes before a reference to the blob is added or removed. `Unavailable` if the blob became
 /// pending delete meanwhile, which never happens to a writer that keeps to its time limit.
-pub(crate) fn touch(org: OrgId, id: BlobId, check_at: Timestamp) -> Stmt<'static> {
+pub(crate) fn defer_check(org: OrgId, id: BlobId, check_at: Timestamp) -> Stmt<'static> {
     Stmt::new(
         "UPDATE blob SET check_at = $3 WHERE id = $2 AND org_id = $1 AND doomed_at IS NULL",
         vals![org, id, check_at],
@@ -248,8 +252,8 @@ fn doom(tx: &mut dyn Tx, now: Timestamp, limit: u32) -> Result<u32> {
     u32::try_from(due.len()).map_err(|error| Error::Corrupt(error.to_string()))
 }
 
-fn doomed_from(row: &Row) -> Result<DoomedBlob> {
-    Ok(DoomedBlob {
+fn doomed_from(row: &Row) -> Result<PendingDelete> {
+    Ok(PendingDelete {
         id: row.parse(0)?,
         org: row.parse(1)?,
         sha256: sha256(row, 2)?,

@@ -9,11 +9,11 @@ use crate::{
 };
 
 /// Maximum length of a hint in bytes: the payload of a `NOTIFY` is shorter than 8,000.
-pub const LONGEST_SAID: usize = 7_999;
+pub const LONGEST_HINT: usize = 7_999;
 
 /// Message from the channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum ChannelMessage {
     /// Hint of another node.
     Text(String),
     /// Hints of other nodes may have been lost: the connection is new, or too many came at once.
@@ -41,7 +41,7 @@ pub struct Speaker {
 }
 
 impl Speaker {
-    /// Sends a hint of at most [`LONGEST_SAID`] bytes to all nodes that listen now. Returns when the database
+    /// Sends a hint of at most [`LONGEST_HINT`] bytes to all nodes that listen now. Returns when the database
     /// has accepted it. After an error, possibly no node has received the hint.
     pub async fn say(&self, text: String) -> Result<()> {
         let (done, answer) = oneshot::channel();
@@ -58,7 +58,7 @@ impl Store {
     /// System: opens the channel between the nodes of this database. `None` if only one node can use the
     /// database (`SQLite`). The channel has a connection of its own, which is opened again whenever it is
     /// lost. A hint is lost if nobody listens, so it may only point to data that the store has.
-    pub fn channel(&self) -> Result<Option<(Speaker, mpsc::Receiver<Heard>)>> {
+    pub fn channel(&self) -> Result<Option<(Speaker, mpsc::Receiver<ChannelMessage>)>> {
         Ok(self.db.channel()?.map(|(say, heard)| {
             let speaker = Speaker {
                 say,

@@ -4,7 +4,7 @@ use sortie_api::{BlobId, File, FileId, OrgId, Sha256, Timestamp};
 
 use crate::{
     Audit, Store, audit,
-    blobs::{json, sha256, touch},
+    blobs::{defer_check, json, sha256},
     db::{Row, Stmt, Tx, batch, vals},
     organizations::lock,
     types::{Error, Result},
@@ -162,7 +162,7 @@ impl Store {
 fn create(tx: &mut dyn Tx, new: &NewFile, audit: &Audit) -> Result<()> {
     tx.batch(&[
         lock(new.org),
-        touch(new.org, new.blob, new.check_at),
+        defer_check(new.org, new.blob, new.check_at),
         Stmt::new(
             "INSERT INTO file (id, org_id, name, blob_id, size, sha256, content_type, created_at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (org_id, name) DO NOTHING",
@@ -215,8 +215,8 @@ fn rename(tx: &mut dyn Tx, (org, id): (OrgId, FileId), name: &str, audit: &Audit
 
 fn delete(tx: &mut dyn Tx, (org, id): (OrgId, FileId), check_at: Timestamp, audit: &Audit) -> Result<()> {
     tx.batch(&[
-        // Works as `touch` does, by the file. If another command has just deleted the file, there is nothing
-        // to touch.
+        // Works as `defer_check` does, by the file. If another command has just deleted the file, there is nothing
+        // to defer_check.
         Stmt::new(
             "UPDATE blob SET check_at = $3 \
              WHERE id = (SELECT f.blob_id FROM file f WHERE f.id = $2 AND f.org_id = $1)",

@@ -45,8 +45,8 @@ mod workflows;
 pub use audit::Audit;
 pub use authorizations::{AWAITING, Confirmed, OauthFlow, RefreshHolder, SeenTokens};
 pub use backup::{DatabaseCopy, ReferredBlob, Referrer, Summary};
-pub use blobs::{DoomedBlob, NewBlob};
-pub use channel::{Heard, LONGEST_SAID, Speaker};
+pub use blobs::{NewBlob, PendingDelete};
+pub use channel::{ChannelMessage, LONGEST_HINT, Speaker};
 pub use checks::{Backlog, DatabaseInfo};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
 pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED};
@@ -107,8 +107,8 @@ pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
 pub use runs::retention::{Batch, Deleted, Expiry, OpenCallbacks};
 pub use runs::{ContentHolder, Counted, PlainError, Position, UnretainedFinish};
 pub use schedules::{
-    Due, FireRow, Fires, ListedSchedule, NextInstant, ReplacedRun, SaveSchedule, ScheduleRow, ScheduleSpec,
-    ScheduleState, SealedCallback,
+    Due, FireRow, Fires, ListedSchedule, NextOccurrence, ReplacedRun, SaveSchedule, ScheduleRow,
+    ScheduleSpec, ScheduleState, SealedCallback,
 };
 pub use types::{
     Actor, Append, AuditFilter, Cancelled, Claim, Created, Definition, Error, EventRow, Fence, Finish,
@@ -129,7 +129,7 @@ use self::{
 #[cfg(feature = "simulation")]
 pub mod simulation {
     pub use crate::db::simulated::{
-        Faults, SeenBudget, SeenNode, SeenRun, SimulatedDatabase, SimulatedLink, SimulatedServer, Trouble,
+        Faults, Outage, SeenBudget, SeenNode, SeenRun, SimulatedDatabase, SimulatedLink, SimulatedServer,
     };
 }
 

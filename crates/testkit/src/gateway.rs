@@ -32,9 +32,9 @@ use tokio::{
 
 use crate::serve::Serving;
 
-/// Trouble of a request.
+/// Fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum GatewayFault {
     /// Nothing: the peer answers.
     None,
     /// The request is answered with this status, and the peer does not see it.
@@ -51,12 +51,12 @@ pub enum Trouble {
     AnswerLost,
 }
 
-/// Troubles of the requests, one after another and then again from the first.
+/// Faults of the requests, one after another and then again from the first.
 #[derive(Debug)]
 struct Shared {
     upstream: SocketAddr,
-    troubles: Mutex<VecDeque<Trouble>>,
-    troubled: AtomicU64,
+    faults: Mutex<VecDeque<GatewayFault>>,
+    faulted: AtomicU64,
     /// A permit for each held request that may go on.
     released: Semaphore,
 }
@@ -73,8 +73,8 @@ impl Gateway {
     pub async fn start(upstream: SocketAddr) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             upstream,
-            troubles: Mutex::default(),
-            troubled: AtomicU64::new(0),
+            faults: Mutex::default(),
+            faulted: AtomicU64::new(0),
             released: Semaphore::new(0),
         });
         let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
@@ -89,9 +89,9 @@ impl Gateway {
         self.server.base_url()
     }
 
-    /// Sets the troubles of the requests from here on, in turn; none where it is empty.
-    pub fn set(&self, troubles: impl IntoIterator<Item = Trouble>) {
-        *self.shared.lock() = troubles.into_iter().collect();
+    /// Sets the faults of the requests from here on, in turn; none where it is empty.
+    pub fn set(&self, faults: impl IntoIterator<Item = GatewayFault>) {
+        *self.shared.lock() = faults.into_iter().collect();
     }
 
     /// Lets one held request through.
@@ -99,48 +99,48 @@ impl Gateway {
         self.shared.released.add_permits(1);
     }
 
-    /// Returns the number of requests with trouble so far.
-    pub fn troubled(&self) -> u64 {
-        self.shared.troubled.load(Ordering::SeqCst)
+    /// Returns the number of faulty requests so far.
+    pub fn faulted(&self) -> u64 {
+        self.shared.faulted.load(Ordering::SeqCst)
     }
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Trouble>> {
-        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<GatewayFault>> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next(&self) -> Trouble {
-        let mut troubles = self.lock();
-        let Some(next) = troubles.pop_front() else {
-            return Trouble::None;
+    fn next(&self) -> GatewayFault {
+        let mut faults = self.lock();
+        let Some(next) = faults.pop_front() else {
+            return GatewayFault::None;
         };
-        troubles.push_back(next);
-        if next != Trouble::None {
-            self.troubled.fetch_add(1, Ordering::SeqCst);
+        faults.push_back(next);
+        if next != GatewayFault::None {
+            self.faulted.fetch_add(1, Ordering::SeqCst);
         }
         next
     }
 }
 
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    let trouble = shared.next();
-    match trouble {
-        Trouble::Fails(status) => return status.into_response(),
-        Trouble::Hangs => return std::future::pending().await,
-        Trouble::Breaks => return broken(),
-        Trouble::Late(delay) => tokio::time::sleep(delay).await,
+    let fault = shared.next();
+    match fault {
+        GatewayFault::Fails(status) => return status.into_response(),
+        GatewayFault::Hangs => return std::future::pending().await,
+        GatewayFault::Breaks => return broken(),
+        GatewayFault::Late(delay) => tokio::time::sleep(delay).await,
         // The semaphore is never closed.
-        Trouble::Held => shared
+        GatewayFault::Held => shared
             .released
             .acquire()
             .await
             .map_or_else(drop, SemaphorePermit::forget),
-        Trouble::None | Trouble::AnswerLost => {}
+        GatewayFault::None | GatewayFault::AnswerLost => {}
     }
     let answered = forward(shared.upstream, request).await;
     match answered {
-        Ok(answer) if trouble != Trouble::AnswerLost => answer,
+        Ok(answer) if fault != GatewayFault::AnswerLost => answer,
         Ok(_) | Err(_) => broken(),
     }
 }
@@ -181,7 +181,7 @@ mod tests {
     use crate::Client;
 
     #[tokio::test]
-    async fn each_trouble_comes_in_its_turn_and_what_is_lost_was_done_or_not() -> anyhow::Result<()> {
+    async fn each_fault_comes_in_its_turn_and_what_is_lost_was_done_or_not() -> anyhow::Result<()> {
         let seen = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&seen);
         let peer = put(move || async move { count.fetch_add(1, Ordering::SeqCst).to_string() });
@@ -191,10 +191,10 @@ mod tests {
         let send = || client.send(http::Method::PUT, "/", Bytes::from_static(b"{}"));
         assert_eq!(send().await?.text(), "0");
         gateway.set([
-            Trouble::Fails(StatusCode::SERVICE_UNAVAILABLE),
-            Trouble::Breaks,
-            Trouble::AnswerLost,
-            Trouble::Late(Duration::from_millis(10)),
+            GatewayFault::Fails(StatusCode::SERVICE_UNAVAILABLE),
+            GatewayFault::Breaks,
+            GatewayFault::AnswerLost,
+            GatewayFault::Late(Duration::from_millis(10)),
         ]);
         assert_eq!(send().await?.status, 503);
         assert!(send().await.is_err());
@@ -202,9 +202,9 @@ mod tests {
         assert!(send().await.is_err());
         assert_eq!(seen.load(Ordering::SeqCst), 2);
         assert_eq!(send().await?.text(), "2");
-        gateway.set([Trouble::Held]);
+        gateway.set([GatewayFault::Held]);
         let mut held = std::pin::pin!(send());
-        while gateway.troubled() == 4 {
+        while gateway.faulted() == 4 {
             let turn = tokio::task::yield_now();
             tokio::select! {
                 answer = &mut held => anyhow::bail!("{answer:?}"),
@@ -215,7 +215,7 @@ mod tests {
         gateway.release();
         assert_eq!(held.await?.text(), "3");
         gateway.set([]);
-        assert_eq!((send().await?.text().as_str(), gateway.troubled()), ("4", 5));
+        assert_eq!((send().await?.text().as_str(), gateway.faulted()), ("4", 5));
         Ok(())
     }
 }

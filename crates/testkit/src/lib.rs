@@ -48,7 +48,7 @@ pub use callback::CallbackReceiver;
 pub use client::{Answer, Client, EventStream};
 pub use commits::{CommitFault, CommitProxy, Which};
 pub use database::{Checked, Database, Records};
-pub use gateway::{Gateway, Trouble};
+pub use gateway::{Gateway, GatewayFault};
 pub use gemini::ScriptedGemini;
 pub use hosted::HostedNode;
 pub use identity::ScriptedProvider;

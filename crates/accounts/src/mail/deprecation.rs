@@ -30,7 +30,7 @@ pub struct ApiDeprecation {
 
 /// Queues one letter for each owner, from the beginning of the deprecation on. Every node does this: no two mails have the
 /// same `dedupe`.
-pub(super) async fn tell_owners(
+pub(super) async fn notify_owners(
     parts: &Parts,
     deprecation: Option<ApiDeprecation>,
     stop: &CancellationToken,

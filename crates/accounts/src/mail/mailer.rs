@@ -53,7 +53,7 @@ impl Accounts {
         }
         tokio::join!(
             deliver(&self.0, &stop),
-            super::deprecation::tell_owners(&self.0, deprecation, &stop)
+            super::deprecation::notify_owners(&self.0, deprecation, &stop)
         );
     }
 }

@@ -172,7 +172,7 @@ async fn as_a_model(
         released,
         ..
     } = exec(command, context, workspace).await?;
-    notes.extend(news(workspace));
+    notes.extend(ended_jobs(workspace));
     let mut streams = Streams::new([stdout, stderr], stored, context);
     match released {
         Some(released) => {
@@ -201,8 +201,8 @@ async fn as_a_model(
 }
 
 /// Notes on jobs that have ended since the model was last told.
-fn news(workspace: &Workspace) -> Vec<String> {
-    let ended = workspace.jobs().map(Jobs::news).unwrap_or_default();
+fn ended_jobs(workspace: &Workspace) -> Vec<String> {
+    let ended = workspace.jobs().map(Jobs::take_ended).unwrap_or_default();
     ended
         .into_iter()
         .map(|(number, end)| format!("job {number} {}: `jobs` has its output", jobs::how(&end)))

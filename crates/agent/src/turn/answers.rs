@@ -17,7 +17,7 @@ use crate::{
 const CONTINUATIONS: usize = 2;
 
 /// A reply without tool calls.
-pub(super) struct Said {
+pub(super) struct TextReply {
     pub(super) content: Vec<Content>,
     /// Text of the answer.
     pub(super) text: String,
@@ -28,13 +28,13 @@ pub(super) struct Said {
 
 impl Agent<'_> {
     /// Takes a reply as the answer, unless it is handed back.
-    pub(super) async fn answered(&mut self, said: Said) -> Result<Progress, Stop> {
+    pub(super) async fn answered(&mut self, said: TextReply) -> Result<Progress, Stop> {
         match said.stop_reason {
             StopReason::Refusal => return self.refused().await,
             StopReason::MaxTokens => return self.cut_off(said).await,
             StopReason::EndTurn | StopReason::ToolUse => {}
         }
-        let Said {
+        let TextReply {
             content, text, count, ..
         } = said;
         // A language model that says nothing has slipped; what a program answers is meant.
@@ -68,8 +68,8 @@ impl Agent<'_> {
     }
 
     /// An answer that reached its limit goes on, as long as that helps and is paid for. After that it stands as it is.
-    async fn cut_off(&mut self, said: Said) -> Result<Progress, Stop> {
-        let Said {
+    async fn cut_off(&mut self, said: TextReply) -> Result<Progress, Stop> {
+        let TextReply {
             content,
             text,
             limit,

@@ -25,7 +25,7 @@ const ENDING_PERCENT: u128 = 90;
 
 impl Agent<'_> {
     /// Tells the model of the limits that the run has come near to, each once.
-    pub(super) async fn tell_limits(&mut self) -> Result<(), Stop> {
+    pub(super) async fn announce_limits(&mut self) -> Result<(), Stop> {
         if self.caller.model.kind() == Kind::Program || self.is_ending() {
             return Ok(());
         }

@@ -25,7 +25,7 @@ const WORTH_NOTES_TOKENS: u64 = 12 * 1024;
 impl Agent<'_> {
     /// The model's next reply, to a conversation that fits and that the budget pays for.
     pub(super) async fn ask(&mut self) -> Result<Replied, Stop> {
-        self.tell_limits().await?;
+        self.announce_limits().await?;
         let fixed = self.fixed_tokens();
         if let Some(room) = self.caller.window.room_beside(fixed)
             && self.tokens().saturating_sub(fixed) > room / 5 * 4
@@ -193,7 +193,7 @@ impl Agent<'_> {
             }
             Err(stop @ (Stop::Exhausted | Stop::NoRoom(_) | Stop::Stopped)) => return Err(stop),
         };
-        let said = reply::said(&reply.content, &self.spec.redactor);
+        let said = reply::redacted_text(&reply.content, &self.spec.redactor);
         if reply.stop_reason == StopReason::Refusal || said.trim().is_empty() {
             return Ok(false);
         }
@@ -216,7 +216,7 @@ impl Agent<'_> {
                 asked.drop_opaque();
             }
         }
-        asked.told(summary::REQUEST.to_owned());
+        asked.push_message(summary::REQUEST.to_owned());
         let counts = self.caller.window.counts.clone();
         let called = self.caller.call(self.step, asked.turns(), Purpose::Notes).await;
         // The request for notes is no part of the conversation.

@@ -121,7 +121,7 @@ impl Parts<'_> {
         if point.open.is_none() {
             agent.settle_losses(ended).await?;
         }
-        meter.tell();
+        meter.update_sink();
         agent.work(point.open).await
     }
 
@@ -192,7 +192,7 @@ impl Agent<'_> {
         let Some(ended) = ended else { return Ok(()) };
         if ended == Ended::Lost {
             let turns = self.conversation.turns();
-            self.caller.charge_given_up(self.step + 1, turns);
+            self.caller.charge_abandoned(self.step + 1, turns);
         }
         if self.is_ending() || !self.conversation.had_jobs() {
             return Ok(());

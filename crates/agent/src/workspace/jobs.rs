@@ -142,7 +142,7 @@ impl Jobs {
     }
 
     /// Takes the ends of which the model was not told.
-    pub(crate) fn news(&self) -> Vec<(u32, JobEnd)> {
+    pub(crate) fn take_ended(&self) -> Vec<(u32, JobEnd)> {
         let untold = |(number, job): (u32, &Job)| {
             let mut state = job.shared.state();
             let (end, _) = state.end.clone()?;

@@ -228,7 +228,7 @@ impl Sink for Recorder {
         self.spent.lock().unwrap().push(cost);
     }
 
-    fn given_up(&self, call: EventType) {
+    fn abandoned(&self, call: EventType) {
         let mut events = self.events.lock().unwrap();
         events.push((call.kind(), serde_json::to_value(&call).unwrap()));
     }

@@ -16,7 +16,7 @@ use futures_util::TryStreamExt;
 use sortie_api::{BlobId, Credential, OrgId, Timestamp};
 use sortie_blobs::{Address, Blobs, Error, Settings, Staged};
 use sortie_testkit::{
-    gateway::{Gateway, Trouble},
+    gateway::{Gateway, GatewayFault},
     http::StatusCode,
     s3::{BUCKET, S3},
 };
@@ -34,8 +34,8 @@ async fn open(store: &S3, folder: &Path, bucket: &str) -> Blobs {
     Blobs::open(&settings).await.unwrap()
 }
 
-/// The storage behind a gateway, which has trouble with one request after some others.
-async fn troubled(store: &S3, folder: &Path, before: usize, trouble: Trouble) -> (Blobs, Gateway) {
+/// The storage behind a gateway whose fault hits one request after some others.
+async fn faulted(store: &S3, folder: &Path, before: usize, fault: GatewayFault) -> (Blobs, Gateway) {
     let gateway = Gateway::start(store.address()).await.unwrap();
     let mut variables: BTreeMap<_, _> = store.variables().into_iter().collect();
     variables.insert("AWS_ENDPOINT_URL", gateway.base_url());
@@ -47,13 +47,13 @@ async fn troubled(store: &S3, folder: &Path, before: usize, trouble: Trouble) ->
             .map(|(name, value)| (name.to_owned(), Credential::new(value)))
             .collect(),
     };
-    gateway.set(vec![Trouble::None; before].into_iter().chain([trouble]));
+    gateway.set(vec![GatewayFault::None; before].into_iter().chain([fault]));
     (Blobs::open(&settings).await.unwrap(), gateway)
 }
 
-/// Works on `keeping` until the gateway has trouble, and then lets everything through.
+/// Works on `keeping` until the fault of the gateway has hit, and then lets everything through.
 async fn until_troubled(mut keeping: Pin<&mut impl Future<Output = Result<(), Error>>>, gateway: &Gateway) {
-    while gateway.troubled() == 0 {
+    while gateway.faulted() == 0 {
         let ended = std::future::poll_fn(|context| Poll::Ready(keeping.as_mut().poll(context).is_ready()));
         assert!(!ended.await);
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -66,14 +66,14 @@ const PARTS: &[u8] = &[7; 20_000_000];
 
 #[tokio::test]
 async fn an_upload_that_nobody_waits_for_any_more_leaves_no_parts() {
-    for (before, trouble) in [
-        (1, Trouble::Held),
-        (2, Trouble::Hangs),
-        (4, Trouble::Hangs),
-        (5, Trouble::Hangs),
+    for (before, fault) in [
+        (1, GatewayFault::Held),
+        (2, GatewayFault::Hangs),
+        (4, GatewayFault::Hangs),
+        (5, GatewayFault::Hangs),
     ] {
         let (store, folder) = (S3::start().await.unwrap(), tempfile::tempdir().unwrap());
-        let (blobs, gateway) = troubled(&store, folder.path(), before, trouble).await;
+        let (blobs, gateway) = faulted(&store, folder.path(), before, fault).await;
         let staged = staged(&blobs, PARTS).await;
         {
             let mut keeping = pin!(blobs.keep(address(&staged), staged));
@@ -95,16 +95,16 @@ async fn an_upload_that_nobody_waits_for_any_more_leaves_no_parts() {
 async fn an_upload_that_fails_or_takes_too_long_leaves_no_parts() {
     let (store, folder) = (S3::start().await.unwrap(), tempfile::tempdir().unwrap());
     for before in [3, 5] {
-        let refused = Trouble::Fails(StatusCode::FORBIDDEN);
-        let (blobs, gateway) = troubled(&store, folder.path(), before, refused).await;
+        let refused = GatewayFault::Fails(StatusCode::FORBIDDEN);
+        let (blobs, gateway) = faulted(&store, folder.path(), before, refused).await;
         let staged = staged(&blobs, PARTS).await;
         let mut keeping = pin!(blobs.keep(address(&staged), staged));
         let kept = keeping.as_mut().await;
         assert!(matches!(kept, Err(Error::Unavailable(_))), "{kept:?}");
-        assert_eq!(gateway.troubled(), 1);
+        assert_eq!(gateway.faulted(), 1);
         assert!(store.uploads().await.unwrap().is_empty(), "{before}");
     }
-    let (blobs, gateway) = troubled(&store, folder.path(), 3, Trouble::Hangs).await;
+    let (blobs, gateway) = faulted(&store, folder.path(), 3, GatewayFault::Hangs).await;
     let staged = staged(&blobs, PARTS).await;
     let mut keeping = pin!(blobs.keep(address(&staged), staged));
     until_troubled(keeping.as_mut(), &gateway).await;
@@ -225,7 +225,7 @@ async fn a_store_that_refuses_or_is_away_keeps_nothing_and_says_so() {
 #[tokio::test]
 async fn a_store_that_hangs_is_unavailable_within_ten_seconds() {
     let (store, folder) = (S3::start().await.unwrap(), tempfile::tempdir().unwrap());
-    let (blobs, _gateway) = troubled(&store, folder.path(), 0, Trouble::Hangs).await;
+    let (blobs, _gateway) = faulted(&store, folder.path(), 0, GatewayFault::Hangs).await;
     let (small, large) = (staged(&blobs, b"x").await, staged(&blobs, PARTS).await);
     let (first, second) = (address(&small), address(&large));
     tokio::time::pause();
@@ -247,16 +247,16 @@ async fn a_store_that_hangs_is_unavailable_within_ten_seconds() {
 #[tokio::test]
 async fn a_request_goes_on_for_as_long_as_the_store_answers_others() {
     let (store, folder) = (S3::start().await.unwrap(), tempfile::tempdir().unwrap());
-    let (blobs, gateway) = troubled(&store, folder.path(), 0, Trouble::Held).await;
+    let (blobs, gateway) = faulted(&store, folder.path(), 0, GatewayFault::Held).await;
     let staged = staged(&blobs, b"x").await;
     let mut keeping = pin!(blobs.keep(address(&staged), staged));
     until_troubled(keeping.as_mut(), &gateway).await;
     // Counts the request that asks whether the store answers.
-    gateway.set([Trouble::Late(Duration::ZERO)]);
+    gateway.set([GatewayFault::Late(Duration::ZERO)]);
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(6)).await;
     tokio::time::resume();
-    while gateway.troubled() < 2 {
+    while gateway.faulted() < 2 {
         let ended = std::future::poll_fn(|context| Poll::Ready(keeping.as_mut().poll(context).is_ready()));
         assert!(!ended.await);
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -22,7 +22,7 @@ use url::Url;
 use super::{
     endpoint::endpoint,
     events::Events,
-    wire::{ERROR_BYTES, Meter, WireError, exchange, is_event_stream, meter_of, told_of},
+    wire::{ERROR_BYTES, Meter, WireError, error_of, exchange, is_event_stream, meter_of},
 };
 use crate::{
     Failure,
@@ -141,7 +141,7 @@ async fn post(
     let response = exchange(&outlet, &request).await?;
     meter.begin(response.status());
     if !response.status().is_success() {
-        let (told, _) = told_of(&outlet, response, &meter).await;
+        let (told, _) = error_of(&outlet, response, &meter).await;
         return Err(Failure::Error(told).into());
     }
     // Whatever it says: the answer comes as an event.

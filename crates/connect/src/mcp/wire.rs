@@ -145,7 +145,7 @@ pub(super) async fn exchange(outlet: &Outlet, request: &Outgoing) -> Result<Resp
 }
 
 /// Reads an answer with an error status: what users are told of it, and its redacted body.
-pub(super) async fn told_of(outlet: &Outlet, response: Response, meter: &Meter) -> (String, String) {
+pub(super) async fn error_of(outlet: &Outlet, response: Response, meter: &Meter) -> (String, String) {
     let status = response.status().as_u16();
     let body = read_body(response, ERROR_BYTES).await.unwrap_or_default();
     meter.add(body.len());
@@ -315,7 +315,7 @@ impl Wire {
         if status == StatusCode::NOT_FOUND && has_session {
             return Err(Error::SessionExpired);
         }
-        let (told, body) = told_of(&self.outlet, response, meter).await;
+        let (told, body) = error_of(&self.outlet, response, meter).await;
         let error = match serde_json::from_str::<ServerJsonRpcMessage>(&body) {
             Ok(ServerJsonRpcMessage::Error(error)) => Some(error),
             Ok(_) | Err(_) => None,

@@ -12,7 +12,7 @@ use url::Url;
 use super::{
     Error,
     challenge::Challenge,
-    wire::{Answer, Wire, place},
+    wire::{Answer, Wire, without_query},
 };
 use crate::{Target, text};
 
@@ -114,7 +114,7 @@ fn only<'a>(url: &Url, named: &[&'a str], expected: &str) -> Result<&'a str, Err
         Error::Refused(format!(
             "{} names {named} as its authorization server, but auth.client_id belongs to {expected}: nothing was sent. If the \
              change is right, save the connection again with the client and the auth.issuer of the new server",
-            place(url)
+            without_query(url)
         ))
     })
 }
@@ -167,8 +167,8 @@ async fn protected_resource(wire: &Wire, url: &Url, challenge: &Challenge) -> Re
         if !is_for_url {
             return Err(Error::Refused(format!(
                 "{}: the metadata is of another resource than {}",
-                place(&at),
-                place(url)
+                without_query(&at),
+                without_query(url)
             )));
         }
         return Ok(Some(metadata));
@@ -212,7 +212,7 @@ async fn server(wire: &Wire, issuer: &str) -> Result<Server, Error> {
     }
     Err(Error::Refused(format!(
         "{}: no metadata of an authorization server",
-        place(&url)
+        without_query(&url)
     )))
 }
 

@@ -6,7 +6,7 @@ use url::Url;
 
 use super::{
     Error, Grant, Identity, Method, account,
-    wire::{Answer, Wire, place},
+    wire::{Answer, Wire, without_query},
 };
 use crate::text;
 
@@ -57,7 +57,7 @@ pub(super) async fn ask(wire: &Wire, mut form: Vec<(&str, &str)>, terms: Terms) 
 }
 
 fn grant(answer: &Answer, terms: Terms, redactor: &Redactor) -> Result<Grant, Error> {
-    let place = place(&terms.token_url);
+    let place = without_query(&terms.token_url);
     // Some servers answer errors with 200.
     if let Some(why) = answer.error() {
         let told = format!("{place} says {}", redactor.redact(&why));

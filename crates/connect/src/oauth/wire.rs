@@ -175,12 +175,12 @@ impl Wire {
             Ok(object) => Ok(Answer { status, object }),
             Err(_) if status.is_success() || status.is_client_error() => Err(Error::Refused(format!(
                 "{} answers HTTP {} without a JSON object",
-                place(url),
+                without_query(url),
                 status.as_u16()
             ))),
             Err(_) => Err(Error::Unavailable(format!(
                 "{} answers HTTP {}",
-                place(url),
+                without_query(url),
                 status.as_u16()
             ))),
         }
@@ -204,10 +204,10 @@ impl Wire {
 }
 
 fn unavailable(url: &Url, error: &sortie_net::Error) -> Error {
-    Error::Unavailable(format!("{}: {error}", place(url)))
+    Error::Unavailable(format!("{}: {error}", without_query(url)))
 }
 
 /// A URL without what may be secret in it.
-pub(super) fn place(url: &Url) -> String {
+pub(super) fn without_query(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }

@@ -9,7 +9,7 @@ use std::{fs::File, ops::Range, path::PathBuf, time::Duration};
 
 use sortie_api::{BlobId, OrgId, Sha256, Timestamp};
 use sortie_blobs::{Address, Blobs, Content, Settings, Staged, Staging};
-use sortie_store::{DoomedBlob, NewBlob, Store};
+use sortie_store::{NewBlob, PendingDelete, Store};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -229,10 +229,15 @@ impl Contents {
 
     /// Deletes unreferenced content, and content that an earlier sweep could not delete. Returns the number deleted.
     pub(crate) async fn sweep(&self) -> Result<u64, Error> {
-        while self.store.doom_blobs(self.clock.now(), BATCH).await? == BATCH {}
+        while self
+            .store
+            .mark_unreferenced_blobs(self.clock.now(), BATCH)
+            .await?
+            == BATCH
+        {}
         let (mut removed, mut after) = (0, None);
         loop {
-            let pending = self.store.doomed_blobs(after, BATCH).await?;
+            let pending = self.store.pending_deletes(after, BATCH).await?;
             let Some(last) = pending.last() else {
                 return Ok(removed);
             };
@@ -242,7 +247,7 @@ impl Contents {
     }
 
     /// Deletes contents and the rows of those that were deleted. The next sweep retries the others.
-    async fn delete(&self, pending: &[DoomedBlob]) -> Result<u64, Error> {
+    async fn delete(&self, pending: &[PendingDelete]) -> Result<u64, Error> {
         let mut gone = Vec::new();
         for blob in pending {
             let address = Address {
@@ -340,7 +345,7 @@ mod tests {
         let (contents, late) = staged(&held).await;
         let (sha256, blob) = (late.sha256(), contents.reserve(org, &late).await.unwrap());
         let over = contents.clock.now() + 2 * GRACE;
-        assert_eq!(held.store.doom_blobs(over, BATCH).await, Ok(1));
+        assert_eq!(held.store.mark_unreferenced_blobs(over, BATCH).await, Ok(1));
         assert_eq!(contents.sweep().await.unwrap(), 1);
         let put = contents.put((org, blob), late).await;
         assert!(matches!(put, Err(Error::Unavailable(_))), "{put:?}");
@@ -354,7 +359,7 @@ mod tests {
         let (contents, late) = staged(&held).await;
         let (sha256, blob) = (late.sha256(), contents.reserve(org, &late).await.unwrap());
         held.store
-            .doom_blobs(contents.clock.now() + 2 * GRACE, BATCH)
+            .mark_unreferenced_blobs(contents.clock.now() + 2 * GRACE, BATCH)
             .await
             .unwrap();
         assert!(contents.put((org, blob), late).await.is_err());

@@ -96,7 +96,7 @@ impl Engine {
             }
         }
         self.stop_delivering().await;
-        self.give_up_content().await;
+        self.abandon_content().await;
         node.tasks.closed.cancel();
         node.tasks.tracker.close();
         if tokio::time::timeout(LAST_WRITES, node.tasks.tracker.wait())
@@ -171,13 +171,13 @@ impl Engine {
 
     /// Abandons the content of runs without retention when the node stops. Runs without a terminal status end, and
     /// unread outputs are lost.
-    pub(crate) async fn give_up_content(&self) {
+    pub(crate) async fn abandon_content(&self) {
         let node = &self.0;
         let (at, price) = (node.options.clock.now(), node.options.compute_micros_per_second);
         let given_up = node
             .stores
             .database
-            .give_up_content(node.cluster.identity.get(), at, price);
+            .abandon_content(node.cluster.identity.get(), at, price);
         match tokio::time::timeout(LAST_WRITES, given_up).await {
             Ok(Ok(ended)) => self.announce_abandoned(&ended),
             Ok(Err(error)) => {

@@ -18,12 +18,12 @@ use sortie_api::{
     schedule::{CallbackTarget, CreateSchedule, FireTrigger, NextFire, UpdateSchedule},
 };
 use sortie_store::{
-    FireRow, NextInstant, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState, SealedCallback,
+    FireRow, NextOccurrence, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState, SealedCallback,
 };
 
 use self::{
     form::{Wanted, checked, only_stops, runs_differ},
-    plan::next_instant,
+    plan::next_occurrence,
 };
 use crate::{
     Engine,
@@ -51,7 +51,7 @@ impl Engine {
         spec.callback = self.sealed_callback((caller.org, id), wanted.callback).await?;
         let state = ScheduleState {
             enabled: wanted.enabled,
-            next: next_instant(&wanted.timetable, (id, &spec), now).filter(|_| wanted.enabled),
+            next: next_occurrence(&wanted.timetable, (id, &spec), now).filter(|_| wanted.enabled),
             handled: now,
             waiting: None,
             failures_since: now,
@@ -108,7 +108,7 @@ impl Engine {
                 None => old.spec.callback.clone(),
             };
             let now = clock.now();
-            let next = next_instant(&wanted.timetable, (id, &spec), now.max(old.state.handled));
+            let next = next_occurrence(&wanted.timetable, (id, &spec), now.max(old.state.handled));
             let new = SaveSchedule {
                 id,
                 org: caller.org,
@@ -198,7 +198,8 @@ impl Engine {
         }
         let mut next = Vec::with_capacity(count);
         while next.len() < count
-            && let Some(NextInstant { instant, due_at }) = next_instant(&timetable, (id, &row.spec), after)
+            && let Some(NextOccurrence { instant, due_at }) =
+                next_occurrence(&timetable, (id, &row.spec), after)
         {
             next.push(NextFire {
                 instant,
@@ -264,7 +265,7 @@ fn secret_at(row: &str, org: OrgId) -> SealContext<'_> {
 fn changed_state(
     old: &ScheduleRow,
     (spec, enabled): (&ScheduleSpec, bool),
-    next: Option<NextInstant>,
+    next: Option<NextOccurrence>,
     now: Timestamp,
 ) -> ScheduleState {
     let times = |spec: &ScheduleSpec| (spec.cron.clone(), spec.timezone.clone(), spec.jitter_seconds);

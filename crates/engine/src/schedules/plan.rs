@@ -5,7 +5,7 @@
 
 use sha2::{Digest as _, Sha256};
 use sortie_api::{ScheduleId, Timestamp, schedule::FireOutcome};
-use sortie_store::{FireRow, NextInstant, ScheduleRow, ScheduleSpec};
+use sortie_store::{FireRow, NextOccurrence, ScheduleRow, ScheduleSpec};
 use std::time::Duration;
 
 use super::timetable::Timetable;
@@ -29,7 +29,7 @@ pub(super) struct Plan {
     /// Last of these occurrences.
     pub(super) handled: Timestamp,
     /// Next occurrence after them. It may be due as well.
-    pub(super) next: Option<NextInstant>,
+    pub(super) next: Option<NextOccurrence>,
 }
 
 /// Returns the delay between the occurrences of a schedule and the start of their runs. It is fixed for each schedule.
@@ -41,12 +41,12 @@ fn jitter(id: ScheduleId, seconds: i64) -> Duration {
 }
 
 /// Returns the first occurrence of a schedule after `after`.
-pub(super) fn next_instant(
+pub(super) fn next_occurrence(
     timetable: &Timetable,
     (id, spec): (ScheduleId, &ScheduleSpec),
     after: Timestamp,
-) -> Option<NextInstant> {
-    timetable.next(after).map(|instant| NextInstant {
+) -> Option<NextOccurrence> {
+    timetable.next(after).map(|instant| NextOccurrence {
         instant,
         due_at: instant + jitter(id, spec.jitter_seconds),
     })
@@ -78,14 +78,14 @@ pub(super) fn plan(row: &ScheduleRow, timetable: &Timetable, now: Timestamp) -> 
         && let Some(first) = next.filter(|next| next.due_at <= now)
     {
         due.push(first);
-        next = next_instant(timetable, (row.id, &row.spec), first.instant);
+        next = next_occurrence(timetable, (row.id, &row.spec), first.instant);
     }
     let last = due.last().copied()?;
     // False if more occurrences are due after these: the latest is then among those.
     let is_all = next.is_none_or(|next| next.due_at > now);
     let window = u64::try_from(row.spec.catch_up_window_seconds).unwrap_or(0);
     let window = Duration::from_secs(window).max(ON_TIME);
-    let skip = |next: &NextInstant| {
+    let skip = |next: &NextOccurrence| {
         if row.spec.paused_until.is_some_and(|until| next.instant < until) {
             Some(Skip::Paused)
         } else if now.since(next.due_at) > window {
@@ -112,7 +112,7 @@ pub(super) fn plan(row: &ScheduleRow, timetable: &Timetable, now: Timestamp) -> 
 }
 
 /// Adds the rows of a series of occurrences that were skipped for the same reason.
-fn rows(alike: &[NextInstant], reason: Skip, now: Timestamp, rows: &mut Vec<FireRow>) {
+fn rows(alike: &[NextOccurrence], reason: Skip, now: Timestamp, rows: &mut Vec<FireRow>) {
     let size = if alike.len() > ROWS { alike.len() } else { 1 };
     for some in alike.chunks(size) {
         if let [first, ..] = some

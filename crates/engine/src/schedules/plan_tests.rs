@@ -36,7 +36,7 @@ fn row(cron: &str, window: i64) -> (ScheduleRow, Timetable) {
     };
     let state = ScheduleState {
         enabled: true,
-        next: next_instant(&timetable, (id(), &spec), at(0)),
+        next: next_occurrence(&timetable, (id(), &spec), at(0)),
         handled: at(0),
         waiting: None,
         failures_since: at(0),
@@ -123,7 +123,7 @@ fn instants_in_a_pause_are_skipped_and_those_after_it_are_not() {
 fn a_pause_holds_for_instants_whatever_their_jitter() {
     let (mut row, timetable) = row("0 * * * *", 3_600);
     row.spec.jitter_seconds = limits::JITTER_SECONDS;
-    row.state.next = next_instant(&timetable, (id(), &row.spec), at(0));
+    row.state.next = next_occurrence(&timetable, (id(), &row.spec), at(0));
     let next = row.state.next.unwrap();
     row.spec.paused_until = Some(next.instant + Duration::from_micros(1));
     assert!(
@@ -167,9 +167,9 @@ fn many_that_were_missed_at_once_share_rows() {
 fn jitter_is_the_same_for_every_instant_of_a_schedule_and_within_its_limit() {
     let (mut row, timetable) = row("0 * * * *", 3_600);
     row.spec.jitter_seconds = 900;
-    let first = next_instant(&timetable, (row.id, &row.spec), at(0)).unwrap();
-    let later = next_instant(&timetable, (row.id, &row.spec), at(600)).unwrap();
-    let late = |next: NextInstant| next.due_at.since(next.instant);
+    let first = next_occurrence(&timetable, (row.id, &row.spec), at(0)).unwrap();
+    let later = next_occurrence(&timetable, (row.id, &row.spec), at(600)).unwrap();
+    let late = |next: NextOccurrence| next.due_at.since(next.instant);
     assert_eq!(late(first), late(later));
     assert!(late(first) > Duration::ZERO && late(first) <= Duration::from_mins(15));
     row.state.next = Some(first);
@@ -180,7 +180,7 @@ fn jitter_is_the_same_for_every_instant_of_a_schedule_and_within_its_limit() {
     );
     let other = ScheduleId::new(at(0), [9; 10]);
     assert_ne!(
-        late(next_instant(&timetable, (other, &row.spec), at(0)).unwrap()),
+        late(next_occurrence(&timetable, (other, &row.spec), at(0)).unwrap()),
         late(first)
     );
 }
@@ -200,7 +200,7 @@ proptest! {
         let (mut row, timetable) = row(cron, window);
         row.spec.jitter_seconds = jitter;
         row.spec.paused_until = paused.map(at);
-        row.state.next = next_instant(&timetable, (row.id, &row.spec), at(0));
+        row.state.next = next_occurrence(&timetable, (row.id, &row.spec), at(0));
         let (mut now, mut latest, mut dealt, mut started) = (0, 0, Vec::new(), 0);
         for step in moves {
             now = (now + step).max(0);
@@ -215,14 +215,14 @@ proptest! {
                 row.state.next = due.next;
             }
         }
-        let mut expected = next_instant(&timetable, (row.id, &row.spec), at(0));
+        let mut expected = next_occurrence(&timetable, (row.id, &row.spec), at(0));
         for (first, last, count) in dealt {
             prop_assert_eq!(expected.map(|next| next.instant), Some(first));
             for _ in 1..count {
-                expected = expected.and_then(|next| next_instant(&timetable, (row.id, &row.spec), next.instant));
+                expected = expected.and_then(|next| next_occurrence(&timetable, (row.id, &row.spec), next.instant));
             }
             prop_assert_eq!(expected.map(|next| next.instant), Some(last));
-            expected = next_instant(&timetable, (row.id, &row.spec), last);
+            expected = next_occurrence(&timetable, (row.id, &row.spec), last);
         }
         prop_assert!(expected.is_some_and(|next| next.due_at > at(latest)));
         prop_assert!(started <= 8);

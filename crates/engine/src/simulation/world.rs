@@ -259,7 +259,7 @@ impl World {
         }
         let mut at_work = BTreeMap::new();
         for process in self.alive() {
-            if process.link.had_trouble_within(LEASE) {
+            if process.link.had_outage_within(LEASE) {
                 continue;
             }
             for run in process.engine.0.work.active.all() {

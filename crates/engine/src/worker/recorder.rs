@@ -441,7 +441,7 @@ impl Sink for Recorder {
         Box::pin(self.all_durable())
     }
 
-    fn given_up(&self, call: EventType) {
+    fn abandoned(&self, call: EventType) {
         self.record_now(&call);
     }
 

@@ -191,7 +191,7 @@ impl Decoder for Message {
                 let ErrorEvent { error } = read(data)?;
                 let kind = error.kind.unwrap_or_default();
                 let message = error.message.unwrap_or_default();
-                return Err(Failure::Said(status(&kind), format!("{kind}: {message}")));
+                return Err(Failure::Reported(status(&kind), format!("{kind}: {message}")));
             }
             // `ping`, `content_block_stop`, and what is new.
             _ => {}

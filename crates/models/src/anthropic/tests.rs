@@ -9,7 +9,7 @@ use sortie_agent::{
 use super::{stream::Message, *};
 use crate::{
     answer::Failure,
-    test_server::{Answer, Heard, KEY, Server, decode, entry, events, hello},
+    test_server::{Answer, KEY, RecordedDeltas, Server, decode, entry, events, hello},
 };
 
 mod media;
@@ -86,7 +86,7 @@ fn whole() -> Value {
 async fn call(answers: impl IntoIterator<Item = Answer>) -> (Result<Reply, ModelError>, Vec<String>) {
     let server = Server::start(answers).await;
     let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
-    let heard = Heard::default();
+    let heard = RecordedDeltas::default();
     let reply = model.call(hello(), &heard).await;
     (reply, heard.pieces())
 }
@@ -102,7 +102,7 @@ async fn an_answer_becomes_its_pieces_in_order_and_its_text_is_heard_as_it_comes
 async fn thinking_and_arguments_are_told_as_written_though_nobody_sees_them() {
     let server = Server::start([Answer::events(WHOLE)]).await;
     let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
-    let heard = Heard::default();
+    let heard = RecordedDeltas::default();
     model.call(hello(), &heard).await.unwrap();
     assert!(heard.unseen() >= "So ä.".len(), "{heard:?}");
 }
@@ -111,7 +111,7 @@ async fn thinking_and_arguments_are_told_as_written_though_nobody_sees_them() {
 async fn a_plain_request_has_the_form_of_the_api() {
     let server = Server::start([Answer::events(&text_answer("end_turn"))]).await;
     let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
-    model.call(hello(), &Heard::default()).await.unwrap();
+    model.call(hello(), &RecordedDeltas::default()).await.unwrap();
     let head = server.head(0);
     assert!(head.starts_with("post /v1/messages http/1.1\r\n"), "{head}");
     assert!(head.contains("anthropic-version: 2023-06-01") && head.contains(&format!("x-api-key: {KEY}")));
@@ -364,7 +364,7 @@ async fn an_answer_is_whole_with_its_last_event_even_if_the_stream_stays_open() 
     let mut server = Server::start([Answer::held(WHOLE)]).await;
     server.provider.end_wait = std::time::Duration::from_millis(1);
     let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
-    let reply = model.call(hello(), &Heard::default()).await;
+    let reply = model.call(hello(), &RecordedDeltas::default()).await;
     assert_eq!(shown(&reply.unwrap()), whole());
 }
 
@@ -398,7 +398,11 @@ async fn an_answer_that_nobody_counted_is_charged_by_its_bytes() {
     ]);
     let server = Server::start([Answer::events(&stream)]).await;
     let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
-    let usage = model.call(hello(), &Heard::default()).await.unwrap().usage;
+    let usage = model
+        .call(hello(), &RecordedDeltas::default())
+        .await
+        .unwrap()
+        .usage;
     let sent = server.body(0).to_string().len() as u64;
     assert_eq!((usage.input_tokens, usage.output_tokens), (sent.div_ceil(4), 3));
 }
@@ -421,7 +425,11 @@ async fn a_side_that_nobody_counted_is_estimated_and_the_other_keeps_its_figure(
         ]);
         let server = Server::start([Answer::events(&stream)]).await;
         let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
-        let charged = model.call(hello(), &Heard::default()).await.unwrap().usage;
+        let charged = model
+            .call(hello(), &RecordedDeltas::default())
+            .await
+            .unwrap()
+            .usage;
         let sent = server.body(0).to_string().len() as u64;
         let expected = (input.unwrap_or(sent.div_ceil(4)), output);
         assert_eq!((charged.input_tokens, charged.output_tokens), expected, "{usage}");
@@ -433,7 +441,7 @@ async fn the_next_call_goes_through_the_same_connection() {
     let server = Server::on_one_connection([Answer::ended_late(WHOLE), Answer::ended_late(WHOLE)]).await;
     let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
     for _ in 0..2 {
-        let reply = model.call(hello(), &Heard::default()).await;
+        let reply = model.call(hello(), &RecordedDeltas::default()).await;
         assert_eq!(shown(&reply.unwrap()), whole());
     }
 }
@@ -480,7 +488,7 @@ fn a_kind_of_failure_without_a_name_is_one_of_the_provider() {
     let (failure, _) = decode(Message::new(true), stream.as_bytes(), &[]).unwrap_err();
     assert_eq!(
         failure,
-        Failure::Said(StatusCode::INTERNAL_SERVER_ERROR, ": ".to_owned())
+        Failure::Reported(StatusCode::INTERNAL_SERVER_ERROR, ": ".to_owned())
     );
 }
 

@@ -1,7 +1,7 @@
 use sortie_api::{Credential, Micros, model::ModelPrices};
 
 use super::*;
-use crate::test_server::{Answer, Heard, Server, hello};
+use crate::test_server::{Answer, RecordedDeltas, Server, hello};
 
 fn provider(name: &str, api: Api) -> ProviderSettings {
     ProviderSettings {
@@ -268,7 +268,10 @@ async fn a_model_is_called_at_its_providers_address_by_its_name_there() {
         ..priced("llama", "acme")
     };
     let catalog = catalog(&settings(vec![acme], vec![llama])).unwrap();
-    catalog.models[0].call(hello(), &Heard::default()).await.unwrap();
+    catalog.models[0]
+        .call(hello(), &RecordedDeltas::default())
+        .await
+        .unwrap();
     assert!(server.head(0).starts_with("post /v1/messages http/1.1"));
     assert_eq!(server.body(0)["model"], "llama-4-70b");
 }

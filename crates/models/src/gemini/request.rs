@@ -15,7 +15,7 @@ use crate::{arguments, provider::Entry};
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Body<'a> {
-    system_instruction: Said<'a>,
+    system_instruction: SystemInstruction<'a>,
     contents: Vec<Message<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<[Tools<'a>; 1]>,
@@ -25,7 +25,7 @@ pub(super) struct Body<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Said<'a> {
+struct SystemInstruction<'a> {
     parts: [Part<'a>; 1],
 }
 
@@ -161,7 +161,7 @@ impl<'a> Body<'a> {
             function_declarations: functions,
         }]);
         Self {
-            system_instruction: Said {
+            system_instruction: SystemInstruction {
                 parts: [text(Cow::Borrowed(request.system))],
             },
             contents: contents(entry, request),

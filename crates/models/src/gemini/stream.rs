@@ -30,7 +30,7 @@ pub(super) struct Candidate {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Finish {
-    Said(StopReason),
+    Reason(StopReason),
     Garbled(String),
 }
 
@@ -201,13 +201,13 @@ impl Decoder for Candidate {
         }
         if let Some(error) = event.error {
             let status = error.code.and_then(|code| StatusCode::from_u16(code).ok());
-            return Err(Failure::Said(
+            return Err(Failure::Reported(
                 status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
                 error.message.unwrap_or_default(),
             ));
         }
         if event.prompt_feedback.and_then(|f| f.block_reason).is_some() {
-            self.finish = Some(Finish::Said(StopReason::Refusal));
+            self.finish = Some(Finish::Reason(StopReason::Refusal));
         }
         // A request asks for a single candidate.
         let Some(candidate) = event.candidates.into_iter().next() else {
@@ -247,7 +247,7 @@ impl Decoder for Candidate {
     }
 
     fn cut(&mut self) {
-        self.finish = Some(Finish::Said(StopReason::MaxTokens));
+        self.finish = Some(Finish::Reason(StopReason::MaxTokens));
     }
 
     fn finish(self) -> Result<Reply, Failure> {
@@ -255,7 +255,7 @@ impl Decoder for Candidate {
         let stop_reason = match self.finish {
             None => return Err(Failure::CutOff),
             Some(Finish::Garbled(why)) => return Err(Failure::Garbled(why)),
-            Some(Finish::Said(reason)) => reason,
+            Some(Finish::Reason(reason)) => reason,
         };
         let calls = self
             .content
@@ -276,10 +276,10 @@ impl Decoder for Candidate {
 
 fn finish(reason: &str, message: Option<String>) -> Finish {
     match reason {
-        "STOP" => Finish::Said(StopReason::EndTurn),
-        "MAX_TOKENS" => Finish::Said(StopReason::MaxTokens),
+        "STOP" => Finish::Reason(StopReason::EndTurn),
+        "MAX_TOKENS" => Finish::Reason(StopReason::MaxTokens),
         "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" => {
-            Finish::Said(StopReason::Refusal)
+            Finish::Reason(StopReason::Refusal)
         }
         // `MALFORMED_FUNCTION_CALL`, `UNEXPECTED_TOOL_CALL`, `OTHER`, and what is new.
         _ => {

@@ -9,7 +9,7 @@ use sortie_agent::{
 use super::{stream::Candidate, *};
 use crate::{
     answer::Failure,
-    test_server::{Answer, Heard, KEY, Server, decode, entry, events, hello},
+    test_server::{Answer, KEY, RecordedDeltas, Server, decode, entry, events, hello},
 };
 
 mod extras;
@@ -57,7 +57,7 @@ fn whole() -> Value {
 async fn call(answer: Answer) -> (Result<Reply, ModelError>, Vec<String>) {
     let server = Server::start([answer]).await;
     let model = client(&server.provider, entry("gemini-x", &["tools"])).unwrap();
-    let heard = Heard::default();
+    let heard = RecordedDeltas::default();
     let reply = model.call(hello(), &heard).await;
     (reply, heard.pieces())
 }
@@ -79,7 +79,7 @@ async fn text_is_heard_as_it_comes_and_thoughts_are_not() {
 async fn a_plain_request_has_the_form_of_the_api() {
     let server = Server::start([Answer::events(&ended(&json!([{"text": "Hello."}]), "STOP"))]).await;
     let model = client(&server.provider, entry("models/gemini-x", &["tools"])).unwrap();
-    let reply = model.call(hello(), &Heard::default()).await.unwrap();
+    let reply = model.call(hello(), &RecordedDeltas::default()).await.unwrap();
     assert_eq!(
         shown(&reply),
         json!({"content": [{"text": "Hello."}], "stop": "end_turn", "usage": [8, 2, 0, 0]})
@@ -335,7 +335,11 @@ async fn a_side_that_nobody_counted_is_estimated_and_the_other_keeps_its_figure(
         })]);
         let server = Server::start([Answer::events(&stream)]).await;
         let model = client(&server.provider, entry("gemini-x", &["tools"])).unwrap();
-        let charged = model.call(hello(), &Heard::default()).await.unwrap().usage;
+        let charged = model
+            .call(hello(), &RecordedDeltas::default())
+            .await
+            .unwrap()
+            .usage;
         let sent = server.body(0).to_string().len() as u64;
         let expected = (input.unwrap_or(sent.div_ceil(4)), output);
         assert_eq!(
@@ -379,7 +383,7 @@ fn a_failure_without_a_code_is_one_of_the_provider() {
     let (failure, _) = decode(Candidate::new(0), stream.as_bytes(), &[]).unwrap_err();
     assert_eq!(
         failure,
-        Failure::Said(StatusCode::INTERNAL_SERVER_ERROR, String::new())
+        Failure::Reported(StatusCode::INTERNAL_SERVER_ERROR, String::new())
     );
 }
 

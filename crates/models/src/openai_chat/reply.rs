@@ -334,7 +334,7 @@ fn stop_reason(reason: &str) -> Result<Option<StopReason>, Failure> {
         "content_filter" => StopReason::Refusal,
         "error" | "abort" | "insufficient_system_resource" => {
             let said = format!("the answer was broken off: {reason}");
-            return Err(Failure::Said(StatusCode::INTERNAL_SERVER_ERROR, said));
+            return Err(Failure::Reported(StatusCode::INTERNAL_SERVER_ERROR, said));
         }
         _ => StopReason::EndTurn,
     }))

@@ -73,7 +73,7 @@ enum Message<'a> {
         content: &'a str,
     },
     User {
-        content: Said<'a>,
+        content: UserContent<'a>,
     },
     Assistant {
         /// Null, rather than empty, beside tool calls.
@@ -92,7 +92,7 @@ enum Message<'a> {
 /// Content of a user's message: text, which every server takes, or parts where there are files.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Said<'a> {
+enum UserContent<'a> {
     Text(Cow<'a, str>),
     Parts(Vec<Part<'a>>),
 }
@@ -234,7 +234,7 @@ fn said_by_user<'a>(parts: Vec<Part<'a>>, messages: &mut Vec<Message<'a>>) {
         match (messages.last_mut(), part) {
             (
                 Some(Message::User {
-                    content: Said::Text(said),
+                    content: UserContent::Text(said),
                 }),
                 Part::Text { text },
             ) => {
@@ -243,18 +243,18 @@ fn said_by_user<'a>(parts: Vec<Part<'a>>, messages: &mut Vec<Message<'a>>) {
                 said.push_str(&text);
             }
             (Some(Message::User { content }), part) => {
-                let mut parts = match std::mem::replace(content, Said::Parts(Vec::new())) {
-                    Said::Text(said) => text(said),
-                    Said::Parts(parts) => parts,
+                let mut parts = match std::mem::replace(content, UserContent::Parts(Vec::new())) {
+                    UserContent::Text(said) => text(said),
+                    UserContent::Parts(parts) => parts,
                 };
                 parts.push(part);
-                *content = Said::Parts(parts);
+                *content = UserContent::Parts(parts);
             }
             (_, Part::Text { text }) => messages.push(Message::User {
-                content: Said::Text(text),
+                content: UserContent::Text(text),
             }),
             (_, part @ (Part::ImageUrl { .. } | Part::File { .. })) => messages.push(Message::User {
-                content: Said::Parts(vec![part]),
+                content: UserContent::Parts(vec![part]),
             }),
         }
     }

@@ -14,7 +14,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use super::*;
 use crate::{
     openai::testing::{request, short, stream, tool_call},
-    test_server::{Answer as Says, Heard, KEY, Server, entry},
+    test_server::{Answer as Says, KEY, RecordedDeltas, Server, entry},
 };
 
 const END_TURN: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
@@ -41,7 +41,10 @@ fn body_of(form: Form, capabilities: &[&str], request: &Request<'_>) -> Value {
 async fn a_first_call_sends_what_the_protocol_asks_for_and_nothing_else() {
     let server = Server::start([Says::events(&stream([END_TURN, "[DONE]"]))]).await;
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-    model.call(request(&[]), &Heard::default()).await.unwrap();
+    model
+        .call(request(&[]), &RecordedDeltas::default())
+        .await
+        .unwrap();
     let head = server.head(0);
     assert!(head.starts_with("post /chat/completions http/1.1"), "{head}");
     assert!(head.contains(&format!("authorization: bearer {KEY}")), "{head}");
@@ -212,7 +215,7 @@ async fn text_streams_and_the_last_chunk_counts_the_tokens() {
     ];
     let server = Server::start([Says::events(&stream(events))]).await;
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-    let heard = Heard::default();
+    let heard = RecordedDeltas::default();
     let reply = model.call(request(&[]), &heard).await.unwrap();
     assert_eq!(heard.pieces(), ["Hel", "lö\n"]);
     assert_eq!(short(&reply), ["Hellö\n"]);
@@ -235,12 +238,18 @@ async fn a_broken_connection_loses_nothing_of_an_answer_that_is_whole() {
     ])
     .await;
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-    let reply = model.call(request(&[]), &Heard::default()).await.unwrap();
+    let reply = model
+        .call(request(&[]), &RecordedDeltas::default())
+        .await
+        .unwrap();
     assert_eq!(
         (short(&reply), reply.usage.output_tokens),
         (vec!["12345678".to_owned()], 2)
     );
-    let error = model.call(request(&[]), &Heard::default()).await.unwrap_err();
+    let error = model
+        .call(request(&[]), &RecordedDeltas::default())
+        .await
+        .unwrap_err();
     assert_eq!(
         (error.retry, error.usage.output_tokens),
         (Retry::Soon { after: None }, 2)
@@ -252,7 +261,10 @@ async fn a_broken_connection_loses_nothing_of_an_answer_that_is_whole() {
 async fn an_event_that_is_too_large_ends_the_call() {
     let server = Server::start([Says::events(&stream([text(&"x".repeat(17 << 20))]))]).await;
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-    let error = model.call(request(&[]), &Heard::default()).await.unwrap_err();
+    let error = model
+        .call(request(&[]), &RecordedDeltas::default())
+        .await
+        .unwrap_err();
     assert_eq!(error.retry, Retry::Never);
     assert!(error.message.contains("larger than"), "{error}");
 }
@@ -324,7 +336,10 @@ async fn a_failure_says_whether_it_may_be_tried_again_and_nothing_of_the_key() {
     let server = Server::start(cases.iter().map(|(says, ..)| says.clone())).await;
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
     for (_, retry, words) in cases {
-        let error = model.call(request(&[]), &Heard::default()).await.unwrap_err();
+        let error = model
+            .call(request(&[]), &RecordedDeltas::default())
+            .await
+            .unwrap_err();
         assert_eq!(error.retry, retry, "{error}");
         // A refusal costs nothing; what breaks after it was accepted costs its input.
         let is_accepted = words == "answered 503";
@@ -353,7 +368,10 @@ async fn calls_one_after_the_other_use_one_connection() {
     let here = provider(&base);
     let model = client(&here, entry("theirs", &["tools"])).unwrap();
     for _ in 0..5 {
-        model.call(request(&[]), &Heard::default()).await.unwrap();
+        model
+            .call(request(&[]), &RecordedDeltas::default())
+            .await
+            .unwrap();
     }
     assert_eq!(seen.lock().unwrap().len(), 1);
 }
@@ -391,7 +409,7 @@ fn foreign_reasoning_in_the_conversation_is_an_error() {
 async fn an_answer_that_goes_on_beyond_the_length_asked_for_is_cut() {
     let server = Server::start([Says::endless(&stream([text(&"na ".repeat(100))]))]).await;
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-    let heard = Heard::default();
+    let heard = RecordedDeltas::default();
     let asked = request(&[]);
     let reply = model.call(asked, &heard).await.unwrap();
     assert_eq!(reply.stop_reason, StopReason::MaxTokens);
@@ -415,11 +433,17 @@ async fn usage_and_the_last_mark_end_an_answer_that_gives_no_reason() {
         ])
         .await;
         let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-        let reply = model.call(request(&[]), &Heard::default()).await.unwrap();
+        let reply = model
+            .call(request(&[]), &RecordedDeltas::default())
+            .await
+            .unwrap();
         assert_eq!((reply.content.len(), reply.stop_reason), (1, reason));
         // Without its usage, or without the mark, something may be missing.
         for _ in 0..2 {
-            let error = model.call(request(&[]), &Heard::default()).await.unwrap_err();
+            let error = model
+                .call(request(&[]), &RecordedDeltas::default())
+                .await
+                .unwrap_err();
             assert_eq!(error.retry, Retry::Soon { after: None });
         }
     }

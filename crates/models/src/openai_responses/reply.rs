@@ -159,7 +159,7 @@ impl<'a> Answer<'a> {
                 }
                 if kind == "response.failed" {
                     let said = "no reason given".to_owned();
-                    return Err(Failure::Said(StatusCode::INTERNAL_SERVER_ERROR, said));
+                    return Err(Failure::Reported(StatusCode::INTERNAL_SERVER_ERROR, said));
                 }
                 self.stopped.get_or_insert(StopReason::EndTurn);
             }

@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     answer::Failure,
     openai::testing::{request, short, stream, tool_call},
-    test_server::{Answer as Says, Heard, KEY, Server, decode, entry},
+    test_server::{Answer as Says, KEY, RecordedDeltas, Server, decode, entry},
 };
 
 mod extras;
@@ -71,7 +71,7 @@ async fn a_first_call_sends_what_the_protocol_asks_for_and_nothing_else() {
     ];
     let server = Server::start([Says::events(&stream(events))]).await;
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-    let heard = Heard::default();
+    let heard = RecordedDeltas::default();
     let reply = model.call(request(&[]), &heard).await.unwrap();
     assert_eq!(heard.pieces(), ["Hel", "lö"]);
     assert_eq!(
@@ -314,7 +314,7 @@ fn failures_come_in_three_forms() {
     ] {
         let (failure, usage) = read([&event]).unwrap_err();
         let status = StatusCode::from_u16(status).unwrap();
-        assert_eq!(failure, Failure::Said(status, words.to_owned()), "{event}");
+        assert_eq!(failure, Failure::Reported(status, words.to_owned()), "{event}");
         assert_eq!(
             (usage.input_tokens, usage.output_tokens),
             if counted { (9, 4) } else { (0, 0) },
@@ -342,7 +342,10 @@ async fn a_failure_says_whether_it_may_be_tried_again() {
     let server = Server::start(cases.iter().map(|(says, _)| says.clone())).await;
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
     for (_, retry) in cases {
-        let error = model.call(request(&[]), &Heard::default()).await.unwrap_err();
+        let error = model
+            .call(request(&[]), &RecordedDeltas::default())
+            .await
+            .unwrap_err();
         assert_eq!(error.retry, retry, "{error}");
     }
 }
@@ -427,7 +430,7 @@ proptest! {
 async fn an_answer_that_goes_on_beyond_the_length_asked_for_is_cut() {
     let server = Server::start([Says::endless(&stream([delta(&"na ".repeat(100))]))]).await;
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-    let heard = Heard::default();
+    let heard = RecordedDeltas::default();
     let asked = request(&[]);
     let reply = model.call(asked, &heard).await.unwrap();
     assert_eq!(reply.stop_reason, StopReason::MaxTokens);

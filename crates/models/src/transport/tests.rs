@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     answer::{Decoder, Failure, Flow},
     endpoint,
-    test_server::{Answer, Heard, KEY, Server, http},
+    test_server::{Answer, KEY, RecordedDeltas, Server, http},
 };
 
 fn transport(server: &Server) -> Transport {
@@ -287,7 +287,7 @@ async fn a_stream_that_breaks_or_ends_before_its_first_event_costs_its_input() {
     ] {
         let server = Server::start([answer]).await;
         let transport = transport(&server);
-        let heard = Heard::default();
+        let heard = RecordedDeltas::default();
         let error = crate::answer::call(&transport, &body, Nothing, &heard, 1_000)
             .await
             .unwrap_err();

@@ -350,7 +350,7 @@ impl Init<'_> {
         }
         self.piped.forget_let_go();
         for mut ended in self.piped.take_ended() {
-            ended.hear_out();
+            ended.drain_stderr();
             match ended.origin {
                 // Processes that it left behind would hold its streams open.
                 Origin::Started => self.end_processes(|| procs::of_piped(ended.pid)),
@@ -362,7 +362,7 @@ impl Init<'_> {
                 self.stop_for(Broken::Memory);
             }
             let left = ended.has_left();
-            ended.tell(left);
+            ended.report(left);
             if left {
                 self.piped.remember(ended);
             }

@@ -47,7 +47,7 @@ const SEND_BUFFER: u64 = 212_992;
 const MEMORY_FILE_SYSTEMS: [&str; 2] = ["/tmp", "/dev/shm"];
 
 /// Figures that a living process shows of its memory.
-struct Shown {
+struct ProcessMemory {
     process: Process,
     /// The process's folder in `/proc`, or that of one of its threads where the first one has ended.
     folder: String,
@@ -132,9 +132,9 @@ impl Memory {
     fn in_use(&self, processes: &[Process]) -> u64 {
         let limit = self.limits.memory_bytes;
         let end = processor_time() + BUDGET;
-        let shown: Vec<Shown> = processes.iter().filter_map(show).collect();
+        let shown: Vec<ProcessMemory> = processes.iter().filter_map(show).collect();
         let held = self.held_for(&shown, end);
-        let whole: u64 = shown.iter().map(Shown::whole).sum();
+        let whole: u64 = shown.iter().map(ProcessMemory::whole).sum();
         // Shared pages count once. To find them costs much more than to know that they do not matter.
         if held + whole <= limit || held > limit {
             return held + whole;
@@ -151,7 +151,7 @@ impl Memory {
 
     /// Bytes that the kernel holds for these processes and for the sandbox that they are. Stops where that is more than
     /// the limit. Counts mappings until this thread has used processor time up to `end`.
-    fn held_for(&self, processes: &[Shown], end: Duration) -> u64 {
+    fn held_for(&self, processes: &[ProcessMemory], end: Duration) -> u64 {
         let limit = self.limits.memory_bytes;
         let mut held = self.sockets.as_ref().map_or(0, Sockets::held);
         if self.level == Level::Namespaces {
@@ -192,7 +192,7 @@ impl Memory {
     }
 }
 
-impl Shown {
+impl ProcessMemory {
     /// Memory of the process, in bytes, with shared pages as if they were its own.
     const fn whole(&self) -> u64 {
         self.resident + self.swapped + self.page_tables
@@ -216,7 +216,7 @@ pub(super) fn of_processes(processes: &[Process]) -> u64 {
 
 /// Memory of a process, in bytes: shared pages in proportion, or, where the process does not let us see that, whole. Page
 /// tables are its own.
-fn of_process(shown: &Shown) -> u64 {
+fn of_process(shown: &ProcessMemory) -> u64 {
     proportional(&shown.folder).map_or(shown.whole(), |pages| pages + shown.page_tables)
 }
 
@@ -226,7 +226,7 @@ pub(super) fn folder_of(process: &Process) -> Option<String> {
 }
 
 /// Finds where a living process shows what it uses. The folder of one whose first thread has ended shows nothing.
-fn show(process: &Process) -> Option<Shown> {
+fn show(process: &Process) -> Option<ProcessMemory> {
     let own = format!("/proc/{}", process.pid.as_raw_nonzero());
     if let Some(shown) = status(*process, own.clone()) {
         return Some(shown);
@@ -249,9 +249,9 @@ fn show(process: &Process) -> Option<Shown> {
 }
 
 /// Reads what the world may read. What has ended has no memory and says nothing of it.
-fn status(process: Process, folder: String) -> Option<Shown> {
+fn status(process: Process, folder: String) -> Option<ProcessMemory> {
     let text = procs::read_text(format!("{folder}/status")).ok()?;
-    Some(Shown {
+    Some(ProcessMemory {
         process,
         resident: kibibytes(&text, "VmRSS:")?,
         swapped: kibibytes(&text, "VmSwap:").unwrap_or(0),

@@ -151,7 +151,7 @@ impl PipedProcesses {
             .filter(|(_, events)| !events.is_empty())
             .filter_map(|(process, events)| {
                 process.let_go = true;
-                process.hear_out();
+                process.drain_stderr();
                 // An engine that hangs up after the end spares what is left.
                 let kills = process.status.is_none() || !events.contains(PollFlags::HUP);
                 kills.then_some(process.pid)
@@ -230,7 +230,7 @@ impl PipedProcess {
     }
 
     /// Reads what is left on standard error, and listens no more.
-    pub(super) fn hear_out(&mut self) {
+    pub(super) fn drain_stderr(&mut self) {
         let mut left = LEFT_IN_PIPE;
         while left > 0 {
             match self.listen() {
@@ -242,7 +242,7 @@ impl PipedProcess {
     }
 
     /// Tells the engine how it ended, its last words, and whether it left processes. The engine may have let go of it.
-    pub(super) fn tell(&mut self, left: bool) {
+    pub(super) fn report(&mut self, left: bool) {
         self.told = true;
         if let Some(status) = self.status {
             let stderr = self.kept.make_contiguous();
@@ -252,12 +252,12 @@ impl PipedProcess {
                 stderr: stderr.len(),
                 left,
             };
-            tell(&self.engine, &ended, stderr);
+            send_reply(&self.engine, &ended, stderr);
         }
     }
 }
 
-fn tell(engine: &OwnedFd, ended: &Reply, stderr: &[u8]) {
+fn send_reply(engine: &OwnedFd, ended: &Reply, stderr: &[u8]) {
     let _may_have_let_go =
         wire::send(engine.as_fd(), ended, &[]).and_then(|()| wire::send_bytes(engine.as_fd(), stderr));
 }
@@ -275,7 +275,7 @@ pub(super) fn refuse(engine: &OwnedFd, errno: Errno) {
         stderr: 0,
         left: false,
     };
-    tell(engine, &ended, &[]);
+    send_reply(engine, &ended, &[]);
 }
 
 /// A pipe for standard error: the end to listen at, which never blocks, and the one to write to.

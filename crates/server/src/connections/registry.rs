@@ -151,7 +151,7 @@ impl Connections {
         }
         self.0.metrics.set_open(open.entries.len());
         drop(open);
-        Some(Connection(Arc::new(Place {
+        Some(Connection(Arc::new(Registration {
             connections: self.clone(),
             id,
             close,
@@ -165,9 +165,9 @@ impl Connections {
 
 /// Open connection.
 #[derive(Clone)]
-pub(super) struct Connection(Arc<Place>);
+pub(super) struct Connection(Arc<Registration>);
 
-struct Place {
+struct Registration {
     connections: Connections,
     id: u64,
     close: CancellationToken,
@@ -186,7 +186,7 @@ impl Connection {
     }
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
         let mut open = self.connections.open();
         open.remove(self.id);

@@ -7,11 +7,11 @@ mod body_budget;
 mod challenge;
 mod client_address;
 mod cookies;
+mod credential_throttle;
 mod credential_watch;
 mod deprecation;
 mod download;
 mod error;
-mod guesses;
 mod held_answer;
 mod json;
 mod json_text;
@@ -29,12 +29,12 @@ pub(crate) use body_budget::BodyBudget;
 pub(crate) use challenge::{Challenges, LacksScope};
 pub(crate) use client_address::client_address;
 pub(crate) use cookies::SessionCookie;
+pub(crate) use credential_throttle::{CredentialThrottle, Token};
 pub(crate) use credential_watch::{CredentialWatch, Opener, Watched};
 pub use deprecation::Deprecation;
 pub(crate) use deprecation::DeprecationHeaders;
 pub(crate) use download::{Offered, Wanted};
 pub(crate) use error::{ApiError, ApiResult, Fault, error_response};
-pub(crate) use guesses::{Guesses, Token};
 pub(crate) use held_answer::{Uncounted, hold, with_guard};
 pub(crate) use json::{Json, JsonBody, is_json, json_response, shared_document, shown_once};
 pub(crate) use large_texts::{LargeTexts, OpenText, PIECE_BYTES, TextForm};
@@ -46,5 +46,5 @@ pub(crate) use request_id::{RequestId, RequestIds, X_REQUEST_ID};
 pub(crate) use small_body::{is_form, small_body};
 pub(crate) use unread_body::{LeavesBody, UnreadBody};
 pub(crate) use who::{
-    Admin, Anybody, Credential, Holder, LookUpFailure, Member, Passed, Whence, actor, bearer, holder,
+    Admin, Anybody, Credential, Holder, LookUpFailure, Member, Passed, RequestOrigin, actor, bearer, holder,
 };

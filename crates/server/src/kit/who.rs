@@ -102,7 +102,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// Origin of a request, for the audit log.
 #[derive(Clone, Debug)]
-pub(crate) struct Whence {
+pub(crate) struct RequestOrigin {
     /// The client's address.
     pub(crate) address: IpAddr,
     /// The request's id.
@@ -179,13 +179,13 @@ fn caller(org: OrgId, actor: &Actor) -> Caller {
 
 /// Author of the changes of a request, by a credential of this subject and person.
 pub(crate) fn actor(parts: &Parts, by: Option<By>, user: Option<UserId>) -> Actor {
-    let whence = parts.extensions.get::<Whence>();
+    let origin = parts.extensions.get::<RequestOrigin>();
     Actor {
         by,
         user,
-        address: whence.map(|whence| whence.address),
-        request_id: whence.map(|whence| whence.request_id.as_str().to_owned()),
-        trace: whence.and_then(|whence| whence.trace.clone()),
+        address: origin.map(|origin| origin.address),
+        request_id: origin.map(|origin| origin.request_id.as_str().to_owned()),
+        trace: origin.and_then(|origin| origin.trace.clone()),
     }
 }
 

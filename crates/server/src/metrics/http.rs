@@ -108,7 +108,7 @@ impl Default for HttpMetrics {
 }
 
 impl HttpMetrics {
-    /// A request was answered; `response` has what [`tell_route`] has told.
+    /// A request was answered; `response` has the route from [`note_route`].
     pub(crate) fn answered(&self, method: &Method, response: &mut Response, took: Duration) {
         let (method, status) = (method_name(method), class(response.status()));
         let route = Route(response.extensions_mut().remove::<MatchedPath>());
@@ -174,7 +174,7 @@ impl Drop for OpenStream {
 }
 
 /// Notes on the answer which route has given it, for [`HttpMetrics::answered`].
-pub(crate) async fn tell_route(route: MatchedPath, request: Request, next: Next) -> Response {
+pub(crate) async fn note_route(route: MatchedPath, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     response.extensions_mut().insert(route);
     response

@@ -27,7 +27,7 @@ use sortie_engine::Engine;
 use tokio::{sync::Mutex, time::Instant};
 
 pub(crate) use self::connections::ConnectionMetrics;
-pub(crate) use self::http::{HttpMetrics, OpenStream, Refused, tell_route};
+pub(crate) use self::http::{HttpMetrics, OpenStream, Refused, note_route};
 use self::{
     form::{Form, prometheus_text},
     process::Process,
@@ -47,7 +47,7 @@ const FRESH: Duration = Duration::from_secs(1);
 pub(crate) struct Exposition {
     engine: Engine,
     registries: Arc<[Registry; 2]>,
-    shown: Shown,
+    recent: RecentTexts,
     ids: RequestIds,
 }
 
@@ -61,12 +61,12 @@ struct Texts {
 /// The texts that were written last, and when. Whoever asks is not counted, so asking must not cost the node more than
 /// one text a second.
 #[derive(Default)]
-struct Shown {
+struct RecentTexts {
     /// Held while one is written, so that those who ask together have it written once.
     last: Mutex<Option<(Instant, Texts)>>,
 }
 
-impl Shown {
+impl RecentTexts {
     /// The texts, written by `write` where the last ones are old. One that could not be written is not kept.
     async fn or_written<F>(&self, write: impl FnOnce() -> F) -> ApiResult<Texts>
     where
@@ -112,7 +112,7 @@ impl Exposition {
         Self {
             engine,
             registries: Arc::new([own, process]),
-            shown: Shown::default(),
+            recent: RecentTexts::default(),
             ids: RequestIds::new(seed),
         }
     }
@@ -120,7 +120,7 @@ impl Exposition {
     /// The text in the form that `request` accepts, a second old at most, within about two seconds even where the database
     /// does not answer.
     pub(crate) async fn answer(&self, request: &HeaderMap) -> ApiResult<Response> {
-        let texts = self.shown.or_written(|| self.write()).await?;
+        let texts = self.recent.or_written(|| self.write()).await?;
         let form = Form::accepted_by(request);
         let mut response = Response::new(Body::from(match form {
             Form::Prometheus => texts.prometheus,
@@ -184,9 +184,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_text_is_written_once_a_second_however_many_ask_for_it() {
-        let (shown, written) = (Shown::default(), AtomicUsize::new(0));
+        let (recent, written) = (RecentTexts::default(), AtomicUsize::new(0));
         let ask = || {
-            shown.or_written(async || {
+            recent.or_written(async || {
                 let number = written.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 let text = Bytes::from(number.to_string());
@@ -196,7 +196,7 @@ mod tests {
                 })
             })
         };
-        let refused = shown.or_written(async || Err(ApiError::internal("no text")));
+        let refused = recent.or_written(async || Err(ApiError::internal("no text")));
         assert!(refused.await.is_err());
         for text in futures_util::future::join_all((0..100).map(|_| ask())).await {
             assert_eq!(text.unwrap().open_metrics, "0");

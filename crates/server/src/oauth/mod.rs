@@ -15,7 +15,7 @@ use sortie_base::network;
 
 pub(crate) use cross_origin::{preflight, write_cross_origin};
 
-use crate::kit::{Whence, actor};
+use crate::kit::{RequestOrigin, actor};
 
 /// Client of a public endpoint: no credential of a person is asked for.
 #[derive(Clone, Debug)]
@@ -30,9 +30,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Visitor {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        let whence = parts.extensions.get::<Whence>();
+        let origin = parts.extensions.get::<RequestOrigin>();
         Ok(Self {
-            network: whence.map_or_else(String::new, |whence| network(whence.address).to_string()),
+            network: origin.map_or_else(String::new, |origin| network(origin.address).to_string()),
             author: Author {
                 actor: actor(parts, None, None),
             },

@@ -16,7 +16,7 @@ use sortie_api::account::{ForgotPassword, LogIn, Login, ResetPassword, SignUp, V
 use sortie_store::SessionKind;
 
 use super::{OrgApp, Person, organizations, profile};
-use crate::kit::{ApiResult, JsonBody, Whence, shown_once};
+use crate::kit::{ApiResult, JsonBody, RequestOrigin, shown_once};
 
 /// Program that signs in.
 pub(crate) struct ApiClient(Client);
@@ -25,11 +25,11 @@ impl<S: Send + Sync> FromRequestParts<S> for ApiClient {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        let whence = parts.extensions.get::<Whence>();
+        let origin = parts.extensions.get::<RequestOrigin>();
         let agent = parts.headers.get(USER_AGENT);
         Ok(Self(Client {
             kind: SessionKind::Api,
-            address: whence.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |whence| whence.address),
+            address: origin.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |origin| origin.address),
             agent: agent.and_then(|agent| agent.to_str().ok()).map(str::to_owned),
         }))
     }

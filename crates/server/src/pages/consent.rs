@@ -49,7 +49,7 @@ pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
     let request = serde_json::to_string(&asked).map_err(|error| Error::Internal(error.to_string()))?;
     let form = visit.form(&app, DECISION, &request)?;
     let sign_out = sign_out_form(&app, &visit)?;
-    let shown = Shown {
+    let shown = ConsentPage {
         asked: &asked,
         email: &email,
         organizations: &organizations,
@@ -87,7 +87,7 @@ pub(super) async fn decide(State(app): State<Arc<OrgApp>>, posted: Posted) -> Pa
 }
 
 /// Facts that a person decides by.
-struct Shown<'a> {
+struct ConsentPage<'a> {
     asked: &'a Authorization,
     email: &'a str,
     organizations: &'a [OwnOrganization],
@@ -95,7 +95,7 @@ struct Shown<'a> {
     sign_out: &'a Markup,
 }
 
-impl Shown<'_> {
+impl ConsentPage<'_> {
     fn markup(&self) -> PageResult<Markup> {
         let name = self.asked.client_name();
         let host = self.asked.redirect_host()?;

@@ -27,7 +27,7 @@ use sortie_store::{By, SessionKind, SignedIn};
 
 use super::layout::{Content, page};
 use crate::{
-    kit::{Credential, Fault, Holder, LookUpFailure, Whence, actor, is_form, small_body},
+    kit::{Credential, Fault, Holder, LookUpFailure, RequestOrigin, actor, is_form, small_body},
     org::OrgApp,
 };
 
@@ -308,15 +308,15 @@ impl FromRequestParts<Arc<OrgApp>> for Visit {
             Some(Credential::Valid(_) | Credential::Missing | Credential::Invalid) | None => None,
         };
         let by = person.map(|person| By::Session(person.session));
-        let whence = parts.extensions.get::<Whence>();
+        let origin = parts.extensions.get::<RequestOrigin>();
         let agent = parts.headers.get(USER_AGENT);
         // Another form of the value is none of ours.
         let form_cookie = app.form_cookie.token(&parts.headers);
         let form_cookie = form_cookie.filter(|value| Secret::parse(FORM_COOKIE, value).is_ok());
         Ok(Self {
             person,
-            network: whence.map(|whence| network(whence.address)),
-            address: whence.map(|whence| whence.address),
+            network: origin.map(|origin| network(origin.address)),
+            address: origin.map(|origin| origin.address),
             agent: agent.and_then(|agent| agent.to_str().ok()).map(str::to_owned),
             query: parts.uri.query().unwrap_or_default().to_owned(),
             form_cookie: form_cookie.map(str::to_owned),

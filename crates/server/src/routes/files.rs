@@ -36,7 +36,7 @@ const FORM_BYTES: u64 = 64 * 1024;
 // For the document only: the form is read part by part.
 /// File to upload, and optionally a name for it.
 #[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "the form is read by `take_in`")]
+#[expect(dead_code, reason = "the form is read by `stage_form`")]
 pub(crate) struct FileForm {
     /// The content. Its `filename` is the name, where `name` is not sent.
     #[schema(value_type = String, format = Binary, content_media_type = "application/octet-stream")]
@@ -109,7 +109,7 @@ pub(crate) async fn create_file(
         Err(ApiError::too_large("file", most))
     } else {
         let upload = app.engine.begin_upload(&who.caller()).await?;
-        take_in(&mut form, upload, most).await
+        stage_form(&mut form, upload, most).await
     };
     let taken = match taken {
         Ok(taken) => taken,
@@ -137,14 +137,14 @@ fn announced(headers: &HeaderMap) -> u64 {
 }
 
 /// A form that was read to its end.
-struct TakenIn {
+struct StagedForm {
     upload: Upload,
     name: String,
     content_type: Option<String>,
 }
 
 /// Reads a form with the field `file` and perhaps `name`, in any order, each once, and nothing else.
-async fn take_in(form: &mut Form, upload: Upload, most: u64) -> ApiResult<TakenIn> {
+async fn stage_form(form: &mut Form, upload: Upload, most: u64) -> ApiResult<StagedForm> {
     let mut empty = Some(upload);
     let mut content = None;
     let mut name = None;
@@ -177,7 +177,7 @@ async fn take_in(form: &mut Form, upload: Upload, most: u64) -> ApiResult<TakenI
     let name = name
         .or(file_name)
         .ok_or_else(|| ApiError::invalid_request("name: required where file has no filename"))?;
-    Ok(TakenIn {
+    Ok(StagedForm {
         upload,
         name,
         content_type,

@@ -24,7 +24,7 @@ use crate::{
     args::DoctorArgs,
     client::{Client, InstallationApi},
     config::{Config, HostedSettings, SandboxPolicy},
-    connect::{is_this_machine, told_engine},
+    connect::{is_this_machine, named_engine},
     data_dir::{DataDir, Purpose, RunningEngine},
     failure::{Exit, Result},
     logging::{self, Verbosity},
@@ -130,7 +130,7 @@ fn engine_to_ask(context: &Context, args: &DoctorArgs, config: &Config) -> Resul
     if let Some(told) = operators::deployment(context, &args.target).ok().flatten() {
         return deployment_to_ask(context, config, (told, args.providers), running).map(Some);
     }
-    let told = told_engine(&args.target.engine, &context.environment);
+    let told = named_engine(&args.target.engine, &context.environment);
     let told = told.map(|(url, from)| (url.to_owned(), from));
     let Some((url, from)) = told.or_else(|| Some((running?.url, "engine.json"))) else {
         return Ok(None);

@@ -5,7 +5,7 @@ use super::Context;
 use crate::{
     args::EngineArgs,
     client::Client,
-    connect::told_engine,
+    connect::named_engine,
     data_dir::{DataDir, Purpose},
     failure::{Exit, Failure, Result},
     terminal,
@@ -13,7 +13,7 @@ use crate::{
 
 pub(super) async fn health(context: &Context, args: &EngineArgs) -> Result<Exit> {
     let config = context.client_config(&context.flags)?;
-    let (url, from) = match told_engine(args, &context.environment) {
+    let (url, from) = match named_engine(args, &context.environment) {
         Some((url, from)) => (url.to_owned(), from),
         None => DataDir::new(&config.data_dir)
             .running_engine()?

@@ -186,8 +186,9 @@ async fn rotate_on(
     };
     let rotated = client.rotate_key(key, &request).await?;
     let kept = folder.map(|data_dir| {
-        let secret = Secret::parse(SELF_HOSTED_KEY, &rotated.key)
-            .map_err(|error| Failure::internal(format!("cannot read the key in the engine's answer: {error}")))?;
+        let secret = Secret::parse(SELF_HOSTED_KEY, &rotated.key).map_err(|error| {
+            Failure::internal(format!("cannot read the key in the engine's answer: {error}"))
+        })?;
         data_dir.replace_admin_key(secret)?;
         Ok(data_dir.key_file(NodeKey::Admin))
     });

@@ -36,7 +36,7 @@ use crate::{
     args::{Cli, Command, EngineArgs, InstallationArgs},
     client::InstallationApi,
     config::{Config, Environment, Flags, SandboxPolicy},
-    connect::{Connection, Need, told_engine},
+    connect::{Connection, Need, named_engine},
     failure::{Exit, Failure, Result},
     logging::{self, Verbosity},
     terminal::{self, Terminal},
@@ -118,7 +118,7 @@ impl Context {
             return Ok((Connection::remote(client, None), InstallationApi::Organization));
         }
         let config = self.client_config(&self.flags)?;
-        if config.hosted.is_some() && told_engine(&args.engine, &self.environment).is_none() {
+        if config.hosted.is_some() && named_engine(&args.engine, &self.environment).is_none() {
             return Err(operators::no_deployment());
         }
         let connection = Connection::open(&args.engine, &config, &self.environment, Need::Records).await?;

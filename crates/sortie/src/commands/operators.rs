@@ -7,7 +7,7 @@ use crate::{
     args::{InstallationArgs, OperatorArgs, OrganizationsCommand, UserArgs, UsersCommand},
     client::Client,
     config::Environment,
-    connect::{is_this_machine, told_engine},
+    connect::{is_this_machine, named_engine},
     data_dir::{DataDir, NodeKey},
     failure::{Exit, Failure, Result},
     terminal,
@@ -154,7 +154,7 @@ pub(super) fn deployment(
     let told = told.filter(|_| args.engine.url.is_none());
     if let Some((url, from)) = told {
         Ok(Some((url.to_owned(), from)))
-    } else if told_engine(&args.engine, environment).is_some() {
+    } else if named_engine(&args.engine, environment).is_some() {
         Ok(None)
     } else {
         own_deployment(context)

@@ -7,7 +7,7 @@ use super::{Context, run};
 use crate::{
     args::{WhichRuns, resume::ResumeArgs},
     client::InstallationApi,
-    connect::{Connection, Need, database_exists, told_engine},
+    connect::{Connection, Need, database_exists, named_engine},
     data_dir::{DataDir, Occupancy, Purpose},
     failure::{Exit, Failure, Result},
     follow::{self, Format, OnInterrupt, View},
@@ -23,7 +23,7 @@ pub(super) async fn resume(context: &Context, args: &ResumeArgs) -> Result<Exit>
     args.node.add_to(&mut flags);
     let config = context.client_config(&flags)?;
     let data_dir = DataDir::new(&config.data_dir);
-    if told_engine(&args.engine, &context.environment).is_none() {
+    if named_engine(&args.engine, &context.environment).is_none() {
         match data_dir.occupancy()? {
             Occupancy::Engine(engine) if engine.purpose != Purpose::Serve => {
                 return Err(data_dir.in_use(&Occupancy::Engine(engine)));
@@ -123,7 +123,7 @@ async fn unattended(engine: &Engine, runs: Vec<RunId>) -> Result<Vec<RunId>> {
 }
 
 /// Says which of `runs` nobody works on, and how they go on.
-pub(super) async fn tell_unattended(connection: &Connection, runs: &[Run]) -> Result<()> {
+pub(super) async fn print_unattended(connection: &Connection, runs: &[Run]) -> Result<()> {
     let open: Vec<RunId> = runs
         .iter()
         .filter(|run| UNFINISHED.contains(&run.status))

@@ -43,7 +43,7 @@ async fn list_on(connection: &Connection, which: &WhichRuns, args: &ListArgs) ->
         terminal::print(&rows(&runs))?;
         Exit::Success
     };
-    resume::tell_unattended(connection, &runs).await?;
+    resume::print_unattended(connection, &runs).await?;
     Ok(exit)
 }
 
@@ -85,7 +85,7 @@ async fn get_on(connection: &Connection, id: RunId, args: &ListArgs) -> Result<E
         }
         Exit::Success
     };
-    resume::tell_unattended(connection, std::slice::from_ref(&run)).await?;
+    resume::print_unattended(connection, std::slice::from_ref(&run)).await?;
     Ok(exit)
 }
 
@@ -163,7 +163,7 @@ async fn events_on(
     args: &ListArgs,
 ) -> Result<Exit> {
     let run = connection.client.get_run(id).await?;
-    resume::tell_unattended(connection, &[run]).await?;
+    resume::print_unattended(connection, &[run]).await?;
     let format = if args.json {
         Format::JsonLines
     } else {

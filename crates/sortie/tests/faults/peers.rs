@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use sortie_testkit::{
-    Database, Gateway, Passage, Trouble,
+    Database, Gateway, GatewayFault, Passage,
     http::StatusCode,
     processes,
     s3::{BUCKET, S3},
@@ -114,32 +114,32 @@ async fn the_store_of_files_fails_and_is_slow(database: Database) -> Checked {
         ..Setup::default()
     };
     let (mut world, mut load) = begin(database, "the_store_of_files", setup).await?;
-    let troubles = [
-        Trouble::Fails(StatusCode::INTERNAL_SERVER_ERROR),
-        Trouble::Fails(StatusCode::SERVICE_UNAVAILABLE),
-        Trouble::Late(Duration::from_millis(700)),
-        Trouble::Breaks,
-        Trouble::AnswerLost,
-        Trouble::Hangs,
-        Trouble::None,
-        Trouble::None,
+    let faults = [
+        GatewayFault::Fails(StatusCode::INTERNAL_SERVER_ERROR),
+        GatewayFault::Fails(StatusCode::SERVICE_UNAVAILABLE),
+        GatewayFault::Late(Duration::from_millis(700)),
+        GatewayFault::Breaks,
+        GatewayFault::AnswerLost,
+        GatewayFault::Hangs,
+        GatewayFault::None,
+        GatewayFault::None,
     ];
     for _ in 0..2 {
         let pause = world.moment(300..1_200);
         tokio::time::sleep(pause).await;
         load.follow();
-        let mut troubles = troubles;
-        world.random.shuffle(&mut troubles);
-        gateway.set(troubles);
+        let mut faults = faults;
+        world.random.shuffle(&mut faults);
+        gateway.set(faults);
         let lasts = world.moment(2_000..4_000);
         tokio::time::sleep(lasts).await;
         // Nothing works for a moment.
-        gateway.set([Trouble::Fails(StatusCode::SERVICE_UNAVAILABLE)]);
+        gateway.set([GatewayFault::Fails(StatusCode::SERVICE_UNAVAILABLE)]);
         let lasts = world.moment(500..2_000);
         tokio::time::sleep(lasts).await;
         gateway.set([]);
     }
-    ensure!(gateway.troubled() > 0, "nothing was asked of the store");
-    println!("{} requests to the store had trouble", gateway.troubled());
+    ensure!(gateway.faulted() > 0, "nothing was asked of the store");
+    println!("{} requests to the store were faulty", gateway.faulted());
     end(world, load, Excuse::default()).await
 }

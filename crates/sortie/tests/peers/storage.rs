@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use sortie_api::RunStatus;
 use sortie_testkit::{
-    Bytes, Database, Gateway, HostedNode, Node, NodeOptions, Trouble,
+    Bytes, Database, Gateway, GatewayFault, HostedNode, Node, NodeOptions,
     http::{HeaderValue, Method, StatusCode},
     s3::{BUCKET, S3},
 };
@@ -138,7 +138,7 @@ async fn a_store_that_is_away_for_seconds_costs_no_run_its_files_and_stops_none_
     let node = Node::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await?;
     let client = node.client()?;
     let saved = client.upload("a.txt", "saved").await?;
-    gateway.set([Trouble::Fails(StatusCode::SERVICE_UNAVAILABLE)]);
+    gateway.set([GatewayFault::Fails(StatusCode::SERVICE_UNAVAILABLE)]);
     let leaves = json!({"prompt": "```sh\nmkdir outputs && echo made > outputs/b.txt\n```"});
     let reads = json!({"prompt": "```sh\ncat a.txt\n```", "files": [{"path": "a.txt", "file": saved.id}]});
     let (leaves, reads) = (client.create(&leaves).await?, client.create(&reads).await?);
@@ -147,7 +147,7 @@ async fn a_store_that_is_away_for_seconds_costs_no_run_its_files_and_stops_none_
         .await?;
     assert_eq!(other.status, RunStatus::Succeeded, "{:?}", other.error);
     let begun = Instant::now();
-    while gateway.troubled() < TRIED_AGAIN {
+    while gateway.faulted() < TRIED_AGAIN {
         ensure!(begun.elapsed() < PATIENCE, "the store was not tried again");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -179,14 +179,19 @@ impl Hanging {
         let options = options(&store).env("AWS_ENDPOINT_URL", &gateway.base_url());
         let node = Node::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await?;
         // Whether the content is there, the beginning, and the first part go through.
-        gateway.set([Trouble::None, Trouble::None, Trouble::None, Trouble::Hangs]);
+        gateway.set([
+            GatewayFault::None,
+            GatewayFault::None,
+            GatewayFault::None,
+            GatewayFault::Hangs,
+        ]);
         Ok(Self { store, gateway, node })
     }
 
     /// Returns once the second part hangs; from then on requests go through.
     async fn hangs(&self) -> Result<()> {
         let begun = Instant::now();
-        while self.gateway.troubled() == 0 {
+        while self.gateway.faulted() == 0 {
             ensure!(begun.elapsed() < PATIENCE, "no part was sent");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }

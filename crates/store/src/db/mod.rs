@@ -40,7 +40,7 @@ pub(crate) use self::{
 };
 use crate::{
     OpenOptions, UrgentLimits,
-    channel::{Heard, OutgoingHint},
+    channel::{ChannelMessage, OutgoingHint},
     metrics::{LiveFigures, Metrics},
     money::low_credits::LowCredits,
     types::{Error, Result},
@@ -271,7 +271,9 @@ impl Db {
 
     /// Opens a channel between nodes. Its thread ends when the sender is dropped. Drop the sender before the
     /// last handle of the database: closing the database waits for the thread.
-    pub(crate) fn channel(&self) -> Result<Option<(mpsc::Sender<OutgoingHint>, mpsc::Receiver<Heard>)>> {
+    pub(crate) fn channel(
+        &self,
+    ) -> Result<Option<(mpsc::Sender<OutgoingHint>, mpsc::Receiver<ChannelMessage>)>> {
         match &self.inner.link {
             None => Ok(None),
             Some(Link::Postgres(link)) => {

@@ -148,7 +148,7 @@ impl Store {
                     "DELETE FROM oauth_grant WHERE id = $1 AND user_id = $2 RETURNING id, org_id, user_id",
                     vals![grant, user],
                 )?;
-                tell_end(tx, &ended, &audit, "grant.end")
+                audit_end(tx, &ended, &audit, "grant.end")
             })
             .await
     }
@@ -191,7 +191,7 @@ pub(crate) fn revoke_of_member(org: OrgId, user: UserId) -> Stmt<'static> {
 }
 
 /// Writes the audit entry of the end of a grant, whose id, organization and person are in the first columns.
-pub(super) fn tell_end(
+pub(super) fn audit_end(
     tx: &mut dyn Tx,
     ended: &Row,
     audit: &GrantAudit,

@@ -3,7 +3,7 @@
 
 use sortie_api::{GrantId, OrgId, Role, Timestamp, UserId};
 
-use super::grants::{EndedGrant, GrantAudit, tell_end};
+use super::grants::{EndedGrant, GrantAudit, audit_end};
 use crate::{
     Store,
     db::{Row, Stmt, Tx, batch, vals},
@@ -114,7 +114,7 @@ impl Store {
                     vals![hash.as_slice(), client_id.as_str()],
                 )?;
                 ended
-                    .map(|row| tell_end(tx, &row, &audit, "grant.end"))
+                    .map(|row| audit_end(tx, &row, &audit, "grant.end"))
                     .transpose()
             })
             .await
@@ -218,7 +218,7 @@ fn next_pair(tx: &mut dyn Tx, refresh: &TokenRefresh, audit: &GrantAudit) -> Res
 fn reused(tx: &mut dyn Tx, ended: Option<Row>, audit: &GrantAudit) -> Result<Exchange> {
     match ended {
         None => Ok(Exchange::Refused),
-        Some(row) => tell_end(tx, &row, audit, "grant.end_reused").map(Exchange::Reused),
+        Some(row) => audit_end(tx, &row, audit, "grant.end_reused").map(Exchange::Reused),
     }
 }
 

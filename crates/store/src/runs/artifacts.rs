@@ -131,7 +131,7 @@ pub(super) fn insert(run: RunId, texts: &Texts) -> [Stmt<'_>; 3] {
 
 /// Statement that touches the blobs of the runs `ids`, so that the sweep checks them again. It goes before
 /// the references of these runs are deleted.
-pub(super) fn touch_all(ids: &str, check_at: Timestamp) -> Stmt<'_> {
+pub(super) fn defer_checks(ids: &str, check_at: Timestamp) -> Stmt<'_> {
     Stmt::new(
         "UPDATE blob SET check_at = $2 WHERE id {IN}SELECT a.blob_id FROM artifact_blob a \
          WHERE a.run_id {IN}SELECT value FROM {JSON_EACH}($1){END}{END}",

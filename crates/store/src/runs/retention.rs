@@ -156,7 +156,7 @@ fn delete(tx: &mut dyn Tx, expiry: Expiry, ids: &[String]) -> Result<u64> {
         ],
     )?;
     let ids = json_ids(&deleted)?;
-    let mut statements = vec![artifacts::touch_all(&ids, expiry.check_at)];
+    let mut statements = vec![artifacts::defer_checks(&ids, expiry.check_at)];
     statements.extend(BELONGINGS.iter().map(|sql| Stmt::new(sql, vals![ids.as_str()])));
     for row in &deleted {
         statements.extend(delete_tags(expiry.org, row)?);

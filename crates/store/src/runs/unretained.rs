@@ -225,7 +225,7 @@ impl Store {
 
     /// System: gives up the content that only a stopping node has. Runs that are not final end as
     /// `interrupted`, and answers are not held any more. Returns the runs that ended.
-    pub async fn give_up_content(
+    pub async fn abandon_content(
         &self,
         node: NodeId,
         at: Timestamp,
@@ -244,8 +244,8 @@ impl Store {
     }
 
     /// System: gives up those of `runs` that are recorded as held by `node` and whose content it does not
-    /// have. Otherwise it works like [`give_up_content`](Self::give_up_content).
-    pub async fn give_up_missing(
+    /// have. Otherwise it works like [`abandon_content`](Self::abandon_content).
+    pub async fn abandon_missing(
         &self,
         node: NodeId,
         runs: Vec<RunId>,

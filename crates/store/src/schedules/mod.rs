@@ -71,7 +71,7 @@ pub struct ScheduleState {
     /// Whether the schedule is enabled.
     pub enabled: bool,
     /// First occurrence without a record; `None` while the schedule is disabled.
-    pub next: Option<NextInstant>,
+    pub next: Option<NextOccurrence>,
     /// Last occurrence with a record, or the creation time of the schedule.
     pub handled: Timestamp,
     /// Occurrence that waits for an earlier run to end.
@@ -88,7 +88,7 @@ pub struct ScheduleState {
 
 /// Next occurrence of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NextInstant {
+pub struct NextOccurrence {
     /// Scheduled time in the timetable.
     pub instant: Timestamp,
     /// Time at which the occurrence is processed: later by the jitter.
@@ -185,7 +185,7 @@ fn spec_from(row: &Row) -> Result<ScheduleSpec> {
 
 fn state_from(row: &Row) -> Result<ScheduleState> {
     let next = match (row.opt_time(16)?, row.opt_time(17)?) {
-        (Some(instant), Some(due_at)) => Some(NextInstant { instant, due_at }),
+        (Some(instant), Some(due_at)) => Some(NextOccurrence { instant, due_at }),
         _ => None,
     };
     Ok(ScheduleState {

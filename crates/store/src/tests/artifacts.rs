@@ -117,7 +117,7 @@ both! {
                 ..finish
             };
             let (finished, doomed) =
-                join(fixture.store.finish_run(fence, finish), fixture.store.doom_blobs(due, 10)).await;
+                join(fixture.store.finish_run(fence, finish), fixture.store.mark_unreferenced_blobs(due, 10)).await;
             doomed.unwrap();
             let gone = fixture.sweep_blobs(due).await;
             match finished {

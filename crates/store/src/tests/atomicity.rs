@@ -498,11 +498,11 @@ commands! {
         proves(fixture, async || store.forget_content(vec![new.id]).await).await;
         let waits = fixture.new_unretained(org, node);
         store.create_run(waits.clone()).await.unwrap();
-        let ended = proves(fixture, async || store.give_up_content(node, at, Micros::ZERO).await).await;
+        let ended = proves(fixture, async || store.abandon_content(node, at, Micros::ZERO).await).await;
         assert_eq!(ended, [(org, waits.id)]);
         let missing = fixture.new_unretained(org, node);
         store.create_run(missing.clone()).await.unwrap();
-        let ended = proves(fixture, async || store.give_up_missing(node, vec![missing.id], at, Micros::ZERO).await).await;
+        let ended = proves(fixture, async || store.abandon_missing(node, vec![missing.id], at, Micros::ZERO).await).await;
         assert_eq!(ended, [(org, missing.id)]);
         let kept = fixture.new_unretained(org, node);
         store.create_run(kept.clone()).await.unwrap();
@@ -565,7 +565,7 @@ commands! {
         proves(fixture, async || store.rename_file(org, new.id, "b", audit.clone()).await).await;
         let audit = fixture.audit_of(org, "file.x", "a file");
         proves(fixture, async || store.delete_file(org, new.id, at, audit.clone()).await).await;
-        proves(fixture, async || store.doom_blobs(at, 10).await).await;
+        proves(fixture, async || store.mark_unreferenced_blobs(at, 10).await).await;
         proves(fixture, async || store.forget_blobs(&[new.blob]).await).await;
     }
 

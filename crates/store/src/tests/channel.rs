@@ -6,31 +6,31 @@ use sortie_testkit::postgres::TestDatabase;
 use tokio::sync::mpsc::Receiver;
 
 use super::fixture::Fixture;
-use crate::{Heard, LONGEST_SAID, Speaker, Store, db::vals};
+use crate::{ChannelMessage, LONGEST_HINT, Speaker, Store, db::vals};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Opens a store of its own on the database, as another node does, and listens with it.
-async fn node(database: &TestDatabase) -> (Store, Speaker, Receiver<Heard>) {
+async fn node(database: &TestDatabase) -> (Store, Speaker, Receiver<ChannelMessage>) {
     let store = Store::open(database.url()).await.unwrap();
     let (speaker, mut heard) = store.channel().unwrap().expect("nodes can be many");
     assert_eq!(
         next(&mut heard).await,
-        Heard::Gap,
+        ChannelMessage::Gap,
         "what was said before is missed"
     );
     (store, speaker, heard)
 }
 
-async fn next(heard: &mut Receiver<Heard>) -> Heard {
+async fn next(heard: &mut Receiver<ChannelMessage>) -> ChannelMessage {
     tokio::time::timeout(PATIENCE, heard.recv())
         .await
         .expect("nothing is heard")
         .expect("the channel is open")
 }
 
-fn text(said: &str) -> Heard {
-    Heard::Text(said.to_owned())
+fn text(said: &str) -> ChannelMessage {
+    ChannelMessage::Text(said.to_owned())
 }
 
 #[tokio::test]
@@ -39,7 +39,7 @@ async fn what_one_node_says_all_others_hear_in_order_and_it_does_not() {
     let (_first, one, mut by_one) = node(&database).await;
     let (_second, two, mut by_two) = node(&database).await;
     let (_third, _three, mut by_three) = node(&database).await;
-    let longest = "x".repeat(LONGEST_SAID);
+    let longest = "x".repeat(LONGEST_HINT);
     for said in ["a", "b", &longest] {
         one.say(said.to_owned()).await.unwrap();
     }
@@ -73,8 +73,8 @@ async fn after_a_lost_connection_both_sides_go_on_and_are_told_of_the_gap() {
         )
     });
     killed.await.unwrap();
-    assert_eq!(next(&mut by_one).await, Heard::Gap);
-    assert_eq!(next(&mut by_two).await, Heard::Gap);
+    assert_eq!(next(&mut by_one).await, ChannelMessage::Gap);
+    assert_eq!(next(&mut by_two).await, ChannelMessage::Gap);
     one.say("again".to_owned()).await.unwrap();
     assert_eq!(next(&mut by_two).await, text("again"));
     two.say("and back".to_owned()).await.unwrap();
@@ -99,7 +99,7 @@ async fn what_comes_too_fast_to_be_heard_is_told_as_a_gap() {
     // The gap is reported with the next hint.
     assert!(heard.try_recv().is_err());
     one.say("more".to_owned()).await.unwrap();
-    assert_eq!(next(&mut heard).await, Heard::Gap);
+    assert_eq!(next(&mut heard).await, ChannelMessage::Gap);
     assert_eq!(next(&mut heard).await, text("more"));
 }
 

@@ -279,9 +279,9 @@ async fn use_unretained(fixture: &Fixture, org: OrgId) {
     store.forget_outputs(vec![first.id]).await.unwrap();
     store.forget_content(vec![first.id]).await.unwrap();
     assert_eq!(store.content_of(node).await.unwrap(), [second.id]);
-    let missing = store.give_up_missing(node, vec![first.id], fixture.now(), Micros::ZERO);
+    let missing = store.abandon_missing(node, vec![first.id], fixture.now(), Micros::ZERO);
     assert_eq!(missing.await.unwrap(), []);
-    let ended = store.give_up_content(node, fixture.now(), Micros::ZERO);
+    let ended = store.abandon_content(node, fixture.now(), Micros::ZERO);
     assert_eq!(ended.await.unwrap(), [(org, second.id)]);
 }
 

@@ -8,7 +8,7 @@ use sortie_api::{
 
 use super::{both, fixture::Fixture};
 use crate::{
-    Error, FireRow, Fires, NewRun, NextInstant, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState,
+    Error, FireRow, Fires, NewRun, NextOccurrence, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState,
     SealedCallback,
     db::{Tx, vals},
 };
@@ -105,9 +105,9 @@ impl Fixture {
     }
 }
 
-fn minute_after(instant: Timestamp) -> NextInstant {
+fn minute_after(instant: Timestamp) -> NextOccurrence {
     let instant = instant + Duration::from_mins(1);
-    NextInstant {
+    NextOccurrence {
         instant,
         due_at: instant + Duration::from_secs(5),
     }

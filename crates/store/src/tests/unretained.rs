@@ -261,7 +261,7 @@ both! {
         assert_eq!(fixture.store.content_of(node).await.unwrap(), [new.id]);
         let other = fixture.node().await;
         for (node, ended) in [(other, vec![]), (node, vec![(org, new.id)]), (node, vec![])] {
-            let given_up = fixture.store.give_up_missing(node, vec![new.id], fixture.now(), Micros::ZERO).await;
+            let given_up = fixture.store.abandon_missing(node, vec![new.id], fixture.now(), Micros::ZERO).await;
             assert_eq!(given_up.unwrap(), ended);
         }
         assert_eq!(fixture.get(org, new.id).await.status, RunStatus::Interrupted);
@@ -334,7 +334,7 @@ both! {
         for new in [&ours, &theirs] {
             fixture.store.create_run(new.clone()).await.unwrap();
         }
-        let ended = fixture.store.give_up_content(stops, fixture.now(), Micros::ZERO).await.unwrap();
+        let ended = fixture.store.abandon_content(stops, fixture.now(), Micros::ZERO).await.unwrap();
         assert_eq!(ended, [(org, ours.id)]);
         assert_eq!(fixture.get(org, theirs.id).await.status, RunStatus::Queued);
         let holder = fixture.store.content_holder(org, theirs.id).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sortie_store::{Heard, Speaker};
+use sortie_store::{ChannelMessage, Speaker};
 use tokio::{sync::mpsc, time::MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +13,7 @@ use crate::Engine;
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 /// Both directions of the channel to other nodes.
-pub(crate) type Channel = (Speaker, mpsc::Receiver<Heard>);
+pub(crate) type Channel = (Speaker, mpsc::Receiver<ChannelMessage>);
 
 /// Sends and receives hints until `stop`. Hints that were gathered by then are still sent.
 pub(crate) async fn exchange(engine: Engine, (speaker, heard): Channel, stop: CancellationToken) {
@@ -60,7 +60,7 @@ async fn send(engine: &Engine, speaker: &Speaker, stop: &CancellationToken) {
     }
 }
 
-async fn receive(engine: &Engine, mut heard: mpsc::Receiver<Heard>, stop: &CancellationToken) {
+async fn receive(engine: &Engine, mut heard: mpsc::Receiver<ChannelMessage>, stop: &CancellationToken) {
     loop {
         let next = tokio::select! {
             biased;
@@ -69,11 +69,11 @@ async fn receive(engine: &Engine, mut heard: mpsc::Receiver<Heard>, stop: &Cance
         };
         match next {
             None => return,
-            Some(Heard::Gap) => {
+            Some(ChannelMessage::Gap) => {
                 engine.0.cluster.hints.announce_join();
                 engine.wake_all();
             }
-            Some(Heard::Text(text)) => engine.apply_hints(&text),
+            Some(ChannelMessage::Text(text)) => engine.apply_hints(&text),
         }
     }
 }

@@ -20,7 +20,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use sortie_api::RunId;
-use sortie_store::LONGEST_SAID;
+use sortie_store::LONGEST_HINT;
 use tokio::{sync::Notify, time::Instant};
 
 pub(crate) use self::exchange::{Channel, exchange};
@@ -120,7 +120,7 @@ impl HintBatch {
     /// Returns the batch in the form that is sent.
     fn text(mut self) -> Result<String, serde_json::Error> {
         let text = serde_json::to_string(&self)?;
-        if text.len() <= LONGEST_SAID {
+        if text.len() <= LONGEST_HINT {
             return Ok(text);
         }
         self.generalize(Topic::Runs);

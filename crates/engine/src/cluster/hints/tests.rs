@@ -19,7 +19,7 @@ fn with_a_peer() -> HintSender {
 
 fn sent(hints: &HintSender) -> HintBatch {
     let text = hints.take().expect("there are hints").text().unwrap();
-    assert!(text.len() <= LONGEST_SAID, "{}", text.len());
+    assert!(text.len() <= LONGEST_HINT, "{}", text.len());
     serde_json::from_str(&text).unwrap()
 }
 

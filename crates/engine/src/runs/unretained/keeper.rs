@@ -155,7 +155,7 @@ impl Keeper {
         let ended = node
             .stores
             .database
-            .give_up_missing(holder, missing, at, price)
+            .abandon_missing(holder, missing, at, price)
             .await?;
         self.engine.announce_abandoned(&ended);
         node.work.due.look();

@@ -17,7 +17,7 @@ async fn twice(refusals: &[(&str, &str)], request: Request<'_>) -> Server {
     let server = Server::start(refusals.chain(answers).collect::<Vec<_>>()).await;
     let model = client(&server.provider, entry("claude-opus-5-5", &["tools", "thinking"])).unwrap();
     for _ in 0..2 {
-        model.call(request, &Heard::default()).await.unwrap();
+        model.call(request, &RecordedDeltas::default()).await.unwrap();
     }
     server
 }

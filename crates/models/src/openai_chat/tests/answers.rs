@@ -170,7 +170,10 @@ fn the_reason_of_the_end_is_read_in_every_dialect() {
     for reason in ["error", "abort"] {
         let (failure, _) = read([text("x"), finish(reason)]).unwrap_err();
         let said = format!("the answer was broken off: {reason}");
-        assert_eq!(failure, Failure::Said(StatusCode::INTERNAL_SERVER_ERROR, said));
+        assert_eq!(
+            failure,
+            Failure::Reported(StatusCode::INTERNAL_SERVER_ERROR, said)
+        );
     }
 }
 
@@ -265,7 +268,7 @@ fn a_failure_inside_of_the_stream_has_the_status_of_one_instead_of_it() {
         let chunk = format!(r#"{{"error":{error},"choices":[{{"delta":{{}},"finish_reason":"error"}}]}}"#);
         let (failure, usage) = read([text("12345678"), chunk]).unwrap_err();
         let status = StatusCode::from_u16(status).unwrap();
-        assert_eq!(failure, Failure::Said(status, words.to_owned()), "{error}");
+        assert_eq!(failure, Failure::Reported(status, words.to_owned()), "{error}");
         assert_eq!(usage.output_tokens, 2, "{error}");
     }
 }

@@ -83,7 +83,10 @@ async fn reasoning_is_told_to_people_from_whatever_field_it_comes_in() {
         let chunk = json!({"choices": [{"index": 0, "delta": delta}]}).to_string();
         let server = Server::start([Says::events(&stream([&chunk, END_TURN, "[DONE]"]))]).await;
         let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-        let reply = model.call(request(&[]), &Heard::default()).await.unwrap();
+        let reply = model
+            .call(request(&[]), &RecordedDeltas::default())
+            .await
+            .unwrap();
         assert_eq!(reply.thinking, expected, "{chunk}");
     }
 }
@@ -129,9 +132,15 @@ async fn a_server_that_takes_no_choice_of_tools_is_asked_without_it() {
             Turn::Assistant(vec![tool_call("a", "{}")]),
             Turn::ToolResults(vec![looked("a", chart(), None)]),
         ];
-        model.call(never(&[]), &Heard::default()).await.unwrap();
-        model.call(never(&called), &Heard::default()).await.unwrap();
-        model.call(request(&[]), &Heard::default()).await.unwrap();
+        model.call(never(&[]), &RecordedDeltas::default()).await.unwrap();
+        model
+            .call(never(&called), &RecordedDeltas::default())
+            .await
+            .unwrap();
+        model
+            .call(request(&[]), &RecordedDeltas::default())
+            .await
+            .unwrap();
         let sent = |number| {
             let body = server.body(number);
             (body.get("tool_choice").is_some(), body.get("tools").is_some())
@@ -161,7 +170,7 @@ async fn a_strict_server_that_knows_no_effort_is_asked_without_it() {
             effort: Some(Effort::High),
             ..request(&[])
         };
-        model.call(request, &Heard::default()).await.unwrap();
+        model.call(request, &RecordedDeltas::default()).await.unwrap();
     }
     let sent = |number| server.body(number).get("reasoning_effort").cloned();
     assert_eq!([0, 1, 2].map(sent), [Some(json!("high")), None, None]);
@@ -178,7 +187,10 @@ async fn a_model_of_the_other_protocol_is_refused_with_what_to_do() {
         for status in ["400 Bad Request", "404 Not Found"] {
             let server = Server::start([Says::whole(status, "", &refusal)]).await;
             let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-            let error = model.call(request(&[]), &Heard::default()).await.unwrap_err();
+            let error = model
+                .call(request(&[]), &RecordedDeltas::default())
+                .await
+                .unwrap_err();
             let expected =
                 "model \"m\" needs the Responses API: set api = \"openai-responses\" for its provider (";
             assert!(error.message.starts_with(expected), "{error}");

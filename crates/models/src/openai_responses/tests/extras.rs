@@ -97,7 +97,10 @@ async fn an_account_without_summaries_is_asked_again_without_them_and_never_agai
         optionals: optionals(),
     };
     for _ in 0..2 {
-        model.call(request(&[]), &Heard::default()).await.unwrap();
+        model
+            .call(request(&[]), &RecordedDeltas::default())
+            .await
+            .unwrap();
     }
     assert_eq!(server.body(0)["reasoning"], json!({"summary": "auto"}));
     for number in [1, 2] {
@@ -238,7 +241,7 @@ async fn a_field_that_the_server_names_beside_its_refusal_is_left_out() {
             tool_use: ToolUse::Never,
             ..request(&called)
         };
-        model.call(request, &Heard::default()).await.unwrap();
+        model.call(request, &RecordedDeltas::default()).await.unwrap();
         let body = server.body(1);
         let sent = (body.get("reasoning").cloned(), body.get("tool_choice").cloned());
         assert_eq!(sent, expected, "{param}");

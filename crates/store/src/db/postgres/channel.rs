@@ -28,7 +28,7 @@ use tokio_postgres::{
 
 use super::connect::{self, Link, describe};
 use crate::{
-    channel::{Heard, OutgoingHint},
+    channel::{ChannelMessage, OutgoingHint},
     db::spawn,
     types::{Error, Result},
 };
@@ -67,7 +67,7 @@ const OUTGOING: usize = 16;
 /// Ends of the channel that the store uses.
 pub(crate) struct Ends {
     pub(crate) say: mpsc::Sender<OutgoingHint>,
-    pub(crate) heard: mpsc::Receiver<Heard>,
+    pub(crate) heard: mpsc::Receiver<ChannelMessage>,
     /// Thread of the channel. It ends once `say` is dropped.
     pub(crate) thread: JoinHandle<()>,
 }
@@ -89,7 +89,7 @@ pub(crate) fn open(link: Link) -> Result<Ends> {
 /// Passes received hints on to the node.
 #[derive(Clone)]
 pub(super) struct Listener {
-    sender: mpsc::Sender<Heard>,
+    sender: mpsc::Sender<ChannelMessage>,
     /// Whether a hint was lost and the node was not told yet. It outlives the connection.
     missed: Arc<AtomicBool>,
     /// Process id of this connection on the server.
@@ -122,14 +122,18 @@ impl Listener {
         if self.missed.load(Ordering::Relaxed) {
             self.tell_gap();
         }
-        if self.sender.try_send(Heard::Text(text.to_owned())).is_err() {
+        if self
+            .sender
+            .try_send(ChannelMessage::Text(text.to_owned()))
+            .is_err()
+        {
             self.missed.store(true, Ordering::Relaxed);
         }
     }
 
     /// Reports a gap now. If the queue is full, the gap is reported with the next hint.
     fn tell_gap(&self) {
-        let is_told = self.sender.try_send(Heard::Gap).is_ok();
+        let is_told = self.sender.try_send(ChannelMessage::Gap).is_ok();
         self.missed.store(!is_told, Ordering::Relaxed);
     }
 }
@@ -287,7 +291,7 @@ mod tests {
             own: Arc::default(),
         };
         let mut next = || heard.try_recv().ok();
-        let text = |text: &str| Some(Heard::Text(text.to_owned()));
+        let text = |text: &str| Some(ChannelMessage::Text(text.to_owned()));
         let first = listener.clone();
         for said in ["a", "b", "lost"] {
             first.hear(said);
@@ -296,13 +300,19 @@ mod tests {
         let second = listener.clone();
         assert_eq!([next(), next(), next()], [text("a"), text("b"), None]);
         second.hear("c");
-        assert_eq!([next(), next(), next()], [Some(Heard::Gap), text("c"), None]);
+        assert_eq!(
+            [next(), next(), next()],
+            [Some(ChannelMessage::Gap), text("c"), None]
+        );
         // A new connection reports its own gap, and the queue is full.
         second.hear("d");
         second.hear("e");
         listener.tell_gap();
         assert_eq!([next(), next(), next()], [text("d"), text("e"), None]);
         listener.hear("f");
-        assert_eq!([next(), next(), next()], [Some(Heard::Gap), text("f"), None]);
+        assert_eq!(
+            [next(), next(), next()],
+            [Some(ChannelMessage::Gap), text("f"), None]
+        );
     }
 }

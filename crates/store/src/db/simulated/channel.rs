@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::{SimulatedLink, SimulatedServer};
 use crate::{
-    channel::{Heard, OutgoingHint},
+    channel::{ChannelMessage, OutgoingHint},
     types::Error,
 };
 
@@ -16,14 +16,16 @@ const INCOMING: usize = 1_024;
 const OUTGOING: usize = 16;
 
 /// Opens the channel of a node.
-pub(in crate::db) fn open(link: &SimulatedLink) -> (mpsc::Sender<OutgoingHint>, mpsc::Receiver<Heard>) {
+pub(in crate::db) fn open(
+    link: &SimulatedLink,
+) -> (mpsc::Sender<OutgoingHint>, mpsc::Receiver<ChannelMessage>) {
     let (say, mut said) = mpsc::channel::<OutgoingHint>(OUTGOING);
     let (hints, heard) = mpsc::channel(INCOMING);
     link.listens(hints.clone());
     if let Some(server) = link.server() {
         let link = link.clone();
         server.spawn(async move {
-            hear(&hints, Heard::Gap);
+            hear(&hints, ChannelMessage::Gap);
             while let Some(said) = said.recv().await {
                 let Some((way, is_lost)) = link.server().map(|server| server.draw_message()) else {
                     return;
@@ -34,7 +36,7 @@ pub(in crate::db) fn open(link: &SimulatedLink) -> (mpsc::Sender<OutgoingHint>, 
                 }
                 if is_lost || !link.is_reachable() {
                     said.answer(Err(Error::Unavailable("the hint was lost".to_owned())));
-                    hear(&hints, Heard::Gap);
+                    hear(&hints, ChannelMessage::Gap);
                     continue;
                 }
                 if let Some(server) = link.server() {
@@ -48,7 +50,7 @@ pub(in crate::db) fn open(link: &SimulatedLink) -> (mpsc::Sender<OutgoingHint>, 
 }
 
 /// Passes a hint on. It is lost if the node does not listen.
-fn hear(hints: &mpsc::Sender<Heard>, heard: Heard) {
+fn hear(hints: &mpsc::Sender<ChannelMessage>, heard: ChannelMessage) {
     let _missed = hints.try_send(heard);
 }
 
@@ -67,7 +69,7 @@ impl SimulatedServer {
             .filter(|link| link.name() != from.name() && link.is_reachable())
         {
             if let Some(hints) = link.hints() {
-                hear(&hints, Heard::Text(text.to_owned()));
+                hear(&hints, ChannelMessage::Text(text.to_owned()));
             }
         }
     }

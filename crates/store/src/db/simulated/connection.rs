@@ -167,8 +167,8 @@ impl Connection {
             }
         }
         self.while_alive().await;
-        if fate.is_trouble() && self.is_urgent {
-            self.link.had_trouble(Duration::ZERO);
+        if fate.is_outage() && self.is_urgent {
+            self.link.record_outage(Duration::ZERO);
         }
         let mut state = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
         *state = ConnectionState { fate, commits: 0 };

@@ -59,7 +59,7 @@ impl Fate {
     }
 
     /// Whether the fate keeps a command from being done in time.
-    pub(super) fn is_trouble(self) -> bool {
+    pub(super) fn is_outage(self) -> bool {
         self != Self::Fine
     }
 

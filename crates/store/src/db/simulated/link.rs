@@ -9,10 +9,10 @@ use std::{
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{SimulatedServer, faults::Fate};
-use crate::channel::Heard;
+use crate::channel::ChannelMessage;
 
 /// Number of outages that a link remembers.
-const TROUBLES: usize = 64;
+const MOST_OUTAGES: usize = 64;
 
 impl std::fmt::Debug for SimulatedLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -41,13 +41,13 @@ struct State {
     /// Increased when all connections are reset.
     resets: u32,
     /// Sender of the hints that other nodes send to this one.
-    hints: Option<mpsc::Sender<Heard>>,
-    troubles: VecDeque<Trouble>,
+    hints: Option<mpsc::Sender<ChannelMessage>>,
+    outages: VecDeque<Outage>,
 }
 
 /// Outage in which the link may have kept the node from renewing its lease.
 #[derive(Clone, Copy, Debug)]
-pub struct Trouble {
+pub struct Outage {
     /// Beginning of the outage.
     pub from: Instant,
     /// End of the outage.
@@ -76,7 +76,7 @@ impl SimulatedLink {
     /// Lets nothing pass for this time. Connections stay open.
     pub fn hang(&self, time: Duration) {
         self.state().hangs_until = Some(Instant::now() + time);
-        self.had_trouble(time);
+        self.record_outage(time);
     }
 
     /// Resets every connection, and refuses new ones for this time.
@@ -86,7 +86,7 @@ impl SimulatedLink {
             state.refuses_until = Some(Instant::now() + time);
             state.resets += 1;
         }
-        self.had_trouble(time);
+        self.record_outage(time);
     }
 
     /// Kills the node: none of its commands is served or answered any more.
@@ -107,19 +107,19 @@ impl SimulatedLink {
     }
 
     /// Whether the link had an outage within `time` before now.
-    pub fn had_trouble_within(&self, time: Duration) -> bool {
+    pub fn had_outage_within(&self, time: Duration) -> bool {
         let now = Instant::now();
         let state = self.state();
-        state.troubles.iter().any(|trouble| trouble.until + time >= now)
+        state.outages.iter().any(|outage| outage.until + time >= now)
     }
 
-    pub(super) fn had_trouble(&self, time: Duration) {
+    pub(super) fn record_outage(&self, time: Duration) {
         let from = Instant::now();
         let mut state = self.state();
-        if state.troubles.len() == TROUBLES {
-            state.troubles.pop_front();
+        if state.outages.len() == MOST_OUTAGES {
+            state.outages.pop_front();
         }
-        state.troubles.push_back(Trouble {
+        state.outages.push_back(Outage {
             from,
             until: from + time,
         });
@@ -142,11 +142,11 @@ impl SimulatedLink {
         self.state().resets
     }
 
-    pub(super) fn listens(&self, hints: mpsc::Sender<Heard>) {
+    pub(super) fn listens(&self, hints: mpsc::Sender<ChannelMessage>) {
         self.state().hints = Some(hints);
     }
 
-    pub(super) fn hints(&self) -> Option<mpsc::Sender<Heard>> {
+    pub(super) fn hints(&self) -> Option<mpsc::Sender<ChannelMessage>> {
         self.state().hints.clone()
     }
 

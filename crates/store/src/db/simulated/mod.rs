@@ -28,7 +28,7 @@ pub(super) use self::channel::open as open_channel;
 use self::database::Database;
 pub use self::{
     faults::Faults,
-    link::{SimulatedLink, Trouble},
+    link::{Outage, SimulatedLink},
     seen::{SeenBudget, SeenNode, SeenRun},
 };
 use super::{Backend, Reports};
@@ -123,7 +123,7 @@ impl SimulatedServer {
         state.primary += 1;
         state.moved_at = Some(Instant::now() + moving);
         for link in state.links.clone() {
-            link.had_trouble(moving);
+            link.record_outage(moving);
         }
     }
 

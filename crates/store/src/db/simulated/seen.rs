@@ -156,7 +156,7 @@ impl SimulatedServer {
             }
             nodes.lost.push(SeenNode {
                 id: NodeId(id),
-                was_reachable: !link.is_cut() && !link.had_trouble_within(LEASE),
+                was_reachable: !link.is_cut() && !link.had_outage_within(LEASE),
                 link,
                 by: by.name().to_owned(),
             });

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// A sink that is told everything without credentials.
-pub(crate) struct Shown<'a> {
+pub(crate) struct RedactingSink<'a> {
     sink: &'a dyn Sink,
     redactor: &'a Redactor,
     writing: Mutex<Writing>,
@@ -32,7 +32,7 @@ struct Writing {
     pieces: Pieces,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> RedactingSink<'a> {
     pub(crate) fn new(sink: &'a dyn Sink, redactor: &'a Redactor) -> Self {
         Self {
             sink,
@@ -204,7 +204,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-impl Sink for Shown<'_> {
+impl Sink for RedactingSink<'_> {
     fn record(&self, event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
         if self.redactor.is_empty() {
             return self.sink.record(event);
@@ -229,8 +229,8 @@ impl Sink for Shown<'_> {
         self.sink.spent(cost, at);
     }
 
-    fn given_up(&self, call: EventType) {
-        self.sink.given_up(self.event(call));
+    fn abandoned(&self, call: EventType) {
+        self.sink.abandoned(self.event(call));
     }
 
     fn usage_clamped(&self, model: &str) {
@@ -410,7 +410,7 @@ mod tests {
     #[tokio::test]
     async fn every_event_and_every_entry_passes_without_its_credentials() {
         let (told, redactor) = (Told::default(), Redactor::new([SECRET]));
-        let shown = Shown::new(&told, &redactor);
+        let shown = RedactingSink::new(&told, &redactor);
         for event in events() {
             assert!(serde_json::to_string(&event).unwrap().contains(SECRET));
             shown.record(event).await.unwrap();

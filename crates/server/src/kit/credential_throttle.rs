@@ -1,4 +1,4 @@
-//! Memory of credentials that are nobody's.
+//! Throttle of unknown credentials: each is looked up once in a window.
 //!
 //! Only the store knows whether a well-formed credential is a key. So every credential is looked up, whatever else came
 //! from its network: a valid one is never refused for the guesses of others. A credential that was nobody's is remembered
@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::rate_limit::WINDOW_SECONDS;
 
 /// Credentials of one window remembered as nobody's.
-const NOBODYS: usize = 4_096;
+const MOST_UNKNOWN: usize = 4_096;
 
 /// The SHA-256 of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,38 +35,38 @@ impl Token {
 
 /// Memory of unknown credentials of this node.
 #[derive(Debug, Default)]
-pub(crate) struct Guesses(Mutex<Nobodys>);
+pub(crate) struct CredentialThrottle(Mutex<Unknown>);
 
 #[derive(Debug, Default)]
-struct Nobodys {
+struct Unknown {
     window: u64,
     tokens: HashSet<Token>,
 }
 
-impl Guesses {
+impl CredentialThrottle {
     /// Returns true where the look-up of this credential found nobody in this window.
-    pub(crate) fn is_nobodys(&self, token: Token, now_seconds: u64) -> bool {
-        self.nobodys(now_seconds).tokens.contains(&token)
+    pub(crate) fn is_unknown(&self, token: Token, now_seconds: u64) -> bool {
+        self.unknown(now_seconds).tokens.contains(&token)
     }
 
     /// Remembers that the look-up found nobody.
-    pub(crate) fn not_found(&self, token: Token, now_seconds: u64) {
-        let mut nobodys = self.nobodys(now_seconds);
-        if nobodys.tokens.len() < NOBODYS {
-            nobodys.tokens.insert(token);
+    pub(crate) fn remember(&self, token: Token, now_seconds: u64) {
+        let mut unknown = self.unknown(now_seconds);
+        if unknown.tokens.len() < MOST_UNKNOWN {
+            unknown.tokens.insert(token);
         }
     }
 
     /// Locks the unknown credentials of this window. A later window looks them up again: a restored database may know
     /// them.
-    fn nobodys(&self, now_seconds: u64) -> MutexGuard<'_, Nobodys> {
-        let mut nobodys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn unknown(&self, now_seconds: u64) -> MutexGuard<'_, Unknown> {
+        let mut unknown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let window = now_seconds / WINDOW_SECONDS;
-        if nobodys.window != window {
-            nobodys.window = window;
-            nobodys.tokens.clear();
+        if unknown.window != window {
+            unknown.window = window;
+            unknown.tokens.clear();
         }
-        nobodys
+        unknown
     }
 }
 
@@ -80,20 +80,20 @@ mod tests {
 
     #[test]
     fn a_credential_that_is_sent_again_and_again_costs_one_look_up_in_a_window() {
-        let guesses = Guesses::default();
-        assert!(!guesses.is_nobodys(token(1), 0));
-        guesses.not_found(token(1), 0);
-        assert!(guesses.is_nobodys(token(1), 59));
-        assert!(!guesses.is_nobodys(token(2), 59));
-        assert!(!guesses.is_nobodys(token(1), 60));
+        let throttle = CredentialThrottle::default();
+        assert!(!throttle.is_unknown(token(1), 0));
+        throttle.remember(token(1), 0);
+        assert!(throttle.is_unknown(token(1), 59));
+        assert!(!throttle.is_unknown(token(2), 59));
+        assert!(!throttle.is_unknown(token(1), 60));
     }
 
     #[test]
     fn memory_is_bounded() {
-        let guesses = Guesses::default();
-        for number in 0..=NOBODYS {
-            guesses.not_found(token(number), 0);
+        let throttle = CredentialThrottle::default();
+        for number in 0..=MOST_UNKNOWN {
+            throttle.remember(token(number), 0);
         }
-        assert_eq!(guesses.nobodys(0).tokens.len(), NOBODYS);
+        assert_eq!(throttle.unknown(0).tokens.len(), MOST_UNKNOWN);
     }
 }

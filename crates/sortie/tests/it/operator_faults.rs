@@ -1,4 +1,4 @@
-//! An operator in trouble: the path, the cause and the way out, without words of libraries.
+//! Errors that an operator sees: the path, the cause and the remedy, without words of libraries.
 
 use std::{fs, path::Path};
 
