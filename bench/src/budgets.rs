@@ -98,9 +98,18 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
                     rate / plain
                 ),
             );
+            report.reach(figure(kind, clients), rate / plain);
         }
     }
     Ok(())
+}
+
+/// Name of the ratio of a kind, to creates without a budget.
+fn figure(kind: Kind, clients: usize) -> String {
+    format!(
+        "creates under budgets: {} against none, {clients} at once",
+        kind.name()
+    )
 }
 
 impl Rig {

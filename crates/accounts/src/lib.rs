@@ -39,12 +39,13 @@ pub use options::{Options, SignUp};
 pub use organizations::{NewInvitationLink, Requester};
 pub use people::{
     account::{PersonExport, identity_id},
+    applicant::Applicant,
     login::{LogIn, LoggedIn},
     passwords::Proof,
     picture::PICTURE_BYTES,
     second_factor::EnrolledTotp,
     sessions::{Client, MOST_LISTED},
-    sign_up::{Applicant, RESET_PAGE, SignedUp, VERIFY_PAGE},
+    sign_up::{RESET_PAGE, SignedUp, VERIFY_PAGE},
 };
 
 /// Result of a command on accounts.

@@ -13,46 +13,11 @@ use sortie_store::{AfterEvent, ClaimedEvent, Error as StoreError, NewStripeEvent
 use crate::{
     Billing, Event,
     error::{Error, Result},
+    event_types::{Subject, subject},
     purchase::Seen,
     service::{LEASE, Parts, seconds},
     verify_signature,
 };
-
-/// Kind of the object that an event names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
-    Checkout,
-    Intent,
-    Charge,
-    Refund,
-    Dispute,
-    Subscription,
-}
-
-/// Types of events that are handled, each with the object that it names.
-const TYPES: [(&str, Subject); 18] = [
-    ("checkout.session.completed", Subject::Checkout),
-    ("checkout.session.async_payment_succeeded", Subject::Checkout),
-    ("checkout.session.async_payment_failed", Subject::Checkout),
-    ("checkout.session.expired", Subject::Checkout),
-    ("payment_intent.succeeded", Subject::Intent),
-    ("payment_intent.payment_failed", Subject::Intent),
-    ("payment_intent.canceled", Subject::Intent),
-    ("charge.refunded", Subject::Charge),
-    ("refund.created", Subject::Refund),
-    ("refund.updated", Subject::Refund),
-    ("refund.failed", Subject::Refund),
-    ("charge.dispute.created", Subject::Dispute),
-    ("charge.dispute.funds_withdrawn", Subject::Dispute),
-    ("charge.dispute.funds_reinstated", Subject::Dispute),
-    ("charge.dispute.closed", Subject::Dispute),
-    ("customer.subscription.created", Subject::Subscription),
-    ("customer.subscription.updated", Subject::Subscription),
-    ("customer.subscription.deleted", Subject::Subscription),
-];
-
-/// Name of every other type in metrics.
-pub(crate) const OTHER: &str = "other";
 
 /// Longest identifier or type that is kept, in bytes.
 const LONGEST: usize = 255;
@@ -74,18 +39,6 @@ const KEPT: Duration = Duration::from_hours(90 * 24);
 
 /// Events that are deleted at once.
 const BATCH: u32 = 500;
-
-/// Types that are handled.
-pub(crate) fn kinds() -> impl Iterator<Item = &'static str> {
-    TYPES.iter().map(|(kind, _)| *kind)
-}
-
-fn subject(kind: &str) -> Option<Subject> {
-    TYPES
-        .iter()
-        .find(|(known, _)| *known == kind)
-        .map(|(_, subject)| *subject)
-}
 
 impl Billing {
     /// Takes a webhook, whose body is as it came. `Invalid` where the signature is not Stripe's.

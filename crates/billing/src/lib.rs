@@ -12,6 +12,7 @@ mod auto_tests;
 mod auto_topup;
 mod checkout;
 mod error;
+mod event_types;
 mod events;
 mod metrics;
 mod off_session;

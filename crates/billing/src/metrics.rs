@@ -8,7 +8,7 @@ use prometheus_client::{
 };
 use sortie_api::{TopupKind, TopupState, deployment::EntitlementState};
 
-use crate::events;
+use crate::event_types;
 
 /// Bounds of the time of a request to Stripe in seconds, up to its limit.
 const SECONDS: [f64; 8] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -60,7 +60,7 @@ impl Default for Metrics {
         for name in REQUESTS {
             drop(requests.get_or_create(&[("request", name), ("outcome", "done")]));
         }
-        for kind in events::kinds().chain([events::OTHER]) {
+        for kind in event_types::kinds().chain([event_types::OTHER]) {
             for outcome in OUTCOMES {
                 drop(events.get_or_create(&event_labels(kind, outcome)));
             }
@@ -150,9 +150,9 @@ impl Metrics {
 
     /// Counts an attempt to handle an event.
     pub(crate) fn handled(&self, kind: &str, outcome: &'static str) {
-        let kind = events::kinds()
+        let kind = event_types::kinds()
             .find(|known| *known == kind)
-            .unwrap_or(events::OTHER);
+            .unwrap_or(event_types::OTHER);
         self.events.get_or_create(&event_labels(kind, outcome)).inc();
     }
 

@@ -12,7 +12,8 @@ use sortie_store::{PaymentRow, TopupRow};
 use crate::{
     EventFilter,
     error::{Error, Result},
-    events::{kinds, recorded},
+    event_types::kinds,
+    events::recorded,
     purchase::{COMPARED_EVERY, Seen},
     service::{LEASE, Parts, seconds},
 };

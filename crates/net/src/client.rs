@@ -12,11 +12,8 @@ use url::{Host, Url};
 use crate::{
     Error, Network, Policy, Refused,
     address::Reach,
-    policy::{has_labels, plain},
+    policy::{check_form, plain},
 };
-
-/// Longest URL of a request, in bytes.
-const URL_BYTES: usize = 8 * 1024;
 
 /// Makes `ring` the process's TLS provider, for whoever else needs one: the clients here do it themselves. A second
 /// call changes nothing.
@@ -117,25 +114,6 @@ impl EngineClient {
 /// speaks to the store needs one of its own.
 pub fn store_client(timeouts: Timeouts) -> Result<reqwest::Client, Error> {
     Ok(base(timeouts).build()?)
-}
-
-/// The rule that a URL breaks before its host is looked at.
-pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err("the URL must begin with http:// or https://");
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("the URL must not carry a user name or a password");
-    }
-    match url.host() {
-        None => return Err("the URL must name a host"),
-        Some(Host::Domain(name)) if !has_labels(name) => return Err("the URL must name a host"),
-        Some(Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_)) => {}
-    }
-    if url.as_str().len() > URL_BYTES {
-        return Err("the URL must be at most 8192 bytes long");
-    }
-    Ok(())
 }
 
 #[expect(

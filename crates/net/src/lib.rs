@@ -11,6 +11,7 @@ mod client;
 pub mod network;
 mod own;
 pub mod policy;
+mod refused;
 pub mod sse;
 mod words;
 
@@ -18,7 +19,8 @@ pub use address::{Reach, is_public};
 pub use body::{BodyEnd, BodyHead, read_body, read_head};
 pub use client::{Client, EngineClient, Timeouts, store_client};
 pub use network::Network;
-pub use policy::{Policy, Refused};
+pub use policy::Policy;
+pub use refused::Refused;
 
 /// Failure to make a request or to take its answer.
 #[derive(Debug, thiserror::Error)]

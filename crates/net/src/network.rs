@@ -14,7 +14,7 @@ use std::{
 
 use url::Host;
 
-use crate::{address::Reach, own::OwnAddresses, policy::Refused};
+use crate::{address::Reach, own::OwnAddresses, refused::Refused};
 
 /// Future that a resolver returns.
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'a>>;

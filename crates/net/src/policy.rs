@@ -8,50 +8,18 @@ use std::{net::SocketAddr, sync::Arc};
 
 use url::{Host, Url};
 
-use crate::{client::check_form, network::Network};
+use crate::{network::Network, refused::Refused};
 
 /// The ports of the web.
 const PORTS: [u16; 2] = [80, 443];
+/// Longest URL of a request, in bytes.
+pub(crate) const URL_BYTES: usize = 8 * 1024;
 /// The longest name that DNS holds, in bytes.
 const MAX_NAME: usize = 253;
 /// The longest label of one, in bytes.
 const MAX_LABEL: usize = 63;
 /// Maximum part of a refused domain that a message repeats, in characters.
 const TOLD_CHARS: usize = 100;
-
-/// Refusal of a target. The text is for the caller, the model included.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// The target is not written as it must be.
-    #[error("{0}")]
-    Form(&'static str),
-    /// Another port than those of the web.
-    #[error("port {port} may not be used: only 80 and 443")]
-    Port {
-        /// The port.
-        port: u16,
-    },
-    /// The host is outside of the run's domains.
-    #[error("{host} is not one of the domains that this run may reach")]
-    Domain {
-        /// The host.
-        host: String,
-    },
-    /// The host is, or resolves to, an address that must not be reached.
-    #[error("{host} is not a public address")]
-    Address {
-        /// The host.
-        host: String,
-    },
-    /// The name could not be turned into an address.
-    #[error("{host} could not be resolved: {why}")]
-    Unknown {
-        /// The host.
-        host: String,
-        /// Message of the resolver.
-        why: String,
-    },
-}
 
 /// A text that is not a domain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -131,6 +99,25 @@ impl Policy {
         }
         Ok(())
     }
+}
+
+/// The rule that a URL breaks before its host is looked at.
+pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("the URL must begin with http:// or https://");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("the URL must not carry a user name or a password");
+    }
+    match url.host() {
+        None => return Err("the URL must name a host"),
+        Some(Host::Domain(name)) if !has_labels(name) => return Err("the URL must name a host"),
+        Some(Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_)) => {}
+    }
+    if url.as_str().len() > URL_BYTES {
+        return Err("the URL must be at most 8192 bytes long");
+    }
+    Ok(())
 }
 
 /// A host as a proxy request or an allow-list names it: lower case, ASCII, without a trailing dot. What only a lenient

@@ -20,9 +20,9 @@ use tokio::{
 
 use crate::{
     hosts,
+    live::{Live, PATIENCE},
     output::Capture,
     piped::PipedProcess,
-    session::{Live, PATIENCE},
     socket::Socket,
     spill::Spill,
     types::{AtTimeout, Error, Released, StreamOutput},

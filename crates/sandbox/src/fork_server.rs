@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    session::PATIENCE,
+    live::PATIENCE,
     socket::{Socket, is_gone},
     types::Error,
     wire::{Fork, LAUNCHER_ARGUMENT},

@@ -14,6 +14,8 @@ mod helper;
 mod hosts;
 mod landlock;
 mod launcher;
+mod level;
+mod live;
 mod output;
 mod passage;
 mod path;

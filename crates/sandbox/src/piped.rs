@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::{
     hosts,
-    session::{Live, PATIENCE},
+    live::{Live, PATIENCE},
     socket::Socket,
     types::{Error, ExitKind, Piped, Process, ProcessEnd},
     wire::{Broken, Reply, Request, Status},

@@ -10,13 +10,11 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
     sync::Arc,
-    time::Duration,
 };
 
 use futures_util::future::BoxFuture;
-use rustix::process::{Signal, pidfd_send_signal};
 use tokio::{
-    io::{Interest, unix::AsyncFd},
+    io::Interest,
     time::{Instant, timeout},
 };
 
@@ -25,7 +23,9 @@ use crate::{
     egress::{self, WayOut},
     flight::{Ended, Flight, Job, Landed},
     fork_server::ForkServer,
-    hosts, piped,
+    hosts,
+    live::{Live, PATIENCE},
+    piped,
     socket::{Socket, is_gone},
     sys,
     types::{AtTimeout, Command, Egress, Error, ExitKind, Finished, Level, Piped, Sandbox, Spec, Usage},
@@ -33,9 +33,6 @@ use crate::{
     wire::{Broken, Check, MemoryKeeper, Open, Reply, Request, Status},
     workdir::{Workdir, measure},
 };
-
-/// Timeout of a launcher's set-up, answer and end.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Number of attempts to get a launcher.
 const ATTEMPTS: usize = 2;
@@ -58,17 +55,6 @@ pub(crate) struct Session {
     open: Open,
     live: Option<Live>,
     last_id: u64,
-}
-
-/// A launcher that stands. The order of the fields is that of the end: hang up, close the way out, remove the group.
-pub(crate) struct Live {
-    level: Level,
-    pub(crate) socket: Socket,
-    /// The launcher's outer process. Readable when it has ended, and with it everything in the sandbox.
-    outer: AsyncFd<OwnedFd>,
-    way_out: Option<WayOut>,
-    group: Option<RunGroup>,
-    memory_kills: u64,
 }
 
 /// Result of asking for a launcher.
@@ -357,39 +343,6 @@ impl Sandbox for Session {
                 None => Ok(()),
             }
         })
-    }
-}
-
-impl Live {
-    /// Whether the kernel has killed for memory since the last time this was asked.
-    fn memory_was_killed(&mut self) -> bool {
-        let kills = self.group.as_ref().map_or(0, RunGroup::memory_kills);
-        std::mem::replace(&mut self.memory_kills, kills) < kills
-    }
-
-    /// Kills everything and waits until nothing is left.
-    async fn end(self) -> Result<(), Error> {
-        let Self {
-            level,
-            socket,
-            outer,
-            group,
-            ..
-        } = self;
-        drop(socket);
-        let mut ended = timeout(PATIENCE, outer.readable()).await;
-        // With a pid namespace everything dies with the outer process. Without one it alone knows what is left, and
-        // goes on killing that.
-        if ended.is_err() && level == Level::Namespaces {
-            let _ended_this_moment = pidfd_send_signal(outer.get_ref(), Signal::KILL);
-            ended = timeout(PATIENCE, outer.readable()).await;
-        }
-        drop(group);
-        match ended {
-            Ok(Ok(_ready)) => Ok(()),
-            Ok(Err(error)) => Err(Error::Lost(error.to_string())),
-            Err(_late) => Err(Error::Lost("it does not end".to_owned())),
-        }
     }
 }
 

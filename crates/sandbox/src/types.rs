@@ -8,29 +8,8 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+pub use crate::level::Level;
 use crate::workdir::Workdir;
-
-/// Level of confinement, from none upwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Level {
-    /// Not at all: only where the operator insists.
-    None,
-    /// Landlock and seccomp, in the host's namespaces.
-    Landlock,
-    /// Own user, mount, pid, network, ipc and uts namespaces, besides Landlock and seccomp.
-    Namespaces,
-}
-
-impl Level {
-    /// The name in the configuration, in `worker_started` and in reports.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Landlock => "landlock",
-            Self::Namespaces => "namespaces",
-        }
-    }
-}
 
 /// Enforcement of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

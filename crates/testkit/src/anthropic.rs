@@ -9,10 +9,11 @@ use http::HeaderMap;
 use serde_json::{Value, json};
 
 use crate::{
-    model::{Stop, Turn, named},
+    model::named,
     rules::{self, Counted, Rules, output_tokens},
     script::{Answer, Driver, Script, Streaming},
     serve::Serving,
+    turn::{Stop, Turn},
 };
 
 /// A running model server.

@@ -10,10 +10,11 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::{
-    model::{Stop, Turn, data},
+    model::data,
     rules::{self, Counted, output_tokens},
     script::{Answer, Script, Streaming},
     serve::Serving,
+    turn::{Stop, Turn},
 };
 
 /// A running model server.

@@ -25,6 +25,7 @@ pub mod pgbouncer;
 pub mod ports;
 pub mod postgres;
 pub mod postgres_server;
+mod postgres_statements;
 pub mod processes;
 pub mod proxy;
 mod responses;
@@ -33,8 +34,10 @@ pub mod s3;
 mod script;
 pub mod serve;
 pub mod service;
+pub mod sqlite_file;
 pub mod sse;
 pub mod stripe;
+mod turn;
 
 pub use balancer::Balancer;
 pub use books::recompute_ledger;

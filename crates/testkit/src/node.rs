@@ -27,8 +27,9 @@ use tokio::{sync::watch, time::timeout};
 pub use self::options::{DefaultModel, LogOnDrop, NodeOptions};
 use crate::{
     client::{Client, PATIENCE},
-    database::{Database, Records, file_as_sql, file_rows},
-    postgres::execute,
+    database::{Database, Records},
+    postgres_statements::execute,
+    sqlite_file::{file_as_sql, file_rows},
 };
 
 /// Variable with the model of runs that name none.

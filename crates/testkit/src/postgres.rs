@@ -18,7 +18,11 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio_postgres::{NoTls, error::SqlState};
 
-use crate::{database::file_rows, postgres_server::programs};
+use crate::{
+    postgres_server::programs,
+    postgres_statements::{execute, rows},
+    sqlite_file::file_rows,
+};
 
 /// The variable in which `scripts/test-postgres` hands over the address of its server.
 const SERVER: &str = "SORTIE_TEST_POSTGRES_URL";
@@ -280,21 +284,6 @@ fn bytes_of(text: &str) -> Vec<u8> {
     decoded.unwrap_or_else(|| text.as_bytes().to_vec())
 }
 
-/// The rows of a query, each as an object with its columns, on a connection of its own.
-pub(crate) async fn rows(server: &str, sql: &str) -> Result<Vec<Value>> {
-    let (client, connection) = tokio_postgres::connect(server, NoTls)
-        .await
-        .context("cannot connect to the test server")?;
-    let sql = format!("SELECT row_to_json(t)::text FROM ({sql}) t");
-    let asking = async move { client.query(&sql, &[]).await };
-    let (rows, closed) = tokio::join!(asking, connection);
-    closed.context("the connection to the test server broke")?;
-    rows?
-        .iter()
-        .map(|row| Ok(serde_json::from_str(row.try_get(0)?)?))
-        .collect()
-}
-
 /// Address of the server of the tests.
 fn server() -> Result<String> {
     #[expect(
@@ -394,15 +383,4 @@ impl Session {
         self.execute(&format!("ALTER DATABASE {name} RENAME TO {template}"))
             .await
     }
-}
-
-/// Runs one statement on the server, on a connection of its own.
-pub(crate) async fn execute(server: &str, sql: String) -> Result<()> {
-    let (client, connection) = tokio_postgres::connect(server, NoTls)
-        .await
-        .context("cannot connect to the test server")?;
-    let statement = async move { client.batch_execute(&sql).await };
-    let (done, closed) = tokio::join!(statement, connection);
-    done.context("a statement failed on the test server")?;
-    closed.context("the connection to the test server broke")
 }

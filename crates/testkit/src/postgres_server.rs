@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::postgres::{execute, rows};
+use crate::postgres_statements::{execute, rows};
 
 /// Way to stop a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::{
-    model::{Stop, Turn},
     rules::{Counted, output_tokens},
     script::Answer,
+    turn::{Stop, Turn},
 };
 
 /// Every event of the answer, in order, numbered as the protocol does; and what has to come back with each call.

@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use crate::model::Turn;
+use crate::turn::Turn;
 
 /// Bytes of a request that ten tokens stand for.
 const BYTES_PER_TEN_TOKENS: u64 = 35;

@@ -15,8 +15,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
-    model::{Fault, Turn},
     rules::{Rules, Seen},
+    turn::{Fault, Turn},
 };
 
 /// The place in which a request asks for a stream.

@@ -18,6 +18,7 @@ mod pages;
 mod payments;
 mod records;
 mod server;
+mod shared;
 mod state;
 mod subscriptions;
 #[cfg(test)]
@@ -41,7 +42,7 @@ pub use disputes::{DisputeStage, Verdict};
 pub use faults::Fault;
 pub use holdings::{Held, HeldIntent, Holdings};
 pub use payments::Settlement;
-pub use server::StripeRequest;
+pub use shared::StripeRequest;
 pub use subscriptions::SubscriptionChange;
 pub use webhooks::{WebhookDelivery, WebhookMode, WebhookOrder, signature};
 
@@ -50,7 +51,7 @@ use failure::Failure;
 use faults::Faults;
 use idempotency::Keys;
 use records::{Event, Record as _};
-use server::{Shared, lock};
+use shared::{Shared, lock};
 use state::{State, new_id};
 use webhooks::{Webhook, Webhooks, shuffle};
 

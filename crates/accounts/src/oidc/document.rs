@@ -11,7 +11,7 @@ use std::{
 use sortie_api::Timestamp;
 use sortie_base::Clock;
 
-use super::provider::{Failure, Fetched};
+use super::failure::{Failure, Fetched};
 
 /// Time for which a failure is used without another fetch.
 const FAILED: Duration = Duration::from_secs(5);

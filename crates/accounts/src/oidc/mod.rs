@@ -4,6 +4,7 @@
 //! then on. An address counts once only: at the first sign-in, where the provider is trusted for its domain.
 
 mod document;
+mod failure;
 mod keys;
 mod metadata;
 mod provider;

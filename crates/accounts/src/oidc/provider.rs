@@ -23,6 +23,7 @@ use url::{Url, form_urlencoded};
 use super::{
     IdentityProvider,
     document::KeptDocument,
+    failure::{Failure, Fetched},
     keys::Keys,
     metadata::{ClientAuth, Metadata, metadata_url},
     signature::{self, Checked},
@@ -73,30 +74,6 @@ pub(super) struct Code<'a> {
     pub(super) verifier: &'a str,
     pub(super) redirect_uri: &'a str,
 }
-
-/// Failure of a sign-in at a provider. The text is for the log: it holds nothing of a token or a secret.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(super) enum Failure {
-    /// The provider does not answer, or not as a provider does.
-    #[error("{0}")]
-    Away(String),
-    /// The provider, or a check of its answer, refuses this sign-in.
-    #[error("{0}")]
-    Refused(String),
-}
-
-impl Failure {
-    fn away(what: &'static str) -> impl Fn(String) -> Self {
-        move |cause| Self::Away(format!("{what}: {cause}"))
-    }
-
-    pub(super) fn refused(rule: &'static str) -> Self {
-        Self::Refused(rule.to_owned())
-    }
-}
-
-/// Result of a request to a provider.
-pub(super) type Fetched<T> = std::result::Result<T, Failure>;
 
 impl Provider {
     pub(crate) fn new(settings: IdentityProvider) -> Self {

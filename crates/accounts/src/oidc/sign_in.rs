@@ -10,7 +10,8 @@ use url::Url;
 
 use super::{
     IdentityProvider, Provider,
-    provider::{Code, Failure, Fetched, is_error_name},
+    failure::{Failure, Fetched},
+    provider::{Code, is_error_name},
     token::{Claims, Expected, SignedToken},
 };
 use crate::{

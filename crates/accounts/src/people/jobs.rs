@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::mpsc;
 
-use super::sign_up::CheckedApplicant;
+use super::applicant::CheckedApplicant;
 use crate::{Accounts, Error, Parts, Result, email::EmailAddress};
 
 /// Maximum number of waiting jobs.

@@ -1,6 +1,7 @@
 //! People: their accounts, sessions, passwords, pictures and second factors.
 
 pub(crate) mod account;
+pub(crate) mod applicant;
 mod avatar;
 mod cleanup;
 mod hashing;

@@ -9,7 +9,13 @@ use sortie_api::{
 use sortie_base::random;
 use sortie_store::{Error as StoreError, NewOneTime, NewPerson, OneTimeMail, Purpose};
 
-use super::{jobs::Job, login::LoggedIn, rules, sessions::Client};
+use super::{
+    applicant::{Applicant, CheckedApplicant},
+    jobs::Job,
+    login::LoggedIn,
+    rules,
+    sessions::Client,
+};
 use crate::{
     Accounts, Error, Parts, Result, SignUp,
     attempts::{DAY, Limit},
@@ -30,19 +36,6 @@ pub const VERIFY_PAGE: &str = "/verify-email";
 /// Path of the page that sets a password by a token.
 pub const RESET_PAGE: &str = "/reset-password";
 
-/// Person who signs up.
-#[derive(Clone, Debug)]
-pub struct Applicant {
-    /// Email address of the person.
-    pub email: String,
-    /// Password of the person.
-    pub password: Credential,
-    /// Name that others see.
-    pub name: String,
-    /// Token of an invitation of the address.
-    pub invitation: Option<Credential>,
-}
-
 /// Outcome of a sign-up.
 #[derive(Clone, Debug)]
 pub enum SignedUp {
@@ -50,14 +43,6 @@ pub enum SignedUp {
     LoggedIn(Box<LoggedIn>),
     /// A mail to the address says how to go on.
     ByMail,
-}
-
-/// Applicant whose proofs have the right form.
-#[derive(Clone, Debug)]
-pub(crate) struct CheckedApplicant {
-    email: EmailAddress,
-    password: Credential,
-    name: String,
 }
 
 impl Accounts {

@@ -9,10 +9,11 @@ use sortie_api::{Credential, SessionId, Timestamp, UserId};
 use totp_rs::{Builder, Secret};
 
 use super::{
+    applicant::Applicant,
     login::{LogIn, LoggedIn},
     passwords::Proof,
     sessions::Client,
-    sign_up::{Applicant, SignedUp},
+    sign_up::SignedUp,
 };
 use crate::{
     Error, Result, SignUp,

@@ -7,7 +7,7 @@ use sortie_net::sse;
 
 use super::{
     frames::{self, MESSAGE_BYTES},
-    wire::Meter,
+    meter::Meter,
 };
 use crate::outlet::Outlet;
 

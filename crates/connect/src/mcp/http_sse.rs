@@ -22,7 +22,8 @@ use url::Url;
 use super::{
     endpoint::endpoint,
     events::Events,
-    wire::{ERROR_BYTES, Meter, WireError, error_of, exchange, is_event_stream, meter_of},
+    meter::Meter,
+    wire::{ERROR_BYTES, WireError, error_of, exchange, is_event_stream, meter_of},
 };
 use crate::{
     Failure,

@@ -10,6 +10,7 @@ mod events;
 mod frames;
 mod http_sse;
 mod listing;
+mod meter;
 mod pipes;
 mod session;
 mod wire;
@@ -31,8 +32,8 @@ pub(crate) use self::{
 };
 use self::{
     listing::{Offer, choose},
+    meter::Meter,
     session::CallError,
-    wire::Meter,
 };
 use crate::{
     Failure,

@@ -36,8 +36,9 @@ use super::{
     frames::MESSAGE_BYTES,
     http_sse::{HttpSse, Outlets},
     listing::TOOLS,
+    meter::Meter,
     pipes::{Lost, Pipes, StdioLauncher},
-    wire::{Meter, Wire, WireError},
+    wire::{Wire, WireError},
 };
 use crate::{Failure, OPEN_TIMEOUT, text};
 

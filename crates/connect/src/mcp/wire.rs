@@ -7,8 +7,8 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering},
+        Arc,
+        atomic::{AtomicU32, Ordering},
     },
 };
 
@@ -37,6 +37,7 @@ use url::Url;
 use super::{
     events::Events,
     frames::{self, MESSAGE_BYTES, Unreadable},
+    meter::Meter,
 };
 use crate::{
     Failure,
@@ -61,44 +62,6 @@ pub(super) struct Wire {
     outlet: Arc<Outlet>,
     url: Url,
     resumptions: Arc<AtomicU32>,
-}
-
-/// Record of a call's traffic, which travels with the request.
-#[derive(Debug, Default)]
-pub(super) struct Meter {
-    status: AtomicU16,
-    bytes: AtomicU64,
-    broke_off: OnceLock<String>,
-}
-
-impl Meter {
-    /// The status of the answer, if one came.
-    pub(super) fn status(&self) -> Option<u16> {
-        Some(self.status.load(Ordering::Relaxed)).filter(|status| *status > 0)
-    }
-
-    /// Returns the number of bytes of the body that were read.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Returns the reason why the stream ended early, where it is known.
-    pub(super) fn broke_off(&self) -> Option<&str> {
-        self.broke_off.get().map(String::as_str)
-    }
-
-    /// Notes the reason why the stream ended early.
-    pub(super) fn break_off(&self, why: &str) {
-        self.broke_off.get_or_init(|| why.to_owned());
-    }
-
-    pub(super) fn begin(&self, status: StatusCode) {
-        self.status.store(status.as_u16(), Ordering::Relaxed);
-    }
-
-    pub(super) fn add(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
 }
 
 /// Reason why a request got no usable answer.

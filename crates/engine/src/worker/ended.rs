@@ -3,7 +3,7 @@
 use sortie_agent::StoppedWorkspace;
 use sortie_store::{Error as StoreError, Fence};
 
-use super::resume::Obstacle;
+use super::obstacle::Obstacle;
 use crate::runs::active::StopReason;
 
 /// End of the work on a run.

@@ -11,9 +11,10 @@ use tokio::time::Instant;
 use super::{
     attempt::Attempt,
     ended::Ended,
+    obstacle::Obstacle,
     outputs::Outputs,
     recorder::{Rest, numbered},
-    resume::{Obstacle, hand_over_mark},
+    resume::hand_over_mark,
     writes::{until_settled, until_stored},
 };
 use crate::{kit::traces, runs::active::StopReason};

@@ -8,6 +8,7 @@ mod ended;
 mod files;
 mod finish;
 pub(crate) mod leftovers;
+mod obstacle;
 mod outputs;
 mod pictures;
 mod prepare;

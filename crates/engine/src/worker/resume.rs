@@ -9,11 +9,11 @@ use std::{collections::HashSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 use sortie_agent::{
     Workspace,
-    journal::{Entry, Journal, OpenCall, What},
+    journal::{Entry, Journal, What},
 };
 use sortie_store::{Claim, Error as StoreError};
 
-use super::{Worker, unstored::UnstoredEnd};
+use super::{Worker, obstacle::Obstacle, unstored::UnstoredEnd};
 use crate::kit::retry::until_read;
 
 /// Mark in a journal at the point where a worker has handed its run over and reported its whole cost.
@@ -60,17 +60,6 @@ pub(crate) struct AttemptState {
 pub(crate) enum Files {
     NotStaged,
     Staged,
-}
-
-/// Reason why a run whose worker was lost is not resumed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Obstacle {
-    /// A call was under way that may have had an effect outside of the run.
-    UncertainCall(OpenCall),
-    /// Something that the run needs is gone: a sentence for people, and the last completed turn.
-    Gone(&'static str, u32),
-    /// Two workers in a row were lost in this step.
-    LostTwice(u32),
 }
 
 /// Decision about a run that was taken over.

@@ -18,7 +18,7 @@ use rustix::{
     thread::set_no_new_privs,
 };
 
-use super::{Failure, Step, check, init::Init, procs};
+use super::{Failure, Step, check, procs, state::Init};
 use crate::{
     landlock, seccomp,
     sys::{self, Resource},

@@ -14,8 +14,8 @@ use rustix::{
     fs::{Mode, OFlags, open as open_file},
     io::{Errno, read},
     process::{
-        DumpableBehavior, Pid, Signal, fchdir, getpid, kill_process, set_child_subreaper,
-        set_dumpable_behavior, set_parent_process_death_signal,
+        DumpableBehavior, Signal, fchdir, getpid, kill_process, set_child_subreaper, set_dumpable_behavior,
+        set_parent_process_death_signal,
     },
     thread::set_no_new_privs,
 };
@@ -25,10 +25,10 @@ use super::{
     command::{self, Task, Ties},
     discard::Discard,
     identity, memory,
-    outer::Inherited,
     piped::{self, Origin, PipedProcesses},
     procs::{self, Process},
     rootfs,
+    state::{Current, Inherited, Init},
     watch::Watch,
     watches::Watches,
 };
@@ -45,32 +45,6 @@ const KILL_ROUNDS: usize = 8;
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// Timeout of the end of everything without a pid namespace.
 const END_LIMIT: Duration = Duration::from_secs(5);
-
-/// The sandbox as its first process sees it.
-pub(super) struct Init<'a> {
-    pub(super) socket: &'a OwnedFd,
-    pub(super) open: &'a Open,
-    pub(super) work: OwnedFd,
-    pub(super) scratch: Option<OwnedFd>,
-    pub(super) null: OwnedFd,
-    pub(super) env: Vec<CString>,
-    children: OwnedFd,
-    current: Option<Current>,
-    piped: PipedProcesses,
-    anything_alive: bool,
-    discard: Discard,
-    watch: Watch,
-    watches: Option<Watches>,
-}
-
-struct Current {
-    id: u64,
-    pid: Pid,
-    status: Option<Status>,
-    broken: Option<Broken>,
-    /// The most memory that one of its processes had, as far as they have ended.
-    peak_bytes: u64,
-}
 
 /// Next step of the loop.
 enum Next {

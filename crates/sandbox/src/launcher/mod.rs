@@ -19,6 +19,7 @@ mod procs;
 mod rootfs;
 mod server;
 mod sockets;
+mod state;
 mod stopped;
 mod watch;
 mod watches;

@@ -17,20 +17,12 @@ use rustix::{
     thread::{UnshareFlags, set_name},
 };
 
-use super::{Failure, Step, identity, init, procs};
+use super::{Failure, Step, identity, init, procs, state::Inherited};
 use crate::{
     sys,
     types::Level,
     wire::{self, Open, Request},
 };
-
-/// State that init has of the outer process: most of it came with the first message.
-pub(super) struct Inherited {
-    /// The outer process itself, for the engine to see it end.
-    pub(super) outer: OwnedFd,
-    pub(super) workdir: OwnedFd,
-    pub(super) scratch: Option<OwnedFd>,
-}
 
 pub(super) fn run(socket: &OwnedFd) -> Result<(), Failure> {
     let _only_a_name = set_name(c"sortie-sandbox");

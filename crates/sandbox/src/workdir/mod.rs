@@ -33,8 +33,8 @@ use rustix::{
 pub(crate) use usage::{Survey, Total, measure, survey};
 
 use crate::{
+    level::Level,
     path::RelPath,
-    types::Level,
     uids::{self, RunUid},
 };
 

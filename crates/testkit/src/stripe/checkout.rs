@@ -5,41 +5,14 @@ use serde_json::{Value, json};
 use super::{
     cards::Card,
     failure::Failure,
-    form::{Metadata, Parameters},
+    form::Parameters,
     payments::{Presence, Settlement, check_amount},
-    records::{Intent, Record, with_nulls},
+    records::{Intent, Record, Session, with_nulls},
     state::{State, new_id},
 };
 
 /// Least and most time until a session expires, in seconds.
 const EXPIRY: (i64, i64) = (30 * 60, 24 * 3_600);
-
-#[derive(Clone, Debug)]
-pub(super) struct Session {
-    pub(super) id: String,
-    pub(super) created: i64,
-    pub(super) expires_at: i64,
-    pub(super) mode: String,
-    pub(super) status: &'static str,
-    pub(super) payment_status: &'static str,
-    pub(super) amount: i64,
-    pub(super) currency: String,
-    pub(super) customer: Option<String>,
-    pub(super) client_reference_id: Option<String>,
-    pub(super) metadata: Metadata,
-    pub(super) intent: Option<String>,
-    pub(super) intent_metadata: Metadata,
-    pub(super) intent_description: Option<String>,
-    pub(super) setup_future_usage: Option<String>,
-    /// Price of a subscription, with its quantity.
-    pub(super) price: Option<(String, i64)>,
-    pub(super) subscription_metadata: Metadata,
-    pub(super) subscription: Option<String>,
-    pub(super) success_url: String,
-    pub(super) cancel_url: Option<String>,
-    /// Page on which the customer pays.
-    pub(super) url: String,
-}
 
 /// Goods of a session, with their sum.
 struct Order {

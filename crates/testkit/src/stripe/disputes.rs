@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{
     failure::Failure,
     form::Parameters,
-    records::{Record, with_nulls},
+    records::{Dispute, Movement, Record, with_nulls},
     state::{PageRequest, State, new_id},
 };
 
@@ -25,29 +25,6 @@ pub enum Verdict {
     Won,
     /// The money is gone.
     Lost,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Dispute {
-    pub(super) id: String,
-    pub(super) created: i64,
-    pub(super) amount: i64,
-    pub(super) currency: String,
-    pub(super) charge: String,
-    pub(super) intent: String,
-    pub(super) status: &'static str,
-    /// Whether Stripe has taken the money, and not given it back.
-    pub(super) is_withdrawn: bool,
-    /// Movements of the money.
-    pub(super) movements: Vec<Movement>,
-}
-
-/// Entry in the balance of the account.
-#[derive(Clone, Debug)]
-pub(super) struct Movement {
-    pub(super) id: String,
-    pub(super) created: i64,
-    pub(super) amount: i64,
 }
 
 impl State {

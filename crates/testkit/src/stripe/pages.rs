@@ -9,7 +9,7 @@ use super::{
     cards::Card,
     failure::Failure,
     form::{self, Parameters},
-    server::{Answer, Shared, lock, respond},
+    shared::{Answer, Shared, lock, respond},
 };
 
 /// Names of the cards in forms.

@@ -129,6 +129,82 @@ fn checks() -> Value {
     with_nulls(names, json!({"cvc_check": "pass"}))
 }
 
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) id: String,
+    pub(super) created: i64,
+    pub(super) expires_at: i64,
+    pub(super) mode: String,
+    pub(super) status: &'static str,
+    pub(super) payment_status: &'static str,
+    pub(super) amount: i64,
+    pub(super) currency: String,
+    pub(super) customer: Option<String>,
+    pub(super) client_reference_id: Option<String>,
+    pub(super) metadata: Metadata,
+    pub(super) intent: Option<String>,
+    pub(super) intent_metadata: Metadata,
+    pub(super) intent_description: Option<String>,
+    pub(super) setup_future_usage: Option<String>,
+    /// Price of a subscription, with its quantity.
+    pub(super) price: Option<(String, i64)>,
+    pub(super) subscription_metadata: Metadata,
+    pub(super) subscription: Option<String>,
+    pub(super) success_url: String,
+    pub(super) cancel_url: Option<String>,
+    /// Page on which the customer pays.
+    pub(super) url: String,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Dispute {
+    pub(super) id: String,
+    pub(super) created: i64,
+    pub(super) amount: i64,
+    pub(super) currency: String,
+    pub(super) charge: String,
+    pub(super) intent: String,
+    pub(super) status: &'static str,
+    /// Whether Stripe has taken the money, and not given it back.
+    pub(super) is_withdrawn: bool,
+    /// Movements of the money.
+    pub(super) movements: Vec<Movement>,
+}
+
+/// Entry in the balance of the account.
+#[derive(Clone, Debug)]
+pub(super) struct Movement {
+    pub(super) id: String,
+    pub(super) created: i64,
+    pub(super) amount: i64,
+}
+
+/// Price of a subscription for a month.
+#[derive(Clone, Debug)]
+pub(super) struct Price {
+    pub(super) id: String,
+    pub(super) created: i64,
+    pub(super) product: String,
+    pub(super) amount: i64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Subscription {
+    pub(super) id: String,
+    pub(super) item: String,
+    pub(super) created: i64,
+    pub(super) customer: String,
+    pub(super) price: Price,
+    pub(super) quantity: i64,
+    pub(super) metadata: Metadata,
+    pub(super) status: &'static str,
+    pub(super) period_start: i64,
+    pub(super) period_end: i64,
+    pub(super) cancel_at_period_end: bool,
+    pub(super) canceled_at: Option<i64>,
+    pub(super) ended_at: Option<i64>,
+}
+
 impl Record for Customer {
     const KIND: &'static str = "customer";
 

@@ -1,63 +1,29 @@
 //! Requests to the double, one by one: credential, version, key, fault, operation.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, request::Parts};
-use http_body_util::{BodyExt as _, Full};
+use http::{HeaderMap, Method, Request, StatusCode, request::Parts};
+use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto::Builder,
 };
-use serde_json::{Map, Value};
-use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use serde_json::Value;
+use tokio::{net::TcpListener, task::JoinSet};
 
 use super::{
     VERSION,
     calls::Call,
     failure::Failure,
-    faults::{Fault, Faults},
+    faults::Fault,
     form,
-    idempotency::{Kept, Keys},
+    idempotency::Kept,
     pages,
+    shared::{Answer, Shared, StripeRequest, lock, respond},
     state::{State, new_id},
-    webhooks::Webhooks,
 };
-
-/// Request that reached the double.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StripeRequest {
-    /// Operation that was asked for.
-    pub call: Call,
-    /// Identifier in the path.
-    pub id: String,
-    /// Parameters, in the form that JSON has.
-    pub parameters: Map<String, Value>,
-    /// `Idempotency-Key`.
-    pub key: Option<String>,
-    /// Whether an earlier answer was given again.
-    pub is_replayed: bool,
-}
-
-/// Parts that the handle and every connection share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) secret_key: String,
-    pub(super) state: Mutex<State>,
-    pub(super) keys: Mutex<Keys>,
-    pub(super) faults: Mutex<Faults>,
-    pub(super) requests: watch::Sender<Vec<StripeRequest>>,
-    /// Counts the releases of held calls.
-    pub(super) released: watch::Sender<u64>,
-    pub(super) webhooks: Webhooks,
-}
-
-/// Answer of the double.
-pub(super) type Answer = Response<Full<Bytes>>;
 
 /// End of a connection without an answer.
 #[derive(Debug)]
@@ -70,10 +36,6 @@ impl fmt::Display for Lost {
 }
 
 impl std::error::Error for Lost {}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Accepts connections until the double is dropped.
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
@@ -270,12 +232,4 @@ fn answered(id: &str, kept: &Kept, key: Option<&str>) -> Answer {
         }
     }
     respond(kept.status, headers, kept.body.to_string())
-}
-
-/// Puts an answer together.
-pub(super) fn respond(status: StatusCode, headers: HeaderMap, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
-    *answer.status_mut() = status;
-    *answer.headers_mut() = headers;
-    answer
 }

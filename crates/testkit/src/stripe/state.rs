@@ -9,12 +9,12 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::Value;
 
 use super::{
-    checkout::Session,
-    disputes::Dispute,
     failure::Failure,
     form::Parameters,
-    records::{Charge, Customer, Event, Intent, PaymentMethod, Record, Refund, list},
-    subscriptions::{Price, Subscription},
+    records::{
+        Charge, Customer, Dispute, Event, Intent, PaymentMethod, Price, Record, Refund, Session,
+        Subscription, list,
+    },
 };
 
 /// Time for which events can be listed, in seconds.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{
     failure::Failure,
     form::Metadata,
-    records::{Record, list, with_nulls},
+    records::{Price, Record, Subscription, list, with_nulls},
     state::{State, new_id},
 };
 
@@ -29,32 +29,6 @@ pub enum SubscriptionChange {
     Resumed,
     /// The subscription ends.
     Ended,
-}
-
-/// Price of a subscription for a month.
-#[derive(Clone, Debug)]
-pub(super) struct Price {
-    pub(super) id: String,
-    pub(super) created: i64,
-    pub(super) product: String,
-    pub(super) amount: i64,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Subscription {
-    pub(super) id: String,
-    pub(super) item: String,
-    pub(super) created: i64,
-    pub(super) customer: String,
-    pub(super) price: Price,
-    pub(super) quantity: i64,
-    pub(super) metadata: Metadata,
-    pub(super) status: &'static str,
-    pub(super) period_start: i64,
-    pub(super) period_end: i64,
-    pub(super) cancel_at_period_end: bool,
-    pub(super) canceled_at: Option<i64>,
-    pub(super) ended_at: Option<i64>,
 }
 
 impl State {

@@ -13,8 +13,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sortie_testkit::{
-    Answer, Client, Database, Node, NodeOptions, Records, client::PATIENCE, database::file_from_sql,
-    http::HeaderValue, postgres::TestDatabase,
+    Answer, Client, Database, Node, NodeOptions, Records, client::PATIENCE, http::HeaderValue,
+    postgres::TestDatabase, sqlite_file::file_from_sql,
 };
 use tempfile::TempDir;
 

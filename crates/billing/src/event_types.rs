@@ -1,0 +1,50 @@
+//! Types of events of Stripe that are handled.
+
+/// Kind of the object that an event names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Checkout,
+    Intent,
+    Charge,
+    Refund,
+    Dispute,
+    Subscription,
+}
+
+/// Types of events that are handled, each with the object that it names.
+const TYPES: [(&str, Subject); 18] = [
+    ("checkout.session.completed", Subject::Checkout),
+    ("checkout.session.async_payment_succeeded", Subject::Checkout),
+    ("checkout.session.async_payment_failed", Subject::Checkout),
+    ("checkout.session.expired", Subject::Checkout),
+    ("payment_intent.succeeded", Subject::Intent),
+    ("payment_intent.payment_failed", Subject::Intent),
+    ("payment_intent.canceled", Subject::Intent),
+    ("charge.refunded", Subject::Charge),
+    ("refund.created", Subject::Refund),
+    ("refund.updated", Subject::Refund),
+    ("refund.failed", Subject::Refund),
+    ("charge.dispute.created", Subject::Dispute),
+    ("charge.dispute.funds_withdrawn", Subject::Dispute),
+    ("charge.dispute.funds_reinstated", Subject::Dispute),
+    ("charge.dispute.closed", Subject::Dispute),
+    ("customer.subscription.created", Subject::Subscription),
+    ("customer.subscription.updated", Subject::Subscription),
+    ("customer.subscription.deleted", Subject::Subscription),
+];
+
+/// Name of every other type in metrics.
+pub(crate) const OTHER: &str = "other";
+
+/// Types that are handled.
+pub(crate) fn kinds() -> impl Iterator<Item = &'static str> {
+    TYPES.iter().map(|(kind, _)| *kind)
+}
+
+/// Returns the object that a type names, if the type is handled.
+pub(crate) fn subject(kind: &str) -> Option<Subject> {
+    TYPES
+        .iter()
+        .find(|(known, _)| *known == kind)
+        .map(|(_, subject)| *subject)
+}

@@ -1,0 +1,35 @@
+//! Refusals of targets.
+
+/// Refusal of a target. The text is for the caller, the model included.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The target is not written as it must be.
+    #[error("{0}")]
+    Form(&'static str),
+    /// Another port than those of the web.
+    #[error("port {port} may not be used: only 80 and 443")]
+    Port {
+        /// The port.
+        port: u16,
+    },
+    /// The host is outside of the run's domains.
+    #[error("{host} is not one of the domains that this run may reach")]
+    Domain {
+        /// The host.
+        host: String,
+    },
+    /// The host is, or resolves to, an address that must not be reached.
+    #[error("{host} is not a public address")]
+    Address {
+        /// The host.
+        host: String,
+    },
+    /// The name could not be turned into an address.
+    #[error("{host} could not be resolved: {why}")]
+    Unknown {
+        /// The host.
+        host: String,
+        /// Message of the resolver.
+        why: String,
+    },
+}
