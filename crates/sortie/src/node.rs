@@ -198,11 +198,6 @@ impl Node {
         self.first_key.as_ref()
     }
 
-    /// Whether this start has made the data folder.
-    pub(crate) const fn has_new_folder(&self) -> bool {
-        self.owner.is_new_folder()
-    }
-
     /// Returns the engine.
     pub(crate) const fn engine(&self) -> &Engine {
         &self.engine
@@ -539,14 +534,14 @@ mod tests {
         let prepared = data_dir.prepare_key(NodeKey::Admin, secret.clone()).unwrap();
         assert!(engine.bootstrap(prepared.secret()).await.unwrap());
         drop(prepared);
-        assert_eq!(data_dir.admin_key(), None);
+        assert_eq!(data_dir.admin_key().unwrap(), None);
 
         let key = first_key(KeyHolder::Engine(&engine), &data_dir)
             .await
             .unwrap()
             .expect("it was never shown");
         assert_eq!(key.secret, secret.expose());
-        assert_eq!(data_dir.admin_key().as_deref(), Some(secret.expose()));
+        assert_eq!(data_dir.admin_key().unwrap().as_deref(), Some(secret.expose()));
         assert!(data_dir.left_key(NodeKey::Admin).is_none());
         assert!(
             first_key(KeyHolder::Engine(&engine), &data_dir)

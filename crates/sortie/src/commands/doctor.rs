@@ -26,7 +26,7 @@ use crate::{
     config::{Config, HostedSettings, SandboxPolicy},
     connect::{is_this_machine, told_engine},
     data_dir::{DataDir, Purpose, RunningEngine},
-    failure::{Exit, Result},
+    failure::{Exit, Failure, Result},
     logging::{self, Verbosity},
     node::{detect_sandbox, engine_options, open_store},
     terminal::{self, Style, Terminal, styled},
@@ -61,13 +61,18 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
         Some(target) if target.is_elsewhere => (Vec::new(), None),
         Some(_) | None => machine(&config).await,
     };
-    match &target {
-        Some(target) => {
-            checks.extend(live::checks(&target.client, &target.url, &target.inside).await);
-        }
-        // No engine is there to ask them with its own configuration.
-        None if args.providers => checks.extend(check_providers(&config.models).await),
-        None => {}
+    if let Some(target) = &target {
+        checks.extend(live::checks(&target.client, &target.url, &target.inside).await);
+    }
+    let is_asked = |check: &Check| check.name.starts_with("provider");
+    // No engine has asked them with its own configuration: there is none, it is away, or it refuses the key.
+    if args.providers && !checks.iter().any(is_asked) {
+        checks.extend(
+            check_providers(&config.models)
+                .await
+                .into_iter()
+                .map(|check| check.hint("asked from here, with the configuration of this command")),
+        );
     }
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -137,18 +142,30 @@ fn engine_to_ask(context: &Context, args: &DoctorArgs, config: &Config) -> Resul
     };
     let is_elsewhere = !is_this_machine(&url);
     let given_key = context.environment.get("SORTIE_API_KEY").map(ToOwned::to_owned);
-    let own_key = || (!is_elsewhere).then(|| data_dir.admin_key()).flatten();
-    let client = Client::new(&url, from, given_key.or_else(own_key))?;
+    let (key, no_key) = readable(match given_key {
+        None if !is_elsewhere => data_dir.admin_key(),
+        given => Ok(given),
+    });
+    let client = Client::new(&url, from, key)?;
     Ok(Some(Target {
         inside: Inside {
             client: client.clone(),
             api: InstallationApi::Engine,
             providers: args.providers,
+            no_key,
         },
         client,
         url,
         is_elsewhere,
     }))
+}
+
+/// Returns the key, and why there is none where that is a failure.
+fn readable(key: Result<Option<String>>) -> (Option<String>, Option<Failure>) {
+    match key {
+        Ok(key) => (key, None),
+        Err(failure) => (None, Some(failure)),
+    }
 }
 
 /// The hosted deployment whose organization API was `told`, or the node of the data folder.
@@ -165,13 +182,14 @@ fn deployment_to_ask(
         org_url.map(|org_url| (url, org_url))
     });
     let (url, org_url) = own.unwrap_or_else(|| (org_url.clone(), org_url));
-    let key = operators::operator_key(context, &org_url)?;
+    let (key, no_key) = readable(operators::operator_key(context, &org_url));
     Ok(Target {
         client: Client::new(&url, from, None)?,
         inside: Inside {
             client: Client::new(&org_url, from, key)?,
             api: InstallationApi::Organization,
             providers,
+            no_key,
         },
         is_elsewhere: !is_this_machine(&url) && (is_named || config.hosted.is_none()),
         url,
