@@ -334,6 +334,15 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(u32::MAX)
 }
 
+/// Failure to open the database of a configuration.
+pub(crate) fn unopened(config: &Config, error: &sortie_store::Error) -> Failure {
+    Failure::unavailable(format!(
+        "cannot open the database {}: {}",
+        config.database_url,
+        error.cause()
+    ))
+}
+
 /// Opens the database of a configuration, and brings it to this version.
 pub(crate) async fn open_store(config: &Config) -> Result<Store> {
     let options = OpenOptions {
@@ -342,13 +351,7 @@ pub(crate) async fn open_store(config: &Config) -> Result<Store> {
     };
     Store::open_with(config.database_url.expose(), options)
         .await
-        .map_err(|error| {
-            Failure::unavailable(format!(
-                "cannot open the database {}: {}",
-                config.database_url,
-                error.cause()
-            ))
-        })
+        .map_err(|error| unopened(config, &error))
 }
 
 /// The strongest sandbox that the host gives, found out by trying it in `root`; else sentences that say why there is

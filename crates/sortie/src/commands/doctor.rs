@@ -1,12 +1,9 @@
 //! `sortie doctor`: what this machine gives and how the engine is, what is missing, and what to do about it.
 
+mod data;
 mod live;
 
-use std::{
-    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
-    path::Path,
-    sync::Arc,
-};
+use std::{os::unix::fs::DirBuilderExt as _, sync::Arc};
 
 use serde::Serialize;
 use sortie_accounts::IdentityProvider;
@@ -18,7 +15,10 @@ use sortie_billing::Stripe;
 use sortie_engine::{NO_LANGUAGE_MODEL, check_providers};
 use sortie_sandbox::{Backend, Enforcement, Level};
 
-use self::live::Inside;
+use self::{
+    data::{data_folder, database, storage},
+    live::Inside,
+};
 use super::{Context, operators, print_json};
 use crate::{
     args::DoctorArgs,
@@ -28,7 +28,7 @@ use crate::{
     data_dir::{DataDir, Purpose, RunningEngine},
     failure::{Exit, Failure, Result},
     logging::{self, Verbosity},
-    node::{detect_sandbox, engine_options, open_store},
+    node::detect_sandbox,
     terminal::{self, Style, Terminal, styled},
 };
 
@@ -288,74 +288,6 @@ async fn identity_provider(provider: &IdentityProvider) -> Check {
         Ok(()) => Check::new(name, Verdict::Ok, format!("{issuer} answers as itself")),
         Err(reason) => Check::new(name, Verdict::Fault, format!("{issuer}: {reason}"))
             .hint("write the issuer as the provider's metadata have it, with or without a slash at its end"),
-    }
-}
-
-fn data_folder(config: &Config) -> Check {
-    let (name, path) = ("data folder", config.data_dir.display());
-    let data_dir = DataDir::new(&config.data_dir);
-    let usable = data_dir
-        .check_writable()
-        .and_then(|()| data_dir.running_engine().map(drop));
-    if let Err(failure) = usable {
-        return Check::new(name, Verdict::Fault, failure.to_string());
-    }
-    match std::fs::metadata(&config.data_dir) {
-        Ok(found) if found.permissions().mode() & 0o077 != 0 => {
-            Check::new(name, Verdict::Warning, path.to_string())
-                .hint(format!("others can look into it: chmod 700 {path}"))
-        }
-        Ok(_) => Check::new(name, Verdict::Ok, path.to_string()),
-        Err(_) => Check::new(name, Verdict::Ok, format!("{path} (made at the first start)")),
-    }
-}
-
-async fn database(config: &Config) -> Check {
-    let name = "database";
-    let url = config.database_url.to_string();
-    let engine = DataDir::new(&config.data_dir).running_engine().ok().flatten();
-    if let (Some(engine), Some(_)) = (&engine, config.database_url.sqlite_path()) {
-        return Check::new(
-            name,
-            Verdict::Ok,
-            format!("{url} (in use by the engine at {})", engine.url),
-        );
-    }
-    match config.database_url.sqlite_path().map(Path::try_exists) {
-        None | Some(Ok(true)) => {}
-        Some(Ok(false)) => {
-            return Check::new(name, Verdict::Ok, format!("{url} (made at the first start)"));
-        }
-        Some(Err(error)) => {
-            return Check::new(name, Verdict::Fault, format!("{url}: {}", plain::io(&error)));
-        }
-    }
-    match open_store(config).await {
-        Ok(store) => match store.ping().await {
-            Ok(()) => Check::new(name, Verdict::Ok, url),
-            Err(error) => Check::new(name, Verdict::Fault, format!("{url}: {}", error.cause())),
-        },
-        Err(failure) => Check::new(name, Verdict::Fault, failure.to_string()),
-    }
-}
-
-/// Writes, reads and deletes a content where files would live.
-async fn storage(config: &Config) -> Check {
-    let name = "storage";
-    if !config.data_dir.is_dir() {
-        let url = config.blob_url.as_deref().unwrap_or("below the data folder");
-        return Check::new(
-            name,
-            Verdict::Ok,
-            format!("{url} (not tried before the first start)"),
-        );
-    }
-    let options = engine_options(config, String::new(), Purpose::OneCommand);
-    match options.prove_storage().await {
-        Ok(url) => Check::new(name, Verdict::Ok, format!("{url}: written, read and deleted")),
-        Err(reason) => Check::new(name, Verdict::Fault, reason).hint(
-            "files cannot be saved until this works, and runs that need it wait; runs without files go on",
-        ),
     }
 }
 

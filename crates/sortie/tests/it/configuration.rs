@@ -58,6 +58,14 @@ fn a_start_refuses_the_models_that_the_check_refuses() -> Checked {
             ["input_micros_per_mtok", "free = true"],
         ),
         ("blob_url = \"ftp://files\"\n".to_owned(), ["blob_url", "s3://"]),
+        (
+            "[log]\nfilter = \"a=b=c\"\n".to_owned(),
+            ["log.filter (sortie.toml): must be a level", "sortie_engine=debug"],
+        ),
+        (
+            "[traces]\nendpoint = \"http://collector..example:4318\"\n".to_owned(),
+            ["traces.endpoint", "address of a host"],
+        ),
     ] {
         fs::write(&file, &settings)?;
         for command in [

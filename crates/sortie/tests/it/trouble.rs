@@ -80,6 +80,25 @@ fn a_file_in_the_place_of_the_data_folder_is_told_with_the_way_out() -> Checked 
     Ok(())
 }
 
+/// Nobody has set `blob_url`, and the configuration is in order.
+#[test]
+fn a_file_in_the_place_of_the_storage_is_not_the_fault_of_the_configuration() -> Checked {
+    let folder = tempfile::tempdir()?;
+    let blobs = folder.path().join("blobs");
+    fs::write(&blobs, "")?;
+    exits(alone(folder.path(), &["config", "check"]), 0)?;
+    for (arguments, code) in COMMANDS {
+        let output = exits(alone(folder.path(), arguments), code)?;
+        let told = text(&output.stdout) + &text(&output.stderr);
+        let path = blobs.display().to_string();
+        for part in [&path, "a file in the place of a folder", "name another"] {
+            ensure!(told.contains(part), "{arguments:?}: {part}: {told}");
+        }
+        ensure!(!told.contains("blob_url: "), "{told}");
+    }
+    Ok(())
+}
+
 /// The command as a user whom the modes of files bind, as they do not bind root.
 fn bound(command: &Command) -> Result<Command> {
     let mut bound = if fs::metadata("/proc/self")?.uid() == 0 {
@@ -157,6 +176,12 @@ fn what_may_not_be_read_is_not_told_as_missing() -> Checked {
             denied(arguments, None)?;
         }
         denied(&["runs", "list"], Some("http://127.0.0.1:9"))?;
+        let doctor = bound(&alone(&data, &["doctor"]))?;
+        let told = text(&exits(doctor, 1)?.stdout);
+        ensure!(
+            told.contains("permission denied") && told.contains("--data-dir"),
+            "{told}"
+        );
     }
     {
         let database = data.join("sortie.db");

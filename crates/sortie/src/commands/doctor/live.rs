@@ -236,6 +236,17 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_takes_no_runs_is_told_with_the_cause_that_it_finds_itself() {
+        let refused = || Err(Failure::unavailable("the database is unavailable, retry later"));
+        let cause = Check::new("readiness", Verdict::Fault, "no space left");
+        let told = |own: &[Check]| readiness(refused(), own).unwrap().found;
+        assert_eq!(told(&[cause]), "no space left");
+        let other = Check::new("readiness", Verdict::Ok, "takes runs");
+        assert_eq!(told(&[other]), "the database is unavailable, retry later");
+        assert!(readiness(Ok(Vec::new()), &[]).is_none());
+    }
+
+    #[test]
     fn another_version_is_told() {
         assert_eq!(version(env!("CARGO_PKG_VERSION")).verdict, Verdict::Ok);
         assert_eq!(version("0.0.0-other").verdict, Verdict::Warning);
