@@ -19,7 +19,7 @@ pub use address::{Reach, is_public};
 pub use body::{BodyEnd, BodyHead, read_body, read_head};
 pub use client::{Client, EngineClient, Timeouts, store_client};
 pub use network::Network;
-pub use policy::Policy;
+pub use policy::{Policy, check_form};
 pub use refused::Refused;
 
 /// Failure to make a request or to take its answer.

@@ -101,8 +101,11 @@ impl Policy {
     }
 }
 
-/// The rule that a URL breaks before its host is looked at.
-pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
+/// Checks a URL as every request does, before its host is looked at.
+///
+/// # Errors
+/// The rule that it breaks.
+pub fn check_form(url: &Url) -> Result<(), &'static str> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err("the URL must begin with http:// or https://");
     }

@@ -76,7 +76,7 @@ impl Manifest {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// Reading or writing failed.
-    #[error("{0}")]
+    #[error("{}", plain::io(.0))]
     Io(#[from] io::Error),
     /// The file is not a whole archive of a backup.
     #[error("{0}")]
@@ -112,8 +112,9 @@ impl<W: Write> Writer<W> {
 
     /// Adds the database or a key.
     pub(crate) fn add_file(&mut self, name: &str, path: &Path) -> Result<(), Error> {
-        let file = File::open(path)?;
-        let size = file.metadata()?.len();
+        let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (size, file) =
+            opened.map_err(|error| refused(format!("{name} cannot be read: {}", plain::io(&error))))?;
         self.add(name, file, size).map(drop)
     }
 

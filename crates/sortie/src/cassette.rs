@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use sortie_api::{Event, Run, RunDefinition, event::TOOL_OUTPUT_BYTES, model::ModelInfo};
+use sortie_api::{Event, Run, RunDefinition, event::TOOL_OUTPUT_BYTES, model::ModelInfo, plain};
 
 use self::content::shown;
 use crate::failure::{Failure, Result};
@@ -96,7 +96,9 @@ pub(crate) fn lines(
     run: &Run,
     texts: Texts,
 ) -> Result<String> {
-    let unreadable = |error: serde_json::Error| Failure::unavailable(format!("cannot read the run: {error}"));
+    let unreadable = |error: serde_json::Error| {
+        Failure::unavailable(format!("cannot read the run: {}", plain::json(&error)))
+    };
     let mut tape = Tape::default();
     for event in events {
         let data: Value = serde_json::from_str(event.data.get()).map_err(unreadable)?;

@@ -3,11 +3,11 @@
 //! Commands that work on runs share the engine of the first of them. It stays until the others have ended. Where it
 //! dies, one of the others starts the next one, and asks it for its run.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use sortie_api::{Run, plain};
+use sortie_api::{Run, RunId};
 use sortie_engine::{Engine, Traces};
 use sortie_sandbox::Capabilities;
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use crate::{
     args::EngineArgs,
     client::Client,
     config::{Config, Environment},
-    data_dir::{DataDir, Occupancy, Owner, Purpose, RunningEngine, Sharing, no_key},
+    data_dir::{DataDir, Occupancy, Owner, Purpose, RunningEngine, Sharing, failed, no_key},
     failure::{Exit, Failure, Result},
     interruption::interruption,
     node::Node,
@@ -40,6 +40,9 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// Time after which a command says that it waits for a data folder, and the time after which it gives up.
 const PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
+
+/// Ways out where there is neither an engine nor a database.
+pub(crate) const NAME_AN_ENGINE: &str = "start one with `sortie serve`, or name one by --url";
 
 /// An engine, and the client that talks to it.
 pub(crate) struct Connection {
@@ -97,7 +100,11 @@ impl Connection {
         let given_key = environment.get("SORTIE_API_KEY").map(ToOwned::to_owned);
         if let Some((url, from)) = named_engine(args, environment) {
             let folder = is_this_machine(url).then_some(data_dir);
-            let key = given_key.or_else(|| folder.as_ref().and_then(DataDir::admin_key));
+            let key = match (given_key, &folder) {
+                (Some(key), _) => Some(key),
+                (None, Some(folder)) => folder.admin_key()?,
+                (None, None) => None,
+            };
             let client = Client::new(url, from, key)?;
             return if client.has_key() {
                 Ok(Self::remote(client, folder))
@@ -191,15 +198,15 @@ impl Connection {
         let Some(home) = &self.home else {
             return Ok(false);
         };
-        let (before, is_shared) = match &self.engine {
-            EngineOwner::Others { running } => (running.as_ref(), false),
-            EngineOwner::Shared { running, .. } => (Some(running), true),
+        let before = match &self.engine {
+            EngineOwner::Others { running } => running.as_ref(),
+            EngineOwner::Shared { running, .. } => Some(running),
             EngineOwner::Own(_) => return Ok(false),
         };
         match home.data_dir.occupancy()? {
             Occupancy::Engine(now) if Some(&now) == before => return Ok(false),
-            // An engine that serves comes back.
-            Occupancy::Free if !is_shared => return Ok(false),
+            // An engine that serves comes back. The engine of another command does not.
+            Occupancy::Free if !self.is_of_another_command() => return Ok(false),
             Occupancy::Free | Occupancy::Starting | Occupancy::Engine(_) => {}
         }
         let found = match home.look().await {
@@ -220,6 +227,22 @@ impl Connection {
         match &self.engine {
             EngineOwner::Own(node) => Some(node.engine()),
             EngineOwner::Others { .. } | EngineOwner::Shared { .. } => None,
+        }
+    }
+
+    /// Whether the engine is this process's own and works on no runs.
+    pub(crate) fn works_on_nothing(&self) -> bool {
+        let reads = self.home.as_ref().is_some_and(|home| home.need == Need::Records);
+        reads && matches!(self.engine, EngineOwner::Own(_))
+    }
+
+    /// Returns those of `runs` that nobody works on, as far as the own engine can say.
+    pub(crate) async fn unattended(&self, runs: Vec<RunId>) -> Result<Vec<RunId>> {
+        match self.own_engine() {
+            Some(engine) if !runs.is_empty() => engine.unattended(runs).await.map_err(|error| {
+                Failure::unavailable(format!("cannot find out who works on the runs: {error}"))
+            }),
+            Some(_) | None => Ok(Vec::new()),
         }
     }
 
@@ -343,7 +366,7 @@ impl Home {
                     return Err(no_engine_that_stays());
                 }
                 if self.need == Need::Records {
-                    database_exists(&self.config)?;
+                    database_exists(&self.config, NAME_AN_ENGINE)?;
                 }
                 match self.data_dir.take()? {
                     Some(owner) => self.own(owner).await.map(Some),
@@ -368,9 +391,7 @@ impl Home {
                 sharing
             }
         };
-        let key = self.given_key.clone().or_else(|| self.data_dir.admin_key());
-        let key = key.ok_or_else(|| no_key(&self.data_dir))?;
-        let client = Client::new(&running.url, "engine.json", Some(key))?;
+        let client = Client::new(&running.url, "engine.json", Some(self.key()?))?;
         let engine = match sharing {
             Some(sharing) => EngineOwner::Shared { running, sharing },
             None => EngineOwner::Others {
@@ -380,8 +401,19 @@ impl Home {
         Ok(Some((client, engine)))
     }
 
+    /// Returns the key that was given, else that of the folder.
+    fn key(&self) -> Result<String> {
+        match &self.given_key {
+            Some(key) => Ok(key.clone()),
+            None => self.data_dir.admin_key()?.ok_or_else(|| no_key(&self.data_dir)),
+        }
+    }
+
     /// Starts an engine in this process, for this command.
     async fn own(&self, owner: Owner) -> Result<(Client, EngineOwner)> {
+        if owner.is_new_folder() {
+            terminal::note(&self.data_dir.made());
+        }
         let purpose = match self.need {
             Need::Work | Need::Keep => Purpose::OneRun,
             Need::Records => Purpose::OneCommand,
@@ -395,16 +427,16 @@ impl Home {
             Traces::default(),
         ))
         .await?;
-        if node.has_new_folder() {
-            terminal::note(&self.data_dir.made());
-        }
-        let first_key = node.first_key().map(|key| key.secret.clone());
-        let key = first_key
-            .or_else(|| self.given_key.clone())
-            .or_else(|| self.data_dir.admin_key());
-        let Some(key) = key else {
-            node.shutdown().await;
-            return Err(no_key(&self.data_dir));
+        let key = match node.first_key() {
+            Some(first) => Ok(first.secret.clone()),
+            None => self.key(),
+        };
+        let key = match key {
+            Ok(key) => key,
+            Err(failure) => {
+                node.shutdown().await;
+                return Err(failure);
+            }
         };
         let client = Client::new(&node.url(), "engine", Some(key))?;
         Ok((client, EngineOwner::Own(Box::new(node))))
@@ -415,18 +447,18 @@ fn no_engine_that_stays() -> Failure {
     Failure::usage("--detach needs an engine that stays: start one with `sortie serve`, or name one by --url")
 }
 
-/// Refuses a command on a `SQLite` database that no engine has made yet.
-pub(crate) fn database_exists(config: &Config) -> Result<()> {
-    let url = &config.database_url;
-    match url.sqlite_path().map(Path::try_exists) {
-        None | Some(Ok(true)) => Ok(()),
-        Some(Ok(false)) => Err(Failure::unavailable(format!(
-            "no engine is running and {url} does not exist yet: start one with `sortie serve`, or name one by --url"
+/// Refuses a command on a `SQLite` database that no engine has made yet. `way_out` says what to do then.
+pub(crate) fn database_exists(config: &Config, way_out: &str) -> Result<()> {
+    let Some(path) = config.database_url.sqlite_path() else {
+        return Ok(());
+    };
+    match path.try_exists() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Failure::unavailable(format!(
+            "no engine is running and {} does not exist yet: {way_out}",
+            config.database_url
         ))),
-        Some(Err(error)) => Err(Failure::unavailable(format!(
-            "the database {url} cannot be read: {}",
-            plain::io(&error)
-        ))),
+        Err(error) => Err(failed("cannot read the database", path, &error)),
     }
 }
 

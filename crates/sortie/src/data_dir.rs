@@ -121,12 +121,12 @@ pub(crate) struct Sharing {
     _file: File,
 }
 
-/// Failure of an access to the data folder. A refusal by the system comes with the ways out.
+/// Failure of an access to the data folder, or to a database. A refusal by the system comes with the ways out.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the system has words of its own for the other kinds"
 )]
-fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
+pub(crate) fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
     let (path, kind) = (path.display(), error.kind());
     if kind == io::ErrorKind::PermissionDenied {
         return Failure::new(
@@ -153,6 +153,35 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
 
 fn make_private(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Makes version control ignore a folder that may hold keys.
+pub(crate) fn hide_from_git(folder: &Path) -> io::Result<()> {
+    let path = folder.join(IGNORE_FILE);
+    write_new(&path, "*").and_then(|()| sync_folder(&path))
+}
+
+/// Makes a private folder that version control ignores, in one step: under its name it is never seen without the file
+/// for that. Returns false where somebody else has made it meanwhile. `unfinished` is a free name beside it.
+fn make_hidden(path: &Path, unfinished: &Path) -> io::Result<bool> {
+    fs::DirBuilder::new().mode(0o700).create(unfinished)?;
+    match hide_from_git(unfinished).and_then(|()| fs::rename(unfinished, path)) {
+        Ok(()) => Ok(true),
+        Err(error) => {
+            // What stays is empty and in nobody's way.
+            let _removed =
+                fs::remove_file(unfinished.join(IGNORE_FILE)).and_then(|()| fs::remove_dir(unfinished));
+            let is_taken = matches!(
+                error.kind(),
+                io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists
+            );
+            if is_taken && path.is_dir() {
+                Ok(false)
+            } else {
+                Err(error)
+            }
+        }
+    }
 }
 
 fn private() -> OpenOptions {
@@ -187,15 +216,12 @@ impl DataDir {
         if let Some(above) = self.path.parent() {
             make_private(above).map_err(failed)?;
         }
-        match fs::DirBuilder::new().mode(0o700).create(&self.path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.path.is_dir() => {
-                return Ok(false);
-            }
-            Err(error) => return Err(failed(error)),
+        if self.path.is_dir() {
+            return Ok(false);
         }
-        write_new(&self.path.join(IGNORE_FILE), "*").map_err(failed)?;
-        Ok(true)
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{:016x}", random_number()?));
+        make_hidden(&self.path, &self.path.with_file_name(name)).map_err(failed)
     }
 
     /// Checks that an engine can write in the folder, or in the one that it is made in.
@@ -340,11 +366,7 @@ impl DataDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed("cannot read", &path, &error)),
         }
-        let mut random = [0_u8; 8];
-        getrandom::fill(&mut random).map_err(|e| Failure::internal(format!("no random numbers: {e}")))?;
-        let name = random
-            .iter()
-            .fold("node-".to_owned(), |name, byte| format!("{name}{byte:02x}"));
+        let name = format!("node-{:016x}", random_number()?);
         write_new(&path, &name).map_err(|e| failed("cannot write", &path, &e))?;
         Ok(name)
     }
@@ -383,14 +405,18 @@ impl DataDir {
     }
 
     /// The admin key that the first start of a node left here.
-    pub(crate) fn admin_key(&self) -> Option<String> {
+    pub(crate) fn admin_key(&self) -> Result<Option<String>> {
         self.key(NodeKey::Admin)
     }
 
-    /// The key that the first start of a node left here.
-    pub(crate) fn key(&self, which: NodeKey) -> Option<String> {
-        let text = fs::read_to_string(self.key_file(which)).ok()?;
-        Some(text.trim().to_owned()).filter(|key| !key.is_empty())
+    /// The key that the first start of a node left here. `Denied` where this user may not read it.
+    pub(crate) fn key(&self, which: NodeKey) -> Result<Option<String>> {
+        let path = self.key_file(which);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text.trim().to_owned()).filter(|key| !key.is_empty())),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(failed("cannot read", &path, &error)),
+        }
     }
 
     /// Checks that the file of the admin key can be replaced, before the key in it is rotated.
@@ -506,6 +532,18 @@ fn read_engine(mut file: &File) -> Option<RunningEngine> {
     file.rewind().ok()?;
     file.read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
+}
+
+/// Whether there is no such file, or not even a folder that could have it.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+fn random_number() -> Result<u64> {
+    getrandom::u64().map_err(|error| Failure::internal(format!("no random numbers: {error}")))
 }
 
 /// Makes sure that the folder of `path` has its entry.

@@ -35,6 +35,21 @@ fn only_a_new_folder_is_hidden_from_git() {
 }
 
 #[test]
+fn a_folder_that_another_process_has_made_meanwhile_stays_as_it_is() {
+    let root = tempfile::tempdir().unwrap();
+    let (path, unfinished) = (root.path().join("data"), root.path().join("data.1"));
+    assert!(make_hidden(&path, &unfinished).unwrap());
+    fs::write(path.join("engine.json"), "").unwrap();
+    assert!(!make_hidden(&path, &unfinished).unwrap());
+    assert!(path.join("engine.json").exists() && !unfinished.exists());
+    // A file in its place is an error, and nothing is left beside it.
+    let file = root.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert!(make_hidden(&file, &unfinished).is_err());
+    assert!(!unfinished.exists());
+}
+
+#[test]
 fn a_folder_that_cannot_be_used_is_named_with_the_way_out() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("data");
@@ -65,7 +80,7 @@ fn the_folder_and_the_key_are_readable_by_nobody_else() {
     prepared.keep().unwrap();
     assert_eq!(mode(&data.path), 0o700);
     assert_eq!(mode(&data.key_file(NodeKey::Admin)), 0o600);
-    assert_eq!(data.admin_key().as_deref(), Some(secret(1).expose()));
+    assert_eq!(data.admin_key().unwrap().as_deref(), Some(secret(1).expose()));
     assert_eq!(
         fs::read_to_string(data.key_file(NodeKey::Admin)).unwrap(),
         format!("{}\n", secret(1).expose())
@@ -81,8 +96,11 @@ fn each_kind_of_key_has_a_file_and_a_prefix_of_its_own() {
     assert_eq!(data.left_key(NodeKey::Operator).unwrap().secret(), &operator);
     prepared.keep().unwrap();
     assert_eq!(mode(&data.path.join("operator.key")), 0o600);
-    assert_eq!(data.key(NodeKey::Operator).as_deref(), Some(operator.expose()));
-    assert_eq!(data.admin_key(), None);
+    assert_eq!(
+        data.key(NodeKey::Operator).unwrap().as_deref(),
+        Some(operator.expose())
+    );
+    assert_eq!(data.admin_key().unwrap(), None);
 }
 
 #[test]
@@ -90,7 +108,7 @@ fn a_prepared_key_that_is_not_needed_leaves_nothing() {
     let (_root, data) = folder();
     data.prepare_key(NodeKey::Admin, secret(1)).unwrap().discard();
     assert_eq!(fs::read_dir(&data.path).unwrap().count(), 0);
-    assert_eq!(data.admin_key(), None);
+    assert_eq!(data.admin_key().unwrap(), None);
 }
 
 #[test]
@@ -113,7 +131,7 @@ fn the_key_of_an_earlier_store_is_kept_beside_the_new_one() {
             .keep()
             .unwrap();
     }
-    assert_eq!(data.admin_key().as_deref(), Some(secret(3).expose()));
+    assert_eq!(data.admin_key().unwrap().as_deref(), Some(secret(3).expose()));
     for number in [1, 2] {
         let kept = data.path.join(format!("admin.key.{number}"));
         assert_eq!(fs::read_to_string(kept).unwrap(), text(number));
@@ -128,9 +146,9 @@ fn a_rotated_key_takes_the_place_of_the_one_before_and_nothing_else_is_left() {
         .keep()
         .unwrap();
     data.check_admin_key_can_be_replaced(secret(1)).unwrap();
-    assert_eq!(data.admin_key().as_deref(), Some(secret(1).expose()));
+    assert_eq!(data.admin_key().unwrap().as_deref(), Some(secret(1).expose()));
     data.replace_admin_key(secret(2)).unwrap();
-    assert_eq!(data.admin_key().as_deref(), Some(secret(2).expose()));
+    assert_eq!(data.admin_key().unwrap().as_deref(), Some(secret(2).expose()));
     assert_eq!(mode(&data.key_file(NodeKey::Admin)), 0o600);
     assert_eq!(fs::read_dir(&data.path).unwrap().count(), 1);
 }

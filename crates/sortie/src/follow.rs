@@ -32,7 +32,11 @@ pub(crate) enum OnInterrupt {
     Leave,
 }
 
-/// Follows a run and returns it as it ended. An interruption may have been listened for before.
+/// Pause between looks whether anybody works on a run, where the own engine does not.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Follows a run and returns it as it ended, or as it is where nobody works on it: the own engine of a command that reads
+/// records would wait for ever. An interruption may have been listened for before.
 pub(crate) async fn follow(
     connection: &mut Connection,
     run: RunId,
@@ -42,7 +46,7 @@ pub(crate) async fn follow(
 ) -> Result<Run> {
     let (mut view, mut interrupted) = (view, interrupted);
     let mut following = connection.client.follow(run, after);
-    let mut cancelled = false;
+    let (mut cancelled, mut look) = (false, tokio::time::interval(LOOK));
     loop {
         let next = following.next();
         tokio::select! {
@@ -56,13 +60,23 @@ pub(crate) async fn follow(
                     view.away(&cause);
                     if connection.find_again().await? {
                         following.move_to(&connection.client);
-                        if connection.own_engine().is_some() {
+                        look.reset_immediately();
+                        if connection.own_engine().is_some() && !connection.works_on_nothing() {
                             view.note("the command that had the engine is gone; this one goes on with the run");
                         }
                     }
                 }
                 Followed::Back => view.back(),
             },
+            _ = look.tick(), if connection.works_on_nothing() => {
+                if let Some(left) = left(connection, run).await? {
+                    for event in connection.client.recorded_events(run, following.after()).await? {
+                        view.event(&event)?;
+                    }
+                    view.left(&left)?;
+                    return Ok(left);
+                }
+            }
             () = &mut interrupted => {
                 if cancelled || on_interrupt == OnInterrupt::Leave {
                     view.close();
@@ -77,6 +91,13 @@ pub(crate) async fn follow(
             }
         }
     }
+}
+
+/// Returns the run, where nobody works on it.
+async fn left(connection: &Connection, run: RunId) -> Result<Option<Run>> {
+    let found = connection.client.get_run(run).await?;
+    let is_left = !connection.unattended(vec![run]).await?.is_empty();
+    Ok(Some(found).filter(|found| is_left && !found.status.is_final()))
 }
 
 /// View that shows a followed run.
@@ -152,6 +173,21 @@ impl View {
                     print_answer(output)?;
                 }
                 terminal::note(self.transcript.done(run).trim_end_matches('\n'));
+                Ok(())
+            }
+        }
+    }
+
+    /// Shows a run that was left before its end.
+    fn left(&mut self, run: &Run) -> Result<()> {
+        self.close();
+        match self.format {
+            Format::JsonLines => print_json_line(run),
+            Format::Text => {
+                let unsaid = self.transcript.unsaid();
+                if !unsaid.is_empty() {
+                    terminal::note(unsaid.trim_end_matches('\n'));
+                }
                 Ok(())
             }
         }

@@ -58,6 +58,15 @@ fn is_of_mcp_library(target: &str) -> bool {
     inner.is_some_and(|inner| inner.is_empty() || inner.starts_with("::"))
 }
 
+/// Rule for the selection of log lines.
+pub(crate) const FILTER_RULE: &str = "must be a level (`error`, `warn`, `info`, `debug`, `trace` or `off`), or levels of \
+    modules between commas, such as `info,sortie_engine=debug`";
+
+/// Returns the filter of log lines that a text stands for; none where it stands for none.
+pub(crate) fn filter(directives: &str) -> Option<EnvFilter> {
+    EnvFilter::try_new(directives).ok()
+}
+
 type LogLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 fn layer(config: &Config, verbosity: Verbosity, terminal: Terminal) -> Result<LogLayer> {
@@ -65,12 +74,8 @@ fn layer(config: &Config, verbosity: Verbosity, terminal: Terminal) -> Result<Lo
         Verbosity::Configured => config.log_filter.as_str(),
         Verbosity::Errors => "error",
     };
-    let filter = EnvFilter::try_new(directives).map_err(|error| {
-        Failure::new(
-            Exit::Configuration,
-            format!("log.filter: must be a level, or levels by module: {error}"),
-        )
-    })?;
+    let filter = filter(directives)
+        .ok_or_else(|| Failure::new(Exit::Configuration, format!("log.filter: {FILTER_RULE}")))?;
     // What is exported is not for the log, so that nobody looks at it where nothing is exported. The library that speaks
     // MCP repeats messages of servers, and takes their faults for errors of its own: it logs only where it is named.
     let is_named = directives.contains(MCP_LIBRARY);

@@ -198,11 +198,6 @@ impl Node {
         self.first_key.as_ref()
     }
 
-    /// Whether this start has made the data folder.
-    pub(crate) const fn has_new_folder(&self) -> bool {
-        self.owner.is_new_folder()
-    }
-
     /// Returns the engine.
     pub(crate) const fn engine(&self) -> &Engine {
         &self.engine
@@ -339,6 +334,15 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(u32::MAX)
 }
 
+/// Failure to open the database of a configuration.
+pub(crate) fn unopened(config: &Config, error: &sortie_store::Error) -> Failure {
+    Failure::unavailable(format!(
+        "cannot open the database {}: {}",
+        config.database_url,
+        error.cause()
+    ))
+}
+
 /// Opens the database of a configuration, and brings it to this version.
 pub(crate) async fn open_store(config: &Config) -> Result<Store> {
     let options = OpenOptions {
@@ -347,13 +351,7 @@ pub(crate) async fn open_store(config: &Config) -> Result<Store> {
     };
     Store::open_with(config.database_url.expose(), options)
         .await
-        .map_err(|error| {
-            Failure::unavailable(format!(
-                "cannot open the database {}: {}",
-                config.database_url,
-                error.cause()
-            ))
-        })
+        .map_err(|error| unopened(config, &error))
 }
 
 /// The strongest sandbox that the host gives, found out by trying it in `root`; else sentences that say why there is
@@ -539,14 +537,14 @@ mod tests {
         let prepared = data_dir.prepare_key(NodeKey::Admin, secret.clone()).unwrap();
         assert!(engine.bootstrap(prepared.secret()).await.unwrap());
         drop(prepared);
-        assert_eq!(data_dir.admin_key(), None);
+        assert_eq!(data_dir.admin_key().unwrap(), None);
 
         let key = first_key(KeyHolder::Engine(&engine), &data_dir)
             .await
             .unwrap()
             .expect("it was never shown");
         assert_eq!(key.secret, secret.expose());
-        assert_eq!(data_dir.admin_key().as_deref(), Some(secret.expose()));
+        assert_eq!(data_dir.admin_key().unwrap().as_deref(), Some(secret.expose()));
         assert!(data_dir.left_key(NodeKey::Admin).is_none());
         assert!(
             first_key(KeyHolder::Engine(&engine), &data_dir)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sortie_accounts::{Accounts, SignUp};
 use sortie_api::Mode;
 use sortie_base::{CREDENTIAL_LOOKUP, Clock, Sealer};
-use sortie_billing::Billing;
+use sortie_billing::{Billing, Stripe, StripeError};
 use sortie_engine::MasterKey;
 use sortie_server::OrganizationListener;
 use sortie_store::{NoticeWriter, Store};
@@ -40,14 +40,26 @@ pub(crate) fn organization_side(
             plans: config.plans.clone(),
             notices,
         };
-        Billing::new(options, store.clone())
-            .map_err(|error| Failure::unavailable(format!("payments cannot start: {error}")))
+        Billing::new(options, store.clone()).map_err(|error| no_payments(&error))
     });
     Ok(OrganizationListener {
         listener,
         accounts,
         billing: billing.transpose()?,
     })
+}
+
+/// Checks the payments of a configuration as a start does, and asks nobody.
+pub(crate) fn check_payments(config: &Config) -> Result<()> {
+    let stripe = config.hosted.as_ref().and_then(|hosted| hosted.stripe.clone());
+    let Some(stripe) = stripe else {
+        return Ok(());
+    };
+    Stripe::new(stripe).map(drop).map_err(|error| no_payments(&error))
+}
+
+fn no_payments(error: &StripeError) -> Failure {
+    Failure::unavailable(format!("payments cannot start: {error}"))
 }
 
 /// Accounts of the people who sign in at a self-hosted engine; none without identity providers.

@@ -4,6 +4,7 @@
 use std::io::{self, IsTerminal as _};
 
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+use sortie_api::plain;
 
 use crate::{
     failure::{Failure, Result},
@@ -48,7 +49,6 @@ pub(crate) fn hidden(question: &str, limit: usize) -> Result<Option<String>> {
     if !io::stdin().is_terminal() {
         return Ok(None);
     }
-    let unread = |error: io::Error| Failure::internal(format!("the terminal cannot be read: {error}"));
     let typed = {
         let _quiet = Quiet::begin().map_err(unread)?;
         // Asked only now: what is typed before the terminal is quiet is thrown away.
@@ -68,6 +68,11 @@ pub(crate) fn hidden(question: &str, limit: usize) -> Result<Option<String>> {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
+fn unread(error: io::Error) -> Failure {
+    Failure::internal(format!("the terminal cannot be read: {}", plain::io(&error)))
+}
+
 /// Reads a person's answer to `question`, shown as it is typed, without the space around it; none where standard input
 /// is no terminal, or was closed.
 pub(crate) fn line(question: &str) -> Result<Option<String>> {
@@ -76,9 +81,7 @@ pub(crate) fn line(question: &str) -> Result<Option<String>> {
     }
     terminal::ask(question);
     let mut typed = String::new();
-    let read = io::stdin()
-        .read_line(&mut typed)
-        .map_err(|error| Failure::internal(format!("the terminal cannot be read: {error}")))?;
+    let read = io::stdin().read_line(&mut typed).map_err(unread)?;
     Ok((read > 0).then(|| typed.trim().to_owned()))
 }
 

@@ -1,6 +1,7 @@
 //! A folder that one process fills, for this user alone: it becomes something else by a rename, or is gone again.
 //!
-//! A file in it says whose it is: a folder of the same name that somebody else has filled is never removed.
+//! A file in it says whose it is: a folder of the same name that somebody else has filled is never removed. Version
+//! control ignores it from the beginning, for it may hold keys.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -11,7 +12,10 @@ use std::{
 
 use sortie_api::plain;
 
-use crate::failure::{Failure, Result};
+use crate::{
+    data_dir::hide_from_git,
+    failure::{Failure, Result},
+};
 
 /// The file that says that the folder is one of these.
 const MARK: &str = ".sortie-scratch";
@@ -51,7 +55,8 @@ impl Scratch {
             .map_err(|error| failed(&error))?;
         let lock = lock(&path)?;
         let made = Self { path, _lock: lock };
-        File::create_new(made.path.join(MARK)).map_err(|error| {
+        let begun = File::create_new(made.path.join(MARK)).and_then(|_mark| hide_from_git(&made.path));
+        begun.map_err(|error| {
             Failure::internal(format!(
                 "cannot write to {}: {}",
                 made.path.display(),
@@ -174,18 +179,20 @@ mod tests {
     }
 
     #[test]
-    fn what_it_becomes_has_no_mark() {
+    fn what_it_becomes_has_no_mark_and_is_hidden_from_git() {
         let root = tempfile::tempdir().unwrap();
         let (path, target) = (root.path().join("x.restoring"), root.path().join("x"));
         let scratch = Scratch::make(path.clone()).unwrap();
         fs::write(path.join("mine"), "x").unwrap();
         scratch.become_folder(&target).unwrap();
         drop(scratch);
-        let names: Vec<_> = fs::read_dir(&target)
+        let mut names: Vec<_> = fs::read_dir(&target)
             .unwrap()
             .map(|entry| entry.unwrap().file_name())
             .collect();
-        assert_eq!(names, ["mine"]);
+        names.sort_unstable();
+        assert_eq!(names, [".gitignore", "mine"]);
+        assert_eq!(fs::read_to_string(target.join(".gitignore")).unwrap(), "*\n");
         assert!(!path.exists());
     }
 }

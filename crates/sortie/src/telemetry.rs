@@ -30,7 +30,7 @@ mod exporting {
     use super::{Traces, collector, contexts::Contexts, queue};
     use crate::{
         config::{self, Config, TraceSettings},
-        failure::{Failure, Result},
+        failure::Result,
     };
 
     /// The export of spans, as far as the configuration asks for one.
@@ -39,6 +39,14 @@ mod exporting {
     }
 
     impl Telemetry {
+        /// Checks the settings of the export as a start does, and exports nothing.
+        pub(crate) fn check(config: &Config) -> Result<()> {
+            match &config.traces {
+                Some(settings) => collector::exporter(settings).map(drop),
+                None => Ok(()),
+            }
+        }
+
         /// Starts the export, on the runtime of this task. The layer takes the spans.
         pub(crate) fn start<S>(
             config: &Config,
@@ -49,8 +57,7 @@ mod exporting {
             let Some(settings) = &config.traces else {
                 return Ok((Self { exporting: None }, None));
             };
-            let exporter = collector::exporter(settings)
-                .map_err(|error| Failure::internal(format!("spans cannot be exported: {error}")))?;
+            let exporter = collector::exporter(settings)?;
             let provider = SdkTracerProvider::builder()
                 .with_span_processor(queue::bounded(exporter))
                 .with_sampler(sampler(settings.sampler))
@@ -134,15 +141,20 @@ mod nothing {
     pub(crate) struct Telemetry;
 
     impl Telemetry {
-        /// Refuses to start where spans are to be exported.
-        pub(crate) fn start(config: &Config) -> Result<(Self, Identity)> {
+        /// Refuses settings of an export.
+        pub(crate) fn check(config: &Config) -> Result<()> {
             match config.traces {
                 Some(_) => Err(Failure::new(
                     Exit::Configuration,
                     "traces.endpoint: this build of sortie exports no traces",
                 )),
-                None => Ok((Self, Identity::new())),
+                None => Ok(()),
             }
+        }
+
+        /// Refuses to start where spans are to be exported.
+        pub(crate) fn start(config: &Config) -> Result<(Self, Identity)> {
+            Self::check(config).map(|()| (Self, Identity::new()))
         }
 
         /// Traces that the node joins.

@@ -257,12 +257,16 @@ impl Transcript {
         styled(&format!("! {}", one_line(text)), Style::Bad, self.colours) + "\n"
     }
 
+    /// Returns what the agent said last, where no event has shown it yet.
+    pub(crate) fn unsaid(&mut self) -> String {
+        self.said
+            .take()
+            .map_or_else(String::new, |text| format!("{}\n", harmless(text.trim_end())))
+    }
+
     /// The line that ends a run.
     pub(crate) fn done(&mut self, run: &Run) -> String {
-        let unsaid = self
-            .said
-            .take()
-            .map_or_else(String::new, |text| format!("{}\n", harmless(text.trim_end())));
+        let unsaid = self.unsaid();
         let (mark, style) = if run.status == RunStatus::Succeeded {
             ("✓", Style::Good)
         } else {

@@ -4,7 +4,7 @@ use sortie_api::Timestamp;
 
 use crate::{
     Store,
-    db::{Stmt, batch, newest_known_migration, vals},
+    db::{Stmt, Tx, batch, inspect, newest_known_migration, recorded_migration, vals},
     types::{Error, Result},
 };
 
@@ -15,7 +15,7 @@ pub struct DatabaseInfo {
     pub kind: String,
     /// Version of the database, as it reports it.
     pub version: String,
-    /// Newest migration that was applied.
+    /// Newest migration that was applied; 0 where none was.
     pub migration: i64,
     /// Newest migration that this program knows.
     pub known_migration: i64,
@@ -34,7 +34,31 @@ pub struct Backlog {
     pub lost_nodes: i64,
 }
 
+/// Returns the kind and version of a database that may have another schema than this program.
+fn inspected(tx: &mut dyn Tx) -> Result<DatabaseInfo> {
+    let about = tx.query_one("SELECT {DATABASE}, {VERSION}, {IS_MIGRATED}", vals![])?;
+    let mut info = DatabaseInfo {
+        kind: about.text(0)?.to_owned(),
+        version: about.text(1)?.to_owned(),
+        migration: 0,
+        known_migration: newest_known_migration(),
+    };
+    if about.int(2)? > 0 {
+        info.migration = recorded_migration(tx)?;
+    }
+    Ok(info)
+}
+
 impl Store {
+    /// Looks at the database of an URL, and changes nothing in it: neither migrates it nor makes it. Nodes of any version may
+    /// work with it meanwhile, but for a `SQLite` database, which this process has alone while it looks.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), but not because the schema is newer than this program.
+    pub async fn inspect(url: &str) -> Result<DatabaseInfo> {
+        inspect(url, inspected).await
+    }
+
     /// Returns the kind and version of the database, and its migrations.
     pub async fn database_info(&self) -> Result<DatabaseInfo> {
         self.db

@@ -48,17 +48,27 @@ pub(crate) struct Contents {
 pub(crate) async fn open(options: &Options) -> Result<Blobs, Error> {
     Blobs::open(&options.blob_settings())
         .await
-        .map_err(|error| broken(&error))
+        .map_err(|error| broken(options, &error))
 }
 
 /// Checks the settings of the storage without looking at it.
 pub(crate) fn check(options: &Options) -> Result<(), Error> {
     let settings = options.blob_settings();
-    settings.check().map_err(|error| broken(&error))
+    settings.check().map_err(|error| broken(options, &error))
 }
 
-fn broken(error: &sortie_blobs::Error) -> Error {
-    Error::Invalid(format!("blob_url: {error}"))
+/// Only settings are the fault of the configuration. The folder of files may be one that nobody has named.
+fn broken(options: &Options, error: &sortie_blobs::Error) -> Error {
+    use sortie_blobs::Error as Blobs;
+    match error {
+        Blobs::Settings(rule) => Error::Invalid(format!("blob_url: {rule}")),
+        Blobs::NotFound | Blobs::Damaged(_) | Blobs::Unavailable(_) => {
+            let url = options.blob_settings().url;
+            Error::Unavailable(format!(
+                "the storage {url} cannot be used: {error}; mend it, or name another one by blob_url"
+            ))
+        }
+    }
 }
 
 impl Contents {

@@ -21,10 +21,16 @@ impl Engine {
     /// Checks that the node accepts runs: the database answers, and the node is not stopping. A storage that is away is no
     /// reason to refuse runs: see [`Self::degraded`].
     pub async fn ready(&self) -> Result<(), Error> {
+        self.check_not_stopping()?;
+        Ok(self.store().ping().await?)
+    }
+
+    /// Refuses readiness of a node that is draining or stopping.
+    pub(crate) fn check_not_stopping(&self) -> Result<(), Error> {
         if self.is_draining() {
             return Err(stopping());
         }
-        Ok(self.store().ping().await?)
+        Ok(())
     }
 
     /// Returns the parts of the node that do not work now, of those without which the node still accepts runs. `storage`:

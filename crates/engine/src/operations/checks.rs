@@ -81,8 +81,9 @@ impl Engine {
         }
     }
 
-    async fn check_readiness(&self) -> Result<Check, Error> {
-        self.ready().await?;
+    async fn check_readiness(&self) -> Result<Check, Unchecked> {
+        self.check_not_stopping()?;
+        self.store().ping().await?;
         let active = self.0.work.active.count();
         let slots = self.0.options.concurrency;
         Ok(Check::new(
@@ -92,7 +93,7 @@ impl Engine {
         ))
     }
 
-    async fn check_database(&self) -> Result<Check, Error> {
+    async fn check_database(&self) -> Result<Check, Unchecked> {
         let info = self.store().database_info().await?;
         let begun = Instant::now();
         self.store().ping().await?;
@@ -339,12 +340,40 @@ pub async fn check_providers(settings: &Settings) -> Vec<Check> {
     }
 }
 
+/// Reason why a check came to no result.
+#[derive(Debug)]
+enum Unchecked {
+    /// The database did not answer. An operator is told the cause, which clients are not.
+    Database(sortie_store::Error),
+    Other(Error),
+}
+
+impl From<sortie_store::Error> for Unchecked {
+    fn from(error: sortie_store::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<Error> for Unchecked {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
 /// Runs a check with a timeout.
-async fn limited(name: &str, check: impl Future<Output = Result<Check, Error>>) -> Check {
+async fn limited<E: Into<Unchecked>>(name: &str, check: impl Future<Output = Result<Check, E>>) -> Check {
     match tokio::time::timeout(PATIENCE, check).await {
         Ok(Ok(check)) => check,
         Ok(Err(error)) => {
-            Check::new(name, Verdict::Fault, error.to_string()).hint("the log of the node has the cause")
+            match error.into() {
+                Unchecked::Database(error) => {
+                    let found = format!("the database is unavailable: {}", error.cause());
+                    Check::new(name, Verdict::Fault, found)
+                    .hint("nothing is accepted until it answers: look at its disk, its server and the way to it")
+                }
+                Unchecked::Other(error) => Check::new(name, Verdict::Fault, error.to_string())
+                    .hint("the log of the node has the cause"),
+            }
         }
         Err(_) => Check::new(
             name,

@@ -70,6 +70,15 @@ impl Rig {
 }
 
 #[tokio::test]
+async fn a_database_that_fails_is_told_with_its_cause() {
+    let cause = "no space left on the disk with data/sortie.db";
+    let full = async { Err::<Check, _>(sortie_store::Error::Unavailable(cause.to_owned())) };
+    let check = limited("readiness", full).await;
+    assert_eq!(check.verdict, Verdict::Fault);
+    assert_eq!(check.found, format!("the database is unavailable: {cause}"));
+}
+
+#[tokio::test]
 async fn what_is_stuck_is_told() {
     let rig = Rig::start().await;
     let engine = &rig.engine;
@@ -151,7 +160,7 @@ fn little_space_is_told_before_there_is_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_check_that_does_not_answer_is_a_fault() {
-    let check = limited("database", std::future::pending()).await;
+    let check = limited("database", std::future::pending::<Result<Check, Error>>()).await;
     assert_eq!((check.name.as_str(), check.verdict), ("database", Verdict::Fault));
     assert!(check.found.contains("10 seconds"));
 }

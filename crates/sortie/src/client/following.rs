@@ -34,6 +34,22 @@ impl Client {
             absence: None,
         }
     }
+
+    /// Returns the events that are recorded of a run after `after`, without following it.
+    pub(crate) async fn recorded_events(&self, run: RunId, after: i64) -> Result<Vec<Event>> {
+        let (mut events, mut after) = (Vec::new(), after);
+        loop {
+            let request = self
+                .request(Method::GET, &format!("v1/runs/{run}/events?after={after}"))?
+                .header(header::ACCEPT, "application/json");
+            let page: Vec<Event> = self.read(self.send(request).await?).await?;
+            let Some(last) = page.last() else {
+                return Ok(events);
+            };
+            after = last.id;
+            events.extend(page);
+        }
+    }
 }
 
 /// Message of a run's stream.
@@ -105,6 +121,11 @@ impl Following {
                 Err(broken) => return self.lost(broken).map(Followed::Away),
             }
         }
+    }
+
+    /// Returns the number of the last event that was returned.
+    pub(crate) fn after(&self) -> i64 {
+        self.after
     }
 
     /// Goes on with another engine, which is tried at once.

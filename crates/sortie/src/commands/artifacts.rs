@@ -9,7 +9,7 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
-use sortie_api::{Artifact, RunId};
+use sortie_api::{Artifact, RunId, plain};
 use sortie_sandbox::RelPath;
 
 use super::{Context, print_json, table};
@@ -65,18 +65,18 @@ fn rows(artifacts: &[Artifact]) -> String {
 /// Saves one artifact below `folder`.
 async fn download(client: &Client, run: RunId, artifact: &Artifact, folder: &Path) -> Result<()> {
     let shown = terminal::harmless(&artifact.path).into_owned();
-    let failed = |error: &dyn std::fmt::Display| {
+    let failed = |cause: &str| {
         Failure::internal(format!(
-            "{shown} cannot be saved in {}: {error}",
+            "{shown} cannot be saved in {}: {cause}",
             folder.display()
         ))
     };
     let path = RelPath::new(&artifact.path).map_err(|rule| failed(&format!("its path {rule}")))?;
     let place = folder.join(path.as_str());
-    let file = create(folder, &path).map_err(|error| failed(&error))?;
+    let file = create(folder, &path).map_err(|error| failed(&plain::io(&error)))?;
     let content = client.run_artifact(run, &artifact.path).await?;
     if let Err(failure) = fill(file, content, artifact).await {
-        std::fs::remove_file(&place).map_err(|error| failed(&error))?;
+        std::fs::remove_file(&place).map_err(|error| failed(&plain::io(&error)))?;
         return Err(failure);
     }
     terminal::note(&format!("{} ({} bytes)", place.display(), artifact.size));

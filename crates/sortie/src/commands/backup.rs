@@ -12,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sortie_api::plain;
 use sortie_blobs::Address;
 use sortie_engine::{Clock, MasterKey, check_key_text};
 use sortie_store::{DatabaseCopy, ReferredBlob, Referrer, Summary};
@@ -21,7 +22,7 @@ use crate::{
     archive::{self, ContentsIn, DATABASE, KEYS, Manifest, Writer},
     args::{BackupArgs, RestoreArgs},
     config::Config,
-    data_dir::{DataDir, NodeKey, Purpose},
+    data_dir::{self, DataDir, NodeKey, Purpose},
     failure::{Exit, Failure, Result},
     node::{engine_options, held_master_keys},
     scratch::Scratch,
@@ -55,8 +56,27 @@ async fn blocking(work: impl FnOnce() -> Result<Exit> + Send + 'static) -> Resul
         .map_err(|error| Failure::internal(error.to_string()))?
 }
 
-fn failed(what: &str, path: &Path, error: impl std::fmt::Display) -> Failure {
-    Failure::internal(format!("cannot {what} {}: {error}", path.display()))
+/// Failure of an access to the archive, or to a file on the way into it or out of it.
+fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
+    let exit = if error.kind() == io::ErrorKind::PermissionDenied {
+        Exit::Denied
+    } else {
+        Exit::Internal
+    };
+    Failure::new(
+        exit,
+        format!("cannot {what} {}: {}", path.display(), plain::io(error)),
+    )
+}
+
+/// Failure of an access to the data folder, with the ways out.
+fn data_failed(what: &str, path: &Path, error: &io::Error) -> Failure {
+    data_dir::failed(&format!("cannot {what}"), path, error)
+}
+
+/// Failure of a database, in its own words.
+fn database_failed(what: &str, path: &Path, error: &sortie_store::Error) -> Failure {
+    Failure::internal(format!("cannot {what} {}: {}", path.display(), error.cause()))
 }
 
 /// Source of a backup.
@@ -80,12 +100,18 @@ impl Keys {
     fn of(config: &Config) -> Result<Self> {
         let data_dir = DataDir::new(&config.data_dir);
         let others = KEYS.into_iter().filter(|name| *name != MASTER_KEY);
+        let mut files = Vec::new();
+        for name in others {
+            let path = config.data_dir.join(name);
+            match File::open(&path) {
+                Ok(_) => files.push((name, path)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(data_failed("read", &path, &error)),
+            }
+        }
         Ok(Self {
             master: held_master_keys(config, &data_dir)?,
-            files: others
-                .map(|name| (name, config.data_dir.join(name)))
-                .filter(|(_, path)| path.exists())
-                .collect(),
+            files,
         })
     }
 
@@ -97,7 +123,7 @@ impl Keys {
     fn files(&self, copy: &mut DatabaseCopy, scratch: &Scratch) -> Result<Vec<(&'static str, PathBuf)>> {
         let sealed = copy
             .seal_check()
-            .map_err(|error| failed("read", scratch.path(), error))?;
+            .map_err(|error| database_failed("read", scratch.path(), &error))?;
         let master = self.master.as_deref().unwrap_or_default();
         if let Some(sealed) = sealed {
             check_key_text(&sealed, master).map_err(|error| {
@@ -110,10 +136,10 @@ impl Keys {
         if !master.is_empty() {
             let path = scratch.path().join(MASTER_KEY);
             let text = MasterKey::to_list(master);
-            let mut file = private(&path).map_err(|error| failed("make", &path, error))?;
+            let mut file = private(&path).map_err(|error| failed("make", &path, &error))?;
             file.write_all(text.as_bytes())
                 .and_then(|()| file.write_all(b"\n"))
-                .map_err(|error| failed("write", &path, error))?;
+                .map_err(|error| failed("write", &path, &error))?;
             files.insert(0, (MASTER_KEY, path));
         }
         Ok(files)
@@ -136,11 +162,15 @@ impl Source {
             .database_url
             .sqlite_path()
             .ok_or_else(|| Failure::usage(POSTGRES))?;
-        if !database.exists() {
-            return Err(Failure::unavailable(format!(
-                "{} does not exist: name the data folder by --data-dir",
-                database.display()
-            )));
+        match File::open(database) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(Failure::unavailable(format!(
+                    "{} does not exist: name the data folder by --data-dir",
+                    database.display()
+                )));
+            }
+            Err(error) => return Err(data_failed("read the database", database, &error)),
         }
         Ok(Self {
             database: database.to_owned(),
@@ -154,12 +184,12 @@ impl Source {
         let copied = scratch.path().join(DATABASE);
         let created_at = Clock::system().now();
         let mut copy = DatabaseCopy::make(&self.database, &copied)
-            .map_err(|error| failed("copy", &self.database, error))?;
+            .map_err(|error| database_failed("copy", &self.database, &error))?;
         let summary = copy
             .summary()
-            .map_err(|error| failed("read", &self.database, error))?;
+            .map_err(|error| database_failed("read", &self.database, &error))?;
         let size = fs::metadata(&copied)
-            .map_err(|error| failed("read", &copied, error))?
+            .map_err(|error| failed("read", &copied, &error))?
             .len();
         let keys = match &self.keys {
             Some(keys) => keys.files(&mut copy, scratch)?,
@@ -182,7 +212,7 @@ impl Source {
             keys: keys.iter().map(|(name, _)| (*name).to_owned()).collect(),
         };
         let sums = scratch.path().join("sums");
-        let sums = private(&sums).map_err(|error| failed("make", &sums, error))?;
+        let sums = private(&sums).map_err(|error| failed("make", &sums, &error))?;
         let write = || -> std::result::Result<W, Broken> {
             let mut archive = Writer::begin(to, sums, &manifest)?;
             archive.add_file(DATABASE, &copied)?;
@@ -204,7 +234,7 @@ impl Source {
 enum Broken {
     #[error(transparent)]
     Archive(#[from] archive::Error),
-    #[error(transparent)]
+    #[error("{}", .0.cause())]
     Database(#[from] sortie_store::Error),
     #[error(
         "{0} contents of files and artifacts are lost or damaged, those named above. Put each back in its place below the \
@@ -244,7 +274,8 @@ fn add_contents<W: Write>(
                 Ok(file) if missing == 0 => archive.add_content(address, file, blob.size),
                 Ok(file) => archive::check_content(address, file, blob.size),
                 Err(error) => Err(archive::Error::Refused(format!(
-                    "the content {address} cannot be read: {error}"
+                    "the content {address} cannot be read: {}",
+                    plain::io(&error)
                 ))),
             };
             match taken {
@@ -306,14 +337,14 @@ fn write_file(source: &Source, path: &Path) -> Result<Manifest> {
     partial.push(".partial");
     let scratch = Scratch::make(partial.into())?;
     let unfinished = scratch.path().join("archive");
-    let file = private(&unfinished).map_err(|error| failed("make", &unfinished, error))?;
+    let file = private(&unfinished).map_err(|error| failed("make", &unfinished, &error))?;
     let (file, manifest) = source.write(io::BufWriter::with_capacity(1 << 20, file), &scratch)?;
     file.into_inner()
         .map_err(io::IntoInnerError::into_error)
         .and_then(|file| file.sync_all())
         .and_then(|()| fs::rename(&unfinished, path))
         .and_then(|()| sync_above(path))
-        .map_err(|error| failed("write", path, error))?;
+        .map_err(|error| failed("write", path, &error))?;
     Ok(manifest)
 }
 
@@ -350,14 +381,20 @@ fn put_back(config: &Config, args: &RestoreArgs) -> Result<Exit> {
     let fits = |manifest: &Manifest| fits(config, manifest);
     let unpacked = match args.from.file() {
         Some(path) => {
-            let file = File::open(path).map_err(|error| failed("open", path, error))?;
+            let file = File::open(path).map_err(|error| match error.kind() {
+                // The command line names what is not there.
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                    Failure::usage(format!("cannot open {}: {}", path.display(), plain::io(&error)))
+                }
+                _ => failed("open", path, &error),
+            })?;
             archive::unpack(file, scratch.path(), fits)
         }
         None => archive::unpack(io::stdin().lock(), scratch.path(), fits),
     };
     let manifest = unpacked.map_err(|error| match error {
         archive::Error::Refused(reason) => refused(&reason),
-        archive::Error::Io(error) => failed("restore to", target, error),
+        archive::Error::Io(error) => data_failed("restore to", target, &error),
     })?;
     let summary = check(config, scratch.path())?;
     into_place(&scratch, &place)?;
@@ -375,7 +412,7 @@ fn refused(reason: &str) -> Failure {
 /// An existing target that cannot become the data folder by one rename is refused before anything is unpacked.
 fn place_of(target: &Path) -> Result<PathBuf> {
     let refused = |why: &str| Failure::usage(format!("{} {why}", target.display()));
-    let looked = |error: io::Error| failed("look into", target, error);
+    let looked = |error: io::Error| data_failed("look into", target, &error);
     // Without a slash at the end, behind which a link is followed.
     let plain: PathBuf = target.components().collect();
     let found = match plain.symlink_metadata() {
@@ -460,9 +497,10 @@ fn fits(config: &Config, manifest: &Manifest) -> std::result::Result<(), String>
 /// That what was unpacked is a whole data folder: the database in order, and every content that it refers to there.
 fn check(config: &Config, folder: &Path) -> Result<Summary> {
     let mut database = DatabaseCopy::open(&folder.join(DATABASE))
-        .map_err(|error| refused(&format!("its database does not open: {error}")))?;
+        .map_err(|error| refused(&format!("its database does not open: {}", error.cause())))?;
     let checked = database.check().and_then(|()| database.summary());
-    let summary = checked.map_err(|error| refused(&format!("its database is not in order: {error}")))?;
+    let summary =
+        checked.map_err(|error| refused(&format!("its database is not in order: {}", error.cause())))?;
     if has_contents_here(config) {
         look_for_contents(&mut database, &folder.join("blobs")).map_err(|reason| refused(&reason))?;
     }
@@ -476,7 +514,7 @@ fn look_for_contents(database: &mut DatabaseCopy, folder: &Path) -> std::result:
     loop {
         let page = database
             .referred_blobs(after, PAGE)
-            .map_err(|error| format!("its database is not in order: {error}"))?;
+            .map_err(|error| format!("its database is not in order: {}", error.cause()))?;
         let Some(last) = page.last() else {
             return Ok(());
         };
@@ -501,7 +539,7 @@ fn into_place(scratch: &Scratch, target: &Path) -> Result<()> {
             if [io::ErrorKind::ResourceBusy, io::ErrorKind::CrossesDevices].contains(&error.kind()) {
                 return is_mount_point(target);
             }
-            failed("put the data folder in its place:", target, error)
+            data_failed("put the data folder in its place:", target, &error)
         })
 }
 
@@ -525,6 +563,7 @@ fn report(config: &Config, manifest: &Manifest, summary: Summary) -> String {
             summary.unretained
         ));
     }
+    lines.push("Git ignores the data folder, which may hold keys".to_owned());
     let has = |key: &str| manifest.keys.iter().any(|found| found == key);
     if !has(MASTER_KEY) {
         lines.push(format!(

@@ -7,6 +7,8 @@ use crate::{
     data_dir::Purpose,
     failure::{Exit, Failure, Result},
     node::engine_options,
+    organization_side::check_payments,
+    telemetry::Telemetry,
     terminal,
 };
 
@@ -20,6 +22,8 @@ pub(super) fn execute(context: &Context, command: ConfigCommand) -> Result<Exit>
             engine_options(&config, String::new(), Purpose::Serve)
                 .check()
                 .map_err(|error| Failure::new(Exit::Configuration, error.to_string()))?;
+            Telemetry::check(&config)?;
+            check_payments(&config)?;
             if json {
                 return print_json(&config.to_json());
             }

@@ -1,12 +1,9 @@
 //! `sortie doctor`: what this machine gives and how the engine is, what is missing, and what to do about it.
 
+mod data;
 mod live;
 
-use std::{
-    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
-    path::Path,
-    sync::Arc,
-};
+use std::{os::unix::fs::DirBuilderExt as _, sync::Arc};
 
 use serde::Serialize;
 use sortie_accounts::IdentityProvider;
@@ -18,7 +15,10 @@ use sortie_billing::Stripe;
 use sortie_engine::{NO_LANGUAGE_MODEL, check_providers};
 use sortie_sandbox::{Backend, Enforcement, Level};
 
-use self::live::Inside;
+use self::{
+    data::{data_folder, database, storage},
+    live::Inside,
+};
 use super::{Context, operators, print_json};
 use crate::{
     args::DoctorArgs,
@@ -26,9 +26,9 @@ use crate::{
     config::{Config, HostedSettings, SandboxPolicy},
     connect::{is_this_machine, named_engine},
     data_dir::{DataDir, Purpose, RunningEngine},
-    failure::{Exit, Result},
+    failure::{Exit, Failure, Result},
     logging::{self, Verbosity},
-    node::{detect_sandbox, engine_options, open_store},
+    node::detect_sandbox,
     terminal::{self, Style, Terminal, styled},
 };
 
@@ -61,13 +61,18 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
         Some(target) if target.is_elsewhere => (Vec::new(), None),
         Some(_) | None => machine(&config).await,
     };
-    match &target {
-        Some(target) => {
-            checks.extend(live::checks(&target.client, &target.url, &target.inside).await);
-        }
-        // No engine is there to ask them with its own configuration.
-        None if args.providers => checks.extend(check_providers(&config.models).await),
-        None => {}
+    if let Some(target) = &target {
+        checks.extend(live::checks(&target.client, &target.url, &target.inside).await);
+    }
+    let is_asked = |check: &Check| check.name.starts_with("provider");
+    // No engine has asked them with its own configuration: there is none, it is away, or it refuses the key.
+    if args.providers && !checks.iter().any(is_asked) {
+        checks.extend(
+            check_providers(&config.models)
+                .await
+                .into_iter()
+                .map(|check| check.hint("asked from here, with the configuration of this command")),
+        );
     }
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -137,18 +142,30 @@ fn engine_to_ask(context: &Context, args: &DoctorArgs, config: &Config) -> Resul
     };
     let is_elsewhere = !is_this_machine(&url);
     let given_key = context.environment.get("SORTIE_API_KEY").map(ToOwned::to_owned);
-    let own_key = || (!is_elsewhere).then(|| data_dir.admin_key()).flatten();
-    let client = Client::new(&url, from, given_key.or_else(own_key))?;
+    let (key, no_key) = readable(match given_key {
+        None if !is_elsewhere => data_dir.admin_key(),
+        given => Ok(given),
+    });
+    let client = Client::new(&url, from, key)?;
     Ok(Some(Target {
         inside: Inside {
             client: client.clone(),
             api: InstallationApi::Engine,
             providers: args.providers,
+            no_key,
         },
         client,
         url,
         is_elsewhere,
     }))
+}
+
+/// Returns the key, and why there is none where that is a failure.
+fn readable(key: Result<Option<String>>) -> (Option<String>, Option<Failure>) {
+    match key {
+        Ok(key) => (key, None),
+        Err(failure) => (None, Some(failure)),
+    }
 }
 
 /// The hosted deployment whose organization API was `told`, or the node of the data folder.
@@ -165,13 +182,14 @@ fn deployment_to_ask(
         org_url.map(|org_url| (url, org_url))
     });
     let (url, org_url) = own.unwrap_or_else(|| (org_url.clone(), org_url));
-    let key = operators::operator_key(context, &org_url)?;
+    let (key, no_key) = readable(operators::operator_key(context, &org_url));
     Ok(Target {
         client: Client::new(&url, from, None)?,
         inside: Inside {
             client: Client::new(&org_url, from, key)?,
             api: InstallationApi::Organization,
             providers,
+            no_key,
         },
         is_elsewhere: !is_this_machine(&url) && (is_named || config.hosted.is_none()),
         url,
@@ -270,74 +288,6 @@ async fn identity_provider(provider: &IdentityProvider) -> Check {
         Ok(()) => Check::new(name, Verdict::Ok, format!("{issuer} answers as itself")),
         Err(reason) => Check::new(name, Verdict::Fault, format!("{issuer}: {reason}"))
             .hint("write the issuer as the provider's metadata have it, with or without a slash at its end"),
-    }
-}
-
-fn data_folder(config: &Config) -> Check {
-    let (name, path) = ("data folder", config.data_dir.display());
-    let data_dir = DataDir::new(&config.data_dir);
-    let usable = data_dir
-        .check_writable()
-        .and_then(|()| data_dir.running_engine().map(drop));
-    if let Err(failure) = usable {
-        return Check::new(name, Verdict::Fault, failure.to_string());
-    }
-    match std::fs::metadata(&config.data_dir) {
-        Ok(found) if found.permissions().mode() & 0o077 != 0 => {
-            Check::new(name, Verdict::Warning, path.to_string())
-                .hint(format!("others can look into it: chmod 700 {path}"))
-        }
-        Ok(_) => Check::new(name, Verdict::Ok, path.to_string()),
-        Err(_) => Check::new(name, Verdict::Ok, format!("{path} (made at the first start)")),
-    }
-}
-
-async fn database(config: &Config) -> Check {
-    let name = "database";
-    let url = config.database_url.to_string();
-    let engine = DataDir::new(&config.data_dir).running_engine().ok().flatten();
-    if let (Some(engine), Some(_)) = (&engine, config.database_url.sqlite_path()) {
-        return Check::new(
-            name,
-            Verdict::Ok,
-            format!("{url} (in use by the engine at {})", engine.url),
-        );
-    }
-    match config.database_url.sqlite_path().map(Path::try_exists) {
-        None | Some(Ok(true)) => {}
-        Some(Ok(false)) => {
-            return Check::new(name, Verdict::Ok, format!("{url} (made at the first start)"));
-        }
-        Some(Err(error)) => {
-            return Check::new(name, Verdict::Fault, format!("{url}: {}", plain::io(&error)));
-        }
-    }
-    match open_store(config).await {
-        Ok(store) => match store.ping().await {
-            Ok(()) => Check::new(name, Verdict::Ok, url),
-            Err(error) => Check::new(name, Verdict::Fault, format!("{url}: {}", error.cause())),
-        },
-        Err(failure) => Check::new(name, Verdict::Fault, failure.to_string()),
-    }
-}
-
-/// Writes, reads and deletes a content where files would live.
-async fn storage(config: &Config) -> Check {
-    let name = "storage";
-    if !config.data_dir.is_dir() {
-        let url = config.blob_url.as_deref().unwrap_or("below the data folder");
-        return Check::new(
-            name,
-            Verdict::Ok,
-            format!("{url} (not tried before the first start)"),
-        );
-    }
-    let options = engine_options(config, String::new(), Purpose::OneCommand);
-    match options.prove_storage().await {
-        Ok(url) => Check::new(name, Verdict::Ok, format!("{url}: written, read and deleted")),
-        Err(reason) => Check::new(name, Verdict::Fault, reason).hint(
-            "files cannot be saved until this works, and runs that need it wait; runs without files go on",
-        ),
     }
 }
 

@@ -13,7 +13,7 @@ use super::{Context, print_json, table};
 use crate::{
     args::{Grace, KeysCommand, ListArgs},
     connect::{Connection, database_exists},
-    data_dir::{DataDir, NodeKey},
+    data_dir::{DataDir, NodeKey, Owner},
     failure::{Exit, Failure, Result},
     node::open_store,
     terminal,
@@ -75,12 +75,19 @@ async fn create_offline(
             "--offline: keys of a hosted deployment belong to its organizations, whose admins create them",
         ));
     }
-    database_exists(&config)?;
-    let _owner = match config.database_url.sqlite_path() {
-        Some(_) => Some(DataDir::new(&config.data_dir).own()?),
+    database_exists(
+        &config,
+        "name the data folder by --data-dir, or the database by --database-url",
+    )?;
+    let data_dir = DataDir::new(&config.data_dir);
+    let owner = match config.database_url.sqlite_path() {
+        Some(_) => Some(data_dir.own()?),
         // Each node of such a database has a folder of its own.
         None => None,
     };
+    if owner.as_ref().is_some_and(Owner::is_new_folder) {
+        terminal::note(&data_dir.made());
+    }
     let store = open_store(&config).await?;
     create_key_offline(&store, &Clock::system(), request)
         .await
@@ -158,6 +165,16 @@ async fn rotate(context: &Context, key: KeyId, grace: Option<Grace>, args: &List
     Ok(Exit::Success)
 }
 
+/// The admin key of the data folder. Where this user may not read it, that is said: the rotated key may be in it.
+fn held_key(data_dir: &DataDir) -> Option<String> {
+    data_dir.admin_key().unwrap_or_else(|failure| {
+        terminal::note(&format!(
+            "the new secret is not written to the data folder: {failure}"
+        ));
+        None
+    })
+}
+
 /// The rotated key, and what became of the file of the data folder, where that held it.
 async fn rotate_on(
     connection: &Connection,
@@ -167,7 +184,7 @@ async fn rotate_on(
     let client = &connection.client;
     let mut folder = None;
     if let Some(data_dir) = &connection.folder
-        && let Some(held) = data_dir.admin_key()
+        && let Some(held) = held_key(data_dir)
         && let Ok(held) = Secret::parse(SELF_HOSTED_KEY, &held)
     {
         let id = match client.with_key(held.expose().to_owned()).me().await {

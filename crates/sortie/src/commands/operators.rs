@@ -200,7 +200,7 @@ pub(super) fn operator_key(context: &Context, url: &str) -> Result<Option<String
     if !is_this_machine(url) {
         return Ok(None);
     }
-    Ok(DataDir::new(&context.data_dir()?).key(NodeKey::Operator))
+    DataDir::new(&context.data_dir()?).key(NodeKey::Operator)
 }
 
 async fn person(context: &Context, args: &UserArgs) -> Result<(Client, sortie_api::UserId)> {

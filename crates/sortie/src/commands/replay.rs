@@ -97,8 +97,9 @@ fn completed(
         mut request,
         requires_credentials,
     } = used;
-    let unreadable =
-        |error: serde_json::Error| Failure::unavailable(format!("the definition cannot be read: {error}"));
+    let unreadable = |error: serde_json::Error| {
+        Failure::unavailable(format!("the definition cannot be read: {}", plain::json(&error)))
+    };
     if !requires_credentials.is_empty() {
         let mut connections: Map<String, Value> = request
             .get("connections")

@@ -1,13 +1,12 @@
 //! `sortie runs resume`: runs that nobody works on, because the command that had their engine was killed.
 
 use sortie_api::{Run, RunId, RunStatus, node::NodeState};
-use sortie_engine::Engine;
 
 use super::{Context, run};
 use crate::{
     args::{WhichRuns, resume::ResumeArgs},
     client::InstallationApi,
-    connect::{Connection, Need, database_exists, named_engine},
+    connect::{Connection, NAME_AN_ENGINE, Need, database_exists, named_engine},
     data_dir::{DataDir, Occupancy, Purpose},
     failure::{Exit, Failure, Result},
     follow::{self, Format, OnInterrupt, View},
@@ -28,7 +27,7 @@ pub(super) async fn resume(context: &Context, args: &ResumeArgs) -> Result<Exit>
             Occupancy::Engine(engine) if engine.purpose != Purpose::Serve => {
                 return Err(data_dir.in_use(&Occupancy::Engine(engine)));
             }
-            Occupancy::Free => database_exists(&config)?,
+            Occupancy::Free => database_exists(&config, NAME_AN_ENGINE)?,
             Occupancy::Starting | Occupancy::Engine(_) => {}
         }
     }
@@ -46,7 +45,7 @@ async fn on(connection: &mut Connection, context: &Context, args: &ResumeArgs) -
         );
         return Ok(Exit::Success);
     };
-    let runs = left(connection, &engine, &args.runs).await?;
+    let runs = left(connection, &args.runs).await?;
     if runs.is_empty() {
         terminal::note("there is no run that nobody works on");
         return Ok(Exit::Success);
@@ -77,7 +76,7 @@ async fn on(connection: &mut Connection, context: &Context, args: &ResumeArgs) -
 }
 
 /// Returns the runs that nobody works on, the oldest first: all, or those of `named`, of which none may be another.
-async fn left(connection: &Connection, engine: &Engine, named: &[RunId]) -> Result<Vec<RunId>> {
+async fn left(connection: &Connection, named: &[RunId]) -> Result<Vec<RunId>> {
     let mut runs = Vec::new();
     for id in named {
         let run = connection.client.get_run(*id).await?;
@@ -104,7 +103,7 @@ async fn left(connection: &Connection, engine: &Engine, named: &[RunId]) -> Resu
             );
         }
     }
-    let mut left = unattended(engine, runs).await?;
+    let mut left = connection.unattended(runs).await?;
     left.sort_unstable();
     match named.iter().find(|id| !left.contains(id)) {
         Some(id) => Err(Failure::usage(format!("{id}: an engine works on it"))),
@@ -112,17 +111,16 @@ async fn left(connection: &Connection, engine: &Engine, named: &[RunId]) -> Resu
     }
 }
 
-async fn unattended(engine: &Engine, runs: Vec<RunId>) -> Result<Vec<RunId>> {
-    if runs.is_empty() {
-        return Ok(runs);
-    }
-    engine
-        .unattended(runs)
-        .await
-        .map_err(|error| Failure::unavailable(format!("cannot find out who works on the runs: {error}")))
+/// Returns the sentence for runs that nobody works on.
+pub(super) fn nobody_works_on(runs: &[RunId]) -> String {
+    let ids: Vec<String> = runs.iter().map(ToString::to_string).collect();
+    format!(
+        "nobody works on {}: `sortie runs resume` goes on, and so does `sortie serve`",
+        ids.join(", ")
+    )
 }
 
-/// Says which of `runs` nobody works on, and how they go on.
+/// Says which of `runs` nobody works on, and how they go on. The engine of another command tells it to admins alone.
 pub(super) async fn print_unattended(connection: &Connection, runs: &[Run]) -> Result<()> {
     let open: Vec<RunId> = runs
         .iter()
@@ -132,17 +130,16 @@ pub(super) async fn print_unattended(connection: &Connection, runs: &[Run]) -> R
     if open.is_empty() {
         return Ok(());
     }
-    if let Some(engine) = connection.own_engine() {
-        let left = unattended(engine, open).await?;
+    if connection.own_engine().is_some() {
+        let left = connection.unattended(open).await?;
         if !left.is_empty() {
-            let ids: Vec<String> = left.iter().map(ToString::to_string).collect();
-            terminal::note(&format!(
-                "nobody works on {}: `sortie runs resume` goes on, and so does `sortie serve`",
-                ids.join(", ")
-            ));
+            terminal::note(&nobody_works_on(&left));
         }
     } else if connection.is_of_another_command() {
-        let nodes = connection.client.list_nodes(InstallationApi::Engine).await?;
+        let nodes = match connection.client.list_nodes(InstallationApi::Engine).await {
+            Err(failure) if failure.exit == Exit::Forbidden => return Ok(()),
+            nodes => nodes?,
+        };
         let lost = nodes.iter().filter(|node| node.state == NodeState::Lost);
         let count: i64 = lost.map(|node| node.runs_at_work).sum();
         if count > 0 {

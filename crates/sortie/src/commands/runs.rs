@@ -6,7 +6,7 @@ use super::{Context, artifacts, deliveries, export, print_json, replay, resume, 
 use crate::{
     args::{EngineArgs, ListArgs, RunsCommand, WhichRuns},
     connect::Connection,
-    failure::{Exit, Result},
+    failure::{Exit, Failure, Result},
     follow::{self, Format, OnInterrupt, View},
     interruption::interruption,
     terminal,
@@ -163,7 +163,9 @@ async fn events_on(
     args: &ListArgs,
 ) -> Result<Exit> {
     let run = connection.client.get_run(id).await?;
-    resume::print_unattended(connection, &[run]).await?;
+    if !connection.works_on_nothing() {
+        resume::print_unattended(connection, &[run]).await?;
+    }
     let format = if args.json {
         Format::JsonLines
     } else {
@@ -171,8 +173,12 @@ async fn events_on(
     };
     let view = View::new(format, context.terminal);
     let on_interrupt = (OnInterrupt::Leave, interruption());
-    follow::follow(connection, id, after, view, on_interrupt).await?;
-    Ok(Exit::Success)
+    let run = follow::follow(connection, id, after, view, on_interrupt).await?;
+    if run.status.is_final() {
+        Ok(Exit::Success)
+    } else {
+        Err(Failure::unavailable(resume::nobody_works_on(&[id])))
+    }
 }
 
 async fn definition(context: &Context, id: RunId, engine: &EngineArgs) -> Result<Exit> {

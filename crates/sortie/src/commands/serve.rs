@@ -1,5 +1,6 @@
 //! `sortie serve`: a node until it is told to stop.
 
+use sortie_api::plain;
 use sortie_sandbox::{Capabilities, Level};
 
 use super::Context;
@@ -21,14 +22,15 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
     let config = Config::load(&flags, &context.environment, SandboxPolicy::Required)?;
     let telemetry = logging::start_with_traces(&config, context.terminal)?;
     let mut told_to_stop = interruption();
-    let owner = DataDir::new(&config.data_dir).own()?;
+    let data_dir = DataDir::new(&config.data_dir);
+    let owner = data_dir.own()?;
+    if owner.is_new_folder() {
+        tell(&config, &data_dir.made());
+    }
     let node = tokio::select! {
         node = Node::start(&config, owner, config.listen, Purpose::Serve, telemetry.traces()) => node?,
         () = &mut told_to_stop => return Ok(Exit::Success),
     };
-    if node.has_new_folder() {
-        tell(&config, &DataDir::new(&config.data_dir).made());
-    }
     if let Some(key) = node.first_key() {
         tell_first_key(key, &config)?;
     }
@@ -77,7 +79,8 @@ fn tell_first_key(key: &FirstKey, config: &Config) -> Result<()> {
         ),
         (NodeKey::Operator, Ok(())) => format!("the {name} is in {file}"),
         (NodeKey::Admin | NodeKey::Operator, Err(error)) => format!(
-            "the line above on standard output is the {name}; SAVE IT NOW: it could not be written to {file}: {error}"
+            "the line above on standard output is the {name}; SAVE IT NOW: it could not be written to {file}: {}",
+            plain::io(error)
         ),
     };
     tell(config, &text);

@@ -84,7 +84,10 @@ async fn get(context: &Context, name: &Name, args: &ListArgs) -> Result<Exit> {
 
 fn read(record: &RawValue) -> Result<Record> {
     serde_json::from_str(record.get()).map_err(|error| {
-        Failure::unavailable(format!("the engine sent a workflow that cannot be read: {error}"))
+        Failure::unavailable(format!(
+            "the engine sent a workflow that cannot be read: {}",
+            plain::json(&error)
+        ))
     })
 }
 

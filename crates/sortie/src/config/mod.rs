@@ -257,7 +257,7 @@ impl Config {
             sandbox_minimum: read.sandbox_minimum()?,
             sandbox_limits: read.sandbox_limits()?,
             log_format: read.log_format()?,
-            log_filter: read.text("log.filter")?.to_owned(),
+            log_filter: read.log_filter()?,
             traces: read.traces(environment)?,
             data_dir,
             layers: Layers::default(),

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use serde::Deserialize;
 use sortie_api::{Credential, Effort, Micros, model::ModelPrices, plain};
 use sortie_models::{Api, ModelSettings, ProviderSettings, Settings, builtin_provider};
+use sortie_net::check_form;
 use toml::{Table, Value};
 use url::Url;
 
@@ -138,12 +139,7 @@ fn provider(name: String, table: Provider) -> Result<ProviderSettings, Error> {
         .find(|(known, ..)| *known == name)
         .map(|(_, api, ..)| *api);
     let base_url = match &table.base_url {
-        Some(text) => Some(base_url(text).ok_or_else(|| {
-            wrong(
-                "base_url",
-                "must be an http:// or https:// address without user, query or fragment",
-            )
-        })?),
+        Some(text) => Some(base_url(text).ok_or_else(|| wrong("base_url", BASE_URL))?),
         None => None,
     };
     let api = match (table.api.as_deref(), known) {
@@ -215,16 +211,15 @@ pub(super) const fn api_name(api: Api) -> &'static str {
     }
 }
 
+/// Rule for an address that requests are made below.
+pub(super) const BASE_URL: &str =
+    "must be an http:// or https:// address of a host, without user, query or fragment";
+
 /// An address that requests are made below.
 pub(super) fn base_url(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
-    let plain = matches!(url.scheme(), "http" | "https")
-        && url.has_host()
-        && url.username().is_empty()
-        && url.password().is_none()
-        && url.query().is_none()
-        && url.fragment().is_none();
-    plain.then_some(url)
+    let is_bare = url.query().is_none() && url.fragment().is_none();
+    (is_bare && check_form(&url).is_ok()).then_some(url)
 }
 
 /// Returns the default price of writing to the cache: with Anthropic a quarter more than other input, elsewhere the

@@ -477,7 +477,7 @@ fn what_is_wrong_with_a_provider_or_a_model_is_told_with_its_name() {
         ),
         (
             "[providers.openai]\nbase_url = \"ftp://h\"",
-            "providers.openai.base_url: must be an http:// or https:// address without user, query or fragment",
+            "providers.openai.base_url: must be an http:// or https:// address of a host, without user, query or fragment",
         ),
         (
             "[providers.openai]\napi_key = \"a\\nb\"",

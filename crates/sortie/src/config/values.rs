@@ -16,7 +16,12 @@ use sortie_sandbox::{Level, Limits};
 use sortie_web::{Backend, RobotsTxt, SearchSettings};
 use toml::Value;
 
-use super::{Error, LogFormat, layers::Layers};
+use super::{
+    Error, LogFormat,
+    layers::Layers,
+    providers::{BASE_URL, base_url},
+};
+use crate::logging::{self, FILTER_RULE};
 
 /// Address of the database. `Debug` and `Display` leave the password out.
 #[derive(Clone, PartialEq, Eq)]
@@ -225,12 +230,7 @@ impl Reader<'_> {
         };
         let key = self.optional_text("web.search.api_key")?.map(Credential::new);
         let base_url = match self.optional_text("web.search.base_url")? {
-            Some(text) => Some(super::providers::base_url(text).ok_or_else(|| {
-                self.wrong(
-                    "web.search.base_url",
-                    "must be an http:// or https:// address without user, query or fragment",
-                )
-            })?),
+            Some(text) => Some(base_url(text).ok_or_else(|| self.wrong("web.search.base_url", BASE_URL))?),
             None => None,
         };
         match (backend, &key, &base_url) {
@@ -307,20 +307,9 @@ impl Reader<'_> {
         let Some(text) = self.optional_text(key)? else {
             return Ok(None);
         };
-        let plain = url::Url::parse(text).is_ok_and(|url| {
-            matches!(url.scheme(), "http" | "https")
-                && url.username().is_empty()
-                && url.password().is_none()
-                && url.query().is_none()
-                && url.fragment().is_none()
-        });
-        if plain {
-            Ok(Some(text.trim_end_matches('/').to_owned()))
-        } else {
-            Err(self.wrong(
-                key,
-                "must be an http:// or https:// address without user, query or fragment",
-            ))
+        match base_url(text) {
+            Some(_) => Ok(Some(text.trim_end_matches('/').to_owned())),
+            None => Err(self.wrong(key, BASE_URL)),
         }
     }
 
@@ -398,6 +387,15 @@ impl Reader<'_> {
             ));
         }
         Ok(limits)
+    }
+
+    /// Returns the selection of log lines, which the log is able to read.
+    pub(super) fn log_filter(&self) -> Result<String, Error> {
+        let text = self.text("log.filter")?;
+        match logging::filter(text) {
+            Some(_) => Ok(text.to_owned()),
+            None => Err(self.wrong("log.filter", FILTER_RULE)),
+        }
     }
 
     pub(super) fn log_format(&self) -> Result<LogFormat, Error> {

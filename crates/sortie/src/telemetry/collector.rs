@@ -10,7 +10,10 @@ use sortie_net::{EngineClient, Timeouts, read_body};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use crate::config::TraceSettings;
+use crate::{
+    config::TraceSettings,
+    failure::{Exit, Failure, Result},
+};
 
 /// Timeout of a batch.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -19,25 +22,37 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_BYTES: usize = 64 << 10;
 
 /// The exporter for these settings. Its requests are made on the runtime of this task.
-pub(super) fn exporter(settings: &TraceSettings) -> Result<SpanExporter, Box<dyn std::error::Error>> {
+pub(super) fn exporter(settings: &TraceSettings) -> Result<SpanExporter> {
     let timeouts = Timeouts {
         connect: TIMEOUT,
         read: TIMEOUT,
         total: Some(TIMEOUT),
     };
     let client = Collector {
-        http: EngineClient::new(timeouts)?,
+        http: EngineClient::new(timeouts)
+            .map_err(|error| Failure::internal(format!("spans cannot be exported: {error}")))?,
         settings: settings.clone(),
         runtime: Handle::current(),
         requests: TaskTracker::new(),
     };
-    Ok(SpanExporter::builder()
+    let built = SpanExporter::builder()
         .with_http()
         .with_http_client(client)
         .with_protocol(Protocol::HttpBinary)
         .with_endpoint(settings.endpoint.as_str())
         .with_timeout(TIMEOUT)
-        .build()?)
+        .build();
+    // Everything but the address is given above, and the library has no further words about that.
+    built.map_err(|_| {
+        Failure::new(
+            Exit::Configuration,
+            format!(
+                "traces.endpoint: no spans can be sent to {}: name the address of a collector, such as \
+                 http://127.0.0.1:4318",
+                settings.endpoint
+            ),
+        )
+    })
 }
 
 /// Sends batches.
@@ -53,7 +68,7 @@ struct Collector {
 #[async_trait]
 impl HttpClient for Collector {
     /// Sends the body with the headers of the configuration, whatever the library has read from the environment.
-    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+    async fn send_bytes(&self, request: Request<Bytes>) -> std::result::Result<Response<Bytes>, HttpError> {
         let (parts, body) = request.into_parts();
         let mut post = self.http.request(Method::POST, &self.settings.endpoint)?;
         if let Some(kind) = parts.headers.get(CONTENT_TYPE) {

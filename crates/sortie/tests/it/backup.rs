@@ -169,6 +169,10 @@ async fn keys_are_in_a_backup_only_where_they_were_asked_for() -> Checked {
             .write_all(&output.stdout)?;
         let restored = restore.wait_with_output()?;
         ensure!(restored.status.success(), "{restored:?}");
+        // `git add .` in the folder above stages none of the keys.
+        assert_eq!(fs::read_to_string(target.join(".gitignore"))?, "*\n");
+        let told = text(&restored.stdout);
+        ensure!(told.contains("Git ignores the data folder"), "{told}");
         for key in ["master.key", "admin.key"] {
             let path = target.join(key);
             assert_eq!(path.exists(), has, "{key}");
@@ -316,9 +320,9 @@ async fn what_is_not_whole_is_not_restored_and_leaves_nothing() -> Checked {
     let with_slash = folder.path().join("data/");
     exits(on(&with_slash, &["restore", as_text(&archive)?]), 0)?;
     ensure!(!partial.exists());
-    assert_eq!(names(&target)?, ["blobs", "sortie.db"]);
+    assert_eq!(names(&target)?, [".gitignore", "blobs", "sortie.db"]);
     exits(on(&led_to.join(""), &["restore", as_text(&archive)?]), 0)?;
-    assert_eq!(names(&led_to)?, ["blobs", "sortie.db"]);
+    assert_eq!(names(&led_to)?, [".gitignore", "blobs", "sortie.db"]);
 
     // What somebody else has put where the work is done stays there.
     let photos = folder.path().join("photos.tar.partial");

@@ -1,8 +1,9 @@
 //! The configuration as the command line checks it, and the data folder that a start makes.
 
-use std::fs;
+use std::{fs, net::TcpListener, path::Path, process::Command};
 
 use anyhow::ensure;
+use sortie_testkit::node::binary_command;
 
 use crate::{
     Checked,
@@ -57,6 +58,14 @@ fn a_start_refuses_the_models_that_the_check_refuses() -> Checked {
             ["input_micros_per_mtok", "free = true"],
         ),
         ("blob_url = \"ftp://files\"\n".to_owned(), ["blob_url", "s3://"]),
+        (
+            "[log]\nfilter = \"a=b=c\"\n".to_owned(),
+            ["log.filter (sortie.toml): must be a level", "sortie_engine=debug"],
+        ),
+        (
+            "[traces]\nendpoint = \"http://collector..example:4318\"\n".to_owned(),
+            ["traces.endpoint", "address of a host"],
+        ),
     ] {
         fs::write(&file, &settings)?;
         for command in [
@@ -96,11 +105,7 @@ fn a_start_refuses_the_models_that_the_check_refuses() -> Checked {
 fn a_new_data_folder_is_told_and_ignored_by_git() -> Checked {
     let folder = tempfile::tempdir()?;
     let run = || {
-        let mut command = alone(
-            &folder.path().join("data"),
-            &["run", "--model", "runbook", "hello"],
-        );
-        command.current_dir(folder.path());
+        let command = fresh(folder.path(), "data", &["run", "--model", "runbook", "hello"]);
         exits(command, 0).map(|output| text(&output.stderr))
     };
     let first = run()?;
@@ -109,4 +114,58 @@ fn a_new_data_folder_is_told_and_ignored_by_git() -> Checked {
     let second = run()?;
     ensure!(!second.contains("made the data folder"), "{second}");
     Ok(())
+}
+
+/// A first start that fails has made the folder all the same, and says so.
+#[test]
+fn a_data_folder_is_told_where_the_first_start_fails() -> Checked {
+    let root = tempfile::tempdir()?;
+    let taken = TcpListener::bind("127.0.0.1:0")?;
+    let listen = taken.local_addr()?.to_string();
+    for (name, arguments) in [
+        ("served", &["serve", "--listen", &listen][..]),
+        ("used", &["run", "hello"]),
+    ] {
+        let mut command = fresh(root.path(), name, arguments);
+        if name == "used" {
+            command.env(
+                "SORTIE_DATABASE_URL",
+                "postgres://127.0.0.1:1/nobody?connect_timeout=1",
+            );
+        }
+        let told = text(&exits(command, 69)?.stderr);
+        ensure!(told.contains("made the data folder"), "{told}");
+        assert_eq!(
+            fs::read_to_string(root.path().join(name).join(".gitignore"))?,
+            "*\n"
+        );
+    }
+    Ok(())
+}
+
+/// A full disk while the folder is made: under its name the folder has the file that hides its keys, or is not there.
+#[test]
+fn a_data_folder_is_never_left_without_what_hides_it_from_git() -> Checked {
+    let root = tempfile::tempdir()?;
+    let start = fresh(root.path(), "data", &["run", "hello", "--no-shell"]);
+    // No file can be written to.
+    let limited = "trap '' XFSZ; ulimit -f 0 && exec \"$0\" \"$@\"";
+    let mut full = binary_command("sh".as_ref());
+    full.args(["-c", limited])
+        .arg(start.get_program())
+        .args(start.get_args())
+        .current_dir(root.path());
+    let told = text(&exits(full, 70)?.stderr);
+    ensure!(told.contains("cannot make the data folder"), "{told}");
+    assert_eq!(fs::read_dir(root.path())?.count(), 0, "nothing is left");
+    exits(start, 0)?;
+    assert_eq!(fs::read_to_string(root.path().join("data/.gitignore"))?, "*\n");
+    Ok(())
+}
+
+/// The command line with a data folder of this name, which is not there yet.
+fn fresh(root: &Path, name: &str, arguments: &[&str]) -> Command {
+    let mut command = alone(&root.join(name), arguments);
+    command.current_dir(root);
+    command
 }

@@ -10,7 +10,10 @@ use crate::{
     node, node_with,
 };
 
-both_databases![a_running_node_is_looked_at_from_here_and_from_inside];
+both_databases![
+    a_running_node_is_looked_at_from_here_and_from_inside,
+    a_database_of_another_version_is_told_and_not_migrated
+];
 
 /// Nobody listens at the address of the provider, and no engine runs.
 #[tokio::test]
@@ -28,6 +31,47 @@ async fn providers_are_asked_without_an_engine() -> Checked {
     ensure!(check(&asked(&[])?, "provider openai").is_err());
     let report = asked(&["--providers"])?;
     assert_eq!(check(&report, "provider openai")?["verdict"], "fault", "{report}");
+    // Nobody listens at the address of the engine either.
+    let away = asked(&["--providers", "--url", "http://127.0.0.1:9"])?;
+    for name in ["node", "provider openai"] {
+        assert_eq!(check(&away, name)?["verdict"], "fault", "{away}");
+    }
+    Ok(())
+}
+
+/// `docs/OPERATIONS.md#looking`: a look brings no database to the version of the program that looks.
+async fn a_database_of_another_version_is_told_and_not_migrated(database: Database) -> Checked {
+    let mut node = node(database).await?;
+    node.stop().await?;
+    let newest = || async {
+        let rows = node.rows("SELECT MAX(version) AS newest FROM migration").await?;
+        rows[0]["newest"].as_i64().context("a number")
+    };
+    let own = newest().await?;
+    for (change, migration, verdict, words) in [
+        (
+            format!("DELETE FROM migration WHERE version = {own}"),
+            own - 1,
+            "warning",
+            "older than this version",
+        ),
+        (
+            "INSERT INTO migration (version, name, checksum) VALUES (1000000, 'later', 'x')".to_owned(),
+            1_000_000,
+            "fault",
+            "newer than this version",
+        ),
+    ] {
+        node.meddle(&change).await?;
+        let mut command = node.sortie(&["doctor", "--json"]);
+        command.env("SORTIE_DATABASE_URL", node.records_address());
+        let output = command.output()?;
+        let report: Value = serde_json::from_slice(&output.stdout).with_context(|| text(&output.stderr))?;
+        let check = check(&report, "database")?;
+        assert_eq!(check["verdict"], verdict, "{check}");
+        ensure!(found(check).contains(words), "{check}");
+        assert_eq!(newest().await?, migration);
+    }
     Ok(())
 }
 

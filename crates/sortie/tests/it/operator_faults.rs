@@ -1,8 +1,13 @@
 //! Errors that an operator sees: the path, the cause and the remedy, without words of libraries.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::Path,
+    process::Command,
+};
 
-use anyhow::ensure;
+use anyhow::{Result, ensure};
 use sortie_testkit::node::binary_command;
 
 use crate::{
@@ -59,7 +64,141 @@ fn a_file_in_the_place_of_the_data_folder_is_told_with_the_way_out() -> Checked 
             }
             ensure!(!told.contains("os error"), "{told}");
         }
+        for arguments in [
+            &["backup", "archive.tar"][..],
+            &["keys", "create", "x", "--offline"],
+        ] {
+            let mut command = binary_command(Path::new(env!("CARGO_BIN_EXE_sortie")));
+            command.args(arguments).current_dir(folder.path());
+            command.env("SORTIE_DATA_DIR", place);
+            let told = text(&exits(command, 70)?.stderr);
+            for part in ["data", "a file in the place of a folder", "--data-dir"] {
+                ensure!(told.contains(part), "{place}, {arguments:?}: {told}");
+            }
+        }
     }
+    Ok(())
+}
+
+/// Nobody has set `blob_url`, and the configuration is in order.
+#[test]
+fn a_file_in_the_place_of_the_storage_is_not_the_fault_of_the_configuration() -> Checked {
+    let folder = tempfile::tempdir()?;
+    let blobs = folder.path().join("blobs");
+    fs::write(&blobs, "")?;
+    exits(alone(folder.path(), &["config", "check"]), 0)?;
+    for (arguments, code) in COMMANDS {
+        let output = exits(alone(folder.path(), arguments), code)?;
+        let told = text(&output.stdout) + &text(&output.stderr);
+        let path = blobs.display().to_string();
+        for part in [&path, "a file in the place of a folder", "name another"] {
+            ensure!(told.contains(part), "{arguments:?}: {part}: {told}");
+        }
+        ensure!(!told.contains("blob_url: "), "{told}");
+    }
+    Ok(())
+}
+
+/// The command as a user whom the modes of files bind, as they do not bind root.
+fn bound(command: &Command) -> Result<Command> {
+    let mut bound = if fs::metadata("/proc/self")?.uid() == 0 {
+        let mut bound = binary_command(Path::new("setpriv"));
+        bound
+            .args(["--inh-caps=-all", "--bounding-set=-all", "--"])
+            .arg(command.get_program());
+        bound
+    } else {
+        binary_command(command.get_program().as_ref())
+    };
+    bound.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => bound.env(name, value),
+            None => bound.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        bound.current_dir(folder);
+    }
+    Ok(bound)
+}
+
+/// A path without any permission, until it is dropped.
+struct Closed<'a>(&'a Path, u32);
+
+impl<'a> Closed<'a> {
+    fn close(path: &'a Path) -> Result<Self> {
+        let mode = fs::metadata(path)?.permissions().mode();
+        fs::set_permissions(path, fs::Permissions::from_mode(0))?;
+        Ok(Self(path, mode))
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        // The folder of the test goes all the same where this user is root.
+        let _opened = fs::set_permissions(self.0, fs::Permissions::from_mode(self.1));
+    }
+}
+
+#[test]
+fn what_may_not_be_read_is_not_told_as_missing() -> Checked {
+    let root = tempfile::tempdir()?;
+    let data = root.path().join("data");
+    fs::create_dir(&data)?;
+    exits(alone(&data, &["run", "hello", "--no-shell"]), 0)?;
+    let denied = |arguments: &[&str], url: Option<&str>| -> Checked {
+        let mut command = alone(&data, arguments);
+        command.current_dir(root.path());
+        if let Some(url) = url {
+            command.env("SORTIE_URL", url);
+        }
+        let told = text(&exits(bound(&command)?, 77)?.stderr);
+        let is_missing = ["does not exist", "there is no"]
+            .iter()
+            .any(|word| told.contains(word));
+        ensure!(
+            told.contains("permission denied") && told.contains("SORTIE_API_KEY") && !is_missing,
+            "{arguments:?}: {told}"
+        );
+        Ok(())
+    };
+    let archive = root.path().join("archive.tar").display().to_string();
+    let commands = [
+        &["backup", &archive][..],
+        &["keys", "create", "x", "--offline"],
+        &["runs", "list"],
+        &["run", "hello", "--no-shell"],
+    ];
+    {
+        let _closed = Closed::close(&data)?;
+        for arguments in commands {
+            denied(arguments, None)?;
+        }
+        denied(&["runs", "list"], Some("http://127.0.0.1:9"))?;
+        let doctor = bound(&alone(&data, &["doctor"]))?;
+        let told = text(&exits(doctor, 1)?.stdout);
+        ensure!(
+            told.contains("permission denied") && told.contains("--data-dir"),
+            "{told}"
+        );
+    }
+    {
+        let database = data.join("sortie.db");
+        let _closed = Closed::close(&database)?;
+        denied(commands[0], None)?;
+    }
+    {
+        let key = data.join("admin.key");
+        let _closed = Closed::close(&key)?;
+        for arguments in &commands[2..] {
+            denied(arguments, None)?;
+            denied(arguments, Some("http://127.0.0.1:9"))?;
+        }
+        denied(&["backup", &archive, "--include-keys"], None)?;
+    }
+    ensure!(!Path::new(&archive).exists());
+    exits(bound(&alone(&data, commands[0]))?, 0)?;
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use serde_json::json;
 use sortie_testkit::{Database, ScriptedModel, model::Turn};
 use tempfile::TempDir;
 
@@ -71,20 +72,25 @@ impl Drop for Running {
 }
 
 impl Running {
-    fn start(mut command: Command) -> Result<Self> {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        let stderr = child.stderr.take().context("no standard error")?;
-        let mut running = Self {
-            child,
-            stderr: BufReader::new(stderr),
-            id: String::new(),
-        };
+    fn start(command: Command) -> Result<Self> {
+        let mut running = Self::follow(command, "")?;
         let line = running.until(" started")?;
         line.split_whitespace()
             .next()
             .unwrap_or_default()
             .clone_into(&mut running.id);
         Ok(running)
+    }
+
+    /// Starts a command that is about this run.
+    fn follow(mut command: Command, id: &str) -> Result<Self> {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let stderr = child.stderr.take().context("no standard error")?;
+        Ok(Self {
+            child,
+            stderr: BufReader::new(stderr),
+            id: id.to_owned(),
+        })
     }
 
     /// Waits for the line with this text.
@@ -245,6 +251,80 @@ async fn runs_that_share_an_engine_outlive_it() -> Checked {
     let listed = exits(rig.command(&["runs", "list"]), 0)?;
     let told = text(&listed.stderr);
     ensure!(told.contains(&format!("nobody works on {}", first.id)), "{told}");
+    Ok(())
+}
+
+/// The events that are recorded are printed, and the data folder is free again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_events_of_a_run_that_nobody_works_on_are_printed_and_not_waited_for() -> Checked {
+    let rig = Rig::start([held()]).await?;
+    let left = rig.run(1).await?;
+    let id = left.id.clone();
+    left.signal("-KILL")?;
+    drop(left);
+    for arguments in [&["runs", "events", &id][..], &["runs", "events", &id, "--json"]] {
+        let printed = exits(rig.command(arguments), 69)?;
+        let (events, told) = (text(&printed.stdout), text(&printed.stderr));
+        ensure!(
+            told.contains(&format!("nobody works on {id}")) && told.contains("sortie runs resume"),
+            "{told}"
+        );
+        if arguments.contains(&"--json") {
+            let last: serde_json::Value = serde_json::from_str(events.lines().last().unwrap_or_default())?;
+            assert_eq!(
+                (&last["id"], &last["status"]),
+                (&json!(id), &json!("running")),
+                "{events}"
+            );
+            ensure!(events.contains("worker_started"), "{events}");
+        } else {
+            ensure!(told.contains("without commands"), "{told}");
+        }
+    }
+    Ok(())
+}
+
+/// A key of a member may not list the nodes of the engine, and needs no note about them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_looks_at_runs_while_another_command_has_the_engine() -> Checked {
+    let rig = Rig::start([held()]).await?;
+    let first = rig.run(1).await?;
+    let made = exits(rig.command(&["keys", "create", "ci", "--role", "member"]), 0)?;
+    let key = text(&made.stdout).trim().to_owned();
+    let member = |arguments: &[&str]| {
+        let mut command = rig.command(arguments);
+        command.env("SORTIE_API_KEY", &key);
+        command
+    };
+    for arguments in [&["runs", "list"][..], &["runs", "get", &first.id]] {
+        let listed = text(&exits(member(arguments), 0)?.stdout);
+        ensure!(listed.contains(&first.id), "{listed}");
+    }
+    let mut events = Running::follow(member(&["runs", "events", &first.id]), &first.id)?;
+    events.until("without commands")?;
+    rig.model.release();
+    let (code, _, beside) = events.end()?;
+    assert_eq!(code, Some(0), "{beside}");
+    assert_eq!(first.end()?.0, Some(0));
+    Ok(())
+}
+
+/// The engine of another command does not come back: the command that reads goes on with one of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_are_followed_to_the_end_of_the_engine_of_another_command() -> Checked {
+    let rig = Rig::start([held()]).await?;
+    let first = rig.run(1).await?;
+    let id = first.id.clone();
+    let mut events = Running::follow(rig.command(&["runs", "events", &id]), &id)?;
+    events.until("without commands")?;
+    first.signal("-KILL")?;
+    drop(first);
+    let (code, _, beside) = events.end()?;
+    assert_eq!(code, Some(69), "{beside}");
+    ensure!(
+        beside.contains(&format!("nobody works on {id}")) && !beside.contains("goes on with the run"),
+        "{beside}"
+    );
     Ok(())
 }
 

@@ -8,7 +8,7 @@ pub(crate) enum Dialect {
 }
 
 /// Token, its `SQLite` text, its `PostgreSQL` text.
-const TOKENS: [(&str, &str, &str); 20] = [
+const TOKENS: [(&str, &str, &str); 21] = [
     // Compared byte by byte on both: identifiers sort by their creation time, whatever the locale.
     ("{TEXT}", "TEXT", "TEXT COLLATE \"C\""),
     ("{BLOB}", "BLOB", "BYTEA"),
@@ -83,6 +83,11 @@ const TOKENS: [(&str, &str, &str); 20] = [
          AND s.datid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))",
     ),
     ("{DATABASE}", "'SQLite'", "'PostgreSQL'"),
+    (
+        "{IS_MIGRATED}",
+        "(SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = 'migration')",
+        "(CASE WHEN to_regclass('migration') IS NULL THEN CAST(0 AS BIGINT) ELSE 1 END)",
+    ),
     (
         "{VERSION}",
         "sqlite_version()",

@@ -216,6 +216,17 @@ pub(crate) fn newest_known() -> i64 {
     MIGRATIONS.last().map_or(0, |migration| migration.version)
 }
 
+/// Reads the number of the newest recorded migration, 0 where none is. It may be one that this program does not know;
+/// those that it knows have to be in order.
+pub(crate) fn recorded(tx: &mut dyn Tx) -> Result<i64> {
+    let applied = tx.query_all(APPLIED, vals![])?;
+    let newest = applied.last().map_or(Ok(0), |row| row.int(0))?;
+    if newest <= newest_known() {
+        pending(MIGRATIONS, &applied)?;
+    }
+    Ok(newest)
+}
+
 /// Reads the number of the newest applied migration. Refuses a database that this program cannot open.
 pub(crate) fn newest(tx: &mut dyn Tx) -> Result<i64> {
     let applied = tx.query_all(APPLIED, vals![])?;

@@ -33,7 +33,9 @@ use tokio::sync::{mpsc, oneshot};
 use self::job::{Access, Job, Queue, Task};
 pub(crate) use self::{
     dialect::Dialect,
-    migrate::{newest as newest_migration, newest_known as newest_known_migration},
+    migrate::{
+        newest as newest_migration, newest_known as newest_known_migration, recorded as recorded_migration,
+    },
     sqlite::{copy as copy_sqlite, open_copy as open_sqlite_copy},
     tx::{Answer, Stmt, Tx, batch},
     value::{Row, Val, readable, vals},
@@ -48,6 +50,34 @@ use crate::{
 
 /// Number of connections for queries that may take long.
 pub(crate) const WALKERS: usize = 2;
+
+/// Runs a query on the database of an URL, on a connection of its own that changes nothing.
+pub(crate) async fn inspect<T: Send + 'static>(url: &str, query: fn(&mut dyn Tx) -> Result<T>) -> Result<T> {
+    match Address::of(url)? {
+        Address::Sqlite(path) => off_runtime(move || sqlite::inspect(&path, query)).await,
+        Address::Postgres(url) => off_runtime(move || postgres::inspect(&url, query)).await,
+    }
+}
+
+/// Address of a database.
+enum Address {
+    Sqlite(PathBuf),
+    Postgres(String),
+}
+
+impl Address {
+    fn of(url: &str) -> Result<Self> {
+        if let Some(path) = url.strip_prefix("sqlite:") {
+            Ok(Self::Sqlite(PathBuf::from(path)))
+        } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            Ok(Self::Postgres(url.to_owned()))
+        } else {
+            Err(Error::Database(
+                "the database URL must start with sqlite: or postgres://".to_owned(),
+            ))
+        }
+    }
+}
 
 /// Open database. The last handle that is dropped closes it, after the waiting jobs are done.
 #[derive(Clone)]
@@ -107,16 +137,9 @@ impl Db {
     pub(crate) async fn open(url: &str, options: OpenOptions) -> Result<Self> {
         let reports = Reports::default();
         let told = reports.clone();
-        let backend = if let Some(path) = url.strip_prefix("sqlite:") {
-            let path = PathBuf::from(path);
-            off_runtime(move || sqlite::open(&path, &told)).await?
-        } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            let url = url.to_owned();
-            off_runtime(move || postgres::open(&url, options, &told)).await?
-        } else {
-            return Err(Error::Database(
-                "the database URL must start with sqlite: or postgres://".to_owned(),
-            ));
+        let backend = match Address::of(url)? {
+            Address::Sqlite(path) => off_runtime(move || sqlite::open(&path, &told)).await?,
+            Address::Postgres(url) => off_runtime(move || postgres::open(&url, options, &told)).await?,
         };
         Ok(Self::over(backend, options.urgent, reports))
     }

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
+use sortie_testkit::postgres::TestDatabase;
+
 use super::both;
-use crate::{Backlog, db::Dialect};
+use crate::{Backlog, Store, db::Dialect};
 
 both! {
     async fn a_database_says_what_it_is(fixture: &Fixture) {
@@ -40,4 +42,52 @@ both! {
         let backlog = store.backlog(later, 10).await.unwrap();
         assert_eq!((backlog.silent_nodes, backlog.lost_nodes), (0, 1));
     }
+}
+
+/// A look migrates nothing, whether or not the database is this version's.
+async fn looked_at(database: &TestDatabase) {
+    let url = database.url();
+    let migrations = "SELECT COUNT(*) AS many FROM migration";
+    let before = Store::inspect(url).await.unwrap();
+    assert_eq!(before.migration, 0, "{before:?}");
+    assert!(database.rows(migrations).await.is_err(), "it has no tables");
+
+    drop(Store::open(url).await.unwrap());
+    let opened = Store::inspect(url).await.unwrap();
+    assert_eq!(opened.migration, opened.known_migration);
+
+    for (change, migration) in [
+        (
+            format!("DELETE FROM migration WHERE version = {}", opened.migration),
+            opened.migration - 1,
+        ),
+        (
+            "INSERT INTO migration (version, name, checksum) VALUES (1000000, 'later', 'x')".to_owned(),
+            1_000_000,
+        ),
+    ] {
+        database.change(&change).await.unwrap();
+        let looked_at = Store::inspect(url).await.unwrap();
+        assert_eq!(looked_at.migration, migration);
+        let rows = database
+            .rows("SELECT MAX(version) AS newest FROM migration")
+            .await
+            .unwrap();
+        assert_eq!(rows[0]["newest"], migration);
+    }
+}
+
+#[tokio::test]
+async fn a_sqlite_database_is_looked_at_without_a_migration() {
+    let database = TestDatabase::sqlite().unwrap();
+    let path = database.url().strip_prefix("sqlite:").unwrap();
+    assert!(Store::inspect(database.url()).await.is_err());
+    assert!(!std::path::Path::new(path).exists(), "a look makes no database");
+    std::fs::write(path, "").unwrap();
+    looked_at(&database).await;
+}
+
+#[tokio::test]
+async fn a_postgres_database_is_looked_at_without_a_migration() {
+    looked_at(&TestDatabase::postgres().await.unwrap()).await;
 }

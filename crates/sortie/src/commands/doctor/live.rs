@@ -11,7 +11,7 @@ use url::Url;
 use crate::{
     client::{Client, InstallationApi},
     connect::is_this_machine,
-    failure::Exit,
+    failure::{Exit, Failure, Result},
 };
 
 /// Maximum difference of the clocks, in seconds. HTTP has whole seconds. From the second figure on nodes refuse the
@@ -26,6 +26,8 @@ pub(super) struct Inside {
     pub(super) api: InstallationApi,
     /// Whether the node asks the providers of models as well.
     pub(super) providers: bool,
+    /// Reason why the key of the data folder cannot be used.
+    pub(super) no_key: Option<Failure>,
 }
 
 /// Looks at the node at `url`, from outside and from `inside`.
@@ -46,23 +48,34 @@ pub(super) async fn checks(client: &Client, url: &str, inside: &Inside) -> Vec<C
         connection(url),
         clocks(time.as_deref(), before, after),
     ];
-    match client.ready().await {
-        Ok(degraded) if degraded.is_empty() => {}
-        Ok(degraded) => checks.push(
-            Check::new(
-                "ready",
-                Verdict::Warning,
-                format!("takes runs, and does not have: {}", degraded.join(", ")),
-            )
-            .hint("runs that need it wait: the log of the node has the cause"),
-        ),
-        Err(failure) => checks.push(
-            Check::new("ready", Verdict::Fault, failure.to_string())
-                .hint("a load balancer sends it nothing: its log says why it is so"),
-        ),
-    }
-    checks.extend(own(inside).await);
+    let ready = client.ready().await;
+    let own = own(inside).await;
+    checks.extend(readiness(ready, &own));
+    checks.extend(own);
     checks
+}
+
+/// Returns the check that the node takes runs, where it does not do so as usual. Only the checks that the node makes of
+/// itself, `own`, have the cause.
+fn readiness(ready: Result<Vec<String>>, own: &[Check]) -> Option<Check> {
+    let name = "ready";
+    match ready {
+        Ok(degraded) if degraded.is_empty() => None,
+        Ok(degraded) => {
+            let found = format!("takes runs, and does not have: {}", degraded.join(", "));
+            let check = Check::new(name, Verdict::Warning, found);
+            Some(check.hint("runs that need it wait: the log of the node has the cause"))
+        }
+        Err(failure) => {
+            let is_cause = |check: &&Check| check.name == "readiness" && check.verdict == Verdict::Fault;
+            let found = match own.iter().find(is_cause) {
+                Some(cause) => cause.found.clone(),
+                None => failure.to_string(),
+            };
+            let check = Check::new(name, Verdict::Fault, found);
+            Some(check.hint("a load balancer sends it nothing: its log says why it is so"))
+        }
+    }
 }
 
 /// Returns the checks that the node makes of itself, where the key may read them.
@@ -78,6 +91,9 @@ async fn own(inside: &Inside) -> Vec<Check> {
             "use the operator's key",
         ),
     };
+    if let Some(failure) = &inside.no_key {
+        return vec![Check::new("key", Verdict::Warning, failure.to_string()).hint(set)];
+    }
     if !client.has_key() {
         return vec![
             Check::new(
@@ -217,6 +233,17 @@ mod tests {
         ] {
             assert_eq!(connection(url).verdict, verdict, "{url}");
         }
+    }
+
+    #[test]
+    fn a_node_that_takes_no_runs_is_told_with_the_cause_that_it_finds_itself() {
+        let refused = || Err(Failure::unavailable("the database is unavailable, retry later"));
+        let cause = Check::new("readiness", Verdict::Fault, "no space left");
+        let told = |own: &[Check]| readiness(refused(), own).unwrap().found;
+        assert_eq!(told(&[cause]), "no space left");
+        let other = Check::new("readiness", Verdict::Ok, "takes runs");
+        assert_eq!(told(&[other]), "the database is unavailable, retry later");
+        assert!(readiness(Ok(Vec::new()), &[]).is_none());
     }
 
     #[test]

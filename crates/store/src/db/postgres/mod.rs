@@ -142,15 +142,18 @@ fn refuse_transaction_pooling(link: &Link, runtime: &Arc<Runtime>) -> Result<()>
     Ok(())
 }
 
-fn apply_migrations(link: &Link, runtime: &Arc<Runtime>) -> Result<()> {
-    let mut session = link.connect(runtime)?;
-    // A migration may take longer than a command, and may wait for another node's migration.
-    session.control(
-        "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
-         SET default_transaction_read_only = off",
-    )?;
-    session.control(MIGRATION_LOCK)?;
-    let version = Pipeline::reader(&mut session)
+/// Runs a query on a session that cannot write.
+pub(super) fn inspect<T>(url: &str, query: fn(&mut dyn Tx) -> Result<T>) -> Result<T> {
+    let link = Link::new(url)?;
+    let runtime = Arc::new(connect::runtime()?);
+    refuse_transaction_pooling(&link, &runtime)?;
+    let mut session = link.connect(&runtime)?;
+    refuse_old_server(&mut session)?;
+    query(&mut Pipeline::reader(&mut session))
+}
+
+fn refuse_old_server(session: &mut PgSession) -> Result<()> {
+    let version = Pipeline::reader(session)
         .query_one(
             "SELECT CAST(current_setting('server_version_num') AS BIGINT)",
             vals![],
@@ -161,6 +164,18 @@ fn apply_migrations(link: &Link, runtime: &Arc<Runtime>) -> Result<()> {
             "PostgreSQL 14 or newer is needed; the server has version number {version}"
         )));
     }
+    Ok(())
+}
+
+fn apply_migrations(link: &Link, runtime: &Arc<Runtime>) -> Result<()> {
+    let mut session = link.connect(runtime)?;
+    // A migration may take longer than a command, and may wait for another node's migration.
+    session.control(
+        "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
+         SET default_transaction_read_only = off",
+    )?;
+    session.control(MIGRATION_LOCK)?;
+    refuse_old_server(&mut session)?;
     session.control(migrate::RECORD_TABLE)?;
     let applied = Pipeline::reader(&mut session).query_all(migrate::APPLIED, vals![])?;
     for migration in migrate::pending(migrate::MIGRATIONS, &applied)? {

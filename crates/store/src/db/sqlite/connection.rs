@@ -61,6 +61,12 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Opens a connection for queries. As the last one on a database it writes the log back, as any but one that cannot
+    /// write does.
+    pub(super) fn unchanged(path: &Path) -> Result<Self> {
+        Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+    }
+
     /// Opens a connection that cannot write.
     pub(super) fn reader(path: &Path) -> Result<Self> {
         Self::open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
@@ -132,10 +138,10 @@ impl Connection {
                 space.is_over(&error);
                 space.error()
             }
-            // So it is told where the files beside the database cannot grow.
-            Some(ErrorCode::SystemIoFailure) => {
+            // So it is told where the files beside the database cannot grow, and also where the disk is broken.
+            Some(ErrorCode::SystemIoFailure) if space.finds_none() => {
                 space.is_over(&error);
-                failure(error)
+                space.error()
             }
             Some(_) | None => failure(error),
         }
@@ -287,9 +293,33 @@ const DAMAGED: &str = "the file is damaged, or is no database: put a backup in i
 #[cfg(test)]
 mod tests {
     use rusqlite::StatementStatus;
+    use sortie_testkit::postgres::TestDatabase;
 
-    use super::*;
+    use super::{super::beside, *};
     use crate::db::vals;
+
+    #[test]
+    fn a_broken_disk_is_not_taken_for_a_full_one() {
+        let database = TestDatabase::sqlite().unwrap();
+        let path = Path::new(database.url().strip_prefix("sqlite:").unwrap());
+        std::fs::write(path, "").unwrap();
+        let space = Space::of(path);
+        let connection = Connection::writer(path, &space).unwrap();
+        let broken = || {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_WRITE);
+            rusqlite::Error::SqliteFailure(code, None)
+        };
+        let told = connection.failed(broken());
+        assert!(
+            matches!(&told, Error::Unavailable(cause) if cause.contains("I/O")),
+            "{told}"
+        );
+        assert!(!space.is_full());
+        // Every write to this device finds no space.
+        std::os::unix::fs::symlink("/dev/full", beside(path, "-trial")).unwrap();
+        assert_eq!(connection.failed(broken()), space.error());
+        assert!(space.is_full());
+    }
 
     #[test]
     fn a_cached_statement_is_not_prepared_again_for_other_values() {

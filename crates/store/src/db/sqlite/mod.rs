@@ -107,6 +107,13 @@ pub(super) fn open(path: &Path, reports: &Reports) -> Result<Backend> {
     })
 }
 
+/// Runs a query on the database at `path`, which is not made where it is missing. Keeps other processes out meanwhile.
+pub(super) fn inspect<T>(path: &Path, query: fn(&mut dyn Tx) -> Result<T>) -> Result<T> {
+    let _lock = lock(path)?;
+    let found = Connection::unchanged(path).and_then(|mut connection| query(&mut connection));
+    found.map_err(|error| Space::of(path).cause_of(error))
+}
+
 /// Path of the database with `suffix` added to its name.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut beside = path.as_os_str().to_owned();

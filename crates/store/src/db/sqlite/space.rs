@@ -70,7 +70,7 @@ impl Space {
                 tracing::info!(%database, "the disk with the database has space again");
                 Ok(())
             }
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(self.error()),
+            Err(error) if is_of_space(&error) => Err(self.error()),
             Err(error) => Err(super::failed("write to the disk with", &self.0.database, &error)),
         }
     }
@@ -78,11 +78,21 @@ impl Space {
     /// Returns the cause of a failure to open the database: the full disk, if that is one. `SQLite` itself tells of an I/O
     /// error where a file beside the database cannot be made.
     pub(super) fn cause_of(&self, error: Error) -> Error {
-        match try_to_write(&beside(&self.0.database, "-trial")) {
-            Err(full) if full.kind() == io::ErrorKind::StorageFull => self.error(),
-            Ok(()) | Err(_) => error,
-        }
+        if self.finds_none() { self.error() } else { error }
     }
+
+    /// Whether a trial file finds no space.
+    pub(super) fn finds_none(&self) -> bool {
+        try_to_write(&beside(&self.0.database, "-trial")).is_err_and(|error| is_of_space(&error))
+    }
+}
+
+/// Whether a write found no space: on the disk, or in what a quota leaves of it.
+fn is_of_space(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 /// Error of a write to a file whose disk is full.
