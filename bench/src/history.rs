@@ -80,7 +80,7 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// What one client asks for without a pause: a name, and the path of the request.
+/// Requests that one client sends without a pause: a name, and the path.
 fn loads([first, second]: [ScheduleId; 2]) -> Vec<(&'static str, Option<String>)> {
     let list = |query: &str| Some(format!("/v1/runs?{query}"));
     vec![
