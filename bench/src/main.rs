@@ -12,6 +12,7 @@ mod command;
 mod connection;
 mod files;
 mod followers;
+mod history;
 mod hosted;
 mod limits;
 mod load;
@@ -64,6 +65,9 @@ struct Arguments {
     /// Nodes on one PostgreSQL in the measurements of several; with 1 there are none.
     #[arg(long, default_value_t = 3)]
     nodes: usize,
+    /// Finished runs of a node whose creates are measured beside lists, sums and deletions; with 0 that is left out.
+    #[arg(long, default_value_t = 0)]
+    history_runs: u64,
 }
 
 /// Commands beside the table.
@@ -91,6 +95,7 @@ struct Bench {
     database: Database,
     seconds: u64,
     nodes: usize,
+    history_runs: u64,
 }
 
 impl Bench {
@@ -148,6 +153,7 @@ async fn main() -> Result<()> {
             database,
             seconds: arguments.seconds,
             nodes: arguments.nodes,
+            history_runs: arguments.history_runs,
         };
         match &arguments.command {
             None => measure(&bench, &mut report).await,
@@ -185,7 +191,8 @@ async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     schedules::measure(bench, report).await?;
     people::measure(bench, report).await?;
     hosted::measure(bench, report).await?;
-    storm::measure(bench, report).await
+    storm::measure(bench, report).await?;
+    history::measure(bench, report).await
 }
 
 /// Ten thousand followers are as many sockets here, and as many in the node, which inherits the limit.

@@ -242,7 +242,7 @@ mod tests {
         match tried {
             Ok(done) if done.status.success() => None,
             Ok(done) => Some(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
-            Err(error) => Some(format!("unshare: {error}")),
+            Err(error) => Some(format!("unshare is not installed: {error}")),
         }
     }
 

@@ -57,7 +57,7 @@ pub use hosted::HostedNode;
 pub use identity::ScriptedProvider;
 pub use mail::{MailAnswer, MailSink, ReceivedMail};
 pub use model::ScriptedModel;
-pub use node::{LogOnDrop, Node, NodeOptions};
+pub use node::{History, LogOnDrop, Node, NodeOptions};
 pub use pgbouncer::{Pgbouncer, PoolMode};
 pub use postgres_server::{PostgresServer, Shutdown};
 pub use proxy::{Passage, Proxy};

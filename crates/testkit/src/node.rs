@@ -2,6 +2,7 @@
 //!
 //! Its log is kept, and shown when the test that owns it fails.
 
+mod history;
 mod options;
 
 use std::{
@@ -24,7 +25,10 @@ use sortie_api::{
 use tempfile::TempDir;
 use tokio::{sync::watch, time::timeout};
 
-pub use self::options::{DefaultModel, LogOnDrop, NodeOptions};
+pub use self::{
+    history::History,
+    options::{DefaultModel, LogOnDrop, NodeOptions},
+};
 use crate::{
     client::{Client, PATIENCE},
     database::{Database, Records},

@@ -142,7 +142,7 @@ pub(crate) fn ordinary_clients_find_the_proxy(bed: &Bed) -> Section<'_> {
                 () = proxy.serve() => unreachable!(),
             };
             if finished.exit == ExitKind::Code(99) {
-                bed.not_checked(&format!("{tool}: not installed on this host"));
+                bed.not_checked(&format!("{tool} is not installed"));
                 continue;
             }
             let asked = out(&finished);

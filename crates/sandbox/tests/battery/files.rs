@@ -166,7 +166,7 @@ pub(crate) fn ordinary_tools_work(bed: &Bed) -> Section<'_> {
                 let finished = run.sh(script).await;
                 assert_eq!(out(&finished).trim(), expected, "{tool}: {finished:?}");
             } else {
-                bed.not_checked(&format!("{tool}: not installed on this host"));
+                bed.not_checked(&format!("{tool} is not installed"));
             }
         }
         if bed.has_namespaces() {

@@ -19,6 +19,8 @@ use sortie_sandbox::{
 
 pub(crate) const PROBE: &str = env!("CARGO_BIN_EXE_sandbox-probe");
 const INSIDE: &str = "SORTIE_BATTERY_INSIDE";
+/// Switch for a machine that gives every level. It is not a part of `SORTIE_TEST_PACKAGES`, which is about packages that
+/// could be installed: a level that the kernel denies cannot be.
 const STRICT: &str = "SORTIE_TEST_STRICT";
 /// Time within which a prompt event comes on a busy machine; measured it is milliseconds.
 pub(crate) const SOON: Duration = Duration::from_secs(30);

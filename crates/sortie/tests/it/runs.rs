@@ -9,6 +9,7 @@ mod create;
 mod definition;
 mod events;
 mod get;
+mod history;
 mod idempotency;
 mod list;
 pub(crate) mod model;

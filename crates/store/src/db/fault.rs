@@ -3,7 +3,7 @@
 //! A [`FaultyTx`] can fail its n-th statement, fail a commit, or lose the answer to a commit that took place.
 //! Tests prove with these that a command is one transaction: a failed command leaves nothing behind. A
 //! command can also be paused between two statements while another one runs. Every statement that was run is
-//! recorded, so that a test can inspect its query plan.
+//! recorded, so that a test can inspect its query plan, on request with its parameters.
 
 use std::{
     collections::BTreeSet,
@@ -20,9 +20,13 @@ use crate::{
     db::{
         tail::Tail,
         tx::{Answer, Stmt, Tx},
+        value::Val,
     },
     types::{Error, Result},
 };
+
+/// Statement that was run, with its parameters.
+pub(crate) type Ran = (&'static str, Vec<Val<'static>>);
 
 /// Failures to inject.
 #[derive(Default)]
@@ -32,11 +36,13 @@ pub(crate) struct Faults {
     commit: AtomicBool,
     answer: AtomicBool,
     seen: Mutex<BTreeSet<&'static str>>,
+    watched: Mutex<Option<Vec<Ran>>>,
     pause: Mutex<Option<Pause>>,
     contended: AtomicBool,
     batches: AtomicUsize,
     steps: AtomicU64,
     guarded: Mutex<Option<u32>>,
+    checkpoints: AtomicUsize,
 }
 
 /// Pause within a batch.
@@ -113,9 +119,42 @@ impl Faults {
         self.steps.swap(0, Ordering::SeqCst)
     }
 
+    /// Notes that the write-ahead log was checkpointed, as far as readers allowed it.
+    pub(crate) fn checkpointed(&self) {
+        self.checkpoints.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Number of checkpoints so far. Only `SQLite` has them.
+    pub(crate) fn checkpoints(&self) -> usize {
+        self.checkpoints.load(Ordering::SeqCst)
+    }
+
     /// Returns every statement that was run so far.
     pub(crate) fn statements(&self) -> BTreeSet<&'static str> {
         self.seen.lock().expect("no test panics under the lock").clone()
+    }
+
+    /// Keeps the statements that are run from now on, with their parameters.
+    pub(crate) fn watch(&self) {
+        *self.watched.lock().expect("no test panics under the lock") = Some(Vec::new());
+    }
+
+    /// Returns the statements that were run since [`watch`](Self::watch), in order, and keeps no more.
+    pub(crate) fn watched(&self) -> Vec<Ran> {
+        let watched = self.watched.lock().expect("no test panics under the lock").take();
+        watched.unwrap_or_default()
+    }
+
+    fn record(&self, statements: &[Stmt<'_>]) {
+        let mut seen = self.seen.lock().expect("no test panics under the lock");
+        seen.extend(statements.iter().map(|statement| statement.sql));
+        let mut watched = self.watched.lock().expect("no test panics under the lock");
+        if let Some(watched) = &mut *watched {
+            watched.extend(statements.iter().map(|statement| {
+                let params = statement.params.iter().cloned().map(Val::into_owned);
+                (statement.sql, params.collect())
+            }));
+        }
     }
 
     /// Called by a back end right before it commits.
@@ -180,11 +219,7 @@ impl Tx for FaultyTx<'_> {
 
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {
         self.faults.batches.fetch_add(1, Ordering::SeqCst);
-        self.faults
-            .seen
-            .lock()
-            .expect("no test panics under the lock")
-            .extend(statements.iter().map(|statement| statement.sql));
+        self.faults.record(statements);
         if let Some(pause) = self.faults.stop(statements.len()) {
             let (first, rest) = statements.split_at(pause.after);
             let mut answers = self.inner.batch(first)?;

@@ -24,7 +24,7 @@ pub(crate) enum Val<'a> {
 
 impl Val<'_> {
     /// Returns the value without borrowed parts.
-    #[cfg(feature = "simulation")]
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn into_owned(self) -> Val<'static> {
         match self {
             Self::Null => Val::Null,

@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 
 use sortie_api::{KeyId, OrgId, RunStatus, ScheduleId, Timestamp, usage::Day};
 
-use super::fixture::Fixture;
+use super::{
+    examined::{Bound, within},
+    fixture::Fixture,
+};
 use crate::{
     AuditFilter, Batch, Expiry, OpenCallbacks, RunFilter, Store, UsageDue, UsageQuery,
     db::{Dialect, Tx, vals},
@@ -31,6 +34,11 @@ pub(super) fn schedule() -> ScheduleId {
     "sched_01hf7yat00e0080000000000aa".parse().unwrap()
 }
 
+/// A schedule with one run.
+fn rare_schedule() -> ScheduleId {
+    "sched_01hf7yat00e0080000000000bb".parse().unwrap()
+}
+
 pub(super) fn key() -> KeyId {
     "key_01kafs6w1cefkstv6qr1ptb0mn".parse().unwrap()
 }
@@ -47,6 +55,12 @@ const FILL: [&str; 3] = [
     "INSERT INTO audit (org_id, at, id, action, target, key_id) SELECT $1, r.created_at, REPLACE(r.id, 'run', 'aud'), 'a.put', 't', $3 \
      FROM run r WHERE r.schedule_id = $2 AND r.max_cost_micros < CAST($4 AS BIGINT)",
 ];
+
+/// Fills the queue with a row for each run, as if all of them waited.
+const QUEUE: &str = "INSERT INTO queue (run_id, org_id, enqueued_at) SELECT r.id, r.org_id, r.created_at FROM run r WHERE r.org_id = $1";
+
+/// Gives the first run another schedule.
+const RARE: &str = "UPDATE run SET schedule_id = $1 WHERE created_at = 1795132800000000";
 
 /// Adds a run of the schedule. Returns the schedule.
 pub(super) async fn scheduled(fixture: &Fixture, org: OrgId) -> ScheduleId {
@@ -74,6 +88,11 @@ pub(super) async fn fill(fixture: &Fixture, org: OrgId) {
 async fn misled(fixture: Fixture) -> (Fixture, OrgId) {
     let org = fixture.org().await;
     fill(&fixture, org).await;
+    let others = fixture.store.db.write(move |tx: &mut dyn Tx| {
+        tx.exec(QUEUE, vals![org])?;
+        tx.exec(RARE, vals![rare_schedule()])
+    });
+    assert_eq!(others.await.unwrap(), 1);
     let measured = fixture
         .store
         .db
@@ -106,7 +125,7 @@ fn entries(action: Option<&str>, target: Option<&str>, key: Option<KeyId>) -> Au
 }
 
 /// Indexes among which a planner may choose wrongly. The primary keys of `run`, by which single runs are found, are none.
-const CHOICES: [&str; 12] = [
+const CHOICES: [&str; 13] = [
     "run_list",
     "run_outcome",
     "run_schedule",
@@ -119,6 +138,13 @@ const CHOICES: [&str; 12] = [
     "audit_target",
     "audit_key",
     "audit_pkey",
+    "run_tag_pkey",
+];
+
+/// Primary keys among [`CHOICES`] as a plan of `SQLite` has them, which does not name them.
+const UNNAMED: [(&str, &str); 2] = [
+    ("SEARCH audit USING PRIMARY KEY", "audit_pkey"),
+    ("SEARCH t USING PRIMARY KEY", "run_tag_pkey"),
 ];
 
 /// Number of parameters of a statement.
@@ -169,28 +195,28 @@ async fn indexes(fixture: &Fixture, sql: &'static str) -> BTreeSet<String> {
         let (_, after) = step.split_once("INDEX ").or_else(|| step.split_once(" using "))?;
         after.split_whitespace().next().map(str::to_owned)
     });
-    // SQLite does not name the primary key of a table.
-    let walks_log = steps
-        .iter()
-        .any(|step| step.starts_with("SEARCH audit USING PRIMARY KEY"));
+    let unnamed = UNNAMED.iter().filter_map(|(start, name)| {
+        let is_read = steps.iter().any(|step| step.starts_with(start));
+        is_read.then(|| (*name).to_owned())
+    });
     names
-        .chain(walks_log.then(|| "audit_pkey".to_owned()))
+        .chain(unnamed)
         .filter(|name| CHOICES.contains(&name.as_str()))
         .collect()
 }
 
-/// Checks that the statements which `command` runs read `expected` and no other index among [`CHOICES`].
+/// Checks the indexes among [`CHOICES`] that the statements of `command` read: those of each statement that reads any, in
+/// order, separated by spaces.
 async fn reads<T>(fixture: &Fixture, command: impl Future<Output = crate::Result<T>>, expected: &[&str]) {
-    let before = fixture.store.db.faults().statements();
+    let faults = fixture.store.db.faults();
+    faults.watch();
     command.await.unwrap();
-    let all = fixture.store.db.faults().statements();
-    let mut read = BTreeSet::new();
-    let mut texts = Vec::new();
-    for sql in all.difference(&before) {
-        read.extend(indexes(fixture, sql).await);
-        texts.push(*sql);
+    let (mut read, mut texts) = (Vec::new(), Vec::new());
+    for (sql, _) in faults.watched() {
+        let names: Vec<String> = indexes(fixture, sql).await.into_iter().collect();
+        texts.push(sql);
+        read.extend((!names.is_empty()).then(|| names.join(" ")));
     }
-    let expected: BTreeSet<String> = expected.iter().map(|name| (*name).to_owned()).collect();
     assert_eq!(read, expected, "{texts:#?}");
 }
 
@@ -200,24 +226,112 @@ async fn the_lists_read_their_indexes(fixture: Fixture) {
     let list = |status, schedule| store.list_runs(org, runs(status, schedule));
     reads(&fixture, list(None, None), &["run_list"]).await;
     reads(&fixture, list(failed, None), &["run_outcome"]).await;
-    reads(&fixture, list(None, Some(schedule())), &["run_schedule"]).await;
-    reads(
-        &fixture,
-        list(failed, Some(schedule())),
-        &["run_schedule_outcome"],
-    )
-    .await;
-    let open = list(Some(RunStatus::Running), Some(schedule()));
-    reads(&fixture, open, &["run_schedule_outcome"]).await;
+    // The first statement asks whose schedule it is.
+    let of_schedule = list(None, Some(schedule()));
+    reads(&fixture, of_schedule, &["run_schedule", "run_schedule"]).await;
+    for status in [failed, Some(RunStatus::Running)] {
+        let expected = ["run_schedule", "run_schedule_outcome"];
+        reads(&fixture, list(status, Some(schedule())), &expected).await;
+    }
     reads(&fixture, list(Some(RunStatus::Running), None), &["queue_claimed"]).await;
     let waiting = list(Some(RunStatus::Queued), None);
-    // The other half was read by the list above.
-    reads(&fixture, waiting, &["queue_waiting"]).await;
+    reads(&fixture, waiting, &["queue_waiting", "queue_claimed"]).await;
+}
+
+async fn the_audit_log_is_read_by_its_indexes(fixture: Fixture) {
+    let (fixture, org) = misled(fixture).await;
+    let store = &fixture.store;
     let audit = |action, target, key| store.list_audit(org, entries(action, target, key));
     reads(&fixture, audit(None, None, None), &["audit_pkey"]).await;
     reads(&fixture, audit(Some("a.get"), None, None), &["audit_action"]).await;
     reads(&fixture, audit(None, Some("u"), None), &["audit_target"]).await;
     reads(&fixture, audit(None, None, Some(key())), &["audit_key"]).await;
+    // With several filters the log is read by the rarest.
+    let by_key = ["audit_key", "audit_action", "audit_key"];
+    reads(&fixture, audit(Some("a.put"), None, Some(key())), &by_key).await;
+    let by_action = ["audit_key", "audit_action", "audit_action"];
+    reads(&fixture, audit(Some("a.get"), None, Some(key())), &by_action).await;
+    let by_target = ["audit_target", "audit_action", "audit_target"];
+    reads(&fixture, audit(Some("a.put"), Some("u"), None), &by_target).await;
+    let by_target = ["audit_target", "audit_key", "audit_action", "audit_target"];
+    reads(&fixture, audit(Some("a.put"), Some("u"), Some(key())), &by_target).await;
+}
+
+async fn lists_by_tag_read_the_index_of_what_is_rarer(fixture: Fixture) {
+    let (fixture, org) = misled(fixture).await;
+    let (store, failed) = (&fixture.store, Some(RunStatus::Failed));
+    let (common, rare) = (Some(schedule()), Some(rare_schedule()));
+    let list = |tag: &str, status, schedule| {
+        let tag = Some(tag.to_owned());
+        store.list_runs(
+            org,
+            RunFilter {
+                tag,
+                ..runs(status, schedule)
+            },
+        )
+    };
+    let nightly = |status, schedule| list("nightly", status, schedule);
+    reads(&fixture, nightly(None, None), &["run_tag_pkey"]).await;
+    // The entries that a walk ends at by either way, then the walk by the rarer one.
+    let by_outcome = ["run_tag_pkey", "run_outcome", "run_outcome run_tag_pkey"];
+    reads(&fixture, nightly(failed, None), &by_outcome).await;
+    let by_tag = ["run_tag_pkey", "run_outcome", "run_tag_pkey"];
+    reads(&fixture, nightly(Some(RunStatus::Succeeded), None), &by_tag).await;
+    reads(&fixture, list("rare", failed, None), &by_tag).await;
+    let by_schedule = [
+        "run_schedule",
+        "run_tag_pkey",
+        "run_schedule",
+        "run_schedule run_tag_pkey",
+    ];
+    reads(&fixture, nightly(None, rare), &by_schedule).await;
+    let by_tag = ["run_schedule", "run_tag_pkey", "run_schedule", "run_tag_pkey"];
+    reads(&fixture, nightly(None, common), &by_tag).await;
+    let by_both = [
+        "run_schedule",
+        "run_tag_pkey",
+        "run_schedule_outcome",
+        "run_schedule_outcome run_tag_pkey",
+    ];
+    reads(&fixture, nightly(failed, common), &by_both).await;
+    let emptied = store
+        .db
+        .write(|tx: &mut dyn Tx| tx.exec("DELETE FROM queue", vals![]));
+    assert_eq!(emptied.await.unwrap(), ROWS.unsigned_abs());
+    let waiting = [
+        "run_tag_pkey",
+        "queue_waiting",
+        "queue_waiting run_tag_pkey",
+        "queue_claimed run_tag_pkey",
+    ];
+    reads(&fixture, nightly(Some(RunStatus::Queued), None), &waiting).await;
+    let held = ["run_tag_pkey", "queue_claimed", "queue_claimed run_tag_pkey"];
+    reads(&fixture, nightly(Some(RunStatus::Running), None), &held).await;
+    let of_schedule = [&["run_schedule"][..], &held].concat();
+    reads(&fixture, nightly(Some(RunStatus::Running), common), &of_schedule).await;
+}
+
+async fn schedules_read_their_runs_by_their_index(fixture: Fixture) {
+    let (fixture, org) = misled(fixture).await;
+    let store = &fixture.store;
+    let open = store.open_runs(org, (schedule(), 1), 5);
+    reads(&fixture, open, &["run_schedule_outcome"]).await;
+    let recent = store.recent_outcomes(org, schedule(), (at(FIRST), 5));
+    reads(&fixture, recent, &["run_schedule"]).await;
+}
+
+async fn checks_and_the_erasure_read_their_indexes(fixture: Fixture) {
+    let (fixture, org) = misled(fixture).await;
+    let store = &fixture.store;
+    reads(&fixture, store.check_charges(org, None, 10), &["run_list"]).await;
+    let credits = store.check_credits(None, 10);
+    reads(&fixture, credits, &["queue_claimed queue_waiting"]).await;
+    let unsettled = store.unsettled_runs(org, None, 10);
+    reads(&fixture, unsettled, &["queue_waiting", "queue_claimed"]).await;
+    reads(&fixture, store.uncounted_usage(org), &["run_list"]).await;
+    let erased = store.organization_erased(org, at(END), at(END));
+    reads(&fixture, erased, &["run_list"]).await;
 }
 
 async fn counts_and_deletions_read_their_indexes(fixture: Fixture) {
@@ -236,7 +350,11 @@ async fn counts_and_deletions_read_their_indexes(fixture: Fixture) {
         counted_until: at(0),
         next_run: at(FIRST),
     };
-    let counted = ["queue_claimed", "queue_waiting", "run_list"];
+    let counted = [
+        "queue_claimed queue_waiting",
+        "queue_claimed queue_waiting",
+        "run_list",
+    ];
     reads(&fixture, store.count_usage(due, 0), &counted).await;
     let expiry = Expiry {
         org,
@@ -252,86 +370,130 @@ async fn counts_and_deletions_read_their_indexes(fixture: Fixture) {
     reads(
         &fixture,
         store.delete_expired_runs(expiry, batch),
-        &["run_outcome"],
+        // For each final status.
+        &["run_outcome"; 5],
     )
     .await;
 }
 
-#[tokio::test]
-async fn lists_read_their_indexes_on_sqlite() {
-    the_lists_read_their_indexes(Fixture::sqlite().await).await;
+/// Each of these on both databases.
+macro_rules! on_both {
+    ($($name:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(crate::tests::fixture::Fixture::sqlite().await).await;
+            })+
+        }
+
+        mod postgres {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(crate::tests::fixture::Fixture::postgres().await).await;
+            })+
+        }
+    };
 }
 
-#[tokio::test]
-async fn lists_read_their_indexes_on_postgres() {
-    the_lists_read_their_indexes(Fixture::postgres().await).await;
-}
+on_both![
+    the_lists_read_their_indexes,
+    lists_by_tag_read_the_index_of_what_is_rarer,
+    the_audit_log_is_read_by_its_indexes,
+    schedules_read_their_runs_by_their_index,
+    counts_and_deletions_read_their_indexes,
+    checks_and_the_erasure_read_their_indexes,
+    a_rare_status_costs_no_walk,
+    what_is_counted_is_read_from_where_the_count_has_come_to,
+    checks_and_the_erasure_go_on_from_where_they_have_come_to,
+];
 
-#[tokio::test]
-async fn counts_and_deletions_read_their_indexes_on_sqlite() {
-    counts_and_deletions_read_their_indexes(Fixture::sqlite().await).await;
-}
+/// Cost of a look at a few of the rows at most. A walk over all of them takes several steps for each on `SQLite`, and looks at
+/// each on `PostgreSQL`.
+const FEW: Bound = Bound {
+    steps: ROWS.unsigned_abs(),
+    rows: 200,
+    of_a_scan: 100,
+};
 
-#[tokio::test]
-async fn counts_and_deletions_read_their_indexes_on_postgres() {
-    counts_and_deletions_read_their_indexes(Fixture::postgres().await).await;
-}
+/// Time behind which there are 60 runs.
+const LAST_MINUTE: i64 = END - 60 * SECOND;
 
-/// Number of steps that `SQLite` takes for a command.
-async fn steps<T>(fixture: &Fixture, command: impl Future<Output = crate::Result<T>>) -> u64 {
-    fixture.store.db.faults().steps();
-    command.await.unwrap();
-    fixture.store.db.faults().steps()
-}
+/// Cost of the runs of the last minute at most: a few dozen steps for each.
+const MINUTE: Bound = Bound {
+    steps: 60 * 200,
+    rows: 60 * 4,
+    of_a_scan: 60,
+};
 
-/// A walk over all runs takes several steps for each of them.
-const FEW: u64 = ROWS.unsigned_abs();
-
-#[tokio::test]
-async fn a_rare_status_costs_no_walk_on_sqlite() {
-    let (fixture, org) = misled(Fixture::sqlite().await).await;
-    let store = &fixture.store;
+async fn a_rare_status_costs_no_walk(fixture: Fixture) {
+    let (fixture, org) = misled(fixture).await;
     for (status, schedule) in [
         (Some(RunStatus::Failed), None),
         (Some(RunStatus::Failed), Some(schedule())),
         (Some(RunStatus::Running), Some(schedule())),
     ] {
-        let found = steps(&fixture, store.list_runs(org, runs(status, schedule))).await;
-        assert!(found < FEW, "{status:?} {schedule:?}: {found}");
+        within(
+            &fixture,
+            FEW,
+            fixture.store.list_runs(org, runs(status, schedule)),
+        )
+        .await;
     }
 }
 
-#[tokio::test]
-async fn what_is_counted_is_read_from_where_the_count_has_come_to_on_sqlite() {
-    let (fixture, org) = misled(Fixture::sqlite().await).await;
-    let store = &fixture.store;
-    // All but the runs of the last minute are counted.
-    let counted_until = at(END - 60 * SECOND);
-    let counted = store.db.write(move |tx: &mut dyn Tx| {
+async fn set_counted(fixture: &Fixture, org: OrgId) {
+    let counted = fixture.store.db.write(move |tx: &mut dyn Tx| {
         tx.exec(
             "UPDATE organization SET usage_until = $2 WHERE id = $1",
-            vals![org, counted_until],
+            vals![org, LAST_MINUTE],
         )
     });
-    counted.await.unwrap();
-    let found = steps(&fixture, store.usage_due(at(END), None, 10)).await;
-    assert!(found < FEW, "{found}");
+    assert_eq!(counted.await.unwrap(), 1);
+}
+
+async fn what_is_counted_is_read_from_where_the_count_has_come_to(fixture: Fixture) {
+    let (fixture, org) = misled(fixture).await;
+    let store = &fixture.store;
+    set_counted(&fixture, org).await;
+    within(&fixture, FEW, store.usage_due(at(END), None, 10)).await;
     let query = UsageQuery {
         from: Day::of(at(FIRST)),
         to: Day::of(at(END)),
         by: Vec::new(),
         limit: 10,
     };
-    let sums = store.usage(org, query.clone()).await.unwrap();
+    let sums = within(&fixture, MINUTE, store.usage(org, query)).await;
     assert_eq!(sums[0].runs, 60, "the others are in no sum");
-    // Each of the 60 costs a few dozen steps.
-    let found = steps(&fixture, store.usage(org, query)).await;
-    assert!(found < 60 * 200, "{found}");
-    let due = UsageDue {
-        org,
-        counted_until,
-        next_run: counted_until,
-    };
-    let found = steps(&fixture, store.count_usage(due, 0)).await;
-    assert!(found < 60 * 200, "{found}");
+    if fixture.dialect() == Dialect::Sqlite {
+        let counted_until = at(LAST_MINUTE);
+        let due = UsageDue {
+            org,
+            counted_until,
+            next_run: counted_until,
+        };
+        within(&fixture, MINUTE, store.count_usage(due, 0)).await;
+    }
+}
+
+/// A walk from the first run to the position would look at all of them.
+async fn checks_and_the_erasure_go_on_from_where_they_have_come_to(fixture: Fixture) {
+    let (fixture, org) = misled(fixture).await;
+    let store = &fixture.store;
+    let last = format!("run_01hf7yat00e008000000{}", 100_000 + ROWS - 61);
+    let position = (at(LAST_MINUTE - SECOND), last.parse().unwrap());
+    let checked = within(&fixture, MINUTE, store.check_charges(org, Some(position), 100)).await;
+    assert_eq!(checked.looked_at.len(), 60);
+    assert_eq!(checked.looked_at[0].0, at(LAST_MINUTE));
+    let unsettled = within(&fixture, MINUTE, store.unsettled_runs(org, Some(position), 100)).await;
+    assert_eq!(unsettled.len(), 60);
+    set_counted(&fixture, org).await;
+    let deleted = store.db.write(move |tx: &mut dyn Tx| {
+        tx.exec(
+            "UPDATE organization SET deleted_at = $2 WHERE id = $1",
+            vals![org, END],
+        )
+    });
+    assert_eq!(deleted.await.unwrap(), 1);
+    let due = within(&fixture, FEW, store.uncounted_usage(org)).await.unwrap();
+    assert_eq!(due.next_run, at(LAST_MINUTE));
 }

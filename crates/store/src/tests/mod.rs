@@ -19,6 +19,7 @@ mod create;
 mod credits;
 mod credits_model;
 mod deliveries;
+mod examined;
 mod files;
 mod fixture;
 mod groups;
