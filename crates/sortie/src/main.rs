@@ -26,6 +26,7 @@ mod prompt;
 mod scratch;
 mod telemetry;
 mod terminal;
+mod texts;
 mod transcript;
 
 use std::process::ExitCode;

@@ -11,6 +11,7 @@ use crate::{
     args::{ListArgs, Name, PutWorkflows, WorkflowsCommand},
     failure::{Exit, Failure, Result},
     terminal::{self, harmless},
+    texts,
 };
 
 /// The fields of a record that the engine gives it: a record that was printed can be put again.
@@ -192,7 +193,7 @@ fn from_file(path: &Path, name: Option<Name>, stdin: &mut impl Read) -> Result<F
     let mut definition = match ending {
         Some("json") => serde_json::from_str(&text)
             .map_err(|error| wrong(format!("not JSON: {}", plain::json(&error))))?,
-        Some("yaml" | "yml") => yaml(&text).map_err(|error| wrong(format!("not YAML: {error}")))?,
+        Some("yaml" | "yml") => texts::yaml(&text).map_err(|rule| wrong(format!("not YAML: {rule}")))?,
         Some("toml") => toml(&text).map_err(wrong)?,
         _ => return Err(wrong("name it .toml, .yaml, .yml or .json".to_owned())),
     };
@@ -232,18 +233,9 @@ fn text_of(source: &mut impl Read) -> std::io::Result<String> {
     Ok(text)
 }
 
-fn yaml(text: &str) -> std::result::Result<Map<String, Value>, String> {
-    let options = serde_saphyr::options! { with_snippet: false };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
-}
-
 fn toml(text: &str) -> std::result::Result<Map<String, Value>, String> {
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        let start = error.span().map_or(0, |span| span.start);
-        let line = text.get(..start).unwrap_or_default().lines().count().max(1);
-        format!("not TOML, at line {line}: {}", plain::rule(error.message()))
-    })?;
-    table
+    texts::toml(text)
+        .map_err(|rule| format!("not TOML: {rule}"))?
         .into_iter()
         .map(|(name, value)| {
             let value = json(value).ok_or_else(|| format!("{name}: has a number that JSON does not have"))?;
@@ -341,12 +333,12 @@ mod tests {
                 "{\n\"prompt\": x}",
                 "a.json: not JSON: a value is missing or is not one of JSON (line 2, column 11)",
             ),
-            ("a.yaml", "prompt: x\nshell: [\n", "a.yaml: not YAML: "),
+            ("a.yaml", "prompt: x\nshell: [\n", "a.yaml: not YAML: line "),
             ("a.yaml", "prompt: x\nprompt: y\n", "line 2"),
             (
                 "a.toml",
                 "prompt = 'x'\nshell = yes\n",
-                "a.toml: not TOML, at line 2: ",
+                "a.toml: not TOML: line 2, column 9: a text must be in quotes",
             ),
             ("a.toml", "input = nan\n", "a.toml: input: has a number"),
             ("a.txt", "prompt", "a.txt: name it .toml, .yaml, .yml or .json"),

@@ -10,6 +10,7 @@ use toml::{Table, Value};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{Error, environment::Environment, traces::STANDARD_VARIABLES};
+use crate::texts;
 
 /// Kind of a key: the form of its environment variable and flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,9 +195,7 @@ impl Layers {
     }
 
     fn add_toml(&mut self, text: &str, source: &Source) -> Result<(), Error> {
-        let table: Table = text
-            .parse()
-            .map_err(|error: toml::de::Error| Error(format!("{source}: {}", one_line(&error, text))))?;
+        let table = texts::toml(text).map_err(|rule| Error(format!("{source}: {rule}")))?;
         self.add_table("", table, source)
     }
 
@@ -336,18 +335,6 @@ fn read(kind: Kind, text: &str) -> Result<Value, &'static str> {
                 .collect(),
         )),
     }
-}
-
-/// A TOML error with its line, without the drawing.
-fn one_line(error: &toml::de::Error, text: &str) -> String {
-    let line = error
-        .span()
-        .and_then(|span| text.get(..span.start))
-        .map_or(1, |before| before.matches('\n').count() + 1);
-    format!(
-        "line {line}: {}",
-        plain::rule(error.message()).replace('\n', ", ")
-    )
 }
 
 #[cfg(test)]

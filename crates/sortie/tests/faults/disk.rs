@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 use sortie_testkit::{Database, Node, NodeOptions, http::Method};
 use tempfile::TempDir;
 
@@ -115,7 +115,7 @@ async fn the_disk_with_sqlite_is_full() -> Checked {
         disk.fill()?;
         let full = world.moment(2_000..5_000);
         tokio::time::sleep(full).await;
-        refused_by_the_database(&world, &disk).await?;
+        refused_by_the_database(&world.nodes[0], &disk).await?;
         not_ready(&world, &disk).await?;
         disk.empty()?;
         world.nodes[0].client()?.get("/readyz").await?.expect(200)?;
@@ -131,8 +131,8 @@ async fn the_disk_with_sqlite_is_full() -> Checked {
 }
 
 /// The database has met the full disk: it has no room for a workflow, whose content is nowhere else.
-async fn refused_by_the_database(world: &World, disk: &Disk) -> Checked {
-    let client = world.nodes[0].client()?;
+async fn refused_by_the_database(node: &Node, disk: &Disk) -> Checked {
+    let client = node.client()?;
     let workflow = json!({"prompt": "large ".repeat(10_000)}).to_string();
     for version in 0..1_000 {
         // Directories that were removed meanwhile have made room.
@@ -172,6 +172,12 @@ async fn a_start_on_a_full_disk_names_the_disk() -> Checked {
         ..NodeOptions::default()
     };
     let mut node = Node::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await?;
+    disk.fill()?;
+    refused_by_the_database(&node, &disk).await?;
+    disk.fill()?;
+    told_by_doctor(&node)?;
+    disk.empty()?;
+    node.client()?.get("/readyz").await?.expect(200)?;
     node.terminate()?;
     node.ended().await?;
     disk.fill()?;
@@ -182,6 +188,19 @@ async fn a_start_on_a_full_disk_names_the_disk() -> Checked {
     ensure!(told.contains("no space left on"), "{told}");
     disk.empty()?;
     node.restart().await?;
+    Ok(())
+}
+
+/// `docs/OPERATIONS.md#looking`: an operator is told the cause that clients are not.
+fn told_by_doctor(node: &Node) -> Checked {
+    let output = node.sortie(&["doctor", "--json"]).output()?;
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let checks = report["checks"].as_array().context("a list")?;
+    for name in ["ready", "readiness", "database"] {
+        let check = checks.iter().rfind(|check| check["name"] == name);
+        let found = check.and_then(|check| check["found"].as_str()).unwrap_or_default();
+        ensure!(found.contains("no space left on the disk with"), "{name}: {report}");
+    }
     Ok(())
 }
 

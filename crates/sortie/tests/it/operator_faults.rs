@@ -204,8 +204,9 @@ fn what_may_not_be_read_is_not_told_as_missing() -> Checked {
 
 #[test]
 fn wrong_values_are_told_without_words_of_libraries() -> Checked {
-    const WORDS: [&str; 8] = [
+    const WORDS: [&str; 9] = [
         "os error",
+        "expected",
         "invalid type",
         "invalid digit",
         "EOF",
@@ -223,6 +224,16 @@ fn wrong_values_are_told_without_words_of_libraries() -> Checked {
         ensure!(word.is_none(), "{more:?}: {word:?} in {told}");
         Ok(())
     };
+    run(
+        &["restore", "/no/such.tar"],
+        64,
+        "cannot open /no/such.tar: No such file",
+    )?;
+    run(
+        &["backup", "made.tar"],
+        69,
+        "does not exist: name the data folder",
+    )?;
     let base = ["run", "x"];
     run(
         &[&base[..], &["--input", "{"]].concat(),
@@ -266,10 +277,36 @@ fn wrong_values_are_told_without_words_of_libraries() -> Checked {
             "blob_url = \"s3://b//../x\"\n",
             "the prefix of the bucket must be names",
         ),
+        (
+            "data_dir = \"data\"\nmode = hosted\n",
+            "line 2, column 8: a text must be in quotes",
+        ),
+        ("[sandbox\n", "line 1, column 9: a bracket must be closed"),
     ] {
         let file = folder.path().join("wrong.toml");
         fs::write(&file, settings)?;
         run(&["config", "check", &file.display().to_string()], 78, rule)?;
     }
+    for (name, definition, rule) in [
+        (
+            "wrong.toml",
+            "prompt = x\n",
+            "wrong.toml: not TOML: line 1, column 10: a text must be in quotes",
+        ),
+        (
+            "wrong.yaml",
+            "prompt: x\n tags: y\n",
+            "wrong.yaml: not YAML: line 2, column ",
+        ),
+    ] {
+        fs::write(folder.path().join(name), definition)?;
+        run(&["workflows", "put", name], 64, rule)?;
+    }
+    exits(alone(folder.path(), &["run", "hello", "--no-shell"]), 0)?;
+    run(
+        &["backup", "/no/such/made.tar"],
+        70,
+        "cannot make /no/such/made.tar.partial: No such file",
+    )?;
     Ok(())
 }

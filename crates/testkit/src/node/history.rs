@@ -21,7 +21,7 @@ use anyhow::{Context, Result, ensure};
 use sortie_api::{RunId, ScheduleId, Timestamp};
 
 use super::{Node, Records};
-use crate::{postgres::execute, sqlite_file::file_bulk};
+use crate::{postgres_statements::execute, sqlite_file::file_bulk};
 
 /// Runs that are copied in one transaction.
 const STRETCH: u64 = 50_000;
