@@ -154,6 +154,8 @@ ids! {
     DeploymentId = "depl";
     /// A purchase of credits.
     TopupId = "topup";
+    /// A consent to automatic purchases: no client ever sees one.
+    ConsentId = "consent";
     /// A payment of a purchase.
     PaymentId = "pay";
     /// A mail to send: no client ever sees one.

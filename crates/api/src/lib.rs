@@ -57,8 +57,8 @@ pub use error::{ErrorBody, ErrorCode};
 pub use event::{Event, EventType};
 pub use file::{File, FilePage};
 pub use id::{
-    AuditId, BlobId, ConnectionId, DeploymentId, FileId, GrantId, InvitationId, KeyId, MailId, OauthClientId,
-    OrgId, PaymentId, RunId, ScheduleId, SessionId, TopupId, UserId,
+    AuditId, BlobId, ConnectionId, ConsentId, DeploymentId, FileId, GrantId, InvitationId, KeyId, MailId,
+    OauthClientId, OrgId, PaymentId, RunId, ScheduleId, SessionId, TopupId, UserId,
 };
 pub use license::License;
 pub use mail::EmailDelivery;

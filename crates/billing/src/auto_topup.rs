@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use sortie_api::{OrgId, TopupId, auto_topup::PutAutoTopup, limits};
+use sortie_api::{ConsentId, OrgId, TopupId, auto_topup::PutAutoTopup, limits};
 use sortie_base::random;
 use sortie_store::{Actor, AutoTopupRow, BeginAutoTopup, NewAutoTopup, SavedCard};
 use tokio::time::MissedTickBehavior;
@@ -145,7 +145,8 @@ impl Billing {
             threshold_cents: settings.threshold_cents,
             amount_cents: settings.amount_cents,
             consent_text: consent_text(&settings, &card),
-            payment_method: card.payment_method,
+            card,
+            consent: ConsentId::new(audit.at, random()?),
             consent_by: buyer.user,
             consent_at: audit.at,
         };

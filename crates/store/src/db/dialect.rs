@@ -53,6 +53,20 @@ const TOKENS: [(&str, &str, &str); 21] = [
          CREATE TRIGGER ledger_truncate BEFORE TRUNCATE ON ledger \
          FOR EACH STATEMENT EXECUTE FUNCTION ledger_is_append_only()",
     ),
+    // Triggers that refuse every change of a consent to automatic purchases.
+    (
+        "{APPEND_ONLY_CONSENTS}",
+        "CREATE TRIGGER auto_topup_consent_update BEFORE UPDATE ON auto_topup_consent \
+         BEGIN SELECT RAISE(ABORT, 'consents are never changed'); END;\n\
+         CREATE TRIGGER auto_topup_consent_delete BEFORE DELETE ON auto_topup_consent \
+         BEGIN SELECT RAISE(ABORT, 'consents are never deleted'); END",
+        "CREATE FUNCTION auto_topup_consent_is_append_only() RETURNS trigger LANGUAGE plpgsql AS \
+         'BEGIN RAISE EXCEPTION ''consents are never changed or deleted''; END';\n\
+         CREATE TRIGGER auto_topup_consent_change BEFORE UPDATE OR DELETE ON auto_topup_consent \
+         FOR EACH ROW EXECUTE FUNCTION auto_topup_consent_is_append_only();\n\
+         CREATE TRIGGER auto_topup_consent_truncate BEFORE TRUNCATE ON auto_topup_consent \
+         FOR EACH STATEMENT EXECUTE FUNCTION auto_topup_consent_is_append_only()",
+    ),
     // Runs by outcome, without those that have none.
     (
         "{INDEX_OF_FINAL_RUNS}",

@@ -180,6 +180,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "installation",
         text: include_str!("../../../../migrations/0031_installation.sql"),
     },
+    Migration {
+        version: 32,
+        name: "consents",
+        text: include_str!("../../../../migrations/0032_consents.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.
@@ -357,10 +362,12 @@ mod tests {
         let words: Vec<&str> = statement.split(' ').collect();
         let is_new = |table: &str| made.iter().any(|made| made == table);
         match &words[..] {
-            // Older nodes do not know the ledger. The index changes on SQLite alone, which one process has at a time. Nobody
+            // Older nodes do not know the ledger, nor the consents. The index changes on SQLite alone, which one process has at a time. Nobody
             // waits for a change of when tables are vacuumed.
             ["CREATE", "TABLE" | "INDEX", ..]
-            | ["{APPEND_ONLY_LEDGER}" | "{INDEX_OF_FINAL_RUNS}" | "{AUTOVACUUM}"] => None,
+            | [
+                "{APPEND_ONLY_LEDGER}" | "{APPEND_ONLY_CONSENTS}" | "{INDEX_OF_FINAL_RUNS}" | "{AUTOVACUUM}",
+            ] => None,
             ["CREATE", "UNIQUE", "INDEX", _, "ON", table, ..] => {
                 // Older nodes leave a new column empty, so such an index does not concern their rows.
                 let on_new_column = made.iter().any(|made| {

@@ -8,7 +8,8 @@ use std::{borrow::Cow, str::FromStr};
 use sortie_api::{
     AuditId, BlobId, BudgetPeriod, ConnectionId, ConnectionStatus, DeploymentId, FileId, GrantId,
     InvitationId, MailId, Micros, OrgId, PaymentId, Role, RunId, RunStatus, ScheduleId, SessionId, Timestamp,
-    TopupId, TopupKind, TopupState, UserId, id::KeyId,
+    TopupId, TopupKind, TopupState, UserId,
+    id::{ConsentId, KeyId},
 };
 
 use crate::types::{Error, NodeId, Result};
@@ -73,7 +74,7 @@ macro_rules! texts {
     )+};
 }
 
-texts!(RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId BlobId UserId SessionId MailId GrantId InvitationId DeploymentId TopupId PaymentId);
+texts!(RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId BlobId UserId SessionId MailId GrantId InvitationId DeploymentId ConsentId TopupId PaymentId);
 
 impl<'a> From<&'a str> for Val<'a> {
     fn from(text: &'a str) -> Self {

@@ -46,6 +46,7 @@ const TABLES: &[&str] = &[
     "SELECT run_id, scope, since, starts_at, held_micros FROM budget_hold ORDER BY run_id, scope",
     "SELECT org_id, balance_micros, reserved_micros, suspended, topup_below_micros FROM credit ORDER BY org_id",
     "SELECT org_id, threshold_cents, failures, paused_until FROM auto_topup ORDER BY org_id",
+    "SELECT id, org_id, at, consent_text FROM auto_topup_consent ORDER BY id",
     "SELECT cause, org_id, at, kind, amount_micros, run_id, description FROM ledger ORDER BY cause",
     "SELECT org_id, customer, payment_method, source, asked_at, seen_at FROM billing_account ORDER BY org_id",
     "SELECT id, org_id, kind, state, session_id, intent_id, check_at, checks, error FROM topup ORDER BY id",

@@ -21,7 +21,7 @@ commands! {
         store.send_auto_topup(second.id).await.unwrap();
         let last = UnpaidAutoTopup { failures: Some(1), ..fixture.unpaid(org, second.id, AfterAutoTopup::Disabled) };
         proves(fixture, async || store.end_unpaid_auto_topup(last.clone()).await).await;
-        store.put_auto_topup(new, fixture.audit(org)).await.unwrap();
+        store.put_auto_topup(fixture.new_auto_topup(org), fixture.audit(org)).await.unwrap();
         proves(fixture, async || store.disable_auto_topup(org, fixture.audit(org)).await).await;
     }
 }

@@ -3,11 +3,11 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::future::join_all;
-use sortie_api::{OrgId, PaymentId, Timestamp, TopupId, TopupState, UserId};
+use sortie_api::{ConsentId, OrgId, PaymentId, Timestamp, TopupId, TopupState, UserId};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    AfterAutoTopup, Appended, BeginAutoTopup, Error, NewAutoTopup, PaidTopup, SETTINGS_CHANGED,
+    AfterAutoTopup, Appended, BeginAutoTopup, Error, NewAutoTopup, PaidTopup, SETTINGS_CHANGED, SavedCard,
     SentAutoTopup, Store, TakeBack, TakeBackKind, TakeBackState, TopupRow, UnpaidAutoTopup, db::vals,
 };
 
@@ -25,7 +25,8 @@ impl Fixture {
             org,
             threshold_cents: 1_000,
             amount_cents: 5_000,
-            payment_method: "pm_agreed".to_owned(),
+            card: card("pm_agreed"),
+            consent: ConsentId::new(at, self.random()),
             consent_by: UserId::new(at, [5; 10]),
             consent_at: at,
             consent_text: "I agree.".to_owned(),
@@ -133,6 +134,17 @@ impl Fixture {
     }
 }
 
+fn card(payment_method: &str) -> SavedCard {
+    SavedCard {
+        payment_method: payment_method.to_owned(),
+        brand: "visa".to_owned(),
+        last4: "4242".to_owned(),
+        exp_month: 1,
+        exp_year: 2030,
+        source: "portal".to_owned(),
+    }
+}
+
 /// Organizations that the store has noted until now.
 async fn noted(store: &Store) -> BTreeSet<OrgId> {
     let noted = tokio::time::timeout(Duration::from_millis(10), store.low_credits()).await;
@@ -207,15 +219,7 @@ both! {
 
     async fn a_purchase_charges_the_card_that_was_saved_last(fixture: &Fixture) {
         let (store, org) = (&fixture.store, fixture.buying_org(1).await);
-        let card = crate::SavedCard {
-            payment_method: "pm_new".to_owned(),
-            brand: "visa".to_owned(),
-            last4: "4242".to_owned(),
-            exp_month: 1,
-            exp_year: 2030,
-            source: "portal".to_owned(),
-        };
-        store.keep_card(org, Some(card), fixture.now()).await.unwrap();
+        store.keep_card(org, Some(card("pm_new")), fixture.now()).await.unwrap();
         assert_eq!(fixture.begun(org).await.unwrap().payment_method.as_deref(), Some("pm_new"));
     }
 
@@ -320,6 +324,71 @@ both! {
         let dispute = TakeBack { kind: TakeBackKind::Dispute, id: "dp_1".to_owned(), audit: fixture.audit(org), ..report };
         store.take_back(dispute).await.unwrap();
         assert_eq!((fixture.count(SETTINGS).await, fixture.count(BELOW).await), (0, 0));
+    }
+
+    async fn every_consent_is_kept_whatever_becomes_of_the_settings(fixture: &Fixture) {
+        let (ann, store) = (fixture.person("ann").await, &fixture.store);
+        let org = fixture.org_of(ann).await;
+        let agree = async |text: &str| {
+            let new = NewAutoTopup { consent_text: text.to_owned(), ..fixture.new_auto_topup(org) };
+            let consent = (new.consent, text.to_owned(), new.consent_by);
+            store.put_auto_topup(new, fixture.audit(org)).await.unwrap();
+            consent
+        };
+        let mut agreed = vec![agree("first").await];
+        let paid = fixture.paid_topup(org, fixture.sent_topup(org).await);
+        store.credit_purchase(paid.clone()).await.unwrap();
+        let dispute = TakeBack {
+            kind: TakeBackKind::Dispute,
+            id: "dp_1".to_owned(),
+            payment: paid.payment,
+            amount_cents: 5_000,
+            state: TakeBackState::Taken,
+            mail: None,
+            audit: fixture.audit(org),
+        };
+        store.take_back(dispute).await.unwrap();
+        assert_eq!(fixture.count(SETTINGS).await, 0);
+        agreed.push(agree("disabled by a person").await);
+        store.disable_auto_topup(org, fixture.audit(org)).await.unwrap();
+        agreed.push(agree("replaced").await);
+        agreed.push(agree("disabled by a declined card").await);
+        let id = fixture.sent_topup(org).await;
+        let last = fixture.unpaid(org, id, AfterAutoTopup::Disabled);
+        assert_eq!(store.end_unpaid_auto_topup(last).await, Ok(true));
+        agreed.push(agree("deleted with the organization").await);
+        store.delete_organization(fixture.deletion(org, ann), fixture.audit(org)).await.unwrap();
+        store.erase_settings(org, 10).await.unwrap();
+        assert_eq!(fixture.count(SETTINGS).await, 0);
+        let consents = "SELECT id, consent_text, consent_by, at, threshold_cents, amount_cents, card_brand, card_last4, \
+                        payment_method FROM auto_topup_consent WHERE org_id = $1 ORDER BY at, id";
+        let rows = store.db.read(move |tx| tx.query_all(consents, vals![org])).await.unwrap();
+        let agreed_at: Vec<_> = rows.iter().map(|row| row.time(3).unwrap()).collect();
+        assert!(agreed_at.is_sorted() && agreed_at.last() <= Some(&fixture.now()), "{agreed_at:?}");
+        let mut found = Vec::new();
+        for row in &rows {
+            found.push((row.parse(0).unwrap(), row.text(1).unwrap().to_owned(), row.parse(2).unwrap()));
+            assert_eq!((row.int(4), row.int(5)), (Ok(1_000), Ok(5_000)));
+            assert_eq!([6, 7, 8].map(|column| row.text(column).unwrap()), ["visa", "4242", "pm_agreed"]);
+        }
+        found.sort();
+        agreed.sort();
+        assert_eq!(found, agreed);
+        // Each purchase names the consent under which the card was charged.
+        let under = "SELECT (SELECT c.consent_text FROM auto_topup_consent c WHERE c.id = t.consent_id) FROM topup t \
+                     ORDER BY t.created_at, t.id";
+        let rows = store.db.read(move |tx| tx.query_all(under, vals![])).await.unwrap();
+        let under: BTreeSet<&str> = rows.iter().map(|row| row.text(0).unwrap()).collect();
+        assert_eq!(under, ["first", "disabled by a declined card"].into());
+    }
+
+    async fn a_consent_is_never_changed(fixture: &Fixture) {
+        fixture.buying_org(1).await;
+        for change in ["UPDATE auto_topup_consent SET consent_text = 'x'", "DELETE FROM auto_topup_consent"] {
+            let changed = fixture.store.db.write(move |tx| tx.exec(change, vals![])).await;
+            assert!(changed.unwrap_err().to_string().contains("consents are never"));
+        }
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM auto_topup_consent").await, 1);
     }
 
     async fn a_suspended_or_deleted_organization_buys_nothing(fixture: &Fixture) {

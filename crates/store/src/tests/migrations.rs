@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use sortie_api::ConsentId;
 use tokio::task::JoinSet;
 use tokio_postgres::NoTls;
 
@@ -113,7 +114,8 @@ both! {
 const LONG: Duration = Duration::from_secs(5);
 
 /// Statements that take the migrations after 23 back.
-const SINCE_CREDITS: [&str; 16] = [
+const SINCE_CREDITS: [&str; 17] = [
+    "DROP TABLE auto_topup_consent",
     "DROP TABLE installation",
     "DROP TABLE late_run",
     "ALTER TABLE connection DROP COLUMN challenge",
@@ -141,7 +143,7 @@ async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
     let run = fixture.queued(org).await;
     // The database lacks migration 17, which changes the locked table, and the later ones. Migrations 27 and 30 change nothing that
     // has to be taken back.
-    assert_eq!(newest_known_migration(), 31);
+    assert_eq!(newest_known_migration(), 32);
     let undone = fixture.store.db.write(|tx| {
         for undo in [
             "DROP TABLE ledger",
@@ -185,6 +187,7 @@ async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
         for undo in SINCE_CREDITS {
             tx.exec(undo, vals![])?;
         }
+        tx.exec("DROP FUNCTION auto_topup_consent_is_append_only", vals![])?;
         tx.exec("DELETE FROM migration WHERE version >= 17", vals![])
     });
     undone.await.unwrap();
@@ -215,7 +218,7 @@ async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
     let opened = newer.join_next().await.unwrap().unwrap();
     opened.unwrap().ping().await.unwrap();
     let there = "SELECT count(*) FROM migration WHERE version >= 17";
-    assert_eq!(fixture.count(there).await, 15);
+    assert_eq!(fixture.count(there).await, 16);
 }
 
 #[tokio::test]
@@ -255,6 +258,9 @@ async fn credits_are_migrated(fixture: Fixture) {
         for undo in SINCE_CREDITS {
             tx.exec(undo, vals![])?;
         }
+        if dialect == Dialect::Postgres {
+            tx.exec("DROP FUNCTION auto_topup_consent_is_append_only", vals![])?;
+        }
         tx.exec("DELETE FROM migration WHERE version >= 23", vals![])
     });
     undone.await.unwrap();
@@ -289,4 +295,63 @@ async fn organizations_that_people_have_created_get_credits_on_sqlite() {
 #[tokio::test]
 async fn organizations_that_people_have_created_get_credits_on_postgres() {
     credits_are_migrated(Fixture::postgres().await).await;
+}
+
+/// Takes the migration of the consents back, and applies it again where an organization has agreed before.
+async fn consents_are_migrated(fixture: Fixture) {
+    let org = fixture.buying_org(1).await;
+    let (store, agreed) = (&fixture.store, fixture.new_auto_topup(org));
+    store
+        .keep_card(org, Some(agreed.card.clone()), fixture.now())
+        .await
+        .unwrap();
+    let before = store.auto_topup(org).await.unwrap().0.unwrap();
+    let dialect = fixture.dialect();
+    let undone = store.db.write(move |tx| {
+        tx.exec("DROP TABLE auto_topup_consent", vals![])?;
+        if dialect == Dialect::Postgres {
+            tx.exec("DROP FUNCTION auto_topup_consent_is_append_only", vals![])?;
+        }
+        tx.exec("ALTER TABLE topup DROP COLUMN consent_id", vals![])?;
+        tx.exec("DELETE FROM migration WHERE version >= 32", vals![])
+    });
+    undone.await.unwrap();
+    let Fixture { store, database, .. } = fixture;
+    drop(store);
+    let fixture = Fixture::with(Store::open(database.url()).await.unwrap(), database, None);
+    let row = fixture.store.db.read(|tx| {
+        tx.query_one(
+            "SELECT id, org_id, consent_by, at, threshold_cents, amount_cents, consent_text, payment_method, card_brand, \
+             card_last4 FROM auto_topup_consent",
+            vals![],
+        )
+    });
+    let row = row.await.unwrap();
+    let id: ConsentId = row.parse(0).unwrap();
+    assert_eq!(
+        (row.parse(1).unwrap(), row.parse(2).unwrap(), row.time(3).unwrap()),
+        (org, before.consent_by, before.consent_at)
+    );
+    assert_eq!((row.int(4), row.int(5)), (Ok(1_000), Ok(5_000)));
+    assert_eq!(
+        [6, 7, 8, 9].map(|column| row.text(column).unwrap()),
+        ["I agree.", "pm_agreed", "visa", "4242"]
+    );
+    // The next purchase is made under it.
+    fixture.sent_topup(org).await;
+    let under = fixture
+        .store
+        .db
+        .read(|tx| tx.query_one("SELECT consent_id FROM topup", vals![])?.parse(0));
+    assert_eq!(under.await, Ok(id));
+}
+
+#[tokio::test]
+async fn a_consent_from_before_is_kept_on_sqlite() {
+    consents_are_migrated(Fixture::sqlite().await).await;
+}
+
+#[tokio::test]
+async fn a_consent_from_before_is_kept_on_postgres() {
+    consents_are_migrated(Fixture::postgres().await).await;
 }

@@ -12,7 +12,13 @@ use crate::{
 const EVER: Timestamp = Timestamp::from_micros(i64::MAX);
 
 /// Tables that keep rows of a deleted organization.
-const KEPT: [&str; 4] = ["organization", "audit", "usage_day", "credit"];
+const KEPT: [&str; 5] = [
+    "organization",
+    "audit",
+    "usage_day",
+    "credit",
+    "auto_topup_consent",
+];
 
 impl Fixture {
     pub(super) fn deletion(&self, org: OrgId, owner: UserId) -> OrganizationDeletion {

@@ -1,14 +1,17 @@
 //! Automatic purchases: the saved card of an organization is charged when few credits are left.
 //!
 //! The settings are a row, and the threshold stands in the row of the credits as well, where the movement of credits compares
-//! it. One purchase of an organization is under way at a time: a unique index of the orders holds that. Rows are locked in the
+//! it. Each consent is a row of its own too, which outlives the settings, and a purchase names the one it was made under. One purchase of an organization is under way at a time: a unique index of the orders holds that. Rows are locked in the
 //! order organization, order, settings, credits.
 
 use std::time::Duration;
 
-use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState, UserId};
+use sortie_api::{ConsentId, OrgId, Timestamp, TopupId, TopupKind, TopupState, UserId};
 
-use super::topups::{TopupMove, TopupRow, move_to, topup_columns, topup_from};
+use super::{
+    accounts::SavedCard,
+    topups::{TopupMove, TopupRow, move_to, topup_columns, topup_from},
+};
 use crate::{
     Store,
     audit::{Audit, record},
@@ -42,7 +45,9 @@ pub struct NewAutoTopup {
     /// Amount of a purchase in cents.
     pub amount_cents: i64,
     /// Card that was saved then.
-    pub payment_method: String,
+    pub card: SavedCard,
+    /// ID of the consent.
+    pub consent: ConsentId,
     /// Person who has agreed.
     pub consent_by: UserId,
     /// Time of the consent.
@@ -142,8 +147,8 @@ macro_rules! is_due {
     };
 }
 impl Store {
-    /// Saves the settings of the automatic purchases, in place of earlier ones. Failures and pauses end. `NotFound` for an
-    /// organization that was deleted.
+    /// Saves the settings of the automatic purchases, in place of earlier ones. Failures and pauses end. The consent is kept
+    /// beside earlier ones. `NotFound` for an organization that was deleted.
     pub async fn put_auto_topup(&self, new: NewAutoTopup, audit: Audit) -> Result<()> {
         let threshold = super::micros(new.threshold_cents)?;
         self.db
@@ -151,6 +156,7 @@ impl Store {
                 tx.batch(&[
                     lock(new.org),
                     save(&new),
+                    keep_consent(&new),
                     record(&audit),
                     credit::begin(new.org),
                     Stmt::new(
@@ -325,9 +331,28 @@ fn save(new: &NewAutoTopup) -> Stmt<'_> {
             new.org,
             new.threshold_cents,
             new.amount_cents,
-            new.payment_method.as_str(),
+            new.card.payment_method.as_str(),
             new.consent_by,
             new.consent_at,
+            new.consent_text.as_str()
+        ],
+    )
+}
+
+fn keep_consent(new: &NewAutoTopup) -> Stmt<'_> {
+    Stmt::new(
+        "INSERT INTO auto_topup_consent (id, org_id, consent_by, at, threshold_cents, amount_cents, payment_method, \
+         card_brand, card_last4, consent_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        vals![
+            new.consent,
+            new.org,
+            new.consent_by,
+            new.consent_at,
+            new.threshold_cents,
+            new.amount_cents,
+            new.card.payment_method.as_str(),
+            new.card.brand.as_str(),
+            new.card.last4.as_str(),
             new.consent_text.as_str()
         ],
     )
@@ -338,10 +363,13 @@ fn insert(begin: &BeginAutoTopup) -> Stmt<'static> {
     let since = begin.at.as_micros().saturating_sub(day);
     Stmt::new(
         concat!(
-            "INSERT INTO topup (id, org_id, kind, amount_cents, state, save_card, payment_method, created_by, created_at, \
-             check_at, checks) SELECT $1, a.org_id, $3, a.amount_cents, $4, 0, \
+            "INSERT INTO topup (id, org_id, kind, amount_cents, state, save_card, payment_method, created_by, consent_id, \
+             created_at, check_at, checks) SELECT $1, a.org_id, $3, a.amount_cents, $4, 0, \
              COALESCE((SELECT b.payment_method FROM billing_account b WHERE b.org_id = a.org_id), a.payment_method), \
-             a.consent_by, CAST($5 AS BIGINT), CAST($6 AS BIGINT), 0 FROM auto_topup a WHERE a.org_id = $2 AND ",
+             a.consent_by, \
+             (SELECT c.id FROM auto_topup_consent c WHERE c.org_id = a.org_id AND c.at = a.consent_at \
+               AND c.consent_by = a.consent_by AND c.consent_text = a.consent_text ORDER BY c.id LIMIT 1), \
+             CAST($5 AS BIGINT), CAST($6 AS BIGINT), 0 FROM auto_topup a WHERE a.org_id = $2 AND ",
             is_due!("$5"),
             " AND (SELECT COUNT(*) FROM topup t WHERE t.org_id = $2 AND t.created_at > $7 AND t.kind = $3) < $8 \
              AND a.amount_cents + (SELECT CAST(COALESCE(SUM(t.amount_cents), 0) AS BIGINT) FROM topup t \
@@ -364,7 +392,7 @@ fn insert(begin: &BeginAutoTopup) -> Stmt<'static> {
     )
 }
 
-/// Disables the automatic purchases of an organization. Its credits are locked last.
+/// Disables the automatic purchases of an organization. The consent to them is kept. Its credits are locked last.
 pub(super) fn disable(org: OrgId) -> [Stmt<'static>; 2] {
     [delete(org), forget_threshold(org)]
 }
