@@ -84,7 +84,7 @@ impl Folder {
             sync_folder(folder)
         })
         .await?
-        .map_err(|error| Error::Unavailable(error.to_string()))
+        .map_err(|error| Error::Unavailable(plain::io(&error)))
     }
 
     pub(crate) async fn open_file(&self, address: Address) -> Result<File> {

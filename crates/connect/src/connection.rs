@@ -109,8 +109,9 @@ pub trait Tokens: Send + Sync {
     fn token<'a>(&'a self, refused: Option<&'a Credential>) -> BoxFuture<'a, Result<Credential, TokenError>>;
 
     /// Keeps the challenge of a server that refuses every token there is, for the next authorization. One that wants
-    /// more scopes asks for that authorization.
-    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, ()>;
+    /// more scopes asks for that authorization. `refused` is the token that the server has refused: a challenge to one
+    /// of an earlier authorization does not count.
+    fn challenged<'a>(&'a self, refused: &'a Credential, challenge: Challenge) -> BoxFuture<'a, ()>;
 }
 
 /// Reason why there is no access token. The sentences name no credential.

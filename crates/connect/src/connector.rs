@@ -154,7 +154,7 @@ impl Connector {
         };
         timeout(OPEN_TIMEOUT, opening)
             .await
-            .unwrap_or_else(|_| Err(too_slow()))
+            .unwrap_or_else(|_| Err(too_slow(&connection.target, redactor)))
     }
 
     fn dial(&self, connection: &Connection, redactor: &Arc<Redactor>) -> Result<Dial, Failure> {
@@ -199,7 +199,10 @@ impl Connector {
                 Target::Mcp { .. } | Target::McpStdio { .. } => self.test_mcp(connection, &redactor).await,
             }
         });
-        let mut report = match tested.await.unwrap_or_else(|_| Err(too_slow())) {
+        let mut report = match tested
+            .await
+            .unwrap_or_else(|_| Err(too_slow(&connection.target, &redactor)))
+        {
             Ok(report) => report,
             Err(failure) => TestReport::failed(&failure),
         };
@@ -325,9 +328,14 @@ fn outlet(
         .map_err(Failure::Error)
 }
 
-fn too_slow() -> Failure {
+/// Returns the failure of a server, or of the named program, that does not answer.
+fn too_slow(target: &Target, redactor: &Redactor) -> Failure {
+    let whose = match target {
+        Target::Http { .. } | Target::Mcp { .. } => "the server".to_owned(),
+        Target::McpStdio { command, .. } => mcp::program_name(command, redactor),
+    };
     Failure::Error(format!(
-        "the server did not answer within {} s",
+        "{whose} did not answer within {} s",
         OPEN_TIMEOUT.as_secs()
     ))
 }

@@ -149,17 +149,17 @@ impl Outlet {
         let token = self.told(tokens.token(None).await?);
         let response = self.send_once(request, Some(&token)).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
-            return Ok(noted(&**tokens, response).await);
+            return Ok(noted(&**tokens, &token, response).await);
         }
         match tokens.token(Some(&token)).await {
             Ok(renewed) => {
                 let token = self.told(renewed);
                 let response = self.send_once(request, Some(&token)).await?;
-                Ok(noted(&**tokens, response).await)
+                Ok(noted(&**tokens, &token, response).await)
             }
-            Err(TokenError::JustGiven) => Ok(noted(&**tokens, response).await),
+            Err(TokenError::JustGiven) => Ok(noted(&**tokens, &token, response).await),
             Err(error @ TokenError::NeedsAuthorization(_)) => {
-                noted(&**tokens, response).await;
+                noted(&**tokens, &token, response).await;
                 Err(error.into())
             }
             Err(error @ TokenError::Unavailable(_)) => Err(error.into()),
@@ -203,14 +203,14 @@ impl Outlet {
     }
 }
 
-/// Tells the keeper of the tokens what an answer asks for that no token helps against.
-async fn noted(tokens: &dyn Tokens, response: Response) -> Response {
+/// Tells the keeper of the tokens what an answer to this token asks for that no token helps against.
+async fn noted(tokens: &dyn Tokens, token: &Credential, response: Response) -> Response {
     let challenge = match response.status() {
         StatusCode::UNAUTHORIZED => Some(Challenge::of(&response)).filter(|found| !found.is_empty()),
         _ => wanted_scope(&response),
     };
     if let Some(challenge) = challenge {
-        tokens.challenged(challenge).await;
+        tokens.challenged(token, challenge).await;
     }
     response
 }

@@ -249,6 +249,8 @@ async fn a_run_whose_outputs_are_not_taken_waits_without_a_slot_and_without_cost
     let blocked = Blocked::new(&dir, org);
     let run = create(&engine, org, leaves_a_file()).await;
     let cost = waits(&engine, org, &run).await.cost_micros;
+    // The storage answers, and takes nothing of the organization.
+    until(async || engine.degraded() == ["storage"]).await;
     // The only slot is free.
     let other = request(json!({"prompt": "other", "shell": false}));
     let other = create(&engine, org, other).await;
@@ -257,6 +259,7 @@ async fn a_run_whose_outputs_are_not_taken_waits_without_a_slot_and_without_cost
     let run = ended(&engine, org, &run).await;
     has_its_file(&engine, org, &run).await;
     assert_eq!(run.cost_micros, cost);
+    assert!(engine.degraded().is_empty());
     engine.shutdown().await;
 }
 
@@ -316,6 +319,33 @@ async fn the_next_process_on_the_same_folder_stores_the_outputs_and_asks_no_mode
     let kinds = kinds(&second, org, &run).await;
     let count = |wanted: &str| kinds.iter().filter(|kind| *kind == wanted).count();
     assert_eq!((count("model_call"), count("resumed")), (1, 1), "{kinds:?}");
+    second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outputs_are_stored_after_a_downtime_that_is_longer_than_the_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(START);
+    let first = impatient_at(&dir, HOUR, clock.clone()).await;
+    let org = organization(&first).await;
+    let blocked = Blocked::new(&dir, org);
+    let run = create(&first, org, leaves_a_file()).await;
+    waits(&first, org, &run).await;
+    // The run is handed over at once: it does not use the grace period.
+    let stopping = first.shutdown_within(HOUR);
+    tokio::time::timeout(Duration::from_secs(20), stopping)
+        .await
+        .unwrap();
+    drop(first);
+    blocked.unblock();
+    clock.set(START + 2 * HOUR);
+    let second = engine_with(&dir, |options| {
+        options.clock = clock;
+        options.storage_wait = HOUR;
+    })
+    .await;
+    let run = ended(&second, org, &run).await;
+    has_its_file(&second, org, &run).await;
     second.shutdown().await;
 }
 

@@ -185,6 +185,11 @@ impl Server {
         }
     }
 
+    /// The number of requests so far.
+    pub(crate) fn requests(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+
     /// The head of the request of this number, in lower case.
     pub(crate) fn head(&self, number: usize) -> String {
         self.asked.lock().unwrap()[number].0.to_ascii_lowercase()

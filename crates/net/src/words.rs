@@ -94,7 +94,12 @@ fn of_tls(error: &rustls::Error) -> String {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "its certificate is for another name".to_owned()
         }
-        _ => format!("its certificate is not valid ({certificate:?})"),
+        CertificateError::Revoked => "its certificate has been revoked".to_owned(),
+        CertificateError::BadSignature => "its certificate has a wrong signature".to_owned(),
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "its certificate is not for a server".to_owned()
+        }
+        _ => "its certificate is not valid".to_owned(),
     }
 }
 
@@ -176,5 +181,30 @@ mod tests {
             of(io::Error::new(io::ErrorKind::InvalidData, tls)),
             "its certificate is not trusted: unknown issuer"
         );
+    }
+
+    #[test]
+    fn a_bad_certificate_is_told_without_words_of_the_library() {
+        use CertificateError as Bad;
+        for (bad, told) in [
+            (
+                Bad::UnknownIssuer,
+                "its certificate is not trusted: unknown issuer",
+            ),
+            (Bad::Expired, "its certificate has expired"),
+            (Bad::NotValidYet, "its certificate is not valid yet"),
+            (Bad::NotValidForName, "its certificate is for another name"),
+            (Bad::Revoked, "its certificate has been revoked"),
+            (Bad::BadSignature, "its certificate has a wrong signature"),
+            (Bad::InvalidPurpose, "its certificate is not for a server"),
+            (Bad::BadEncoding, "its certificate is not valid"),
+            (Bad::UnhandledCriticalExtension, "its certificate is not valid"),
+            (
+                Bad::ApplicationVerificationFailure,
+                "its certificate is not valid",
+            ),
+        ] {
+            assert_eq!(of_tls(&rustls::Error::InvalidCertificate(bad)), told);
+        }
     }
 }

@@ -252,3 +252,108 @@ fn the_examples_of_runs_are_runs() {
         &document["paths"]["/v1/runs"]["post"]["requestBody"]["content"]["application/json"]["example"];
     serde_json::from_value::<sortie_api::RunRequest>(body.clone()).unwrap();
 }
+
+const APIS: [sortie_server::Api; 2] = [sortie_server::Api::Engine, sortie_server::Api::Organization];
+
+/// Contents of the request and of the answers of an operation, with their names.
+fn contents<'a>(operation: &'a Map<String, Value>) -> Vec<(&'a str, &'a Map<String, Value>)> {
+    let answers = operation["responses"].as_object().unwrap();
+    let answers = answers.iter().map(|(status, answer)| (status.as_str(), answer));
+    let body = operation.get("requestBody").map(|body| ("body", body));
+    body.into_iter()
+        .chain(answers)
+        .filter_map(|(name, part)| Some((name, part["content"].as_object()?)))
+        .collect()
+}
+
+/// Examples of a media type or of a parameter.
+fn examples(media: &Value) -> Vec<&Value> {
+    let named = media["examples"].as_object().into_iter().flat_map(Map::values);
+    media
+        .get("example")
+        .into_iter()
+        .chain(named.filter_map(|example| example.get("value")))
+        .collect()
+}
+
+#[test]
+fn each_example_fits_its_schema() {
+    for api in APIS {
+        let document = sortie_server::openapi(api);
+        let mut seen = 0;
+        let mut fits = |media: &Value, place: &str| {
+            let schema = json!({"allOf": [media["schema"]], "components": document["components"]});
+            for example in examples(media) {
+                seen += 1;
+                let validator = jsonschema::draft202012::new(&schema).unwrap();
+                if let Err(error) = validator.validate(example) {
+                    panic!("{place}: {error}");
+                }
+            }
+        };
+        for (method, path, operation) in operations(&document) {
+            for parameter in operation
+                .get("parameters")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+            {
+                fits(parameter, &format!("{method} {path} {}", parameter["name"]));
+            }
+            for (name, content) in contents(operation) {
+                for (media_type, media) in content {
+                    fits(media, &format!("{method} {path} {name} {media_type}"));
+                }
+            }
+        }
+        assert!(seen >= 150, "{seen}");
+    }
+}
+
+#[test]
+fn dates_in_examples_of_requests_stay_in_the_future() {
+    let mut seen = 0;
+    for api in APIS {
+        let document = sortie_server::openapi(api);
+        for (method, path, operation) in operations(&document) {
+            let contents = contents(operation)
+                .into_iter()
+                .filter(|(name, _)| *name == "body");
+            for example in contents.flat_map(|(_, content)| content.values().flat_map(examples)) {
+                walk(example, "", &mut |at, value| {
+                    let year = value.as_str().filter(|text| text.get(4..5) == Some("-"));
+                    let year = year.and_then(|text| text.get(..4)?.parse::<u32>().ok());
+                    if let Some(year) = year {
+                        seen += 1;
+                        assert!(year >= 2099, "{method} {path}{at}: {value}");
+                    }
+                });
+            }
+        }
+    }
+    assert!(seen > 0);
+}
+
+#[test]
+fn what_a_generator_or_a_linter_refuses_is_in_no_document() {
+    for api in APIS {
+        let document = sortie_server::openapi(api);
+        for (method, path, operation) in operations(&document) {
+            for (name, content) in contents(operation) {
+                assert!(
+                    !content.contains_key("*/*") || content.contains_key("application/octet-stream"),
+                    "{method} {path} {name}"
+                );
+            }
+            let answers = operation["responses"].as_object().unwrap();
+            assert!(
+                answers.keys().any(|status| status.starts_with('4')),
+                "{method} {path} has no 4XX"
+            );
+            let links = answers.values().filter_map(|answer| answer["links"].as_object());
+            for (name, link) in links.flatten() {
+                assert!(link.get("requestBody").is_none(), "{method} {path} {name}");
+            }
+        }
+    }
+}

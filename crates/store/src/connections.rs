@@ -7,7 +7,7 @@
 use sortie_api::{ConnectionId, ConnectionStatus, OrgId, Timestamp};
 
 use crate::{
-    Audit, Store,
+    Audit, SeenTokens, Store,
     audit::record,
     db::{Row, Stmt, Tx, vals},
     organizations::lock,
@@ -43,6 +43,17 @@ pub struct ConnectionRow {
     pub created_at: Timestamp,
     /// Time of the last change of the definition.
     pub updated_at: Timestamp,
+}
+
+impl ConnectionRow {
+    /// Returns the version of the tokens, for a change of the connection that depends on them.
+    pub const fn seen(&self, org: OrgId) -> SeenTokens {
+        SeenTokens {
+            org,
+            connection: self.id,
+            version: self.tokens_version,
+        }
+    }
 }
 
 /// Connection to save: a new one, or a new version of an existing one.
@@ -195,33 +206,44 @@ impl Store {
         self.db.write(move |tx| delete(tx, org, &name, &audit)).await
     }
 
-    /// Records the status of a connection that is still at `revision`. Returns false if it is not, or was
-    /// deleted.
+    /// Records the status of a connection that is still at `revision`. `NeedsAuthorization` also needs the tokens
+    /// that were seen to be the latest: another authorization may have given newer ones. A connection that already
+    /// needs an authorization keeps the reason. Returns false if the connection has changed or was deleted.
     pub async fn set_connection_status(
         &self,
-        org: OrgId,
-        (id, revision): (ConnectionId, i64),
+        seen: SeenTokens,
+        revision: i64,
         status: ConnectionStatus,
         error: Option<String>,
     ) -> Result<bool> {
         self.db
             .write(move |tx| {
                 tx.exec(
-                    "UPDATE connection SET status = $4, error = $5 WHERE id = $1 AND org_id = $2 AND revision = $3",
-                    vals![id, org, revision, status, error.as_deref()],
+                    "UPDATE connection SET status = $4, \
+                     error = CASE WHEN $4 = $7 AND status = $7 THEN COALESCE(error, $5) ELSE $5 END \
+                     WHERE id = $1 AND org_id = $2 AND revision = $3 AND (tokens_version = $6 OR $4 <> $7)",
+                    vals![
+                        seen.connection,
+                        seen.org,
+                        revision,
+                        status,
+                        error.as_deref(),
+                        seen.version,
+                        ConnectionStatus::NeedsAuthorization
+                    ],
                 )
                 .map(|changed| changed == 1)
             })
             .await
     }
 
-    /// Keeps the challenge of the server of a connection that is still at `revision`. With a `reason` the
-    /// connection needs an authorization from then on; its tokens stay. Returns false if the connection was
-    /// changed or deleted.
+    /// Keeps the challenge of the server of a connection whose tokens and definition are still those that were
+    /// seen. With a `reason` the connection needs an authorization from then on; its tokens stay. Returns false
+    /// if the connection was changed, authorized or deleted.
     pub async fn keep_challenge(
         &self,
-        org: OrgId,
-        (id, revision): (ConnectionId, i64),
+        seen: SeenTokens,
+        revision: i64,
         challenge: Vec<u8>,
         reason: Option<String>,
     ) -> Result<bool> {
@@ -230,14 +252,15 @@ impl Store {
                 tx.exec(
                     "UPDATE connection SET challenge = $4, error = COALESCE($5, error), \
                      status = CASE WHEN CAST($5 AS TEXT) IS NULL THEN status ELSE $6 END \
-                     WHERE id = $1 AND org_id = $2 AND revision = $3",
+                     WHERE id = $1 AND org_id = $2 AND revision = $3 AND tokens_version = $7",
                     vals![
-                        id,
-                        org,
+                        seen.connection,
+                        seen.org,
                         revision,
                         challenge.as_slice(),
                         reason.as_deref(),
-                        ConnectionStatus::NeedsAuthorization
+                        ConnectionStatus::NeedsAuthorization,
+                        seen.version
                     ],
                 )
                 .map(|changed| changed == 1)

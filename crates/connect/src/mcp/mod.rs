@@ -28,6 +28,7 @@ use sortie_agent::{
 pub use self::pipes::{Program, ProgramEnd, StdioLauncher, StdioProcess};
 pub(crate) use self::{
     http_sse::Outlets,
+    pipes::program_name,
     session::{CALL_TIMEOUT, Dial, Session, Way},
 };
 use self::{

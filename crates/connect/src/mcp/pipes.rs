@@ -84,8 +84,7 @@ struct Watched {
 
 impl Watched {
     fn lose(&self, why: impl std::fmt::Display) {
-        self.lost
-            .get_or_init(|| format!("the program `{}` {why}", self.name));
+        self.lost.get_or_init(|| format!("{} {why}", self.name));
     }
 
     /// Finds out why the program does not talk any more.
@@ -111,6 +110,12 @@ impl Watched {
     }
 }
 
+/// Returns the name of a program for a sentence, as in "the program `server`".
+pub(crate) fn program_name(command: &[String], redactor: &Redactor) -> String {
+    let name = command.first().map_or("", String::as_str);
+    format!("the program `{}`", text::line(&redactor.redact(name), NAME_BYTES))
+}
+
 /// The transport over a program's streams.
 pub(super) struct Pipes {
     stdin: Arc<Mutex<Box<dyn AsyncWrite + Send + Unpin>>>,
@@ -120,14 +125,19 @@ pub(super) struct Pipes {
 }
 
 impl Pipes {
-    /// The transport to a program named `name`. `lost` learns why it cannot be talked to any more.
-    pub(super) fn new(process: StdioProcess, name: &str, redactor: Arc<Redactor>, lost: Lost) -> Self {
+    /// The transport to the program of `command`. `lost` learns why it cannot be talked to any more.
+    pub(super) fn new(
+        process: StdioProcess,
+        command: &[String],
+        redactor: Arc<Redactor>,
+        lost: Lost,
+    ) -> Self {
         Self {
             stdin: Arc::new(Mutex::new(process.stdin)),
             stdout: process.stdout,
             lines: Lines::default(),
             watched: Arc::new(Watched {
-                name: text::line(&redactor.redact(name), NAME_BYTES),
+                name: program_name(command, &redactor),
                 redactor,
                 program: Mutex::new(process.program),
                 lost,

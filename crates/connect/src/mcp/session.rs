@@ -37,7 +37,7 @@ use super::{
     http_sse::{HttpSse, Outlets},
     listing::TOOLS,
     meter::Meter,
-    pipes::{Lost, Pipes, StdioLauncher},
+    pipes::{Lost, Pipes, StdioLauncher, program_name},
     wire::{Wire, WireError},
 };
 use crate::{Failure, OPEN_TIMEOUT, text};
@@ -265,7 +265,7 @@ impl Session {
                 if matches!(running.channel, Channel::OneStream) {
                     self.forget(running).await;
                 }
-                Err(CallError::Server(slow(CALL_TIMEOUT).to_string()))
+                Err(CallError::Server(self.dial.slow(CALL_TIMEOUT).to_string()))
             }
             Err(error) => {
                 let failure = match (error, meter.broke_off()) {
@@ -292,7 +292,7 @@ impl Session {
             return Ok(Arc::clone(running));
         }
         let opened = timeout(OPEN_TIMEOUT, self.dial.connect()).await;
-        let running = opened.map_err(|_| slow(OPEN_TIMEOUT))??;
+        let running = opened.map_err(|_| self.dial.slow(OPEN_TIMEOUT))??;
         *slot = Some(Arc::clone(&running));
         Ok(running)
     }
@@ -319,7 +319,7 @@ impl Session {
         match error {
             ServiceError::McpError(error) => Failure::Error(self.words(&error)),
             ServiceError::TransportSend(error) => self.dial.transport_failure(&error),
-            ServiceError::Timeout { timeout } => slow(timeout),
+            ServiceError::Timeout { timeout } => self.dial.slow(timeout),
             ServiceError::TransportClosed => {
                 Failure::Error("the connection to the server broke off".to_owned())
             }
@@ -337,6 +337,15 @@ impl Session {
 }
 
 impl Dial {
+    /// Returns the failure of a server, or of the named program, that does not answer.
+    pub(crate) fn slow(&self, limit: Duration) -> Failure {
+        let whose = match &self.way {
+            Way::Http { .. } => "the server".to_owned(),
+            Way::Stdio { command, .. } => program_name(command, &self.redactor),
+        };
+        Failure::Error(format!("{whose} did not answer within {} s", limit.as_secs()))
+    }
+
     async fn connect(&self) -> Result<Arc<Running>, Failure> {
         let (started, channel) = match &self.way {
             Way::Http { outlets, url } => match streamable(outlets, url).await {
@@ -358,8 +367,8 @@ impl Dial {
                 env,
             } => {
                 let process = launcher.launch(command, env).await.map_err(Failure::Error)?;
-                let (lost, name) = (Lost::default(), command.first().map_or("", String::as_str));
-                let pipes = Pipes::new(process, name, Arc::clone(&self.redactor), Arc::clone(&lost));
+                let lost = Lost::default();
+                let pipes = Pipes::new(process, command, Arc::clone(&self.redactor), Arc::clone(&lost));
                 let started = Client.serve_with_lifecycle(pipes, auto()).await;
                 if let (Err(_), Some(why)) = (&started, lost.get()) {
                     return Err(Failure::Error(why.clone()));
@@ -476,10 +485,6 @@ fn wire_error(error: &DynamicTransportError) -> Option<&WireError> {
         Some(_) => None,
         None => error.error.downcast_ref(),
     }
-}
-
-fn slow(limit: Duration) -> Failure {
-    Failure::Error(format!("the server did not answer within {} s", limit.as_secs()))
 }
 
 /// Makes a request and returns its answer, within `limit`; the server is notified when the time is up.

@@ -38,13 +38,18 @@ impl Challenge {
         self.error.as_deref() == Some(INSUFFICIENT_SCOPE)
     }
 
-    /// Returns this challenge over an earlier one: the scopes of both, and the newer URL.
+    /// Returns this challenge over an earlier one: the scopes of both, and the newer URL. Of scopes that are too long
+    /// together, those of this challenge count.
     #[must_use]
     pub fn over(self, earlier: Self) -> Self {
+        let both = union(&[earlier.scope.as_deref(), self.scope.as_deref()]);
+        let scopes = [both, self.scope, earlier.scope];
         Self {
             resource_metadata: self.resource_metadata.or(earlier.resource_metadata),
-            scope: union(&[earlier.scope.as_deref(), self.scope.as_deref()])
-                .filter(|scope| scope.len() <= SCOPE_BYTES),
+            scope: scopes
+                .into_iter()
+                .flatten()
+                .find(|scope| scope.len() <= SCOPE_BYTES),
             error: self.error,
         }
     }
@@ -222,6 +227,20 @@ mod tests {
             Some("a b c")
         );
         assert_eq!(union(&[None, Some(" ")]), None);
+    }
+
+    #[test]
+    fn of_scopes_that_are_too_long_together_the_new_ones_count_and_then_the_earlier_ones() {
+        let long = |letter: &str, bytes: usize| letter.repeat(bytes);
+        let over = |new: &str, earlier: &str| {
+            challenge(None, Some(new))
+                .over(challenge(None, Some(earlier)))
+                .scope
+        };
+        let (new, earlier) = (long("n", 600), long("e", 600));
+        assert_eq!(over(&new, &earlier), Some(new.clone()));
+        assert_eq!(over("a", "b").as_deref(), Some("b a"));
+        assert_eq!(over(&long("n", SCOPE_BYTES + 1), &earlier), Some(earlier));
     }
 
     proptest! {

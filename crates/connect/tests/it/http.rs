@@ -357,7 +357,7 @@ impl Tokens for Rotating {
         })
     }
 
-    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, ()> {
+    fn challenged<'a>(&'a self, _: &'a Credential, challenge: Challenge) -> BoxFuture<'a, ()> {
         panic!("{challenge:?} of a server that names none")
     }
 }
@@ -440,7 +440,7 @@ impl Tokens for JustGiven {
         )
     }
 
-    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, ()> {
+    fn challenged<'a>(&'a self, _: &'a Credential, challenge: Challenge) -> BoxFuture<'a, ()> {
         panic!("{challenge:?} of a server that names none")
     }
 }
@@ -475,7 +475,7 @@ impl Tokens for Revoked {
         Box::pin(async { Err(TokenError::NeedsAuthorization("the grant is over".to_owned())) })
     }
 
-    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, ()> {
+    fn challenged<'a>(&'a self, _: &'a Credential, challenge: Challenge) -> BoxFuture<'a, ()> {
         panic!("{challenge:?} of a server that names none")
     }
 }

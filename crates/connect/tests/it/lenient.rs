@@ -234,7 +234,7 @@ impl Tokens for Keeping {
         )
     }
 
-    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, ()> {
+    fn challenged<'a>(&'a self, _: &'a Credential, challenge: Challenge) -> BoxFuture<'a, ()> {
         self.challenges.lock().unwrap().push(challenge);
         Box::pin(async {})
     }

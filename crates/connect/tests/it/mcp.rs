@@ -247,7 +247,7 @@ impl Tokens for Renewing {
         })
     }
 
-    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, ()> {
+    fn challenged<'a>(&'a self, _: &'a Credential, challenge: Challenge) -> BoxFuture<'a, ()> {
         panic!("{challenge:?} of a server that takes the renewed token")
     }
 }

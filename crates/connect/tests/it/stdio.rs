@@ -8,7 +8,9 @@ use std::sync::{
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sortie_api::Credential;
-use sortie_connect::{Auth, Connection, Connector, Program, ProgramEnd, StdioLauncher, StdioProcess, Target};
+use sortie_connect::{
+    Auth, Connection, Connector, Failure, Program, ProgramEnd, StdioLauncher, StdioProcess, Target,
+};
 use sortie_net::{Network, Reach};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex, split},
@@ -65,10 +67,13 @@ impl StdioLauncher for Tasks {
             let (ours, theirs) = duplex(64 * 1024);
             let key = env[0].1.expose().to_owned();
             let mut task = JoinSet::new();
-            let answers = command == ["server", "--stdio"];
+            let (answers, hangs) = (command == ["server", "--stdio"], command == ["silent"]);
             task.spawn(async move {
                 if answers {
                     serve(theirs, key).await;
+                } else if hangs {
+                    let _streams = theirs;
+                    std::future::pending::<()>().await;
                 }
             });
             let (stdout, stdin) = split(ours);
@@ -243,4 +248,21 @@ async fn programs_are_refused_where_nothing_starts_them() {
         error.to_string(),
         "connection `tools`: programs as MCP servers are possible on self-hosted engines only"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_does_not_answer_is_named() {
+    let connector = Connector::new(
+        &Network::new(Reach::Private, Vec::new()).into(),
+        Some(Arc::new(Tasks::default())),
+    )
+    .unwrap();
+    let connections = [program(&["silent"])];
+    let refused = connector.open(&connections, &Arc::default()).await.err().unwrap();
+    assert_eq!(
+        refused.failure,
+        Failure::Error("the program `silent` did not answer within 15 s".to_owned())
+    );
+    let tested = connector.test(&program(&["silent"])).await;
+    assert_eq!(tested.detail, "the program `silent` did not answer within 15 s");
 }

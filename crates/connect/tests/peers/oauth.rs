@@ -80,7 +80,7 @@ impl Tokens for Kept {
         })
     }
 
-    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, ()> {
+    fn challenged<'a>(&'a self, _: &'a Credential, challenge: Challenge) -> BoxFuture<'a, ()> {
         panic!("{challenge:?} of a server that takes every token")
     }
 }

@@ -1,22 +1,23 @@
 //! Challenges of servers that want another authorization than a connection has: kept for the next one, sealed.
 
-use sortie_api::{ConnectionId, ConnectionStatus, OrgId, connection::AuthType};
-use sortie_connect::{Failure, OpenError, oauth::Challenge};
+use sortie_api::{ConnectionId, ConnectionStatus, Credential, OrgId};
+use sortie_connect::oauth::Challenge;
 use sortie_store::ConnectionRow;
 
-use super::{Connections, addressed::Address, definition_of, flow::challenge_at};
+use super::{Connections, addressed::Address, flow::challenge_at};
 use crate::error::Error;
 
 impl Connections {
-    /// Keeps a challenge. If it wants more scopes, the connection needs an authorization. A failure is logged: the call
-    /// that met the challenge goes on.
+    /// Keeps the challenge to a token. If it wants more scopes, the connection needs an authorization. A failure is
+    /// logged: the call that met the challenge goes on.
     pub(super) async fn challenged(
         &self,
         (org, id): (OrgId, ConnectionId),
         address: &Address,
+        refused: &Credential,
         challenge: Challenge,
     ) {
-        if let Err(error) = self.keep_challenge((org, id), address, challenge).await {
+        if let Err(error) = self.keep_challenge((org, id), address, refused, challenge).await {
             tracing::warn!(connection = %id, %error, "keeping the challenge of a server failed");
         }
     }
@@ -25,6 +26,7 @@ impl Connections {
         &self,
         (org, id): (OrgId, ConnectionId),
         address: &Address,
+        refused: &Credential,
         challenge: Challenge,
     ) -> Result<(), Error> {
         let row = match self.0.store.connection_by_id(org, id).await {
@@ -33,6 +35,12 @@ impl Connections {
         };
         // A server that the connection has left has no say.
         if Address::of_row(&row)? != *address {
+            return Ok(());
+        }
+        // The refusal of an older token says nothing about the latest ones, which another authorization may have given.
+        if let Some(sealed) = &row.tokens
+            && self.tokens_of(org, &row, sealed)?.grant.access_token != *refused
+        {
             return Ok(());
         }
         let wants_scope = challenge.wants_scope();
@@ -44,9 +52,12 @@ impl Connections {
             return Ok(());
         }
         let reason = wants_scope.then(|| {
-            let scope = challenge.scope.as_deref().unwrap_or("of another kind");
+            let wanted = match &challenge.scope {
+                Some(scope) => format!("the scope `{scope}`"),
+                None => "more scopes than were granted".to_owned(),
+            };
             format!(
-                "the server wants the scope `{scope}`: authorize the connection again (POST /v1/connections/{}/oauth)",
+                "the server wants {wanted}: authorize the connection again (POST /v1/connections/{}/oauth)",
                 row.name
             )
         });
@@ -54,8 +65,11 @@ impl Connections {
         let sealed = self
             .seal_for(challenge_at(&row_id, org), address, &challenge)
             .await?;
-        let at = (id, row.revision);
-        self.0.store.keep_challenge(org, at, sealed, reason).await?;
+        let seen = row.seen(org);
+        self.0
+            .store
+            .keep_challenge(seen, row.revision, sealed, reason)
+            .await?;
         Ok(())
     }
 
@@ -70,25 +84,6 @@ impl Connections {
                 tracing::warn!(%error, connection = %row.id, "cannot open the challenge of a connection; treating it as absent");
                 None
             }
-        }
-    }
-
-    /// Records that a run could not open a saved connection for want of an authorization.
-    pub(super) async fn record_unauthorized(&self, org: OrgId, row: &ConnectionRow, error: &OpenError) {
-        let Failure::NeedsAuthorization(why) = &error.failure else {
-            return;
-        };
-        let recorded = async {
-            // Only OAuth waits for a person: another method has credentials that may be good the next time.
-            if definition_of(row)?.auth_type() == AuthType::OAuth {
-                let (at, status) = ((row.id, row.revision), ConnectionStatus::NeedsAuthorization);
-                let why = Some(why.clone());
-                self.0.store.set_connection_status(org, at, status, why).await?;
-            }
-            Ok::<_, Error>(())
-        };
-        if let Err(error) = recorded.await {
-            tracing::warn!(connection = %row.id, %error, "recording the status of a connection failed");
         }
     }
 }

@@ -302,11 +302,11 @@ impl Connections {
             },
         };
         let error = (found.status != ConnectionStatus::Ready).then(|| found.detail.clone());
-        let at = (row.id, row.revision);
-        self.0
+        let recorded = self
+            .0
             .store
-            .set_connection_status(org, at, found.status, error)
-            .await?;
+            .set_connection_status(row.seen(org), row.revision, found.status, error);
+        recorded.await?;
         Ok(found)
     }
 

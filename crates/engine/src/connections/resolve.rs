@@ -62,18 +62,8 @@ impl Connections {
             };
             connections.push(connection);
         }
-        match self.0.connector.open(&connections, redactor).await {
-            Ok(opened) => Ok(opened),
-            Err(error) => {
-                let reference = wanted
-                    .get(&error.connection)
-                    .and_then(|wants| wants.reference.as_ref());
-                if let Some(row) = saved.iter().find(|row| Some(&row.name) == reference) {
-                    self.record_unauthorized(org, row, &error).await;
-                }
-                Err(error.to_string())
-            }
-        }
+        let opened = self.0.connector.open(&connections, redactor).await;
+        opened.map_err(|error| error.to_string())
     }
 
     async fn saved_ones(
@@ -92,7 +82,8 @@ impl Connections {
         rows.map_err(|error| unreadable(&error))
     }
 
-    /// Returns a saved connection. Fails if it still needs to be authorized.
+    /// Returns a saved connection. Fails if it needs to be authorized and has no tokens. Tokens are tried whatever the
+    /// status says: a server that wanted more scopes for one call may take them for others.
     fn ready(
         &self,
         org: OrgId,
@@ -101,7 +92,7 @@ impl Connections {
         redactor: &Redactor,
     ) -> Result<Connection, String> {
         let about = |sentence: String| format!("connection `{name}`: {sentence}");
-        if row.status == ConnectionStatus::NeedsAuthorization {
+        if row.status == ConnectionStatus::NeedsAuthorization && row.tokens.is_none() {
             return Err(about(format!(
                 "{:?} needs to be authorized by an admin first (POST /v1/connections/{}/oauth)",
                 row.name, row.name

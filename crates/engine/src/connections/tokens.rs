@@ -13,7 +13,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use sortie_api::{ConnectionId, Credential, OrgId, Timestamp};
+use sortie_api::{ConnectionId, ConnectionStatus, Credential, OrgId, Timestamp};
 use sortie_connect::{TokenError, Tokens, oauth};
 use sortie_store::{ConnectionRow, Error as StoreError, RefreshHolder, SeenTokens};
 use tokio::time::Instant;
@@ -120,9 +120,10 @@ impl Tokens for ConnectionTokens {
         Box::pin(self.connections.token(at, &self.address, refused))
     }
 
-    fn challenged(&self, challenge: oauth::Challenge) -> BoxFuture<'_, ()> {
+    fn challenged<'a>(&'a self, refused: &'a Credential, challenge: oauth::Challenge) -> BoxFuture<'a, ()> {
         let at = (self.org, self.id);
-        Box::pin(self.connections.challenged(at, &self.address, challenge))
+        let kept = self.connections.challenged(at, &self.address, refused, challenge);
+        Box::pin(kept)
     }
 }
 
@@ -232,15 +233,19 @@ impl Connections {
         };
         let held = match self.open_for(tokens_at(&id.to_string(), org), address, sealed) {
             Ok(held) => held,
-            Err(Error::Conflict(_)) => return Err(TokenError::NeedsAuthorization(UNFIT.to_owned())),
+            Err(Error::Conflict(_)) => {
+                let (seen, status) = (row.seen(org), ConnectionStatus::NeedsAuthorization);
+                let why = Some(UNFIT.to_owned());
+                let recorded = self
+                    .0
+                    .store
+                    .set_connection_status(seen, row.revision, status, why);
+                recorded.await.map_err(|error| unavailable(Error::from(error)))?;
+                return Err(TokenError::NeedsAuthorization(UNFIT.to_owned()));
+            }
             Err(error) => return Err(unavailable(error)),
         };
-        let seen = SeenTokens {
-            org,
-            connection: id,
-            version: row.tokens_version,
-        };
-        Ok((held, seen))
+        Ok((held, row.seen(org)))
     }
 
     /// Takes the lease of a grant and refreshes it. `None` if another node has the lease or has refreshed the grant.

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 use sortie_api::{
-    ConnectionId, OrgId, RunId,
+    ConnectionId, Credential, OrgId, RunId,
     check::{Check, Verdict},
     connection::ConnectionDefinition,
     secret::{SELF_HOSTED_KEY, Secret},
@@ -101,6 +101,11 @@ impl Rig {
         let made = self.store.create_connection(new, 10, self.audit()).await;
         assert!(made.unwrap());
         id
+    }
+
+    /// The connection `c1` as it is stored.
+    async fn row(&self) -> sortie_store::ConnectionRow {
+        self.store.get_connection(self.caller.org, "c1").await.unwrap()
     }
 
     fn audit(&self) -> sortie_store::Audit {
@@ -502,4 +507,34 @@ async fn tokens_that_nobody_has_confirmed_are_deleted_on_a_node_without_retentio
     while count().unwrap() > 0 {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn a_late_challenge_to_a_token_from_before_an_authorization_does_not_count() {
+    let rig = Rig::new().await;
+    let engine = rig.start().await;
+    let (connections, org) = (&engine.0.stores.connections, rig.caller.org);
+    let definition = || put(r#"{"type":"mcp","url":"http://here.example/v1","auth":{"type":"oauth"}}"#);
+    connections.put(&rig.caller, "c1", definition()).await.unwrap();
+    let (address, id) = (Address::of(&definition()), rig.row().await.id);
+    let held = json!({"given_at": BEGIN, "address": address, "grant": {
+        "access_token": "new", "expires_in_seconds": null, "refresh_token": null, "scope": null,
+        "issuer": null, "token_url": "http://issuer.example/token", "resource": null,
+        "identity": {"client_id": "c", "client_secret": null, "method": "none"}}});
+    let tokens = sealed(tokens_at(&id.to_string(), org), held.to_string().as_bytes());
+    rig.sql(&format!(
+        "UPDATE connection SET tokens = x'{}', tokens_version = 2",
+        sortie_base::hex(&tokens)
+    ));
+    let tokens = ConnectionTokens::new(connections.clone(), (org, id), address);
+    let challenge = || {
+        let mut challenge = sortie_connect::oauth::Challenge::default();
+        challenge.scope = Some("write".to_owned());
+        challenge
+    };
+    tokens.challenged(&Credential::new("old"), challenge()).await;
+    assert_eq!(rig.row().await.challenge, None);
+    tokens.challenged(&Credential::new("new"), challenge()).await;
+    let kept = connections.challenge_of(org, &rig.row().await).unwrap();
+    assert_eq!(kept.scope.as_deref(), Some("write"));
 }

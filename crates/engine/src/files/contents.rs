@@ -30,7 +30,7 @@ const BATCH: u32 = 200;
 /// Pause between two checks of the storage, and the pause while it is away.
 const WATCH: Duration = Duration::from_secs(5);
 const WATCH_AWAY: Duration = Duration::from_secs(1);
-/// Timeout of a check of the storage.
+/// Timeout of a check of the storage. Writing, reading and deleting a test object has twice the time.
 const CHECK: Duration = Duration::from_secs(5);
 
 /// The content of a node's files and artifacts. Cheap to clone.
@@ -84,9 +84,10 @@ impl Contents {
         }
     }
 
-    /// Begins to stage content.
-    pub(crate) async fn stage(&self) -> Result<Staging, Error> {
-        self.blobs.stage().await.map_err(|error| self.failed(error))
+    /// Begins to stage content of an organization.
+    pub(crate) async fn stage(&self, org: OrgId) -> Result<Staging, Error> {
+        let staging = self.blobs.stage().await;
+        staging.map_err(|error| self.failed(org, error))
     }
 
     /// Stores content and returns the blob to refer to.
@@ -118,13 +119,13 @@ impl Contents {
         let sha256 = staged.sha256();
         let address = Address { org, sha256, blob };
         let kept = self.blobs.keep(address, staged).await;
-        let kept = kept.map_err(|error| self.failed(error));
+        let kept = kept.map_err(|error| self.failed(org, error));
         if self.store.has_blob(blob).await? {
             return kept;
         }
         tracing::warn!(%address, "deleting content whose row expired before the upload was complete");
         let deleted = self.blobs.delete(address).await;
-        deleted.map_err(|error| self.failed(error))?;
+        deleted.map_err(|error| self.failed(org, error))?;
         Err(away())
     }
 
@@ -147,7 +148,7 @@ impl Contents {
     ) -> Result<Content, Error> {
         let address = Address { org, sha256, blob };
         let read = self.blobs.read(address, range).await;
-        read.map_err(|error| self.failed(error))
+        read.map_err(|error| self.failed(org, error))
     }
 
     /// Opens the whole content as a file.
@@ -158,13 +159,16 @@ impl Contents {
     ) -> Result<File, Error> {
         let address = Address { org, sha256, blob };
         let opened = self.blobs.open_file(address).await;
-        opened.map_err(|error| self.failed(error))
+        opened.map_err(|error| self.failed(org, error))
     }
 
-    /// Returns the error for a failure of the storage, which is then asked at once whether it answers.
-    fn failed(&self, error: sortie_blobs::Error) -> Error {
-        if matches!(error, sortie_blobs::Error::Unavailable(_)) {
-            self.standing.suspect();
+    /// Returns the error for a failure of the storage with content of this organization. The storage is then checked at
+    /// once, and further failures until that check has passed are no ERROR lines.
+    pub(crate) fn failed(&self, org: OrgId, error: sortie_blobs::Error) -> Error {
+        let is_unavailable = matches!(error, sortie_blobs::Error::Unavailable(_));
+        if is_unavailable && !self.standing.suspect(org) {
+            tracing::debug!(%error, "the storage failed again");
+            return away();
         }
         storage(error)
     }
@@ -176,9 +180,12 @@ impl Contents {
 
     /// Checks the storage at the start, regularly, and after a failure, until the node stops.
     pub(crate) async fn watch_until(self, stop: CancellationToken) {
+        // One address for every test object: one that cannot be deleted does not become many.
+        let probe = random().map(|random| BlobId::new(self.clock.now(), random));
+        let probe = probe.map_err(|error| error.to_string());
         loop {
             let standing = tokio::select! {
-                standing = self.check() => standing,
+                standing = self.check(&probe) => standing,
                 () = stop.cancelled() => return,
             };
             let (pause, is_up) = match standing {
@@ -193,20 +200,24 @@ impl Contents {
         }
     }
 
-    /// Checks whether content can be stored and read, and sets the state of the storage.
-    async fn check(&self) -> Standing {
-        let checked = tokio::time::timeout(CHECK, self.blobs.check()).await;
-        let failure = match checked {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some(format!("no answer within {} s", CHECK.as_secs())),
+    /// Checks whether content can be stored and read, and sets the state of the storage. After a failure, a test object is
+    /// written, read and deleted: a storage may answer and refuse every write.
+    async fn check(&self, probe: &Result<BlobId, String>) -> Standing {
+        let refused = self.standing.refused();
+        let checked = async {
+            in_time(CHECK, self.blobs.check()).await?;
+            match refused {
+                Some(org) => in_time(2 * CHECK, self.blobs.prove(org, probe.clone()?)).await,
+                None => Ok(()),
+            }
         };
+        let failure = checked.await.err();
         let standing = if failure.is_some() {
             Standing::Away
         } else {
             Standing::Up
         };
-        if self.standing.set(standing) {
+        if self.standing.set(standing, refused) {
             if let Some(cause) = failure {
                 tracing::error!(cause, "the file storage is away");
             } else {
@@ -272,6 +283,17 @@ impl Contents {
         }
         self.store.forget_blobs(&gone).await?;
         Ok(gone.len() as u64)
+    }
+}
+
+/// Waits for an answer of the storage. The error is a sentence for the operator.
+async fn in_time(
+    limit: Duration,
+    asked: impl Future<Output = sortie_blobs::Result<()>>,
+) -> Result<(), String> {
+    match tokio::time::timeout(limit, asked).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
     }
 }
 
@@ -343,7 +365,7 @@ mod tests {
             ..Options::default()
         };
         let contents = crate::testing::contents(&options, &held.store).await;
-        let mut staging = contents.stage().await.unwrap();
+        let mut staging = contents.stage(held.claim.org).await.unwrap();
         staging.write(b"some content").await.unwrap();
         (contents, staging.finish().await.unwrap())
     }
@@ -379,5 +401,31 @@ mod tests {
         let anew = contents.keep(org, again).await.unwrap();
         assert_ne!(anew, blob);
         assert!(contents.open_file(org, (sha256, anew)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_storage_that_answers_and_refuses_writes_is_away_until_it_takes_a_write() {
+        let held = held().await;
+        let org = held.claim.org;
+        let (contents, refused) = staged(&held).await;
+        let probe = Ok(BlobId::new(contents.clock.now(), [1; 10]));
+        // A file in the place of the organization's folder: looking at the storage finds nothing wrong.
+        let folder = held.dir.path().join("blobs").join(org.to_string());
+        std::fs::write(&folder, "").unwrap();
+        assert_eq!(contents.check(&probe).await, Standing::Up);
+        assert!(contents.keep(org, refused).await.is_err());
+        // Nobody tries again before the refusal was checked.
+        let up = contents.standing().up();
+        tokio::pin!(up);
+        assert!(futures_util::poll!(&mut up).is_pending());
+        for _ in 0..2 {
+            assert_eq!(contents.check(&probe).await, Standing::Away);
+            assert!(futures_util::poll!(&mut up).is_pending());
+        }
+        std::fs::remove_file(&folder).unwrap();
+        assert_eq!(contents.check(&probe).await, Standing::Up);
+        up.await;
+        let again = staged(&held).await.1;
+        contents.keep(org, again).await.unwrap();
     }
 }

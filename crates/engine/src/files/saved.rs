@@ -72,7 +72,7 @@ impl Engine {
         self.check_open()?;
         let slot = self.0.stores.uploads.slot(caller).await?;
         Ok(Upload {
-            staging: self.0.stores.contents.stage().await?,
+            staging: self.0.stores.contents.stage(caller.org).await?,
             limit: self.0.options.max_file_bytes,
             _slot: slot,
         })

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use sortie_api::OrgId;
 use tokio::sync::{Notify, watch};
 
 /// State of the storage.
@@ -21,28 +22,52 @@ pub(crate) struct LatestStanding(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    latest: watch::Sender<Standing>,
+    latest: watch::Sender<Latest>,
     suspected: Notify,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Latest {
+    standing: Standing,
+    /// Organization whose content the storage has refused, until it takes content of that organization.
+    refused: Option<OrgId>,
 }
 
 impl LatestStanding {
     /// Returns the latest state.
     pub(crate) fn get(&self) -> Standing {
-        *self.0.latest.borrow()
+        self.0.latest.borrow().standing
     }
 
-    /// Sets the state. Returns whether it is another one than before.
-    pub(crate) fn set(&self, standing: Standing) -> bool {
-        self.0.latest.send_if_modified(|latest| {
-            let is_new = *latest != standing;
-            *latest = standing;
-            is_new
-        })
+    /// Returns the organization whose content the storage has refused, until the storage is shown to take it.
+    pub(crate) fn refused(&self) -> Option<OrgId> {
+        self.0.latest.borrow().refused
     }
 
-    /// Has the storage asked at once, because it has failed.
-    pub(crate) fn suspect(&self) {
+    /// Sets the state. `Up` settles a refusal of `proven`, for whose content the storage was just tried. Returns whether
+    /// the state is another one than before.
+    pub(crate) fn set(&self, standing: Standing, proven: Option<OrgId>) -> bool {
+        let mut is_new = false;
+        self.0.latest.send_modify(|latest| {
+            is_new = latest.standing != standing;
+            latest.standing = standing;
+            if standing == Standing::Up && latest.refused == proven {
+                latest.refused = None;
+            }
+        });
+        is_new
+    }
+
+    /// Has the storage checked at once, because it has refused content of this organization. Returns whether this is the
+    /// first refusal since the storage was shown to take content.
+    pub(crate) fn suspect(&self, org: OrgId) -> bool {
+        let mut is_first = false;
+        self.0.latest.send_modify(|latest| {
+            is_first = latest.refused.is_none();
+            latest.refused = Some(org);
+        });
         self.0.suspected.notify_one();
+        is_first
     }
 
     /// Waits for a failure of the storage.
@@ -50,10 +75,12 @@ impl LatestStanding {
         self.0.suspected.notified().await;
     }
 
-    /// Waits until the storage answers.
+    /// Waits until the storage answers and no refusal is left to be checked.
     pub(crate) async fn up(&self) {
         let mut latest = self.0.latest.subscribe();
         // The sender lives as long as `self`.
-        let _up = latest.wait_for(|latest| *latest == Standing::Up).await;
+        let _up = latest
+            .wait_for(|latest| latest.standing == Standing::Up && latest.refused.is_none())
+            .await;
     }
 }

@@ -74,7 +74,7 @@ impl Engine {
     }
 
     /// Stops the node in order: accepts no more runs, lets runs at work finish within the grace period, hands the
-    /// others over, but for those that [end with the engine](Self::end_with_engine), then ends every stream. Returns when
+    /// others over (those that wait for the storage at once), but for those that [end with the engine](Self::end_with_engine), then ends every stream. Returns when
     /// everything is stored.
     pub async fn shutdown(&self) {
         self.shutdown_within(self.0.options.shutdown_grace).await;
@@ -87,10 +87,7 @@ impl Engine {
         node.work.slots.close();
         // Waits for the task that is just starting runs.
         drop(node.work.slots.permit().await);
-        if tokio::time::timeout(grace, node.work.active.drained())
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout(grace, self.runs_left()).await.is_err() {
             self.stop_runs();
             if tokio::time::timeout(LAST_WRITES, node.work.active.drained())
                 .await
@@ -112,6 +109,24 @@ impl Engine {
             tracing::error!("the node's tasks did not end in time; leaving them behind");
         }
         self.send_last_hints().await;
+    }
+
+    /// Waits until no run is at work. Runs that wait for the storage do not delay that: the next process goes on with
+    /// storing, so they are handed over as soon as they wait.
+    async fn runs_left(&self) {
+        let work = &self.0.work;
+        loop {
+            let left = work.active.left();
+            for run in work.active.waiting_runs() {
+                if !work.own.is_tied(run) {
+                    work.active.stop(run, StopReason::HandOver);
+                }
+            }
+            if work.active.count() == 0 {
+                return;
+            }
+            left.await;
+        }
     }
 
     /// Stops the runs at work: hands them over, or ends those that end with the engine.

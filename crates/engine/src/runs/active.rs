@@ -116,6 +116,15 @@ impl Active {
         self.with(SlotUse::GivenBack)
     }
 
+    /// Returns the runs that wait for the storage and are not stopped yet.
+    pub(crate) fn waiting_runs(&self) -> Vec<RunId> {
+        let runs = self.runs();
+        let waiting = runs
+            .iter()
+            .filter(|(_, entry)| entry.slot == SlotUse::GivenBack && entry.stop.borrow().is_none());
+        waiting.map(|(run, _)| *run).collect()
+    }
+
     /// Returns the number of slots that no other run may take, where up to `excused` waiting runs need none.
     pub(crate) fn taken_slots(&self, excused: usize) -> usize {
         let runs = self.runs();
@@ -164,15 +173,15 @@ impl Active {
         self.0.left.notify_one();
     }
 
-    /// Waits until a run has left the registry or given its slot back.
-    pub(crate) async fn left(&self) {
-        self.0.left.notified().await;
+    /// Waits until a run has left the registry or given its slot back, from this call on.
+    pub(crate) fn left(&self) -> impl Future<Output = ()> {
+        self.0.left.notified()
     }
 
     /// Waits until no run is at work.
     pub(crate) async fn drained(&self) {
         loop {
-            let left = self.0.left.notified();
+            let left = self.left();
             if self.count() == 0 {
                 return;
             }

@@ -351,6 +351,19 @@ fn day_of_month_and_day_of_week_together_are_either_of_the_two() {
 }
 
 #[test]
+fn a_step_of_days_beside_a_day_of_the_week_is_either_of_the_two() {
+    let timetable = Timetable::new("0 0 */2 * 1", "UTC").unwrap();
+    let from: Instant = "2026-01-31T12:00:00Z".parse().unwrap();
+    let to: Instant = "2026-02-15T12:00:00Z".parse().unwrap();
+    let days: Vec<i8> = all(&timetable, from, to)
+        .into_iter()
+        .map(|at| at.to_zoned(TimeZone::UTC).day())
+        .collect();
+    // The odd days, and the Mondays 2 and 9.
+    assert_eq!(days, [1, 2, 3, 5, 7, 9, 11, 13, 15]);
+}
+
+#[test]
 fn what_is_no_expression_of_five_fields_is_refused() {
     for cron in [
         "",

@@ -18,11 +18,7 @@ use tokio::{
 };
 
 use super::Worker;
-use crate::{
-    error::Error,
-    files::{contents::storage, saved::media_type},
-    kit::retry::Pauses,
-};
+use crate::{error::Error, files::saved::media_type, kit::retry::Pauses};
 
 /// Folder whose files become artifacts.
 const FOLDER: &str = "outputs";
@@ -35,6 +31,8 @@ const REPORTED: usize = 64;
 const PATH_BYTES: usize = 1_024;
 /// Time limit of one pass over the files: far below the time for which stored content without a reference is kept.
 const PASS: Duration = Duration::from_mins(20);
+/// Longest pause between two passes. Each pass copies all outputs.
+const LAST_PAUSE: Duration = Duration::from_mins(1);
 /// Maximum concurrent runs of a node that store artifacts. Each takes about a MiB of memory.
 const AT_ONCE: usize = 16;
 /// Bytes of one read.
@@ -72,7 +70,7 @@ pub(crate) async fn collect(worker: &Worker, org: OrgId, workspace: &StoppedWork
             return collection.end();
         }
     };
-    let mut pauses = Pauses::default();
+    let mut pauses = Pauses::up_to(LAST_PAUSE);
     loop {
         let mut collection = Collection::new(worker, org, workspace);
         let pass = async {
@@ -229,7 +227,7 @@ impl<'a> Collection<'a> {
         path: &str,
     ) -> Result<KeptArtifact, NotKept> {
         let contents = &self.worker.contents;
-        let mut staging = contents.stage().await?;
+        let mut staging = contents.stage(self.org).await?;
         let mut file = file.take(size);
         let mut piece = vec![0; PIECE];
         loop {
@@ -240,9 +238,13 @@ impl<'a> Collection<'a> {
             let Some(bytes) = piece.get(..read).filter(|bytes| !bytes.is_empty()) else {
                 break;
             };
-            staging.write(bytes).await.map_err(storage)?;
+            staging
+                .write(bytes)
+                .await
+                .map_err(|error| contents.failed(self.org, error))?;
         }
-        let staged = staging.finish().await.map_err(storage)?;
+        let staged = staging.finish().await;
+        let staged = staged.map_err(|error| contents.failed(self.org, error))?;
         let (size, sha256) = (staged.size(), staged.sha256());
         let blob = contents.keep(self.org, staged).await?;
         Ok(KeptArtifact {

@@ -73,7 +73,12 @@ impl Attempt<'_> {
         workspace: &StoppedWorkspace,
     ) -> (Ended, Outputs) {
         let waited = self.worker.clock.now().since(unstored.since);
-        let left = self.worker.options.storage_wait.saturating_sub(waited);
+        let options = &self.worker.options;
+        // A node that was down for longer than the wait tries it at least as long as at the end of an agent.
+        let left = options
+            .storage_wait
+            .saturating_sub(waited)
+            .max(options.storage_retry);
         let storing = collect(self.worker, self.claim.org, workspace);
         tokio::pin!(storing);
         self.wait_to_store(unstored.ended(), storing, left).await

@@ -45,7 +45,7 @@ async fn a_run_that_waits_for_its_files_keeps_half_of_its_time_and_fails_when_th
     let mut attempt = attempt(&held, &worker);
     let (begun, why) = (Instant::now(), || "why".to_owned());
     let standing = worker.contents.standing();
-    standing.set(Standing::Away);
+    standing.set(Standing::Away, None);
     let waited = attempt.wait_for_files(begun, Duration::ZERO, why()).await;
     assert!(matches!(waited, Waited::Again));
     assert!(is(begun.elapsed(), Duration::from_secs(30)));
@@ -53,7 +53,7 @@ async fn a_run_that_waits_for_its_files_keeps_half_of_its_time_and_fails_when_th
     let up = async {
         sleep(Duration::from_mins(10)).await;
         assert_eq!(worker.active.taken_slots(1), 0);
-        standing.set(Standing::Up);
+        standing.set(Standing::Up, None);
     };
     let (waited, ()) = tokio::join!(attempt.wait_for_files(begun, Duration::ZERO, why()), up);
     assert!(matches!(waited, Waited::Again));
@@ -62,7 +62,7 @@ async fn a_run_that_waits_for_its_files_keeps_half_of_its_time_and_fails_when_th
     let left = attempt.deadline.saturating_duration_since(Instant::now());
     assert!(is(left, Duration::from_secs(30)), "{left:?}");
     assert!(is(attempt.started.elapsed(), Duration::from_secs(30)));
-    standing.set(Standing::Away);
+    standing.set(Standing::Away, None);
     let waited = attempt.wait_for_files(begun, Duration::ZERO, why()).await;
     assert!(matches!(waited, Waited::Ended(Ended::Failed(reason)) if reason == "why"));
     assert!(is(begun.elapsed(), Duration::from_mins(62)));
@@ -74,7 +74,7 @@ async fn a_run_that_waits_for_its_files_is_stopped_at_once() {
     let worker = held.worker().await;
     tokio::time::pause();
     let mut attempt = attempt(&held, &worker);
-    worker.contents.standing().set(Standing::Away);
+    worker.contents.standing().set(Standing::Away, None);
     worker.active.stop(held.claim.fence.run, StopReason::NotOurs);
     let waited = attempt
         .wait_for_files(Instant::now(), Duration::ZERO, "why".to_owned())

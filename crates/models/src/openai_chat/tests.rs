@@ -438,6 +438,9 @@ async fn usage_and_the_last_mark_end_an_answer_that_gives_no_reason() {
             .await
             .unwrap();
         assert_eq!((reply.content.len(), reply.stop_reason), (1, reason));
+        // Charged once, as the model has counted.
+        assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens), (10, 5));
+        assert_eq!(server.requests(), 1);
         // Without its usage, or without the mark, something may be missing.
         for _ in 0..2 {
             let error = model

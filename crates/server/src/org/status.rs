@@ -16,7 +16,11 @@ use crate::{
 /// against the rate limit.
 #[utoipa::path(
     get, path = "/healthz", tag = "operations",
-    responses((status = 200, description = "The process is alive.", body = Health, example = json!({"status": "ok"}))),
+    responses(
+        (status = 200, description = "The process is alive.", body = Health, example = json!({"status": "ok"})),
+        (status = "4XX", description = "The request cannot be read.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the request is malformed: it must be one of HTTP/1.1", "code": "invalid_request"})),
+    ),
 )]
 pub(crate) async fn get_org_health() -> Json<Health> {
     Json(OK)
@@ -29,8 +33,12 @@ pub(crate) async fn get_org_health() -> Json<Health> {
 /// the rate limit.
 #[utoipa::path(
     get, path = "/readyz", tag = "operations",
-    responses((status = 200, description = "The node serves requests.", body = Readiness,
-        example = json!({"status": "ok", "degraded": ["storage"]}))),
+    responses(
+        (status = 200, description = "The node serves requests.", body = Readiness,
+            example = json!({"status": "ok", "degraded": ["storage"]})),
+        (status = "4XX", description = "The request cannot be read.", body = sortie_api::ErrorBody,
+            example = json!({"error": "the request is malformed: it must be one of HTTP/1.1", "code": "invalid_request"})),
+    ),
 )]
 pub(crate) async fn get_org_readiness(State(app): State<Arc<OrgApp>>) -> ApiResult<Json<Readiness>> {
     Readiness::of(&app.engine).await.map(Json)

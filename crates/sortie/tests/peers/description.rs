@@ -2,39 +2,52 @@
 
 use anyhow::{Result, ensure};
 
+use tempfile::TempDir;
+
 use crate::{described, peer, succeeds};
+
+/// Folders with the descriptions, in `openapi.json`: of the engine as a node serves it, and of the organizations.
+async fn descriptions() -> Result<[TempDir; 2]> {
+    let (_node, engine) = described().await?;
+    let organization = TempDir::new()?;
+    let document = sortie_server::openapi(sortie_server::Api::Organization);
+    std::fs::write(organization.path().join("openapi.json"), document.to_string())?;
+    Ok([engine, organization])
+}
 
 #[tokio::test]
 async fn the_description_is_valid_openapi() -> Result<()> {
-    let (_node, folder) = described().await?;
-    let said = succeeds(peer("venv/bin/openapi-spec-validator", &folder)?.arg("openapi.json"))?;
-    ensure!(said.contains("OK"), "{said}");
+    for folder in descriptions().await? {
+        let said = succeeds(peer("venv/bin/openapi-spec-validator", &folder)?.arg("openapi.json"))?;
+        ensure!(said.contains("OK"), "{said}");
+    }
     Ok(())
 }
 
 #[tokio::test]
 async fn the_description_passes_the_recommended_rules() -> Result<()> {
-    let (_node, folder) = described().await?;
-    succeeds(peer("npm/node_modules/.bin/redocly", &folder)?.args(["lint", "openapi.json"]))?;
+    for folder in descriptions().await? {
+        succeeds(peer("npm/node_modules/.bin/redocly", &folder)?.args(["lint", "openapi.json"]))?;
+    }
     Ok(())
 }
 
 /// `OpenAPI` Generator checks the document before it generates a client.
 #[tokio::test]
 async fn the_most_used_generator_takes_the_description() -> Result<()> {
-    let (_node, folder) = described().await?;
-    let said =
-        succeeds(peer("venv/bin/openapi-generator-cli", &folder)?.args(["validate", "-i", "openapi.json"]))?;
-    ensure!(said.contains("No validation issues detected."), "{said}");
-    let generate = ["generate", "-g", "python", "-i", "openapi.json", "-o", "client"];
-    succeeds(peer("venv/bin/openapi-generator-cli", &folder)?.args(generate))?;
-    succeeds(peer("venv/bin/python", &folder)?.args(["-m", "compileall", "-q", "client"]))?;
-    ensure!(
-        folder
-            .path()
-            .join("client/openapi_client/api/runs_api.py")
-            .exists(),
-        "no operations of runs"
-    );
+    for (folder, module) in descriptions()
+        .await?
+        .iter()
+        .zip(["runs_api.py", "organizations_api.py"])
+    {
+        let check = ["validate", "-i", "openapi.json"];
+        let said = succeeds(peer("venv/bin/openapi-generator-cli", folder)?.args(check))?;
+        ensure!(said.contains("No validation issues detected."), "{said}");
+        let generate = ["generate", "-g", "python", "-i", "openapi.json", "-o", "client"];
+        succeeds(peer("venv/bin/openapi-generator-cli", folder)?.args(generate))?;
+        succeeds(peer("venv/bin/python", folder)?.args(["-m", "compileall", "-q", "client"]))?;
+        let modules = folder.path().join("client/openapi_client/api");
+        ensure!(modules.join(module).exists(), "there is no {module}");
+    }
     Ok(())
 }

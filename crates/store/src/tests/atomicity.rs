@@ -244,12 +244,13 @@ commands! {
         proves(fixture, async || store.save_refreshed(seen, b"y".to_vec()).await).await;
         let seen = SeenTokens { version: 2, ..seen };
         proves(fixture, async || store.drop_refused(seen, "x".to_owned()).await).await;
+        let seen = SeenTokens { version: 3, ..seen };
         proves(fixture, async || {
-            store.set_connection_status(org, (new.id, 1), ConnectionStatus::Error, None).await
+            store.set_connection_status(seen, 1, ConnectionStatus::Error, None).await
         })
         .await;
         proves(fixture, async || {
-            store.keep_challenge(org, (new.id, 1), b"c".to_vec(), Some("x".to_owned())).await
+            store.keep_challenge(seen, 1, b"c".to_vec(), Some("x".to_owned())).await
         })
         .await;
         proves(fixture, async || store.replace_connection(new.clone(), 1, OldTokens::Drop, fixture.audit(org)).await).await;

@@ -148,12 +148,13 @@ both! {
         let org = fixture.org().await;
         let new = fixture.connection(org, "a").await;
         let store = &fixture.store;
+        let found_seen = SeenTokens { org, connection: new.id, version: 0 };
         let error = Some("it answers 500".to_owned());
-        let recorded = store.set_connection_status(org, (new.id, 1), ConnectionStatus::Error, error.clone()).await;
+        let recorded = store.set_connection_status(found_seen, 1, ConnectionStatus::Error, error.clone()).await;
         assert!(recorded.unwrap());
         let found = store.get_connection(org, "a").await.unwrap();
         assert_eq!((found.status, found.error), (ConnectionStatus::Error, error));
-        let late = store.set_connection_status(org, (new.id, 7), ConnectionStatus::Ready, None).await;
+        let late = store.set_connection_status(found_seen, 7, ConnectionStatus::Ready, None).await;
         assert!(!late.unwrap());
     }
 
@@ -161,15 +162,14 @@ both! {
         let org = fixture.org().await;
         let store = &fixture.store;
         let seen = fixture.authorized(org, "a").await;
-        let at = (seen.connection, 1);
         let row = async || store.get_connection(org, "a").await.unwrap();
         // One that only says where to authorize changes nothing else.
-        assert!(store.keep_challenge(org, at, b"c1".to_vec(), None).await.unwrap());
+        assert!(store.keep_challenge(seen, 1, b"c1".to_vec(), None).await.unwrap());
         let found = row().await;
         assert_eq!((found.challenge.as_deref(), found.status, found.error), (Some(&b"c1"[..]), ConnectionStatus::Ready, None));
         let reason = Some("wants more".to_owned());
-        assert!(store.keep_challenge(org, at, b"c2".to_vec(), reason.clone()).await.unwrap());
-        assert!(!store.keep_challenge(org, (seen.connection, 7), b"c3".to_vec(), None).await.unwrap());
+        assert!(store.keep_challenge(seen, 1, b"c2".to_vec(), reason.clone()).await.unwrap());
+        assert!(!store.keep_challenge(seen, 7, b"c3".to_vec(), None).await.unwrap());
         // A refresh gives no more scopes.
         assert!(store.save_refreshed(seen, b"second".to_vec()).await.unwrap());
         let found = row().await;
@@ -179,10 +179,33 @@ both! {
         fixture.consented(&new, 9).await;
         assert!(store.save_authorization(Fixture::confirmed(&new, 9, b"x"), fixture.audit(org)).await.unwrap());
         let found = row().await;
-        assert_eq!((found.challenge, found.status, found.error), (None, ConnectionStatus::Ready, None));
-        assert!(store.keep_challenge(org, at, b"c4".to_vec(), None).await.unwrap());
+        assert_eq!((&found.challenge, found.status, &found.error), (&None, ConnectionStatus::Ready, &None));
+        assert!(store.keep_challenge(found.seen(org), 1, b"c4".to_vec(), None).await.unwrap());
         assert!(store.replace_connection(new, 1, OldTokens::Drop, fixture.audit(org)).await.unwrap());
         assert_eq!(row().await.challenge, None);
+    }
+
+    async fn a_refusal_of_tokens_from_before_an_authorization_does_not_undo_it(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let store = &fixture.store;
+        let old = fixture.authorized(org, "a").await;
+        let (needs, why) = (ConnectionStatus::NeedsAuthorization, |why: &str| Some(why.to_owned()));
+        assert!(store.set_connection_status(old, 1, needs, why("the helpful reason")).await.unwrap());
+        assert!(store.set_connection_status(old, 1, needs, why("another one")).await.unwrap());
+        let error = store.get_connection(org, "a").await.unwrap().error;
+        assert_eq!(error.as_deref(), Some("the helpful reason"));
+        let new = SaveConnection { id: old.connection, ..fixture.new_connection(org, "a") };
+        fixture.consented(&new, 9).await;
+        assert!(store.save_authorization(Fixture::confirmed(&new, 9, b"x"), fixture.audit(org)).await.unwrap());
+        assert!(!store.keep_challenge(old, 1, b"late".to_vec(), why("wants more")).await.unwrap());
+        assert!(!store.set_connection_status(old, 1, needs, why("late")).await.unwrap());
+        let found = store.get_connection(org, "a").await.unwrap();
+        assert_eq!((&found.challenge, found.status, &found.error), (&None, ConnectionStatus::Ready, &None));
+        // A status of the server itself does not depend on the tokens.
+        assert!(store.set_connection_status(old, 1, ConnectionStatus::Error, why("it answers 500")).await.unwrap());
+        assert!(store.set_connection_status(found.seen(org), 1, needs, why("refused")).await.unwrap());
+        let error = store.get_connection(org, "a").await.unwrap().error;
+        assert_eq!(error.as_deref(), Some("refused"));
     }
 
     async fn an_authorization_that_fails_leaves_older_tokens_good(fixture: &Fixture) {

@@ -323,10 +323,15 @@ async fn use_connections(fixture: &Fixture, org: OrgId) {
         .await
         .unwrap();
     store
-        .set_connection_status(org, (new.id, 1), ConnectionStatus::Error, None)
+        .set_connection_status(seen, 1, ConnectionStatus::Error, None)
         .await
         .unwrap();
-    let kept = store.keep_challenge(org, (new.id, 1), b"c".to_vec(), Some("x".to_owned()));
+    let kept = store.keep_challenge(
+        SeenTokens { version: 3, ..seen },
+        1,
+        b"c".to_vec(),
+        Some("x".to_owned()),
+    );
     assert!(kept.await.unwrap());
     store
         .replace_connection(new.clone(), 1, OldTokens::Keep, fixture.audit(org))

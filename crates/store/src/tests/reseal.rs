@@ -13,7 +13,7 @@ impl Fixture {
         store.seal_check(b"check".to_vec()).await.unwrap();
         let seen = self.authorized(org, "sealed").await;
         let connection = store.connection_by_id(org, seen.connection).await.unwrap();
-        let kept = store.keep_challenge(org, (connection.id, 1), b"challenge".to_vec(), None);
+        let kept = store.keep_challenge(seen, 1, b"challenge".to_vec(), None);
         assert!(kept.await.unwrap());
         let mut flow = Fixture::flow(&self.new_connection(org, "x"), 200);
         flow.connection = connection.id;
