@@ -8,7 +8,7 @@ pub(crate) enum Dialect {
 }
 
 /// Token, its `SQLite` text, its `PostgreSQL` text.
-const TOKENS: [(&str, &str, &str); 21] = [
+const TOKENS: [(&str, &str, &str); 22] = [
     // Compared byte by byte on both: identifiers sort by their creation time, whatever the locale.
     ("{TEXT}", "TEXT", "TEXT COLLATE \"C\""),
     ("{BLOB}", "BLOB", "BYTEA"),
