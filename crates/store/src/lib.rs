@@ -143,6 +143,8 @@ pub struct OpenOptions {
     pub connections: u32,
     /// Time limits of urgent commands.
     pub urgent: UrgentLimits,
+    /// Time without a write after which the write-ahead log of a `SQLite` database is checkpointed.
+    pub checkpoint_after: Duration,
 }
 
 impl Default for OpenOptions {
@@ -150,6 +152,7 @@ impl Default for OpenOptions {
         Self {
             connections: CONNECTIONS,
             urgent: UrgentLimits::default(),
+            checkpoint_after: Duration::from_secs(1),
         }
     }
 }

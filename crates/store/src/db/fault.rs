@@ -41,6 +41,7 @@ pub(crate) struct Faults {
     contended: AtomicBool,
     batches: AtomicUsize,
     steps: AtomicU64,
+    checkpoints: AtomicUsize,
 }
 
 /// Pause within a batch.
@@ -105,6 +106,16 @@ impl Faults {
     /// Number of steps that statements have taken since the last call of this function. Only `SQLite` counts them.
     pub(crate) fn steps(&self) -> u64 {
         self.steps.swap(0, Ordering::SeqCst)
+    }
+
+    /// Notes that the write-ahead log was checkpointed, as far as readers allowed it.
+    pub(crate) fn checkpointed(&self) {
+        self.checkpoints.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Number of checkpoints so far. Only `SQLite` has them.
+    pub(crate) fn checkpoints(&self) -> usize {
+        self.checkpoints.load(Ordering::SeqCst)
     }
 
     /// Returns every statement that was run so far.

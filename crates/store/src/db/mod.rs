@@ -109,7 +109,7 @@ impl Db {
         let told = reports.clone();
         let backend = if let Some(path) = url.strip_prefix("sqlite:") {
             let path = PathBuf::from(path);
-            off_runtime(move || sqlite::open(&path, &told)).await?
+            off_runtime(move || sqlite::open(&path, options.checkpoint_after, &told)).await?
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             let url = url.to_owned();
             off_runtime(move || postgres::open(&url, options, &told)).await?

@@ -16,6 +16,7 @@ pub(super) fn options(connections: u32) -> OpenOptions {
             register: PATIENCE,
             connection: PATIENCE,
         },
+        ..OpenOptions::default()
     }
 }
 

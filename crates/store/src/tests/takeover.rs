@@ -272,10 +272,13 @@ both! {
         let org = fixture.org().await;
         let node = fixture.node().await;
         let fence = fixture.running(org, node).await;
+        let faults = fixture.store.db.faults();
+        faults.watch();
         let finish = crate::Finish { journal: Journal::Empty, ..fixture.succeeded("out") };
         fixture.store.finish_run(fence, finish).await.unwrap();
-        let statements = fixture.store.db.faults().statements();
-        assert!(statements.iter().all(|sql| !sql.contains("journal")), "{statements:?}");
+        let statements: Vec<_> = faults.watched().into_iter().map(|(sql, _)| sql).collect();
+        assert!(statements.iter().any(|sql| sql.contains("UPDATE run ")), "{statements:?}");
+        assert!(!statements.iter().any(|sql| sql.contains("journal")), "{statements:?}");
     }
 
     async fn what_is_not_settled_is_told_apart(fixture: &Fixture) {

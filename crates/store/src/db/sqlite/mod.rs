@@ -15,6 +15,7 @@ use std::{
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use sortie_api::plain;
@@ -36,7 +37,7 @@ use crate::{
 const READERS: usize = 3;
 
 /// Opens or creates the database at `path` and starts its threads.
-pub(super) fn open(path: &Path, reports: &Reports) -> Result<Backend> {
+pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -> Result<Backend> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder {
         DirBuilder::new()
@@ -80,6 +81,7 @@ pub(super) fn open(path: &Path, reports: &Reports) -> Result<Backend> {
         space: space.clone(),
         path: path.to_owned(),
         metrics: reports.metrics.clone(),
+        checkpoint_after,
         low_credits: reports.low_credits.clone(),
         written: Vec::new(),
         low: Vec::new(),

@@ -44,9 +44,6 @@ const GROUP: usize = 64;
 /// ones.
 const GROUP_BYTES: usize = 1 << 20;
 
-/// Time without a job after which the write-ahead log is checkpointed.
-const IDLE: Duration = Duration::from_secs(1);
-
 /// Number of groups that run in savepoints after one was spoiled. Whoever keeps sending what fails late makes few groups run
 /// twice.
 const GUARDED: u32 = 256;
@@ -57,6 +54,8 @@ pub(super) struct Writer {
     pub(super) path: PathBuf,
     pub(super) space: Space,
     pub(super) metrics: Metrics,
+    /// Time without a job after which the write-ahead log is checkpointed.
+    pub(super) checkpoint_after: Duration,
     pub(super) low_credits: LowCredits,
     /// Tails that were written in the open transaction.
     pub(super) written: Vec<Tail>,
@@ -72,7 +71,11 @@ pub(super) struct Writer {
 pub(super) fn run(mut writer: Writer, queue: &Queue) {
     let mut log_has_pages = true;
     loop {
-        match queue.take(GROUP, GROUP_BYTES, log_has_pages.then_some(IDLE)) {
+        match queue.take(
+            GROUP,
+            GROUP_BYTES,
+            log_has_pages.then_some(writer.checkpoint_after),
+        ) {
             Next::Jobs(jobs) => {
                 let metrics = writer.metrics.clone();
                 let _busy = metrics.took(&jobs);
@@ -83,6 +86,8 @@ pub(super) fn run(mut writer: Writer, queue: &Queue) {
                 if let Err(error) = writer.connection.checkpoint() {
                     tracing::warn!(%error, "WAL checkpoint failed");
                 }
+                #[cfg(test)]
+                writer.faults.checkpointed();
                 log_has_pages = false;
             }
             Next::Closed => return,
