@@ -426,6 +426,7 @@ async fn what_was_spent_counts_and_the_interrupted_model_call_is_charged_once() 
     let (_, recorder) = run_in(spec("Go."), &first, &backend, &[]).await;
     assert_eq!(recorder.last_spent(), 6_000);
     let entries = recorder.entries();
+    assert!(!entries.is_empty());
     assert!(entries.iter().all(|entry| entry.spent_micros == micros(3_000)));
 
     let resume = |entries: Vec<Entry>, spent| {

@@ -196,7 +196,8 @@ async fn credentials_go_with_the_stream_and_with_every_message_and_come_back_hid
             .get("authorization")
             .is_some_and(|v| v == "Bearer tok-secret-1")
     };
-    assert!(server.seen.opening.lock().unwrap().iter().all(has_key));
+    let opened = server.seen.opening.lock().unwrap();
+    assert!(!opened.is_empty() && opened.iter().all(has_key));
     let posted = server.seen.posted.lock().unwrap();
     assert!(
         posted.len() == 4
@@ -215,11 +216,10 @@ async fn an_endpoint_with_a_credential_of_the_url_in_it_is_used_as_it_is() {
     let run = Run::open(&[mcp(url)]).await.unwrap();
     assert_eq!(run.call("tools__read", &json!({})).await.as_deref(), Ok("here"));
     let posted = server.seen.posted.lock().unwrap();
-    assert!(
-        posted
-            .iter()
-            .all(|(_, uri, _)| uri == "/message?key=key-0123456789abcdef01")
-    );
+    assert!(!posted.is_empty());
+    for (_, uri, _) in posted.iter() {
+        assert_eq!(uri, "/message?key=key-0123456789abcdef01");
+    }
 }
 
 #[tokio::test]

@@ -328,6 +328,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_key_ends_at_its_time_also_while_its_look_up_is_used_again() {
+        let mut rig = Rig::new().await;
+        tokio::time::pause();
+        let end = AT + Duration::from_secs(1);
+        let ends = format!("UPDATE api_key SET expires_at = {}", end.as_micros());
+        rig.database.execute_batch(&ends).unwrap();
+        assert_eq!(rig.roles().await, ROLES);
+        let clock = rig.principals.clock.clone();
+        clock.set(Timestamp::from_micros(end.as_micros() - 1));
+        assert_eq!(rig.roles().await, ROLES);
+        clock.set(end);
+        assert_eq!(rig.roles().await, [None, ROLES[1], ROLES[2]]);
+    }
+
+    #[tokio::test]
     async fn a_change_of_the_organization_on_this_node_holds_at_once() {
         let mut rig = Rig::new().await;
         tokio::time::pause();

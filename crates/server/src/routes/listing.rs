@@ -211,6 +211,8 @@ impl<S: Source> Listing<S> {
             // An array has no next page: it goes on behind where the source has stopped.
             Some(position) if more == 0 && self.left > 0 && self.form != Form::Page => {
                 self.before = Some(position);
+                // Where matches are far apart this happens many times. Others have a turn before each further read.
+                tokio::task::yield_now().await;
                 return Ok(());
             }
             // The next page goes on there.

@@ -1,15 +1,14 @@
 //! `/v1/admin` (`docs/ADMINISTRATION.md`): keys that end and rotate, the audit log, usage and the license, and their
 //! commands.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    time::{Duration, Instant},
-};
+use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use sortie_api::secret::{SELF_HOSTED_KEY, Secret};
+use sortie_api::{
+    Timestamp,
+    secret::{SELF_HOSTED_KEY, Secret},
+};
 use sortie_engine::Clock;
 use sortie_testkit::{Client, Database};
 
@@ -35,29 +34,29 @@ fn field<'a>(value: &'a Value, name: &str) -> &'a str {
 }
 
 async fn a_key_ends_at_its_time(database: Database) -> Checked {
-    let node = node(database).await?;
+    let mut node = node(database).await?;
     let admin = node.client()?;
-    let (ends, key) = loop {
-        let ends = Clock::system().now() + Duration::from_secs(3);
-        let short = json!({"name": "short", "expires_at": ends});
-        let answer = admin.post("/v1/admin/keys", &short).await?;
-        // It arrived when that was over already, and made no key.
-        if answer.status != 400 || Clock::system().now() < ends {
-            break (ends, answer.expect(201)?.json()?);
-        }
-    };
+    let ends = Clock::system().now() + Duration::from_hours(1);
+    let short = json!({"name": "short", "expires_at": ends});
+    let key = made(&admin, &short).await?;
     assert_eq!(key["expires_at"], json!(ends));
+    admin
+        .with_key(field(&key, "key"))
+        .get("/v1/me")
+        .await?
+        .expect(200)?;
+    // An hour passes.
+    node.stop().await?;
+    let hour = Duration::from_hours(1).as_micros();
+    let sql = format!("UPDATE api_key SET expires_at = expires_at - {hour} WHERE expires_at IS NOT NULL");
+    node.meddle(&sql).await?;
+    node.restart().await?;
+    let admin = node.client()?;
     let short = admin.with_key(field(&key, "key"));
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while short.get("/v1/me").await?.status == 200 {
-        ensure!(Instant::now() < deadline, "it works on");
-        // Nothing tells of it: time has to pass.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
     short.get("/v1/me").await?.failure(401, "unauthorized")?;
-    ensure!(Clock::system().now() >= ends, "it ended early");
     let listed = admin.get("/v1/admin/keys").await?.expect(200)?.json()?;
-    assert_eq!(listed[1]["expires_at"], json!(ends));
+    let ended = Timestamp::from_micros(ends.as_micros() - i64::try_from(hour)?);
+    assert_eq!(listed[1]["expires_at"], json!(ended));
     let path = format!("/v1/admin/keys/{}/rotate", field(&key, "id"));
     admin.post(&path, &json!({})).await?.failure(409, "conflict")?;
     Ok(())
@@ -143,7 +142,7 @@ async fn two_nodes_agree_on_keys_and_on_who_they_are() -> Checked {
     };
     assert_eq!(machine(&here).await?, machine(&there).await?);
     let key = made(&here, &json!({"name": "shared"})).await?;
-    let old = there.with_key(field(&key, "key"));
+    let old = here.with_key(field(&key, "key"));
     old.get("/v1/me").await?.expect(200)?;
     let path = format!("/v1/admin/keys/{}/rotate", field(&key, "id"));
     let rotated = here
@@ -156,11 +155,10 @@ async fn two_nodes_agree_on_keys_and_on_who_they_are() -> Checked {
         .get("/v1/me")
         .await?
         .expect(200)?;
-    // The other node believes what it has looked up for five seconds at most.
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while old.get("/v1/me").await?.status == 200 {
-        ensure!(Instant::now() < deadline, "the old secret works on");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    // A node that has looked it up before believes that for five seconds, which the tests of the engine measure.
+    for client in [&here, &there] {
+        let old = client.with_key(field(&key, "key"));
+        old.get("/v1/me").await?.failure(401, "unauthorized")?;
     }
     Ok(())
 }

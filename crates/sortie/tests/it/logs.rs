@@ -55,6 +55,7 @@ async fn every_line_is_an_object_and_says_whose_it_is(database: Database) -> Che
     receiver.wait_for(&run, 1).await?;
     node.stop().await?;
     let lines = lines(&node)?;
+    ensure!(lines.len() > 2, "{lines:?}");
     for line in &lines {
         for field in ["timestamp", "level", "target", "message"] {
             ensure!(line[field].is_string(), "{field} of {line}");

@@ -14,7 +14,7 @@ use crate::{
 
 both_databases![
     a_schedule_is_made_previewed_started_by_hand_changed_and_deleted,
-    a_schedule_starts_its_workflow_when_its_minute_comes,
+    a_schedule_starts_its_workflow_when_its_minute_has_come,
 ];
 
 async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Result<sortie_testkit::Answer> {
@@ -118,27 +118,37 @@ async fn a_schedule_is_made_previewed_started_by_hand_changed_and_deleted(databa
     Ok(())
 }
 
-/// Minutes are the finest that a timetable has, so this takes up to one.
-async fn a_schedule_starts_its_workflow_when_its_minute_comes(database: Database) -> Checked {
-    let node = node(database).await?;
+/// Minutes are the finest that a timetable has. Nobody waits for one here: the next one is moved into the past. The tests
+/// of the engine move its clock.
+async fn a_schedule_starts_its_workflow_when_its_minute_has_come(database: Database) -> Checked {
+    let mut node = node(database).await?;
     let client = node.client()?;
     let made = schedule(&client, &json!({"cron": "* * * * *", "timezone": "UTC"})).await?;
     let path = format!("/v1/schedules/{}/fires", text(&made["id"]));
-    let deadline = Instant::now() + Duration::from_secs(90);
+    node.stop().await?;
+    let columns = ["next_instant", "due_at", "handled_instant"];
+    let earlier = columns.map(|column| format!("{column} = {column} - 60000000"));
+    node.meddle(&format!("UPDATE schedule SET {}", earlier.join(", ")))
+        .await?;
+    node.restart().await?;
+    let client = node.client()?;
+    let deadline = Instant::now() + Duration::from_secs(30);
     let fire = loop {
         let fires = client.get(&path).await?.expect(200)?.json()?;
-        if let Some(first) = fires["items"].as_array().and_then(|items| items.last()) {
-            break first.clone();
+        let mut items = fires["items"].as_array().into_iter().flatten();
+        // Where a further minute has passed, the earlier one is told as coalesced.
+        if let Some(started) = items.find(|fire| fire["outcome"] == "started") {
+            break started.clone();
         }
-        ensure!(Instant::now() < deadline, "no instant came");
+        ensure!(Instant::now() < deadline, "no occurrence came: {fires}");
         // No event tells of a schedule.
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     };
-    assert_eq!(
-        (&fire["outcome"], &fire["trigger"]),
-        (&json!("started"), &json!("timetable"))
+    assert_eq!(fire["trigger"], json!("timetable"));
+    ensure!(
+        fire["instant"].as_str() < made["next_run_at"].as_str() || fire["instant"] == made["next_run_at"],
+        "{fire} {made}"
     );
-    assert_eq!(fire["instant"], made["next_run_at"]);
     let (_, run) = client.finished(text(&fire["run_id"])).await?;
     assert_eq!(run.output.as_deref(), Some("done"));
     Ok(())

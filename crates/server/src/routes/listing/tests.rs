@@ -241,3 +241,50 @@ async fn an_array_goes_on_behind_where_its_source_has_stopped() {
         assert_eq!(shown(None, limit, Form::Array).await, json!(expected), "{limit}");
     }
 }
+
+/// Numbers without a match. One read looks at one number, and never waits.
+struct Barren;
+
+impl Source for Barren {
+    type Item = u32;
+    type Position = u32;
+
+    const STRETCH: u32 = 4;
+
+    async fn read(&self, before: Option<u32>, _limit: u32) -> Result<Found<u32, u32>, Error> {
+        let next = before.unwrap_or_default() + 1;
+        Ok(Found {
+            items: Vec::new(),
+            stopped_at: (next < 1_000).then_some(next),
+        })
+    }
+
+    fn position(item: &u32) -> u32 {
+        *item
+    }
+
+    fn entry(&self, number: u32) -> Result<Entry, Error> {
+        Entry::of(&number)
+    }
+}
+
+#[tokio::test]
+async fn others_have_a_turn_between_the_reads_of_an_array() {
+    let mut turns = 0;
+    let others = async {
+        loop {
+            turns += 1;
+            tokio::task::yield_now().await;
+        }
+    };
+    let array = async {
+        let list = Listing::new(Barren, None, 100, Form::Array);
+        body_of(list.respond(&BodyBudget::default()).await.unwrap()).await
+    };
+    tokio::select! {
+        biased;
+        answer = array => assert_eq!(answer, json!([])),
+        () = others => unreachable!(),
+    }
+    assert!(turns >= 900, "{turns}");
+}

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::ensure;
 use serde_json::json;
 use sortie_api::RunStatus;
 use sortie_testkit::Database;
@@ -71,13 +72,22 @@ async fn a_read_waits_no_longer_than_it_says() -> Checked {
     let node = node(Database::Sqlite).await?;
     let client = node.client()?;
     let run = at_work(&client).await?;
-    let began = Instant::now();
-    let answer = client
-        .get(&format!("/v1/runs/{}?wait=1", run.id))
-        .await?
-        .expect(200)?;
-    assert_eq!(answer.read::<sortie_api::Run>()?.status, RunStatus::Running);
-    assert!(began.elapsed() >= Duration::from_secs(1));
+    // A busy machine is late now and then. A read that waits for something else is late each time.
+    let mut times: Vec<Duration> = Vec::new();
+    while !times.iter().any(|took| *took < Duration::from_millis(1_500)) {
+        ensure!(times.len() < 5, "{times:?}");
+        let began = Instant::now();
+        let answer = client
+            .get(&format!("/v1/runs/{}?wait=1", run.id))
+            .await?
+            .expect(200)?;
+        times.push(began.elapsed());
+        assert_eq!(answer.read::<sortie_api::Run>()?.status, RunStatus::Running);
+        ensure!(
+            times.iter().all(|took| *took >= Duration::from_secs(1)),
+            "{times:?}"
+        );
+    }
     client.cancel(&run.id.to_string()).await?;
     Ok(())
 }
