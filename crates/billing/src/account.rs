@@ -54,12 +54,7 @@ impl Billing {
     pub async fn receipt(&self, payment: &PaymentRow) -> Result<String> {
         const NONE: Error = Error::NotFound("the payment has no receipt");
         let parts = &self.0;
-        let charge = if let Some(charge) = &payment.charge {
-            charge.clone()
-        } else {
-            let intent = parts.ask("read_intent", parts.stripe.intent(&payment.intent));
-            intent.await?.latest_charge.ok_or(NONE)?
-        };
+        let charge = parts.charge_of(payment).await?.ok_or(NONE)?;
         let charge = parts.ask("read_charge", parts.stripe.charge(&charge)).await?;
         charge.receipt_url.ok_or(NONE)
     }

@@ -1,18 +1,29 @@
 //! Refunds and disputes: what goes back to the cardholder is taken from the credits.
 
 use sortie_api::PaymentId;
-use sortie_store::{Actor, PaymentNotice, PaymentRow, TakeBack, TakeBackKind, TakeBackState};
+use sortie_base::{hex, random};
+use sortie_store::{Actor, PaymentNotice, PaymentRow, TakeBack, TakeBackKind, TakeBackState, TookBack};
 
 use crate::{
-    Billing, Dispute, Refund, RefundOrder,
+    Billing, Dispute, Refund, RefundOrder, StripeError,
     error::{Error, Result},
     purchase::Seen,
     service::Parts,
 };
 
+/// Error of a refund that Stripe refuses.
+const REFUSED: Error = Error::Conflict(
+    "Stripe refuses the refund: it was refunded, or is disputed; see the payment at Stripe",
+);
+
+/// Error of a refund that has failed.
+const FAILED: Error = Error::Conflict(
+    "the refund has failed at Stripe, and the credits are back: see the payment at Stripe, or refund it again",
+);
+
 impl Billing {
     /// Operator: refunds a payment, or a part of it, and takes the credits back. Returns the payment. A repetition before the
-    /// refund is known is the same refund.
+    /// refund is known is the same refund. `Conflict` for a refund that has failed meanwhile.
     pub async fn refund(
         &self,
         payment: PaymentId,
@@ -30,25 +41,26 @@ impl Billing {
             return Err(Error::Invalid(rule));
         }
         let cents = amount_cents.unwrap_or(left);
-        let key = format!("{payment}-{}-{cents}", before.refunded_cents);
+        // A failed refund leaves the amounts as they were. The number of refunds tells the next one from its repetition.
+        let name = format!("refund_{payment}-{}-{cents}", parts.store.known_refunds(payment).await?);
         let order = RefundOrder {
             intent: &before.intent,
             amount_cents: Some(cents),
+            name: &name,
         };
-        let refund = match parts
-            .ask("create_refund", parts.stripe.refund(&key, &order))
-            .await
-        {
+        let refund = match parts.make_refund(&before, &order).await {
             Ok(refund) => refund,
             Err(Error::Stripe(error)) if error.is_final() => {
                 tracing::warn!(%payment, %error, "a refund was refused");
-                return Err(Error::Conflict(
-                    "Stripe refuses the refund: it was refunded, or is disputed; see the payment at Stripe",
-                ));
+                return Err(REFUSED);
             }
             Err(error) => return Err(error),
         };
-        parts.take_refund(&refund, actor).await?;
+        let recorded = parts.record_refund(&refund, actor).await?;
+        if recorded.is_some_and(|took| took.state == TakeBackState::Returned) {
+            tracing::warn!(%payment, refund = refund.id, "a refund has failed");
+            return Err(FAILED);
+        }
         Ok(parts.store.operated_payment(payment).await?)
     }
 }
@@ -81,17 +93,59 @@ impl Parts {
         self.take_dispute(&dispute).await
     }
 
+    /// Makes a refund, or gets the one that was made before. An answer of 500 is repeated by Stripe for a day, so what has
+    /// become of the request is looked up, and where nothing has, it is sent once more under another key.
+    async fn make_refund(&self, payment: &PaymentRow, order: &RefundOrder<'_>) -> Result<Refund> {
+        let made = async |key: &str| self.ask("create_refund", self.stripe.refund(key, order)).await;
+        match made(order.name).await {
+            Err(Error::Stripe(StripeError::Failed(_) | StripeError::Unreadable(_))) => {}
+            answered => return answered,
+        }
+        if let Some(refund) = self.find_refund(payment, order.name).await? {
+            return Ok(refund);
+        }
+        made(&format!("{}-{}", order.name, hex(&random::<16>()?))).await
+    }
+
+    async fn find_refund(&self, payment: &PaymentRow, name: &str) -> Result<Option<Refund>> {
+        let Some(charge) = self.charge_of(payment).await? else {
+            return Ok(None);
+        };
+        let refunds = self.ask("list_refunds", self.stripe.refunds(&charge)).await?;
+        let is_named = |refund: &Refund| {
+            let metadata = refund.metadata.as_ref();
+            metadata.is_some_and(|metadata| metadata.get("refund").is_some_and(|found| found == name))
+        };
+        Ok(refunds.data.into_iter().find(is_named))
+    }
+
+    /// Returns the charge of a payment, which is read where it is not known.
+    pub(crate) async fn charge_of(&self, payment: &PaymentRow) -> Result<Option<String>> {
+        if let Some(charge) = &payment.charge {
+            return Ok(Some(charge.clone()));
+        }
+        let intent = self.ask("read_intent", self.stripe.intent(&payment.intent));
+        Ok(intent.await?.latest_charge)
+    }
+
     async fn take_refund(&self, refund: &Refund, actor: &Actor) -> Result<Seen> {
+        let recorded = self.record_refund(refund, actor).await?;
+        Ok(recorded.map_or(Seen::NotOurs, |_| Seen::Recorded))
+    }
+
+    /// Records a refund. None where it is of no payment of this deployment.
+    async fn record_refund(&self, refund: &Refund, actor: &Actor) -> Result<Option<TookBack>> {
         let state = match refund.status.as_deref() {
             Some("failed" | "canceled") => TakeBackState::Returned,
             Some(_) | None => TakeBackState::Taken,
         };
         let found = self.payment_of(refund.payment_intent.as_deref(), refund.charge.as_deref());
         let Some(payment) = found.await? else {
-            return Ok(Seen::NotOurs);
+            return Ok(None);
         };
         let id = (TakeBackKind::Refund, refund.id.as_str());
-        self.take_back(&payment, id, (refund.amount, state), actor).await
+        let took = self.take_back(&payment, id, (refund.amount, state), actor);
+        took.await.map(Some)
     }
 
     /// Records a dispute. The question of a bank takes no money.
@@ -111,7 +165,8 @@ impl Parts {
         }
         let id = (TakeBackKind::Dispute, dispute.id.as_str());
         self.take_back(&payment, id, (dispute.amount, state), &Actor::default())
-            .await
+            .await?;
+        Ok(Seen::Recorded)
     }
 
     async fn take_back(
@@ -120,7 +175,7 @@ impl Parts {
         (kind, id): (TakeBackKind, &str),
         (amount_cents, state): (i64, TakeBackState),
         actor: &Actor,
-    ) -> Result<Seen> {
+    ) -> Result<TookBack> {
         let action = match kind {
             TakeBackKind::Refund => "billing.refund",
             TakeBackKind::Dispute => "billing.dispute",
@@ -150,7 +205,7 @@ impl Parts {
                 notices.queued();
             }
         }
-        Ok(Seen::Recorded)
+        Ok(took)
     }
 
     /// Finds the payment of an intent or a charge. A refund may be told before the payment: it is credited first then.
@@ -175,14 +230,8 @@ impl Parts {
 
     /// Compares a payment with Stripe, and records what no event has told.
     pub(crate) async fn compare(&self, payment: &PaymentRow) -> Result<()> {
-        let charge = if let Some(charge) = &payment.charge {
-            charge.clone()
-        } else {
-            let intent = self.ask("read_intent", self.stripe.intent(&payment.intent));
-            let Some(charge) = intent.await?.latest_charge else {
-                return Ok(());
-            };
-            charge
+        let Some(charge) = self.charge_of(payment).await? else {
+            return Ok(());
         };
         let found = self.ask("read_charge", self.stripe.charge(&charge)).await?;
         if found.amount_refunded != payment.refunded_cents {

@@ -170,6 +170,9 @@ pub struct Refund {
     pub charge: Option<String>,
     /// Payment that is refunded.
     pub payment_intent: Option<String>,
+    /// Texts that were given when the refund was made.
+    #[serde(default)]
+    pub metadata: Option<BTreeMap<String, String>>,
 }
 
 /// Dispute of a charge.

@@ -107,6 +107,8 @@ pub struct RefundOrder<'a> {
     pub intent: &'a str,
     /// Sum in US cents; none: everything that is left.
     pub amount_cents: Option<i64>,
+    /// Name of the refund, by which it is found again.
+    pub name: &'a str,
 }
 
 impl RefundOrder<'_> {
@@ -114,6 +116,7 @@ impl RefundOrder<'_> {
         Form::default()
             .with("payment_intent", self.intent)
             .with_some("amount", self.amount_cents)
+            .with("metadata[refund]", self.name)
     }
 }
 

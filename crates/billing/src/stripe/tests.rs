@@ -100,6 +100,7 @@ async fn a_purchase_is_read_back_with_all_that_follows_it() {
     let refund = RefundOrder {
         intent: &intent.id,
         amount_cents: Some(500),
+        name: "refund_1",
     };
     let refund = stripe.refund("refund_1", &refund).await.unwrap();
     assert_eq!(

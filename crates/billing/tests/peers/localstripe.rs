@@ -78,6 +78,7 @@ async fn scenario(api: &Api) {
     let refund = RefundOrder {
         intent: &paid.id,
         amount_cents: Some(1_500),
+        name: "refund_1",
     };
     let refund = stripe.refund("refund_1", &refund).await.unwrap();
     assert_eq!(

@@ -269,6 +269,7 @@ async fn requests(double: &StripeDouble, ids: &Value) -> String {
     let refund = RefundOrder {
         intent: id("intent"),
         amount_cents: Some(100),
+        name: "refund_1",
     };
     stripe.refund("refund_1", &refund).await.unwrap();
     let back = "https://accounts.example/";

@@ -180,7 +180,7 @@ pub(crate) async fn get_receipt(
             "refund_status": "partial", "created_at": "2026-11-20T21:31:00.000Z", "topup_id": "topup_01kafs6w1cefkstv6qr1ptb0mp",
             "receipt_endpoint": "/v1/organizations/org_01kafs6w1cefkstv6qr1ptb0mp/billing/payments/pay_01kafs6w1cefkstv6qr1ptb0mp/receipt"
         })),
-        (status = 409, description = "Nothing is left of the payment, or the payment provider refuses.", body = sortie_api::ErrorBody,
+        (status = 409, description = "Nothing is left of the payment, the payment provider refuses, or the refund has failed.", body = sortie_api::ErrorBody,
             example = json!({"error": "the payment was refunded before", "code": "conflict"})),
     ),
 )]

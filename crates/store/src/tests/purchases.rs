@@ -138,6 +138,7 @@ impl Fixture {
             let taken = self.report(&paid, (kind, &format!("{kind:?}")), 100, TakeBackState::Taken);
             store.take_back(taken).await.unwrap();
         }
+        assert_eq!(store.known_refunds(paid.payment).await, Ok(1));
         store.payment(org, paid.payment).await.unwrap();
         store.operated_payment(paid.payment).await.unwrap();
         store
@@ -195,17 +196,21 @@ async fn nodes(fixture: &Fixture) -> Vec<Store> {
     stores
 }
 
-fn moved(cents: i64) -> TookBack {
+fn moved(cents: i64, state: TakeBackState) -> TookBack {
     TookBack {
         is_new: true,
         moved_micros: cents * CENT,
+        state,
     }
 }
 
-const NOTHING: TookBack = TookBack {
-    is_new: false,
-    moved_micros: 0,
-};
+/// Result of a report that changes nothing.
+fn nothing(state: TakeBackState) -> TookBack {
+    TookBack {
+        is_new: false,
+        ..moved(0, state)
+    }
+}
 
 both! {
     async fn an_order_is_credited_once_however_often_its_payment_is_reported(fixture: &Fixture) {
@@ -294,18 +299,18 @@ both! {
         let tell = async |of: (TakeBackKind, &str), cents, state| {
             store.take_back(fixture.report(&paid, of, cents, state)).await.unwrap()
         };
-        assert_eq!(tell((Refund, "re_1"), 300, Taken).await, moved(-300));
-        assert_eq!(tell((Refund, "re_1"), 300, Taken).await, NOTHING);
-        assert_eq!(tell((Dispute, "dp_1"), 1_000, Taken).await, moved(-700), "the rest of it");
-        assert_eq!(tell((Refund, "re_2"), 100, Taken).await, moved(0));
+        assert_eq!(tell((Refund, "re_1"), 300, Taken).await, moved(-300, Taken));
+        assert_eq!(tell((Refund, "re_1"), 300, Taken).await, nothing(Taken));
+        assert_eq!(tell((Dispute, "dp_1"), 1_000, Taken).await, moved(-700, Taken), "the rest of it");
+        assert_eq!(tell((Refund, "re_2"), 100, Taken).await, moved(0, Taken));
         let row = store.operated_payment(paid.payment).await.unwrap();
         assert_eq!((row.refunded_cents, row.disputed_cents), (400, 1_000), "as Stripe tells it");
         assert_eq!(fixture.credits(org).await, (0, 0));
-        assert_eq!(tell((Refund, "re_1"), 300, Returned).await, moved(0));
-        assert_eq!(tell((Refund, "re_1"), 300, Taken).await, NOTHING, "the older report comes later");
-        assert_eq!(tell((Dispute, "dp_1"), 1_000, Returned).await, moved(900), "the other refund stands");
-        assert_eq!(tell((Dispute, "dp_2"), 50, Returned).await, moved(0), "nothing was taken before");
-        assert_eq!(tell((Dispute, "dp_2"), 50, Taken).await, NOTHING);
+        assert_eq!(tell((Refund, "re_1"), 300, Returned).await, moved(0, Returned));
+        assert_eq!(tell((Refund, "re_1"), 300, Taken).await, nothing(Returned), "the older report comes later");
+        assert_eq!(tell((Dispute, "dp_1"), 1_000, Returned).await, moved(900, Returned), "the other refund stands");
+        assert_eq!(tell((Dispute, "dp_2"), 50, Returned).await, moved(0, Returned), "nothing was taken before");
+        assert_eq!(tell((Dispute, "dp_2"), 50, Taken).await, nothing(Returned));
         assert_eq!(fixture.credits(org).await, (900 * CENT, 0));
         let other = fixture.org().await;
         let stolen = TakeBack { audit: fixture.audit(other), ..fixture.report(&paid, (Refund, "re_3"), 1, Taken) };

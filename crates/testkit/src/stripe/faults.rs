@@ -9,6 +9,8 @@ use super::calls::Call;
 pub enum Fault {
     /// Nothing is done, and the answer is 500. It is not kept under the key.
     ErrorBefore,
+    /// Nothing is done, and the answer is 500. That answer is kept under the key.
+    ErrorKept,
     /// The call is done, and the answer is 500. That answer is kept under the key.
     ErrorAfter,
     /// Nothing is done, and the answer is 429.

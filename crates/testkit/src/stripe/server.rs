@@ -68,9 +68,10 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
         Some(Fault::LostBefore) => Err(Lost),
         Some(Fault::ErrorBefore) => Ok(refusal(&id, &Failure::internal())),
         Some(Fault::TooMany) => Ok(refusal(&id, &Failure::too_many())),
-        Some(Fault::ErrorAfter | Fault::LostAfter | Fault::HeldBefore | Fault::HeldAfter) | None => {
-            shared.work(&id, (asked, parts.uri.path()), fault).await
-        }
+        Some(
+            Fault::ErrorKept | Fault::ErrorAfter | Fault::LostAfter | Fault::HeldBefore | Fault::HeldAfter,
+        )
+        | None => shared.work(&id, (asked, parts.uri.path()), fault).await,
     }
 }
 
@@ -168,7 +169,14 @@ impl Shared {
         if fault == Some(Fault::HeldBefore) {
             let _released = released.changed().await;
         }
-        let kept = match self.perform(id, &asked) {
+        let done = match fault {
+            Some(Fault::ErrorKept) => Err(Failure {
+                was_begun: true,
+                ..Failure::internal()
+            }),
+            _ => self.perform(id, &asked),
+        };
+        let kept = match done {
             Err(failure) if !failure.was_begun => return Ok(refusal(id, &failure)),
             Err(failure) => kept(id, failure.status, failure.body(id)),
             Ok(_) if fault == Some(Fault::ErrorAfter) => {

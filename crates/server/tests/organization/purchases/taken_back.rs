@@ -1,9 +1,10 @@
 //! Refunds and disputes, in part and whole.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sortie_testkit::{
+    Answer, Client,
     http::Method,
-    stripe::{DisputeStage, Verdict, WebhookMode, WebhookOrder},
+    stripe::{Call, DisputeStage, Fault, Verdict, WebhookMode, WebhookOrder},
 };
 
 use super::Shop;
@@ -12,6 +13,9 @@ use crate::{operator::operator, organizations::send};
 crate::settings::everywhere! {
     a_refund_takes_credits_back_and_a_failed_one_returns_them,
     the_operator_refunds_a_payment,
+    a_refund_after_one_that_has_failed_is_made,
+    a_refund_that_stripe_has_failed_on_is_made_once,
+    a_refund_that_fails_before_it_is_answered_is_no_success,
     a_dispute_takes_credits_until_it_is_won,
     refunds_and_disputes_never_take_more_than_the_payment,
     the_order_of_events_does_not_matter,
@@ -94,6 +98,119 @@ async fn the_operator_refunds_a_payment() {
     let entries = shop.rig.owner.client.get(&audit).await.unwrap().json().unwrap()["items"].clone();
     assert_eq!(entries.as_array().unwrap().len(), 2);
     assert_eq!(entries[0]["actor_kind"], "operator");
+    shop.audit().await;
+    shop.close().await;
+}
+
+/// Operator who refunds the only payment.
+struct Refunder {
+    client: Client,
+    path: String,
+}
+
+impl Refunder {
+    async fn of(shop: &Shop) -> Self {
+        let payment = shop.payment().await["id"].as_str().unwrap().to_owned();
+        Self {
+            client: operator(&shop.rig).await,
+            path: format!("/v1/operator/payments/{payment}/refund"),
+        }
+    }
+
+    async fn refund(&self, cents: i64) -> Answer {
+        send(
+            &self.client,
+            Method::POST,
+            &self.path,
+            &json!({"amount_cents": cents}),
+        )
+        .await
+    }
+
+    /// Refunds a part of the payment. Returns what was refunded so far.
+    async fn refunded(&self, cents: i64) -> Value {
+        let payment = self.refund(cents).await.expect(200).unwrap().json().unwrap();
+        payment["refunded_cents"].clone()
+    }
+}
+
+/// Refunds that the double has made, oldest first.
+fn refunds(shop: &Shop) -> Vec<String> {
+    let events = shop.double.events("refund.created");
+    let body = |event: &String| -> Value {
+        serde_json::from_str(&shop.double.event_body(event).unwrap()).unwrap()
+    };
+    let id = |event| body(event)["data"]["object"]["id"].as_str().unwrap().to_owned();
+    events.iter().map(id).collect()
+}
+
+async fn a_refund_after_one_that_has_failed_is_made() {
+    let shop = Shop::open().await;
+    shop.buy(2_500).await;
+    shop.hear().await;
+    let operator = Refunder::of(&shop).await;
+    assert_eq!(operator.refunded(700).await, 700);
+    shop.double.fail_refund(&refunds(&shop)[0]).unwrap();
+    shop.hear().await;
+    assert_eq!(shop.payment().await["refunded_cents"], 0);
+    assert_eq!(operator.refunded(700).await, 700);
+    assert_eq!(operator.refunded(700).await, 1_400, "two refunds of one amount");
+    assert_eq!(refunds(&shop).len(), 3);
+    shop.hear().await;
+    assert_eq!(shop.bought().await, 1_100);
+    shop.audit().await;
+    shop.close().await;
+}
+
+async fn a_refund_that_stripe_has_failed_on_is_made_once() {
+    let shop = Shop::open().await;
+    shop.buy(2_500).await;
+    shop.hear().await;
+    let operator = Refunder::of(&shop).await;
+    // Stripe has done nothing, and repeats that under the key for a day.
+    shop.double.fail(Call::CreateRefund, 1, Fault::ErrorKept);
+    assert_eq!(operator.refunded(700).await, 700);
+    for nth in [1, 2] {
+        shop.double.fail(Call::CreateRefund, nth, Fault::ErrorKept);
+    }
+    operator.refund(300).await.failure(503, "unavailable").unwrap();
+    assert_eq!(operator.refunded(300).await, 1_000);
+    // Stripe has made the refund all the same.
+    shop.double.fail(Call::CreateRefund, 1, Fault::ErrorAfter);
+    assert_eq!(operator.refunded(200).await, 1_200);
+    assert_eq!(refunds(&shop).len(), 3);
+    // No answer came: the repetition gets the one refund.
+    shop.double.fail(Call::CreateRefund, 1, Fault::LostAfter);
+    operator.refund(100).await.failure(503, "unavailable").unwrap();
+    assert_eq!(operator.refunded(100).await, 1_300);
+    assert_eq!(refunds(&shop).len(), 4);
+    shop.hear().await;
+    assert_eq!(shop.bought().await, 1_200);
+    shop.audit().await;
+    shop.close().await;
+}
+
+async fn a_refund_that_fails_before_it_is_answered_is_no_success() {
+    let shop = Shop::open().await;
+    shop.buy(2_500).await;
+    shop.hear().await;
+    let operator = Refunder::of(&shop).await;
+    shop.double.fail(Call::CreateRefund, 1, Fault::HeldAfter);
+    let meanwhile = async {
+        let made = shop
+            .double
+            .wait_for_deliveries(|sent| sent.iter().any(|sent| sent.kind == "refund.created"));
+        made.await.unwrap();
+        shop.double.fail_refund(&refunds(&shop)[0]).unwrap();
+        shop.hear().await;
+        shop.double.release();
+    };
+    let (answer, ()) = tokio::join!(operator.refund(700), meanwhile);
+    let refused = answer.failure(409, "conflict").unwrap();
+    assert!(refused.error.contains("the refund has failed"), "{refused:?}");
+    assert_eq!(shop.bought().await, 2_500);
+    assert_eq!(operator.refunded(700).await, 700);
+    shop.hear().await;
     shop.audit().await;
     shop.close().await;
 }

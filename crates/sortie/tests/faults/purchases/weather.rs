@@ -26,8 +26,9 @@ const READS: [Call; 8] = [
     Call::ListRefunds,
     Call::ListPaymentMethods,
 ];
-const FAULTS_OF_WRITES: [Fault; 7] = [
+const FAULTS_OF_WRITES: [Fault; 8] = [
     Fault::ErrorBefore,
+    Fault::ErrorKept,
     Fault::ErrorAfter,
     Fault::TooMany,
     Fault::LostBefore,

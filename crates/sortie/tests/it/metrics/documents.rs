@@ -298,6 +298,7 @@ async fn the_dashboard_asks_for_what_is_there() -> Checked {
         "Cluster",
         "Process",
         "Credits",
+        "Payments",
     ];
     assert_eq!(rows, wanted);
     let source = &dashboard["templating"]["list"][0];

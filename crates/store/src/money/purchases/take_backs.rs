@@ -93,6 +93,8 @@ pub struct TookBack {
     pub is_new: bool,
     /// Micros that were added to the balance; negative if they were taken.
     pub moved_micros: i64,
+    /// State that is recorded now. A report that comes late is older than it.
+    pub state: TakeBackState,
 }
 
 /// Statements on the table of one kind. They are the same but for its name.
@@ -167,6 +169,19 @@ impl Store {
         }
         Ok(took)
     }
+
+    /// Operator: returns the number of refunds of a payment that are known, also of those that have failed.
+    pub async fn known_refunds(&self, payment: PaymentId) -> Result<i64> {
+        self.db
+            .read(move |tx| {
+                tx.query_one(
+                    "SELECT COUNT(*) FROM refund WHERE payment_id = $1",
+                    vals![payment],
+                )?
+                .int(0)
+            })
+            .await
+    }
 }
 
 /// Amount of a payment that is taken back, in cents: the sum of refunds and disputes, and never more than the payment. Also
@@ -185,10 +200,6 @@ fn taken(tx: &mut dyn Tx, report: &TakeBack) -> Result<(i64, String)> {
 
 fn record_report(tx: &mut dyn Tx, report: &TakeBack) -> Result<TookBack> {
     let table = report.table();
-    let nothing = TookBack {
-        is_new: false,
-        moved_micros: 0,
-    };
     let [_, known] = batch(
         tx,
         &[
@@ -203,8 +214,12 @@ fn record_report(tx: &mut dyn Tx, report: &TakeBack) -> Result<TookBack> {
     )?;
     let known: Option<TakeBackState> = known.rows.first().map(|row| row.parse(0)).transpose()?;
     let (before, topup) = taken(tx, report)?;
-    if known.is_some_and(|known| known >= report.state) {
-        return Ok(nothing);
+    if let Some(state) = known.filter(|known| *known >= report.state) {
+        return Ok(TookBack {
+            is_new: false,
+            moved_micros: 0,
+            state,
+        });
     }
     tx.batch(&[
         Stmt::new(
@@ -245,5 +260,6 @@ fn record_report(tx: &mut dyn Tx, report: &TakeBack) -> Result<TookBack> {
     Ok(TookBack {
         is_new: true,
         moved_micros,
+        state: report.state,
     })
 }
