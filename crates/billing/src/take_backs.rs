@@ -12,9 +12,8 @@ use crate::{
 };
 
 /// Error of a refund that Stripe refuses.
-const REFUSED: Error = Error::Conflict(
-    "Stripe refuses the refund: it was refunded, or is disputed; see the payment at Stripe",
-);
+const REFUSED: Error =
+    Error::Conflict("Stripe refuses the refund: it was refunded, or is disputed; see the payment at Stripe");
 
 /// Error of a refund that has failed.
 const FAILED: Error = Error::Conflict(
@@ -42,7 +41,10 @@ impl Billing {
         }
         let cents = amount_cents.unwrap_or(left);
         // A failed refund leaves the amounts as they were. The number of refunds tells the next one from its repetition.
-        let name = format!("refund_{payment}-{}-{cents}", parts.store.known_refunds(payment).await?);
+        let name = format!(
+            "refund_{payment}-{}-{cents}",
+            parts.store.known_refunds(payment).await?
+        );
         let order = RefundOrder {
             intent: &before.intent,
             amount_cents: Some(cents),

@@ -1,10 +1,10 @@
 //! Challenges of servers that want another authorization than a connection has: kept for the next one, sealed.
 
-use sortie_api::{ConnectionId, ConnectionStatus, Credential, OrgId};
-use sortie_connect::oauth::Challenge;
+use sortie_api::{ConnectionId, ConnectionStatus, Credential, OrgId, connection::AuthType};
+use sortie_connect::{Failure, OpenError, oauth::Challenge};
 use sortie_store::ConnectionRow;
 
-use super::{Connections, addressed::Address, flow::challenge_at};
+use super::{Connections, addressed::Address, definition_of, flow::challenge_at};
 use crate::error::Error;
 
 impl Connections {
@@ -84,6 +84,28 @@ impl Connections {
                 tracing::warn!(%error, connection = %row.id, "cannot open the challenge of a connection; treating it as absent");
                 None
             }
+        }
+    }
+
+    /// Records that a run could not open a saved connection for want of an authorization, unless it has another one by now.
+    pub(super) async fn record_unauthorized(&self, org: OrgId, row: &ConnectionRow, error: &OpenError) {
+        let Failure::NeedsAuthorization(why) = &error.failure else {
+            return;
+        };
+        let recorded = async {
+            // Only OAuth waits for a person: another method has credentials that may be good the next time.
+            if definition_of(row)?.auth_type() == AuthType::OAuth {
+                let (seen, status) = (row.seen(org), ConnectionStatus::NeedsAuthorization);
+                let why = Some(why.clone());
+                self.0
+                    .store
+                    .set_connection_status(seen, row.revision, status, why)
+                    .await?;
+            }
+            Ok::<_, Error>(())
+        };
+        if let Err(error) = recorded.await {
+            tracing::warn!(connection = %row.id, %error, "recording the status of a connection failed");
         }
     }
 }

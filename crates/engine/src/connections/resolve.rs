@@ -62,8 +62,18 @@ impl Connections {
             };
             connections.push(connection);
         }
-        let opened = self.0.connector.open(&connections, redactor).await;
-        opened.map_err(|error| error.to_string())
+        match self.0.connector.open(&connections, redactor).await {
+            Ok(opened) => Ok(opened),
+            Err(error) => {
+                let reference = wanted
+                    .get(&error.connection)
+                    .and_then(|wants| wants.reference.as_ref());
+                if let Some(row) = saved.iter().find(|row| Some(&row.name) == reference) {
+                    self.record_unauthorized(org, row, &error).await;
+                }
+                Err(error.to_string())
+            }
+        }
     }
 
     async fn saved_ones(

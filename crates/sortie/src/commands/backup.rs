@@ -381,12 +381,16 @@ fn put_back(config: &Config, args: &RestoreArgs) -> Result<Exit> {
     let fits = |manifest: &Manifest| fits(config, manifest);
     let unpacked = match args.from.file() {
         Some(path) => {
-            let file = File::open(path).map_err(|error| match error.kind() {
+            let file = File::open(path).map_err(|error| {
                 // The command line names what is not there.
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) {
                     Failure::usage(format!("cannot open {}: {}", path.display(), plain::io(&error)))
+                } else {
+                    failed("open", path, &error)
                 }
-                _ => failed("open", path, &error),
             })?;
             archive::unpack(file, scratch.path(), fits)
         }

@@ -198,8 +198,13 @@ fn told_by_doctor(node: &Node) -> Checked {
     let checks = report["checks"].as_array().context("a list")?;
     for name in ["ready", "readiness", "database"] {
         let check = checks.iter().rfind(|check| check["name"] == name);
-        let found = check.and_then(|check| check["found"].as_str()).unwrap_or_default();
-        ensure!(found.contains("no space left on the disk with"), "{name}: {report}");
+        let found = check
+            .and_then(|check| check["found"].as_str())
+            .unwrap_or_default();
+        ensure!(
+            found.contains("no space left on the disk with"),
+            "{name}: {report}"
+        );
     }
     Ok(())
 }

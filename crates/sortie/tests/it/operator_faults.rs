@@ -129,7 +129,7 @@ struct Closed<'a>(&'a Path, u32);
 impl<'a> Closed<'a> {
     fn close(path: &'a Path) -> Result<Self> {
         let mode = fs::metadata(path)?.permissions().mode();
-        fs::set_permissions(path, fs::Permissions::from_mode(0))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000))?;
         Ok(Self(path, mode))
     }
 }
@@ -202,28 +202,33 @@ fn what_may_not_be_read_is_not_told_as_missing() -> Checked {
     Ok(())
 }
 
+/// Words of libraries, which no message may have.
+const WORDS: [&str; 9] = [
+    "os error",
+    "expected",
+    "invalid type",
+    "invalid digit",
+    "EOF",
+    "u64",
+    "i64",
+    "struct ",
+    "failed to ",
+];
+
+/// Runs a command in a folder that ends with this code, and tells this rule without words of libraries.
+fn tells(folder: &Path, command: &[&str], code: i32, rule: &str) -> Checked {
+    let output = exits(alone(folder, command), code)?;
+    let told = text(&output.stderr);
+    ensure!(told.contains(rule), "{command:?}: {told}");
+    let word = WORDS.iter().find(|word| told.contains(**word));
+    ensure!(word.is_none(), "{command:?}: {word:?} in {told}");
+    Ok(())
+}
+
 #[test]
 fn wrong_values_are_told_without_words_of_libraries() -> Checked {
-    const WORDS: [&str; 9] = [
-        "os error",
-        "expected",
-        "invalid type",
-        "invalid digit",
-        "EOF",
-        "u64",
-        "i64",
-        "struct ",
-        "failed to ",
-    ];
     let folder = tempfile::tempdir()?;
-    let run = |more: &[&str], code: i32, rule: &str| -> Checked {
-        let output = exits(alone(folder.path(), more), code)?;
-        let told = text(&output.stderr);
-        ensure!(told.contains(rule), "{more:?}: {told}");
-        let word = WORDS.iter().find(|word| told.contains(**word));
-        ensure!(word.is_none(), "{more:?}: {word:?} in {told}");
-        Ok(())
-    };
+    let run = |command: &[&str], code: i32, rule: &str| tells(folder.path(), command, code, rule);
     run(
         &["restore", "/no/such.tar"],
         64,
@@ -260,6 +265,18 @@ fn wrong_values_are_told_without_words_of_libraries() -> Checked {
         64,
         "must be a whole number from 1",
     )?;
+    exits(alone(folder.path(), &["run", "hello", "--no-shell"]), 0)?;
+    run(
+        &["backup", "/no/such/made.tar"],
+        70,
+        "cannot make /no/such/made.tar.partial: No such file",
+    )
+}
+
+#[test]
+fn files_that_cannot_be_read_are_told_without_words_of_libraries() -> Checked {
+    let folder = tempfile::tempdir()?;
+    let run = |command: &[&str], code: i32, rule: &str| tells(folder.path(), command, code, rule);
     for (settings, rule) in [
         (
             "[providers.x]\napi = \"openai-chat\"\nbase_url = 5\n",
@@ -302,11 +319,5 @@ fn wrong_values_are_told_without_words_of_libraries() -> Checked {
         fs::write(folder.path().join(name), definition)?;
         run(&["workflows", "put", name], 64, rule)?;
     }
-    exits(alone(folder.path(), &["run", "hello", "--no-shell"]), 0)?;
-    run(
-        &["backup", "/no/such/made.tar"],
-        70,
-        "cannot make /no/such/made.tar.partial: No such file",
-    )?;
     Ok(())
 }

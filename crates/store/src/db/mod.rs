@@ -138,7 +138,9 @@ impl Db {
         let reports = Reports::default();
         let told = reports.clone();
         let backend = match Address::of(url)? {
-            Address::Sqlite(path) => off_runtime(move || sqlite::open(&path, options.checkpoint_after, &told)).await?,
+            Address::Sqlite(path) => {
+                off_runtime(move || sqlite::open(&path, options.checkpoint_after, &told)).await?
+            }
             Address::Postgres(url) => off_runtime(move || postgres::open(&url, options, &told)).await?,
         };
         Ok(Self::over(backend, options.urgent, reports))

@@ -170,10 +170,11 @@ impl Shared {
             let _released = released.changed().await;
         }
         let done = match fault {
-            Some(Fault::ErrorKept) => Err(Failure {
-                was_begun: true,
-                ..Failure::internal()
-            }),
+            Some(Fault::ErrorKept) => {
+                let mut failure = Failure::internal();
+                failure.was_begun = true;
+                Err(failure)
+            }
             _ => self.perform(id, &asked),
         };
         let kept = match done {

@@ -137,9 +137,8 @@ impl Refunder {
 /// Refunds that the double has made, oldest first.
 fn refunds(shop: &Shop) -> Vec<String> {
     let events = shop.double.events("refund.created");
-    let body = |event: &String| -> Value {
-        serde_json::from_str(&shop.double.event_body(event).unwrap()).unwrap()
-    };
+    let body =
+        |event: &String| -> Value { serde_json::from_str(&shop.double.event_body(event).unwrap()).unwrap() };
     let id = |event| body(event)["data"]["object"]["id"].as_str().unwrap().to_owned();
     events.iter().map(id).collect()
 }

@@ -266,8 +266,10 @@ async fn a_call_that_lacks_a_scope_asks_for_it_at_the_next_authorization(databas
     Ok(())
 }
 
-/// An MCP server refuses a new token at the start of the run: that may pass.
-async fn a_401_at_the_start_of_a_run_does_not_cost_the_authorization(database: Database) -> Checked {
+/// An MCP server refuses every token at the start of the run.
+async fn a_run_that_fails_for_want_of_authorization_tells_it_of_its_connection(
+    database: Database,
+) -> Checked {
     let service = Service::start().await?;
     let node = node(database).await?;
     let client = node.client()?;
@@ -282,9 +284,20 @@ async fn a_401_at_the_start_of_a_run_does_not_cost_the_authorization(database: D
         .complete(&calls(&[], &json!({"crm": {"ref": "crm"}})))
         .await?;
     assert_eq!(run.status, RunStatus::Failed);
+    let shown = client.get("/v1/connections/crm").await?.json()?;
+    assert_eq!(
+        (&shown["status"], &shown["error"]),
+        (
+            &json!("needs_authorization"),
+            &json!("the server answers HTTP 401")
+        )
+    );
+    // The refusal may have been a passing one: the next run asks again.
+    let (_, run) = client
+        .complete(&calls(&[], &json!({"crm": {"ref": "crm"}})))
+        .await?;
     let error = run.error.unwrap_or_default();
     ensure!(error.contains("the server answers HTTP 401"), "{error}");
-    assert_eq!(status(&client).await?, "ready");
     Ok(())
 }
 
