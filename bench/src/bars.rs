@@ -87,7 +87,7 @@ const SQLITE: Option<Database> = Some(Database::Sqlite);
 const POSTGRES: Option<Database> = Some(Database::Postgres);
 
 /// Bars in the order of the report.
-pub(crate) const BARS: [Bar; 35] = [
+pub(crate) const BARS: [Bar; 45] = [
     bar(
         "complete tool-free runs, 64 at once",
         SQLITE,
@@ -104,6 +104,56 @@ pub(crate) const BARS: [Bar; 35] = [
         Required::Rate(1_200.0),
     ),
     bar("creates, 64 at once", SQLITE, Required::Rate(8_000.0)),
+    bar(
+        "creates under budgets: one budget on the organization (ratio), 16 at once",
+        SQLITE,
+        Required::Ratio(0.9),
+    ),
+    bar(
+        "creates under budgets: one budget on the organization (ratio), 64 at once",
+        SQLITE,
+        Required::Ratio(0.9),
+    ),
+    bar(
+        "creates under budgets: one budget on the organization (ratio), 16 at once",
+        POSTGRES,
+        Required::Ratio(0.7),
+    ),
+    bar(
+        "creates under budgets: one budget on the organization (ratio), 64 at once",
+        POSTGRES,
+        Required::Ratio(0.75),
+    ),
+    bar(
+        "creates under budgets: 64 budgets on 64 keys (ratio), 16 at once",
+        SQLITE,
+        Required::Ratio(0.9),
+    ),
+    bar(
+        "creates under budgets: 64 budgets on 64 keys (ratio), 64 at once",
+        SQLITE,
+        Required::Ratio(0.9),
+    ),
+    bar(
+        "creates under budgets: 64 budgets on 64 keys (ratio), 16 at once",
+        POSTGRES,
+        Required::Ratio(0.7),
+    ),
+    bar(
+        "creates under budgets: 64 budgets on 64 keys (ratio), 64 at once",
+        POSTGRES,
+        Required::Ratio(0.75),
+    ),
+    bar(
+        "creates under budgets: beside a client that is refused in a loop (ratio), 16 at once",
+        None,
+        Required::Ratio(0.9),
+    ),
+    bar(
+        "creates under budgets: beside a client that is refused in a loop (ratio), 64 at once",
+        None,
+        Required::Ratio(0.9),
+    ),
     bar(
         "runs with one shell command, 16 at once",
         None,

@@ -107,7 +107,7 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
 /// Name of the ratio of a kind, to creates without a budget.
 fn figure(kind: Kind, clients: usize) -> String {
     format!(
-        "creates under budgets: {} against none, {clients} at once",
+        "creates under budgets: {} (ratio), {clients} at once",
         kind.name()
     )
 }
@@ -234,4 +234,27 @@ async fn refused_until(mut connection: Connection, to: Instant) -> Result<usize>
         response.into_body().collect().await?;
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bars::BARS;
+
+    #[test]
+    fn each_bar_of_creates_under_budgets_names_a_figure_that_is_measured() {
+        let measured: Vec<String> = CLIENTS
+            .into_iter()
+            .flat_map(|clients| Kind::COMPARED.map(|kind| figure(kind, clients)))
+            .collect();
+        let named: Vec<&str> = BARS
+            .iter()
+            .map(|bar| bar.figure)
+            .filter(|figure| figure.starts_with("creates under budgets"))
+            .collect();
+        assert_eq!(named.len(), 10);
+        for figure in named {
+            assert!(measured.iter().any(|name| name == figure), "{figure}");
+        }
+    }
 }

@@ -122,7 +122,7 @@ impl Report {
         }
     }
 
-    /// A figure that [`BARS`] may name: so many a second, so many seconds, or so many KiB.
+    /// A figure that [`BARS`] may name: so many a second, so many seconds, so many KiB, or a ratio.
     pub(crate) fn reach(&mut self, figure: impl Into<String>, amount: f64) {
         if let Some((database, _)) = self.columns.last() {
             self.reached.push((figure.into(), *database, amount));

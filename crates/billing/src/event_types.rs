@@ -48,3 +48,17 @@ pub(crate) fn subject(kind: &str) -> Option<Subject> {
         .find(|(known, _)| *known == kind)
         .map(|(_, subject)| *subject)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_fit_in_one_search_and_are_listed_once() {
+        let mut all: Vec<&str> = kinds().collect();
+        assert!(all.len() <= 20, "Stripe takes 20 types in a list");
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), TYPES.len());
+    }
+}

@@ -229,6 +229,8 @@ impl Turn {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{Client, Parser, sse::Item};
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use sortie_api::{OrgId, auto_topup::PutAutoTopup, billing::AutoTopup};
-use sortie_billing::Buyer;
 
 use super::{OrgAdmin, OrgApp, billing::shown_auto_topup};
 use crate::kit::{ApiResult, Json, JsonBody};
@@ -37,12 +36,7 @@ pub(crate) async fn put_auto_topup(
 ) -> ApiResult<Json<AutoTopup>> {
     let billing = app.billing()?;
     app.accounts.require_verified(&who.person.requester())?;
-    let buyer = Buyer {
-        org: who.org,
-        user: who.person.user,
-        actor: &who.person.author.actor,
-    };
-    billing.put_auto_topup(buyer, &request).await?;
+    billing.put_auto_topup(who.buyer(), &request).await?;
     let account = app.accounts.store().billing_account(who.org).await?;
     let is_saved = account.is_some_and(|account| account.card.is_some());
     Ok(Json(shown_auto_topup(&app, who.org, is_saved).await?))

@@ -12,7 +12,7 @@ use sortie_api::{
 use super::{Operator, OrgApp};
 use crate::{
     kit::{ApiResult, Json, Query},
-    routes::{SealedFrom, WantedChecks},
+    routes::{SealedFrom, WantedChecks, example_of_keys, example_of_missing_key, example_of_reseal},
 };
 
 /// List nodes
@@ -65,11 +65,7 @@ pub(crate) async fn get_operated_checks(
     get, path = "/v1/operator/master-key", tag = "operator",
     params(("cursor" = Option<String>, Query, nullable = false,
         description = "The `next_cursor` of the page before.", example = "6.run_01kafs6w1cefkstv6qr1ptb0mp")),
-    responses((status = 200, description = "A page of sealed values.", body = MasterKeys, example = json!({
-        "keys": ["9f86d081884c7d65", "60303ae22b998861"],
-        "nodes": [{"name": "node-a", "keys": ["9f86d081884c7d65", "60303ae22b998861"]}],
-        "sealed": [{"key": "60303ae22b998861", "place": "connection.credentials", "values": 4}], "next_cursor": ""
-    }))),
+    responses((status = 200, description = "A page of sealed values.", body = MasterKeys, example = json!(example_of_keys()))),
 )]
 pub(crate) async fn get_operated_master_keys(
     State(app): State<Arc<OrgApp>>,
@@ -90,13 +86,8 @@ pub(crate) async fn get_operated_master_keys(
     params(("cursor" = Option<String>, Query, nullable = false,
         description = "The `next_cursor` of the page before.", example = "6.run_01kafs6w1cefkstv6qr1ptb0mp")),
     responses(
-        (status = 200, description = "The page was processed.", body = Reseal, example = json!({
-            "looked_at": 12, "resealed": 4, "changed_meanwhile": 0, "unreadable": 0, "next_cursor": ""
-        })),
-        (status = 409, description = "A node does not have the key.", body = sortie_api::ErrorBody, example = json!({
-            "error": "node node-b does not have the master key 9f86d081884c7d65 and could not read what is sealed with it: \
-                give every node both keys first", "code": "conflict"
-        })),
+        (status = 200, description = "The page was processed.", body = Reseal, example = json!(example_of_reseal())),
+        (status = 409, description = "A node does not have the key.", body = sortie_api::ErrorBody, example = json!(example_of_missing_key())),
     ),
 )]
 pub(crate) async fn reseal_everything(

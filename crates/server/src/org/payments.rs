@@ -9,7 +9,6 @@ use sortie_api::{
     billing::{CreateCheckout, Payment, PaymentPage, ProviderPage, RefundPayment, RefundStatus},
     limits,
 };
-use sortie_billing::Buyer;
 use sortie_store::PaymentRow;
 
 use super::{Operator, OrgAdmin, OrgApp};
@@ -55,13 +54,8 @@ pub(crate) async fn create_checkout(
 ) -> ApiResult<Json<ProviderPage>> {
     let billing = app.billing()?;
     app.accounts.require_verified(&who.person.requester())?;
-    let buyer = Buyer {
-        org: who.org,
-        user: who.person.user,
-        actor: &who.person.author.actor,
-    };
     let url = billing
-        .create_checkout(buyer, request.amount_cents, request.save_payment_method)
+        .create_checkout(who.buyer(), request.amount_cents, request.save_payment_method)
         .await?;
     Ok(Json(ProviderPage { url }))
 }

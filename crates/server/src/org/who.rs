@@ -9,6 +9,7 @@ use axum::extract::{FromRequestParts, RawPathParams};
 use http::{Method, request::Parts};
 use sortie_accounts::{Author, Proof, Requester};
 use sortie_api::{Credential, OrgId, Role, SessionId, Timestamp, UserId};
+use sortie_billing::Buyer;
 use sortie_engine::Caller;
 use sortie_store::{By, SignedIn};
 
@@ -66,6 +67,15 @@ impl OrgMember {
         Caller {
             org: self.org,
             actor: self.person.author.actor.clone(),
+        }
+    }
+
+    /// The person as a buyer for the organization.
+    pub(crate) const fn buyer(&self) -> Buyer<'_> {
+        Buyer {
+            org: self.org,
+            user: self.person.user,
+            actor: &self.person.author.actor,
         }
     }
 }

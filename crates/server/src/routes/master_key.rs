@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use serde_json::{Value, json};
 use sortie_api::master_key::{MasterKeys, Reseal};
 
 use super::installation::InstallationAdmin;
@@ -23,6 +24,30 @@ impl FromQuery for SealedFrom {
     }
 }
 
+/// Example of a page of sealed values.
+pub(crate) fn example_of_keys() -> Value {
+    json!({
+        "keys": ["9f86d081884c7d65", "60303ae22b998861"],
+        "nodes": [{"name": "node-a", "keys": ["9f86d081884c7d65", "60303ae22b998861"]}],
+        "sealed": [{"key": "60303ae22b998861", "place": "connection.credentials", "values": 4}],
+        "next_cursor": "",
+    })
+}
+
+/// Example of a page that was sealed again.
+pub(crate) fn example_of_reseal() -> Value {
+    json!({"looked_at": 12, "resealed": 4, "changed_meanwhile": 0, "unreadable": 0, "next_cursor": ""})
+}
+
+/// Example of the refusal where a node lacks the key.
+pub(crate) fn example_of_missing_key() -> Value {
+    json!({
+        "error": "node node-b does not have the master key 9f86d081884c7d65 and could not read what is sealed with it: \
+            give every node both keys first",
+        "code": "conflict",
+    })
+}
+
 /// Get the master keys
 ///
 /// Lists the keys of each node by id, and the number of sealed values (credentials, tokens, receivers of callbacks)
@@ -31,11 +56,7 @@ impl FromQuery for SealedFrom {
     get, path = "/v1/admin/master-key", tag = "administration",
     params(("cursor" = Option<String>, Query, nullable = false,
         description = "The `next_cursor` of the page before.", example = "6.run_01kafs6w1cefkstv6qr1ptb0mp")),
-    responses((status = 200, description = "A page of sealed values.", body = MasterKeys, example = json!({
-        "keys": ["9f86d081884c7d65", "60303ae22b998861"],
-        "nodes": [{"name": "node-a", "keys": ["9f86d081884c7d65", "60303ae22b998861"]}],
-        "sealed": [{"key": "60303ae22b998861", "place": "connection.credentials", "values": 4}], "next_cursor": ""
-    }))),
+    responses((status = 200, description = "A page of sealed values.", body = MasterKeys, example = json!(example_of_keys()))),
 )]
 pub(crate) async fn get_master_keys(
     State(app): State<Arc<App>>,
@@ -55,13 +76,8 @@ pub(crate) async fn get_master_keys(
     params(("cursor" = Option<String>, Query, nullable = false,
         description = "The `next_cursor` of the page before.", example = "6.run_01kafs6w1cefkstv6qr1ptb0mp")),
     responses(
-        (status = 200, description = "The page was processed.", body = Reseal, example = json!({
-            "looked_at": 12, "resealed": 4, "changed_meanwhile": 0, "unreadable": 0, "next_cursor": ""
-        })),
-        (status = 409, description = "A node does not have the key.", body = sortie_api::ErrorBody, example = json!({
-            "error": "node node-b does not have the master key 9f86d081884c7d65 and could not read what is sealed with it: \
-                give every node both keys first", "code": "conflict"
-        })),
+        (status = 200, description = "The page was processed.", body = Reseal, example = json!(example_of_reseal())),
+        (status = 409, description = "A node does not have the key.", body = sortie_api::ErrorBody, example = json!(example_of_missing_key())),
     ),
 )]
 pub(crate) async fn reseal(

@@ -36,6 +36,7 @@ pub(crate) struct Faults {
     contended: AtomicBool,
     batches: AtomicUsize,
     steps: AtomicU64,
+    guarded: Mutex<Option<u32>>,
 }
 
 /// Pause within a batch.
@@ -90,6 +91,16 @@ impl Faults {
     /// Whether a command has called [`Tx::contend`] since the last call of this function.
     pub(crate) fn contended(&self) -> bool {
         self.contended.swap(false, Ordering::SeqCst)
+    }
+
+    /// Makes this number of further groups run in savepoints on `SQLite`, whatever was spoiled before.
+    pub(crate) fn guard(&self, groups: u32) {
+        *self.guarded.lock().expect("no test panics under the lock") = Some(groups);
+    }
+
+    /// Takes the number of groups that are to run in savepoints, if a test has set it.
+    pub(crate) fn take_guarded(&self) -> Option<u32> {
+        self.guarded.lock().expect("no test panics under the lock").take()
     }
 
     /// Number of batches that commands have run since the last call of this function.

@@ -6,7 +6,10 @@ use std::sync::{
     atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
-use futures_util::future::{join, join_all};
+use futures_util::{
+    FutureExt as _,
+    future::{join, join_all},
+};
 use sortie_api::{BudgetScope, Micros};
 
 use super::{backend::hold_up, both, fixture::Fixture};
@@ -134,6 +137,88 @@ async fn sqlite_runs_a_group_again_only_if_one_has_failed_after_it_had_written()
     assert_eq!(alone.await, Err(Error::NotFound));
     assert_eq!(runs.load(Ordering::SeqCst), 1);
     assert_eq!(fixture.count(ADDED).await, 3 * 19);
+}
+
+#[tokio::test]
+async fn sqlite_counts_no_lone_command_as_a_group_with_savepoints() {
+    let fixture = Fixture::sqlite().await;
+    assert_eq!(runs_of_twenty(&fixture, true).await, 11 + 20);
+    for number in 0..300 {
+        fixture
+            .store
+            .db
+            .write_own(0, move |tx| add(tx, 2_000 + number, 0))
+            .await
+            .unwrap();
+    }
+    assert_eq!(runs_of_twenty(&fixture, true).await, 20);
+}
+
+/// Runs twenty commands in one group without savepoints on `SQLite`, of which the eleventh is `fails`, as a command that may
+/// `share` rows with others. Shows that each of the others is committed once, and that nothing is left of that one.
+async fn spoils_its_group(share: bool, fails: fn(&mut dyn Tx) -> Result<()>) {
+    let fixture = Fixture::sqlite().await;
+    let (db, runs) = (&fixture.store.db, Arc::new(AtomicI64::new(0)));
+    db.faults().guard(0);
+    let (release, held_up) = hold_up(&fixture.store, 1).await;
+    let commands = join_all((0..20).map(|nth| {
+        let runs = Arc::clone(&runs);
+        let command = move |tx: &mut dyn Tx| {
+            runs.fetch_add(1, Ordering::SeqCst);
+            if nth == 10 {
+                return fails(tx);
+            }
+            add(tx, nth, 0)?;
+            tx.exec("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![])
+                .map(drop)
+        };
+        if nth == 10 && share {
+            db.write(command).boxed()
+        } else {
+            db.write_own(0, command).boxed()
+        }
+    }));
+    let (outcomes, _) = join(commands, join(async { drop(release) }, join_all(held_up))).await;
+    for (nth, outcome) in outcomes.into_iter().enumerate() {
+        assert_eq!(outcome.is_err(), nth == 10, "{nth}: {outcome:?}");
+    }
+    // The first eleven have run without savepoints, and then all of them with one each.
+    assert_eq!(runs.load(Ordering::SeqCst), 11 + 20);
+    assert_eq!(fixture.count(ADDED).await, 19);
+    assert_eq!(fixture.count("SELECT turn FROM dispatch WHERE id = 1").await, 19);
+}
+
+/// Number of the row that a failing command adds.
+const LOST: i64 = 5_000;
+
+#[tokio::test]
+async fn sqlite_keeps_the_others_of_a_group_where_one_panics_after_it_had_written() {
+    spoils_its_group(false, |tx| {
+        add(tx, LOST, 0)?;
+        panic!("on purpose");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn sqlite_keeps_the_commands_before_one_that_may_share_rows_and_fails_late() {
+    spoils_its_group(true, |tx| {
+        add(tx, LOST, 0)?;
+        Err(Error::NotFound)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn sqlite_takes_a_statement_that_has_added_one_of_two_rows_for_a_late_failure() {
+    spoils_its_group(false, |tx| {
+        tx.exec(
+            "INSERT OR FAIL INTO dispatch (id, turn, last_org) VALUES ($1, 0, ''), (1, 0, '')",
+            vals![LOST],
+        )
+        .map(drop)
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -47,8 +47,8 @@ const GROUP_BYTES: usize = 1 << 20;
 /// Time without a job after which the write-ahead log is checkpointed.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Number of groups that run in savepoints after one was spoiled. Whoever keeps sending what fails late makes few groups run
-/// twice.
+/// Number of groups of several jobs that run in savepoints after one was spoiled. Whoever keeps sending what fails late makes
+/// few groups run twice.
 const GUARDED: u32 = 256;
 
 /// State of the writing thread.
@@ -62,7 +62,7 @@ pub(super) struct Writer {
     pub(super) written: Vec<Tail>,
     /// Organizations whose credits these tails have left low.
     pub(super) low: Vec<OrgId>,
-    /// Number of further groups that run in savepoints.
+    /// Number of further groups of several jobs that run in savepoints.
     pub(super) guarded: u32,
     #[cfg(test)]
     pub(super) faults: std::sync::Arc<crate::db::fault::Faults>,
@@ -129,12 +129,18 @@ impl Writer {
     /// Runs jobs in groups until all are answered. More than one group is needed if a job ends the transaction
     /// of its group or spoils it, or if the tails cannot be written together.
     fn commit_all(&mut self, mut jobs: VecDeque<Box<dyn Job>>) {
+        #[cfg(test)]
+        if let Some(groups) = self.faults.take_guarded() {
+            self.guarded = groups;
+        }
         let are_several = jobs.len() > 1;
         let mut manner = Manner {
             adds_up: are_several,
             guards: are_several && self.guarded > 0,
         };
-        self.guarded = self.guarded.saturating_sub(1);
+        if are_several {
+            self.guarded = self.guarded.saturating_sub(1);
+        }
         while !jobs.is_empty() {
             let mut settled = Vec::with_capacity(jobs.len());
             let outcome = self.group(&mut jobs, &mut settled, manner);
