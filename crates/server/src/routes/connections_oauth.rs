@@ -38,9 +38,9 @@ const PAGE_HEADERS: [(HeaderName, &str); 6] = [
 
 /// Return from an authorization server
 ///
-/// Redirect URI of OAuth: shows the confirmation code to the person who has consented. No run uses the tokens until an admin key presents that code (`POST /v1/connections/{name}/oauth/confirm`). Needs no key: `state` is
-/// random, valid once and for ten minutes. A failure is a page for browsers, which ask for `text/html`, and JSON for
-/// others.
+/// Redirect URI of OAuth: shows the confirmation code to the person who has consented. No run uses the tokens until an
+/// admin key presents that code (`POST /v1/connections/{name}/oauth/confirm`). Needs no key: `state` is random, valid
+/// once and for ten minutes. A failure is a page for browsers, which ask for `text/html`, and JSON for others.
 #[utoipa::path(
     get, path = "/v1/oauth/callback", tag = "connections",
     params(

@@ -30,8 +30,8 @@ pub(crate) struct Readiness {
     /// `ok`.
     #[schema(example = "ok")]
     status: &'static str,
-    /// Optional parts that are unavailable. With `storage`, files are refused with 503,
-    /// and runs that have files or leave outputs wait. New names may be added.
+    /// Optional parts that are unavailable. With `storage`, files are refused with 503, and runs that have files or leave
+    /// outputs wait. New names may be added.
     #[schema(value_type = Vec<String>, example = json!([]))]
     degraded: Vec<&'static str>,
 }
