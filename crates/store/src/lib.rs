@@ -49,7 +49,9 @@ pub use blobs::{DoomedBlob, NewBlob};
 pub use channel::{Heard, LONGEST_SAID, Speaker};
 pub use checks::{Backlog, DatabaseInfo};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
-pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED};
+pub use deliveries::{
+    AfterAttempt, ClaimedDeliveries, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED,
+};
 pub use files::{FileRow, NewFile};
 pub use found::Found;
 pub use keys::{NewKey, Rotation};

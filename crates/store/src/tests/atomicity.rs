@@ -343,7 +343,7 @@ commands! {
             fixture.store.claim_deliveries(("n".to_owned(), node), orders.to_vec(), at, at).await
         })
         .await;
-        let claimed = claimed.iter().find(|one| one.run == run).unwrap();
+        let claimed = claimed.deliveries.iter().find(|one| one.run == run).unwrap();
         let mut attempt = made(claimed, at, AfterAttempt::RetryAt(at));
         proves(fixture, async || fixture.store.record_attempt(attempt.clone()).await).await;
         attempt.number = sortie_api::limits::CALLBACK_ATTEMPTS + 1;

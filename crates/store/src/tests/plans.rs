@@ -477,6 +477,7 @@ async fn no_statement_walks_or_sorts_a_table_that_grows_on_sqlite() {
         "counted",
         "made",
         "used",
+        "soon",
         "json_each",
         "t VIRTUAL TABLE",
         "CONSTANT ROW",
@@ -492,8 +493,8 @@ async fn no_statement_walks_or_sorts_a_table_that_grows_on_sqlite() {
         for step in query(&fixture, vec![explain]).await {
             let step = step.text(3).unwrap();
             // There are few nodes: `n` is each of them, `h` those that hold runs. `w` and `found` are the organizations found so far,
-            // `counted` ends at its limit, `made` and `used` are rows that a query of usage has found. `json_each` and `t` are
-            // parameters. Only statements on a list of run ids sort.
+            // `counted` and `soon` end at their limits, `made` and `used` are rows that a query of usage has found. `json_each`
+            // and `t` are parameters. Only statements on a list of run ids sort.
             let is_small = SMALL
                 .iter()
                 .any(|small| step.starts_with(&format!("SCAN {small}")));

@@ -113,7 +113,7 @@ both! {
             fixture.store.claim_deliveries((format!("node-{}", number % 3), crate::NodeId(number % 3)), orders, at, at + Duration::from_secs(30))
         }))
         .await;
-        let claimed: Vec<_> = claims.into_iter().flat_map(Result::unwrap).map(|one| one.run).collect();
+        let claimed: Vec<_> = claims.into_iter().flat_map(|claims| claims.unwrap().deliveries).map(|one| one.run).collect();
         let runs: HashSet<_> = claimed.iter().collect();
         assert_eq!(claimed.len(), runs.len());
         // A command that met another one at a row claimed fewer deliveries. Nothing is lost.
