@@ -45,7 +45,7 @@ mod workflows;
 pub use audit::Audit;
 pub use authorizations::{AWAITING, Confirmed, OauthFlow, RefreshHolder, SeenTokens};
 pub use backup::{DatabaseCopy, ReferredBlob, Referrer, Summary};
-pub use blobs::{DoomedBlob, NewBlob};
+pub use blobs::{BlobPosition, Checked, DoomedBlob, NewBlob};
 pub use channel::{Heard, LONGEST_SAID, Speaker};
 pub use checks::{Backlog, DatabaseInfo};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
@@ -79,7 +79,7 @@ pub use money::{
         take_backs::{TakeBack, TakeBackKind, TakeBackState, TookBack, UnknownTakeBackState},
         topups::{NewTopup, TOO_MANY_OPEN, TopupMove, TopupRow},
     },
-    usage::{UsageDue, UsageQuery},
+    usage::{CountedHour, UsageDue, UsageQuery},
 };
 pub use notices::{NoticeWriter, PaymentNotice};
 pub use oauth::{
@@ -106,7 +106,7 @@ pub use principal::{By, Principal, UnknownSubject};
 pub use rates::{GrantedBlock, Leased, WantedBlock};
 pub use reseal::{CredentialRow, NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
 pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
-pub use runs::retention::{Batch, Deleted, Expiry, OpenCallbacks};
+pub use runs::retention::{Batch, Deleted, Expiry, OpenCallbacks, Undeletable};
 pub use runs::{ContentHolder, Counted, PlainError, Position, UnretainedFinish};
 pub use schedules::{
     Due, FireRow, Fires, ListedSchedule, NextInstant, ReplacedRun, SaveSchedule, ScheduleRow, ScheduleSpec,

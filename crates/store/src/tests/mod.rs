@@ -51,6 +51,7 @@ mod storage;
 mod subscriptions;
 mod tails;
 mod takeover;
+mod unreadable;
 mod unretained;
 mod usage;
 mod work;

@@ -12,7 +12,7 @@ use super::{
     fixture::{Fixture, entries},
 };
 use crate::{
-    AfterAttempt, Append, Cancelled, Created, Error, Order, Rotation, SavedWorkflow,
+    AfterAttempt, Append, Cancelled, CountedHour, Created, Error, Order, Rotation, SavedWorkflow,
     db::{Tx, vals},
 };
 
@@ -505,10 +505,12 @@ both! {
         let fence = fixture.running(org, node).await;
         fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
         let later = fixture.now() + Duration::from_hours(2);
-        let due = fixture.store.usage_due(later, None, 10).await.unwrap();
+        let due = fixture.store.usage_due(later, None, 10).await.unwrap().items;
         let due = due[0].1.unwrap();
         let counted = join_all((0..8).map(|_| fixture.store.count_usage(due, 0))).await;
-        assert_eq!(counted.into_iter().filter(|counted| counted == &Ok(Some(0))).count(), 1);
+        let (first, others): (Vec<_>, Vec<_>) =
+            counted.into_iter().partition(|counted| counted == &Ok(CountedHour::Counted(0)));
+        assert_eq!((first.len(), others), (1, vec![Ok(CountedHour::Elsewhere); 7]));
         assert_eq!(fixture.count("SELECT CAST(SUM(runs) AS BIGINT) FROM usage_day").await, 1);
     }
 
