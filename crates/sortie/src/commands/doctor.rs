@@ -15,7 +15,7 @@ use sortie_api::{
     plain,
 };
 use sortie_billing::Stripe;
-use sortie_engine::{NO_LANGUAGE_MODEL, check_providers};
+use sortie_engine::{check_models, check_providers};
 use sortie_sandbox::{Backend, Enforcement, Level};
 
 use self::live::Inside;
@@ -61,6 +61,10 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
         Some(target) if target.is_elsewhere => (Vec::new(), None),
         Some(_) | None => machine(&config).await,
     };
+    if target.is_none() {
+        // A running engine tells the models of its own configuration.
+        checks.push(check_models(&config.models));
+    }
     match &target {
         Some(target) => {
             checks.extend(live::checks(&target.client, &target.url, &target.inside).await);
@@ -99,7 +103,6 @@ async fn machine(config: &Config) -> (Vec<Check>, Option<Sandbox>) {
         data_folder(config),
         database(config).await,
         storage(config).await,
-        models(config),
         sandbox,
     ];
     if let Some(hosted) = &config.hosted {
@@ -338,24 +341,6 @@ async fn storage(config: &Config) -> Check {
         Err(reason) => Check::new(name, Verdict::Fault, reason).hint(
             "files cannot be saved until this works, and runs that need it wait; runs without files go on",
         ),
-    }
-}
-
-/// Reads the catalog of models from the configuration, without a word to a provider.
-fn models(config: &Config) -> Check {
-    let name = "models";
-    match sortie_models::catalog(&config.models) {
-        Err(error) => Check::new(name, Verdict::Fault, error.to_string()),
-        Ok(catalog) if catalog.is_stopgap => Check::new(name, Verdict::Warning, NO_LANGUAGE_MODEL)
-            .hint("until then only prompts with blocks for `runbook` run"),
-        Ok(catalog) => {
-            let (count, default) = (catalog.models.len(), catalog.default_model);
-            Check::new(
-                name,
-                Verdict::Ok,
-                format!("{count} models, {default} is the default"),
-            )
-        }
     }
 }
 
