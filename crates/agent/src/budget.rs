@@ -218,11 +218,13 @@ impl Budget {
         Ok(PriceHold { amount })
     }
 
-    /// The price of the tool call is due: charges it, at most what is left.
+    /// The price of the tool call is due: charges it, at most what is left, and returns what was charged.
     #[expect(clippy::needless_pass_by_value, reason = "a hold is gone once it is settled")]
-    pub(crate) fn settle_price(&mut self, now: Instant, hold: PriceHold) {
+    pub(crate) fn settle_price(&mut self, now: Instant, hold: PriceHold) -> Micros {
         self.held = self.held.saturating_sub(hold.amount);
-        self.model += hold.amount.min(self.left(now));
+        let charged = hold.amount.min(self.left(now));
+        self.model += charged;
+        micros(charged)
     }
 
     /// Releases the price of a call that is not due.
@@ -500,7 +502,7 @@ mod tests {
         );
         assert_eq!(budget.hold_price(now, m(1)).unwrap_err(), Exhausted);
         budget.release_price(second);
-        budget.settle_price(now, first);
+        assert_eq!(budget.settle_price(now, first), m(60));
         assert_eq!((budget.spent(now), budget.spent_on_calls()), (m(60), m(60)));
         assert_eq!(budget.hold_price(now, m(41)).unwrap_err(), Exhausted);
         assert!(budget.hold_price(now, m(40)).is_ok());

@@ -178,8 +178,9 @@ pub trait Sink: Send + Sync {
     /// Tells the whole cost up to the moment `at`, compute included: what is charged later begins there.
     fn spent(&self, cost: Micros, at: tokio::time::Instant);
 
-    /// Records the event of a model call that was given up. Whoever made the call is gone: nothing waits here.
-    fn abandoned(&self, _call: EventType) {}
+    /// Records the event of a call together with its cost, which is charged at this moment. Whoever made the call may be
+    /// gone: nothing waits here.
+    fn charged(&self, _call: EventType) {}
 
     /// Reports that a provider's usage of a call of this model was clamped to what the call can have used.
     fn usage_clamped(&self, _model: &str) {}

@@ -11,7 +11,7 @@ use std::{
 
 use sortie_api::{
     EventType, Micros,
-    event::{ModelCall, Spent},
+    event::{ModelCall, Spent, ToolEnd},
     model::{ModelInfo, ModelPrices},
 };
 use tokio::time::{Instant, sleep_until};
@@ -19,12 +19,15 @@ use tokio::time::{Instant, sleep_until};
 use crate::{
     BudgetSpec, Sink,
     budget::{self, Ask, Budget, Cut, Exhausted, Hold, LastCall, PriceHold},
-    model::{Deltas, Usage},
+    model::{Deltas, ToolCall, Usage},
     stop::{Stop, millis},
 };
 
 /// Bytes of text that one token stands for, in the estimate of a call that was given up.
 const BYTES_PER_TOKEN: u64 = 4;
+
+/// Output of a priced tool call that was given up.
+const NOT_AWAITED: &str = "given up: the run ended before the call";
 
 /// `stop_reason` of a call that was given up, with estimated figures.
 const GIVEN_UP: &str = "given_up";
@@ -98,11 +101,18 @@ impl<'a> Meter<'a> {
 
     /// Sets the price of a tool call aside until it is settled. Dropping it charges it where the call has begun, and
     /// gives it back where it has not.
-    pub(crate) fn hold_price(&self, price: Micros) -> Result<HeldPrice<'a, '_>, Exhausted> {
-        let hold = self.budget().hold_price(Instant::now(), price)?;
+    pub(crate) fn hold_price<'m>(
+        &'m self,
+        price: Micros,
+        call: &'m ToolCall,
+    ) -> Result<HeldPrice<'a, 'm>, Exhausted> {
+        let began = Instant::now();
+        let hold = self.budget().hold_price(began, price)?;
         Ok(HeldPrice {
             meter: self,
             hold: Some(hold),
+            call,
+            began,
             begun: false,
         })
     }
@@ -220,7 +230,7 @@ impl Drop for Held<'_, '_> {
             let usage = budget::dearest_usage(&self.model.prices, self.input_tokens, output_tokens);
             let cost_micros = self.settle_once(&usage);
             // Its cost is a part of the run's, so its event is one of the run's.
-            self.meter.sink.abandoned(EventType::ModelCall(ModelCall {
+            self.meter.sink.charged(EventType::ModelCall(ModelCall {
                 model: self.model.id.clone(),
                 step: self.step,
                 input_tokens: usage.input_tokens,
@@ -261,10 +271,13 @@ impl Deltas for UnreportedDeltas<'_, '_, '_> {
 }
 
 /// The price of a tool call, held while the call is under way. A call that is given up after it began (cancel, timeout,
-/// budget) is charged: whoever was asked does the work and bills it.
+/// budget) is charged: whoever was asked does the work and bills it. Its cost is a part of the run's, so its end is one of
+/// the run's events.
 pub(crate) struct HeldPrice<'a, 'm> {
     meter: &'m Meter<'a>,
     hold: Option<PriceHold>,
+    call: &'m ToolCall,
+    began: Instant,
     begun: bool,
 }
 
@@ -274,11 +287,16 @@ impl HeldPrice<'_, '_> {
         self.begun = true;
     }
 
-    /// The call has ended, well or badly: charges its price.
-    pub(crate) fn settle(mut self) {
-        if let Some(hold) = self.hold.take() {
-            self.meter.budget().settle_price(Instant::now(), hold);
-        }
+    /// The call has ended, well or badly: charges its price and returns it.
+    pub(crate) fn settle(mut self) -> Micros {
+        self.settle_once()
+    }
+
+    fn settle_once(&mut self) -> Micros {
+        let Some(hold) = self.hold.take() else {
+            return Micros::ZERO;
+        };
+        self.meter.budget().settle_price(Instant::now(), hold)
     }
 
     /// Nothing was sent: gives the price back.
@@ -289,12 +307,25 @@ impl HeldPrice<'_, '_> {
 
 impl Drop for HeldPrice<'_, '_> {
     fn drop(&mut self) {
-        let Some(hold) = self.hold.take() else { return };
-        if self.begun {
-            self.meter.budget().settle_price(Instant::now(), hold);
-            self.meter.update_sink();
-        } else {
-            self.meter.budget().release_price(hold);
+        if !self.begun {
+            if let Some(hold) = self.hold.take() {
+                self.meter.budget().release_price(hold);
+            }
+            return;
         }
+        let cost_micros = self.settle_once();
+        if cost_micros.is_zero() {
+            return;
+        }
+        self.meter.sink.charged(EventType::ToolEnd(ToolEnd {
+            tool: self.call.name.clone(),
+            id: self.call.id.clone(),
+            is_error: true,
+            output: NOT_AWAITED.to_owned(),
+            output_bytes: NOT_AWAITED.len() as u64,
+            duration_ms: millis(self.began.elapsed()),
+            cost_micros,
+        }));
+        self.meter.tell();
     }
 }

@@ -229,8 +229,8 @@ impl Sink for RedactingSink<'_> {
         self.sink.spent(cost, at);
     }
 
-    fn abandoned(&self, call: EventType) {
-        self.sink.abandoned(self.event(call));
+    fn charged(&self, call: EventType) {
+        self.sink.charged(self.event(call));
     }
 
     fn usage_clamped(&self, model: &str) {
@@ -323,6 +323,7 @@ mod tests {
                 output: s(),
                 output_bytes: 1,
                 duration_ms: 1,
+                cost_micros: Micros::ZERO,
             }),
             EventType::Retry {
                 what: "model_call".to_owned(),

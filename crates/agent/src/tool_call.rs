@@ -8,7 +8,7 @@
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use serde_json::value::{RawValue, to_raw_value};
 use sortie_api::{
-    EventType,
+    EventType, Micros,
     event::{TOOL_OUTPUT_BYTES, ToolEnd},
 };
 use sortie_sandbox::StreamOutput;
@@ -21,7 +21,7 @@ use crate::{
     content::{Extent, Kept, ToolContent, View},
     journal::What,
     journal_writer::JournalWriter,
-    meter::Meter,
+    meter::{HeldPrice, Meter},
     model::{Kind, ToolCall, ToolResult},
     resume::OpenCalls,
     spans,
@@ -153,7 +153,7 @@ impl<'a> ToolRunner<'a> {
         let tool = self.find(&call.name);
         let known = tool.map(|tool| tool.definition().name);
         let span = spans::tool_call(self.owner, known, &call.id, step);
-        let attempt = self
+        let (attempt, held) = self
             .attempt(turn_call, arguments)
             .instrument(span.clone())
             .await?;
@@ -180,8 +180,7 @@ impl<'a> ToolRunner<'a> {
                 (self.failure(why.clone(), turn_call.output_bytes), true, Some(why))
             }
         };
-        self.sink
-            .record(EventType::ToolEnd(tool_end(call, &content, is_error, began)))
+        self.ended(tool_end(call, &content, is_error, began), held)
             .await?;
         if let Some(why) = fatal {
             return Err(Stop::Failed(why));
@@ -199,14 +198,27 @@ impl<'a> ToolRunner<'a> {
         Ok(result)
     }
 
-    /// Makes the call, if it can be made and paid: its intent before it, its price held while it is under way.
-    async fn attempt(
-        &self,
-        turn_call: TurnCall<'_>,
+    /// Records the end of a call. A price that is due is charged at the same moment.
+    async fn ended(&self, end: ToolEnd, held: Option<HeldPrice<'_, '_>>) -> Result<(), Stop> {
+        let cost_micros = held.map_or(Micros::ZERO, HeldPrice::settle);
+        let event = EventType::ToolEnd(ToolEnd { cost_micros, ..end });
+        if cost_micros.is_zero() {
+            self.sink.record(event).await?;
+        } else {
+            self.sink.charged(event);
+        }
+        Ok(())
+    }
+
+    /// Makes the call, if it can be made and paid: its intent before it, its price held while it is under way. The price is
+    /// returned where it is due.
+    async fn attempt<'c>(
+        &'c self,
+        turn_call: TurnCall<'c>,
         arguments: Result<Box<RawValue>, BadObject>,
-    ) -> Result<Result<ToolContent, ToolError>, Stop> {
+    ) -> Result<(Result<ToolContent, ToolError>, Option<HeldPrice<'a, 'c>>), Stop> {
         let TurnCall { call, step, .. } = turn_call;
-        let refused = |why: String| Ok(Err(ToolError::ToModel(why)));
+        let refused = |why: String| Ok((Err(ToolError::ToModel(why)), None));
         if turn_call.index >= CALLS {
             return refused(format!("not made: at most {CALLS} calls of one message are"));
         }
@@ -218,7 +230,7 @@ impl<'a> ToolRunner<'a> {
             Err(why) => return refused(format!("bad arguments: {why}")),
         };
         let price = tool.price();
-        let Ok(mut held) = self.meter.hold_price(price) else {
+        let Ok(mut held) = self.meter.hold_price(price, call) else {
             return refused(format!(
                 "not made: it costs {price}, and too little of the budget is left"
             ));
@@ -255,15 +267,16 @@ impl<'a> ToolRunner<'a> {
             // With its price held the budget lasts less long.
             self.meter.while_funded(called).await?
         };
-        if matches!(ran, Err(ToolError::NotSent(_))) {
+        let due = if matches!(ran, Err(ToolError::NotSent(_))) {
             held.release();
+            None
         } else {
-            held.settle();
-        }
+            Some(held)
+        };
         if changes {
             self.journal_writer.changed();
         }
-        Ok(ran)
+        Ok((ran, due))
     }
 
     /// Whether outputs that do not fit into a result are kept in files: a program has no use for them.
@@ -335,6 +348,7 @@ fn tool_end(call: &ToolCall, content: &ToolContent, is_error: bool, began: Insta
         output: text::bounded(&output, TOOL_OUTPUT_BYTES).into_owned(),
         output_bytes: output.len() as u64,
         duration_ms: millis(began.elapsed()),
+        cost_micros: Micros::ZERO,
     }
 }
 
@@ -346,7 +360,7 @@ mod tests {
     };
 
     use futures_util::future::BoxFuture;
-    use sortie_api::{Micros, OrgId, RunId, Timestamp};
+    use sortie_api::{OrgId, RunId, Timestamp};
     use sortie_sandbox::{Backend, Capabilities, Error, Limits, Sandbox, Spec, Workdir};
     use tokio::sync::{Barrier, Mutex};
 

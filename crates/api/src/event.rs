@@ -209,6 +209,9 @@ pub struct ToolEnd {
     pub output_bytes: u64,
     /// Duration of the call, in milliseconds.
     pub duration_ms: u64,
+    /// Price of the call; left out where it is zero.
+    #[serde(skip_serializing_if = "Micros::is_zero")]
+    pub cost_micros: Micros,
 }
 
 /// Data of `budget_warning` and `budget_reached`.

@@ -93,7 +93,8 @@ pub struct RunRequest {
     )]
     #[schema(nullable = false, max_length = 500)]
     pub description: Option<String>,
-    /// A JSON Schema that `input` must match. At most 64 KiB; only local `$ref`s.
+    /// A JSON Schema that `input` must match. At most 64 KiB; only local `$ref`s. Patterns are regular expressions without
+    /// look-around and back-references, of a limited size.
     #[serde(
         default,
         deserialize_with = "present",
@@ -101,7 +102,8 @@ pub struct RunRequest {
     )]
     #[schema(value_type = Object, nullable = false)]
     pub input_schema: Option<Box<RawValue>>,
-    /// A JSON Schema that the run's output must match. At most 64 KiB; only local `$ref`s.
+    /// A JSON Schema that the run's output must match. At most 64 KiB; only local `$ref`s. Patterns are regular expressions
+    /// without look-around and back-references, of a limited size.
     #[serde(
         default,
         deserialize_with = "present",

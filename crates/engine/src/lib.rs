@@ -35,12 +35,12 @@ pub use files::saved::{Stored, Upload};
 pub use kit::{
     caller::Caller,
     descriptors::Descriptors,
-    models::NO_LANGUAGE_MODEL,
+    models::refuses_prompt,
     options::{AwsVariables, LicenseOptions, Options, Polls, Serves},
     traces::{SpanExport, Traces},
 };
 pub use operations::{
-    checks::{Providers, check_providers},
+    checks::{Providers, check_models, check_providers},
     ledger::CheckedLedger,
 };
 pub use runs::hub::{Batch, Deltas, Message, TextDelta};

@@ -80,7 +80,8 @@ impl Held {
         }
     }
 
-    fn batch(&self, sql: &str) {
+    /// Changes what is stored by several statements.
+    pub(crate) fn batch(&self, sql: &str) {
         let file = rusqlite::Connection::open(self.dir.path().join("test.db")).unwrap();
         file.execute_batch(sql).unwrap();
     }
@@ -172,6 +173,22 @@ pub(crate) async fn held() -> Held {
 pub(crate) async fn queued_with(held: &Held, callback: Option<NewCallback>) -> RunId {
     let id = RunId::new(Clock::system().now(), [3; 10]);
     queued(&held.store, (held.claim.org, id), callback).await
+}
+
+/// Further runs of the same organization, which the node has claimed.
+pub(crate) async fn claimed_beside(held: &Held, count: u16) -> Vec<RunId> {
+    let now = Clock::system().now();
+    let mut runs = Vec::new();
+    for number in 0..count {
+        let [high, low] = number.to_be_bytes();
+        let mut random = [4; 10];
+        random[..2].copy_from_slice(&[high, low]);
+        let id = RunId::new(now, random);
+        runs.push(queued(&held.store, (held.claim.org, id), None).await);
+    }
+    let claims = held.store.claim_named(held.node, runs.clone(), None, now).await;
+    assert_eq!(claims.unwrap().len(), runs.len());
+    runs
 }
 
 async fn queued(store: &Store, (org, id): (OrgId, RunId), callback: Option<NewCallback>) -> RunId {

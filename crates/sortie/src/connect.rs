@@ -86,11 +86,24 @@ struct Home {
     data_dir: DataDir,
     given_key: Option<String>,
     need: Need,
+    /// Reason why an engine of this configuration would refuse what the command wants. None is started then.
+    refusal: Option<String>,
 }
 
 impl Connection {
     /// Finds or starts an engine.
     pub(crate) async fn open(
+        args: &EngineArgs,
+        config: &Config,
+        environment: &Environment,
+        need: Need,
+    ) -> Result<Self> {
+        Self::open_unless(None, args, config, environment, need).await
+    }
+
+    /// Finds an engine, or starts one unless that would refuse what the command wants, for the reason `refusal`.
+    pub(crate) async fn open_unless(
+        refusal: Option<String>,
         args: &EngineArgs,
         config: &Config,
         environment: &Environment,
@@ -120,6 +133,7 @@ impl Connection {
             data_dir,
             given_key,
             need,
+            refusal,
         };
         let (client, engine) = home.wait_for_engine().await?;
         Ok(Self {
@@ -367,6 +381,9 @@ impl Home {
                 }
                 if self.need == Need::Records {
                     database_exists(&self.config, NAME_AN_ENGINE)?;
+                }
+                if let Some(refusal) = &self.refusal {
+                    return Err(Failure::usage(refusal));
                 }
                 match self.data_dir.take()? {
                     Some(owner) => self.own(owner).await.map(Some),

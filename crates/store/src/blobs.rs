@@ -20,8 +20,8 @@ use std::{collections::BTreeMap, fmt::Display};
 use sortie_api::{BlobId, OrgId, Sha256, Timestamp};
 
 use crate::{
-    Store,
-    db::{Row, Stmt, Tx, batch, vals},
+    Found, Store,
+    db::{Row, Stmt, Tx, batch, readable, vals},
     types::{Error, Result},
 };
 
@@ -54,8 +54,20 @@ pub struct PendingDelete {
     pub org: OrgId,
     /// SHA-256 of the content.
     pub sha256: Sha256,
-    /// Time at which the blob became pending delete.
-    pub doomed_at: Timestamp,
+}
+
+/// Position in a list of blobs: the time by which they are ordered, and the id.
+pub type BlobPosition = (Timestamp, String);
+
+/// Result of one check of due blobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Number of blobs that were checked.
+    pub blobs: usize,
+    /// Number of those that could not be marked.
+    pub failed: usize,
+    /// Position behind which the check goes on. `None` if no blob is left.
+    pub next: Option<BlobPosition>,
 }
 
 /// Error of content for which the organization has too little room.
@@ -91,49 +103,116 @@ impl Store {
         Ok(found.await?.is_some())
     }
 
-    /// System: checks up to `limit` due blobs, and marks those without references as pending delete. Returns
-    /// the number of blobs checked. Fewer than `limit` mean that none is left.
-    pub async fn mark_unreferenced_blobs(&self, now: Timestamp, limit: u32) -> Result<u32> {
-        self.db.write(move |tx| doom(tx, now, limit)).await
+    /// System: checks up to `limit` due blobs behind a position, and marks those without references as pending
+    /// delete. Where one of them cannot be marked, each is checked by itself, and that one stays due. The next
+    /// page goes on behind it.
+    pub async fn mark_unreferenced_blobs(
+        &self,
+        now: Timestamp,
+        after: Option<BlobPosition>,
+        limit: u32,
+    ) -> Result<Checked> {
+        let (at, id) = after.unwrap_or_else(front);
+        let rows = self.db.read(move |tx| {
+            tx.query_all(
+                "SELECT check_at, id FROM blob WHERE check_at <= $1 AND (check_at, id) > ($2, $3) \
+                 ORDER BY check_at, id LIMIT $4",
+                vals![now, at, id.as_str(), limit],
+            )
+        });
+        let rows = rows.await?;
+        let next = position_behind(&rows, limit);
+        let due = readable(&rows, "content that is due", |row| Ok(row.text(1)?.to_owned()));
+        let mut checked = Checked {
+            blobs: due.len(),
+            failed: 0,
+            next,
+        };
+        if due.is_empty() {
+            return Ok(checked);
+        }
+        let ids = json(&due)?;
+        match self.db.write(move |tx| doom(tx, now, &ids)).await {
+            Err(error) if error.is_of_data() => {}
+            done => return done.map(|()| checked),
+        }
+        for blob in due {
+            let ids = json(&[&blob])?;
+            match self.db.write(move |tx| doom(tx, now, &ids)).await {
+                Ok(()) => {}
+                Err(error) if error.is_of_data() => {
+                    tracing::error!(blob, %error, "cannot mark unreferenced content; the others go on");
+                    checked.failed += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(checked)
     }
 
-    /// System: returns up to `limit` blobs that are pending delete, behind a given one and oldest first.
+    /// System: returns up to `limit` blobs that are pending delete, behind a position and oldest first. Those
+    /// that cannot be read are left out, and the next page goes on behind them.
     pub async fn pending_deletes(
         &self,
-        after: Option<PendingDelete>,
+        after: Option<BlobPosition>,
         limit: u32,
-    ) -> Result<Vec<PendingDelete>> {
-        let (at, id) = after.map_or((Timestamp::from_micros(i64::MIN), String::new()), |blob| {
-            (blob.doomed_at, blob.id.to_string())
+    ) -> Result<Found<PendingDelete, BlobPosition>> {
+        let (at, id) = after.unwrap_or_else(front);
+        let rows = self.db.read(move |tx| {
+            tx.query_all(
+                "SELECT doomed_at, id, org_id, sha256 FROM blob WHERE doomed_at IS NOT NULL \
+                 AND (doomed_at, id) > ($1, $2) ORDER BY doomed_at, id LIMIT $3",
+                vals![at, id.as_str(), limit],
+            )
         });
-        self.db
-            .read(move |tx| {
-                tx.query_all(
-                    "SELECT id, org_id, sha256, doomed_at FROM blob WHERE doomed_at IS NOT NULL \
-                     AND (doomed_at, id) > ($1, $2) ORDER BY doomed_at, id LIMIT $3",
-                    vals![at, id.as_str(), limit],
-                )?
-                .iter()
-                .map(doomed_from)
-                .collect()
-            })
-            .await
+        let rows = rows.await?;
+        Ok(Found {
+            items: readable(&rows, "content to delete", pending_from),
+            stopped_at: position_behind(&rows, limit),
+        })
     }
 
-    /// System: forgets blobs that were pending delete and whose content is deleted.
-    pub async fn forget_blobs(&self, ids: &[BlobId]) -> Result<()> {
-        let ids = json(ids)?;
-        self.db
-            .write(move |tx| {
-                tx.exec(
-                    "DELETE FROM blob WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} \
-                     AND doomed_at IS NOT NULL",
-                    vals![ids.as_str()],
-                )
-                .map(drop)
-            })
-            .await
+    /// System: forgets blobs that were pending delete and whose content is deleted. Where one of them cannot be
+    /// forgotten, each is forgotten by itself, and that one stays. Returns the number of those forgotten.
+    pub async fn forget_blobs(&self, ids: &[BlobId]) -> Result<u64> {
+        let all = json(ids)?;
+        match self.db.write(move |tx| forget(tx, &all)).await {
+            Err(error) if error.is_of_data() => {}
+            forgotten => return forgotten,
+        }
+        let mut forgotten = 0;
+        for blob in ids {
+            let one = json(&[blob])?;
+            match self.db.write(move |tx| forget(tx, &one)).await {
+                Ok(rows) => forgotten += rows,
+                Err(error) if error.is_of_data() => {
+                    tracing::error!(%blob, %error, "cannot forget deleted content; the others go on");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(forgotten)
     }
+}
+
+/// Position in front of every blob.
+fn front() -> BlobPosition {
+    (Timestamp::from_micros(i64::MIN), String::new())
+}
+
+/// Position of the last of the rows, which begin with a time and an id, if there are as many as asked for. A row that
+/// cannot be read is no position.
+fn position_behind(rows: &[Row], limit: u32) -> Option<BlobPosition> {
+    let is_full = rows.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
+    let last = rows.last().filter(|_| is_full)?;
+    Some((last.time(0).ok()?, last.text(1).ok()?.to_owned()))
+}
+
+fn forget(tx: &mut dyn Tx, ids: &str) -> Result<u64> {
+    tx.exec(
+        "DELETE FROM blob WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND doomed_at IS NOT NULL",
+        vals![ids],
+    )
 }
 
 /// Statement that goes before a reference to the blob is added or removed. `Unavailable` if the blob became
@@ -190,11 +269,12 @@ fn reserve(tx: &mut dyn Tx, new: &NewBlob) -> Result<BlobId> {
     Ok(id)
 }
 
-/// Subtracts the sizes of blobs that became pending delete from what their organizations have stored.
+/// Subtracts the sizes of blobs that became pending delete from what their organizations have stored. The ids of the
+/// organizations are not parsed: one that is damaged fits no organization.
 fn give_back(tx: &mut dyn Tx, doomed: &[Row]) -> Result<()> {
-    let mut sizes: BTreeMap<OrgId, i64> = BTreeMap::new();
+    let mut sizes: BTreeMap<&str, i64> = BTreeMap::new();
     for row in doomed {
-        let size = sizes.entry(row.parse(0)?).or_default();
+        let size = sizes.entry(row.text(0)?).or_default();
         *size = size.saturating_add(row.int(1)?);
     }
     // In the order of the ids, so that two sweeps take their locks in one order.
@@ -213,18 +293,9 @@ fn give_back(tx: &mut dyn Tx, doomed: &[Row]) -> Result<()> {
     tx.batch(&statements).map(drop)
 }
 
-fn doom(tx: &mut dyn Tx, now: Timestamp, limit: u32) -> Result<u32> {
-    let due = tx.query_all(
-        "SELECT id FROM blob WHERE check_at <= $1 ORDER BY check_at, id LIMIT $2",
-        vals![now, limit],
-    )?;
-    if due.is_empty() {
-        return Ok(0);
-    }
-    let ids: Vec<BlobId> = due.iter().map(|row| row.parse(0)).collect::<Result<_>>()?;
-    let ids = json(&ids)?;
-    // Each blob is checked a second time: on PostgreSQL its row may have been touched since, and is then
-    // checked again under its lock.
+/// Marks those of the blobs `ids`, a JSON array, as pending delete that are due and without references.
+fn doom(tx: &mut dyn Tx, now: Timestamp, ids: &str) -> Result<()> {
+    // Each blob is checked a second time, under its lock: it may have been touched since it was found.
     let [doomed, _] = batch(
         tx,
         &[
@@ -235,7 +306,7 @@ fn doom(tx: &mut dyn Tx, now: Timestamp, limit: u32) -> Result<u32> {
                     unreferenced!(),
                     " RETURNING org_id, size"
                 ),
-                vals![now, ids.as_str()],
+                vals![now, ids],
             ),
             Stmt::new(
                 concat!(
@@ -244,20 +315,18 @@ fn doom(tx: &mut dyn Tx, now: Timestamp, limit: u32) -> Result<u32> {
                     unreferenced!(),
                     ")"
                 ),
-                vals![now, ids.as_str()],
+                vals![now, ids],
             ),
         ],
     )?;
-    give_back(tx, &doomed.rows)?;
-    u32::try_from(due.len()).map_err(|error| Error::Corrupt(error.to_string()))
+    give_back(tx, &doomed.rows)
 }
 
-fn doomed_from(row: &Row) -> Result<PendingDelete> {
+fn pending_from(row: &Row) -> Result<PendingDelete> {
     Ok(PendingDelete {
-        id: row.parse(0)?,
-        org: row.parse(1)?,
-        sha256: sha256(row, 2)?,
-        doomed_at: row.time(3)?,
+        id: row.parse(1)?,
+        org: row.parse(2)?,
+        sha256: sha256(row, 3)?,
     })
 }
 

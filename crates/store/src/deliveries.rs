@@ -69,6 +69,16 @@ pub struct ClaimedDelivery {
     pub trace: Option<TraceContext>,
 }
 
+/// Answer to a node's orders.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimedDeliveries {
+    /// Deliveries that the node owns now.
+    pub deliveries: Vec<ClaimedDelivery>,
+    /// The next delivery of each host that was ordered from: the first that becomes due after the claim, of an
+    /// organization that was not left out. The end of a lease counts as its due time.
+    pub next: Vec<DueHost>,
+}
+
 /// Attempt that was made.
 #[derive(Clone, Debug)]
 pub struct MadeAttempt {
@@ -164,27 +174,22 @@ impl Store {
                      WHERE found.due_at <= $2 LIMIT $3",
                     vals![after.as_str(), until, limit],
                 )?;
-                Ok(readable(&rows, "host of a callback", |row| {
-                    Ok(DueHost {
-                        host: row.text(0)?.to_owned(),
-                        due_at: row.time(1)?,
-                        org: row.parse(2)?,
-                    })
-                }))
+                Ok(readable(&rows, "host of a callback", due_from))
             })
             .await
     }
 
     /// System: claims deliveries that are due at `at` for the node of this name, for each host at most as
     /// many as its order says, the longest due first. The node owns them until `leased_until`. Deliveries of
-    /// runs whose content another node has are left to that node.
+    /// runs whose content another node has are left to that node. The answer also tells which delivery of
+    /// each host becomes due next.
     pub async fn claim_deliveries(
         &self,
         node: (String, NodeId),
         mut orders: Vec<Order>,
         at: Timestamp,
         leased_until: Timestamp,
-    ) -> Result<Vec<ClaimedDelivery>> {
+    ) -> Result<ClaimedDeliveries> {
         // Sorted, so that two nodes take their locks in one order.
         orders.sort_by(|a, b| a.host.cmp(&b.host));
         self.db
@@ -248,12 +253,13 @@ fn claim(
     (node, id): (&str, NodeId),
     orders: &[Order],
     (at, leased_until): (Timestamp, Timestamp),
-) -> Result<Vec<ClaimedDelivery>> {
-    let mut statements = Vec::with_capacity(orders.len());
+) -> Result<ClaimedDeliveries> {
+    let mut statements = Vec::with_capacity(orders.len().saturating_mul(2));
     for order in orders {
         let without =
             serde_json::to_string(&order.without).map_err(|error| Error::Corrupt(error.to_string()))?;
         let bounded = u32::from(!order.without.is_empty());
+        let next = next_due(order, without.clone(), at);
         statements.push(
             Stmt::new(
                 // The condition on `due_at` appears a second time, to be checked again if another node was
@@ -281,12 +287,43 @@ fn claim(
                 ],
             ),
         );
+        statements.push(next);
     }
     let answers = tx.batch(&statements)?;
-    let claimed = answers
-        .iter()
-        .flat_map(|answer| readable(&answer.rows, "callback", claimed_from));
-    Ok(claimed.collect())
+    let mut answer = ClaimedDeliveries::default();
+    for pair in answers.chunks(2) {
+        if let [claimed, next] = pair {
+            answer
+                .deliveries
+                .extend(readable(&claimed.rows, "callback", claimed_from));
+            answer
+                .next
+                .extend(readable(&next.rows, "host of a callback", due_from));
+        }
+    }
+    Ok(answer)
+}
+
+/// Statement that finds the first delivery of the order's host that becomes due after `at`, of an organization that
+/// is not in `without`, a JSON array. If that is not empty, only the first [`SCANNED`] deliveries are searched.
+fn next_due(order: &Order, without: String, at: Timestamp) -> Stmt<'_> {
+    let searched = if order.without.is_empty() { 1 } else { SCANNED };
+    Stmt::new(
+        "SELECT soon.host, soon.due_at, soon.org_id FROM (\
+           SELECT d.host, d.due_at, d.run_id, d.org_id FROM delivery d WHERE d.host = $1 AND d.due_at > $2 \
+           AND d.due_at >= 0 ORDER BY d.host, d.due_at, d.run_id LIMIT $3) AS soon \
+         WHERE NOT soon.org_id {IN}SELECT value FROM {JSON_EACH}($4){END} \
+         ORDER BY soon.due_at, soon.run_id LIMIT 1",
+        vals![order.host.as_str(), at, searched, without],
+    )
+}
+
+fn due_from(row: &Row) -> Result<DueHost> {
+    Ok(DueHost {
+        host: row.text(0)?.to_owned(),
+        due_at: row.time(1)?,
+        org: row.parse(2)?,
+    })
 }
 
 fn claimed_from(row: &Row) -> Result<ClaimedDelivery> {

@@ -1,5 +1,10 @@
 //! Results of lists that look at a bounded number of entries.
 
+use crate::{
+    db::{Row, readable},
+    types::Result,
+};
+
 /// Entries of a list that one command has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found<T, P> {
@@ -7,7 +12,25 @@ pub struct Found<T, P> {
     pub items: Vec<T>,
     /// Position that the command has come to, where it has looked at as many entries as it may and has found too few. The
     /// list goes on behind it. `None` if the list has no more entries than these, or as many as were asked for were found.
+    /// A list of a background task has one for each full page, also where entries of it cannot be read.
     pub stopped_at: Option<P>,
+}
+
+/// Reads a page of a background task, of at most `limit` rows that begin with an id and are in the order of the ids. Rows
+/// that cannot be read are left out and logged, and the next page goes on behind them.
+pub(crate) fn page_by_id<T>(
+    rows: &[Row],
+    limit: u32,
+    what: &'static str,
+    read: impl Fn(&Row) -> Result<T>,
+) -> Found<T, String> {
+    let is_full = rows.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
+    let last = rows.last().filter(|_| is_full);
+    Found {
+        items: readable(rows, what, read),
+        // An id that is no text sorts behind every text.
+        stopped_at: last.and_then(|row| row.text(0).ok()).map(str::to_owned),
+    }
 }
 
 impl<T, P> Found<T, P> {

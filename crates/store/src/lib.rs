@@ -45,11 +45,13 @@ mod workflows;
 pub use audit::Audit;
 pub use authorizations::{AWAITING, Confirmed, OauthFlow, RefreshHolder, SeenTokens};
 pub use backup::{DatabaseCopy, ReferredBlob, Referrer, Summary};
-pub use blobs::{NewBlob, PendingDelete};
+pub use blobs::{BlobPosition, Checked, NewBlob, PendingDelete};
 pub use channel::{ChannelMessage, LONGEST_HINT, Speaker};
 pub use checks::{Backlog, DatabaseInfo};
 pub use connections::{ConnectionRow, OldTokens, SaveConnection};
-pub use deliveries::{AfterAttempt, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED};
+pub use deliveries::{
+    AfterAttempt, ClaimedDeliveries, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED,
+};
 pub use files::{FileRow, NewFile};
 pub use found::Found;
 pub use keys::{NewKey, Rotation};
@@ -77,7 +79,7 @@ pub use money::{
         take_backs::{TakeBack, TakeBackKind, TakeBackState, TookBack, UnknownTakeBackState},
         topups::{NewTopup, TOO_MANY_OPEN, TopupMove, TopupRow},
     },
-    usage::{UsageDue, UsageQuery},
+    usage::{CountedHour, UsageDue, UsageQuery},
 };
 pub use notices::{NoticeWriter, PaymentNotice};
 pub use oauth::{
@@ -104,7 +106,7 @@ pub use principal::{By, Principal, UnknownSubject};
 pub use rates::{GrantedBlock, Leased, WantedBlock};
 pub use reseal::{CredentialRow, NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
 pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
-pub use runs::retention::{Batch, Deleted, Expiry, OpenCallbacks};
+pub use runs::retention::{Batch, Deleted, Expiry, OpenCallbacks, Undeletable};
 pub use runs::{ContentHolder, Counted, PlainError, Position, UnretainedFinish};
 pub use schedules::{
     Due, FireRow, Fires, ListedSchedule, NextOccurrence, ReplacedRun, SaveSchedule, ScheduleRow,

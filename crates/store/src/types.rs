@@ -156,8 +156,8 @@ pub struct Watched {
 pub struct Held {
     /// The run.
     pub run: RunId,
-    /// Status of the run. The worker of a `cancelled` run has not reported its cost yet.
-    pub status: RunStatus,
+    /// Status of the run. The worker of a `cancelled` run has not reported its cost yet. `None` if it cannot be read.
+    pub status: Option<RunStatus>,
 }
 
 /// A lease of another node, as a heartbeat has read it.

@@ -119,12 +119,17 @@ fn invalid_schemas_are_refused_with_the_reason() {
     );
     assert!(refused(&json!({"properties": {"a": {"type": "strin"}}})).starts_with("properties.a.type: "));
     for pattern in ["(a{1000}){1000}", "(?=a)b", r"(a)\1"] {
-        let refused = refused(&json!({"properties": {"a": {"pattern": pattern}}}));
-        assert!(refused.contains("pattern"), "{refused}");
-        assert!(
-            refused.contains("without look-around and back-references"),
-            "{refused}"
-        );
+        for schema in [
+            json!({"properties": {"a": {"pattern": pattern}}}),
+            json!({"patternProperties": {pattern: {"type": "string"}}}),
+        ] {
+            let refused = refused(&schema);
+            assert!(refused.contains("pattern"), "{refused}");
+            assert!(
+                refused.contains("without look-around and back-references, and not a large one"),
+                "{refused}"
+            );
+        }
     }
 }
 

@@ -4,13 +4,14 @@
 use std::{sync::Arc, time::Duration};
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use sortie_agent::{
     RunSpec, Tool,
+    journal::Journal,
     model::{ModelError, Reply, Usage},
     tool::{Effect, Order},
 };
-use sortie_api::model::ModelPrices;
+use sortie_api::{Micros, model::ModelPrices};
 
 use crate::support::{
     Line, Probe, Recorder, Scripted, call, failed, micros, reply, run_agent, run_in, says, spec, succeeded,
@@ -82,25 +83,14 @@ fn line(step: &Step, number: usize) -> Line {
     }
 }
 
-fn sum(recorder: &Recorder, prices: [u64; 2]) -> i64 {
-    let calls = recorder.data("model_call");
-    let models: i64 = calls
+/// Sum of what the events say that calls of models and tools have cost.
+fn shown(events: &[(&'static str, Value)]) -> i64 {
+    let calls = events
         .iter()
-        .map(|call| call["cost_micros"].as_i64().unwrap())
-        .sum();
-    // A call that fails is charged as well, one that was not made is not.
-    let charged = recorder
-        .data("tool_end")
-        .into_iter()
-        .filter(|end| !end["output"].as_str().unwrap().starts_with("not made: "));
-    let tools = charged.map(|end| {
-        if end["tool"] == "search" {
-            prices[0]
-        } else {
-            prices[1]
-        }
-    });
-    models + i64::try_from(tools.sum::<u64>()).unwrap()
+        .filter(|(kind, _)| matches!(*kind, "model_call" | "tool_end"));
+    calls
+        .map(|(_, data)| data.get("cost_micros").map_or(0, |cost| cost.as_i64().unwrap()))
+        .sum()
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -112,10 +102,42 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
         .block_on(work)
 }
 
+/// Tools with these prices, one of which reaches beyond the run.
+fn tools([search, buy]: [u64; 2]) -> Vec<Arc<dyn Tool>> {
+    let search = Probe {
+        price: micros(search),
+        ..Probe::new("search", Order::SideBySide, Effect::Nothing)
+    };
+    let buy = Probe {
+        price: micros(buy),
+        ..Probe::new("buy", Order::OneByOne, Effect::Outside)
+    };
+    vec![Arc::new(search), Arc::new(buy)]
+}
+
+/// Works on a run for so many seconds at most. Returns whether it came to its end, and what its time costs.
+async fn attempt(
+    run: RunSpec,
+    (prices, script): (ModelPrices, Vec<Line>),
+    recorder: &Recorder,
+    seconds: u64,
+) -> (bool, i64) {
+    let model = Scripted::priced(prices, script);
+    let budget = run.budget;
+    let (mut workspace, _root) = workspace(&untouched());
+    let work = run_agent(run, &model, &mut workspace, recorder);
+    let ended = tokio::time::timeout(Duration::from_secs(seconds), work)
+        .await
+        .is_ok();
+    let compute = budget.compute(tokio::time::Instant::now()).get();
+    workspace.close().await.unwrap();
+    (ended, compute)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
     #[test]
-    fn a_run_never_costs_more_than_its_budget_and_costs_what_its_calls_cost(
+    fn a_run_never_costs_more_than_its_budget_and_costs_what_its_events_show(
         max in prop_oneof![1_u64..2_000, 1_u64..1_000_000, 1_u64..100_000_000],
         rate in prop_oneof![3 => Just(0_u64), 1 => 1_u64..1_000, 1 => 0_u64..10_000_000],
         price in [0_u64..80_000_000, 0_u64..80_000_000, 0_u64..80_000_000, 0_u64..80_000_000],
@@ -123,6 +145,7 @@ proptest! {
         spent in prop_oneof![Just(0_u64), 0_u64..2_000_000],
         steps in proptest::collection::vec(step(), 0..8),
         cancel_after in prop_oneof![Just(100_000_u64), 0_u64..120],
+        stored in any::<prop::sample::Index>(),
     ) {
         let [input, output, read, write] = price.map(micros);
         let prices = ModelPrices {
@@ -133,52 +156,65 @@ proptest! {
         };
         let mut script: Vec<Line> = steps.iter().enumerate().map(|(number, step)| line(step, number)).collect();
         script.push(says("{}").into());
-        let model = Scripted::priced(prices, script);
-        let tools = [
-            Probe { price: micros(tool_prices[0]), ..Probe::new("search", Order::SideBySide, Effect::Nothing) },
-            Probe { price: micros(tool_prices[1]), ..Probe::new("buy", Order::OneByOne, Effect::Outside) },
-        ];
-        let recorder = Recorder::default();
-        let (outcome, compute) = block_on(async {
-            let mut run = RunSpec {
-                tools: tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect(),
-                ..spec("Go.")
-            };
+        let run = |spent: i64| {
+            let mut run = RunSpec { tools: tools(tool_prices), ..spec("Go.") };
             run.budget.max_cost = micros(max);
             run.budget.compute_micros_per_second = micros(rate);
-            run.budget.spent = micros(spent);
-            let budget = run.budget;
-            let (mut workspace, _root) = workspace(&untouched());
-            let work = run_agent(run, &model, &mut workspace, &recorder);
-            let ended = tokio::time::timeout(Duration::from_secs(cancel_after), work).await.ok();
-            let compute = budget.compute(tokio::time::Instant::now()).get();
-            workspace.close().await.unwrap();
-            (ended, compute)
-        });
-        let max = i64::try_from(max).unwrap();
-        let told = recorder.spent();
-        prop_assert!(told.is_sorted(), "{told:?}");
-        prop_assert!(told.iter().all(|cost| (0..=max).contains(cost)), "{told:?} of {max}");
-        let journaled: Vec<i64> = recorder.entries().iter().map(|entry| entry.spent_micros.get()).collect();
-        prop_assert!(journaled.is_sorted() && journaled.last().is_none_or(|last| *last <= max));
-
-        let before = i64::try_from(spent).unwrap().min(max);
-        let settled = before + sum(&recorder, tool_prices);
-        // A model call that was under way at a cancel or at the end of the budget is an event as well. A tool call that was is
-        // not.
-        let made = recorder.data("tool_end").into_iter().filter(|end| !end["output"].as_str().unwrap().starts_with("not made: "));
-        if recorder.data("tool_start").len() == made.count() {
-            let shown = (settled + compute).min(max);
-            let cost = recorder.last_spent();
-            let called = recorder.data("model_call").last().is_some_and(|call| call["stop_reason"] == "given_up");
-            if outcome.is_some() || called {
-                prop_assert_eq!(cost, shown);
+            run.budget.spent = Micros::try_from(spent).unwrap();
+            run
+        };
+        let limit = i64::try_from(max).unwrap();
+        let before = i64::try_from(spent).unwrap().min(limit);
+        let (first, second) = (Recorder::default(), Recorder::default());
+        block_on(async {
+            let start = run(before);
+            let started = start.budget.started;
+            let (ended, compute) = attempt(start, (prices, script.clone()), &first, cancel_after).await;
+            let events = first.cut(usize::MAX).0;
+            check(&first, limit)?;
+            // Also what was under way at a cancel or at the end of the budget is an event.
+            let cost = (before + shown(&events) + compute).min(limit);
+            if ended {
+                prop_assert_eq!(first.last_spent(), cost);
             } else {
                 // Compute has gone on since the last word.
-                prop_assert!(cost <= shown, "{} of {}", cost, shown);
+                prop_assert!(first.last_spent() <= cost, "{} of {}", first.last_spent(), cost);
             }
-        }
+
+            // The worker is lost: a part of what it has written is stored. No entry knows of a cost that no event shows.
+            let written = events.len() + first.entries().len();
+            let (events, entries) = first.cut(stored.index(written + 1));
+            let journal = Journal::new(entries);
+            let known = (before + shown(&events)).min(limit);
+            prop_assert!(journal.spent().get() <= known, "{} of {}", journal.spent(), known);
+            if journal.uncertain_call().is_some() {
+                return Ok(());
+            }
+            let mut again = run(known);
+            again.budget.started = started;
+            again.resume = Some(journal);
+            let (ended, compute) = attempt(again, (prices, script), &second, 100_000).await;
+            prop_assert!(ended);
+            check(&second, limit)?;
+            let cost = known + shown(&second.cut(usize::MAX).0) + compute;
+            prop_assert_eq!(second.last_spent(), cost.min(limit));
+            Ok(())
+        })?;
     }
+}
+
+/// Checks that the costs which were told and journaled only rise, up to the limit.
+fn check(recorder: &Recorder, limit: i64) -> Result<(), TestCaseError> {
+    let told = recorder.spent();
+    prop_assert!(told.is_sorted(), "{told:?}");
+    prop_assert!(
+        told.iter().all(|cost| (0..=limit).contains(cost)),
+        "{told:?} of {limit}"
+    );
+    let entries = recorder.entries();
+    let journaled: Vec<i64> = entries.iter().map(|entry| entry.spent_micros.get()).collect();
+    prop_assert!(journaled.is_sorted() && journaled.last().is_none_or(|last| *last <= limit));
+    Ok(())
 }
 
 #[tokio::test]
@@ -203,6 +239,13 @@ async fn a_tool_call_is_charged_once_it_is_sent_and_not_made_when_it_cannot_be_p
     let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
     assert_eq!(succeeded(&outcome), "ok");
     assert_eq!(recorder.last_spent(), 800_000);
+    // Free calls do not name a cost.
+    let costs: Vec<Value> = recorder
+        .data("tool_end")
+        .iter()
+        .map(|end| end["cost_micros"].clone())
+        .collect();
+    assert_eq!(costs, [Value::Null, json!(400_000), json!(400_000), Value::Null]);
     let told = &model.asked()[2].last;
     assert_eq!(
         told,
@@ -237,6 +280,11 @@ async fn a_priced_call_that_is_given_up_costs_its_price() {
     workspace.close().await.unwrap();
     assert_eq!(slow.calls(), [1]);
     assert_eq!(recorder.last_spent(), 400_000);
+    let ended = recorder.data("tool_end");
+    assert_eq!(
+        (&ended[0]["id"], &ended[0]["is_error"], &ended[0]["cost_micros"]),
+        (&json!("a"), &json!(true), &json!(400_000))
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -89,6 +89,8 @@ pub(crate) struct Recorder {
     spent: Mutex<Vec<Micros>>,
     deltas: Mutex<String>,
     journal: Mutex<Vec<Entry>>,
+    /// Number of events in front of each entry of the journal.
+    events_before: Mutex<Vec<usize>>,
     /// Models of the calls whose usage was clamped.
     clamped: Mutex<Vec<String>>,
     /// Number of entries at each request for durability.
@@ -117,6 +119,24 @@ impl Recorder {
     /// Returns the entries of the journal.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         self.journal.lock().unwrap().clone()
+    }
+
+    /// Returns the events and entries that are left where the first `stored` of them, in their order, were stored.
+    pub(crate) fn cut(&self, stored: usize) -> (Vec<(&'static str, Value)>, Vec<Entry>) {
+        let before = self.events_before.lock().unwrap().clone();
+        // The entry with the index `n` is behind `n` entries and the events before it.
+        let entries = before
+            .iter()
+            .enumerate()
+            .take_while(|(index, events)| index + **events < stored);
+        let entries = entries.count();
+        let events = self.events.lock().unwrap();
+        let kept = events
+            .iter()
+            .take(stored - entries.min(stored))
+            .cloned()
+            .collect();
+        (kept, self.entries()[..entries].to_vec())
     }
 
     /// Returns the entries in short: `reply`, `intent a`, `result a`, …, each behind its step.
@@ -214,6 +234,8 @@ impl Sink for Recorder {
         let refused = self.refuse_entries_from.is_some_and(|from| journal.len() >= from);
         if !refused {
             journal.push(entry);
+            let events = self.events.lock().unwrap().len();
+            self.events_before.lock().unwrap().push(events);
         }
         Box::pin(async move { if refused { Err(Stopped) } else { Ok(()) } })
     }
@@ -228,7 +250,7 @@ impl Sink for Recorder {
         self.spent.lock().unwrap().push(cost);
     }
 
-    fn abandoned(&self, call: EventType) {
+    fn charged(&self, call: EventType) {
         let mut events = self.events.lock().unwrap();
         events.push((call.kind(), serde_json::to_value(&call).unwrap()));
     }

@@ -465,7 +465,7 @@ mod tests {
         let lease = Duration::from_secs(30);
         let node = ("n".to_owned(), NodeId(1));
         let claim = held.store.claim_deliveries(node, vec![order], now, now + lease);
-        (claim.await.unwrap().remove(0), Instant::now() + lease)
+        (claim.await.unwrap().deliveries.remove(0), Instant::now() + lease)
     }
 
     /// Whether the delivery is due at any time.

@@ -1,8 +1,9 @@
 //! The callback worker: the task of a node that claims deliveries when they become due and sends them.
 //!
 //! A run that ends on this node wakes the worker with the host of its callback. A poll every few seconds finds retries,
-//! deliveries that other nodes left, and deliveries that are due soon. At its start the worker releases what an earlier
-//! process of the node had claimed. At its end it releases what it could not finish.
+//! deliveries that other nodes left, and deliveries that are due soon. Each claim also tells when the next delivery of
+//! its host is due. At its start the worker releases what an earlier process of the node had claimed. At its end it
+//! releases what it could not finish.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -31,6 +32,9 @@ const POLL: Duration = Duration::from_secs(5);
 /// Maximum addition to the interval, in milliseconds. Nodes that started together drift apart by it.
 const POLL_JITTER_MS: i64 = 500;
 
+/// Time within which the next poll comes. It finds deliveries that become due later.
+const FORESEEN: Duration = POLL.saturating_add(Duration::from_millis(POLL_JITTER_MS.unsigned_abs()));
+
 /// Most hosts that one poll returns. If there are more, the next poll follows after [`SOON`], behind the last of these.
 const HOSTS: u32 = 1_000;
 const SOON: Duration = Duration::from_millis(500);
@@ -51,14 +55,6 @@ pub(crate) struct CallbackWorker {
     hints: DeliveryHints,
     sender: Arc<Sender>,
     stop: CancellationToken,
-}
-
-/// Kind of the deliveries that a claim has found.
-enum Claimed {
-    /// First attempts only, or none.
-    New,
-    /// Deliveries of which some had failed before.
-    Retries,
 }
 
 /// Progress of the worker's loop.
@@ -119,12 +115,7 @@ impl CallbackWorker {
                 Err(error) => Err(error),
             };
             let pause = match claimed {
-                Ok(Claimed::New) => self.until_next(&round, poll_at),
-                // Others of its host failed with it, and are due soon after it.
-                Ok(Claimed::Retries) => {
-                    poll_at = poll_at.min(Instant::now() + SOON);
-                    self.until_next(&round, poll_at)
-                }
+                Ok(()) => self.until_next(&round, poll_at),
                 Err(error) => {
                     tracing::error!(%error, "claiming due callbacks failed");
                     AFTER_FAILURE
@@ -177,14 +168,14 @@ impl CallbackWorker {
         Ok(if is_all { POLL + jitter } else { SOON })
     }
 
-    /// Claims due deliveries that have a slot, and sends them.
-    async fn claim(&self, round: &mut Round) -> Result<Claimed, StoreError> {
-        let mut kind = Claimed::New;
+    /// Claims due deliveries that have a slot, and sends them. The worker then waits for the next delivery of each of
+    /// these hosts, unless a poll finds it in time.
+    async fn claim(&self, round: &mut Round) -> Result<(), StoreError> {
         loop {
             let (now, lease_ends) = (self.now(), Instant::now() + LEASE);
             let orders = round.lanes.orders(now);
             if orders.is_empty() {
-                return Ok(kind);
+                return Ok(());
             }
             let claimed = self
                 .records
@@ -196,11 +187,8 @@ impl CallbackWorker {
                     now + LEASE,
                 )
                 .await?;
-            if claimed.iter().any(|delivery| delivery.failures > 0) {
-                kind = Claimed::Retries;
-            }
             let mut by_host: HashMap<String, Vec<ClaimedDelivery>> = HashMap::new();
-            for delivery in claimed {
+            for delivery in claimed.deliveries {
                 by_host.entry(delivery.host.clone()).or_default().push(delivery);
             }
             for order in &orders {
@@ -210,6 +198,11 @@ impl CallbackWorker {
                 for (delivery, slot) in of_host.into_iter().zip(slots) {
                     let attempt = Arc::clone(&self.sender).deliver(delivery, lease_ends);
                     round.attempts.spawn(async move { (slot, attempt.await) });
+                }
+            }
+            for next in claimed.next {
+                if next.due_at <= now + FORESEEN {
+                    round.lanes.wait(next.host, next.org, next.due_at);
                 }
             }
         }

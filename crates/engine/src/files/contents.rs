@@ -27,6 +27,9 @@ pub(crate) const GRACE: Duration = Duration::from_hours(1);
 const SWEEP: Duration = Duration::from_mins(5);
 /// Number of blobs in one step of the sweep.
 const BATCH: u32 = 200;
+/// Maximum number of blobs that one sweep steps over because they cannot be marked. Those behind them wait for the next
+/// sweep.
+const MAX_FAILED: usize = 1_000;
 /// Pause between two checks of the storage, and the pause while it is away.
 const WATCH: Duration = Duration::from_secs(5);
 const WATCH_AWAY: Duration = Duration::from_secs(1);
@@ -250,20 +253,24 @@ impl Contents {
 
     /// Deletes unreferenced content, and content that an earlier sweep could not delete. Returns the number deleted.
     pub(crate) async fn sweep(&self) -> Result<u64, Error> {
-        while self
-            .store
-            .mark_unreferenced_blobs(self.clock.now(), BATCH)
-            .await?
-            == BATCH
-        {}
+        let now = self.clock.now();
+        let (mut failed, mut after) = (0, None);
+        loop {
+            let checked = self.store.mark_unreferenced_blobs(now, after, BATCH).await?;
+            failed += checked.failed;
+            after = checked.next;
+            if after.is_none() || failed >= MAX_FAILED {
+                break;
+            }
+        }
         let (mut removed, mut after) = (0, None);
         loop {
             let pending = self.store.pending_deletes(after, BATCH).await?;
-            let Some(last) = pending.last() else {
+            removed += self.delete(&pending.items).await?;
+            after = pending.stopped_at;
+            if after.is_none() {
                 return Ok(removed);
-            };
-            after = Some(*last);
-            removed += self.delete(&pending).await?;
+            }
         }
     }
 
@@ -281,8 +288,10 @@ impl Contents {
                 Err(error) => tracing::warn!(%address, %error, "deleting content failed"),
             }
         }
-        self.store.forget_blobs(&gone).await?;
-        Ok(gone.len() as u64)
+        if gone.is_empty() {
+            return Ok(0);
+        }
+        Ok(self.store.forget_blobs(&gone).await?)
     }
 }
 
@@ -377,7 +386,14 @@ mod tests {
         let (contents, late) = staged(&held).await;
         let (sha256, blob) = (late.sha256(), contents.reserve(org, &late).await.unwrap());
         let over = contents.clock.now() + 2 * GRACE;
-        assert_eq!(held.store.mark_unreferenced_blobs(over, BATCH).await, Ok(1));
+        assert_eq!(
+            held.store
+                .mark_unreferenced_blobs(over, None, BATCH)
+                .await
+                .unwrap()
+                .blobs,
+            1
+        );
         assert_eq!(contents.sweep().await.unwrap(), 1);
         let put = contents.put((org, blob), late).await;
         assert!(matches!(put, Err(Error::Unavailable(_))), "{put:?}");
@@ -391,7 +407,7 @@ mod tests {
         let (contents, late) = staged(&held).await;
         let (sha256, blob) = (late.sha256(), contents.reserve(org, &late).await.unwrap());
         held.store
-            .mark_unreferenced_blobs(contents.clock.now() + 2 * GRACE, BATCH)
+            .mark_unreferenced_blobs(contents.clock.now() + 2 * GRACE, None, BATCH)
             .await
             .unwrap();
         assert!(contents.put((org, blob), late).await.is_err());

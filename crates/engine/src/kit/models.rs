@@ -16,8 +16,15 @@ pub(crate) struct Models {
 }
 
 /// Rule for a prompt that needs a language model, on an engine that has none.
-pub const NO_LANGUAGE_MODEL: &str = "no language model is configured; set ANTHROPIC_API_KEY, OPENAI_API_KEY or \
+pub(crate) const NO_LANGUAGE_MODEL: &str = "no language model is configured; set ANTHROPIC_API_KEY, OPENAI_API_KEY or \
                                      GEMINI_API_KEY, or name one (docs/MODELS.md)";
+
+/// Returns the rule that refuses a prompt without a named model, where these settings have no language model for it.
+/// `None` as well for settings that are refused themselves.
+pub fn refuses_prompt(settings: &Settings, prompt: &str) -> Option<&'static str> {
+    let is_stopgap = catalog(settings).is_ok_and(|catalog| catalog.is_stopgap);
+    (is_stopgap && !is_runbook(prompt)).then_some(NO_LANGUAGE_MODEL)
+}
 
 impl Models {
     /// The models that the operator's settings make usable, `runbook` among them.

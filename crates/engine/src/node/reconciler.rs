@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sortie_api::RunId;
+use sortie_api::{RunId, RunStatus};
 use sortie_store::{Held, NodeId};
 use tokio_util::sync::CancellationToken;
 
@@ -61,7 +61,7 @@ impl Reconciler {
             rows.insert(run);
             if !slots.active().contains(run) {
                 found.without_task.insert(run);
-            } else if status.is_final() {
+            } else if status.is_some_and(RunStatus::is_final) {
                 slots.active().stop(run, StopReason::NotOurs);
                 slots.worker().hub.ended_elsewhere(run);
             }

@@ -167,7 +167,13 @@ impl Engine {
                 }
                 self.begin_callbacks();
                 tracker.spawn(schedules::run_timer(self.clone(), node.tasks.closing.clone()));
-                tracker.spawn(usage::keep_counting(store.clone(), clock.clone(), closed.clone()));
+                let metrics = Arc::clone(&node.metrics);
+                tracker.spawn(usage::keep_counting(
+                    store.clone(),
+                    clock.clone(),
+                    metrics,
+                    closed.clone(),
+                ));
                 self.begin_retention();
                 if node.options.mode == Mode::Hosted {
                     tracker.spawn(self.clone().keep_erasing(closed.clone()));

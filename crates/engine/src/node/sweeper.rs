@@ -47,36 +47,38 @@ impl Sweeper {
 
     /// Takes over runs of lost nodes, as many as there are free slots, and ends those that were resumed too often.
     pub(crate) async fn sweep(&self) -> Result<(), Error> {
+        while self.sweep_some().await? {}
+        Ok(())
+    }
+
+    /// Takes over and ends a bounded number of runs. Returns whether there may be more.
+    pub(super) async fn sweep_some(&self) -> Result<bool, Error> {
         let Takeover {
             store,
             slots,
             identity,
         } = &self.node;
         let options = &slots.worker().options;
-        loop {
-            let permit = slots.permit().await;
-            let free = match options.serves {
-                Serves::Everyone => permit.free(),
-                // Only an ordinary node takes over runs of other nodes.
-                Serves::OwnRuns | Serves::Nothing => 0,
-            };
-            let sweep = Sweep {
-                node: identity.get(),
-                at: options.clock.now(),
-                limit: LIMIT,
-                places: free,
-                overdue: identity.seen.overdue(),
-                lease: options.lease,
-                compute_micros_per_second: options.compute_micros_per_second,
-            };
-            let swept = store.sweep(sweep).await?;
-            let all_ended = swept.ended.len() < LIMIT as usize;
-            let all_taken = free == 0 || swept.taken.len() < free as usize;
-            self.node.announce_ended(&swept.ended);
-            self.node.start(&permit, swept.taken);
-            if all_ended && all_taken {
-                return Ok(());
-            }
-        }
+        let permit = slots.permit().await;
+        let places = match options.serves {
+            Serves::Everyone => permit.free(),
+            // Only an ordinary node takes over runs of other nodes.
+            Serves::OwnRuns | Serves::Nothing => 0,
+        };
+        let sweep = Sweep {
+            node: identity.get(),
+            at: options.clock.now(),
+            limit: LIMIT,
+            places,
+            overdue: identity.seen.overdue(),
+            lease: options.lease,
+            compute_micros_per_second: options.compute_micros_per_second,
+        };
+        let swept = store.sweep(sweep).await?;
+        let all_ended = swept.ended.len() < LIMIT as usize;
+        let all_taken = places == 0 || swept.taken.len() < places as usize;
+        self.node.announce_ended(&swept.ended);
+        self.node.start(&permit, swept.taken);
+        Ok(!(all_ended && all_taken))
     }
 }

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use sortie_api::{OrgId, RunId, RunStatus};
+use sortie_store::{NewNode, NodeId};
 use tempfile::TempDir;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -15,7 +16,7 @@ use crate::{
         active::{Active, StopReason},
         hub::Hub,
     },
-    testing::{Held, held},
+    testing::{Held, claimed_beside, held},
     worker::{Collecting, Programs, Worker},
 };
 
@@ -52,15 +53,17 @@ impl Rig {
 
 /// A node that holds one run without a task for it.
 async fn holding() -> (Rig, OrgId, RunId) {
-    let Held {
-        store,
-        node,
-        claim,
-        dir,
-    } = held().await;
+    let held = held().await;
+    let (org, run) = (held.claim.org, held.claim.fence.run);
+    (node_of(held, Options::default()).await, org, run)
+}
+
+/// A node with these options, on the store of `held`.
+async fn node_of(held: Held, options: Options) -> Rig {
+    let Held { store, node, dir, .. } = held;
     let options = Arc::new(Options {
         data_dir: dir.path().to_owned(),
-        ..Options::default()
+        ..options
     });
     let records = crate::testing::records(&store);
     let hub = Hub::new(
@@ -101,12 +104,11 @@ async fn holding() -> (Rig, OrgId, RunId) {
         store,
         slots,
     };
-    let rig = Rig {
+    Rig {
         takeover,
         wake: Wake::default(),
         _dir: dir,
-    };
-    (rig, claim.org, claim.fence.run)
+    }
 }
 
 async fn status(rig: &Rig, org: OrgId, run: RunId) -> RunStatus {
@@ -204,11 +206,15 @@ async fn a_run_with_a_task_is_left_alone_until_it_is_cancelled_elsewhere() {
 
 #[tokio::test]
 async fn a_node_is_ready_before_it_has_taken_over_the_runs_of_its_earlier_process() {
+    let held = held().await;
+    let mut runs = claimed_beside(&held, 250).await;
+    runs.push(held.claim.fence.run);
     let Held {
         store, claim, dir, ..
-    } = held().await;
+    } = held;
     let options = Options {
         data_dir: dir.path().to_owned(),
+        concurrency: 300,
         ..Options::default()
     };
     let storage = parts::Storage::open(&options).await.unwrap();
@@ -216,16 +222,61 @@ async fn a_node_is_ready_before_it_has_taken_over_the_runs_of_its_earlier_proces
     let assembled = crate::Engine::assemble(options, store.clone(), no_sandbox, storage).await;
     let (engine, sweeper) = assembled.unwrap();
     engine.ready().await.unwrap();
-    let position = store.position(claim.fence.run).await.unwrap();
-    assert_eq!(position.attempt, claim.fence.attempt, "nobody has taken it over");
+    for run in &runs {
+        let position = store.position(*run).await.unwrap();
+        assert_eq!(position.attempt, claim.fence.attempt, "nobody has taken it over");
+    }
     engine.begin_runs(sweeper, None);
-    while store
-        .get_run(claim.org, claim.fence.run)
-        .await
-        .unwrap()
-        .billing_pending
-    {
-        tokio::task::yield_now().await;
+    for run in runs {
+        while store.get_run(claim.org, run).await.unwrap().billing_pending {
+            tokio::task::yield_now().await;
+        }
     }
     engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn many_lost_runs_are_taken_over_in_bounded_pieces() {
+    let mut held = held().await;
+    let (store, org) = (held.store.clone(), held.claim.org);
+    let mut runs = claimed_beside(&held, 250).await;
+    runs.push(held.claim.fence.run);
+    let options = Options {
+        concurrency: 300,
+        ..Options::default()
+    };
+    // The next process of the node: the one before it is lost.
+    held.node = NodeId(2);
+    let now = options.clock.now();
+    let start = NewNode {
+        id: held.node,
+        name: options.node_name.clone(),
+        started_at: now,
+        lease_until: now + options.lease,
+        address: None,
+        version: String::new(),
+        master_keys: None,
+        draining_since: None,
+    };
+    store.register_node(start).await.unwrap();
+    let rig = node_of(held, options).await;
+    let taken = async || {
+        let mut taken = 0;
+        for run in &runs {
+            taken += u32::from(store.position(*run).await.unwrap().attempt > 1);
+        }
+        taken
+    };
+    let mut before = 0;
+    while rig.sweeper().sweep_some().await.unwrap() {
+        let now = taken().await;
+        assert!((1..=100).contains(&(now - before)), "{before} to {now}");
+        before = now;
+    }
+    assert_eq!(taken().await, 251);
+    for run in &runs {
+        while store.get_run(org, *run).await.unwrap().billing_pending {
+            tokio::task::yield_now().await;
+        }
+    }
 }

@@ -20,9 +20,12 @@ use crate::{
     kit::{
         descriptors::Descriptors,
         disk::{self, NO_SPACE},
+        models::NO_LANGUAGE_MODEL,
     },
 };
 
+/// Name of the check of the models.
+const MODELS: &str = "models";
 /// Timeout of one check.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Latency above which the database slows every request down.
@@ -36,6 +39,24 @@ const SOME: u32 = 100;
 const LITTLE_SPACE: u64 = 2 << 30;
 /// Limit of open files below which a check warns.
 const ENOUGH_FILES: u64 = 4_096;
+
+/// Checks the models that these settings make usable, without asking a provider.
+pub fn check_models(settings: &Settings) -> Check {
+    match sortie_models::catalog(settings) {
+        Ok(catalog) => models_check(catalog.models.len(), &catalog.default_model, catalog.is_stopgap),
+        Err(error) => Check::new(MODELS, Verdict::Fault, error.to_string()),
+    }
+}
+
+fn models_check(count: usize, default_model: &str, is_stopgap: bool) -> Check {
+    if is_stopgap {
+        Check::new(MODELS, Verdict::Warning, NO_LANGUAGE_MODEL)
+            .hint("until then only prompts with blocks for `runbook` run")
+    } else {
+        let found = format!("{count} models, {default_model} is the default");
+        Check::new(MODELS, Verdict::Ok, found)
+    }
+}
 
 /// Inclusion of the model providers in the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +79,14 @@ impl Engine {
             limited("callbacks", self.check_callbacks()),
             limited("schedules", self.check_schedules(org)),
         );
-        let mut checks = vec![readiness, database, storage, master_key, self.check_sandbox()];
+        let mut checks = vec![
+            readiness,
+            database,
+            storage,
+            master_key,
+            self.check_models(),
+            self.check_sandbox(),
+        ];
         checks.extend(self.check_machine());
         checks.extend([
             backlog,
@@ -173,6 +201,12 @@ impl Engine {
             }
             .hint("`sortie master-key status` says which of them are still needed")
         })
+    }
+
+    fn check_models(&self) -> Check {
+        let models = &self.0.work.models;
+        let catalog = models.catalog();
+        models_check(catalog.models.len(), &catalog.default_model, models.is_stopgap())
     }
 
     fn check_sandbox(&self) -> Check {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use sortie_api::{OrgId, Timestamp};
-use sortie_store::{Expiry, OpenCallbacks};
+use sortie_store::{CountedHour, Expiry, OpenCallbacks, Undeletable};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -62,7 +62,7 @@ impl Engine {
         let mut after = None;
         loop {
             let organizations = self.store().deleted_organizations(after, PAGE).await?;
-            for org in &organizations {
+            for org in &organizations.items {
                 match self.erase_organization(*org).await {
                     Ok(true) => tracing::info!(organization = %org, "erased a deleted organization"),
                     Ok(false) => {}
@@ -71,10 +71,10 @@ impl Engine {
                     }
                 }
             }
-            if organizations.len() < PAGE as usize {
+            after = organizations.stopped_at;
+            if after.is_none() {
                 return Ok(());
             }
-            after = organizations.last().copied();
         }
     }
 
@@ -118,6 +118,7 @@ impl Engine {
 
     /// Deletes the settled runs of an organization, once they are counted in its usage.
     async fn erase_runs(&self, org: OrgId) -> Result<(), Error> {
+        let mut undeletable = Undeletable::default();
         loop {
             let due = self.store().uncounted_usage(org).await?;
             let expiry = Expiry {
@@ -127,11 +128,17 @@ impl Engine {
                 check_at: self.0.options.clock.now(),
                 open_callbacks: OpenCallbacks::Drop,
             };
-            while self.store().delete_expired_runs(expiry, BATCH).await?.more {}
+            let deleted = async |undeletable: &mut Undeletable| {
+                self.store().delete_expired_runs(expiry, BATCH, undeletable).await
+            };
+            while deleted(&mut undeletable).await?.more {}
             match due {
-                Some(due) if self.store().count_usage(due, 0).await?.is_some() => {}
-                // Nothing is left to count, runs of the next hour are not settled yet, or another node counts it.
-                Some(_) | None => return Ok(()),
+                Some(due) => match self.store().count_usage(due, 0).await? {
+                    CountedHour::Counted(_) | CountedHour::Elsewhere => {}
+                    // Runs of the next hour are not settled yet.
+                    CountedHour::Waits => return Ok(()),
+                },
+                None => return Ok(()),
             }
         }
     }

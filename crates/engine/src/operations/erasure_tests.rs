@@ -168,7 +168,8 @@ impl Rig {
     }
 
     async fn left(&self) -> Vec<OrgId> {
-        self.engine.store().deleted_organizations(None, 10).await.unwrap()
+        let left = self.engine.store().deleted_organizations(None, 10).await;
+        left.unwrap().items
     }
 
     fn execute(&self, sql: &str, parameter: &str) {

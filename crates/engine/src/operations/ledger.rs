@@ -38,8 +38,8 @@ pub struct CheckedLedger {
     pub runs: u64,
     /// Breaches of rules.
     pub differences: Vec<LedgerDifference>,
-    /// Last organization that was checked.
-    pub last: Option<OrgId>,
+    /// Organization behind which the check goes on. `None` if no other is left.
+    pub next_after: Option<OrgId>,
 }
 
 impl Engine {
@@ -51,12 +51,12 @@ impl Engine {
 
 async fn check_page(store: &Store, after: Option<OrgId>, limit: u32) -> Result<CheckedLedger, Error> {
     let mut units = Units::new("checking the ledger of an organization");
-    let page = check_credits(store, after, limit, &mut units).await?;
+    let (page, is_last) = check_credits(store, after, limit, &mut units).await?;
     let mut checked = CheckedLedger {
         organizations: page.looked_at.len() as u64,
         runs: 0,
         differences: page.differences,
-        last: page.looked_at.last().copied(),
+        next_after: page.looked_at.last().copied().filter(|_| !is_last),
     };
     for org in page.looked_at {
         let done = check_runs(store, org, &mut checked).await;
@@ -67,32 +67,37 @@ async fn check_page(store: &Store, after: Option<OrgId>, limit: u32) -> Result<C
     Ok(checked)
 }
 
-/// Checks the credits of a page of organizations. Where one of them fails the page, each is checked by itself.
+/// Checks the credits of a page of organizations, and returns whether it is the last one. Where one of them fails the page,
+/// each is checked by itself.
 async fn check_credits(
     store: &Store,
     after: Option<OrgId>,
     limit: u32,
     units: &mut Units,
-) -> Result<LedgerChecked<OrgId>, Error> {
+) -> Result<(LedgerChecked<OrgId>, bool), Error> {
     let mut page = match store.check_credits(after, limit).await {
-        Ok(page) => return Ok(page),
+        Ok(page) => {
+            let is_last = page.looked_at.len() < usize::try_from(limit).unwrap_or(usize::MAX);
+            return Ok((page, is_last));
+        }
         Err(error) if error.is_of_data() => LedgerChecked {
             differences: Vec::new(),
             looked_at: Vec::new(),
         },
         Err(error) => return Err(error.into()),
     };
-    let mut behind = after;
-    for (org, _) in store.organizations(after, limit).await? {
-        let checked = store.check_credits(behind, 1).await;
+    let organizations = store
+        .organizations(after.map(|org| org.to_string()), limit)
+        .await?;
+    for (org, _) in organizations.items {
+        let checked = store.check_credits_of(org).await;
         match units.done(org, checked)? {
-            Some(one) => page.differences.extend(one.differences),
+            Some(differences) => page.differences.extend(differences),
             None => page.differences.push(unreadable(org)),
         }
         page.looked_at.push(org);
-        behind = Some(org);
     }
-    Ok(page)
+    Ok((page, organizations.stopped_at.is_none()))
 }
 
 /// Difference of an organization that cannot be checked: somebody has to look at it.
@@ -172,10 +177,10 @@ async fn check_everything(store: &Store, metrics: &Metrics) -> Result<(), Error>
                 "the ledger, the credits and the runs differ"
             );
         }
-        if checked.organizations < u64::from(ORGANIZATIONS) {
+        after = checked.next_after;
+        if after.is_none() {
             break;
         }
-        after = checked.last;
     }
     tracing::info!(runs, differences, "checked the ledger");
     metrics.checked_ledger(differences);
@@ -270,10 +275,7 @@ mod tests {
         );
         database.change(&broken).await.unwrap();
         let checked = check_page(&store, None, 10).await.unwrap();
-        assert_eq!(
-            (checked.organizations, checked.last),
-            (3, Some(orgs[2].parse().unwrap()))
-        );
+        assert_eq!((checked.organizations, checked.next_after), (3, None));
         let found: Vec<_> = checked
             .differences
             .iter()
@@ -285,5 +287,21 @@ mod tests {
             (orgs[2], LedgerRule::Balance),
         ];
         assert_eq!(found, expected.map(|(org, rule)| (org.to_owned(), rule)));
+        // One whose id cannot be read ends no page.
+        let lost = format!(
+            "INSERT INTO organization (id, name, created_at) VALUES ('{}x', 'a', 1)",
+            orgs[0]
+        );
+        database.change(&lost).await.unwrap();
+        let (mut after, mut found) = (None, Vec::new());
+        loop {
+            let page = check_page(&store, after, 2).await.unwrap();
+            found.extend(page.differences.iter().map(|found| found.org.to_string()));
+            after = page.next_after;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, orgs);
     }
 }

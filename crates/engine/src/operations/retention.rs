@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use sortie_api::{OrgId, ScheduleId, Timestamp};
-use sortie_store::{Batch, Expiry, OpenCallbacks, Store};
+use sortie_api::Timestamp;
+use sortie_store::{Batch, Expiry, OpenCallbacks, Store, Undeletable};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -76,11 +76,11 @@ pub(crate) async fn delete_expired(
 
 /// Deletes the expired occurrences of every schedule. Returns their number.
 async fn delete_fires(store: &Store, before: Timestamp) -> Result<u64, Error> {
-    let (mut fires, mut after): (u64, Option<ScheduleId>) = (0, None);
+    let (mut fires, mut after) = (0_u64, None);
     let mut units = Units::new("deleting expired occurrences of a schedule");
     loop {
         let schedules = store.schedules_with_fires(after, before, PAGE).await?;
-        for schedule in &schedules {
+        for schedule in &schedules.items {
             loop {
                 let deleted = store.delete_expired_fires(*schedule, before, FIRES).await;
                 let deleted = units.done(schedule, deleted)?.unwrap_or_default();
@@ -90,10 +90,10 @@ async fn delete_fires(store: &Store, before: Timestamp) -> Result<u64, Error> {
                 }
             }
         }
-        if schedules.len() < PAGE as usize {
+        after = schedules.stopped_at;
+        if after.is_none() {
             return Ok(fires);
         }
-        after = schedules.last().copied();
     }
 }
 
@@ -103,11 +103,11 @@ async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -
     if let Err(error) = usage::count(store, clock.now()).await {
         tracing::error!(%error, "counting usage before the deletion of expired runs failed");
     }
-    let (mut runs, mut after): (u64, Option<OrgId>) = (0, None);
+    let (mut runs, mut after) = (0_u64, None);
     let mut units = Units::new("deleting expired runs of an organization");
     loop {
         let organizations = store.organizations(after, PAGE).await?;
-        for (org, counted_until) in &organizations {
+        for (org, counted_until) in &organizations.items {
             let expiry = Expiry {
                 org: *org,
                 finished_before,
@@ -115,8 +115,9 @@ async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -
                 check_at: clock.now() + GRACE,
                 open_callbacks: OpenCallbacks::Wait,
             };
+            let mut undeletable = Undeletable::default();
             loop {
-                let deleted = store.delete_expired_runs(expiry, BATCH).await;
+                let deleted = store.delete_expired_runs(expiry, BATCH, &mut undeletable).await;
                 let Some(deleted) = units.done(org, deleted)? else {
                     break;
                 };
@@ -126,10 +127,10 @@ async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -
                 }
             }
         }
-        if organizations.len() < PAGE as usize {
+        after = organizations.stopped_at;
+        if after.is_none() {
             return Ok(runs);
         }
-        after = organizations.last().map(|(org, _)| *org);
     }
 }
 
@@ -191,12 +192,33 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn retention_deletes_all_that_has_expired_while_another_task_counts() {
+        let (held, run, end) = finished().await;
+        // A run in each of the hours before.
+        for hours in 1..40_u8 {
+            let copy = RunId::new(held.claim.created_at, [hours; 10]);
+            held.batch(&format!(
+                "CREATE TEMP TABLE r AS SELECT * FROM run WHERE id = '{run}'; \
+                 UPDATE r SET id = '{copy}', created_at = created_at - {hours} * 3600000000; \
+                 INSERT INTO run SELECT * FROM r"
+            ));
+        }
+        let clock = Clock::manual(end + DAY * 2);
+        let (counted, deleted) = futures_util::join!(
+            usage::count(&held.store, clock.now()),
+            delete_expired(&held.store, &clock, DAY)
+        );
+        assert_eq!(counted.unwrap().uncounted_since, None);
+        assert_eq!(deleted.unwrap().runs, 40);
+    }
+
+    #[tokio::test]
     async fn organizations_that_cannot_be_counted_do_not_keep_the_others() {
         let (held, run, end) = finished().await;
         let (org, clock) = (held.claim.org, Clock::manual(end + DAY * 2));
         held.between_others();
         held.fail(&format!("BEFORE UPDATE ON organization WHEN OLD.id <> '{org}'"));
-        assert_eq!(usage::count(&held.store, clock.now()).await.unwrap(), 1);
+        assert_eq!(usage::count(&held.store, clock.now()).await.unwrap().hours, 1);
         assert_eq!(delete_expired(&held.store, &clock, DAY).await.unwrap().runs, 1);
         let gone = held.store.get_run(org, run).await;
         assert_eq!(gone.unwrap_err(), Error::NotFound);

@@ -1,17 +1,21 @@
 //! Usage of organizations, and the job that counts it. Completed hours become sums by day, after which their runs may
 //! be deleted.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use sortie_api::{
     OrgId, Timestamp, limits,
     usage::{Day, Usage, UsageDimension, UsageFigures},
 };
-use sortie_store::{Store, UsageDue, UsageQuery};
+use sortie_store::{CountedHour, Store, UsageDue, UsageQuery};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Engine, error::Error, kit::units::Units};
+use crate::{
+    Engine,
+    error::Error,
+    kit::{metrics::Metrics, units::Units},
+};
 use sortie_base::Clock;
 
 /// Interval between two passes of the job.
@@ -25,8 +29,7 @@ const MARGIN: Duration = Duration::from_hours(1);
 /// works for as long.
 const LATE: Duration = Duration::from_hours(6);
 
-/// Maximum number of runs of an hour that are counted by themselves. While an organization has more that are not settled, as
-/// where nothing works on its runs, the hour waits for them.
+/// Maximum number of runs that one transaction leaves to be counted by themselves. An hour with more is counted in parts.
 const LATE_RUNS: u32 = 1_000;
 
 /// Organizations, or runs, in one query.
@@ -84,7 +87,12 @@ impl Engine {
 
 /// Counts completed hours, at the start and then every [`COUNT`], until the node stops. Every node runs the job; an
 /// hour is counted by the first of them.
-pub(crate) async fn keep_counting(store: Store, clock: Clock, stop: CancellationToken) {
+pub(crate) async fn keep_counting(
+    store: Store,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    stop: CancellationToken,
+) {
     let mut tick = tokio::time::interval(COUNT);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -92,10 +100,15 @@ pub(crate) async fn keep_counting(store: Store, clock: Clock, stop: Cancellation
             _ = tick.tick() => {}
             () = stop.cancelled() => return,
         }
+        let now = clock.now();
         tokio::select! {
-            counted = count(&store, clock.now()) => match counted {
-                Ok(0) => {}
-                Ok(hours) => tracing::debug!(hours, "counted usage"),
+            pass = count(&store, now) => match pass {
+                Ok(pass) => {
+                    metrics.counted_usage(pass.uncounted_since.map(|since| now.since(since)));
+                    if pass.hours > 0 {
+                        tracing::debug!(hours = pass.hours, "counted usage");
+                    }
+                }
                 Err(error) => tracing::error!(%error, "counting usage failed"),
             },
             () = stop.cancelled() => return,
@@ -103,72 +116,72 @@ pub(crate) async fn keep_counting(store: Store, clock: Clock, stop: Cancellation
     }
 }
 
-/// Counts every completed hour of every organization and returns their number. An hour with unsettled runs waits, and so do
-/// the hours after it, until it is [`LATE`]: it is then counted without these runs. A failure with one organization does not
-/// hold up the others.
-pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<u64, Error> {
+/// Result of a pass that counts usage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pass {
+    /// Number of hours, or parts of hours, that were counted.
+    pub(crate) hours: u64,
+    /// End of the oldest completed hour that is not counted. `None` if all are.
+    pub(crate) uncounted_since: Option<Timestamp>,
+}
+
+/// Counts every completed hour of every organization. An hour with unsettled runs waits, and so do the hours after it,
+/// until it is [`LATE`]: it is then counted without these runs. A failure with one organization does not hold up the others.
+pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<Pass, Error> {
     let before = Timestamp::from_micros(
         now.as_micros()
             .saturating_sub(i64::try_from(MARGIN.as_micros()).unwrap_or(i64::MAX)),
     );
-    let mut hours = 0;
-    let mut after = None;
+    let (mut pass, mut after) = (Pass::default(), None);
     let mut units = Units::new("counting the usage of an organization");
     loop {
         let found = store.usage_due(before, after, PAGE).await?;
-        let Some((last, _)) = found.last() else {
-            count_late(store).await?;
-            return Ok(hours);
-        };
-        let mut behind = after;
-        after = Some(*last);
-        for (org, mut due) in found {
+        for (org, mut due) in found.items {
             while let Some(next) = due.filter(|due| due.hour_end() <= before) {
-                let counted = count_next(store, next, now, (before, behind)).await;
-                let Some(Some(further)) = units.done(org, counted)? else {
-                    break;
-                };
-                hours += 1;
-                due = further;
+                let counted = units.done(org, count_next(store, next, now).await)?;
+                match counted {
+                    Some(CountedHour::Counted(_)) => pass.hours += 1,
+                    Some(CountedHour::Elsewhere) => {}
+                    Some(CountedHour::Waits) | None => {
+                        let oldest = pass.uncounted_since.into_iter().chain([next.hour_end()]);
+                        pass.uncounted_since = oldest.min();
+                        break;
+                    }
+                }
+                due = units
+                    .done(org, store.usage_due_of(org, before).await)?
+                    .unwrap_or_default();
             }
-            behind = Some(org);
+        }
+        after = found.stopped_at;
+        if after.is_none() {
+            count_late(store).await?;
+            return Ok(pass);
         }
     }
 }
 
-/// Counts an hour of an organization, the first one behind `behind`. Returns what is due next, if anything. `None` if the hour
-/// has to wait.
-async fn count_next(
-    store: &Store,
-    next: UsageDue,
-    now: Timestamp,
-    (before, behind): (Timestamp, Option<OrgId>),
-) -> Result<Option<Option<UsageDue>>, Error> {
+/// Counts an hour of an organization. If too many of its runs stay unsettled, a part of it is counted.
+async fn count_next(store: &Store, next: UsageDue, now: Timestamp) -> Result<CountedHour, Error> {
     let is_late = next.hour_end() + LATE <= now;
-    match store
+    let counted = store
         .count_usage(next, if is_late { LATE_RUNS } else { 0 })
-        .await?
-    {
-        None if is_late => {
-            tracing::warn!(
-                organization = %next.org,
-                hour_end = %next.hour_end(),
-                "the usage of an hour is not counted: more than {LATE_RUNS} of its runs are not settled, or another node counts it"
-            );
-            return Ok(None);
-        }
-        None => return Ok(None),
-        Some(0) => {}
-        Some(runs) => tracing::warn!(
+        .await?;
+    match counted {
+        CountedHour::Waits if is_late => tracing::warn!(
+            organization = %next.org,
+            hour_end = %next.hour_end(),
+            "the usage of an hour is not counted: more than {LATE_RUNS} of its runs have the same time and are not settled"
+        ),
+        CountedHour::Counted(runs) if runs > 0 => tracing::warn!(
             organization = %next.org,
             hour_end = %next.hour_end(),
             runs,
             "counted the usage of an hour without runs that are not settled; each is counted once it is"
         ),
+        CountedHour::Counted(_) | CountedHour::Waits | CountedHour::Elsewhere => {}
     }
-    let again = store.usage_due(before, behind, 1).await?;
-    let of_org = again.first().filter(|(of, _)| *of == next.org);
-    Ok(Some(of_org.and_then(|(_, due)| *due)))
+    Ok(counted)
 }
 
 /// Counts runs that were left out of their hour and are settled now. A failure with one does not hold up the others.
@@ -177,13 +190,13 @@ async fn count_late(store: &Store) -> Result<(), Error> {
     let mut units = Units::new("counting the usage of a run");
     loop {
         let runs = store.late_runs(after, PAGE).await?;
-        for (run, _) in runs.iter().filter(|(_, is_settled)| *is_settled) {
+        for (run, _) in runs.items.iter().filter(|(_, is_settled)| *is_settled) {
             units.done(run, store.count_late_run(*run).await)?;
         }
-        if runs.len() < PAGE as usize {
+        after = runs.stopped_at;
+        if after.is_none() {
             return Ok(());
         }
-        after = runs.last().map(|(run, _)| *run);
     }
 }
 
@@ -207,12 +220,16 @@ mod tests {
         assert_eq!(
             count(store, over + LATE - Duration::from_micros(1))
                 .await
-                .unwrap(),
+                .unwrap()
+                .hours,
             0
         );
-        assert_eq!(count(store, over + LATE).await.unwrap(), 1);
-        assert_eq!(count(store, over + LATE + HOUR).await.unwrap(), 0, "once");
-        assert_eq!(store.late_runs(None, 10).await.unwrap(), [(fence.run, false)]);
+        assert_eq!(count(store, over + LATE).await.unwrap().hours, 1);
+        assert_eq!(count(store, over + LATE + HOUR).await.unwrap().hours, 0, "once");
+        assert_eq!(
+            store.late_runs(None, 10).await.unwrap().items,
+            [(fence.run, false)]
+        );
         // It is still in the sums, and once it is settled it is counted.
         store.cancel_run(org, fence.run, made).await.unwrap();
         let settled = store.settle_run(
@@ -222,8 +239,74 @@ mod tests {
             sortie_api::RunUsage::default(),
         );
         settled.await.unwrap();
-        assert_eq!(count(store, over + LATE + HOUR).await.unwrap(), 0);
-        assert_eq!(store.late_runs(None, 10).await.unwrap(), []);
+        assert_eq!(count(store, over + LATE + HOUR).await.unwrap().hours, 0);
+        assert_eq!(store.late_runs(None, 10).await.unwrap().items, []);
+    }
+
+    #[tokio::test]
+    async fn the_oldest_hour_that_is_not_counted_is_told() {
+        let held = held().await;
+        let made = held
+            .store
+            .get_run(held.claim.org, held.claim.fence.run)
+            .await
+            .unwrap()
+            .created_at;
+        let hour = made.as_micros() - made.as_micros().rem_euclid(3_600_000_000);
+        let over = Timestamp::from_micros(hour) + HOUR;
+        let early = count(&held.store, over).await.unwrap();
+        assert_eq!(early.uncounted_since, None, "it is not complete for others");
+        let waits = count(&held.store, over + 2 * HOUR).await.unwrap();
+        assert_eq!(
+            waits,
+            Pass {
+                hours: 0,
+                uncounted_since: Some(over)
+            }
+        );
+
+        let (clock, metrics) = (Clock::manual(over + 2 * HOUR), Arc::<Metrics>::default());
+        let told = async |seconds: i64| {
+            let stop = CancellationToken::new();
+            let job = keep_counting(
+                held.store.clone(),
+                clock.clone(),
+                Arc::clone(&metrics),
+                stop.clone(),
+            );
+            let looks_on = async {
+                while metrics.uncounted_usage() != seconds {
+                    tokio::task::yield_now().await;
+                }
+                stop.cancel();
+            };
+            tokio::join!(job, looks_on);
+        };
+        told(7_200).await;
+        clock.set(over + LATE);
+        told(0).await;
+    }
+
+    #[tokio::test]
+    async fn a_late_run_that_cannot_be_counted_does_not_keep_the_others() {
+        let held = held().await;
+        held.between_others();
+        held.batch(
+            "INSERT INTO late_run (run_id, org_id, created_at) SELECT id, org_id, created_at FROM run; \
+             DELETE FROM queue",
+        );
+        let late = async || {
+            let late = held.store.late_runs(None, 10).await.unwrap().items;
+            late.into_iter().map(|(run, _)| run).collect::<Vec<_>>()
+        };
+        let all = late().await;
+        assert_eq!(all.len(), 3);
+        held.fail(&format!(
+            "BEFORE DELETE ON late_run WHEN OLD.run_id = '{}'",
+            all[0]
+        ));
+        count(&held.store, Clock::system().now()).await.unwrap();
+        assert_eq!(late().await, all[..1]);
     }
 
     #[tokio::test]
@@ -239,7 +322,7 @@ mod tests {
         let hour = made.as_micros() - made.as_micros().rem_euclid(3_600_000_000);
         let over = Timestamp::from_micros(hour) + HOUR;
         assert_eq!(
-            count(&store, over + MARGIN).await.unwrap(),
+            count(&store, over + MARGIN).await.unwrap().hours,
             0,
             "it is still at work"
         );
@@ -260,10 +343,18 @@ mod tests {
         };
         store.finish_run(claim.fence, finish).await.unwrap();
         let just_before = Timestamp::from_micros((over + MARGIN).as_micros() - 1);
-        assert_eq!(count(&store, just_before).await.unwrap(), 0, "others may be late");
-        assert_eq!(count(&store, over + MARGIN).await.unwrap(), 1);
-        assert_eq!(count(&store, over + MARGIN + HOUR).await.unwrap(), 0, "once");
+        assert_eq!(
+            count(&store, just_before).await.unwrap().hours,
+            0,
+            "others may be late"
+        );
+        assert_eq!(count(&store, over + MARGIN).await.unwrap().hours, 1);
+        assert_eq!(
+            count(&store, over + MARGIN + HOUR).await.unwrap().hours,
+            0,
+            "once"
+        );
         let due = store.usage_due(over + MARGIN, None, 10).await.unwrap();
-        assert_eq!(due, [(org, None)]);
+        assert_eq!(due.items, [(org, None)]);
     }
 }

@@ -184,11 +184,8 @@ impl Engine {
         let (mut outcome, mut after) = (Ok(()), None);
         loop {
             let replaced = self.store().replaced_runs(after, PAGE).await?;
-            let Some(last) = replaced.last() else {
-                return outcome;
-            };
-            after = Some(last.run);
-            let cancelled = stream::iter(replaced)
+            after = replaced.stopped_at;
+            let cancelled = stream::iter(replaced.items)
                 .map(
                     async |replaced| match self.cancel_run(replaced.org, replaced.run).await {
                         Ok(_) | Err(Error::NotFound) => Ok(replaced.run),
@@ -205,7 +202,12 @@ impl Engine {
                     Err(error) => outcome = Err(error),
                 }
             }
-            self.store().forget_replaced(&over).await?;
+            if !over.is_empty() {
+                self.store().forget_replaced(&over).await?;
+            }
+            if after.is_none() {
+                return outcome;
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use sortie_agent::StoppedWorkspace;
 use sortie_store::{Error as StoreError, Fence};
+use tokio::time::Instant;
 
 use super::obstacle::Obstacle;
 use crate::runs::active::StopReason;
@@ -26,6 +27,16 @@ impl Ended {
     pub(crate) fn for_good(self) -> Self {
         if self == Self::Stopped(StopReason::HandOver) {
             Self::Stopped(StopReason::Shutdown)
+        } else {
+            self
+        }
+    }
+
+    /// Returns the end of a set-up or an agent that came to this end now. At the deadline it is the time limit, whatever they
+    /// have come to.
+    pub(super) fn unless_late(self, deadline: Instant) -> Self {
+        if Instant::now() >= deadline {
+            Self::TimedOut
         } else {
             self
         }

@@ -71,8 +71,8 @@ impl Pending {
         self.events.len() + self.entries.len()
     }
 
-    /// Adds an event or an entry. A model call and its cost are one: whatever is stored of the run, its cost is what its
-    /// events show.
+    /// Adds an event or an entry. A call and its cost are one: whatever is stored of the run, its cost is what its events
+    /// show.
     fn push(&mut self, item: Item) {
         self.bytes += item.bytes();
         self.accepted += 1;
@@ -135,7 +135,7 @@ struct Totals {
     step: Option<u32>,
     /// Usage that the event reports.
     usage: RunUsage,
-    /// Cost of the model call that the event reports.
+    /// Cost of the call of a model or a priced tool that the event reports.
     cost: Micros,
 }
 
@@ -160,15 +160,17 @@ impl Totals {
                 step: Some(*step),
                 ..Self::default()
             }
-        } else {
-            let usage = RunUsage {
-                tool_calls: i64::from(matches!(event, EventType::ToolEnd(_))),
-                ..RunUsage::default()
-            };
+        } else if let EventType::ToolEnd(end) = event {
             Self {
-                usage,
+                usage: RunUsage {
+                    tool_calls: 1,
+                    ..RunUsage::default()
+                },
+                cost: end.cost_micros,
                 ..Self::default()
             }
+        } else {
+            Self::default()
         }
     }
 }
@@ -441,7 +443,7 @@ impl Sink for Recorder {
         Box::pin(self.all_durable())
     }
 
-    fn abandoned(&self, call: EventType) {
+    fn charged(&self, call: EventType) {
         self.record_now(&call);
     }
 

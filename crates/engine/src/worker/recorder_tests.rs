@@ -152,7 +152,7 @@ async fn a_model_call_and_its_cost_are_stored_together_also_when_it_is_given_up(
         rig.recorder.durable().await.unwrap();
         assert_eq!(cost().await, 7);
         rig.recorder.end();
-        rig.recorder.abandoned(called(4));
+        rig.recorder.charged(called(4));
     };
     let (kept, ()) = futures_util::join!(rig.keep(), says);
     let rest = rig.recorder.rest();

@@ -2,23 +2,25 @@
 
 use serde::Deserialize;
 use sortie_agent::BudgetSpec;
-use sortie_api::{Micros, OrgId, RunId};
-use sortie_store::{Error as StoreError, Store};
+use sortie_api::{Micros, OrgId, RunId, event::kind};
+use sortie_store::{Error as StoreError, EventRow, Store};
 use tokio::time::Instant;
 
 /// Events in one query.
 const PAGE: u32 = 500;
 
-/// Returns the cost of the model calls that the events of a run show.
+/// Returns the cost of the calls of models and priced tools that the events of a run show.
 pub(crate) async fn charged_calls(store: &Store, org: OrgId, run: RunId) -> Result<Micros, StoreError> {
     #[derive(Deserialize)]
     struct Charged {
+        #[serde(default)]
         cost_micros: Micros,
     }
     let (mut sum, mut after) = (Micros::ZERO, 0);
     loop {
         let events = store.events_after(org, run, after, PAGE).await?;
-        for event in events.iter().filter(|event| event.kind == "model_call") {
+        let is_call = |event: &&EventRow| matches!(event.kind.as_str(), kind::MODEL_CALL | kind::TOOL_END);
+        for event in events.iter().filter(is_call) {
             let charged: Charged =
                 serde_json::from_str(&event.data).map_err(|error| StoreError::Corrupt(error.to_string()))?;
             sum = sum.checked_add(charged.cost_micros).unwrap_or(sum);

@@ -145,7 +145,9 @@ impl Attempt<'_> {
             };
             let reason = match prepared {
                 Ok(start) => return Ok(start),
-                Err(Unprepared::Failed(reason)) => return Err(Ended::Failed(reason)),
+                Err(Unprepared::Failed(reason)) => {
+                    return Err(Ended::Failed(reason).unless_late(self.deadline));
+                }
                 Err(Unprepared::Away(reason)) => reason,
             };
             let since = *away.get_or_insert_with(Instant::now);

@@ -4,7 +4,14 @@ use sortie_api::Micros;
 use sortie_store::StoredCredentials;
 use tokio::time::{Instant, sleep};
 
-use super::{Worker, attempt::Attempt, ended::Ended, recorder::Recorder, storing::Waited};
+use super::{
+    Worker,
+    attempt::Attempt,
+    ended::Ended,
+    recorder::Recorder,
+    resume::{AttemptState, Files},
+    storing::Waited,
+};
 use crate::{
     files::Standing,
     runs::{active::StopReason, run_log::RunLog},
@@ -66,6 +73,31 @@ async fn a_run_that_waits_for_its_files_keeps_half_of_its_time_and_fails_when_th
     let waited = attempt.wait_for_files(begun, Duration::ZERO, why()).await;
     assert!(matches!(waited, Waited::Ended(Ended::Failed(reason)) if reason == "why"));
     assert!(is(begun.elapsed(), Duration::from_mins(62)));
+}
+
+#[tokio::test]
+async fn a_set_up_that_fails_at_the_deadline_is_the_time_limit() {
+    let mut held = held().await;
+    held.claim.definition = Some(r#"{"prompt":"x","shell":false,"model":"gone"}"#.to_owned());
+    let worker = held.worker().await;
+    let mut attempt = attempt(&held, &worker);
+    let run = held.claim.fence.run;
+    for (time, is_late) in [(Duration::from_mins(1), false), (Duration::ZERO, true)] {
+        attempt.deadline = Instant::now() + time;
+        let mut state = AttemptState {
+            workspace: worker.workspace(run, held.claim.retention()),
+            files: Files::NotStaged,
+            journal: None,
+        };
+        match attempt.prepare(&mut state).await {
+            Err(Ended::TimedOut) if is_late => {}
+            Err(Ended::Failed(reason)) if !is_late => {
+                assert_eq!(reason, "model \"gone\" is no longer available");
+            }
+            Err(other) => panic!("{other:?} {time:?}"),
+            Ok(_) => panic!("the set-up does not fail"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,6 @@ use futures_util::FutureExt;
 use sortie_agent::{Outcome, Shell, StoppedWorkspace, Workspace};
 use sortie_api::{RunStatus, event::EventType};
 use sortie_store::{Error as StoreError, NewEvent, Origin};
-use tokio::time::Instant;
 
 use super::{
     attempt::Attempt,
@@ -44,7 +43,7 @@ impl Attempt<'_> {
                 biased;
                 // The recorder is polled first, so that the start of the run is stored while the agent begins.
                 kept = &mut keep => (Ended::Stopped(StopReason::NotOurs), Some(kept)),
-                outcome = &mut agent => (ended(outcome, self.deadline), None),
+                outcome = &mut agent => (ended(outcome).unless_late(self.deadline), None),
                 reason = self.active_run.stopped() => (Ended::Stopped(reason), None),
                 () = tokio::time::sleep_until(self.deadline) => (Ended::TimedOut, None),
             }
@@ -99,11 +98,8 @@ impl Attempt<'_> {
     }
 }
 
-/// End of a run whose agent has come to this outcome now. At the deadline it is the time limit, whatever the agent made of
-/// it.
-fn ended(outcome: Outcome, deadline: Instant) -> Ended {
+fn ended(outcome: Outcome) -> Ended {
     match outcome {
-        _ if Instant::now() >= deadline => Ended::TimedOut,
         Outcome::Succeeded(output) => Ended::Succeeded(output),
         Outcome::Failed(reason) => Ended::Failed(reason),
     }
@@ -112,6 +108,8 @@ fn ended(outcome: Outcome, deadline: Instant) -> Ended {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -125,14 +123,14 @@ mod tests {
             ]
         };
         tokio::time::advance(Duration::from_millis(999)).await;
-        let before = outcomes().map(|outcome| ended(outcome, deadline));
+        let before = outcomes().map(|outcome| ended(outcome).unless_late(deadline));
         assert_eq!(
             before,
             [Ended::Succeeded("x".to_owned()), Ended::Failed("y".to_owned())]
         );
         tokio::time::advance(Duration::from_millis(1)).await;
         for outcome in outcomes() {
-            assert_eq!(ended(outcome, deadline), Ended::TimedOut);
+            assert_eq!(ended(outcome).unless_late(deadline), Ended::TimedOut);
         }
     }
 }

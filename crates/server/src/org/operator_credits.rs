@@ -92,11 +92,9 @@ pub(crate) async fn check_ledger(
 ) -> ApiResult<Json<LedgerCheck>> {
     let (after, limit) = query.page();
     let checked = app.engine.check_ledger(after, limit).await?;
-    let is_last = checked.organizations < u64::from(limit);
-    let next_cursor = match checked.last {
-        Some(last) if !is_last => last.to_string(),
-        Some(_) | None => String::new(),
-    };
+    let next_cursor = checked
+        .next_after
+        .map_or_else(String::new, |last| last.to_string());
     let count = |number| i64::try_from(number).unwrap_or(i64::MAX);
     Ok(Json(LedgerCheck {
         organizations: count(checked.organizations),

@@ -1,4 +1,4 @@
-//! Admins to whom the nodes and the master keys belong.
+//! Admins to whom the nodes, the master keys and the license belong.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::{
     kit::{Admin, ApiError, ApiResult},
 };
 
-/// Admin of the only organization of the database. Nodes and master keys serve every organization, so that with a second one
-/// they are the operator's alone.
+/// Admin of the only organization of the database. Nodes, master keys and the license serve every organization, so that with
+/// a second one they are the operator's alone.
 pub(crate) struct InstallationAdmin(pub(crate) Admin);
 
 impl FromRequestParts<Arc<App>> for InstallationAdmin {
@@ -21,7 +21,8 @@ impl FromRequestParts<Arc<App>> for InstallationAdmin {
         let admin = Admin::from_request_parts(parts, app).await?;
         if app.engine.has_several_organizations().await? {
             return Err(ApiError::forbidden(
-                "the database has several organizations: nodes and master keys are the operator's, who uses a hosted node",
+                "the database has several organizations: nodes, master keys and the license are the operator's, who uses a \
+                 hosted node",
             ));
         }
         Ok(Self(admin))

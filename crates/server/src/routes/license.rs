@@ -6,6 +6,7 @@ use axum::extract::State;
 use http::StatusCode;
 use sortie_api::{License, license::PutLicense};
 
+use super::installation::InstallationAdmin;
 use crate::{
     app::App,
     kit::{Admin, ApiResult, Json, JsonBody},
@@ -29,7 +30,7 @@ pub(crate) async fn get_license(State(app): State<Arc<App>>, who: Admin) -> ApiR
 ///
 /// Installs the license of a token, in place of an earlier one. From then on a run is created only while the month's
 /// allowance lasts; otherwise the answer is 402. The count of the month stays when a license is replaced. Other nodes of
-/// the database take the license within five seconds. Self-hosted engines only.
+/// the database take the license within five seconds. Self-hosted engines with one organization only.
 #[utoipa::path(
     put, path = "/v1/admin/license", tag = "administration",
     request_body(content = PutLicense, description = "Token of the license.", example = json!({"token": "v4.public.…"})),
@@ -43,7 +44,7 @@ pub(crate) async fn get_license(State(app): State<Arc<App>>, who: Admin) -> ApiR
 )]
 pub(crate) async fn put_license(
     State(app): State<Arc<App>>,
-    who: Admin,
+    InstallationAdmin(who): InstallationAdmin,
     JsonBody(put, _room): JsonBody<PutLicense>,
 ) -> ApiResult<Json<License>> {
     let license = app.engine.put_license(&who.caller(), &put.token).await?;
@@ -54,12 +55,15 @@ pub(crate) async fn put_license(
 /// Delete the license
 ///
 /// Deletes the license. From then on the engine has no allowance to use up. The count of the month stays for a later
-/// license. Self-hosted engines only.
+/// license. Self-hosted engines with one organization only.
 #[utoipa::path(
     delete, path = "/v1/admin/license", tag = "administration",
     responses((status = 204, description = "The license is deleted.")),
 )]
-pub(crate) async fn delete_license(State(app): State<Arc<App>>, who: Admin) -> ApiResult<StatusCode> {
+pub(crate) async fn delete_license(
+    State(app): State<Arc<App>>,
+    InstallationAdmin(who): InstallationAdmin,
+) -> ApiResult<StatusCode> {
     app.engine.delete_license(&who.caller()).await?;
     tracing::info!(by = %who.by, "deleted a license");
     Ok(StatusCode::NO_CONTENT)

@@ -51,7 +51,13 @@ async fn erased(rig: &Rig) {
     // The job began at once. The run at work is settled a moment after its cancellation.
     rig.clock.set(AT + LATER);
     let store = rig.accounts.store();
-    while !store.deleted_organizations(None, 10).await.unwrap().is_empty() {
+    while !store
+        .deleted_organizations(None, 10)
+        .await
+        .unwrap()
+        .items
+        .is_empty()
+    {
         rig.engine.erase_deleted();
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -12,7 +12,7 @@ use sortie_api::{
     plain,
 };
 use sortie_billing::Stripe;
-use sortie_engine::{NO_LANGUAGE_MODEL, check_providers};
+use sortie_engine::{check_models, check_providers};
 use sortie_sandbox::{Backend, Enforcement, Level};
 
 use self::{
@@ -63,6 +63,9 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
     };
     if let Some(target) = &target {
         checks.extend(live::checks(&target.client, &target.url, &target.inside).await);
+    } else {
+        // A running engine tells the models of its own configuration.
+        checks.push(check_models(&config.models));
     }
     let is_asked = |check: &Check| check.name.starts_with("provider");
     // No engine has asked them with its own configuration: there is none, it is away, or it refuses the key.
@@ -104,7 +107,6 @@ async fn machine(config: &Config) -> (Vec<Check>, Option<Sandbox>) {
         data_folder(config),
         database(config).await,
         storage(config).await,
-        models(config),
         sandbox,
     ];
     if let Some(hosted) = &config.hosted {
@@ -288,24 +290,6 @@ async fn identity_provider(provider: &IdentityProvider) -> Check {
         Ok(()) => Check::new(name, Verdict::Ok, format!("{issuer} answers as itself")),
         Err(reason) => Check::new(name, Verdict::Fault, format!("{issuer}: {reason}"))
             .hint("write the issuer as the provider's metadata have it, with or without a slash at its end"),
-    }
-}
-
-/// Reads the catalog of models from the configuration, without a word to a provider.
-fn models(config: &Config) -> Check {
-    let name = "models";
-    match sortie_models::catalog(&config.models) {
-        Err(error) => Check::new(name, Verdict::Fault, error.to_string()),
-        Ok(catalog) if catalog.is_stopgap => Check::new(name, Verdict::Warning, NO_LANGUAGE_MODEL)
-            .hint("until then only prompts with blocks for `runbook` run"),
-        Ok(catalog) => {
-            let (count, default) = (catalog.models.len(), catalog.default_model);
-            Check::new(
-                name,
-                Verdict::Ok,
-                format!("{count} models, {default} is the default"),
-            )
-        }
     }
 }
 

@@ -15,12 +15,14 @@ use sortie_api::{
     plain,
     request::RunFile,
 };
+use sortie_engine::refuses_prompt;
 use sortie_sandbox::{Capabilities, Level};
 
 use super::Context;
 use crate::{
     args::{Attendance, Document, FileArg, RunArgs},
     client::{passing_name, refs},
+    config::Config,
     connect::{Connection, Need},
     failure::{Exit, Failure, Result},
     follow::{self, Format, OnInterrupt, View},
@@ -34,10 +36,22 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<Exit> {
     let config = context.client_config(&flags)?;
     let mut request = request(&args)?;
     let need = need(args.attendance);
-    let mut connection = Connection::open(&args.engine, &config, &context.environment, need).await?;
+    let refusal = refusal(&request, &config);
+    let opened = Connection::open_unless(refusal, &args.engine, &config, &context.environment, need);
+    let mut connection = opened.await?;
     let done = with_files(&mut connection, context, &args, &mut request).await;
     connection.close_after(&done).await;
     done
+}
+
+/// Returns the message with which an engine of this configuration would refuse the request for want of a language model. A
+/// workflow may name one.
+fn refusal(request: &RunRequest, config: &Config) -> Option<String> {
+    if request.model.is_some() || request.workflow.is_some() {
+        return None;
+    }
+    let prompt = request.prompt.as_deref().unwrap_or_default();
+    refuses_prompt(&config.models, prompt).map(|rule| format!("model: {rule}"))
 }
 
 /// Returns the kind of engine that a command needs to start a run.

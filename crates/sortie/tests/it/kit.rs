@@ -2,16 +2,26 @@
 
 use std::{
     process::{Command, Output},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use sortie_api::{Event, Micros, Run, RunStatus};
+use sortie_api::{Event, Micros, Run, RunStatus, Timestamp};
 use sortie_testkit::{
     Client, Node,
     client::{data, status_of},
 };
+
+/// The time of the host, which its nodes have as well.
+pub(crate) fn now() -> Timestamp {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the time of the nodes is that of the host"
+    )]
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(i64::try_from(now.as_micros()).unwrap_or_default())
+}
 
 /// A run without tools: the offline model answers with the prompt itself.
 pub(crate) fn plain(text: &str) -> Value {

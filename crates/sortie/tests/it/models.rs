@@ -1,8 +1,14 @@
 //! `GET /v1/models` (`docs/MODELS.md#which-models-there-are`).
 
+use std::path::Path;
+
 use anyhow::ensure;
 use serde_json::json;
-use sortie_testkit::{Database, NodeOptions, http::Method, node::DefaultModel};
+use sortie_testkit::{
+    Database, NodeOptions,
+    http::Method,
+    node::{DefaultModel, binary_command},
+};
 
 use crate::{
     Checked,
@@ -52,6 +58,54 @@ async fn a_prompt_without_blocks_needs_a_language_model() -> Checked {
     doctor.env_remove("SORTIE_DEFAULT_MODEL");
     let checks = text(&exits(doctor, 0)?.stdout);
     ensure!(checks.contains("no language model is configured"), "{checks}");
+    Ok(())
+}
+
+/// `docs/MODELS.md#the-offline-model`: the engine knows its models, and not the shell of the operator.
+#[tokio::test]
+async fn doctor_tells_the_models_of_the_engine_that_it_asks() -> Checked {
+    let options = NodeOptions {
+        default_model: DefaultModel::Unset,
+        ..NodeOptions::default().env("ANTHROPIC_API_KEY", "sk-ant-x")
+    };
+    let node = node_with(Database::Sqlite, options).await?;
+    let mut doctor = node.sortie(&["doctor"]);
+    doctor.env_remove("SORTIE_DEFAULT_MODEL");
+    let checks = text(&exits(doctor, 0)?.stdout);
+    let models: Vec<&str> = checks.lines().filter(|line| line.contains(" models ")).collect();
+    ensure!(
+        models.len() == 1 && models[0].starts_with("ok ") && models[0].contains("claude"),
+        "{checks}"
+    );
+    Ok(())
+}
+
+/// `docs/MODELS.md#the-offline-model`: `sortie run` starts no engine that would refuse the prompt.
+#[test]
+fn a_prompt_without_blocks_starts_no_engine_without_a_language_model() -> Checked {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join("data");
+    let run = |arguments: &[&str]| {
+        let mut command = binary_command(Path::new(env!("CARGO_BIN_EXE_sortie")));
+        command.args(arguments).arg("--data-dir").arg(&data);
+        command.env_remove("SORTIE_DEFAULT_MODEL");
+        command
+    };
+    let refused = exits(run(&["run", "Write a poem"]), 64)?;
+    let told = text(&refused.stderr);
+    ensure!(
+        told.contains("model: no language model is configured; set ANTHROPIC_API_KEY")
+            && told.lines().count() == 1,
+        "{told}"
+    );
+    ensure!(!data.exists(), "the folder was made");
+    exits(run(&["run", "--no-shell", "```answer\nroses\n```"]), 0)?;
+    ensure!(data.exists());
+    // A prompt for `runbook` by name is for the engine.
+    exits(
+        run(&["run", "--no-shell", "--model", "runbook", "Write a poem"]),
+        0,
+    )?;
     Ok(())
 }
 

@@ -3,11 +3,11 @@
 mod calls;
 mod durability;
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use serde_json::{Value, json};
-use sortie_api::{RunStatus, Timestamp};
+use sortie_api::RunStatus;
 use sortie_testkit::{
     Client, Database, NodeOptions,
     client::{data, kinds},
@@ -17,7 +17,7 @@ use sortie_testkit::{
 
 use crate::{
     Checked, both_databases,
-    kit::{assert_resumed, at_work, finals, of_kind, plain, unsettled},
+    kit::{assert_resumed, at_work, finals, now, of_kind, plain, unsettled},
     node, node_with,
     runs::model::Scripted,
 };
@@ -219,16 +219,6 @@ async fn completed(client: &Client, id: &str, calls: usize) -> Checked {
         stream.until(|event| event.kind == "tool_end").await?;
     }
     Ok(())
-}
-
-/// The time of the host, which its nodes have as well.
-fn now() -> Timestamp {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the time of the nodes is that of the host"
-    )]
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_micros(i64::try_from(now.as_micros()).unwrap_or_default())
 }
 
 /// `docs/RUNS.md#statuses`: another node goes on with the runs of one that is gone within 15 seconds.

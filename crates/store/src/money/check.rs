@@ -73,6 +73,15 @@ impl Store {
         self.db.walk(move |tx| check_credits(tx, &after, limit)).await
     }
 
+    /// System: compares the credits of one organization with its ledger and the reservations of its runs.
+    pub async fn check_credits_of(&self, org: OrgId) -> Result<Vec<LedgerDifference>> {
+        let checked = self.db.walk(move |tx| {
+            let rows = tx.query_all(concat!(credits!(), "WHERE o.id = $1"), vals![org])?;
+            compare_credits(&rows)
+        });
+        Ok(checked.await?.differences)
+    }
+
     /// System: compares the charges and costs of settled runs of an organization behind `after`, at most `limit`, in the
     /// order of their creation.
     pub async fn check_charges(
@@ -85,8 +94,9 @@ impl Store {
     }
 }
 
-fn check_credits(tx: &mut dyn Tx, after: &str, limit: u32) -> Result<LedgerChecked<OrgId>> {
-    let rows = tx.query_all(
+/// Organizations with their balances and reservations, as they are and as they should be.
+macro_rules! credits {
+    () => {
         "SELECT o.id, \
          COALESCE((SELECT c.balance_micros FROM credit c WHERE c.org_id = o.id), 0), \
          (SELECT CAST(COALESCE(SUM(l.amount_micros), 0) AS BIGINT) FROM ledger l WHERE l.org_id = o.id), \
@@ -95,11 +105,22 @@ fn check_credits(tx: &mut dyn Tx, after: &str, limit: u32) -> Result<LedgerCheck
            FROM queue q WHERE q.org_id = o.id AND q.node_id IS NULL) + \
          (SELECT CAST(COALESCE(SUM((SELECT r.reserved_micros FROM run r WHERE r.id = q.run_id)), 0) AS BIGINT) \
            FROM queue q WHERE q.org_id = o.id AND q.node_id IS NOT NULL) \
-         FROM organization o WHERE o.id > $1 ORDER BY o.id LIMIT $2",
+         FROM organization o "
+    };
+}
+use credits;
+
+fn check_credits(tx: &mut dyn Tx, after: &str, limit: u32) -> Result<LedgerChecked<OrgId>> {
+    let rows = tx.query_all(
+        concat!(credits!(), "WHERE o.id > $1 ORDER BY o.id LIMIT $2"),
         vals![after, limit],
     )?;
+    compare_credits(&rows)
+}
+
+fn compare_credits(rows: &[Row]) -> Result<LedgerChecked<OrgId>> {
     let mut differences = Vec::new();
-    for row in &rows {
+    for row in rows {
         let org = row.parse(0)?;
         for (rule, found, expected) in [(LedgerRule::Balance, 1, 2), (LedgerRule::Reserved, 3, 4)] {
             let (found, expected) = (row.int(found)?, row.int(expected)?);

@@ -16,8 +16,9 @@ use sortie_api::{
 };
 
 use crate::{
-    Store,
+    Found, Store,
     db::{Row, Stmt, Tx, batch, vals},
+    found::page_by_id,
     types::{Error, Result, unless},
 };
 
@@ -134,6 +135,17 @@ pub struct UsageDue {
     pub next_run: Timestamp,
 }
 
+/// Result of a count of an hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountedHour {
+    /// The hour, or a part of it, is counted. So many of its runs were left out.
+    Counted(u64),
+    /// Too many runs of the hour are not settled.
+    Waits,
+    /// Another task or node has counted meanwhile, or the organization is gone.
+    Elsewhere,
+}
+
 impl UsageDue {
     /// End of the hour that is counted next.
     pub fn hour_end(&self) -> Timestamp {
@@ -147,6 +159,16 @@ impl UsageDue {
     }
 }
 
+/// Organizations with the time before which their runs are counted, and the creation of their first run after that and
+/// before `$1`.
+macro_rules! due {
+    () => {
+        "SELECT o.id, o.usage_until, (SELECT r.created_at FROM run r WHERE r.org_id = o.id \
+         AND r.created_at >= o.usage_until AND r.created_at >= 0 AND r.created_at < $1 ORDER BY r.created_at, r.id LIMIT 1) \
+         FROM organization o "
+    };
+}
+
 impl Store {
     /// Returns sums over the runs that were created on these days, in no particular order.
     pub async fn usage(&self, org: OrgId, query: UsageQuery) -> Result<Vec<UsageRow>> {
@@ -154,31 +176,65 @@ impl Store {
     }
 
     /// System: returns at most `limit` organizations behind `after`, in the order of their ids. Each comes
-    /// with its runs that were created before `before` and are not counted yet, if there are any.
+    /// with its runs that were created before `before` and are not counted yet, if there are any. Organizations that cannot
+    /// be read are left out.
     pub async fn usage_due(
         &self,
         before: Timestamp,
-        after: Option<OrgId>,
+        after: Option<String>,
         limit: u32,
-    ) -> Result<Vec<(OrgId, Option<UsageDue>)>> {
-        self.db.read(move |tx| due(tx, before, after, limit)).await
+    ) -> Result<Found<(OrgId, Option<UsageDue>), String>> {
+        let after = after.unwrap_or_default();
+        let rows = self.db.read(move |tx| {
+            tx.query_all(
+                concat!(due!(), "WHERE o.id > $2 ORDER BY o.id LIMIT $3"),
+                vals![before, after.as_str(), limit],
+            )
+        });
+        let read = |row: &Row| Ok((row.parse(0)?, due_from(row)?));
+        Ok(page_by_id(&rows.await?, limit, "organization", read))
+    }
+
+    /// System: returns the runs of an organization that were created before `before` and are not counted yet, if there are
+    /// any.
+    pub async fn usage_due_of(&self, org: OrgId, before: Timestamp) -> Result<Option<UsageDue>> {
+        let row = self
+            .db
+            .read(move |tx| tx.query_opt(concat!(due!(), "WHERE o.id = $2"), vals![before, org]));
+        row.await?.map_or(Ok(None), |row| due_from(&row))
     }
 
     /// System: counts the hour of the next run that is not counted. At most `late` runs that are not settled are left out.
-    /// Returns how many were. `None` if more runs of that hour are not settled yet, or another node was faster. No further
-    /// run may be created in that hour.
-    pub async fn count_usage(&self, due: UsageDue, late: u32) -> Result<Option<u64>> {
-        match self.db.write(move |tx| count(tx, due, late)).await {
-            Ok(left_out) => Ok(Some(left_out)),
-            Err(error) if error == NOT_NOW => Ok(None),
-            Err(error) => Err(error),
+    /// Where more are not settled and `late` is not 0, only the part of the hour in front of them is counted. No further run
+    /// may be created in that hour.
+    pub async fn count_usage(&self, due: UsageDue, late: u32) -> Result<CountedHour> {
+        let end = match late {
+            0 => due.hour_end(),
+            late => self.db.read(move |tx| end_of_part(tx, due, late)).await?,
+        };
+        match self.db.write(move |tx| count(tx, (due, end), late)).await {
+            Ok(left_out) => return Ok(CountedHour::Counted(left_out)),
+            Err(error) if error == NOT_NOW => {}
+            Err(error) => return Err(error),
         }
+        let row = self.db.read(move |tx| {
+            tx.query_opt(
+                "SELECT usage_until FROM organization WHERE id = $1",
+                vals![due.org],
+            )
+        });
+        let until = row.await?.map(|row| row.time(0)).transpose()?;
+        Ok(if until == Some(due.counted_until) {
+            CountedHour::Waits
+        } else {
+            CountedHour::Elsewhere
+        })
     }
 
     /// System: returns at most `limit` runs behind `after`, in the order of their ids, that were left out of the usage of their
-    /// hour. Each comes with whether it is settled now.
-    pub async fn late_runs(&self, after: Option<RunId>, limit: u32) -> Result<Vec<(RunId, bool)>> {
-        let after = after.map(|run| run.to_string()).unwrap_or_default();
+    /// hour. Each comes with whether it is settled now. Runs that cannot be read are left out.
+    pub async fn late_runs(&self, after: Option<String>, limit: u32) -> Result<Found<(RunId, bool), String>> {
+        let after = after.unwrap_or_default();
         let rows = self
             .db
             .read(move |tx| {
@@ -189,9 +245,8 @@ impl Store {
                 )
             })
             .await?;
-        rows.iter()
-            .map(|row| Ok((row.parse(0)?, row.int(1)? != 0)))
-            .collect()
+        let read = |row: &Row| Ok((row.parse(0)?, row.int(1)? != 0));
+        Ok(page_by_id(&rows, limit, "run of the usage", read))
     }
 
     /// System: counts a run that was left out of the usage of its hour. Returns false if it is not settled, or was counted.
@@ -290,31 +345,14 @@ fn usage(tx: &mut dyn Tx, org: OrgId, query: &UsageQuery) -> Result<Vec<UsageRow
     .collect()
 }
 
-fn due(
-    tx: &mut dyn Tx,
-    before: Timestamp,
-    after: Option<OrgId>,
-    limit: u32,
-) -> Result<Vec<(OrgId, Option<UsageDue>)>> {
-    let after = after.map(|org| org.to_string()).unwrap_or_default();
-    tx.query_all(
-        "SELECT o.id, o.usage_until, (SELECT r.created_at FROM run r WHERE r.org_id = o.id \
-         AND r.created_at >= o.usage_until AND r.created_at >= 0 AND r.created_at < $1 ORDER BY r.created_at, r.id LIMIT 1) \
-         FROM organization o WHERE o.id > $2 ORDER BY o.id LIMIT $3",
-        vals![before, after, limit],
-    )?
-    .iter()
-    .map(|row| {
-        let org = row.parse(0)?;
-        let counted_until = row.time(1)?;
-        let due = row.opt_time(2)?.map(|next_run| UsageDue {
-            org,
-            counted_until,
-            next_run,
-        });
-        Ok((org, due))
-    })
-    .collect()
+/// Reads what is due of the organization in a row of [`due`].
+fn due_from(row: &Row) -> Result<Option<UsageDue>> {
+    let (org, counted_until) = (row.parse(0)?, row.time(1)?);
+    Ok(row.opt_time(2)?.map(|next_run| UsageDue {
+        org,
+        counted_until,
+        next_run,
+    }))
 }
 
 /// Number of runs that wait for any node, or are bound to one, and were created in the hour that is counted. It stops at one
@@ -350,8 +388,38 @@ const NOTE_UNSETTLED: &str = concat!(
     of_the_hour!("NOT NULL")
 );
 
-fn count(tx: &mut dyn Tx, due: UsageDue, late: u32) -> Result<u64> {
-    let hour = || vals![due.org, due.counted_until, due.hour_end()];
+/// Returns the end of the part of the hour that has at most `late` runs that are not settled. More than `late` runs of one
+/// moment cannot be parted: that is then the whole hour.
+fn end_of_part(tx: &mut dyn Tx, due: UsageDue, late: u32) -> Result<Timestamp> {
+    let of_state = |sql| {
+        Stmt::new(
+            sql,
+            vals![due.org, due.counted_until, due.hour_end(), i64::from(late) + 1],
+        )
+    };
+    let [waiting, held] = batch(
+        tx,
+        &[
+            of_state(
+                "SELECT q.enqueued_at FROM queue q WHERE q.org_id = $1 AND q.enqueued_at >= $2 AND q.enqueued_at < $3 \
+                 AND q.node_id IS NULL ORDER BY q.enqueued_at, q.run_id LIMIT $4",
+            ),
+            of_state(
+                "SELECT q.enqueued_at FROM queue q WHERE q.org_id = $1 AND q.enqueued_at >= $2 AND q.enqueued_at < $3 \
+                 AND q.node_id IS NOT NULL ORDER BY q.enqueued_at, q.run_id LIMIT $4",
+            ),
+        ],
+    )?;
+    let rows = waiting.rows.iter().chain(&held.rows);
+    let mut unsettled: Vec<Timestamp> = rows.map(|row| row.time(0)).collect::<Result<_>>()?;
+    unsettled.sort_unstable();
+    let first_too_many = unsettled.get(usize::try_from(late).unwrap_or(usize::MAX));
+    let end = first_too_many.filter(|at| **at > due.counted_until);
+    Ok(end.copied().unwrap_or_else(|| due.hour_end()))
+}
+
+fn count(tx: &mut dyn Tx, (due, end): (UsageDue, Timestamp), late: u32) -> Result<u64> {
+    let hour = || vals![due.org, due.counted_until, end];
     let mut moved = hour();
     moved.push(late.into());
     let [_, left_out, _] = batch(

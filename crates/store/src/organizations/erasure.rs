@@ -6,8 +6,9 @@
 use sortie_api::{OrgId, RunId, ScheduleId, Timestamp};
 
 use crate::{
-    Store, UsageDue,
+    Found, Store, UsageDue,
     db::{Row, Stmt, batch, vals},
+    found::page_by_id,
     types::{Error, Result, unless},
 };
 
@@ -37,21 +38,23 @@ const SETTINGS: [&str; 7] = [
 
 impl Store {
     /// System: lists deleted organizations of which something is left, in the order of their ids, those behind `after`, at
-    /// most `limit`.
-    pub async fn deleted_organizations(&self, after: Option<OrgId>, limit: u32) -> Result<Vec<OrgId>> {
-        let after = after.map(|org| org.to_string()).unwrap_or_default();
-        self.db
-            .read(move |tx| {
-                tx.query_all(
-                    "SELECT o.id FROM organization o WHERE o.deleted_at IS NOT NULL AND o.erased_at IS NULL AND o.id > $1 \
-                     ORDER BY o.id LIMIT $2",
-                    vals![after.as_str(), limit],
-                )?
-                .iter()
-                .map(|row| row.parse(0))
-                .collect()
-            })
-            .await
+    /// most `limit`. Organizations that cannot be read are left out.
+    pub async fn deleted_organizations(
+        &self,
+        after: Option<String>,
+        limit: u32,
+    ) -> Result<Found<OrgId, String>> {
+        let after = after.unwrap_or_default();
+        let rows = self.db.read(move |tx| {
+            tx.query_all(
+                "SELECT o.id FROM organization o WHERE o.deleted_at IS NOT NULL AND o.erased_at IS NULL AND o.id > $1 \
+                 ORDER BY o.id LIMIT $2",
+                vals![after.as_str(), limit],
+            )
+        });
+        Ok(page_by_id(&rows.await?, limit, "deleted organization", |row| {
+            row.parse(0)
+        }))
     }
 
     /// System: lists runs of an organization that are not settled, in the order of their creation, those behind `after`, at

@@ -3,18 +3,25 @@
 //!
 //! This is the one place that names every table with rows of a run; a test compares it with the schema. Only
 //! settled runs are deleted, and only after their callback was delivered or abandoned: nobody writes to them
-//! any more. A run that was left out of the usage of its hour stays until it is counted. The callbacks of a deleted organization go with its runs. Runs are found through the index of lists, so the end of a run costs nothing more. The run is
-//! deleted first, which locks it. Two nodes at once share the work: the rows that belong to a run are deleted
-//! by the node that deleted the run.
+//! any more. A run that was left out of the usage of its hour stays until it is counted. The callbacks of a
+//! deleted organization go with its runs. Runs are found through the index of lists, so the end of a run costs
+//! nothing more. The run is deleted first, which locks it. Two nodes at once share the work: the rows that
+//! belong to a run are deleted by the node that deleted the run.
 
 use sortie_api::{OrgId, RunStatus, Timestamp};
 
 use super::{artifacts, json_ids};
 use crate::{
-    Store,
+    Found, Store,
+    blobs::json,
     db::{Row, Stmt, Tx, vals},
+    found::page_by_id,
     types::{Error, Result},
 };
+
+/// Maximum number of runs of an organization that one pass steps over because they cannot be deleted. Those behind them
+/// wait for the next pass.
+const MAX_UNDELETABLE: usize = 1_000;
 
 /// Runs of an organization that have expired.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +75,10 @@ pub struct Deleted {
     pub more: bool,
 }
 
+/// Runs of an organization that one pass could not delete. The pass goes on behind them.
+#[derive(Debug, Default)]
+pub struct Undeletable(Vec<String>);
+
 macro_rules! of_runs {
     ($($table:literal)+) => {
         [$(concat!("DELETE FROM ", $table, " WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}")),+]
@@ -84,16 +95,39 @@ const BELONGINGS: [&str; 10] = of_runs![
 impl Store {
     /// System: deletes finished and settled runs of an organization that have expired, with everything that
     /// belongs to them. The oldest runs of each outcome come first. Where one of them cannot be deleted, each
-    /// is deleted by itself, and that one stays.
-    pub async fn delete_expired_runs(&self, expiry: Expiry, batch: Batch) -> Result<Deleted> {
-        match self.db.write(move |tx| delete_expired(tx, expiry, batch)).await {
-            Err(error) if error.is_of_data() => self.delete_one_by_one(expiry, batch).await,
+    /// is deleted by itself. That one stays, and is added to those that the pass steps over.
+    pub async fn delete_expired_runs(
+        &self,
+        expiry: Expiry,
+        batch: Batch,
+        undeletable: &mut Undeletable,
+    ) -> Result<Deleted> {
+        let skipped = json(&undeletable.0)?;
+        let deleted = {
+            let skipped = skipped.clone();
+            self.db
+                .write(move |tx| delete_expired(tx, expiry, batch, &skipped))
+                .await
+        };
+        match deleted {
+            Err(error) if error.is_of_data() => {
+                self.delete_one_by_one(expiry, batch, skipped, undeletable).await
+            }
             deleted => deleted,
         }
     }
 
-    async fn delete_one_by_one(&self, expiry: Expiry, batch: Batch) -> Result<Deleted> {
-        let (ids, more) = self.db.read(move |tx| expired(tx, expiry, batch)).await?;
+    async fn delete_one_by_one(
+        &self,
+        expiry: Expiry,
+        batch: Batch,
+        skipped: String,
+        undeletable: &mut Undeletable,
+    ) -> Result<Deleted> {
+        let (ids, more) = self
+            .db
+            .read(move |tx| expired(tx, expiry, batch, &skipped))
+            .await?;
         let mut runs = 0;
         for run in ids {
             let ids = [run.clone()];
@@ -101,21 +135,25 @@ impl Store {
                 Ok(deleted) => runs += deleted,
                 Err(error) if error.is_of_data() => {
                     tracing::error!(run, %error, "cannot delete an expired run; the others go on");
+                    undeletable.0.push(run);
                 }
                 Err(error) => return Err(error),
             }
         }
-        // Without progress the next batch would be the same.
         Ok(Deleted {
             runs,
-            more: more && runs > 0,
+            more: more && undeletable.0.len() < MAX_UNDELETABLE,
         })
     }
 
     /// System: returns at most `limit` organizations behind `after`, in order. Each comes with the time
-    /// before which its runs are counted in its usage.
-    pub async fn organizations(&self, after: Option<OrgId>, limit: u32) -> Result<Vec<(OrgId, Timestamp)>> {
-        let after = after.map_or_else(String::new, |org| org.to_string());
+    /// before which its runs are counted in its usage. Organizations that cannot be read are left out.
+    pub async fn organizations(
+        &self,
+        after: Option<String>,
+        limit: u32,
+    ) -> Result<Found<(OrgId, Timestamp), String>> {
+        let after = after.unwrap_or_default();
         let rows = self
             .db
             .read(move |tx| {
@@ -125,12 +163,13 @@ impl Store {
                 )
             })
             .await?;
-        rows.iter().map(|row| Ok((row.parse(0)?, row.time(1)?))).collect()
+        let read = |row: &Row| Ok((row.parse(0)?, row.time(1)?));
+        Ok(page_by_id(&rows, limit, "organization", read))
     }
 }
 
-fn delete_expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<Deleted> {
-    let (ids, more) = expired(tx, expiry, batch)?;
+fn delete_expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch, skipped: &str) -> Result<Deleted> {
+    let (ids, more) = expired(tx, expiry, batch, skipped)?;
     if ids.is_empty() {
         return Ok(Deleted { runs: 0, more });
     }
@@ -165,8 +204,8 @@ fn delete(tx: &mut dyn Tx, expiry: Expiry, ids: &[String]) -> Result<u64> {
     Ok(u64::try_from(deleted.len()).unwrap_or(u64::MAX))
 }
 
-/// Returns the ids of expired runs, and whether there may be more.
-fn expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<(Vec<String>, bool)> {
+/// Returns the ids of expired runs that are not in `skipped`, a JSON array, and whether there may be more.
+fn expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch, skipped: &str) -> Result<(Vec<String>, bool)> {
     let outcomes = RunStatus::ALL.into_iter().filter(|status| status.is_final());
     let statements: Vec<Stmt<'_>> = outcomes
         .map(|outcome| {
@@ -177,6 +216,7 @@ fn expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<(Vec<String>
                  AND (SELECT d.run_id FROM delivery d WHERE d.run_id = run.id AND d.due_at IS NOT NULL \
                  AND CAST($6 AS BIGINT) = 1) IS NULL \
                  AND (SELECT l.run_id FROM late_run l WHERE l.run_id = run.id) IS NULL \
+                 AND NOT id {IN}SELECT value FROM {JSON_EACH}($7){END} \
                  ORDER BY outcome, created_at, id LIMIT $5",
                 vals![
                     expiry.org,
@@ -184,7 +224,8 @@ fn expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch) -> Result<(Vec<String>
                     expiry.created_before,
                     expiry.finished_before,
                     batch.runs,
-                    expiry.open_callbacks.waits()
+                    expiry.open_callbacks.waits(),
+                    skipped
                 ],
             )
         })

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Store,
-    db::{Row, Stmt, Tx, Val, batch, vals},
+    db::{Row, Stmt, Tx, Val, batch, readable, vals},
     deliveries::deliveries_are_due,
     money::settle::{Settled, settle, settled, settled_columns},
     nodes::LOCK,
@@ -228,7 +228,7 @@ impl Store {
         Ok(all)
     }
 
-    /// System: returns every run that `node` holds.
+    /// System: returns every run that `node` holds. Runs whose id cannot be read are left out.
     pub async fn held_runs(&self, node: NodeId) -> Result<Vec<Held>> {
         let rows = self
             .db
@@ -240,14 +240,12 @@ impl Store {
                 )
             })
             .await?;
-        rows.iter()
-            .map(|row| {
-                Ok(Held {
-                    run: row.parse(0)?,
-                    status: row.parse(1)?,
-                })
+        Ok(readable(&rows, "held run", |row| {
+            Ok(Held {
+                run: row.parse(0)?,
+                status: row.parse(1).ok(),
             })
-            .collect()
+        }))
     }
 }
 

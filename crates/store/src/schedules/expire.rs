@@ -2,31 +2,27 @@
 
 use sortie_api::{ScheduleId, Timestamp, schedule::FireOutcome};
 
-use crate::{Store, db::vals, types::Result};
+use crate::{Found, Store, db::vals, found::page_by_id, types::Result};
 
 impl Store {
     /// System: returns at most `limit` schedules behind `after`, in order, that have an occurrence before
-    /// `before`.
+    /// `before`. Schedules that cannot be read are left out.
     pub async fn schedules_with_fires(
         &self,
-        after: Option<ScheduleId>,
+        after: Option<String>,
         before: Timestamp,
         limit: u32,
-    ) -> Result<Vec<ScheduleId>> {
-        let after = after.map_or_else(String::new, |id| id.to_string());
-        self.db
-            .read(move |tx| {
-                tx.query_all(
-                    "SELECT s.id FROM schedule s WHERE s.id > $1 \
-                     AND (SELECT f.instant FROM fire f WHERE f.schedule_id = s.id AND f.instant < $2 \
-                     ORDER BY f.instant, f.occasion LIMIT 1) IS NOT NULL ORDER BY s.id LIMIT $3",
-                    vals![after.as_str(), before, limit],
-                )?
-                .iter()
-                .map(|row| row.parse(0))
-                .collect()
-            })
-            .await
+    ) -> Result<Found<ScheduleId, String>> {
+        let after = after.unwrap_or_default();
+        let rows = self.db.read(move |tx| {
+            tx.query_all(
+                "SELECT s.id FROM schedule s WHERE s.id > $1 \
+                 AND (SELECT f.instant FROM fire f WHERE f.schedule_id = s.id AND f.instant < $2 \
+                 ORDER BY f.instant, f.occasion LIMIT 1) IS NOT NULL ORDER BY s.id LIMIT $3",
+                vals![after.as_str(), before, limit],
+            )
+        });
+        Ok(page_by_id(&rows.await?, limit, "schedule", |row| row.parse(0)))
     }
 
     /// System: deletes the oldest occurrences of a schedule that were scheduled and recorded before `before`,

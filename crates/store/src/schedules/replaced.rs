@@ -4,9 +4,10 @@
 use sortie_api::{OrgId, RunId, ScheduleId};
 
 use crate::{
-    Store,
+    Found, Store,
     blobs::json,
-    db::{Stmt, vals},
+    db::{Row, Stmt, vals},
+    found::page_by_id,
     types::Result,
 };
 
@@ -24,25 +25,26 @@ pub struct ReplacedRun {
 
 impl Store {
     /// System: returns at most `limit` runs behind `after`, by their ids, that schedules have replaced and
-    /// that are still to be cancelled.
-    pub async fn replaced_runs(&self, after: Option<RunId>, limit: u32) -> Result<Vec<ReplacedRun>> {
-        let after = after.map_or(String::new(), |run| run.to_string());
-        self.db
-            .read(move |tx| {
-                tx.query_all(
-                    "SELECT run_id, org_id FROM replaced_run WHERE run_id > $1 ORDER BY run_id LIMIT $2",
-                    vals![after.as_str(), limit],
-                )?
-                .iter()
-                .map(|row| {
-                    Ok(ReplacedRun {
-                        run: row.parse(0)?,
-                        org: row.parse(1)?,
-                    })
-                })
-                .collect()
+    /// that are still to be cancelled. Runs that cannot be read are left out.
+    pub async fn replaced_runs(
+        &self,
+        after: Option<String>,
+        limit: u32,
+    ) -> Result<Found<ReplacedRun, String>> {
+        let after = after.unwrap_or_default();
+        let rows = self.db.read(move |tx| {
+            tx.query_all(
+                "SELECT run_id, org_id FROM replaced_run WHERE run_id > $1 ORDER BY run_id LIMIT $2",
+                vals![after.as_str(), limit],
+            )
+        });
+        let read = |row: &Row| {
+            Ok(ReplacedRun {
+                run: row.parse(0)?,
+                org: row.parse(1)?,
             })
-            .await
+        };
+        Ok(page_by_id(&rows.await?, limit, "replaced run", read))
     }
 
     /// System: forgets replaced runs that were cancelled or have ended by themselves.

@@ -81,7 +81,7 @@ both! {
         assert_eq!(fixture.sweep_blobs(later).await, []);
         let expiry = Expiry { org, finished_before: later, created_before: later, check_at: later, open_callbacks: OpenCallbacks::Wait };
         let batch = Batch { runs: 10, events: 100 };
-        assert_eq!(fixture.store.delete_expired_runs(expiry, batch).await.unwrap().runs, 1);
+        assert_eq!(fixture.store.delete_expired_runs(expiry, batch, &mut crate::Undeletable::default()).await.unwrap().runs, 1);
         let gone = fixture.sweep_blobs(later).await;
         assert_eq!(gone.len(), 1, "{gone:?}");
         assert_ne!(gone[0].id, file.blob);
@@ -117,7 +117,7 @@ both! {
                 ..finish
             };
             let (finished, doomed) =
-                join(fixture.store.finish_run(fence, finish), fixture.store.mark_unreferenced_blobs(due, 10)).await;
+                join(fixture.store.finish_run(fence, finish), fixture.store.mark_unreferenced_blobs(due, None, 10)).await;
             doomed.unwrap();
             let gone = fixture.sweep_blobs(due).await;
             match finished {

@@ -186,8 +186,8 @@ commands! {
         fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
         let later = fixture.now() + std::time::Duration::from_hours(2);
         let due = fixture.store.usage_due(later, None, 10).await.unwrap();
-        let due = due.into_iter().find(|(of, _)| *of == org).unwrap().1.unwrap();
-        assert_eq!(proves(fixture, async || fixture.store.count_usage(due, 0).await).await, Some(0));
+        let due = due.items.into_iter().find(|(of, _)| *of == org).unwrap().1.unwrap();
+        assert_eq!(proves(fixture, async || fixture.store.count_usage(due, 0).await).await, crate::CountedHour::Counted(0));
     }
 
     async fn usage_without_a_late_run_is_counted_in_one_transaction_and_the_run_in_another(fixture: &Fixture) {
@@ -195,8 +195,8 @@ commands! {
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
         let later = fixture.now() + std::time::Duration::from_hours(2);
         let due = fixture.store.usage_due(later, None, 10).await.unwrap();
-        let due = due.into_iter().find(|(of, _)| *of == org).unwrap().1.unwrap();
-        assert_eq!(proves(fixture, async || fixture.store.count_usage(due, 1).await).await, Some(1));
+        let due = due.items.into_iter().find(|(of, _)| *of == org).unwrap().1.unwrap();
+        assert_eq!(proves(fixture, async || fixture.store.count_usage(due, 1).await).await, crate::CountedHour::Counted(1));
         fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
         assert!(proves(fixture, async || fixture.store.count_late_run(fence.run).await).await);
     }
@@ -345,7 +345,7 @@ commands! {
             fixture.store.claim_deliveries(("n".to_owned(), node), orders.to_vec(), at, at).await
         })
         .await;
-        let claimed = claimed.iter().find(|one| one.run == run).unwrap();
+        let claimed = claimed.deliveries.iter().find(|one| one.run == run).unwrap();
         let mut attempt = made(claimed, at, AfterAttempt::RetryAt(at));
         proves(fixture, async || fixture.store.record_attempt(attempt.clone()).await).await;
         attempt.number = sortie_api::limits::CALLBACK_ATTEMPTS + 1;
@@ -377,8 +377,8 @@ commands! {
         fires.replaces = true;
         proves(fixture, async || store.record_fires(fires.clone()).await).await;
         let replaced = store.replaced_runs(None, 5).await.unwrap();
-        assert_eq!(replaced.len(), 1);
-        proves(fixture, async || store.forget_replaced(&[replaced[0].run]).await).await;
+        assert_eq!(replaced.items.len(), 1);
+        proves(fixture, async || store.forget_replaced(&[replaced.items[0].run]).await).await;
         let run = fixture.new_run(org);
         proves(fixture, async || store.trigger_schedule(new.id, run.clone()).await).await;
         let audit = fixture.audit_of(org, "schedule.delete", "x");
@@ -552,7 +552,7 @@ commands! {
         let now = fixture.now();
         let expiry = Expiry { org, finished_before: now, created_before: now, check_at: now, open_callbacks: OpenCallbacks::Wait };
         let batch = Batch { runs: 10, events: 10 };
-        proves(fixture, async || fixture.store.delete_expired_runs(expiry, batch).await).await;
+        proves(fixture, async || fixture.store.delete_expired_runs(expiry, batch, &mut crate::Undeletable::default()).await).await;
     }
 
     async fn the_commands_of_files_are_one_transaction_each(fixture: &Fixture) {
@@ -567,7 +567,7 @@ commands! {
         proves(fixture, async || store.rename_file(org, new.id, "b", audit.clone()).await).await;
         let audit = fixture.audit_of(org, "file.x", "a file");
         proves(fixture, async || store.delete_file(org, new.id, at, audit.clone()).await).await;
-        proves(fixture, async || store.mark_unreferenced_blobs(at, 10).await).await;
+        proves(fixture, async || store.mark_unreferenced_blobs(at, None, 10).await).await;
         proves(fixture, async || store.forget_blobs(&[new.blob]).await).await;
     }
 

@@ -183,7 +183,7 @@ commands! {
         proves(fixture, async || store.erase_files(org, fixture.now(), 10).await).await;
         proves(fixture, async || store.erase_settings(org, 10).await).await;
         fixture.erase(org).await;
-        store.mark_unreferenced_blobs(fixture.now(), 10).await.unwrap();
+        store.mark_unreferenced_blobs(fixture.now(), None, 10).await.unwrap();
         let later = fixture.now();
         proves(fixture, async || store.organization_erased(org, later, later).await).await;
     }

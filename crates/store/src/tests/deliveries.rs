@@ -64,6 +64,7 @@ impl Fixture {
             .claim_deliveries((name.to_owned(), crate::NodeId(7)), orders, at, at + LEASE)
             .await
             .unwrap()
+            .deliveries
     }
 
     /// Returns the hosts with a delivery that is due by `at`.
@@ -226,7 +227,7 @@ both! {
         let at = fixture.now();
         let order = |host: &str, limit| Order { host: host.to_owned(), limit, without: Vec::new() };
         let orders = vec![order("live:1", 3), order("dead:1", 2), order("unknown:1", 3)];
-        let claimed = fixture.store.claim_deliveries(("n".to_owned(), crate::NodeId(7)), orders, at, at + LEASE).await.unwrap();
+        let claimed = fixture.store.claim_deliveries(("n".to_owned(), crate::NodeId(7)), orders, at, at + LEASE).await.unwrap().deliveries;
         let mut of_dead: Vec<_> = claimed.iter().filter(|one| one.host == "dead:1").map(|one| one.run).collect();
         of_dead.sort();
         // The deliveries that were due first were claimed.
@@ -244,7 +245,7 @@ both! {
         let claim = async |without: &[OrgId]| {
             let order = Order { host: "a:1".to_owned(), limit: 1, without: without.to_vec() };
             let claimed = fixture.store.claim_deliveries(("n".to_owned(), crate::NodeId(7)), vec![order], at, at + LEASE).await;
-            claimed.unwrap().iter().map(|one| one.run).collect::<Vec<_>>()
+            claimed.unwrap().deliveries.iter().map(|one| one.run).collect::<Vec<_>>()
         };
         assert_eq!(claim(&orgs).await, []);
         assert_eq!(claim(&[orgs[0], orgs[2]]).await, [runs[1]]);
@@ -264,12 +265,42 @@ both! {
             let order = Order { host: "a:1".to_owned(), limit: 1, without: without.to_vec() };
             let node = ("n".to_owned(), crate::NodeId(7));
             let claimed = fixture.store.claim_deliveries(node, vec![order], due, due + LEASE).await;
-            claimed.unwrap().iter().map(|one| (one.org, one.run)).collect::<Vec<_>>()
+            claimed.unwrap().deliveries.iter().map(|one| (one.org, one.run)).collect::<Vec<_>>()
         };
         assert_eq!(claim(&[busy]).await, []);
         assert_eq!(claim(&[]).await[0].0, busy);
         // A delivery before this one was claimed, so this one is among those that are searched.
         assert_eq!(claim(&[busy]).await, [(other, run)]);
+    }
+
+    async fn a_claim_tells_which_delivery_of_the_host_is_due_next(fixture: &Fixture) {
+        let (node, mut runs) = (fixture.node().await, Vec::new());
+        let orgs = [fixture.org().await, fixture.org().await, fixture.org().await];
+        for org in orgs {
+            runs.push(fixture.due(org, node, "a:1").await.0);
+        }
+        fixture.due(orgs[0], node, "b:1").await;
+        let at = fixture.now();
+        let soon = at + Duration::from_millis(400);
+        for (run, due_at) in [(runs[1], soon), (runs[2], soon + Duration::from_secs(1))] {
+            let set = "UPDATE delivery SET due_at = $2 WHERE run_id = $1";
+            fixture.store.db.write(move |tx| tx.exec(set, vals![run, due_at])).await.unwrap();
+        }
+        let claim = async |without: &[OrgId]| {
+            let order = |host: &str| Order { host: host.to_owned(), limit: 10, without: without.to_vec() };
+            let orders = vec![order("b:1"), order("a:1")];
+            let node = ("n".to_owned(), crate::NodeId(7));
+            let claimed = fixture.store.claim_deliveries(node, orders, at, at + LEASE).await.unwrap();
+            let mut next: Vec<_> = claimed.next.into_iter().map(|next| (next.host, next.org, next.due_at)).collect();
+            next.sort();
+            (claimed.deliveries.len(), next)
+        };
+        let due = |host: &str, org: OrgId, at: Timestamp| (host.to_owned(), org, at);
+        // The end of a lease is the time at which the delivery becomes due again.
+        assert_eq!(claim(&[]).await, (2, vec![due("a:1", orgs[1], soon), due("b:1", orgs[0], at + LEASE)]));
+        let later = due("a:1", orgs[2], soon + Duration::from_secs(1));
+        assert_eq!(claim(&[orgs[0], orgs[1]]).await, (0, vec![later]));
+        assert_eq!(claim(&orgs).await, (0, vec![]));
     }
 
     async fn hosts_that_are_due_are_found_from_any_name_on(fixture: &Fixture) {

@@ -79,18 +79,26 @@ impl Fixture {
 
     /// Marks due blobs as pending delete and forgets them. Returns the blobs that were marked.
     pub(super) async fn sweep_blobs(&self, now: Timestamp) -> Vec<PendingDelete> {
-        while self.store.mark_unreferenced_blobs(now, 2).await.unwrap() == 2 {}
-        let mut doomed: Vec<PendingDelete> = Vec::new();
+        let mut after = None;
         loop {
-            let more = self
+            after = self
                 .store
-                .pending_deletes(doomed.last().copied(), 2)
+                .mark_unreferenced_blobs(now, after, 2)
                 .await
-                .unwrap();
-            if more.is_empty() {
+                .unwrap()
+                .next;
+            if after.is_none() {
                 break;
             }
-            doomed.extend(more);
+        }
+        let mut doomed: Vec<PendingDelete> = Vec::new();
+        loop {
+            let more = self.store.pending_deletes(after, 2).await.unwrap();
+            doomed.extend(more.items);
+            after = more.stopped_at;
+            if after.is_none() {
+                break;
+            }
         }
         let ids: Vec<BlobId> = doomed.iter().map(|blob| blob.id).collect();
         self.store.forget_blobs(&ids).await.unwrap();
@@ -229,12 +237,12 @@ both! {
         let org = fixture.org().await;
         let late = fixture.new_file(org, "late", 1).await;
         let store = &fixture.store;
-        assert_eq!(store.mark_unreferenced_blobs(late.check_at, 10).await.unwrap(), 1);
+        assert_eq!(store.mark_unreferenced_blobs(late.check_at, None, 10).await.unwrap().blobs, 1);
         let refused = store.create_file(late.clone(), fixture.audit_of(org, "file.create", "a file")).await.unwrap_err();
         assert!(matches!(refused, Error::Unavailable(_)));
         let anew = fixture.file(org, "late", 1).await;
         assert_ne!(anew.blob, late.blob);
-        let doomed = store.pending_deletes(None, 10).await.unwrap();
+        let doomed = store.pending_deletes(None, 10).await.unwrap().items;
         assert_eq!(doomed.iter().map(|blob| blob.id).collect::<Vec<_>>(), [late.blob]);
         // Only blobs that are pending delete are forgotten.
         store.forget_blobs(&[late.blob, anew.blob]).await.unwrap();
@@ -251,10 +259,10 @@ both! {
             let sooner = NewFile { check_at: later + HOUR, ..new.clone() };
             let (created, _) = join(
                 store.create_file(sooner, fixture.audit_of(org, "file.create", "a file")),
-                store.mark_unreferenced_blobs(later, 10),
+                store.mark_unreferenced_blobs(later, None, 10),
             )
             .await;
-            let doomed = store.pending_deletes(None, 100).await.unwrap().iter().any(|blob| blob.id == new.blob);
+            let doomed = store.pending_deletes(None, 100).await.unwrap().items.iter().any(|blob| blob.id == new.blob);
             assert_eq!(doomed, created.is_err(), "{created:?}");
             outcomes[usize::from(doomed)] += 1;
         }
@@ -269,7 +277,7 @@ both! {
             let later = file.at + HOUR * 3;
             let (deleted, _) = join(
                 store.delete_file(org, file.id, later + HOUR, fixture.audit_of(org, "file.delete", "a file")),
-                store.mark_unreferenced_blobs(later, 10),
+                store.mark_unreferenced_blobs(later, None, 10),
             )
             .await;
             deleted.unwrap();
@@ -300,7 +308,7 @@ async fn a_doom_that_waits_for_a_new_reference_lets_the_content_live() {
             .create_file(new.clone(), fixture.audit_of(org, "file.create", "a file")),
         async {
             reached.await.unwrap();
-            join(fixture.store.mark_unreferenced_blobs(later, 10), async {
+            join(fixture.store.mark_unreferenced_blobs(later, None, 10), async {
                 let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
                                AND datname = current_database()";
                 while fixture.count(waiting).await == 0 {
@@ -314,8 +322,8 @@ async fn a_doom_that_waits_for_a_new_reference_lets_the_content_live() {
     )
     .await;
     created.unwrap();
-    assert_eq!(doomed.unwrap(), 1);
-    assert_eq!(fixture.store.pending_deletes(None, 10).await.unwrap(), []);
+    assert_eq!(doomed.unwrap().blobs, 1);
+    assert_eq!(fixture.store.pending_deletes(None, 10).await.unwrap().items, []);
     let read = |tx: &mut dyn crate::db::Tx| tx.query_one("SELECT check_at FROM blob", vals![])?.opt_time(0);
     assert_eq!(fixture.store.db.read(read).await.unwrap(), Some(new.check_at));
 }

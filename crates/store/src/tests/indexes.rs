@@ -369,7 +369,7 @@ async fn counts_and_deletions_read_their_indexes(fixture: Fixture) {
     };
     reads(
         &fixture,
-        store.delete_expired_runs(expiry, batch),
+        store.delete_expired_runs(expiry, batch, &mut crate::Undeletable::default()),
         // For each final status.
         &["run_outcome"; 5],
     )

@@ -52,6 +52,7 @@ mod storage;
 mod subscriptions;
 mod tails;
 mod takeover;
+mod unreadable;
 mod unretained;
 mod usage;
 mod work;

@@ -542,7 +542,7 @@ impl<'a> Model<'a> {
                 .filter(|run| run.node == Some(node) && run.occupies())
                 .map(|run| Held {
                     run: run.id,
-                    status: run.status,
+                    status: Some(run.status),
                 })
                 .collect();
             expected.sort_by_key(|held| held.run);

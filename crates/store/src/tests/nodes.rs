@@ -421,7 +421,7 @@ both! {
         let mut held: Vec<_> = [forgotten, worked_on, tired].map(|fence| (fence.run, RunStatus::Running)).to_vec();
         held.push((cancelled.run, RunStatus::Cancelled));
         let found = fixture.store.held_runs(node).await.unwrap();
-        assert_eq!(found.iter().map(|held| (held.run, held.status)).collect::<Vec<_>>(), held);
+        assert_eq!(found.iter().map(|held| (held.run, held.status.unwrap())).collect::<Vec<_>>(), held);
 
         let at = fixture.now();
         let named = vec![forgotten.run, tired.run, cancelled.run, foreign.run, fixture.run_id()];

@@ -78,7 +78,10 @@ impl Fixture {
             store.cancel_run(org, run, self.now()).await.unwrap();
         }
         while let Some(due) = store.uncounted_usage(org).await.unwrap() {
-            assert_eq!(store.count_usage(due, 0).await.unwrap(), Some(0));
+            assert_eq!(
+                store.count_usage(due, 0).await.unwrap(),
+                crate::CountedHour::Counted(0)
+            );
         }
         let expiry = Expiry {
             org,
@@ -91,7 +94,10 @@ impl Fixture {
             runs: 100,
             events: 1_000,
         };
-        store.delete_expired_runs(expiry, batch).await.unwrap();
+        store
+            .delete_expired_runs(expiry, batch, &mut crate::Undeletable::default())
+            .await
+            .unwrap();
         for schedule in store.schedules_to_erase(org, 10).await.unwrap() {
             store.erase_schedule(org, schedule).await.unwrap();
         }
@@ -159,7 +165,7 @@ both! {
         for gone in ["api_key", "connection", "invitation", "membership", "oauth_flow", "oauth_grant"] {
             assert!(!fixture.tables_of(org).await.iter().any(|of| of == gone), "{gone} gives access at once");
         }
-        assert_eq!(store.deleted_organizations(None, 10).await.unwrap(), [org]);
+        assert_eq!(store.deleted_organizations(None, 10).await.unwrap().items, [org]);
         assert!(!store.organization_erased(org, fixture.now(), fixture.now()).await.unwrap(), "much is left");
         fixture.erase(org).await;
         let later = fixture.now();
@@ -171,7 +177,7 @@ both! {
         let mut kept = KEPT.map(str::to_owned);
         kept.sort();
         assert_eq!(fixture.tables_of(org).await, kept);
-        assert_eq!(store.deleted_organizations(None, 10).await.unwrap(), []);
+        assert_eq!(store.deleted_organizations(None, 10).await.unwrap().items, []);
         // The other organization has all of its own.
         assert_eq!(fixture.tables_of(other).await, theirs);
     }
@@ -245,10 +251,10 @@ both! {
         let cancelled = store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
         assert!(matches!(cancelled, crate::Cancelled::Now(run) if run.status == RunStatus::Cancelled));
         let due = store.uncounted_usage(org).await.unwrap().unwrap();
-        assert_eq!(store.count_usage(due, 0).await.unwrap(), None, "its cost is not known yet");
+        assert_eq!(store.count_usage(due, 0).await.unwrap(), crate::CountedHour::Waits, "its cost is not known yet");
         let cost = Micros::new(70).unwrap();
         store.settle_run(fence.run, fence.attempt, cost, RunUsage::default()).await.unwrap();
-        assert_eq!(store.count_usage(due, 0).await.unwrap(), Some(0));
+        assert_eq!(store.count_usage(due, 0).await.unwrap(), crate::CountedHour::Counted(0));
         assert_eq!(store.uncounted_usage(org).await.unwrap(), None);
         fixture.erase(org).await;
         assert_eq!(fixture.tables_of(org).await, ["audit", "credit", "organization", "usage_day"]);

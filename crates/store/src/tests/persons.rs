@@ -172,7 +172,7 @@ both! {
         assert_eq!(store.list_sessions(ann, at, 9).await.unwrap(), []);
         assert_eq!(store.organizations_of(ann, None, 9).await.unwrap(), []);
         assert_eq!(store.avatar(ann, ann).await, Ok(None));
-        assert_eq!(store.deleted_organizations(None, 9).await.unwrap(), [own], "nobody else is in it");
+        assert_eq!(store.deleted_organizations(None, 9).await.unwrap().items, [own], "nobody else is in it");
         assert_eq!(fixture.count("SELECT COUNT(*) FROM api_key").await, 1, "the key of the other organization");
         // The address is free again.
         fixture.person("ann").await;

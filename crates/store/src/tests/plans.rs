@@ -161,7 +161,11 @@ async fn use_artifacts(fixture: &Fixture, org: OrgId) {
 }
 
 async fn delete_expired(fixture: &Fixture, org: OrgId) {
-    fixture.store.organizations(Some(org), 10).await.unwrap();
+    fixture
+        .store
+        .organizations(Some(org.to_string()), 10)
+        .await
+        .unwrap();
     let now = fixture.now();
     let expiry = Expiry {
         org,
@@ -174,7 +178,11 @@ async fn delete_expired(fixture: &Fixture, org: OrgId) {
         runs: 100,
         events: 1_000,
     };
-    let deleted = fixture.store.delete_expired_runs(expiry, batch).await.unwrap();
+    let deleted = fixture
+        .store
+        .delete_expired_runs(expiry, batch, &mut crate::Undeletable::default())
+        .await
+        .unwrap();
     assert!(deleted.runs > 1, "{deleted:?}");
 }
 
@@ -252,7 +260,10 @@ async fn administer(fixture: &Fixture, org: OrgId) {
         counted_until: Timestamp::from_micros(0),
         next_run: Timestamp::from_micros(0),
     };
-    assert_eq!(store.count_usage(due, 0).await.unwrap(), Some(0));
+    assert_eq!(
+        store.count_usage(due, 0).await.unwrap(),
+        crate::CountedHour::Counted(0)
+    );
     store.late_runs(None, 10).await.unwrap();
     store.count_late_run(fixture.run_id()).await.unwrap();
     store.dead_rows().await.unwrap();
@@ -375,7 +386,7 @@ async fn use_schedules(fixture: &Fixture, org: OrgId) {
     fires.state.waiting = Some(fires.rows[0].instant);
     fires.replaces = true;
     let run = store.record_fires(fires.clone()).await.unwrap().unwrap();
-    store.replaced_runs(Some(run.id), 5).await.unwrap();
+    store.replaced_runs(Some(run.id.to_string()), 5).await.unwrap();
     store.forget_replaced(&[run.id]).await.unwrap();
     fires.released = fires.state.waiting.take();
     fires.run = None;
@@ -482,6 +493,7 @@ async fn no_statement_walks_or_sorts_a_table_that_grows_on_sqlite() {
         "counted",
         "made",
         "used",
+        "soon",
         "json_each",
         "t VIRTUAL TABLE",
         "CONSTANT ROW",
@@ -497,8 +509,8 @@ async fn no_statement_walks_or_sorts_a_table_that_grows_on_sqlite() {
         for step in query(&fixture, vec![explain]).await {
             let step = step.text(3).unwrap();
             // There are few nodes: `n` is each of them, `h` those that hold runs. `w` and `found` are the organizations found so far,
-            // `counted` ends at its limit, `made` and `used` are rows that a query of usage has found. `json_each` and `t` are
-            // parameters. Only statements on a list of run ids sort.
+            // `counted` and `soon` end at their limits, `made` and `used` are rows that a query of usage has found. `json_each`
+            // and `t` are parameters. Only statements on a list of run ids sort.
             let is_small = SMALL
                 .iter()
                 .any(|small| step.starts_with(&format!("SCAN {small}")));

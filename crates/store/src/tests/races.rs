@@ -12,7 +12,7 @@ use super::{
     fixture::{Fixture, entries},
 };
 use crate::{
-    AfterAttempt, Append, Cancelled, Created, Error, Order, Rotation, SavedWorkflow,
+    AfterAttempt, Append, Cancelled, CountedHour, Created, Error, Order, Rotation, SavedWorkflow,
     db::{Tx, vals},
 };
 
@@ -113,7 +113,7 @@ both! {
             fixture.store.claim_deliveries((format!("node-{}", number % 3), crate::NodeId(number % 3)), orders, at, at + Duration::from_secs(30))
         }))
         .await;
-        let claimed: Vec<_> = claims.into_iter().flat_map(Result::unwrap).map(|one| one.run).collect();
+        let claimed: Vec<_> = claims.into_iter().flat_map(|claims| claims.unwrap().deliveries).map(|one| one.run).collect();
         let runs: HashSet<_> = claimed.iter().collect();
         assert_eq!(claimed.len(), runs.len());
         // A command that met another one at a row claimed fewer deliveries. Nothing is lost.
@@ -505,10 +505,12 @@ both! {
         let fence = fixture.running(org, node).await;
         fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
         let later = fixture.now() + Duration::from_hours(2);
-        let due = fixture.store.usage_due(later, None, 10).await.unwrap();
+        let due = fixture.store.usage_due(later, None, 10).await.unwrap().items;
         let due = due[0].1.unwrap();
         let counted = join_all((0..8).map(|_| fixture.store.count_usage(due, 0))).await;
-        assert_eq!(counted.into_iter().filter(|counted| counted == &Ok(Some(0))).count(), 1);
+        let (first, others): (Vec<_>, Vec<_>) =
+            counted.into_iter().partition(|counted| counted == &Ok(CountedHour::Counted(0)));
+        assert_eq!((first.len(), others), (1, vec![Ok(CountedHour::Elsewhere); 7]));
         assert_eq!(fixture.count("SELECT CAST(SUM(runs) AS BIGINT) FROM usage_day").await, 1);
     }
 

@@ -305,9 +305,10 @@ both! {
         }
         let other = fixture.schedule(fixture.org().await).await;
         store.record_fires(fixture.start_next(&other)).await.unwrap();
-        let replaced = async |after, limit| -> Vec<RunId> {
+        let replaced = async |after: Option<RunId>, limit| -> Vec<RunId> {
+            let after = after.map(|run| run.to_string());
             let replaced = store.replaced_runs(after, limit).await.unwrap();
-            replaced.into_iter().map(|replaced| replaced.run).collect()
+            replaced.items.into_iter().map(|replaced| replaced.run).collect()
         };
         assert_eq!(replaced(None, 5).await, runs[1..3]);
         assert_eq!(replaced(None, 1).await, runs[1..2]);
@@ -396,9 +397,9 @@ both! {
         fixture.create_schedule(other.clone()).await.unwrap();
         // The last two occurrences are younger.
         let before = waits + Duration::from_mins(7);
-        assert_eq!(store.schedules_with_fires(None, before, 5).await.unwrap(), [row.id]);
-        assert_eq!(store.schedules_with_fires(Some(row.id), before, 5).await.unwrap(), []);
-        assert_eq!(store.schedules_with_fires(None, waits, 5).await.unwrap(), []);
+        assert_eq!(store.schedules_with_fires(None, before, 5).await.unwrap().items, [row.id]);
+        assert_eq!(store.schedules_with_fires(Some(row.id.to_string()), before, 5).await.unwrap().items, []);
+        assert_eq!(store.schedules_with_fires(None, waits, 5).await.unwrap().items, []);
         assert_eq!(store.delete_expired_fires(other.id, before, 5).await.unwrap(), 0);
         let mut deleted = Vec::new();
         while deleted.last() != Some(&0) {

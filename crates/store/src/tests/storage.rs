@@ -70,7 +70,7 @@ both! {
                 (0..6).map(move |byte| fixture.store.reserve_blob(fixture.limited(*org, byte + round % 4)))
             }));
             let later = fixture.now() + std::time::Duration::from_hours(2);
-            let sweeps = join_all((0..3).map(|_| fixture.store.mark_unreferenced_blobs(later, 20)));
+            let sweeps = join_all((0..3).map(|_| fixture.store.mark_unreferenced_blobs(later, None, 20)));
             let (taken, swept) = join(uploads, sweeps).await;
             for done in taken {
                 assert!(done.is_ok() || matches!(done, Err(Error::Conflict(_))), "{done:?}");

@@ -13,7 +13,10 @@ use sortie_api::{
 };
 
 use super::{both, fixture::Fixture};
-use crate::{Batch, By, Created, Expiry, Labels, NewRun, OpenCallbacks, Result, UsageQuery, db::vals};
+use crate::{
+    Batch, By, CountedHour, Created, Expiry, Labels, NewRun, OpenCallbacks, Result, Undeletable, UsageQuery,
+    db::vals,
+};
 
 const HOUR: i64 = 3_600_000_000;
 
@@ -253,7 +256,7 @@ async fn settle(fixture: &Fixture, run: RunId) {
 
 /// Counts the runs that were left out of their hour and are settled, as a node does.
 async fn count_late(fixture: &Fixture) {
-    for (run, is_settled) in fixture.store.late_runs(None, 1_000).await.unwrap() {
+    for (run, is_settled) in fixture.store.late_runs(None, 1_000).await.unwrap().items {
         assert_eq!(fixture.store.count_late_run(run).await.unwrap(), is_settled);
     }
 }
@@ -262,7 +265,7 @@ async fn count_late(fixture: &Fixture) {
 /// settled. Returns how many were left out.
 async fn count(fixture: &Fixture, before: Timestamp, late: u32) -> u64 {
     let due = async || -> Vec<_> {
-        let all = fixture.store.usage_due(before, None, 10).await.unwrap();
+        let all = fixture.store.usage_due(before, None, 10).await.unwrap().items;
         all.into_iter().filter_map(|(_, due)| due).collect()
     };
     let mut left_out = 0;
@@ -271,7 +274,7 @@ async fn count(fixture: &Fixture, before: Timestamp, late: u32) -> u64 {
         for due in due().await {
             assert!(due.next_run < before);
             if due.hour_end() <= before
-                && let Some(runs) = fixture.store.count_usage(due, late).await.unwrap()
+                && let CountedHour::Counted(runs) = fixture.store.count_usage(due, late).await.unwrap()
             {
                 progress = true;
                 left_out += runs;
@@ -405,8 +408,8 @@ both! {
         // The second count adds to the day.
         for runs in [2, 4] {
             change("UPDATE organization SET usage_until = 0").await;
-            let due = fixture.store.usage_due(later, None, 10).await.unwrap()[0].1.unwrap();
-            assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), Some(0));
+            let due = fixture.store.usage_due(later, None, 10).await.unwrap().items[0].1.unwrap();
+            assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), CountedHour::Counted(0));
             check(runs).await;
         }
     }
@@ -416,18 +419,18 @@ both! {
         let node = fixture.node().await;
         let waiting = fixture.queued(org).await;
         let later = fixture.now() + Duration::from_hours(30);
-        let due = fixture.store.usage_due(later, None, 10).await.unwrap()[0].1.unwrap();
-        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), None, "it waits");
+        let due = fixture.store.usage_due(later, None, 10).await.unwrap().items[0].1.unwrap();
+        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), CountedHour::Waits, "it waits");
         let claim = fixture.claim_one(node).await;
         assert_eq!(claim.fence.run, waiting);
         let fence = fixture.start(claim.fence).await.unwrap();
-        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), None, "it is at work");
+        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), CountedHour::Waits, "it is at work");
         fixture.store.cancel_run(org, waiting, fixture.now()).await.unwrap();
-        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), None, "its cost is not known");
+        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), CountedHour::Waits, "its cost is not known");
         fixture.store.settle_run(waiting, fence.attempt, Micros::new(9).unwrap(), sortie_api::RunUsage::default()).await.unwrap();
-        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), Some(0));
-        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), None, "it is counted once");
-        assert_eq!(fixture.store.usage_due(later, None, 10).await.unwrap(), [(org, None)]);
+        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), CountedHour::Counted(0));
+        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), CountedHour::Elsewhere, "it is counted once");
+        assert_eq!(fixture.store.usage_due(later, None, 10).await.unwrap().items, [(org, None)]);
         assert_eq!(fixture.count("SELECT cost_micros FROM usage_day").await, 9);
     }
 
@@ -436,9 +439,14 @@ both! {
         let fence = fixture.running(org, node).await;
         fixture.queued(org).await;
         let later = fixture.now() + Duration::from_hours(30);
-        let due = fixture.store.usage_due(later, None, 10).await.unwrap()[0].1.unwrap();
-        assert_eq!(fixture.store.count_usage(due, 1).await.unwrap(), None, "there are two");
-        assert_eq!(fixture.store.count_usage(due, 2).await.unwrap(), Some(2));
+        let due = fixture.store.usage_due(later, None, 10).await.unwrap().items[0].1.unwrap();
+        // There are two: the part of the hour in front of the second is counted, then the rest.
+        assert_eq!(fixture.store.count_usage(due, 1).await.unwrap(), CountedHour::Counted(1));
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM late_run").await, 1);
+        let rest = fixture.store.usage_due_of(org, later).await.unwrap().unwrap();
+        assert!(rest.counted_until == rest.next_run && rest.hour_end() == due.hour_end(), "{rest:?}");
+        assert_eq!(fixture.store.count_usage(rest, 1).await.unwrap(), CountedHour::Counted(1));
+        assert_eq!(fixture.store.usage_due_of(org, later).await.unwrap(), None);
         let seen = fixture.store.observe(later).await.unwrap();
         let oldest = fixture.get(org, fence.run).await.created_at;
         assert_eq!((seen.late_runs, seen.oldest_late_run_at), (2, Some(oldest)));
@@ -452,14 +460,14 @@ both! {
             open_callbacks: OpenCallbacks::Wait,
         };
         let batch = Batch { runs: 10, events: 100 };
-        assert_eq!(fixture.store.delete_expired_runs(expiry, batch).await.unwrap().runs, 0);
-        let late = fixture.store.late_runs(None, 10).await.unwrap();
+        assert_eq!(fixture.store.delete_expired_runs(expiry, batch, &mut Undeletable::default()).await.unwrap().runs, 0);
+        let late = fixture.store.late_runs(None, 10).await.unwrap().items;
         assert_eq!(late.iter().filter(|(_, is_settled)| *is_settled).count(), 1);
         assert!(late.contains(&(fence.run, true)));
         count_late(fixture).await;
         assert_eq!(fixture.count("SELECT runs FROM usage_day").await, 1);
         assert!(!fixture.store.count_late_run(fence.run).await.unwrap(), "once");
-        assert_eq!(fixture.store.delete_expired_runs(expiry, batch).await.unwrap().runs, 1);
+        assert_eq!(fixture.store.delete_expired_runs(expiry, batch, &mut Undeletable::default()).await.unwrap().runs, 1);
     }
 
     async fn usage_is_of_one_organization_and_its_rows_are_limited(fixture: &Fixture) {
@@ -475,9 +483,9 @@ both! {
         assert_eq!(fixture.store.usage(other, query.clone()).await.unwrap(), []);
         let all = fixture.store.usage(org, UsageQuery { by: Vec::new(), ..query }).await.unwrap();
         assert_eq!(all.iter().map(|row| row.runs).collect::<Vec<_>>(), [5]);
-        let due = fixture.store.usage_due(fixture.now(), None, 1).await.unwrap();
+        let due = fixture.store.usage_due(fixture.now(), None, 1).await.unwrap().items;
         assert_eq!(due.iter().map(|(of, _)| *of).collect::<Vec<_>>(), [org.min(other)]);
-        let due = fixture.store.usage_due(fixture.now(), Some(org.min(other)), 5).await.unwrap();
+        let due = fixture.store.usage_due(fixture.now(), Some(org.min(other).to_string()), 5).await.unwrap().items;
         assert_eq!(due.iter().map(|(of, _)| *of).collect::<Vec<_>>(), [org.max(other)]);
     }
 }

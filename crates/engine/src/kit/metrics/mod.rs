@@ -119,6 +119,7 @@ pub(crate) struct Metrics {
     budget_refusals: Counter,
     ledger_checks: Counter,
     ledger_differences: Gauge,
+    usage_uncounted: Gauge,
     license_refusals: Counter,
     dispatch_delay: Histogram,
     events: Counter,
@@ -152,6 +153,7 @@ impl Default for Metrics {
             budget_refusals: Counter::default(),
             ledger_checks: Counter::default(),
             ledger_differences: Gauge::default(),
+            usage_uncounted: Gauge::default(),
             license_refusals: Counter::default(),
             dispatch_delay: short(),
             events: Counter::default(),
@@ -230,6 +232,19 @@ impl Metrics {
     #[cfg(test)]
     pub(crate) fn checked_ledgers(&self) -> (u64, i64) {
         (self.ledger_checks.get(), self.ledger_differences.get())
+    }
+
+    /// Usage was counted. The oldest completed hour that is not counted ended so long ago.
+    pub(crate) fn counted_usage(&self, uncounted: Option<Duration>) {
+        let seconds = uncounted.unwrap_or_default().as_secs();
+        self.usage_uncounted
+            .set(i64::try_from(seconds).unwrap_or(i64::MAX));
+    }
+
+    /// Age of the oldest hour that was not counted, in seconds.
+    #[cfg(test)]
+    pub(crate) fn uncounted_usage(&self) -> i64 {
+        self.usage_uncounted.get()
     }
 
     /// A run that waited since `queued` has a worker.
@@ -389,6 +404,11 @@ impl Metrics {
             "lease_renewals",
             "Renewals of this node's lease; `lost` where it had been declared lost meanwhile",
             self.renewals.clone(),
+        );
+        registry.register(
+            "usage_uncounted_age_seconds",
+            "How long ago the oldest completed hour ended that the last count of this node left uncounted; 0 where none is left",
+            self.usage_uncounted.clone(),
         );
         registry.register(
             "uploads",

@@ -38,6 +38,7 @@ fn tool_end(tool: &str, is_error: bool) -> EventType {
         output: "secret".to_owned(),
         output_bytes: 6,
         duration_ms: 1_500,
+        cost_micros: Micros::ZERO,
     })
 }
 

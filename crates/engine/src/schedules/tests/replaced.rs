@@ -1,6 +1,38 @@
 //! Runs that `cancel_other` replaces, where the node that has started the new one does not get to cancel them.
 
 use super::*;
+use crate::{operations::retention, schedules::timer::PAGE};
+
+#[tokio::test]
+async fn a_schedule_whose_occurrences_cannot_be_deleted_keeps_no_other() {
+    let rig = Rig::sqlite().await;
+    let mut schedules = Vec::new();
+    for _ in 0..3 {
+        schedules.push(rig.create(json!({})).await.unwrap().id);
+    }
+    rig.go("2026-01-01T00:10:00Z").await;
+    let file = rig.database.url().strip_prefix("sqlite:").unwrap();
+    let database = rusqlite::Connection::open(file).unwrap();
+    let refuse = format!(
+        "CREATE TRIGGER injected BEFORE DELETE ON fire WHEN OLD.schedule_id = '{}' \
+         BEGIN SELECT RAISE(ABORT, 'injected'); END",
+        schedules[0]
+    );
+    database.execute_batch(&refuse).unwrap();
+    let clock = Clock::manual(at("2026-02-01T00:00:00Z"));
+    let day = std::time::Duration::from_hours(24);
+    let store = rig.engine().store().clone();
+    let deleted = retention::delete_expired(&store, &clock, day).await.unwrap();
+    let left = |id: ScheduleId| {
+        let sql = "SELECT COUNT(*) FROM fire WHERE schedule_id = ?1";
+        database
+            .query_row(sql, [id.to_string()], |row| row.get::<_, i64>(0))
+            .unwrap()
+    };
+    assert!(left(schedules[0]) > 0);
+    assert_eq!((left(schedules[1]), left(schedules[2])), (0, 0));
+    assert!(deleted.fires >= 2, "{deleted:?}");
+}
 
 #[tokio::test]
 async fn runs_that_were_replaced_are_cancelled_by_whoever_looks_next() {
@@ -26,8 +58,25 @@ async fn runs_that_were_replaced_are_cancelled_by_whoever_looks_next() {
             .replaced_runs(None, 5)
             .await
             .unwrap()
+            .items
             .is_empty()
     );
+}
+
+#[tokio::test]
+async fn a_replaced_run_that_cannot_be_read_keeps_no_other_from_it() {
+    let rig = Rig::sqlite().await;
+    let id = rig.create(json!({"overlap": "cancel_other"})).await.unwrap().id;
+    rig.go("2026-01-01T00:10:00Z").await;
+    let first = rig.get(id).await.last_run_id.unwrap();
+    for number in 0..PAGE {
+        let file = rig.database.url().strip_prefix("sqlite:").unwrap();
+        let database = rusqlite::Connection::open(file).unwrap();
+        let sql = "INSERT INTO replaced_run (run_id, org_id) VALUES (?1, 'nobody')";
+        assert_eq!(database.execute(sql, [format!("broken {number}")]).unwrap(), 1);
+    }
+    rig.go("2026-01-01T00:20:00Z").await;
+    assert_eq!(rig.run(first).await.status, RunStatus::Cancelled);
 }
 
 #[tokio::test]

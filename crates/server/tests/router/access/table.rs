@@ -330,14 +330,14 @@ pub(super) const CALLS: &[Call] = &[
         Foreign::ItsOwn,
     ),
     call("get_license", ("GET", "/v1/admin/license"), "", Foreign::ItsOwn),
+    // The database of the test has two organizations: these are the operator's.
     refused(
         "put_license",
         ("PUT", "/v1/admin/license"),
         r#"{"token":"guess"}"#,
-        400,
+        403,
     ),
-    refused("delete_license", ("DELETE", "/v1/admin/license"), "", 404),
-    // The database of the test has two organizations: these are the operator's.
+    refused("delete_license", ("DELETE", "/v1/admin/license"), "", 403),
     refused("list_nodes", ("GET", "/v1/admin/nodes"), "", 403),
     refused("get_checks", ("GET", "/v1/admin/checks"), "", 403),
     refused("get_master_keys", ("GET", "/v1/admin/master-key"), "", 403),
