@@ -77,7 +77,7 @@ pub use money::{
         take_backs::{TakeBack, TakeBackKind, TakeBackState, TookBack, UnknownTakeBackState},
         topups::{NewTopup, TOO_MANY_OPEN, TopupMove, TopupRow},
     },
-    usage::{UsageDue, UsageQuery},
+    usage::{UsageDue, UsagePosition, UsageQuery},
 };
 pub use notices::{NoticeWriter, PaymentNotice};
 pub use oauth::{

@@ -42,6 +42,7 @@ mod sharing;
 mod shutdown;
 mod traces;
 mod trouble;
+mod unread;
 mod upgrade;
 mod versions;
 mod workflows;
