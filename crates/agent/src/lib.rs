@@ -50,6 +50,7 @@ pub use self::{
     media::media_of,
     model::Model,
     models::runbook::{is_runbook, runbook},
+    patience::open_sandbox,
     programs::list_programs,
     redact::Redactor,
     spans::provider_name,

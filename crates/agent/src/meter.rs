@@ -326,6 +326,6 @@ impl Drop for HeldPrice<'_, '_> {
             duration_ms: millis(self.began.elapsed()),
             cost_micros,
         }));
-        self.meter.tell();
+        self.meter.update_sink();
     }
 }

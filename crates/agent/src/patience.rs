@@ -1,56 +1,18 @@
-//! Patience with a machine that has no file descriptor left: others give theirs back, and what needs one is tried again.
+//! Sandboxes of a machine that has no file descriptor left: others give theirs back, and what needs one is tried again.
 
-use std::{io, time::Duration};
-
+use sortie_base::descriptors::Patience;
 use sortie_sandbox::{Backend, Error, Sandbox, Spec, Workdir};
-use tokio::time::Instant;
-
-/// Pause between two tries.
-const PAUSE: Duration = Duration::from_millis(250);
-
-/// Time for which a descriptor is waited for.
-const TIME: Duration = Duration::from_mins(1);
-
-/// Error numbers of a process, and of a machine, that has no descriptor left: `EMFILE` and `ENFILE` of Linux.
-const NO_DESCRIPTOR: [i32; 2] = [24, 23];
-
-/// Returns true where an error says that there is no file descriptor.
-pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
-    error
-        .raw_os_error()
-        .is_some_and(|number| NO_DESCRIPTOR.contains(&number))
-}
-
-/// Tries left for something that needs a file descriptor.
-#[derive(Debug)]
-pub(crate) struct Patience {
-    until: Instant,
-}
-
-impl Patience {
-    pub(crate) fn new() -> Self {
-        Self {
-            until: Instant::now() + TIME,
-        }
-    }
-
-    /// Waits before another try. Returns false where the time is over.
-    pub(crate) async fn wait(&self) -> bool {
-        if Instant::now() >= self.until {
-            return false;
-        }
-        tokio::time::sleep(PAUSE).await;
-        true
-    }
-}
 
 /// Opens a sandbox, as soon as there are descriptors for it.
-pub(crate) async fn open_sandbox(
+///
+/// # Errors
+/// As [`Backend::open`] does.
+pub async fn open_sandbox(
     backend: &dyn Backend,
     workdir: &Workdir,
     spec: Spec,
 ) -> Result<Box<dyn Sandbox>, Error> {
-    let patience = Patience::new();
+    let patience = Patience::default();
     loop {
         match backend.open(workdir, spec.clone()).await {
             Err(error) if error.is_out_of_descriptors() && patience.wait().await => {}
@@ -63,25 +25,61 @@ pub(crate) async fn open_sandbox(
 mod tests {
     use std::{
         fs::File,
+        io::{self, Write as _},
+        net::TcpListener,
         sync::{
             Arc,
             atomic::{AtomicU32, Ordering},
         },
+        time::Duration,
     };
 
     use futures_util::future::BoxFuture;
-    use sortie_sandbox::{Capabilities, Limits};
+    use serde_json::value::RawValue;
+    use sortie_base::descriptors::PAUSE;
+    use sortie_sandbox::{
+        AtTimeout, Capabilities, Command, Enforcement, ExitKind, Finished, Level, Limits, Piped, RelPath,
+        StreamOutput, Tenancy, Usage,
+    };
+    use tokio::time::Instant;
 
     use super::*;
-    use crate::workspace::Workspace;
+    use crate::workspace::{Gateway, Source, Workspace};
 
-    /// Has no descriptor for the first opens.
+    /// Number of tries of each kind that find no descriptor.
+    const FULL: u32 = 3;
+
+    fn has_room(tries: &AtomicU32) -> Result<(), Error> {
+        if tries.fetch_add(1, Ordering::Relaxed) < FULL {
+            Err(Error::Setup(io::Error::from_raw_os_error(24).to_string()))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Backend and sandbox without descriptors at first.
+    #[derive(Clone, Default)]
+    struct Full(Arc<Tries>);
+
     #[derive(Default)]
-    struct Full(AtomicU32);
+    struct Tries {
+        opens: AtomicU32,
+        egresses: AtomicU32,
+        commands: AtomicU32,
+    }
+
+    static CAPABILITIES: Capabilities = Capabilities {
+        level: Level::None,
+        memory: Enforcement::Soft,
+        disk: Enforcement::Soft,
+        tenancy: Tenancy::Single,
+        egress: true,
+        missing: Vec::new(),
+    };
 
     impl Backend for Full {
         fn capabilities(&self) -> &Capabilities {
-            unreachable!()
+            &CAPABILITIES
         }
 
         fn open<'a>(
@@ -89,25 +87,95 @@ mod tests {
             _workdir: &'a Workdir,
             _spec: Spec,
         ) -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>> {
-            let reason = if self.0.fetch_add(1, Ordering::Relaxed) < 3 {
-                io::Error::from_raw_os_error(24).to_string()
-            } else {
-                "another reason".to_owned()
-            };
-            Box::pin(async { Err(Error::Setup(reason)) })
+            Box::pin(async {
+                has_room(&self.0.opens)?;
+                Ok(Box::new(self.clone()) as Box<dyn Sandbox>)
+            })
         }
+    }
+
+    impl Sandbox for Full {
+        fn exec(&mut self, _command: Command) -> BoxFuture<'_, Result<Finished, Error>> {
+            Box::pin(async {
+                has_room(&self.0.commands)?;
+                Ok(Finished {
+                    exit: ExitKind::Code(0),
+                    stdout: StreamOutput::default(),
+                    stderr: StreamOutput::default(),
+                    stored: [None, None],
+                    duration: Duration::ZERO,
+                    released: None,
+                })
+            })
+        }
+
+        fn start(&mut self, _argv: Vec<String>) -> BoxFuture<'_, Result<Piped, Error>> {
+            Box::pin(async { Err(Error::Lost("it starts no programs".to_owned())) })
+        }
+
+        fn egress(&mut self) -> BoxFuture<'_, Result<Option<TcpListener>, Error>> {
+            Box::pin(async { has_room(&self.0.egresses).map(|()| None) })
+        }
+
+        fn usage(&mut self) -> BoxFuture<'_, Result<Usage, Error>> {
+            Box::pin(async { Ok(Usage::default()) })
+        }
+
+        fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    impl Gateway for Full {
+        fn serve(&self, _listener: TcpListener) -> BoxFuture<'static, ()> {
+            Box::pin(async {})
+        }
+    }
+
+    fn workspace(dir: &tempfile::TempDir, full: &Full) -> Workspace {
+        let root = dir.path().to_owned();
+        Workspace::new(root, "run".to_owned(), Arc::new(full.clone()), Limits::default())
+    }
+
+    /// Holds the descriptors of the process, but for some.
+    fn all_but(room: usize) -> Vec<File> {
+        let mut held = Vec::new();
+        while let Ok(file) = File::open("/dev/null") {
+            held.push(file);
+        }
+        held.truncate(held.len() - room);
+        held
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_sandbox_is_opened_once_there_are_descriptors() {
         let (dir, full, begun) = (tempfile::tempdir().unwrap(), Full::default(), Instant::now());
         let workdir = Workdir::create(dir.path(), "run").unwrap();
-        let Err(error) = open_sandbox(&full, &workdir, Spec::default()).await else {
-            panic!("it is never opened")
+        open_sandbox(&full, &workdir, Spec::default()).await.unwrap();
+        assert_eq!(full.0.opens.load(Ordering::Relaxed), FULL + 1);
+        assert_eq!(begun.elapsed(), FULL * PAUSE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_is_run_once_there_are_descriptors_for_each_of_its_parts() {
+        let (dir, full, begun) = (tempfile::tempdir().unwrap(), Full::default(), Instant::now());
+        let mut workspace = workspace(&dir, &full);
+        workspace.open_egress(Arc::new(full.clone()));
+        let command = Command {
+            argv: vec!["true".to_owned()],
+            timeout: Duration::from_secs(1),
+            at_timeout: AtTimeout::Kill,
+            keep_bytes: 0,
+            store_bytes: 0,
         };
-        assert!(error.to_string().contains("another reason"), "{error}");
-        assert_eq!(full.0.load(Ordering::Relaxed), 4);
-        assert_eq!(begun.elapsed(), 3 * PAUSE);
+        let finished = workspace.exec(None, command).await.unwrap();
+        assert_eq!(finished.exit, ExitKind::Code(0));
+        for tries in [&full.0.opens, &full.0.commands] {
+            assert_eq!(tries.load(Ordering::Relaxed), FULL + 1);
+        }
+        // Asked for before each try of the command.
+        assert_eq!(full.0.egresses.load(Ordering::Relaxed), 2 * FULL + 1);
+        assert_eq!(begun.elapsed(), 3 * FULL * PAUSE);
     }
 
     #[tokio::test(start_paused = true)]
@@ -115,18 +183,8 @@ mod tests {
         // With room for some, but not for all that it takes, a try fails half-way.
         for room in 0..4 {
             let dir = tempfile::tempdir().unwrap();
-            let root = dir.path().to_owned();
-            let mut workspace = Workspace::new(
-                root,
-                "run".to_owned(),
-                Arc::new(Full::default()),
-                Limits::default(),
-            );
-            let mut held = Vec::new();
-            while let Ok(file) = File::open("/dev/null") {
-                held.push(file);
-            }
-            held.truncate(held.len() - room);
+            let mut workspace = workspace(&dir, &Full::default());
+            let held = all_but(room);
             let (made, ()) = tokio::join!(workspace.directory(None), async {
                 tokio::time::sleep(4 * PAUSE).await;
                 drop(held);
@@ -135,19 +193,38 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_the_kernel_says_of_a_full_table_is_understood() {
-        for (number, is_out) in [(24, true), (23, true), (2, false)] {
-            let error = io::Error::from_raw_os_error(number);
-            assert_eq!(is_out_of_descriptors(&error), is_out, "{error}");
-        }
-        assert!(!is_out_of_descriptors(&io::Error::other("Too many open files")));
-    }
-
     #[tokio::test(start_paused = true)]
-    async fn a_descriptor_is_waited_for_for_a_minute() {
-        let (patience, begun) = (Patience::new(), Instant::now());
-        while patience.wait().await {}
-        assert_eq!(begun.elapsed(), TIME);
+    async fn files_are_staged_whole_once_there_are_descriptors() {
+        for room in 0..3 {
+            let dir = tempfile::tempdir().unwrap();
+            let mut workspace = workspace(&dir, &Full::default());
+            workspace.directory(None).await.unwrap();
+            let mut saved = tempfile::tempfile().unwrap();
+            saved.write_all(b"saved").unwrap();
+            io::Seek::rewind(&mut saved).unwrap();
+            let path = |path| RelPath::new(path).unwrap();
+            let files = vec![
+                (path("a/b/inline"), Source::Bytes(b"inline".to_vec())),
+                (path("c/saved"), Source::File(saved)),
+            ];
+            let input = RawValue::from_string("7".to_owned()).unwrap();
+            let held = all_but(room);
+            let staged = async {
+                workspace.stage(files).await.unwrap();
+                workspace.directory(Some(&input)).await.unwrap();
+            };
+            tokio::join!(staged, async {
+                tokio::time::sleep(4 * PAUSE).await;
+                drop(held);
+            });
+            for (file, content) in [
+                ("a/b/inline", "inline"),
+                ("c/saved", "saved"),
+                ("input.json", "7"),
+            ] {
+                let read = std::fs::read_to_string(dir.path().join("run").join(file)).unwrap();
+                assert_eq!(read, content, "{file} with room for {room}");
+            }
+        }
     }
 }

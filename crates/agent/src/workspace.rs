@@ -31,7 +31,7 @@ use self::{
     outputs::Outputs,
 };
 
-use crate::patience::{Patience, is_out_of_descriptors, open_sandbox};
+use sortie_base::descriptors::{Patience, is_out_of_descriptors};
 
 /// Path of a run's `input` in its working directory.
 pub(crate) const INPUT_FILE: &str = "input.json";
@@ -165,6 +165,31 @@ impl Directory {
         let workdir = Arc::clone(&self.workdir);
         Ok(self.tasks.spawn_blocking(move || work(&workdir)).await?)
     }
+
+    /// Writes a file, as soon as there are descriptors for it.
+    async fn write(&self, path: RelPath, source: Source) -> Result<Result<(), FileError>, BrokenOff> {
+        let patience = Patience::default();
+        let mut next = Some((path, source));
+        while let Some((path, mut source)) = next.take() {
+            let writing = self.run(move |workdir| {
+                let written = match &mut source {
+                    Source::Bytes(content) => workdir.write(&path, content),
+                    // Nothing of it is read before the other file is open.
+                    Source::File(file) => workdir.copy(&path, file),
+                };
+                (written, path, source)
+            });
+            match writing.await? {
+                (Err(FileError::Io(error)), path, source)
+                    if is_out_of_descriptors(&error) && patience.wait().await =>
+                {
+                    next = Some((path, source));
+                }
+                (written, ..) => return Ok(written),
+            }
+        }
+        Ok(Ok(()))
+    }
 }
 
 /// Failure of the workspace under the agent.
@@ -245,15 +270,11 @@ impl Workspace {
     pub async fn stage(&mut self, files: Vec<(RelPath, Source)>) -> Result<(), FileError> {
         self.set_own_files(files.iter().map(|(path, _)| path));
         let directory = self.make().await.map_err(FileError::Io)?.directory.clone();
-        let staged = directory
-            .run(move |workdir| {
-                files.into_iter().try_for_each(|(path, source)| match source {
-                    Source::Bytes(content) => workdir.write(&path, &content),
-                    Source::File(mut file) => workdir.copy(&path, &mut file),
-                })
-            })
-            .await;
-        staged.map_err(|error| FileError::Io(std::io::Error::other(error)))?
+        for (path, source) in files {
+            let staged = directory.write(path, source).await;
+            staged.map_err(|error| FileError::Io(std::io::Error::other(error)))??;
+        }
+        Ok(())
     }
 
     /// Kills what still runs and deletes the directory. Returns when nothing is left. Cheap when nothing was opened.
@@ -317,25 +338,35 @@ impl Workspace {
             && !open.input_written
             && !taken
         {
-            let content = input.get().as_bytes().to_vec();
-            let written = open
-                .directory
-                .run(move |workdir| write_input(workdir, &content))
-                .await?;
+            let content = Source::Bytes(input.get().as_bytes().to_vec());
+            let path = input_path().map_err(WorkspaceError::Input)?;
+            let written = open.directory.write(path, content).await?;
             written.map_err(WorkspaceError::Input)?;
             open.input_written = true;
         }
         Ok(open.directory.clone())
     }
 
-    /// Runs a command in the sandbox to its end or its release. The sandbox is opened for the first one, and again
-    /// after it was lost.
+    /// Runs a command in the sandbox to its end or its release, as soon as there are descriptors for it. The sandbox is
+    /// opened for the first one, and again after it was lost.
     pub(crate) async fn exec(
         &mut self,
         input: Option<&RawValue>,
         command: Command,
     ) -> Result<Finished, WorkspaceError> {
         self.directory(input).await?;
+        let patience = Patience::default();
+        loop {
+            match self.try_exec(command.clone()).await {
+                // Nothing of the command has happened: it takes descriptors before it is sent.
+                Err(WorkspaceError::Sandbox(error))
+                    if error.is_out_of_descriptors() && patience.wait().await => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn try_exec(&mut self, command: Command) -> Result<Finished, WorkspaceError> {
         let (backend, limits, gateway) = (Arc::clone(&self.backend), self.limits, self.gateway.clone());
         let open = self.make().await.map_err(WorkspaceError::Directory)?;
         let sandbox = match &mut open.sandbox {
@@ -350,7 +381,7 @@ impl Workspace {
                     },
                     ..Spec::default()
                 };
-                empty.insert(open_sandbox(&*backend, &open.directory.workdir, spec).await?)
+                empty.insert(backend.open(&open.directory.workdir, spec).await?)
             }
         };
         if let Some(gateway) = gateway
@@ -458,7 +489,7 @@ impl Workspace {
     }
 
     async fn make(&mut self) -> std::io::Result<&mut Open> {
-        let patience = Patience::new();
+        let patience = Patience::default();
         while !matches!(self.state, State::Made(_)) {
             if matches!(self.state, State::Unmade) {
                 let (root, name) = (self.root.clone(), self.name.clone());
@@ -499,10 +530,6 @@ impl Open {
 
 fn joined(made: Result<std::io::Result<Workdir>, JoinError>) -> std::io::Result<Workdir> {
     made.map_err(std::io::Error::other)?
-}
-
-fn write_input(workdir: &Workdir, content: &[u8]) -> Result<(), FileError> {
-    workdir.write(&input_path()?, content)
 }
 
 fn input_path() -> Result<RelPath, FileError> {

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::{
-    Credential,
-    object::{objects, present, unique},
+    Credential, limits,
+    object::{list, objects, present, unique},
     time::Timestamp,
 };
 
@@ -152,7 +152,7 @@ pub struct ConnectionDefinition {
     /// `mcp` on a self-hosted engine: the program that serves on its standard input and output, and its arguments.
     #[serde(
         default,
-        deserialize_with = "present",
+        deserialize_with = "list::<_, _, { limits::COMMAND_PARTS }>",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(nullable = false, min_items = 1, max_items = 64)]
@@ -160,7 +160,7 @@ pub struct ConnectionDefinition {
     /// Environment of `command`, by name. The values are redacted in answers.
     #[serde(
         default,
-        deserialize_with = "unique",
+        deserialize_with = "unique::<_, _, { limits::CONNECTION_HEADERS }>",
         skip_serializing_if = "Option::is_none",
         serialize_with = "names_only"
     )]
@@ -177,7 +177,7 @@ pub struct ConnectionDefinition {
     /// Headers added to every request, by name; at most 32. The values are redacted in answers.
     #[serde(
         default,
-        deserialize_with = "unique",
+        deserialize_with = "unique::<_, _, { limits::CONNECTION_HEADERS }>",
         skip_serializing_if = "Option::is_none",
         serialize_with = "names_only"
     )]
@@ -186,7 +186,7 @@ pub struct ConnectionDefinition {
     /// `http`: the only methods the agent may use. Default: all.
     #[serde(
         default,
-        deserialize_with = "present",
+        deserialize_with = "list::<_, _, { limits::ALLOWED_METHODS }>",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(nullable = false, min_items = 1)]
@@ -194,7 +194,7 @@ pub struct ConnectionDefinition {
     /// `mcp`: the only tools the agent may use, by the server's names. Default: all.
     #[serde(
         default,
-        deserialize_with = "present",
+        deserialize_with = "list::<_, _, { limits::ALLOWED_TOOLS }>",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(nullable = false, min_items = 1, max_items = 100)]
@@ -261,7 +261,7 @@ pub struct ConnectionAuth {
     #[schema(nullable = false, write_only)]
     pub token_url: Option<String>,
     /// `oauth`: the scopes to ask for.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "list::<_, _, { limits::SCOPES }>")]
     #[schema(nullable = false, max_items = 50)]
     pub scopes: Option<Vec<String>>,
     /// `oauth`: issuer of the authorization server that `client_id` belongs to. The client and its secret go to no

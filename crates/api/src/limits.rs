@@ -34,6 +34,8 @@ pub const CONNECTION_HEADERS: usize = 32;
 pub const CONNECTION_NAME_BYTES: usize = 128;
 /// Credential of a connection (a token, a password, the value of a header), in bytes.
 pub const CREDENTIAL_BYTES: usize = 8 * 1024;
+/// Entries of a connection's `allowed_methods`: more than HTTP has.
+pub const ALLOWED_METHODS: usize = 16;
 /// Entries of a connection's `allowed_tools`.
 pub const ALLOWED_TOOLS: usize = 100;
 /// Entries of a connection's `command`.

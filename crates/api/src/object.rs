@@ -1,7 +1,8 @@
 //! Structs that are read from JSON objects only. By itself serde would also take an array of the fields in order,
-//! which no schema says and no client means.
+//! which no schema says and no client means. Arrays and maps are read up to their limits: a body of millions of short
+//! entries would take many times its size.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, marker::PhantomData};
 
 use serde::{Deserialize, Deserializer, de};
 
@@ -56,15 +57,57 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
-/// Reads a map in which no name stands twice: the last one would win in silence.
-pub(crate) fn unique<'de, D, T>(deserializer: D) -> Result<Option<BTreeMap<String, T>>, D::Error>
+fn beyond<E: de::Error>(most: usize) -> E {
+    E::custom(format_args!("must have at most {most} entries"))
+}
+
+/// Reads an array of at most `MOST` entries. It stops at the first one beyond them.
+pub(crate) fn list<'de, D, T, const MOST: usize>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    struct Visitor<T>(std::marker::PhantomData<T>);
+    struct Visitor<T, const MOST: usize>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
+    impl<'de, T: Deserialize<'de>, const MOST: usize> de::Visitor<'de> for Visitor<T, MOST> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a sequence")
+        }
+
+        fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            let mut read = Vec::new();
+            while read.len() < MOST {
+                match seq.next_element()? {
+                    Some(entry) => read.push(entry),
+                    None => return Ok(read),
+                }
+            }
+            match seq.next_element::<de::IgnoredAny>()? {
+                Some(_) => Err(beyond(MOST)),
+                None => Ok(read),
+            }
+        }
+    }
+
+    deserializer
+        .deserialize_seq(Visitor::<T, MOST>(PhantomData))
+        .map(Some)
+}
+
+/// Reads a map of at most `MOST` entries in which no name stands twice: the last one would win in silence. It stops at the first
+/// entry beyond them.
+pub(crate) fn unique<'de, D, T, const MOST: usize>(
+    deserializer: D,
+) -> Result<Option<BTreeMap<String, T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Visitor<T, const MOST: usize>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MOST: usize> de::Visitor<'de> for Visitor<T, MOST> {
         type Value = BTreeMap<String, T>;
 
         fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -73,17 +116,20 @@ where
 
         fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut read = BTreeMap::new();
-            while let Some((name, value)) = map.next_entry::<String, T>()? {
+            while let Some(name) = map.next_key::<String>()? {
                 if read.contains_key(&name) {
                     return Err(de::Error::custom(format!("duplicate field `{name}`")));
                 }
-                read.insert(name, value);
+                if read.len() == MOST {
+                    return Err(beyond(MOST));
+                }
+                read.insert(name, map.next_value()?);
             }
             Ok(read)
         }
     }
 
     deserializer
-        .deserialize_map(Visitor(std::marker::PhantomData))
+        .deserialize_map(Visitor::<T, MOST>(PhantomData))
         .map(Some)
 }

@@ -10,7 +10,8 @@ use utoipa::ToSchema;
 use crate::{
     Credential, Effort,
     connection::{ConnectionAuth, ConnectionType, names_only},
-    object::{objects, present, unique},
+    limits,
+    object::{list, objects, present, unique},
 };
 
 objects!(RunRequest RunFile RunConnection Callback);
@@ -76,13 +77,17 @@ pub struct RunRequest {
     /// Files staged in the working directory before the agent begins. At most 32.
     #[serde(
         default,
-        deserialize_with = "present",
+        deserialize_with = "list::<_, _, { limits::FILES }>",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(nullable = false, max_items = 32)]
     pub files: Option<Vec<RunFile>>,
     /// APIs and MCP servers the agent may call, keyed by the name it sees. At most 16.
-    #[serde(default, deserialize_with = "unique", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "unique::<_, _, { limits::CONNECTIONS }>",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(nullable = false)]
     pub connections: Option<BTreeMap<String, RunConnection>>,
     /// Purpose of the run, for people and agents. At most 500 characters. No effect on the run.
@@ -162,7 +167,7 @@ pub struct RunRequest {
     /// Short texts to find the run by: at most 16, each 1 to 64 characters, none twice.
     #[serde(
         default,
-        deserialize_with = "present",
+        deserialize_with = "list::<_, _, { limits::TAGS }>",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(nullable = false, max_items = 16, example = json!(["nightly"]))]
@@ -255,7 +260,7 @@ pub struct RunConnection {
     /// not keep them.
     #[serde(
         default,
-        deserialize_with = "unique",
+        deserialize_with = "unique::<_, _, { limits::CONNECTION_HEADERS }>",
         skip_serializing_if = "Option::is_none",
         serialize_with = "names_only"
     )]
@@ -264,7 +269,7 @@ pub struct RunConnection {
     /// The only HTTP methods the agent may use; beside `ref`, of those the saved connection allows.
     #[serde(
         default,
-        deserialize_with = "present",
+        deserialize_with = "list::<_, _, { limits::ALLOWED_METHODS }>",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(nullable = false)]
@@ -272,7 +277,7 @@ pub struct RunConnection {
     /// The only MCP tools the agent may use; beside `ref`, of those the saved connection allows.
     #[serde(
         default,
-        deserialize_with = "present",
+        deserialize_with = "list::<_, _, { limits::ALLOWED_TOOLS }>",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(nullable = false)]
@@ -296,7 +301,7 @@ pub struct WebRestriction {
     /// Domains with their subdomains. Absent: every public address.
     #[serde(
         default,
-        deserialize_with = "present",
+        deserialize_with = "list::<_, _, { limits::WEB_DOMAINS }>",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(nullable = false, max_items = 100)]

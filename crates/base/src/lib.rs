@@ -1,7 +1,8 @@
-//! Parts that the crates of a node share: the clock, random bytes, sealing under the master keys, and licenses. No SQL, no
-//! HTTP.
+//! Parts that the crates of a node share: the clock, random bytes, sealing under the master keys, licenses, and patience with a
+//! full table of file descriptors. No SQL, no HTTP.
 
 mod clock;
+pub mod descriptors;
 mod license;
 mod network;
 mod sealing;

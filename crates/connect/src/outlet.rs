@@ -199,7 +199,7 @@ impl Outlet {
         if let Some(body) = &request.body {
             builder = builder.body(body.clone());
         }
-        Ok(self.client.send(builder).await?)
+        Ok(self.client.send_patiently(builder).await?)
     }
 }
 

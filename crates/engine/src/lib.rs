@@ -42,8 +42,13 @@ pub use kit::{
 pub use operations::{
     checks::{Providers, check_models, check_providers},
     ledger::CheckedLedger,
+    usage::AskedUsage,
 };
-pub use runs::hub::{Batch, Deltas, Message, TextDelta};
+pub use runs::{
+    content::RecordedEvents,
+    hub::{Batch, Deltas, Message, TextDelta},
+    workflows::StoredWorkflow,
+};
 pub use schedules::ListedSchedule;
 pub use sortie_base::{Clock, InvalidKey, MasterKey};
 pub use sortie_connect::oauth::Callback;

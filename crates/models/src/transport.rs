@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sortie_agent::model::{ErrorKind, ModelError, Retry, Usage};
 use sortie_api::Credential;
-use sortie_net::{EngineClient, sse};
+use sortie_net::{EngineClient, send_patiently, sse};
 use url::Url;
 
 use self::too_long::is_too_long;
@@ -77,7 +77,7 @@ impl Transport {
             usage: estimate::with_input(Usage::default(), sent_bytes),
             ..error
         };
-        let sent = request.headers(self.headers.clone()).body(body).send().await;
+        let sent = send_patiently(request.headers(self.headers.clone()).body(body)).await;
         let response = sent.map_err(|error| {
             let is_before = error.is_builder() || error.is_connect();
             let error = self.broken(error);

@@ -7,6 +7,7 @@ use reqwest::{
     dns::{Addrs, Name, Resolve, Resolving},
     redirect,
 };
+use sortie_base::descriptors::{Patience, lacks_descriptor};
 use url::{Host, Url};
 
 use crate::{
@@ -81,12 +82,37 @@ impl Client {
 
     /// Sends a request. A refused address comes out as [`Error::Refused`].
     pub async fn send(&self, request: RequestBuilder) -> Result<reqwest::Response, Error> {
-        let response = request.send().await.map_err(unwrap_refusal)?;
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Error::Switched);
-        }
-        Ok(response)
+        usable(request.send().await)
     }
+
+    /// Sends a request as [`send`](Self::send) does, as soon as there is a file descriptor for its connection.
+    pub async fn send_patiently(&self, request: RequestBuilder) -> Result<reqwest::Response, Error> {
+        usable(send_patiently(request).await)
+    }
+}
+
+/// Sends a request, and again while there is no file descriptor for its connection: nothing of it was sent then.
+pub async fn send_patiently(mut request: RequestBuilder) -> reqwest::Result<reqwest::Response> {
+    let patience = Patience::default();
+    loop {
+        let again = request.try_clone();
+        match (request.send().await, again) {
+            (Err(error), Some(again))
+                if error.is_connect() && lacks_descriptor(&error) && patience.wait().await =>
+            {
+                request = again;
+            }
+            (sent, _) => return sent,
+        }
+    }
+}
+
+fn usable(sent: reqwest::Result<reqwest::Response>) -> Result<reqwest::Response, Error> {
+    let response = sent.map_err(unwrap_refusal)?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(Error::Switched);
+    }
+    Ok(response)
 }
 
 /// A client for the operator's own engine: any address, no redirect, no proxy.
@@ -252,7 +278,7 @@ mod tests {
             let refused = client.request(Method::GET, &url(text));
             assert!(matches!(refused, Err(Error::Url(_))), "{text}: {refused:?}");
         }
-        let at_most = format!("http://example.com/{}", "a".repeat(URL_BYTES - 19));
+        let at_most = format!("http://example.com/{}", "a".repeat(crate::policy::URL_BYTES - 19));
         assert!(client.request(Method::GET, &url(&at_most)).is_ok());
         let refused = client.request(Method::GET, &url(&(at_most + "a")));
         assert!(matches!(refused, Err(Error::Url(_))), "{refused:?}");

@@ -17,7 +17,7 @@ mod words;
 
 pub use address::{Reach, is_public};
 pub use body::{BodyEnd, BodyHead, read_body, read_head};
-pub use client::{Client, EngineClient, Timeouts, store_client};
+pub use client::{Client, EngineClient, Timeouts, send_patiently, store_client};
 pub use network::Network;
 pub use policy::{Policy, check_form};
 pub use refused::Refused;

@@ -18,20 +18,20 @@ use axum::{body::Body, response::Response};
 use http::Request;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+mod at_work;
 mod refusals;
 mod registry;
 mod stream;
 
 pub(crate) use self::registry::Connections;
-use self::{
-    refusals::{Refusals, Requests},
-    registry::Connection,
-    stream::ClientStream,
-};
-use crate::kit::{LeavesBody, with_guard};
+use self::{at_work::Requests, refusals::Refusals, registry::Connection, stream::ClientStream};
+use crate::kit::{AnswerRoom, LeavesBody};
 
 /// Time for the header of a request, counted from the answer before it: also how long a connection may be idle.
 const HEADER_TIMEOUT: Duration = Duration::from_mins(1);
@@ -104,21 +104,33 @@ async fn serve_connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
+    serve_stream((stream, peer.ip(), place), answers, stop).await;
+}
+
+async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(
+    (stream, peer, place): (S, IpAddr, Connection),
+    answers: Arc<impl Answers>,
+    stop: CancellationToken,
+) {
     let requests = Arc::new(Requests::default());
-    let stream = ClientStream::new(stream, Arc::clone(&requests));
+    let stream = ClientStream::new(stream, Arc::clone(&requests), place.stall());
     let ids = Arc::clone(&answers);
     let new_id = Box::new(move || ids.new_request_id());
     let stream = Refusals::new(stream, Arc::clone(&requests), new_id);
     let at = place.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let (answers, requests) = (Arc::clone(&answers), Arc::clone(&requests));
-        let at_request = (at.begin_request(), requests.begin());
+        let (answers, requests, at) = (Arc::clone(&answers), Arc::clone(&requests), at.clone());
         async move {
-            let response = answers.answers(peer.ip(), request.map(Body::new)).await;
+            requests.until_sent().await;
+            let mut at_work = requests.begin(at.begin_request());
+            let mut response = answers.answers(peer, request.map(Body::new)).await;
             if response.extensions().get::<LeavesBody>().is_some() {
                 requests.linger();
             }
-            Ok::<_, Infallible>(response.map(|body| with_guard(body, at_request)))
+            if let Some(room) = response.extensions_mut().remove::<AnswerRoom>() {
+                at_work.hold(room);
+            }
+            Ok::<_, Infallible>(response.map(|body| at_work.answer(body)))
         }
     });
     let connection = http1::Builder::new()

@@ -60,6 +60,8 @@ pub struct Options {
     /// Time for which a request waits for the database, which shares the rate limits of several nodes. After it the
     /// node lets its own share through.
     pub rate_limit_patience: Duration,
+    /// Time in which a write to a client makes progress. After it the connection is closed, and with it the answer.
+    pub stall: Duration,
 }
 
 impl Default for Options {
@@ -71,6 +73,7 @@ impl Default for Options {
             base_url: None,
             deprecation: None,
             rate_limit_patience: Duration::from_secs(1),
+            stall: Duration::from_secs(30),
         }
     }
 }
@@ -213,6 +216,7 @@ fn connections_of(options: &Options, http: &HttpMetrics) -> Connections {
     Connections::new(
         usize::try_from(descriptors.connections).unwrap_or(usize::MAX),
         options.trusted_proxies.clone(),
+        options.stall,
         http.connections.clone(),
     )
 }

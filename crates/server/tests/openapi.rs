@@ -256,7 +256,7 @@ fn the_examples_of_runs_are_runs() {
 const APIS: [sortie_server::Api; 2] = [sortie_server::Api::Engine, sortie_server::Api::Organization];
 
 /// Contents of the request and of the answers of an operation, with their names.
-fn contents<'a>(operation: &'a Map<String, Value>) -> Vec<(&'a str, &'a Map<String, Value>)> {
+fn contents(operation: &Map<String, Value>) -> Vec<(&str, &Map<String, Value>)> {
     let answers = operation["responses"].as_object().unwrap();
     let answers = answers.iter().map(|(status, answer)| (status.as_str(), answer));
     let body = operation.get("requestBody").map(|body| ("body", body));

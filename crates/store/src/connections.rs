@@ -161,17 +161,23 @@ impl Store {
             .await
     }
 
-    /// Returns the organization's connections, ordered by name.
-    pub async fn list_connections(&self, org: OrgId) -> Result<Vec<ConnectionRow>> {
+    /// Returns at most `limit` of the organization's connections behind the name `after` (an empty text: all), ordered by
+    /// name.
+    pub async fn list_connections(
+        &self,
+        org: OrgId,
+        after: String,
+        limit: u32,
+    ) -> Result<Vec<ConnectionRow>> {
         self.db
             .read(move |tx| {
                 tx.query_all(
                     concat!(
                         "SELECT ",
                         connection_columns!(),
-                        " FROM connection WHERE org_id = $1 ORDER BY name"
+                        " FROM connection WHERE org_id = $1 AND name > $2 ORDER BY org_id, name LIMIT $3"
                     ),
-                    vals![org],
+                    vals![org, after.as_str(), limit],
                 )?
                 .iter()
                 .map(connection_from)

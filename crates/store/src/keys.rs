@@ -78,17 +78,26 @@ impl Store {
         self.db.write(move |tx| create(tx, &key, &audit)).await
     }
 
-    /// Returns the organization's keys, oldest first.
-    pub async fn list_keys(&self, org: OrgId) -> Result<Vec<ApiKey>> {
+    /// Returns at most `limit` of the organization's keys behind a position, oldest first.
+    pub async fn list_keys(
+        &self,
+        org: OrgId,
+        after: Option<(Timestamp, KeyId)>,
+        limit: u32,
+    ) -> Result<Vec<ApiKey>> {
+        let (at, id) = after.map_or((Timestamp::from_micros(i64::MIN), String::new()), |(at, id)| {
+            (at, id.to_string())
+        });
         self.db
             .read(move |tx| {
                 tx.query_all(
                     concat!(
                         "SELECT ",
                         key_columns!(),
-                        " FROM api_key WHERE org_id = $1 ORDER BY created_at, id"
+                        " FROM api_key WHERE org_id = $1 AND (created_at, id) > ($2, $3) \
+                         ORDER BY org_id, created_at, id LIMIT $4"
                     ),
-                    vals![org],
+                    vals![org, at, id.as_str(), limit],
                 )?
                 .iter()
                 .map(key_from)

@@ -1,6 +1,8 @@
 //! Large texts: a list returns short texts in its rows and leaves large ones out. Each is read alone, so that no reader
 //! holds many of them.
 
+use std::sync::Arc;
+
 use sortie_api::{OrgId, Run, RunId, ScheduleId, Timestamp};
 
 use crate::{
@@ -24,7 +26,7 @@ macro_rules! short {
 pub(crate) use short;
 
 /// Text that a list or a definition leaves out where it is large.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LargeText {
     /// Output of a run.
     Output(RunId),
@@ -34,6 +36,8 @@ pub enum LargeText {
     Event(RunId, i64),
     /// Input of a schedule as of its last change by a client.
     ScheduleInput(ScheduleId, Timestamp),
+    /// Definition of the workflow of this name at a revision, and the time of that.
+    Workflow(Arc<str>, i64, Timestamp),
 }
 
 /// A recorded event of a list.
@@ -63,25 +67,30 @@ impl Store {
     pub async fn large_text(&self, org: OrgId, text: LargeText) -> Result<String> {
         self.db
             .read(move |tx| {
-                let (sql, params) = match text {
+                let (sql, params) = match &text {
                     LargeText::Output(run) => (
                         "SELECT (SELECT o.output FROM run_output o WHERE o.run_id = r.id) FROM run r \
                          WHERE r.id = $2 AND r.org_id = $1",
-                        vals![org, run],
+                        vals![org, *run],
                     ),
                     LargeText::Definition(run) => (
                         "SELECT (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id) FROM run r \
                          WHERE r.id = $2 AND r.org_id = $1",
-                        vals![org, run],
+                        vals![org, *run],
                     ),
                     LargeText::Event(run, seq) => (
                         "SELECT (SELECT e.data FROM event e WHERE e.run_id = r.id AND e.seq = $3) FROM run r \
                          WHERE r.id = $2 AND r.org_id = $1",
-                        vals![org, run, seq],
+                        vals![org, *run, *seq],
                     ),
                     LargeText::ScheduleInput(schedule, updated_at) => (
                         "SELECT s.input FROM schedule s WHERE s.id = $2 AND s.org_id = $1 AND s.updated_at = $3",
-                        vals![org, schedule, updated_at],
+                        vals![org, *schedule, *updated_at],
+                    ),
+                    LargeText::Workflow(name, revision, updated_at) => (
+                        "SELECT w.definition FROM workflow w WHERE w.org_id = $1 AND w.name = $2 AND w.revision = $3 \
+                         AND w.updated_at = $4",
+                        vals![org, name.as_ref(), *revision, *updated_at],
                     ),
                 };
                 let row = tx.query_one(sql, params)?;

@@ -8,6 +8,7 @@ use sortie_api::{OrgId, Timestamp};
 use crate::{
     Audit, Store, audit,
     db::{Row, Stmt, Tx, batch, vals},
+    large::short,
     organizations::lock,
     types::{Error, Result},
 };
@@ -74,6 +75,27 @@ impl Store {
                 )?;
                 Ok(WorkflowRow {
                     definition: row.text(4)?.to_owned(),
+                    ..row_without_definition(&row)?
+                })
+            })
+            .await
+    }
+
+    /// Returns a workflow by its name, with an empty definition where that is a large text.
+    pub async fn workflow_record(&self, org: OrgId, name: &str) -> Result<WorkflowRow> {
+        let name = name.to_owned();
+        self.db
+            .read(move |tx| {
+                let row = tx.query_one(
+                    concat!(
+                        "SELECT name, revision, created_at, updated_at, ",
+                        short!("definition"),
+                        " FROM workflow WHERE org_id = $1 AND name = $2"
+                    ),
+                    vals![org, name.as_str()],
+                )?;
+                Ok(WorkflowRow {
+                    definition: row.opt_text(4)?.unwrap_or_default().to_owned(),
                     ..row_without_definition(&row)?
                 })
             })

@@ -294,6 +294,7 @@ pub(crate) struct Scripted {
 }
 
 /// Behaviour of a scripted model in one call.
+#[derive(Clone)]
 pub(crate) struct Line {
     /// Duration of the call.
     pub(crate) after: Duration,

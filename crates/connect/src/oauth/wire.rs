@@ -195,7 +195,7 @@ impl Wire {
     }
 
     async fn send(&self, url: &Url, request: RequestBuilder) -> Result<Response, Error> {
-        match self.client.send(request).await {
+        match self.client.send_patiently(request).await {
             Ok(response) => Ok(response),
             Err(error @ sortie_net::Error::Refused { .. }) => Err(Error::Refused(error.to_string())),
             Err(error) => Err(unavailable(url, &error)),

@@ -253,11 +253,12 @@ impl Connections {
         shown(&self.row(org, name).await?)
     }
 
-    /// Returns the organization's connections, sorted by name.
-    pub async fn list(&self, org: OrgId) -> Result<Vec<Connection>, Error> {
+    /// Returns the organization's connections behind the name `after` (an empty text: all), sorted by name, at most
+    /// `limit`.
+    pub async fn list(&self, org: OrgId, after: String, limit: u32) -> Result<Vec<Connection>, Error> {
         self.0
             .store
-            .list_connections(org)
+            .list_connections(org, after, limit)
             .await?
             .iter()
             .map(shown)

@@ -6,6 +6,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use futures_util::future::BoxFuture;
+use sortie_agent::open_sandbox;
 use sortie_api::Credential;
 use sortie_connect::{Program, ProgramEnd, StdioLauncher, StdioProcess};
 use sortie_sandbox::{Backend, Egress, ExitKind, Limits, Process, Sandbox, Spec, Workdir};
@@ -13,7 +14,10 @@ use tokio::{runtime::Handle, sync::OnceCell};
 use tokio_util::task::TaskTracker;
 
 use crate::kit::random::random;
-use sortie_base::hex;
+use sortie_base::{
+    descriptors::{Patience, is_out_of_descriptors},
+    hex,
+};
 
 /// Starts programs in sandboxes.
 pub(super) struct Programs {
@@ -73,12 +77,15 @@ impl Programs {
         let Some(workdir) = &running.workdir else {
             return Err("the program has no directory".to_owned());
         };
-        let mut sandbox = self
-            .sandbox
-            .open(workdir, spec)
-            .await
-            .map_err(|error| failed(&error))?;
-        let started = sandbox.start(command.to_vec()).await;
+        let opened = open_sandbox(&*self.sandbox, workdir, spec).await;
+        let mut sandbox = opened.map_err(|error| failed(&error))?;
+        let patience = Patience::default();
+        let started = loop {
+            match sandbox.start(command.to_vec()).await {
+                Err(error) if error.is_out_of_descriptors() && patience.wait().await => {}
+                started => break started,
+            }
+        };
         running.sandbox = Some(sandbox);
         let piped = started.map_err(|error| failed(&error))?;
         running.process = Some(piped.process);
@@ -100,13 +107,21 @@ impl StdioLauncher for Programs {
     }
 }
 
+/// Does work on a blocking thread, as soon as there are descriptors for it.
 async fn in_background<T: Send + 'static>(
-    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+    work: impl Fn() -> std::io::Result<T> + Clone + Send + 'static,
 ) -> Result<T, String> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| error.to_string())
-        .and_then(|result| result.map_err(|error| error.to_string()))
-        .map_err(|error| format!("the program's directory could not be made: {error}"))
+    let patience = Patience::default();
+    loop {
+        let done = tokio::task::spawn_blocking(work.clone()).await;
+        let failure = match done.map_err(|error| error.to_string()) {
+            Ok(Ok(done)) => return Ok(done),
+            Ok(Err(error)) if is_out_of_descriptors(&error) && patience.wait().await => continue,
+            Ok(Err(error)) => error.to_string(),
+            Err(failure) => failure,
+        };
+        return Err(format!("the program's directory could not be made: {failure}"));
+    }
 }
 
 /// A program at work. Dropped, it is dead at once; its directory is removed in the background.

@@ -26,10 +26,16 @@ impl Engine {
         Ok(self.store().get_budget(org, scope, now).await?)
     }
 
-    /// Returns the organization's budgets with their current windows, by scope.
-    pub async fn list_budgets(&self, org: OrgId) -> Result<Vec<Budget>, Error> {
+    /// Returns the organization's budgets behind the scope `after` with their current windows, by scope, at most `limit`.
+    pub async fn list_budgets(
+        &self,
+        org: OrgId,
+        after: Option<BudgetScope>,
+        limit: u32,
+    ) -> Result<Vec<Budget>, Error> {
         let now = self.0.options.clock.now();
-        Ok(self.store().list_budgets(org, now).await?)
+        let after = after.map(|scope| scope.to_string()).unwrap_or_default();
+        Ok(self.store().list_budgets(org, now, (after, limit)).await?)
     }
 
     /// Deletes a budget.

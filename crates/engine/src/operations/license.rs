@@ -135,8 +135,7 @@ impl Engine {
         };
         let Some(LicenseUse { license, used }) = self.store().license_use(today.month().start()).await?
         else {
-            let days = (Some(today.month()), Some(today));
-            let runs_used = self.usage(org, days, Vec::new()).await?.totals.runs;
+            let runs_used = self.usage_totals(org, today.month(), today).await?.runs;
             return Ok(License {
                 runs_used,
                 ..unlicensed

@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 
 use sortie_api::{
     OrgId, Timestamp, limits,
-    usage::{Day, Usage, UsageDimension, UsageFigures},
+    usage::{Day, UsageDimension, UsageFigures, UsageRow},
 };
-use sortie_store::{CountedHour, Store, UsageDue, UsageQuery};
+use sortie_store::{CountedHour, Store, UsageDue, UsagePosition, UsageQuery};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -35,15 +35,25 @@ const LATE_RUNS: u32 = 1_000;
 /// Organizations, or runs, in one query.
 const PAGE: u32 = 500;
 
+/// Days and dimensions of usage that was asked for.
+#[derive(Clone, Debug)]
+pub struct AskedUsage {
+    /// First day.
+    pub from: Day,
+    /// Last day, which is included.
+    pub to: Day,
+    /// Dimensions by which the rows are grouped.
+    pub by: Vec<UsageDimension>,
+}
+
 impl Engine {
-    /// Returns the usage of an organization on these days, by default the last `USAGE_DAYS_DEFAULT`. `Invalid` names
-    /// the parameter and the rule.
-    pub async fn usage(
+    /// Checks a question for the usage of some days, by default the last `USAGE_DAYS_DEFAULT`. `Invalid` names the parameter and
+    /// the rule.
+    pub fn asked_usage(
         &self,
-        org: OrgId,
         (from, to): (Option<Day>, Option<Day>),
         by: Vec<UsageDimension>,
-    ) -> Result<Usage, Error> {
+    ) -> Result<AskedUsage, Error> {
         let to = to.unwrap_or_else(|| Day::of(self.0.options.clock.now()));
         let from = from.unwrap_or_else(|| to.plus(1 - limits::USAGE_DAYS_DEFAULT));
         if from > to {
@@ -55,33 +65,50 @@ impl Engine {
                 limits::USAGE_DAYS - 1
             )));
         }
+        Ok(AskedUsage { from, to, by })
+    }
+
+    /// Returns rows of the usage of an organization behind `after`, in order, at most `limit`. `Invalid` where all of them
+    /// would be more than `USAGE_ROWS`.
+    pub async fn usage_rows(
+        &self,
+        org: OrgId,
+        asked: &AskedUsage,
+        after: Option<&UsageRow>,
+        limit: u32,
+    ) -> Result<Vec<UsageRow>, Error> {
         let query = UsageQuery {
-            from,
-            to,
-            by: by.clone(),
-            limit: limits::USAGE_ROWS + 1,
+            // No row of an earlier day is behind `after`.
+            from: after.and_then(|row| row.day).unwrap_or(asked.from),
+            to: asked.to,
+            by: asked.by.clone(),
+            after: after.map(UsagePosition::from),
+            limit,
         };
-        let mut rows = self.store().usage(org, query).await?;
-        if rows.len() > limits::USAGE_ROWS as usize {
+        let is_first = query.after.is_none();
+        let all = UsageQuery {
+            limit: limits::USAGE_ROWS + 1,
+            ..query.clone()
+        };
+        let rows = self.store().usage(org, query).await?;
+        if is_first
+            && rows.len() >= limit as usize
+            && self.store().usage_rows(org, all).await? > limits::USAGE_ROWS
+        {
             return Err(Error::Invalid(format!(
                 "by: makes more than {} rows, ask for fewer days or dimensions",
                 limits::USAGE_ROWS
             )));
         }
-        rows.sort_by(|a, b| {
-            (a.day, &a.workflow, &a.model, a.key_id).cmp(&(b.day, &b.workflow, &b.model, b.key_id))
-        });
-        let mut totals = UsageFigures::default();
-        for row in &rows {
-            totals.add(&row.figures());
-        }
-        Ok(Usage {
-            from,
-            to,
-            by,
-            rows,
-            totals,
-        })
+        Ok(rows)
+    }
+
+    /// Returns the sums over all runs of an organization that were created on these days.
+    pub(crate) async fn usage_totals(&self, org: OrgId, from: Day, to: Day) -> Result<UsageFigures, Error> {
+        let by = Vec::new();
+        let asked = AskedUsage { from, to, by };
+        let rows = self.usage_rows(org, &asked, None, 2).await?;
+        Ok(rows.first().map(UsageRow::figures).unwrap_or_default())
     }
 }
 

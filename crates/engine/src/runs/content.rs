@@ -6,6 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use serde_json::value::RawValue;
 use sortie_api::{Event, OrgId, Run, RunId};
@@ -18,6 +19,23 @@ use crate::{
     kit::caller::Caller,
     runs::hub::{Batch, Deltas},
 };
+
+/// Recorded events of a run.
+pub enum RecordedEvents {
+    /// Events that this node has.
+    Here(Vec<Event>),
+    /// Answer of the node that has the events: a JSON array of them.
+    Elsewhere(BoxStream<'static, Result<Bytes, Error>>),
+}
+
+impl std::fmt::Debug for RecordedEvents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Here(events) => f.debug_tuple("Here").field(events).finish(),
+            Self::Elsewhere(_) => f.debug_tuple("Elsewhere").finish_non_exhaustive(),
+        }
+    }
+}
 
 impl Engine {
     /// Returns a run as soon as its status is terminal, and at the latest after `wait`. The output of a run with zero
@@ -82,14 +100,15 @@ impl Engine {
         }
     }
 
-    /// Returns recorded events of a run after `after`, in order, at most `limit`.
+    /// Returns recorded events of a run after `after`, in order, at most `limit`. Another node returns as many as the API
+    /// has in an answer.
     pub async fn events_after(
         &self,
         caller: &Caller,
         id: RunId,
         (after, limit): (i64, u32),
         hop: Hop,
-    ) -> Result<Vec<Event>, Error> {
+    ) -> Result<RecordedEvents, Error> {
         match self
             .0
             .stores
@@ -99,9 +118,13 @@ impl Engine {
         {
             Err(Error::Unretained) => {
                 let holder = self.events_holder(caller.org, id, hop).await?;
-                self.0.cluster.peers.events(&holder, caller, id, after).await
+                let events = self.0.cluster.peers.events(&holder, caller, id, after).await?;
+                Ok(RecordedEvents::Elsewhere(events))
             }
-            rows => rows?.into_iter().map(event).collect(),
+            rows => {
+                let events: Result<_, Error> = rows?.into_iter().map(event).collect();
+                Ok(RecordedEvents::Here(events?))
+            }
         }
     }
 

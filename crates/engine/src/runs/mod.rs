@@ -1,11 +1,11 @@
 //! Runs: their creation and cancellation, their record, and the readers of it.
 
 pub(crate) mod active;
-mod content;
+pub(crate) mod content;
 mod create;
 pub(crate) mod hub;
 pub(crate) mod intake;
 mod left;
 pub(crate) mod run_log;
 pub(crate) mod unretained;
-mod workflows;
+pub(crate) mod workflows;

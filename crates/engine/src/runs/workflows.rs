@@ -4,8 +4,8 @@
 //! run reads the row once, so a change on any node applies to the next run.
 
 use sortie_api::{
-    OrgId, RunRequest, limits,
-    workflow::{Workflow, WorkflowDefinition, WorkflowSummary},
+    OrgId, RunRequest, Timestamp, limits,
+    workflow::{WorkflowDefinition, WorkflowSummary},
 };
 use sortie_store::{PutWorkflow, SavedWorkflow, Store, WorkflowRow};
 
@@ -19,6 +19,24 @@ use crate::{
     },
 };
 
+/// Largest definition of a saved workflow that is returned with it, in bytes of JSON.
+const RETURNED_BYTES: usize = 64 * 1024;
+
+/// Saved workflow.
+#[derive(Clone, Debug)]
+pub struct StoredWorkflow {
+    /// Name of the workflow.
+    pub name: String,
+    /// Definition of the workflow. None for a large one, which the store has as a `LargeText`.
+    pub definition: Option<RunRequest>,
+    /// Revision of the definition.
+    pub revision: i64,
+    /// Time of creation.
+    pub created_at: Timestamp,
+    /// Time of the last change of the definition.
+    pub updated_at: Timestamp,
+}
+
 impl Engine {
     /// Saves a workflow under `name`, or replaces the one that has the name. Saving the same definition again changes
     /// nothing. `Invalid` names the field and the rule.
@@ -27,7 +45,7 @@ impl Engine {
         caller: &Caller,
         name: &str,
         definition: WorkflowDefinition,
-    ) -> Result<(Workflow, Put), Error> {
+    ) -> Result<(StoredWorkflow, Put), Error> {
         check_name("name", name)?;
         let WorkflowDefinition(mut definition) = definition;
         self.intake(caller.org).accept_saved(&mut definition).await?;
@@ -43,15 +61,20 @@ impl Engine {
             SavedWorkflow::Created(row) => (row, Put::Created),
             SavedWorkflow::Replaced(row) => (row, Put::Replaced),
         };
-        Ok((record(row, definition), put))
+        let is_small = row.definition.len() <= RETURNED_BYTES;
+        Ok((record(row, is_small.then_some(definition)), put))
     }
 
     /// Returns a workflow by its name.
-    pub async fn get_workflow(&self, org: OrgId, name: &str) -> Result<Workflow, Error> {
+    pub async fn get_workflow(&self, org: OrgId, name: &str) -> Result<StoredWorkflow, Error> {
         // No workflow can have an invalid name.
         check_name("name", name).map_err(|_| Error::NotFound)?;
-        let row = self.store().get_workflow(org, name).await?;
-        let definition = definition_of(&row)?;
+        let row = self.store().workflow_record(org, name).await?;
+        let definition = if row.definition.is_empty() {
+            None
+        } else {
+            Some(definition_of(&row)?)
+        };
         Ok(record(row, definition))
     }
 
@@ -103,8 +126,8 @@ fn definition_of(row: &WorkflowRow) -> Result<RunRequest, Error> {
         .map_err(|error| Error::Internal(format!("a stored workflow cannot be read: {error}")))
 }
 
-fn record(row: WorkflowRow, definition: RunRequest) -> Workflow {
-    Workflow {
+fn record(row: WorkflowRow, definition: Option<RunRequest>) -> StoredWorkflow {
+    StoredWorkflow {
         name: row.name,
         definition,
         revision: row.revision,

@@ -9,6 +9,7 @@ use std::{fs::File, sync::Arc, time::Duration};
 
 use sortie_agent::StoppedWorkspace;
 use sortie_api::{Artifact, OrgId, event::EventType, limits};
+use sortie_base::descriptors::{is_out_of_descriptors, names_full_table};
 use sortie_sandbox::{Entry, EntryKind, FileError, RelPath, Workdir};
 use sortie_store::{KeptArtifact, NewArtifacts};
 use tokio::{
@@ -60,17 +61,21 @@ pub(crate) struct Outputs {
 /// Stores the artifacts of a run. Returns once they are stored, however long the storage is away. Cheap if the run has no
 /// working directory or no such folder.
 pub(crate) async fn collect(worker: &Worker, org: OrgId, workspace: &StoppedWorkspace) -> Outputs {
-    let (entries, cut) = match workspace.inspect(entries).await {
-        None => return Outputs::default(),
-        Some(Ok(Ok((entries, _)))) if entries.is_empty() => return Outputs::default(),
-        Some(Ok(Ok(listed))) => listed,
-        Some(Ok(Err(reason)) | Err(reason)) => {
-            let mut collection = Collection::new(worker, org, workspace);
-            collection.report_skipped(".", reason);
-            return collection.end();
+    let mut pauses = Pauses::up_to(LAST_PAUSE);
+    let (entries, cut) = loop {
+        match workspace.inspect(entries).await {
+            None => return Outputs::default(),
+            Some(Ok(Ok((entries, _)))) if entries.is_empty() => return Outputs::default(),
+            Some(Ok(Ok(listed))) => break listed,
+            // As storing a file, it is tried as long as it takes.
+            Some(Ok(Err(reason))) if names_full_table(&reason) => sleep(pauses.longer()).await,
+            Some(Ok(Err(reason)) | Err(reason)) => {
+                let mut collection = Collection::new(worker, org, workspace);
+                collection.report_skipped(".", reason);
+                return collection.end();
+            }
         }
     };
-    let mut pauses = Pauses::up_to(LAST_PAUSE);
     loop {
         let mut collection = Collection::new(worker, org, workspace);
         let pass = async {
@@ -126,7 +131,7 @@ struct Collection<'a> {
 enum NotKept {
     /// The file breaks a rule, or cannot be read: a sentence for people.
     Skipped(String),
-    /// The storage or the database is away.
+    /// The storage or the database is away, or there is no file descriptor.
     Away,
 }
 
@@ -202,19 +207,26 @@ impl<'a> Collection<'a> {
     }
 
     /// Opens a file that fits into the limit. Returns its size as well.
-    async fn open(&self, path: RelPath) -> Result<(File, u64), String> {
+    async fn open(&self, path: RelPath) -> Result<(File, u64), NotKept> {
         let opened = self
             .workspace
             .inspect(move |workdir| workdir.open_own(&path))
             .await;
-        let (file, size) = opened
-            .ok_or("the working directory is gone")??
-            .map_err(|error| format!("cannot be read: {error}"))?;
+        let opened = opened.ok_or_else(|| "the working directory is gone".to_owned())??;
+        let (file, size) = opened.map_err(|error| {
+            if let FileError::Io(error) = &error
+                && is_out_of_descriptors(error)
+            {
+                return NotKept::Away;
+            }
+            NotKept::Skipped(format!("cannot be read: {error}"))
+        })?;
         if size > self.room {
-            return Err(format!(
+            let reason = format!(
                 "{size} bytes are more than is left of {} for all files",
                 limits::ARTIFACT_BYTES
-            ));
+            );
+            return Err(reason.into());
         }
         Ok((file, size))
     }

@@ -2,7 +2,10 @@
 
 use std::{collections::BinaryHeap, ffi::CString, os::fd::BorrowedFd};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, statat};
+use rustix::{
+    fs::{AtFlags, Dir, FileType, Mode, statat},
+    io::Errno,
+};
 
 use super::{
     DIRECTORY, Entry, EntryKind, FileError,
@@ -61,10 +64,17 @@ pub(super) fn list(
         }
         if at.depth() + 1 >= max_depth {
             listing.cut = true;
-        } else if at.down(&name).is_ok() {
-            prefix.push_str(&name.to_string_lossy());
-            prefix.push('/');
-            pending.push((listing.names_here(&at)?, prefix.len()));
+            continue;
+        }
+        match at.down(&name) {
+            Ok(()) => {
+                prefix.push_str(&name.to_string_lossy());
+                prefix.push('/');
+                pending.push((listing.names_here(&at)?, prefix.len()));
+            }
+            // The folder is not at fault: its entries would be missing without a word.
+            Err(error @ (Errno::MFILE | Errno::NFILE)) => return Err(file_error(error)),
+            Err(_not_entered) => {}
         }
     }
     Ok((listing.entries, listing.cut))

@@ -494,3 +494,24 @@ fn a_folder_is_read_once_for_all_full_folders_in_it() {
     assert!((4_200..=4_204).contains(&read), "{read} folders read");
     assert!(!root.path().join("run_1").exists());
 }
+
+#[test]
+fn a_list_without_descriptors_fails_and_leaves_nothing_out() {
+    let (_root, workdir) = workdir();
+    for file in ["a/b/1", "a/2", "c/3"] {
+        workdir.write(&path(file), b"x").unwrap();
+    }
+    let (whole, _) = workdir.list(None, 9, 100).unwrap();
+    let (mut held, mut failed) = (Vec::new(), 0);
+    while let Ok(file) = fs::File::open("/dev/null") {
+        held.push(file);
+    }
+    for _ in 0..8 {
+        match workdir.list(None, 9, 100) {
+            Ok((listed, _)) => assert_eq!(listed, whole),
+            Err(_) => failed += 1,
+        }
+        held.pop();
+    }
+    assert!((2..8).contains(&failed), "{failed}");
+}

@@ -8,58 +8,15 @@ use std::{
     fmt::Write as _,
     io::{self, IoSlice},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use sortie_api::{ErrorBody, ErrorCode};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::at_work::Requests;
 use crate::kit::X_REQUEST_ID;
-
-/// Requests of one connection.
-#[derive(Debug, Default)]
-pub(super) struct Requests {
-    begun: AtomicU64,
-    ended: AtomicU64,
-    lingers: AtomicBool,
-}
-
-impl Requests {
-    /// Begins a request; its answer is handed over whole when what this returns is dropped.
-    pub(super) fn begin(self: &Arc<Self>) -> Begun {
-        self.begun.fetch_add(1, Ordering::Relaxed);
-        Begun(Arc::clone(self))
-    }
-
-    /// Notes that the connection is closed with something of its client still on the way.
-    pub(super) fn linger(&self) {
-        self.lingers.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn lingers(&self) -> bool {
-        self.lingers.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of requests where none is at work.
-    fn idle(&self) -> Option<u64> {
-        let ended = self.ended.load(Ordering::Relaxed);
-        (self.begun.load(Ordering::Relaxed) == ended).then_some(ended)
-    }
-}
-
-/// Request at work.
-#[derive(Debug)]
-pub(super) struct Begun(Arc<Requests>);
-
-impl Drop for Begun {
-    fn drop(&mut self) {
-        self.0.ended.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 /// Makes the id of a request that could not be read.
 pub(super) type NewId = Box<dyn Fn() -> String + Send>;
@@ -69,8 +26,6 @@ pub(super) struct Refusals<S> {
     inner: S,
     requests: Arc<Requests>,
     new_id: NewId,
-    /// Number of requests whose answers were sent to their end.
-    settled: u64,
     /// Refusal that is being sent, and the number of its bytes that are.
     refusal: Option<(Vec<u8>, usize)>,
 }
@@ -81,14 +36,13 @@ impl<S> Refusals<S> {
             inner,
             requests,
             new_id,
-            settled: 0,
             refusal: None,
         }
     }
 
     /// Takes a refusal of the library, to send another in its place.
     fn take(&mut self, written: &[u8]) -> bool {
-        if self.requests.idle() != Some(self.settled) {
+        if !self.requests.is_idle() {
             return false;
         }
         let refusal = std::str::from_utf8(written)
@@ -130,7 +84,7 @@ fn refusal(head: &str, id: &str) -> Option<Vec<u8>> {
     let error = match status {
         414 => "the address of the request is too long",
         431 => "the header of the request must be at most 64 KiB and 100 fields",
-        400..500 => "the request is malformed: it must be one of HTTP/1.1",
+        400..500 => "the request is malformed: it must be a valid HTTP/1.1 request",
         _ => return None,
     };
     let body = serde_json::to_string(&ErrorBody {
@@ -193,9 +147,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Refusals<S> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_refusal(cx))?;
         ready!(Pin::new(&mut self.inner).poll_flush(cx))?;
-        if let Some(ended) = self.requests.idle() {
-            self.settled = ended;
-        }
+        self.requests.flushed();
         Poll::Ready(Ok(()))
     }
 
@@ -220,7 +172,7 @@ mod tests {
         let mut stream = Refusals::new(ours, Arc::clone(&requests), Box::new(|| "7".to_owned()));
         let mut seen = [0; 1_000];
         // The same text as a part of an answer, before and after the answer was handed over.
-        let begun = requests.begin();
+        let begun = requests.begin(());
         stream.write_all(LIBRARYS.as_bytes()).await.unwrap();
         drop(begun);
         stream.write_all(LIBRARYS.as_bytes()).await.unwrap();

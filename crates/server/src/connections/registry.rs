@@ -9,6 +9,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use ipnet::IpNet;
@@ -25,6 +26,8 @@ struct Shared {
     /// Maximum number of connections.
     most: usize,
     trusted_proxies: Vec<IpNet>,
+    /// Time in which a write to a client makes progress.
+    stall: Duration,
     metrics: ConnectionMetrics,
     open: Mutex<Open>,
 }
@@ -99,11 +102,18 @@ impl Open {
 }
 
 impl Connections {
-    /// At most `most` connections. `trusted_proxies` have no share of their own.
-    pub(crate) fn new(most: usize, trusted_proxies: Vec<IpNet>, metrics: ConnectionMetrics) -> Self {
+    /// At most `most` connections. `trusted_proxies` have no share of their own. A connection is closed if a write to it makes no
+    /// progress within `stall`.
+    pub(crate) fn new(
+        most: usize,
+        trusted_proxies: Vec<IpNet>,
+        stall: Duration,
+        metrics: ConnectionMetrics,
+    ) -> Self {
         Self(Arc::new(Shared {
             most,
             trusted_proxies,
+            stall,
             metrics,
             open: Mutex::default(),
         }))
@@ -179,6 +189,11 @@ impl Connection {
         self.0.close.clone().cancelled_owned()
     }
 
+    /// Time in which a write to the client makes progress.
+    pub(super) fn stall(&self) -> Duration {
+        self.0.connections.0.stall
+    }
+
     /// Begins a request; it lasts until what this returns is dropped.
     pub(super) fn begin_request(&self) -> AtRequest {
         self.0.connections.open().enter(self.0.id, Stage::Busy);
@@ -194,7 +209,7 @@ impl Drop for Registration {
     }
 }
 
-/// Request that a connection is at, until its answer was handed over.
+/// Request that a connection is at, until its answer is sent.
 pub(super) struct AtRequest(Connection);
 
 impl Drop for AtRequest {
@@ -210,7 +225,12 @@ mod tests {
 
     fn connections(most: usize) -> Connections {
         let proxies = vec!["10.0.0.0/8".parse().unwrap()];
-        Connections::new(most, proxies, ConnectionMetrics::default())
+        Connections::new(
+            most,
+            proxies,
+            Duration::from_secs(30),
+            ConnectionMetrics::default(),
+        )
     }
 
     fn peer(last: u8) -> IpAddr {

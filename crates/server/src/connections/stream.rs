@@ -15,10 +15,7 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-use super::refusals::Requests;
-
-/// Time in which a write makes progress.
-pub(super) const STALL: Duration = Duration::from_secs(30);
+use super::at_work::Requests;
 
 /// Time for which an unwanted body is read on behind its refusal. A client that is still sending would otherwise see a
 /// broken connection and no answer.
@@ -30,6 +27,8 @@ const LINGER_BYTES: usize = 1024 * 1024;
 /// Stream of a client.
 pub(super) struct ClientStream<S> {
     inner: S,
+    /// Time in which a write makes progress.
+    stall: Duration,
     /// Runs while a write waits for the client.
     stalled: Option<Pin<Box<Sleep>>>,
     requests: Arc<Requests>,
@@ -38,9 +37,11 @@ pub(super) struct ClientStream<S> {
 }
 
 impl<S> ClientStream<S> {
-    pub(super) fn new(inner: S, requests: Arc<Requests>) -> Self {
+    /// A write to the client is ended if it makes no progress within `stall`.
+    pub(super) fn new(inner: S, requests: Arc<Requests>, stall: Duration) -> Self {
         Self {
             inner,
+            stall,
             stalled: None,
             requests,
             lingering: None,
@@ -53,7 +54,8 @@ impl<S> ClientStream<S> {
             self.stalled = None;
             return written;
         }
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(STALL)));
+        let stall = self.stall;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(stall)));
         stalled.poll_unpin(cx).map(|()| {
             Err(io::Error::new(
                 io::ErrorKind::TimedOut,
@@ -137,13 +139,15 @@ mod tests {
 
     use super::*;
 
+    const STALL: Duration = Duration::from_secs(30);
+
     fn stream(lingers: bool) -> (ClientStream<tokio::io::DuplexStream>, tokio::io::DuplexStream) {
         let (ours, theirs) = tokio::io::duplex(1_000);
         let requests = Arc::new(Requests::default());
         if lingers {
             requests.linger();
         }
-        (ClientStream::new(ours, requests), theirs)
+        (ClientStream::new(ours, requests, STALL), theirs)
     }
 
     #[tokio::test(start_paused = true)]

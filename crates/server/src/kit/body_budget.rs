@@ -2,11 +2,15 @@
 //!
 //! A body takes what it has sent from one budget, as it comes, and gives it back when its request is answered. What it
 //! announces takes nothing: a client could otherwise use the budget up with headers alone. A large answer has room until
-//! it is sent. The first bytes of each body are free, so that ordinary requests go on while large ones wait.
+//! it is sent; all answers together have half of the budget, so that clients that do not read leave requests their room. The
+//! first bytes of each body are free, so that ordinary requests go on while large ones wait.
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
 use super::{ApiError, ApiResult};
 
@@ -14,14 +18,21 @@ use super::{ApiError, ApiResult};
 const BYTES: usize = 256 * 1024 * 1024;
 
 /// Part of each body that does not count against the budget, in bytes.
-const FREE_BYTES: usize = 64 * 1024;
+pub(super) const FREE_BYTES: usize = 64 * 1024;
 
 /// Time for which a body waits for budget.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Answers that wait for budget although they are in memory already, in bytes.
+const WAITING_BYTES: usize = 16 * 1024 * 1024;
+
 /// The memory for the bodies of one server.
 #[derive(Clone, Debug)]
-pub(crate) struct BodyBudget(Arc<Semaphore>);
+pub(crate) struct BodyBudget {
+    all: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
+}
 
 impl Default for BodyBudget {
     fn default() -> Self {
@@ -31,19 +42,74 @@ impl Default for BodyBudget {
 
 impl BodyBudget {
     pub(crate) fn of(bytes: usize) -> Self {
-        Self(Arc::new(Semaphore::new(bytes)))
+        let budget = |bytes| Arc::new(Semaphore::new(bytes));
+        Self {
+            all: budget(bytes),
+            answers: budget(bytes / 2),
+            waiting: budget(WAITING_BYTES),
+        }
     }
 
-    /// Room for one body, without any yet.
+    /// Room for the body of one request, without any yet.
     pub(crate) fn room(&self) -> Room {
         Room {
-            budget: Arc::clone(&self.0),
+            budget: Arc::clone(&self.all),
             taken: None,
         }
     }
+
+    /// Takes room for an answer of `length` bytes that is not made yet; 503 when there is none for too long.
+    pub(crate) async fn answer_room(&self, length: usize) -> ApiResult<AnswerRoom> {
+        let until = Instant::now() + PATIENCE;
+        let bytes = counted(length);
+        let share = take(&self.answers, bytes, until).await?;
+        let all = take(&self.all, bytes, until).await?;
+        Ok(AnswerRoom::of(share, all))
+    }
+
+    /// Takes room for an answer of `length` bytes, if there is any now.
+    pub(crate) fn answer_room_now(&self, length: usize) -> Option<AnswerRoom> {
+        let bytes = counted(length);
+        let share = Arc::clone(&self.answers).try_acquire_many_owned(bytes).ok()?;
+        let all = Arc::clone(&self.all).try_acquire_many_owned(bytes).ok()?;
+        Some(AnswerRoom::of(share, all))
+    }
+
+    /// Takes room for an answer of `length` bytes that is in memory already. It waits only while few others do.
+    pub(super) async fn room_of_made(&self, length: usize) -> ApiResult<AnswerRoom> {
+        if let Some(room) = self.answer_room_now(length) {
+            return Ok(room);
+        }
+        let waiting = Arc::clone(&self.waiting).try_acquire_many_owned(counted(length));
+        let _waiting = waiting.map_err(|_| crowded())?;
+        self.answer_room(length).await
+    }
+
+    /// Takes as much room as there is for an answer of `length` bytes that cannot be refused.
+    pub(super) fn room_of_unrefused(&self, length: usize) -> AnswerRoom {
+        let free = self.answers.available_permits().min(self.all.available_permits());
+        let some = length.min(free.saturating_add(FREE_BYTES));
+        self.answer_room_now(some).unwrap_or_default()
+    }
 }
 
-/// The room that one body has; free again when dropped.
+/// Part of a body that counts, in permits.
+fn counted(length: usize) -> u32 {
+    u32::try_from(length.saturating_sub(FREE_BYTES)).unwrap_or(u32::MAX)
+}
+
+async fn take(budget: &Arc<Semaphore>, bytes: u32, until: Instant) -> ApiResult<OwnedSemaphorePermit> {
+    tokio::time::timeout_at(until, Arc::clone(budget).acquire_many_owned(bytes))
+        .await
+        .map_err(|_| crowded())?
+        .map_err(ApiError::internal)
+}
+
+fn crowded() -> ApiError {
+    ApiError::unavailable("too many large requests and answers at once, retry in a moment or on another node")
+}
+
+/// The room that the body of a request has; free again when dropped.
 #[derive(Debug)]
 pub(crate) struct Room {
     budget: Arc<Semaphore>,
@@ -51,11 +117,6 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Returns true while nothing is taken.
-    pub(super) fn is_free(&self) -> bool {
-        self.taken.is_none()
-    }
-
     /// Takes what is missing for a body of `length` bytes; 503 when there is none for too long.
     pub(crate) async fn grow(&mut self, length: usize) -> ApiResult<()> {
         let taken = self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -63,20 +124,28 @@ impl Room {
         if missing == 0 {
             return Ok(());
         }
-        let more = Arc::clone(&self.budget).acquire_many_owned(u32::try_from(missing).unwrap_or(u32::MAX));
-        let more = tokio::time::timeout(PATIENCE, more)
-            .await
-            .map_err(|_| {
-                ApiError::unavailable(
-                    "too many large requests and answers at once, retry in a moment or on another node",
-                )
-            })?
-            .map_err(ApiError::internal)?;
+        let missing = u32::try_from(missing).unwrap_or(u32::MAX);
+        let more = take(&self.budget, missing, Instant::now() + PATIENCE).await?;
         match &mut self.taken {
             Some(taken) => taken.merge(more),
             None => self.taken = Some(more),
         }
         Ok(())
+    }
+}
+
+/// The room that an answer has. An extension of the response hands it to the connection, which drops it once the answer is
+/// sent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AnswerRoom {
+    _taken: Option<Arc<(OwnedSemaphorePermit, OwnedSemaphorePermit)>>,
+}
+
+impl AnswerRoom {
+    fn of(share: OwnedSemaphorePermit, all: OwnedSemaphorePermit) -> Self {
+        Self {
+            _taken: Some(Arc::new((share, all))),
+        }
     }
 }
 
@@ -100,6 +169,42 @@ mod tests {
         });
         grown.unwrap();
         drop(second);
-        assert_eq!(budget.0.available_permits(), 1_000_000);
+        assert_eq!(budget.all.available_permits(), 1_000_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_have_half_of_the_budget_and_count_against_all_of_it() {
+        let budget = BodyBudget::of(1_000_000);
+        let half = budget.answer_room(FREE_BYTES + 500_000).await.unwrap();
+        assert!(budget.answer_room_now(FREE_BYTES + 1).is_none());
+        assert!(budget.answer_room(FREE_BYTES + 1).await.is_err());
+        let mut request = budget.room();
+        request.grow(FREE_BYTES + 500_000).await.unwrap();
+        assert!(request.grow(FREE_BYTES + 500_001).await.is_err());
+        drop(half);
+        request.grow(FREE_BYTES + 900_000).await.unwrap();
+        let refused = budget.answer_room_now(FREE_BYTES + 100_001);
+        assert!(refused.is_none(), "requests have the rest");
+        // One that cannot be refused takes the rest.
+        let rest = budget.room_of_unrefused(FREE_BYTES + 300_000);
+        assert_eq!(budget.all.available_permits(), 0);
+        drop((rest, request));
+        assert_eq!(budget.all.available_permits(), 1_000_000);
+        assert_eq!(budget.answers.available_permits(), 500_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_answers_that_are_made_wait_for_room() {
+        let budget = BodyBudget::of(64 << 20);
+        let _full = budget.answer_room(FREE_BYTES + (32 << 20)).await.unwrap();
+        let begun = Instant::now();
+        let made = || budget.room_of_made(FREE_BYTES + 6 * (1 << 20));
+        let (first, second, third) = tokio::join!(made(), made(), async {
+            let refused = made().await;
+            assert_eq!(begun.elapsed(), Duration::ZERO, "18 MiB do not wait");
+            refused
+        });
+        assert!(first.is_err() && second.is_err() && third.is_err());
+        assert_eq!(begun.elapsed(), PATIENCE);
     }
 }

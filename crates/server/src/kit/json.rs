@@ -10,7 +10,7 @@ use axum::{
     extract::{FromRef, FromRequest, Request},
     response::{IntoResponse, Response},
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, EXPECT},
@@ -54,8 +54,8 @@ where
             .await
             .map_err(|_| ApiError::invalid_request("the body did not arrive within 60 s"))??;
         let text = checked(&bytes)?;
-        room.grow(bytes.len().saturating_add(text.parsed_bytes())).await?;
-        Ok(Self(parse(text.text)?, room))
+        room.grow(text.memory_bytes()).await?;
+        Ok(Self(text.parse()?, room))
     }
 }
 
@@ -103,7 +103,9 @@ pub(crate) fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// The whole body, at most [`BODY_BYTES`], as far as there is room for it.
-async fn read(mut body: Body, headers: &HeaderMap, room: &mut Room) -> ApiResult<Bytes> {
+///
+/// What comes is copied: a body may come in pieces of a byte, each of which holds more than itself.
+async fn read(mut body: Body, headers: &HeaderMap, room: &mut Room) -> ApiResult<Vec<u8>> {
     let announced = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok())
@@ -112,7 +114,7 @@ async fn read(mut body: Body, headers: &HeaderMap, room: &mut Room) -> ApiResult
     if announced > BODY_BYTES as u64 && headers.contains_key(EXPECT) {
         return Err(ApiError::payload_too_large(BODY_BYTES));
     }
-    let mut chunks: Vec<Bytes> = Vec::new();
+    let mut segments: Vec<Vec<u8>> = Vec::new();
     let mut length = 0_usize;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| ApiError::invalid_request("the body could not be read"))?;
@@ -124,21 +126,38 @@ async fn read(mut body: Body, headers: &HeaderMap, room: &mut Room) -> ApiResult
             room.grow(length).await
         };
         if let Err(refusal) = room {
-            drop((chunks, chunk));
+            drop((segments, chunk));
             // However it ends, the answer is the same.
             let _drained = tokio::time::timeout(DRAIN_TIMEOUT, drain(body)).await;
             return Err(refusal);
         }
-        chunks.push(chunk);
+        append(&mut segments, &chunk);
     }
-    if chunks.len() == 1 {
-        return Ok(chunks.pop().unwrap_or_default());
+    if segments.len() <= 1 {
+        return Ok(segments.pop().unwrap_or_default());
     }
-    let mut whole = BytesMut::with_capacity(length);
-    for chunk in chunks {
-        whole.extend_from_slice(&chunk);
+    room.grow(length.saturating_mul(2)).await?;
+    let mut whole = Vec::with_capacity(length);
+    for segment in segments {
+        whole.extend_from_slice(&segment);
     }
-    Ok(whole.freeze())
+    Ok(whole)
+}
+
+/// Appends bytes to the last segment, and to new ones where it is full.
+fn append(segments: &mut Vec<Vec<u8>>, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let last = match segments.last_mut() {
+            Some(last) if last.len() < SEGMENT_BYTES => last,
+            Some(_) | None => {
+                segments.push(Vec::new());
+                continue;
+            }
+        };
+        let (now, later) = bytes.split_at(bytes.len().min(SEGMENT_BYTES - last.len()));
+        last.extend_from_slice(now);
+        bytes = later;
+    }
 }
 
 /// Reads on for a moment and drops what comes: many clients see only a broken connection, not our answer, unless they
@@ -153,23 +172,33 @@ async fn drain(mut body: Body) {
     }
 }
 
-/// Memory that a value takes when it is parsed, in bytes.
-const VALUE_BYTES: usize = 32;
+/// Bytes of a body that are held in one piece while it comes.
+const SEGMENT_BYTES: usize = 64 * 1024;
 
-/// Memory that a parsed body takes, as a multiple of its length, at most.
-const MOST_PARSED: usize = 8;
+/// Longest string that an error of the parser may quote, in bytes. It may write each byte as six.
+const QUOTED_BYTES: usize = 4 * 1024;
 
 /// A body that is a JSON object, as far as that shows without parsing it.
 struct Checked<'a> {
     text: &'a str,
-    values: usize,
+    strings: json_text::Strings,
 }
 
 impl Checked<'_> {
-    /// Memory that the parsed body takes beside its text: many short values take more than they are long.
-    fn parsed_bytes(&self) -> usize {
-        let values = self.values.saturating_mul(VALUE_BYTES);
-        values.min(self.text.len().saturating_mul(MOST_PARSED))
+    /// Memory that the body takes while it is parsed: its text, the strings and opaque values that are copied from it, and the
+    /// parser's buffer, which grows by doubling. Arrays and maps of a request have limits, at which the parser stops.
+    fn memory_bytes(&self) -> usize {
+        let buffer = self.strings.longest_escaped.saturating_mul(2);
+        self.text.len().saturating_mul(2).saturating_add(buffer)
+    }
+
+    /// Returns the body as `T`. A body with long strings is parsed with cut ones first: what is wrong with it is found there,
+    /// so that no error quotes a long string.
+    fn parse<T: DeserializeOwned>(&self) -> ApiResult<T> {
+        if self.strings.longest > QUOTED_BYTES {
+            parse::<T>(&json_text::cut_strings(self.text, QUOTED_BYTES))?;
+        }
+        parse(self.text)
     }
 }
 
@@ -183,7 +212,7 @@ fn checked(bytes: &[u8]) -> ApiResult<Checked<'_>> {
     if !text.trim_ascii_start().starts_with('{') {
         return Err(ApiError::invalid_request("the body must be a JSON object"));
     }
-    let values = json_text::check(text).map_err(|refusal| {
+    let strings = json_text::check(text).map_err(|refusal| {
         let path = if refusal.path.is_empty() {
             "the body"
         } else {
@@ -191,7 +220,7 @@ fn checked(bytes: &[u8]) -> ApiResult<Checked<'_>> {
         };
         ApiError::invalid_request(format!("{path}: {}", refusal.rule))
     })?;
-    Ok(Checked { text, values })
+    Ok(Checked { text, strings })
 }
 
 /// A body's text as `T`.
@@ -250,6 +279,9 @@ fn without_position(error: &serde_json::Error) -> String {
 }
 
 #[cfg(test)]
+mod memory_tests;
+
+#[cfg(test)]
 mod tests {
     use axum::Error;
     use futures_util::StreamExt as _;
@@ -263,13 +295,17 @@ mod tests {
         refusal_within(&BodyBudget::default(), content_type, body).await
     }
 
-    async fn refusal_within(budget: &BodyBudget, content_type: &str, body: impl Into<Body>) -> (u16, String) {
+    pub(super) async fn refusal_within(
+        budget: &BodyBudget,
+        content_type: &str,
+        body: impl Into<Body>,
+    ) -> (u16, String) {
         let request = Request::builder()
             .header(CONTENT_TYPE, content_type)
             .body(body.into())
             .unwrap();
         let response = match JsonBody::<RunRequest>::from_request(request, budget).await {
-            Ok(JsonBody(request, _)) => return (200, format!("{request:?}")),
+            Ok(JsonBody(..)) => return (200, String::new()),
             Err(error) => error.into_response(),
         };
         let status = response.status().as_u16();
@@ -398,13 +434,13 @@ mod tests {
         let json = "application/json";
         let mut held = budget.room();
         held.grow(1 << 20).await.unwrap();
-        let (status, error) = refusal_within(&budget, json, body(1 << 20)).await;
+        let (status, error) = refusal_within(&budget, json, body(1 << 19)).await;
         assert_eq!(status, 503, "{error}");
         assert_eq!(refusal_within(&budget, json, body(100)).await.0, 200);
         drop(held);
         // One after another, each gives its room back.
         for _ in 0..3 {
-            assert_eq!(refusal_within(&budget, json, body(1 << 20)).await.0, 200);
+            assert_eq!(refusal_within(&budget, json, body(1 << 19)).await.0, 200);
         }
     }
 
@@ -412,17 +448,53 @@ mod tests {
     async fn what_a_parsed_body_takes_counts_as_well() {
         let budget = BodyBudget::of(1 << 20);
         let json = "application/json";
-        // Few values take little beside the text, many short ones several times as much.
-        let text = format!(r#"{{"prompt":"{}"}}"#, "x".repeat(900 << 10));
-        assert_eq!(refusal_within(&budget, json, text).await.0, 200);
-        let tags = format!(r#"{{"prompt":"x","tags":["a"{}]}}"#, r#","a""#.repeat(75_000));
-        let (status, error) = refusal_within(&budget, json, tags.clone()).await;
-        assert_eq!(status, 503, "{error}");
-        // Where there is room, the largest body finds it.
-        let whole = BodyBudget::default();
-        assert_eq!(refusal_within(&whole, json, tags).await.0, 200);
-        let largest = format!(r#"{{"tags":[""{}]}}"#, r#","""#.repeat(BODY_BYTES / 3 - 10));
-        assert!(checked(largest.as_bytes()).ok().unwrap().parsed_bytes() + largest.len() < 256 << 20);
+        let body = |letter: &str, times: usize| format!(r#"{{"prompt":"{}"}}"#, letter.repeat(times));
+        assert_eq!(refusal_within(&budget, json, body("x", 500 << 10)).await.0, 200);
+        for too_large in [body("x", 600 << 10), body("\\n", 150 << 10)] {
+            let (status, error) = refusal_within(&budget, json, too_large.clone()).await;
+            assert_eq!(status, 503, "{error}");
+            // Where there is room, the largest body finds it.
+            let whole = BodyBudget::default();
+            assert_eq!(refusal_within(&whole, json, too_large).await.0, 200);
+        }
+        let largest = body("\\n", BODY_BYTES / 2 - 10);
+        assert!(checked(largest.as_bytes()).ok().unwrap().memory_bytes() < 256 << 20);
+    }
+
+    #[tokio::test]
+    async fn a_body_in_pieces_of_a_byte_is_read_whole() {
+        let text = format!(r#"{{"prompt":"{}"}}"#, "x".repeat(SEGMENT_BYTES));
+        let pieces = text.clone().into_bytes().into_iter().map(|byte| {
+            let piece = Frame::data(Bytes::from(vec![byte]));
+            Ok::<_, Error>(piece)
+        });
+        let body = Body::new(StreamBody::new(futures_util::stream::iter(pieces)));
+        let (mut room, headers) = (BodyBudget::default().room(), HeaderMap::new());
+        assert_eq!(
+            read(body, &headers, &mut room).await.ok().unwrap(),
+            text.as_bytes()
+        );
+    }
+
+    #[tokio::test]
+    async fn an_error_about_a_long_string_is_the_same_as_about_a_short_one() {
+        for (body, message) in [
+            (
+                r#"{"timeout_seconds":"*"}"#,
+                "timeout_seconds: must be a whole number, not a string",
+            ),
+            (r#"{"effort":"*"}"#, "effort: must be one of "),
+            (r#"{"*":1}"#, "xxx"),
+            (r#"{"prompt":"*","promt":1}"#, "promt: unknown field `promt`"),
+            (r#"{"prompt":"*""#, "malformed JSON: it ends too early"),
+        ] {
+            for length in [3, 10, 100_000] {
+                let body = body.replace('*', &"x".repeat(length));
+                let (status, error) = refusal("application/json", body).await;
+                assert_eq!(status, 400);
+                assert!(error.starts_with(message), "{error}");
+            }
+        }
     }
 
     #[tokio::test]

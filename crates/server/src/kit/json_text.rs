@@ -2,7 +2,7 @@
 //! text has one) or nesting so deep that it could not be parsed again. One pass over the bytes; the place is looked
 //! up only when there is something to refuse. Syntax is not checked here.
 
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
 
 /// Objects and arrays within each other. One less than what the parser takes, so that what is accepted as the part
 /// of a body can also be parsed by itself.
@@ -20,22 +20,36 @@ pub(crate) struct Refusal {
     pub(crate) rule: &'static str,
 }
 
-/// Checks a whole text. Returns the number of values in it, keys included.
-pub(crate) fn check(text: &str) -> Result<usize, Refusal> {
+/// Sizes of the strings in a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Strings {
+    /// Length of the longest string, in bytes.
+    pub(crate) longest: usize,
+    /// Length of the longest string with an escape in it, in bytes. The parser writes it down in a buffer of its own.
+    pub(crate) longest_escaped: usize,
+}
+
+/// Checks a whole text. Returns the sizes of the strings in it, keys included.
+pub(crate) fn check(text: &str) -> Result<Strings, Refusal> {
     let bytes = text.as_bytes();
-    let (mut at, mut depth, mut values) = (0, 0_usize, 1_usize);
+    let (mut at, mut depth, mut strings) = (0, 0_usize, Strings::default());
     while let Some(byte) = bytes.get(at) {
         match byte {
             b'"' => {
-                at = string_end(bytes, at + 1).map_err(|(bad, rule)| Refusal {
+                let string = string(bytes, at + 1).map_err(|(bad, rule)| Refusal {
                     path: path_at(text, bad),
                     rule,
                 })?;
+                let length = string.behind - at;
+                strings.longest = strings.longest.max(length);
+                if string.is_escaped {
+                    strings.longest_escaped = strings.longest_escaped.max(length);
+                }
+                at = string.behind;
                 continue;
             }
             b'{' | b'[' => {
                 depth += 1;
-                values += 1;
                 if depth > MAX_DEPTH {
                     let rule = "must not be nested deeper than 127 levels";
                     return Err(Refusal {
@@ -45,35 +59,87 @@ pub(crate) fn check(text: &str) -> Result<usize, Refusal> {
                 }
             }
             b'}' | b']' => depth = depth.saturating_sub(1),
-            b',' | b':' => values += 1,
             _ => {}
         }
         at += 1;
     }
-    Ok(values)
+    Ok(strings)
 }
 
-/// The position behind the string that begins at `at`, or the position of what is refused in it.
-fn string_end(bytes: &[u8], mut at: usize) -> Result<usize, (usize, &'static str)> {
+/// Returns a text that was checked, with every string cut that is longer than `most` bytes: of the same form, for a parser whose
+/// errors quote strings.
+pub(crate) fn cut_strings(text: &str, most: usize) -> Cow<'_, str> {
+    let bytes = text.as_bytes();
+    let (mut cut, mut copied, mut at) = (String::new(), 0, 0);
+    while let Some(byte) = bytes.get(at) {
+        if *byte != b'"' {
+            at += 1;
+            continue;
+        }
+        let (begin, mut end) = (at + 1, at + 1);
+        at = begin;
+        while let Some(byte) = bytes.get(at).filter(|byte| **byte != b'"') {
+            if at - begin <= most && text.is_char_boundary(at) {
+                end = at;
+            }
+            at += match byte {
+                b'\\' => step(bytes, at).unwrap_or(2),
+                _ => 1,
+            };
+        }
+        if at - begin > most {
+            cut.push_str(text.get(copied..end).unwrap_or_default());
+            copied = at.min(text.len());
+        }
+        at += 1;
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    cut.push_str(text.get(copied..).unwrap_or_default());
+    Cow::Owned(cut)
+}
+
+struct JsonString {
+    /// Position behind the string.
+    behind: usize,
+    is_escaped: bool,
+}
+
+/// Reads the string that begins at `at`. The error is the position of what is refused in it.
+fn string(bytes: &[u8], mut at: usize) -> Result<JsonString, (usize, &'static str)> {
+    let mut is_escaped = false;
     while let Some(byte) = bytes.get(at) {
         match byte {
-            b'"' => return Ok(at + 1),
-            b'\\' if bytes.get(at + 1) == Some(&b'u') => {
-                let unit = code_unit(bytes, at);
-                let step = match unit {
-                    Some(0) => return Err((at, "must not contain U+0000")),
-                    Some(0xD800..=0xDBFF) if matches!(code_unit(bytes, at + 6), Some(0xDC00..=0xDFFF)) => 12,
-                    Some(0xD800..=0xDFFF) => return Err((at, "must not contain half a surrogate pair")),
-                    Some(_) => 6,
-                    None => 2,
-                };
-                at += step;
+            b'"' => {
+                at += 1;
+                break;
             }
-            b'\\' => at += 2,
+            b'\\' => {
+                is_escaped = true;
+                at += step(bytes, at).map_err(|rule| (at, rule))?;
+            }
             _ => at += 1,
         }
     }
-    Ok(at)
+    Ok(JsonString {
+        behind: at,
+        is_escaped,
+    })
+}
+
+/// Length of the escape at `at`, in bytes. The error is the rule that it breaks.
+fn step(bytes: &[u8], at: usize) -> Result<usize, &'static str> {
+    if bytes.get(at + 1) != Some(&b'u') {
+        return Ok(2);
+    }
+    match code_unit(bytes, at) {
+        Some(0) => Err("must not contain U+0000"),
+        Some(0xD800..=0xDBFF) if matches!(code_unit(bytes, at + 6), Some(0xDC00..=0xDFFF)) => Ok(12),
+        Some(0xD800..=0xDFFF) => Err("must not contain half a surrogate pair"),
+        Some(_) => Ok(6),
+        None => Ok(2),
+    }
 }
 
 /// The value of the four hexadecimal digits after `\u` at `at`.
@@ -167,7 +233,7 @@ fn shown(stack: &[Frame<'_>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
+    use proptest::{collection::vec, prelude::*};
 
     use super::*;
 
@@ -219,11 +285,41 @@ mod tests {
         assert!(serde_json::from_str::<serde_json::Value>(&nested(MAX_DEPTH)).is_ok());
         assert!(refused(&nested(MAX_DEPTH + 1)).1.contains("127"));
         assert!(refused(&nested(1_000_000)).0.chars().count() <= SHOWN_PATH_CHARS + 1);
-        assert_eq!(
-            check(&format!("\"{}\"", "[".repeat(1_000))),
-            Ok(1),
+        assert!(
+            check(&format!("\"{}\"", "[".repeat(1_000))).is_ok(),
             "brackets in a text are not nesting"
         );
+    }
+
+    #[test]
+    fn the_longest_strings_are_measured() {
+        for (text, longest, longest_escaped) in [
+            ("{}", 0, 0),
+            (r#"{"abc":["d"]}"#, 5, 0),
+            (r#"{"abc":["\n"]}"#, 5, 4),
+            (r#"["a\u0041","abcdefghijk"]"#, 13, 9),
+            (r#"["unended"#, 8, 0),
+        ] {
+            let measured = Strings {
+                longest,
+                longest_escaped,
+            };
+            assert_eq!(check(text), Ok(measured), "{text}");
+        }
+    }
+
+    #[test]
+    fn long_strings_are_cut_between_characters_and_escapes() {
+        for (text, cut) in [
+            (r#"{"abc":"abc"}"#, r#"{"abc":"abc"}"#),
+            (r#"{"abcd":["abcdef",1]}"#, r#"{"abc":["abc",1]}"#),
+            (r#"["aäö"]"#, r#"["aä"]"#),
+            (r#"["ab\"cd",""]"#, r#"["ab",""]"#),
+            (r#"["\u0041"]"#, r#"[""]"#),
+        ] {
+            assert_eq!(cut_strings(text, 3), cut);
+        }
+        assert!(matches!(cut_strings(r#"["abc"]"#, 3), Cow::Borrowed(_)));
     }
 
     proptest! {
@@ -241,8 +337,24 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in any::<String>()) {
+        fn no_text_makes_it_panic(text in any::<String>(), most in 0..9_usize) {
             let _checked = check(&text);
+            let _cut = cut_strings(&text, most);
+        }
+
+        #[test]
+        fn a_text_with_cut_strings_has_the_same_form(texts in vec("(\\PC|\u{1}|\u{1F600}){0,9}", 0..4), most in 0..9_usize) {
+            let json = serde_json::json!({"a": texts, "b": [null, 1.5, {"c": true}]}).to_string();
+            let json = json.replace('a', "\\u0061");
+            let cut: serde_json::Value = serde_json::from_str(&cut_strings(&json, most)).unwrap();
+            if most > 6 {
+                prop_assert_eq!(&cut["b"], &serde_json::json!([null, 1.5, {"c": true}]));
+                let shown = cut["a"].as_array().unwrap();
+                prop_assert_eq!(shown.len(), texts.len());
+                for (shown, text) in shown.iter().zip(&texts) {
+                    prop_assert!(text.starts_with(shown.as_str().unwrap()));
+                }
+            }
         }
     }
 }

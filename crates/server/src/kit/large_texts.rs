@@ -55,7 +55,7 @@ impl LargeTexts {
         }
     }
 
-    async fn get(&self, key: Key) -> Result<Arc<String>, Error> {
+    async fn get(&self, key: &Key) -> Result<Arc<String>, Error> {
         if let Some(text) = self.use_kept(key) {
             return Ok(text);
         }
@@ -64,9 +64,9 @@ impl LargeTexts {
         if let Some(text) = self.use_kept(key) {
             return Ok(text);
         }
-        let text = Arc::new(self.0.store.large_text(key.0, key.1).await?);
+        let text = Arc::new(self.0.store.large_text(key.0, key.1.clone()).await?);
         let mut kept = self.kept();
-        kept.push_back((key, Arc::clone(&text)));
+        kept.push_back((key.clone(), Arc::clone(&text)));
         let mut bytes: usize = kept.iter().map(|(_, text)| text.len()).sum();
         while bytes > KEPT_BYTES && kept.len() > 1 {
             bytes -= kept.pop_front().map_or(0, |(_, text)| text.len());
@@ -74,9 +74,9 @@ impl LargeTexts {
         Ok(text)
     }
 
-    fn use_kept(&self, key: Key) -> Option<Arc<String>> {
+    fn use_kept(&self, key: &Key) -> Option<Arc<String>> {
         let mut kept = self.kept();
-        let place = kept.iter().position(|(other, _)| *other == key)?;
+        let place = kept.iter().position(|(other, _)| other == key)?;
         let used = kept.remove(place)?;
         let text = Arc::clone(&used.1);
         kept.push_back(used);
@@ -101,6 +101,18 @@ pub(crate) enum TextForm {
     Json,
     /// The text is the content of a JSON string.
     Quoted,
+    /// The text is a JSON object without spaces around it, of which the members are wanted.
+    Members,
+}
+
+impl TextForm {
+    /// Length of the next piece of a text, in bytes. Quotes make a text up to six times as long.
+    fn step(self) -> usize {
+        match self {
+            Self::Json | Self::Members => PIECE_BYTES,
+            Self::Quoted => PIECE_BYTES / 6,
+        }
+    }
 }
 
 /// Text that an answer is made of. Nothing of it is kept once the answer has ended.
@@ -114,13 +126,17 @@ pub(crate) struct OpenText {
 impl OpenText {
     /// Appends the next piece to `into`. Returns true at the end of the text.
     pub(crate) async fn append(&mut self, form: TextForm, into: &mut Vec<u8>) -> Result<bool, Error> {
-        let text = self.texts.get(self.key).await?;
-        let end = text.floor_char_boundary(self.position.saturating_add(PIECE_BYTES));
+        let text = self.texts.get(&self.key).await?;
+        let end = text.floor_char_boundary(self.position.saturating_add(form.step()));
+        let wanted = match form {
+            TextForm::Json | TextForm::Quoted => self.position..end,
+            TextForm::Members => self.position.max(1)..end.min(text.len().saturating_sub(1)),
+        };
         let piece = text
-            .get(self.position..end)
+            .get(wanted)
             .ok_or_else(|| Error::Internal("a stored text became another one".to_owned()))?;
         match form {
-            TextForm::Json => into.extend_from_slice(piece.as_bytes()),
+            TextForm::Json | TextForm::Members => into.extend_from_slice(piece.as_bytes()),
             TextForm::Quoted => {
                 let quoted = serde_json::to_vec(piece).map_err(|error| Error::Internal(error.to_string()))?;
                 into.extend_from_slice(quoted.get(1..quoted.len() - 1).unwrap_or_default());

@@ -25,7 +25,7 @@ mod small_body;
 mod unread_body;
 mod who;
 
-pub(crate) use body_budget::BodyBudget;
+pub(crate) use body_budget::{AnswerRoom, BodyBudget};
 pub(crate) use challenge::{Challenges, LacksScope};
 pub(crate) use client_address::client_address;
 pub(crate) use cookies::SessionCookie;
@@ -35,7 +35,7 @@ pub use deprecation::Deprecation;
 pub(crate) use deprecation::DeprecationHeaders;
 pub(crate) use download::{Offered, Wanted};
 pub(crate) use error::{ApiError, ApiResult, Fault, error_response};
-pub(crate) use held_answer::{Uncounted, hold, with_guard};
+pub(crate) use held_answer::{Once, Uncounted, hold};
 pub(crate) use json::{Json, JsonBody, is_json, json_response, shared_document, shown_once};
 pub(crate) use large_texts::{LargeTexts, OpenText, PIECE_BYTES, TextForm};
 pub(crate) use multipart::{Form, Part};

@@ -1,6 +1,6 @@
-//! Bodies that a refusal leaves unread. A short one is read to its end, so that the connection stays. Behind a longer one
-//! the answer says `Connection: close`: a client that keeps its connections would otherwise send its next request into
-//! one that is about to be closed.
+//! Bodies that a refusal leaves unread. A short one is read to its end, so that the connection stays. Behind a longer one,
+//! and behind one that cannot be read, the answer says `Connection: close`: a client that keeps its connections would
+//! otherwise send its next request into one that is about to be closed.
 
 use std::{
     pin::Pin,
@@ -33,12 +33,22 @@ pub(crate) struct LeavesBody;
 
 /// Rest of a request's body that nobody has read.
 pub(crate) struct UnreadBody {
-    rest: Rest,
+    rest: Arc<Mutex<Rest>>,
     /// The client sends its body only once it is asked for it.
     waits: bool,
 }
 
-type Rest = Arc<Mutex<Option<Body>>>;
+/// Part of a body that was not read.
+#[derive(Default)]
+enum Rest {
+    /// Nothing, or the body is still being read.
+    #[default]
+    Nothing,
+    /// The end of the body.
+    Left(Body),
+    /// The body broke off, or is no body: where the next request begins is unknown.
+    Broken,
+}
 
 impl UnreadBody {
     /// Watches how far the body of a request is read. None for a request without a body.
@@ -46,7 +56,7 @@ impl UnreadBody {
         if request.body().is_end_stream() {
             return None;
         }
-        let rest = Rest::default();
+        let rest = Arc::<Mutex<Rest>>::default();
         let body = std::mem::take(request.body_mut());
         *request.body_mut() = Body::new(Watched {
             body: Some(body),
@@ -60,10 +70,16 @@ impl UnreadBody {
 
     /// Reads a short rest. Otherwise `response` closes its connection.
     pub(crate) async fn finish(self, response: &mut Response) {
-        let rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(rest) = rest else { return };
-        let is_short = rest.size_hint().lower() <= READ_BYTES;
-        if is_short && !self.waits && matches!(tokio::time::timeout(TIME, drain(rest)).await, Ok(true)) {
+        let rest = std::mem::take(&mut *self.rest.lock().unwrap_or_else(PoisonError::into_inner));
+        let is_read = match rest {
+            Rest::Nothing => true,
+            Rest::Broken => false,
+            Rest::Left(rest) => {
+                let is_short = rest.size_hint().lower() <= READ_BYTES;
+                is_short && !self.waits && matches!(tokio::time::timeout(TIME, drain(rest)).await, Ok(true))
+            }
+        };
+        if is_read {
             return;
         }
         let close = HeaderValue::from_static("close");
@@ -92,7 +108,13 @@ async fn drain(mut body: Body) -> bool {
 /// Body that hands its rest over when it is dropped before its end.
 struct Watched {
     body: Option<Body>,
-    rest: Rest,
+    rest: Arc<Mutex<Rest>>,
+}
+
+impl Watched {
+    fn leave(&self, rest: Rest) {
+        *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = rest;
+    }
 }
 
 impl HttpBody for Watched {
@@ -108,8 +130,13 @@ impl HttpBody for Watched {
         };
         let frame = std::task::ready!(Pin::new(body).poll_frame(cx));
         // Behind an error nothing comes any more.
-        if !matches!(frame, Some(Ok(_))) {
-            self.body = None;
+        match &frame {
+            Some(Ok(_)) => {}
+            Some(Err(_)) => {
+                self.body = None;
+                self.leave(Rest::Broken);
+            }
+            None => self.body = None,
         }
         Poll::Ready(frame)
     }
@@ -128,7 +155,7 @@ impl HttpBody for Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         if let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) {
-            *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+            self.leave(Rest::Left(body));
         }
     }
 }

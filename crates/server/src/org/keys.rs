@@ -10,7 +10,10 @@ use sortie_api::{
 };
 
 use super::{OrgAdmin, OrgApp};
-use crate::kit::{ApiResult, Inner, Json, JsonBody, shown_once};
+use crate::{
+    kit::{ApiResult, Inner, JsonBody, shown_once},
+    routes::keys_of,
+};
 
 /// List API keys
 ///
@@ -26,8 +29,8 @@ use crate::kit::{ApiResult, Inner, Json, JsonBody, shown_once};
 pub(crate) async fn list_organization_keys(
     State(app): State<Arc<OrgApp>>,
     OrgAdmin(who): OrgAdmin,
-) -> ApiResult<Json<Vec<ApiKey>>> {
-    Ok(Json(app.accounts.store().list_keys(who.org).await?))
+) -> ApiResult<Response> {
+    keys_of(app.accounts.store().clone(), who.org, &app.bodies).await
 }
 
 /// Create an API key

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::{extract::State, response::Response};
 use http::StatusCode;
-use sortie_api::{Budget, BudgetScope, PutBudget};
+use sortie_api::{Budget, BudgetScope, PutBudget, limits};
 
+use super::listing::{Form, Listing, Rows};
 use crate::{
     app::App,
     kit::{Admin, ApiError, ApiResult, Json, JsonBody, Member, Path},
@@ -22,8 +23,18 @@ use crate::{
         "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
     }]))),
 )]
-pub(crate) async fn list_budgets(State(app): State<Arc<App>>, who: Member) -> ApiResult<Json<Vec<Budget>>> {
-    Ok(Json(app.engine.list_budgets(who.org).await?))
+pub(crate) async fn list_budgets(State(app): State<Arc<App>>, who: Member) -> ApiResult<Response> {
+    let engine = app.engine.clone();
+    let rows = Rows {
+        stretch: 100,
+        read: move |after: Option<BudgetScope>, limit| {
+            let engine = engine.clone();
+            async move { engine.list_budgets(who.org, after, limit).await }
+        },
+        position: |budget: &Budget| budget.scope.clone(),
+    };
+    let list = Listing::new(rows, None, limits::BUDGETS, Form::Array);
+    list.respond(&app.bodies).await
 }
 
 /// Get a budget

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::{extract::State, response::Response};
 use http::StatusCode;
 use sortie_api::{
     Connection,
@@ -10,13 +10,18 @@ use sortie_api::{
         Authorization, ConfirmAuthorization, ConfirmedAuthorization, ConnectionDefinition, ConnectionTest,
         KnownService,
     },
+    limits,
 };
 use sortie_engine::Put;
 
+use super::listing::{Form, Listing, Rows};
 use crate::{
     app::App,
     kit::{Admin, ApiResult, Json, JsonBody, Member, Path},
 };
+
+/// Connections that are read at once: one may have several hundred KiB.
+const STRETCH: u32 = 8;
 
 /// List saved connections
 ///
@@ -30,11 +35,21 @@ use crate::{
         "updated_at": "2026-11-20T21:30:00.000Z"
     }]))),
 )]
-pub(crate) async fn list_connections(
-    State(app): State<Arc<App>>,
-    who: Member,
-) -> ApiResult<Json<Vec<Connection>>> {
-    Ok(Json(app.engine.connections().list(who.org).await?))
+pub(crate) async fn list_connections(State(app): State<Arc<App>>, who: Member) -> ApiResult<Response> {
+    let engine = app.engine.clone();
+    let rows = Rows {
+        stretch: STRETCH,
+        read: move |after: Option<String>, limit| {
+            let engine = engine.clone();
+            async move {
+                let after = after.unwrap_or_default();
+                engine.connections().list(who.org, after, limit).await
+            }
+        },
+        position: |connection: &Connection| connection.name.clone(),
+    };
+    let list = Listing::new(rows, None, limits::SAVED_CONNECTIONS, Form::Array);
+    list.respond(&app.bodies).await
 }
 
 /// Get a saved connection
@@ -53,8 +68,19 @@ pub(crate) async fn get_connection(
     State(app): State<Arc<App>>,
     who: Member,
     Path(name): Path<String>,
-) -> ApiResult<Json<Connection>> {
-    Ok(Json(app.engine.connections().get(who.org, &name).await?))
+) -> ApiResult<Response> {
+    let engine = app.engine.clone();
+    let alone = Rows {
+        stretch: 1,
+        read: move |_: Option<()>, _| {
+            let (engine, name) = (engine.clone(), name.clone());
+            async move { Ok(vec![engine.connections().get(who.org, &name).await?]) }
+        },
+        position: |_: &Connection| (),
+    };
+    Listing::new(alone, None, 1, Form::Within)
+        .respond(&app.bodies)
+        .await
 }
 
 /// Save a connection

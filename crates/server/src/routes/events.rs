@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     body::Body,
     extract::{FromRequestParts, State},
-    response::{IntoResponse as _, Response},
+    response::Response,
 };
 use http::{
     HeaderMap, HeaderName, HeaderValue,
@@ -14,7 +14,7 @@ use http::{
 };
 use serde_json::value::RawValue;
 use sortie_api::{Event, OrgId, RunId};
-use sortie_engine::{Deltas, Error};
+use sortie_engine::{Caller, Deltas, Engine, Error, Hop, RecordedEvents};
 use sortie_store::{Found, LargeText, ListedEvent, Store};
 use utoipa::{
     PartialSchema, ToSchema,
@@ -23,13 +23,13 @@ use utoipa::{
 
 use super::{
     event_stream::{Ends, EventStream},
-    listing::{Entry, Form as ListForm, Listing, Source},
+    listing::{Entry, Form as ListForm, Listing, Rows, Source},
 };
 use crate::{
     app::App,
     kit::{
-        ApiError, ApiResult, FromQuery, Json, LargeTexts, Member, Opener, Pairs, Passed, Path, Query,
-        TextForm, integer,
+        ApiError, ApiResult, FromQuery, LargeTexts, Member, Opener, Pairs, Passed, Path, Query, TextForm,
+        integer, json_response,
     },
 };
 
@@ -38,6 +38,9 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 
 /// Events in one JSON answer, at most.
 const MOST_EVENTS: u32 = 1_000;
+
+/// Memory of an answer that is passed on from another node: what the connections to it and to the client hold, in bytes.
+const PASSED_BYTES: usize = 1024 * 1024;
 
 /// Form of the answer.
 enum Form {
@@ -200,14 +203,7 @@ pub(crate) async fn follow_run(
             };
             let list = Listing::new(stored, Some(after), MOST_EVENTS, ListForm::Array);
             match list.begin().await {
-                // Those of a run with zero data retention are in the memory of a node.
-                Err(Error::Unretained) => {
-                    let events = app
-                        .engine
-                        .events_after(&who.caller(), id, (after, MOST_EVENTS), hop)
-                        .await?;
-                    Ok(Json(events).into_response())
-                }
+                Err(Error::Unretained) => unretained_events(&app, who.caller(), id, after, hop).await,
                 begun => begun?.respond(&app.bodies).await,
             }
         }
@@ -228,6 +224,49 @@ pub(crate) async fn follow_run(
     }
 }
 
+/// Answers with the events of a run with zero data retention, which are in the memory of a node.
+async fn unretained_events(
+    app: &App,
+    caller: Caller,
+    run: RunId,
+    after: i64,
+    hop: Hop,
+) -> ApiResult<Response> {
+    let found = app.engine.events_after(&caller, run, (after, 1), hop).await?;
+    let RecordedEvents::Elsewhere(pieces) = found else {
+        let engine = app.engine.clone();
+        let rows = Rows {
+            stretch: 16,
+            read: move |after: Option<i64>, limit| {
+                let (engine, caller) = (engine.clone(), caller.clone());
+                async move { events_here(&engine, &caller, run, (after.unwrap_or_default(), limit)).await }
+            },
+            position: |event: &Event| event.id,
+        };
+        let list = Listing::new(rows, Some(after), MOST_EVENTS, ListForm::Array);
+        return list.respond(&app.bodies).await;
+    };
+    let room = app.bodies.answer_room(PASSED_BYTES).await?;
+    let mut response = json_response(Body::from_stream(pieces));
+    response.extensions_mut().insert(room);
+    Ok(response)
+}
+
+async fn events_here(
+    engine: &Engine,
+    caller: &Caller,
+    run: RunId,
+    (after, limit): (i64, u32),
+) -> Result<Vec<Event>, Error> {
+    match engine
+        .events_after(caller, run, (after, limit), Hop::Second)
+        .await?
+    {
+        RecordedEvents::Here(events) => Ok(events),
+        RecordedEvents::Elsewhere(_) => Err(Error::Internal("events are on another node now".to_owned())),
+    }
+}
+
 /// Stored events of a run.
 struct StoredEvents {
     store: Store,
@@ -240,7 +279,9 @@ impl Source for StoredEvents {
     type Item = ListedEvent;
     type Position = i64;
 
-    const STRETCH: u32 = 64;
+    fn stretch(&self) -> u32 {
+        64
+    }
 
     async fn read(&self, after: Option<i64>, limit: u32) -> Result<Found<ListedEvent, i64>, Error> {
         let after = after.unwrap_or_default();
@@ -248,11 +289,11 @@ impl Source for StoredEvents {
         Ok(Found::all(events))
     }
 
-    fn position(event: &ListedEvent) -> i64 {
+    fn position(&self, event: &ListedEvent) -> i64 {
         event.seq
     }
 
-    fn entry(&self, listed: ListedEvent) -> Result<Entry, Error> {
+    fn entry(&mut self, listed: ListedEvent) -> Result<Entry, Error> {
         let is_large = listed.data.is_none();
         let data = listed
             .data

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use http::StatusCode;
 use sortie_api::{
-    KeyId,
+    KeyId, OrgId,
     key::{ApiKey, CreateKey, CreatedKey, RotateKey},
 };
+use sortie_store::Store;
 
+use super::listing::{Form, Listing, Rows};
 use crate::{
     app::App,
-    kit::{Admin, ApiResult, Json, JsonBody, Path, shown_once},
+    kit::{Admin, ApiResult, BodyBudget, JsonBody, Path, shown_once},
 };
 
 /// List API keys
@@ -25,8 +27,23 @@ use crate::{
         "created_at": "2026-11-20T21:30:00.000Z", "expires_at": "2027-02-20T00:00:00.000Z"
     }]))),
 )]
-pub(crate) async fn list_keys(State(app): State<Arc<App>>, who: Admin) -> ApiResult<Json<Vec<ApiKey>>> {
-    Ok(Json(app.engine.store().list_keys(who.org).await?))
+pub(crate) async fn list_keys(State(app): State<Arc<App>>, who: Admin) -> ApiResult<Response> {
+    keys_of(app.engine.store().clone(), who.org, &app.bodies).await
+}
+
+/// Lists the keys of an organization.
+pub(crate) async fn keys_of(store: Store, org: OrgId, bodies: &BodyBudget) -> ApiResult<Response> {
+    let rows = Rows {
+        stretch: 100,
+        read: move |after, limit| {
+            let store = store.clone();
+            async move { Ok(store.list_keys(org, after, limit).await?) }
+        },
+        position: |key: &ApiKey| (key.created_at, key.id),
+    };
+    Listing::new(rows, None, u32::MAX, Form::Array)
+        .respond(bodies)
+        .await
 }
 
 /// Create an API key

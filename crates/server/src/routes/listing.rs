@@ -1,11 +1,19 @@
-//! The body of a list, piece by piece: an entry may be large (a run's output 1 MiB, a definition 24 MiB), so an answer
+//! Bodies of answers, piece by piece: an entry may be large (a run's output 1 MiB, a definition 24 MiB), so an answer
 //! holds one piece, however slowly its reader takes it. Short entries are read several at a time; a large text in an entry
-//! is left out of what is read, and comes by itself ([`OpenText`]).
+//! is left out of what is read, and comes by itself ([`OpenText`]). Any other large entry is made anew for each of its pieces.
 
-use std::io::Write as _;
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    io::Write as _,
+};
 
-use axum::{body::Body, response::Response};
+use axum::{
+    body::Body,
+    response::{IntoResponse as _, Response},
+};
+use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
+use http::StatusCode;
 use serde::Serialize;
 use sortie_engine::Error;
 use sortie_store::Found;
@@ -23,7 +31,7 @@ pub(super) trait Source: Send + Sync + 'static {
     type Position: Clone + Send + Sync;
 
     /// Number of entries that are read at once.
-    const STRETCH: u32;
+    fn stretch(&self) -> u32;
 
     /// The entries behind `before`, or from the beginning, at most `limit`.
     fn read(
@@ -33,14 +41,57 @@ pub(super) trait Source: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Found<Self::Item, Self::Position>, Error>> + Send;
 
     /// Returns the position of an entry.
-    fn position(item: &Self::Item) -> Self::Position;
+    fn position(&self, item: &Self::Item) -> Self::Position;
 
-    /// Returns an entry as JSON.
-    fn entry(&self, item: Self::Item) -> Result<Entry, Error>;
+    /// Returns an entry as JSON. An entry of more than [`PIECE_BYTES`] is read and made again for each of its pieces.
+    fn entry(&mut self, item: Self::Item) -> Result<Entry, Error>;
 
     /// The cursor of the page behind this position. A list that is only ever an array has none.
     fn cursor_after(&self, _last: Self::Position) -> String {
         String::new()
+    }
+
+    /// Begins anew: no entry is made yet.
+    fn restart(&mut self) {}
+
+    /// Text before the array and behind it, of a list with [`Form::Within`].
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>), Error> {
+        Ok((Vec::new(), Vec::new()))
+    }
+}
+
+/// Source of entries that a function reads, at most `stretch` at once.
+pub(super) struct Rows<T, P, R> {
+    pub(super) stretch: u32,
+    /// Returns the entries behind a position, or from the beginning, at most a number.
+    pub(super) read: R,
+    pub(super) position: fn(&T) -> P,
+}
+
+impl<T, P, R, F> Source for Rows<T, P, R>
+where
+    T: Serialize + Send + 'static,
+    P: Clone + Send + Sync + 'static,
+    R: Fn(Option<P>, u32) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<Vec<T>, Error>> + Send,
+{
+    type Item = T;
+    type Position = P;
+
+    fn stretch(&self) -> u32 {
+        self.stretch
+    }
+
+    async fn read(&self, before: Option<P>, limit: u32) -> Result<Found<T, P>, Error> {
+        Ok(Found::all((self.read)(before, limit).await?))
+    }
+
+    fn position(&self, item: &T) -> P {
+        (self.position)(item)
+    }
+
+    fn entry(&mut self, item: T) -> Result<Entry, Error> {
+        Entry::of(&item)
     }
 }
 
@@ -57,6 +108,17 @@ struct Large {
     rest: Vec<u8>,
 }
 
+impl Large {
+    /// Appends the next piece to `into`. Returns true at the end.
+    async fn append(&mut self, into: &mut Vec<u8>) -> Result<bool, Error> {
+        let is_end = self.text.append(self.form, into).await?;
+        if is_end {
+            into.append(&mut self.rest);
+        }
+        Ok(is_end)
+    }
+}
+
 impl Entry {
     /// An entry without a large text.
     pub(super) fn of(value: &impl Serialize) -> Result<Self, Error> {
@@ -64,7 +126,8 @@ impl Entry {
         Ok(Self { text, large: None })
     }
 
-    /// An entry with a large text in the place of the first `"field":""` or `"field":null`, by its form.
+    /// An entry with a large text in the place of the first `"field":""` for a quoted text, or `"field":null` for any other.
+    /// The members of an object take the place of the whole field.
     pub(super) fn around(
         value: &impl Serialize,
         field: &str,
@@ -72,23 +135,75 @@ impl Entry {
         form: TextForm,
     ) -> Result<Self, Error> {
         let mut head = Self::of(value)?.text;
-        // Bytes of the value before the text, and in its place.
-        let (value, before, replaced) = match form {
-            TextForm::Quoted => ("\"\"", 1, 0),
-            TextForm::Json => ("null", 0, 4),
+        let place = match form {
+            TextForm::Quoted => format!("\"{field}\":\"\""),
+            TextForm::Json | TextForm::Members => format!("\"{field}\":null"),
         };
-        let place = format!("\"{field}\":{value}");
         let found = head
             .windows(place.len())
             .position(|window| window == place.as_bytes())
             .ok_or_else(|| Error::Internal(format!("an entry has no {field}")))?;
-        let mut rest = head.split_off(found + place.len() - value.len() + before);
-        rest.drain(..replaced);
+        // Bytes of the field that stay before the text, and behind it.
+        let (before, behind) = match form {
+            TextForm::Quoted => (place.len() - 1, 1),
+            TextForm::Json => (place.len() - "null".len(), 0),
+            TextForm::Members => (0, 0),
+        };
+        let rest = head.split_off(found + place.len() - behind);
+        head.truncate(found + before);
         Ok(Self {
             text: head,
             large: Some(Large { text, form, rest }),
         })
     }
+
+    /// The answer with this entry alone.
+    pub(super) async fn respond(self, bodies: &BodyBudget) -> ApiResult<Response> {
+        let Some(large) = self.large else {
+            return Ok(json_response(self.text));
+        };
+        let room = match bodies.answer_room_now(ANSWER_BYTES) {
+            Some(room) => room,
+            None => bodies.answer_room(ANSWER_BYTES).await?,
+        };
+        let mut response = in_pieces(self.text, large);
+        response.extensions_mut().insert(room);
+        Ok(response)
+    }
+
+    /// The answer to a request that is done and cannot be refused any more.
+    pub(super) fn respond_done(self, status: StatusCode, bodies: &BodyBudget) -> Response {
+        let Some(large) = self.large else {
+            return (status, json_response(self.text)).into_response();
+        };
+        let mut response = in_pieces(self.text, large);
+        if let Some(room) = bodies.answer_room_now(ANSWER_BYTES) {
+            response.extensions_mut().insert(room);
+        }
+        (status, response).into_response()
+    }
+}
+
+/// An answer of a text and a large text behind it.
+fn in_pieces(first: Vec<u8>, large: Large) -> Response {
+    let rest = stream::try_unfold(Some(large), |large| async move {
+        let Some(mut large) = large else {
+            return Ok(None);
+        };
+        let mut piece = Vec::new();
+        while piece.len() < PIECE_BYTES {
+            if large.append(&mut piece).await.inspect_err(log_broken)? {
+                return Ok(Some((Bytes::from(piece), None)));
+            }
+        }
+        Ok::<_, Error>(Some((Bytes::from(piece), Some(large))))
+    });
+    let body = stream::once(async { Ok(Bytes::from(first)) }).chain(rest);
+    json_response(Body::from_stream(body))
+}
+
+fn log_broken(error: &Error) {
+    tracing::error!(%error, "answer aborted");
 }
 
 /// Form of a list.
@@ -98,13 +213,15 @@ pub(super) enum Form {
     Array,
     /// `{items, next_cursor}`.
     Page,
-    /// An entry by itself.
-    Alone,
+    /// An array within an object of the source.
+    Within,
 }
 
 /// A list, as far as it is not shown yet.
 pub(super) struct Listing<S: Source> {
     source: S,
+    /// Position and number of entries at the beginning.
+    asked: (Option<S::Position>, u32),
     /// Only entries behind this one.
     before: Option<S::Position>,
     /// Entries still to be shown, at most.
@@ -112,9 +229,23 @@ pub(super) struct Listing<S: Source> {
     form: Form,
     /// Entries that are read next, at most.
     rows: u32,
-    /// Large text that is being shown.
-    large: Option<Large>,
+    /// Rest of an entry that is being shown.
+    open: Option<Open<S::Position>>,
+    /// Text behind the last entry, while that is being shown.
+    end: Vec<u8>,
     progress: Progress,
+}
+
+/// Entry that is larger than a piece.
+enum Open<P> {
+    /// A large text.
+    Text(Large),
+    /// The entry behind `before`, of which `shown` bytes are shown.
+    Again {
+        before: Option<P>,
+        shown: usize,
+        hash: u64,
+    },
 }
 
 /// Progress of a list.
@@ -126,7 +257,7 @@ enum Progress {
     Opened,
     /// An entry is shown.
     Begun,
-    /// The last entry and the end are shown, but for a large text in that entry.
+    /// The last entry and the end are shown, but for the rest of that entry.
     Ended,
 }
 
@@ -134,12 +265,14 @@ impl<S: Source> Listing<S> {
     /// The entries behind `before`, at most `limit`.
     pub(super) fn new(source: S, before: Option<S::Position>, limit: u32, form: Form) -> Self {
         Self {
+            rows: source.stretch(),
             source,
+            asked: (before.clone(), limit),
             before,
             left: limit,
             form,
-            rows: S::STRETCH,
-            large: None,
+            open: None,
+            end: Vec::new(),
             progress: Progress::Unopened,
         }
     }
@@ -155,16 +288,22 @@ impl<S: Source> Listing<S> {
         Ok(Begun { first, rest: self })
     }
 
-    /// The next piece; empty at the end. It holds at most [`PIECE_BYTES`] and an entry without its large text, or a piece
-    /// of a large text.
+    /// Begins anew, as if nothing was shown.
+    fn restart(&mut self) {
+        (self.before, self.left) = self.asked.clone();
+        self.rows = self.source.stretch();
+        self.open = None;
+        self.end.clear();
+        self.progress = Progress::Unopened;
+        self.source.restart();
+    }
+
+    /// The next piece; empty at the end. It holds at most two times [`PIECE_BYTES`].
     async fn piece(&mut self) -> Result<Vec<u8>, Error> {
         let mut text = Vec::new();
         while text.len() < PIECE_BYTES && !self.is_over() {
-            if let Some(large) = &mut self.large {
-                if large.text.append(large.form, &mut text).await? {
-                    text.append(&mut large.rest);
-                    self.large = None;
-                }
+            if self.open.is_some() {
+                self.go_on(&mut text).await?;
             } else {
                 self.stretch(&mut text).await?;
             }
@@ -173,7 +312,48 @@ impl<S: Source> Listing<S> {
     }
 
     fn is_over(&self) -> bool {
-        self.progress == Progress::Ended && self.large.is_none()
+        self.progress == Progress::Ended && self.open.is_none()
+    }
+
+    /// Appends more of the entry that is being shown.
+    async fn go_on(&mut self, text: &mut Vec<u8>) -> Result<(), Error> {
+        let is_end = match &mut self.open {
+            None => true,
+            Some(Open::Text(large)) => large.append(text).await?,
+            Some(Open::Again { before, shown, hash }) => {
+                let found = self.source.read(before.clone(), 1).await?;
+                let item = found.items.into_iter().next();
+                let entry = item.map(|item| self.source.entry(item)).transpose()?;
+                let entry = entry
+                    .filter(|entry| hash_of(&entry.text) == *hash)
+                    .ok_or_else(|| Error::Internal("an entry became another one".to_owned()))?;
+                let end = shown.saturating_add(PIECE_BYTES).min(entry.text.len());
+                text.extend_from_slice(entry.text.get(*shown..end).unwrap_or_default());
+                *shown = end;
+                end == entry.text.len()
+            }
+        };
+        if is_end {
+            self.open = None;
+            text.append(&mut self.end);
+        }
+        Ok(())
+    }
+
+    /// Appends an entry, or begins it where it is large. `before` is the position before it.
+    fn show(&mut self, mut entry: Entry, before: Option<S::Position>, text: &mut Vec<u8>) {
+        if entry.large.is_none() && entry.text.len() > PIECE_BYTES {
+            let hash = hash_of(&entry.text);
+            text.extend_from_slice(entry.text.get(..PIECE_BYTES).unwrap_or_default());
+            self.open = Some(Open::Again {
+                before,
+                shown: PIECE_BYTES,
+                hash,
+            });
+            return;
+        }
+        text.append(&mut entry.text);
+        self.open = entry.large.map(Open::Text);
     }
 
     /// Appends the next entries, as far as there is room for them. Those behind are read again.
@@ -184,16 +364,16 @@ impl<S: Source> Listing<S> {
         let Found { items, stopped_at } = self.source.read(self.before.clone(), limit).await?;
         let is_last = items.len() < usize::try_from(limit).unwrap_or(usize::MAX);
         if self.progress == Progress::Unopened {
-            text.extend_from_slice(match self.form {
-                Form::Page => b"{\"items\":[",
-                Form::Array => b"[",
-                Form::Alone => b"",
-            });
+            match self.form {
+                Form::Page => text.extend_from_slice(b"{\"items\":["),
+                Form::Array => text.push(b'['),
+                Form::Within => text.append(&mut self.source.around()?.0),
+            }
             self.progress = Progress::Opened;
         }
         let mut items = items.into_iter();
         let mut taken = 0_u32;
-        while self.left > 0 && self.large.is_none() && text.len() < PIECE_BYTES {
+        while self.left > 0 && self.open.is_none() && text.len() < PIECE_BYTES {
             let Some(item) = items.next() else { break };
             if self.progress == Progress::Begun {
                 text.push(b',');
@@ -201,10 +381,9 @@ impl<S: Source> Listing<S> {
             self.progress = Progress::Begun;
             self.left -= 1;
             taken += 1;
-            self.before = Some(S::position(&item));
-            let mut entry = self.source.entry(item)?;
-            text.append(&mut entry.text);
-            self.large = entry.large;
+            let before = self.before.replace(self.source.position(&item));
+            let entry = self.source.entry(item)?;
+            self.show(entry, before, text);
         }
         let more = items.len();
         let next = match stopped_at {
@@ -222,25 +401,25 @@ impl<S: Source> Listing<S> {
                 if more > 0 {
                     self.rows = taken.max(1);
                 } else if text.len() < PIECE_BYTES {
-                    self.rows = self.rows.saturating_mul(2).min(S::STRETCH);
+                    self.rows = self.rows.saturating_mul(2).min(self.source.stretch());
                 }
                 return Ok(());
             }
             Some(_) | None => self.before.clone().filter(|_| more > 0),
         };
         self.progress = Progress::Ended;
-        let end = self.end(next);
-        match &mut self.large {
-            Some(large) => large.rest.extend_from_slice(&end),
-            None => text.extend_from_slice(&end),
+        let mut end = self.end(next)?;
+        match &self.open {
+            Some(_) => self.end = end,
+            None => text.append(&mut end),
         }
         Ok(())
     }
 
     /// Text behind the last entry. The next page is behind the position `next`, if there is one.
-    fn end(&self, next: Option<S::Position>) -> Vec<u8> {
-        match self.form {
-            Form::Alone => Vec::new(),
+    fn end(&self, next: Option<S::Position>) -> Result<Vec<u8>, Error> {
+        Ok(match self.form {
+            Form::Within => self.source.around()?.1,
             Form::Array => b"]".to_vec(),
             Form::Page => {
                 let next_cursor = next
@@ -251,8 +430,14 @@ impl<S: Source> Listing<S> {
                 let _written = write!(end, "],\"next_cursor\":\"{next_cursor}\"}}");
                 end
             }
-        }
+        })
     }
+}
+
+fn hash_of(text: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// A list whose first piece is made.
@@ -262,25 +447,32 @@ pub(super) struct Begun<S: Source> {
 }
 
 impl<S: Source> Begun<S> {
-    /// The answer. It has room for its pieces until it is sent.
+    /// The answer. It has room for its pieces until it is sent, and holds none while it waits for room.
     pub(super) async fn respond(self, bodies: &BodyBudget) -> ApiResult<Response> {
-        let Self { first, rest } = self;
+        let Self { mut first, mut rest } = self;
         if rest.is_over() {
             return Ok(json_response(first));
         }
-        let mut room = bodies.room();
-        room.grow(ANSWER_BYTES).await?;
-        let rest = stream::try_unfold((rest, room), |(mut rest, room)| async move {
+        let room = if let Some(room) = bodies.answer_room_now(ANSWER_BYTES) {
+            room
+        } else {
+            drop(first);
+            rest.restart();
+            let room = bodies.answer_room(ANSWER_BYTES).await?;
+            first = rest.piece().await?;
+            room
+        };
+        let rest = stream::try_unfold(rest, |mut rest| async move {
             if rest.is_over() {
                 return Ok(None);
             }
-            let piece = rest.piece().await.inspect_err(|error| {
-                tracing::error!(%error, "list answer aborted");
-            })?;
-            Ok::<_, Error>(Some((piece, (rest, room))))
+            let piece = rest.piece().await.inspect_err(log_broken)?;
+            Ok::<_, Error>(Some((piece, rest)))
         });
         let body = stream::once(async { Ok(first) }).chain(rest);
-        Ok(json_response(Body::from_stream(body)))
+        let mut response = json_response(Body::from_stream(body));
+        response.extensions_mut().insert(room);
+        Ok(response)
     }
 }
 

@@ -41,6 +41,7 @@ pub(crate) mod workflows;
 
 pub(crate) use checks::WantedChecks;
 pub(crate) use cursor::Cursors;
+pub(crate) use keys::keys_of;
 pub(crate) use master_key::{SealedFrom, example_of_keys, example_of_missing_key, example_of_reseal};
 pub(crate) use operations::{Health, OK, Readiness};
 pub(crate) use resource_metadata::ResourceMetadata;

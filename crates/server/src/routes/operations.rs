@@ -56,7 +56,7 @@ impl Readiness {
     responses(
         (status = 200, description = "The process is alive.", body = Health, example = json!({"status": "ok"})),
         (status = "4XX", description = "The request cannot be read.", body = sortie_api::ErrorBody,
-            example = json!({"error": "the request is malformed: it must be one of HTTP/1.1", "code": "invalid_request"})),
+            example = json!({"error": "the request is malformed: it must be a valid HTTP/1.1 request", "code": "invalid_request"})),
     ),
 )]
 pub(crate) async fn get_health() -> Json<Health> {
@@ -74,7 +74,7 @@ pub(crate) async fn get_health() -> Json<Health> {
         (status = 200, description = "The node takes runs.", body = Readiness,
             example = json!({"status": "ok", "degraded": ["storage"]})),
         (status = "4XX", description = "The request cannot be read.", body = sortie_api::ErrorBody,
-            example = json!({"error": "the request is malformed: it must be one of HTTP/1.1", "code": "invalid_request"})),
+            example = json!({"error": "the request is malformed: it must be a valid HTTP/1.1 request", "code": "invalid_request"})),
     ),
 )]
 pub(crate) async fn get_readiness(State(app): State<Arc<App>>) -> ApiResult<Json<Readiness>> {

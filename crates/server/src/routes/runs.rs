@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use sortie_api::{
     OrgId, Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, Timestamp, limits,
 };
-use sortie_engine::{Engine, Error};
+use sortie_engine::Error;
 use sortie_store::{Created, Found, LargeText, ListedRun, RunFilter, Store, StoredDefinition};
 
 use super::{
@@ -22,8 +22,8 @@ use super::{
 use crate::{
     app::App,
     kit::{
-        ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, Member, Pairs, Passed, Path, Query,
-        TextForm, Uncounted,
+        ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, Member, Once, PIECE_BYTES, Pairs, Passed,
+        Path, Query, TextForm,
     },
 };
 
@@ -87,11 +87,12 @@ pub(crate) async fn create_run(
     who: Member,
     IdempotencyKey(key): IdempotencyKey,
     JsonBody(request, _room): JsonBody<RunRequest>,
-) -> ApiResult<(StatusCode, Json<Run>)> {
-    Ok(match app.engine.create_run(&who.caller(), request, key).await? {
-        Created::New(run) => (StatusCode::ACCEPTED, Json(run)),
-        Created::Existing(run) => (StatusCode::OK, Json(run)),
-    })
+) -> ApiResult<Response> {
+    let (status, run) = match app.engine.create_run(&who.caller(), request, key).await? {
+        Created::New(run) => (StatusCode::ACCEPTED, run),
+        Created::Existing(run) => (StatusCode::OK, run),
+    };
+    Ok(entry_of(&app, who.org, run)?.respond_done(status, &app.bodies))
 }
 
 /// The parameters of a list of runs.
@@ -201,7 +202,9 @@ impl Source for Runs {
     type Item = ListedRun;
     type Position = (Timestamp, RunId);
 
-    const STRETCH: u32 = 20;
+    fn stretch(&self) -> u32 {
+        20
+    }
 
     async fn read(
         &self,
@@ -218,22 +221,40 @@ impl Source for Runs {
         Ok(self.store.list_runs(self.list.org, filter).await?)
     }
 
-    fn position(listed: &ListedRun) -> Self::Position {
+    fn position(&self, listed: &ListedRun) -> Self::Position {
         (listed.run.created_at, listed.run.id)
     }
 
-    fn entry(&self, listed: ListedRun) -> Result<Entry, Error> {
-        let mut run = listed.run;
-        if !listed.has_large_output {
-            return Entry::of(&run);
+    fn entry(&mut self, listed: ListedRun) -> Result<Entry, Error> {
+        if listed.has_large_output {
+            with_output(&self.texts, self.list.org, listed.run)
+        } else {
+            Entry::of(&listed.run)
         }
-        run.output = Some(String::new());
-        let output = self.texts.open(self.list.org, LargeText::Output(run.id));
-        Entry::around(&run, "output", output, TextForm::Quoted)
     }
 
     fn cursor_after(&self, last: Self::Position) -> String {
         self.list.cursor_after(&self.cursors, last)
+    }
+}
+
+/// Makes the entry of a run whose output is sent from the store.
+fn with_output(texts: &LargeTexts, org: OrgId, mut run: Run) -> Result<Entry, Error> {
+    run.output = Some(String::new());
+    let output = texts.open(org, LargeText::Output(run.id));
+    Entry::around(&run, "output", output, TextForm::Quoted)
+}
+
+/// Makes the entry of a stored run. A large output is sent from the store and not kept.
+fn entry_of(app: &App, org: OrgId, run: Run) -> Result<Entry, Error> {
+    let is_large = run
+        .output
+        .as_ref()
+        .is_some_and(|output| output.len() > PIECE_BYTES);
+    if is_large && !run.zero_data_retention {
+        with_output(&app.texts, org, run)
+    } else {
+        Entry::of(&run)
     }
 }
 
@@ -281,9 +302,10 @@ pub(crate) async fn get_run(
     }
     let run = app.engine.get_run(&who.caller(), id, wait, hop).await?;
     let is_once = run.zero_data_retention && run.output.is_some();
-    let mut response = Json(run).into_response();
+    let entry = entry_of(&app, who.org, run)?;
+    let mut response = entry.respond(&app.bodies).await?;
     if is_once {
-        response.extensions_mut().insert(Uncounted);
+        response.extensions_mut().insert(Once);
     }
     Ok(response)
 }
@@ -305,8 +327,9 @@ pub(crate) async fn cancel_run(
     State(app): State<Arc<App>>,
     who: Member,
     Path(id): Path<RunId>,
-) -> ApiResult<Json<Run>> {
-    Ok(Json(app.engine.cancel_run(who.org, id).await?))
+) -> ApiResult<Response> {
+    let run = app.engine.cancel_run(who.org, id).await?;
+    Ok(entry_of(&app, who.org, run)?.respond_done(StatusCode::OK, &app.bodies))
 }
 
 /// Get the definition a run used
@@ -330,23 +353,9 @@ pub(crate) async fn get_run_definition(
     who: Member,
     Path(id): Path<RunId>,
 ) -> ApiResult<Response> {
-    let definition = DefinitionOf {
-        engine: app.engine.clone(),
-        texts: app.texts.clone(),
-        org: who.org,
-        run: id,
-    };
-    Listing::new(definition, None, 1, Form::Alone)
-        .respond(&app.bodies)
-        .await
-}
-
-/// The definition of one run.
-struct DefinitionOf {
-    engine: Engine,
-    texts: LargeTexts,
-    org: OrgId,
-    run: RunId,
+    let stored = app.engine.run_definition(who.org, id).await?;
+    let entry = definition_entry(&app.texts, (who.org, id), stored)?;
+    entry.respond(&app.bodies).await
 }
 
 /// Definition as it is stored. Its texts are JSON already: they go out as they are, without being parsed.
@@ -356,33 +365,24 @@ struct StoredTexts {
     requires_credentials: Box<RawValue>,
 }
 
-impl Source for DefinitionOf {
-    type Item = StoredDefinition;
-    type Position = ();
-
-    const STRETCH: u32 = 1;
-
-    async fn read(&self, _before: Option<()>, _limit: u32) -> Result<Found<StoredDefinition, ()>, Error> {
-        let definition = self.engine.run_definition(self.org, self.run).await?;
-        Ok(Found::all(vec![definition]))
+/// Makes the entry of the definition of a run. A large one is sent from the store.
+fn definition_entry(
+    texts: &LargeTexts,
+    (org, run): (OrgId, RunId),
+    stored: StoredDefinition,
+) -> Result<Entry, Error> {
+    let raw = |text: String| {
+        RawValue::from_string(text)
+            .map_err(|error| Error::Internal(format!("a stored definition cannot be read: {error}")))
+    };
+    let names = stored.requires_credentials.unwrap_or_else(|| "[]".to_owned());
+    let shown = StoredTexts {
+        request: stored.request.map(raw).transpose()?,
+        requires_credentials: raw(names)?,
+    };
+    if shown.request.is_some() {
+        return Entry::of(&shown);
     }
-
-    fn position(_definition: &StoredDefinition) {}
-
-    fn entry(&self, stored: StoredDefinition) -> Result<Entry, Error> {
-        let raw = |text: String| {
-            RawValue::from_string(text)
-                .map_err(|error| Error::Internal(format!("a stored definition cannot be read: {error}")))
-        };
-        let names = stored.requires_credentials.unwrap_or_else(|| "[]".to_owned());
-        let texts = StoredTexts {
-            request: stored.request.map(raw).transpose()?,
-            requires_credentials: raw(names)?,
-        };
-        if texts.request.is_some() {
-            return Entry::of(&texts);
-        }
-        let request = self.texts.open(self.org, LargeText::Definition(self.run));
-        Entry::around(&texts, "request", request, TextForm::Json)
-    }
+    let request = texts.open(org, LargeText::Definition(run));
+    Entry::around(&shown, "request", request, TextForm::Json)
 }

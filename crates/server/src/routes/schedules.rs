@@ -18,7 +18,10 @@ use super::{
 };
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, Member, Pairs, Path, Query, TextForm},
+    kit::{
+        ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, Member, PIECE_BYTES, Pairs, Path, Query,
+        TextForm,
+    },
 };
 
 /// The parameters of a page.
@@ -138,7 +141,9 @@ impl Source for Schedules {
     type Item = ListedSchedule;
     type Position = (Timestamp, ScheduleId);
 
-    const STRETCH: u32 = 10;
+    fn stretch(&self) -> u32 {
+        10
+    }
 
     async fn read(
         &self,
@@ -149,27 +154,40 @@ impl Source for Schedules {
         Ok(Found::all(schedules))
     }
 
-    fn position(listed: &ListedSchedule) -> Self::Position {
+    fn position(&self, listed: &ListedSchedule) -> Self::Position {
         (listed.schedule.created_at, listed.schedule.id)
     }
 
-    fn entry(&self, listed: ListedSchedule) -> Result<Entry, Error> {
-        let mut schedule = listed.schedule;
-        if !listed.has_large_input {
-            return Entry::of(&schedule);
+    fn entry(&mut self, listed: ListedSchedule) -> Result<Entry, Error> {
+        if listed.has_large_input {
+            with_input(&self.texts, self.org, listed.schedule)
+        } else {
+            Entry::of(&listed.schedule)
         }
-        schedule.input = Some(RawValue::NULL.to_owned());
-        let input = LargeText::ScheduleInput(schedule.id, schedule.updated_at);
-        Entry::around(
-            &schedule,
-            "input",
-            self.texts.open(self.org, input),
-            TextForm::Json,
-        )
     }
 
     fn cursor_after(&self, (at, id): Self::Position) -> String {
         self.pages.cursor_after((at, id.to_string()))
+    }
+}
+
+/// Makes the entry of a schedule whose input is sent from the store.
+fn with_input(texts: &LargeTexts, org: OrgId, mut schedule: Schedule) -> Result<Entry, Error> {
+    schedule.input = Some(RawValue::NULL.to_owned());
+    let input = LargeText::ScheduleInput(schedule.id, schedule.updated_at);
+    Entry::around(&schedule, "input", texts.open(org, input), TextForm::Json)
+}
+
+/// Makes the entry of a schedule. A large input is sent from the store and not kept.
+fn entry_of(app: &App, org: OrgId, schedule: Schedule) -> Result<Entry, Error> {
+    let is_large = schedule
+        .input
+        .as_ref()
+        .is_some_and(|input| input.get().len() > PIECE_BYTES);
+    if is_large {
+        with_input(&app.texts, org, schedule)
+    } else {
+        Entry::of(&schedule)
     }
 }
 
@@ -206,9 +224,9 @@ pub(crate) async fn create_schedule(
     State(app): State<Arc<App>>,
     who: Member,
     JsonBody(request, _room): JsonBody<CreateSchedule>,
-) -> ApiResult<(StatusCode, Json<Schedule>)> {
+) -> ApiResult<Response> {
     let schedule = app.engine.create_schedule(&who.caller(), request).await?;
-    Ok((StatusCode::CREATED, Json(schedule)))
+    Ok(entry_of(&app, who.org, schedule)?.respond_done(StatusCode::CREATED, &app.bodies))
 }
 
 /// Get a schedule
@@ -228,8 +246,9 @@ pub(crate) async fn get_schedule(
     State(app): State<Arc<App>>,
     who: Member,
     Path(id): Path<ScheduleId>,
-) -> ApiResult<Json<Schedule>> {
-    Ok(Json(app.engine.get_schedule(who.org, id).await?))
+) -> ApiResult<Response> {
+    let schedule = app.engine.get_schedule(who.org, id).await?;
+    entry_of(&app, who.org, schedule)?.respond(&app.bodies).await
 }
 
 /// Change a schedule
@@ -260,9 +279,9 @@ pub(crate) async fn update_schedule(
     who: Member,
     Path(id): Path<ScheduleId>,
     JsonBody(patch, _room): JsonBody<UpdateSchedule>,
-) -> ApiResult<Json<Schedule>> {
+) -> ApiResult<Response> {
     let schedule = app.engine.update_schedule(&who.caller(), id, patch).await?;
-    Ok(Json(schedule))
+    Ok(entry_of(&app, who.org, schedule)?.respond_done(StatusCode::OK, &app.bodies))
 }
 
 /// Delete a schedule

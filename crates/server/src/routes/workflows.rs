@@ -7,16 +7,16 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 use sortie_api::{
-    OrgId, limits,
+    OrgId, Timestamp, limits,
     workflow::{NOT_SAVED, Workflow, WorkflowDefinition, WorkflowSummary},
 };
-use sortie_engine::{Error, Put};
-use sortie_store::{Found, Store};
+use sortie_engine::{Error, Put, StoredWorkflow};
+use sortie_store::{Found, LargeText, Store};
 
 use super::listing::{Entry, Form, Listing, Source};
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, FromQuery, Json, JsonBody, Member, Pairs, Path, Query, json_response},
+    kit::{ApiError, ApiResult, FromQuery, JsonBody, Member, Pairs, Path, Query, TextForm, json_response},
 };
 
 /// Detail of each workflow in a list.
@@ -93,7 +93,9 @@ impl Source for Summaries {
     type Item = Summary;
     type Position = String;
 
-    const STRETCH: u32 = 20;
+    fn stretch(&self) -> u32 {
+        20
+    }
 
     async fn read(&self, after: Option<String>, limit: u32) -> Result<Found<Summary, String>, Error> {
         let after = after.unwrap_or_default();
@@ -109,11 +111,11 @@ impl Source for Summaries {
         ))
     }
 
-    fn position(summary: &Summary) -> String {
+    fn position(&self, summary: &Summary) -> String {
         summary.name.clone()
     }
 
-    fn entry(&self, summary: Summary) -> Result<Entry, Error> {
+    fn entry(&mut self, summary: Summary) -> Result<Entry, Error> {
         Entry::of(&summary)
     }
 }
@@ -134,8 +136,50 @@ pub(crate) async fn get_workflow(
     State(app): State<Arc<App>>,
     who: Member,
     Path(name): Path<String>,
-) -> ApiResult<Json<Workflow>> {
-    Ok(Json(app.engine.get_workflow(who.org, &name).await?))
+) -> ApiResult<Response> {
+    let stored = app.engine.get_workflow(who.org, &name).await?;
+    entry_of(&app, who.org, stored)?.respond(&app.bodies).await
+}
+
+/// Workflow whose definition is sent from the store.
+#[derive(Serialize)]
+struct LargeWorkflow {
+    name: String,
+    /// Place of the members of the definition.
+    definition: (),
+    revision: i64,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+/// Makes the entry of a workflow. A large definition is sent from the store and not kept: it may have 24 MiB.
+fn entry_of(app: &App, org: OrgId, stored: StoredWorkflow) -> Result<Entry, Error> {
+    let StoredWorkflow {
+        name,
+        definition,
+        revision,
+        created_at,
+        updated_at,
+    } = stored;
+    if let Some(definition) = definition {
+        return Entry::of(&Workflow {
+            name,
+            definition,
+            revision,
+            created_at,
+            updated_at,
+        });
+    }
+    let text = LargeText::Workflow(name.as_str().into(), revision, updated_at);
+    let record = LargeWorkflow {
+        name,
+        definition: (),
+        revision,
+        created_at,
+        updated_at,
+    };
+    let definition = app.texts.open(org, text);
+    Entry::around(&record, "definition", definition, TextForm::Members)
 }
 
 /// Save a workflow
@@ -179,13 +223,13 @@ pub(crate) async fn put_workflow(
     who: Member,
     Path(name): Path<String>,
     JsonBody(definition, _room): JsonBody<WorkflowDefinition>,
-) -> ApiResult<(StatusCode, Json<Workflow>)> {
-    let (workflow, put) = app.engine.put_workflow(&who.caller(), &name, definition).await?;
+) -> ApiResult<Response> {
+    let (stored, put) = app.engine.put_workflow(&who.caller(), &name, definition).await?;
     let status = match put {
         Put::Created => StatusCode::CREATED,
         Put::Replaced => StatusCode::OK,
     };
-    Ok((status, Json(workflow)))
+    Ok(entry_of(&app, who.org, stored)?.respond_done(status, &app.bodies))
 }
 
 /// Delete a workflow

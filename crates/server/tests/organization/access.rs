@@ -348,7 +348,7 @@ impl Resources {
             "{}",
             members.text()
         );
-        let keys = rig.engine.store().list_keys(rig.ours).await.unwrap();
+        let keys = rig.engine.store().list_keys(rig.ours, None, 100).await.unwrap();
         assert!(keys.iter().any(|key| key.id == self.key));
     }
 }

@@ -267,7 +267,7 @@ impl Resources {
         ] {
             rig.admin.get(path).await.unwrap().expect(200).unwrap();
         }
-        let keys = rig.engine.store().list_keys(rig.org).await.unwrap();
+        let keys = rig.engine.store().list_keys(rig.org, None, 100).await.unwrap();
         assert!(keys.iter().any(|key| key.id.to_string() == self.key));
     }
 }

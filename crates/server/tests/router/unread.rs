@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use sortie_api::limits::BODY_BYTES;
 use sortie_server::Options;
+use sortie_testkit::{Bytes, http::Method};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 
 use crate::rig::{PATIENCE, Rig, options};
@@ -106,6 +108,99 @@ async fn a_client_that_waits_to_be_asked_for_its_body_is_refused_without_it() {
         assert_eq!(seen, status, "nothing else comes first");
         assert!(headers.contains("connection: close"), "{headers}");
     }
+}
+
+/// Value of a metric.
+async fn metric(rig: &Rig, name: &str) -> u64 {
+    let text = rig.admin.get("/metrics").await.unwrap().text();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim().parse().unwrap()
+}
+
+/// `docs/API.md#large-answers`: the limit is 30 seconds where nothing else is set.
+#[tokio::test]
+async fn a_client_that_does_not_read_is_closed() {
+    assert_eq!(Options::default().stall, Duration::from_secs(30));
+    let stall = Duration::from_millis(100);
+    let rig = Rig::start_with(sortie_api::Mode::SelfHosted, Options { stall, ..options() }).await;
+    let content = "x".repeat(4 << 20);
+    let definition = json!({"prompt": "x", "files": [{"path": "a", "content": content}]});
+    let body = Bytes::from(definition.to_string());
+    let saved = rig.admin.send(Method::PUT, "/v1/workflows/large", body).await;
+    saved.unwrap().expect(201).unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let mut stream = socket.connect(rig.address).await.unwrap();
+    let request = format!(
+        "GET /v1/workflows/large HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
+        rig.member_key
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.readable().await.unwrap();
+    // The connection that asks is the other one.
+    let closed = async { while metric(&rig, "sortie_connections_open").await > 1 {} };
+    tokio::time::timeout(PATIENCE, closed).await.unwrap();
+    let mut answer = Vec::new();
+    let _broken_off = stream.read_to_end(&mut answer).await;
+    assert!(answer.len() < 4 << 20, "{}", answer.len());
+}
+
+/// `docs/OPERATIONS.md#how-large`: half of the descriptors are reserved.
+#[tokio::test]
+async fn metrics_tell_the_open_connections_and_the_reserved_descriptors() {
+    let rig = Rig::start().await;
+    assert_eq!(metric(&rig, "sortie_connections_open").await, 1);
+    let mut idle = Vec::new();
+    for _ in 0..3 {
+        idle.push(send(&rig, "GET /healthz HTTP/1.1\r\n", 0).await);
+    }
+    for stream in &mut idle {
+        assert_eq!(answer(stream).await.0, 200);
+    }
+    assert_eq!(metric(&rig, "sortie_connections_open").await, 4);
+    let limit = sortie_engine::Descriptors::of_process().limit.unwrap();
+    assert_eq!(
+        metric(&rig, "sortie_descriptors_reserved").await,
+        limit - limit / 2
+    );
+    for reason in ["gave_way", "refused"] {
+        let name = format!("sortie_connections_closed_total{{reason=\"{reason}\"}}");
+        assert_eq!(metric(&rig, &name).await, 0);
+    }
+}
+
+/// `docs/API.md#unread-bodies`: where the next request would begin is unknown.
+#[tokio::test]
+async fn a_refusal_of_a_body_that_cannot_be_read_closes_its_connection_and_says_so() {
+    let rig = Rig::start().await;
+    let head = refused(&rig.member_key)[0]
+        .0
+        .replace("text/plain", "application/json");
+    for chunks in ["ZZ\r\n", "2\r\n{ 9\r\n"] {
+        let mut stream = TcpStream::connect(rig.address).await.unwrap();
+        let request = format!("{head}host: x\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let (seen, headers, body) = answer(&mut stream).await;
+        assert_eq!(seen, 400, "{body}");
+        assert!(headers.contains("connection: close"), "{headers}");
+        let ended = tokio::time::timeout(PATIENCE, stream.read(&mut [0])).await;
+        assert_eq!(ended.unwrap().unwrap(), 0, "{chunks}");
+    }
+}
+
+/// `docs/API.md#unread-bodies`: the library gives no answer that could be replaced.
+#[tokio::test]
+async fn the_preface_of_http_2_closes_the_connection() {
+    let rig = Rig::start().await;
+    let mut stream = TcpStream::connect(rig.address).await.unwrap();
+    stream
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = Vec::new();
+    let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+    ended.unwrap().unwrap();
+    assert!(answer.is_empty());
 }
 
 /// The routes never see such a request.

@@ -24,6 +24,31 @@ fn refusal(answer: &Answer) -> String {
     answer.json().unwrap()["error"].as_str().unwrap().to_owned()
 }
 
+/// Such a record is sent from the store, piece by piece.
+#[tokio::test]
+async fn a_record_of_any_size_is_the_definition_as_saved() {
+    let rig = Rig::start().await;
+    for (size, revision) in [(20_000, 1), (70_000, 2), (3_000_000, 3)] {
+        // Of one, two and three bytes, and with escapes.
+        let content = "xäﬀ\"\n".repeat(size / 8);
+        let definition = json!({"prompt": "x", "files": [{"path": "a", "content": content}], "tags": ["b"]});
+        let answer = put(&rig.member, "large", &definition).await;
+        let status = if revision == 1 { 201 } else { 200 };
+        let record = answer.expect(status).unwrap().json().unwrap();
+        let mut expected = definition;
+        for field in ["created_at", "updated_at"] {
+            expected[field] = record[field].clone();
+        }
+        expected["name"] = "large".into();
+        expected["revision"] = revision.into();
+        assert!(record == expected, "{size}");
+        assert!(
+            get(&rig.member, "/v1/workflows/large").await == expected,
+            "{size}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_record_is_the_definition_as_saved_with_its_revision_and_times() {
     let rig = Rig::start().await;

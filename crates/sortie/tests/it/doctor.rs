@@ -1,6 +1,7 @@
 //! `sortie doctor` on an engine that runs.
 
 use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Resource, getrlimit};
 use serde_json::Value;
 use sortie_testkit::{Database, Node, NodeOptions, node::binary_command};
 
@@ -153,6 +154,14 @@ async fn a_running_node_is_looked_at_from_here_and_from_inside(database: Databas
         said.contains(database.as_str()) && said.contains("migration "),
         "{said}"
     );
+    // A node raises its limit to the hard one, and reserves half of it.
+    let limit = getrlimit(Resource::Nofile)
+        .maximum
+        .context("no limit of open files")?;
+    let files = found(check(&report, "open files")?);
+    let reserved = limit - limit / 2;
+    let told = format!(" of {limit}; {reserved} are reserved for runs, the storage and the database");
+    ensure!(files.ends_with(&told), "{files}");
     // No provider is set up in a test, and none is asked unless told to.
     assert_eq!(check(&report, "providers")?["verdict"], "warning");
     let without = self::report(&node, &[])?;

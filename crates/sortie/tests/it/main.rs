@@ -42,6 +42,7 @@ mod schedules;
 mod sharing;
 mod shutdown;
 mod traces;
+mod unread;
 mod upgrade;
 mod versions;
 mod workflows;

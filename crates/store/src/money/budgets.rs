@@ -34,16 +34,27 @@ impl Store {
         self.db.read(move |tx| get(tx, org, &scope, at)).await
     }
 
-    /// Returns the organization's budgets with their windows at `at`, ordered by scope.
-    pub async fn list_budgets(&self, org: OrgId, at: Timestamp) -> Result<Vec<Budget>> {
+    /// Returns at most `limit` of the organization's budgets behind the scope `after` (an empty text: all), with their
+    /// windows at `at`, ordered by scope.
+    pub async fn list_budgets(
+        &self,
+        org: OrgId,
+        at: Timestamp,
+        (after, limit): (String, u32),
+    ) -> Result<Vec<Budget>> {
         self.db
             .read(move |tx| {
                 tx.query_all(
-                    concat!(select_budgets!(), "b.org_id = $1 ORDER BY b.org_id, b.scope"),
+                    concat!(
+                        select_budgets!(),
+                        "b.org_id = $1 AND b.scope > $4 ORDER BY b.org_id, b.scope LIMIT $5"
+                    ),
                     vals![
                         org,
                         start(BudgetPeriod::Day, at)?,
-                        start(BudgetPeriod::Month, at)?
+                        start(BudgetPeriod::Month, at)?,
+                        after.as_str(),
+                        limit
                     ],
                 )?
                 .iter()

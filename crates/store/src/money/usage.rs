@@ -17,7 +17,7 @@ use sortie_api::{
 
 use crate::{
     Found, Store,
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{Row, Stmt, Tx, Val, batch, vals},
     found::page_by_id,
     types::{Error, Result, unless},
 };
@@ -120,8 +120,40 @@ pub struct UsageQuery {
     pub to: Day,
     /// Dimensions that the sums are grouped by.
     pub by: Vec<UsageDimension>,
-    /// Maximum number of rows. Any of the rows may be left out.
+    /// Position behind which the rows are. None for all.
+    pub after: Option<UsagePosition>,
+    /// Maximum number of rows.
     pub limit: u32,
+}
+
+/// Position of a row among the sums of a query.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UsagePosition {
+    day: i64,
+    workflow: String,
+    model: String,
+    key: String,
+}
+
+impl UsagePosition {
+    /// Position before the first row.
+    const START: Self = Self {
+        day: i64::MIN,
+        workflow: String::new(),
+        model: String::new(),
+        key: String::new(),
+    };
+}
+
+impl From<&UsageRow> for UsagePosition {
+    fn from(row: &UsageRow) -> Self {
+        Self {
+            day: row.day.map_or(0, Day::number),
+            workflow: row.workflow.clone().unwrap_or_default(),
+            model: row.model.clone().unwrap_or_default(),
+            key: row.key_id.map(|key| key.to_string()).unwrap_or_default(),
+        }
+    }
 }
 
 /// Runs of an organization that are to be counted.
@@ -170,9 +202,14 @@ macro_rules! due {
 }
 
 impl Store {
-    /// Returns sums over the runs that were created on these days, in no particular order.
+    /// Returns sums over the runs that were created on these days, in the order of their positions.
     pub async fn usage(&self, org: OrgId, query: UsageQuery) -> Result<Vec<UsageRow>> {
         self.db.walk(move |tx| usage(tx, org, &query)).await
+    }
+
+    /// Returns the number of rows of [`usage`](Self::usage). It stops at the limit.
+    pub async fn usage_rows(&self, org: OrgId, query: UsageQuery) -> Result<u32> {
+        self.db.walk(move |tx| usage_rows(tx, org, &query)).await
     }
 
     /// System: returns at most `limit` organizations behind `after`, in the order of their ids. Each comes
@@ -283,22 +320,35 @@ macro_rules! of_runs {
     };
 }
 
-// One statement, so that both halves have the same boundary. The order of the runs binds the planner to their
-// list.
+/// Everything that was used, with its dimensions as they were asked for, behind a position. One statement, so that both halves
+/// have the same boundary. The order of the runs binds the planner to their list.
+macro_rules! used {
+    () => {
+        concat!(
+            " FROM (\
+         SELECT CASE WHEN CAST($6 AS BIGINT) = 1 THEN d.day ELSE 0 END AS day, \
+         CASE WHEN CAST($7 AS BIGINT) = 1 THEN d.workflow ELSE '' END AS workflow, \
+         CASE WHEN CAST($8 AS BIGINT) = 1 THEN d.model ELSE '' END AS model, \
+         CASE WHEN CAST($9 AS BIGINT) = 1 THEN d.key_id ELSE '' END AS key_id, d.runs, d.succeeded, d.cost_micros, \
+         d.input_tokens, d.output_tokens, d.cache_read_tokens, d.cache_write_tokens, d.model_calls, d.tool_calls \
+         FROM usage_day d WHERE d.org_id = $1 AND d.day >= $2 AND d.day <= $3 \
+         ",
+            of_runs!(
+                "(SELECT r.* FROM run r WHERE r.org_id = $1 \
+                 AND r.created_at >= {GREATEST}(CAST($4 AS BIGINT), (SELECT o.usage_until FROM organization o WHERE o.id = $1)) \
+                 AND r.created_at >= 0 AND r.created_at < $5 ORDER BY r.created_at, r.id) AS made"
+            ),
+            of_runs!(
+                "run made WHERE made.id {IN}SELECT l.run_id FROM late_run l WHERE l.org_id = $1 \
+                 AND l.created_at >= $4 AND l.created_at >= 0 AND l.created_at < $5{END}"
+            ),
+            ") AS used WHERE (day, workflow, model, key_id) > (CAST($11 AS BIGINT), $12, $13, $14) \
+             GROUP BY day, workflow, model, key_id"
+        )
+    };
+}
+
 fn usage(tx: &mut dyn Tx, org: OrgId, query: &UsageQuery) -> Result<Vec<UsageRow>> {
-    let asked = |dimension| i64::from(query.by.contains(&dimension));
-    let params = vals![
-        org,
-        query.from.number(),
-        query.to.number(),
-        query.from.start(),
-        query.to.end(),
-        asked(UsageDimension::Day),
-        asked(UsageDimension::Workflow),
-        asked(UsageDimension::Model),
-        asked(UsageDimension::Key),
-        query.limit
-    ];
     tx.query_all(
         concat!(
             "SELECT day, workflow, model, key_id, ",
@@ -319,26 +369,10 @@ fn usage(tx: &mut dyn Tx, org: OrgId, query: &UsageQuery) -> Result<Vec<UsageRow
             sum!("model_calls"),
             ", ",
             sum!("tool_calls"),
-            " FROM (\
-         SELECT CASE WHEN CAST($6 AS BIGINT) = 1 THEN d.day ELSE 0 END AS day, \
-         CASE WHEN CAST($7 AS BIGINT) = 1 THEN d.workflow ELSE '' END AS workflow, \
-         CASE WHEN CAST($8 AS BIGINT) = 1 THEN d.model ELSE '' END AS model, \
-         CASE WHEN CAST($9 AS BIGINT) = 1 THEN d.key_id ELSE '' END AS key_id, d.runs, d.succeeded, d.cost_micros, \
-         d.input_tokens, d.output_tokens, d.cache_read_tokens, d.cache_write_tokens, d.model_calls, d.tool_calls \
-         FROM usage_day d WHERE d.org_id = $1 AND d.day >= $2 AND d.day <= $3 \
-         ",
-            of_runs!(
-                "(SELECT r.* FROM run r WHERE r.org_id = $1 \
-                 AND r.created_at >= {GREATEST}(CAST($4 AS BIGINT), (SELECT o.usage_until FROM organization o WHERE o.id = $1)) \
-                 AND r.created_at >= 0 AND r.created_at < $5 ORDER BY r.created_at, r.id) AS made"
-            ),
-            of_runs!(
-                "run made WHERE made.id {IN}SELECT l.run_id FROM late_run l WHERE l.org_id = $1 \
-                 AND l.created_at >= $4 AND l.created_at >= 0 AND l.created_at < $5{END}"
-            ),
-            ") AS used GROUP BY day, workflow, model, key_id LIMIT $10"
+            used!(),
+            " ORDER BY day, workflow, model, key_id LIMIT $10"
         ),
-        params,
+        params(org, query),
     )?
     .iter()
     .map(|row| row_from(row, &query.by))
@@ -353,6 +387,40 @@ fn due_from(row: &Row) -> Result<Option<UsageDue>> {
         counted_until,
         next_run,
     }))
+}
+
+fn usage_rows(tx: &mut dyn Tx, org: OrgId, query: &UsageQuery) -> Result<u32> {
+    let row = tx.query_one(
+        concat!(
+            "SELECT COUNT(*) FROM (SELECT day",
+            used!(),
+            " LIMIT $10) AS counted"
+        ),
+        params(org, query),
+    )?;
+    Ok(u32::try_from(row.int(0)?).unwrap_or(u32::MAX))
+}
+
+fn params(org: OrgId, query: &UsageQuery) -> Vec<Val<'_>> {
+    const START: &UsagePosition = &UsagePosition::START;
+    let asked = |dimension| i64::from(query.by.contains(&dimension));
+    let after = query.after.as_ref().unwrap_or(START);
+    vals![
+        org,
+        query.from.number(),
+        query.to.number(),
+        query.from.start(),
+        query.to.end(),
+        asked(UsageDimension::Day),
+        asked(UsageDimension::Workflow),
+        asked(UsageDimension::Model),
+        asked(UsageDimension::Key),
+        query.limit,
+        after.day,
+        after.workflow.as_str(),
+        after.model.as_str(),
+        after.key.as_str()
+    ]
 }
 
 /// Number of runs that wait for any node, or are bound to one, and were created in the hour that is counted. It stops at one

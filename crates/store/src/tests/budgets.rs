@@ -125,7 +125,10 @@ impl Fixture {
         let fence = fixture.start(claims[0].fence).await.unwrap();
         store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
         store.get_budget(org, scope.clone(), fixture.now()).await.unwrap();
-        store.list_budgets(org, fixture.now()).await.unwrap();
+        store
+            .list_budgets(org, fixture.now(), (String::new(), 10))
+            .await
+            .unwrap();
         let audit = fixture.audit_at(org, "budget.delete", fixture.now());
         store.delete_budget(scope, audit).await.unwrap();
     }
@@ -156,11 +159,16 @@ both! {
         let refused = store.put_budget(BudgetScope::Key(key()), put, 2, audit).await.unwrap_err();
         assert_eq!(refused, Error::Conflict("the organization has reached its limit of budgets"));
         let scopes = async |org| {
-            let listed = store.list_budgets(org, fixture.now()).await.unwrap();
+            let listed = store.list_budgets(org, fixture.now(), (String::new(), 10)).await.unwrap();
             listed.into_iter().map(|budget| budget.scope).collect::<Vec<_>>()
         };
         assert_eq!(scopes(org).await, [ORG, workflow()]);
         assert_eq!(scopes(other).await, []);
+        let page = async |after: &str| store.list_budgets(org, fixture.now(), (after.to_owned(), 1)).await.unwrap();
+        let first = page("").await;
+        let second = page(&first[0].scope.to_string()).await;
+        assert_eq!((&first[0].scope, &second[0].scope), (&ORG, &workflow()));
+        assert_eq!(page(&workflow().to_string()).await, []);
         let audit = fixture.audit_at(other, "budget.delete", later);
         assert_eq!(store.delete_budget(ORG, audit).await.unwrap_err(), Error::NotFound);
         store.delete_budget(ORG, fixture.audit_at(org, "budget.delete", later)).await.unwrap();

@@ -279,7 +279,12 @@ impl Model<'_> {
 
     async fn compare(&self) {
         let at = self.now();
-        let listed = self.fixture.store.list_budgets(self.org, at).await.unwrap();
+        let listed = self
+            .fixture
+            .store
+            .list_budgets(self.org, at, (String::new(), 1_000))
+            .await
+            .unwrap();
         assert_eq!(listed.len(), self.budgets.len());
         for budget in listed {
             let model = &self.budgets[&budget.scope];

@@ -97,7 +97,10 @@ both! {
         assert_eq!((found.definition, found.credentials), (b.definition.clone(), b.credentials.clone()));
         assert_eq!((found.created_at, found.updated_at, found.tokens, found.error), (b.at, b.at, None, None));
         let names = |rows: Vec<crate::ConnectionRow>| rows.into_iter().map(|row| row.id).collect::<Vec<_>>();
-        assert_eq!(names(store.list_connections(org).await.unwrap()), [a.id, b.id]);
+        let listed = async |after: &str, limit| names(store.list_connections(org, after.to_owned(), limit).await.unwrap());
+        assert_eq!(listed("", 10).await, [a.id, b.id]);
+        assert_eq!((listed("", 1).await, listed("a", 1).await), (vec![a.id], vec![b.id]));
+        assert_eq!(listed("b", 10).await, []);
         let wanted = vec!["b".to_owned(), "gone".to_owned()];
         assert_eq!(names(store.connections_named(org, wanted).await.unwrap()), [b.id]);
         assert_eq!(store.connection_by_id(org, a.id).await.unwrap().name, "a");
@@ -106,7 +109,7 @@ both! {
         assert_eq!(store.delete_connection(other, "b", fixture.audit(other)).await.unwrap_err(), Error::NotFound);
         store.delete_connection(org, "b", fixture.audit(org)).await.unwrap();
         assert_eq!(store.get_connection(org, "b").await.unwrap_err(), Error::NotFound);
-        assert_eq!(names(store.list_connections(org).await.unwrap()), [a.id]);
+        assert_eq!(listed("", 10).await, [a.id]);
     }
 
     async fn a_name_is_taken_once_and_the_number_of_connections_has_a_limit(fixture: &Fixture) {

@@ -341,6 +341,7 @@ async fn counts_and_deletions_read_their_indexes(fixture: Fixture) {
         from: Day::of(at(FIRST)),
         to: Day::of(at(END)),
         by: Vec::new(),
+        after: None,
         limit: 10,
     };
     reads(&fixture, store.usage(org, query), &["run_list"]).await;
@@ -460,6 +461,7 @@ async fn what_is_counted_is_read_from_where_the_count_has_come_to(fixture: Fixtu
         from: Day::of(at(FIRST)),
         to: Day::of(at(END)),
         by: Vec::new(),
+        after: None,
         limit: 10,
     };
     let sums = within(&fixture, MINUTE, store.usage(org, query)).await;

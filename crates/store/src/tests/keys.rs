@@ -28,11 +28,15 @@ both! {
         for key in keys.clone().into_iter().rev() {
             fixture.store.create_key(key.clone(), fixture.audit(key.org)).await.unwrap();
         }
-        let listed = fixture.store.list_keys(org).await.unwrap();
+        let listed = fixture.store.list_keys(org, None, 10).await.unwrap();
         let ids: Vec<_> = listed.iter().map(|key| key.id).collect();
         assert_eq!(ids, [keys[0].id, keys[1].id]);
         assert_eq!((listed[1].role, &*listed[1].name), (Role::Member, "a key"));
         assert_eq!(listed[1].created_at, keys[1].created_at);
+        let first = fixture.store.list_keys(org, None, 1).await.unwrap();
+        assert_eq!(first, listed[..1]);
+        let after = Some((first[0].created_at, first[0].id));
+        assert_eq!(fixture.store.list_keys(org, after, 10).await.unwrap(), listed[1..]);
     }
 
     async fn a_key_of_an_organization_that_is_not_there_is_refused(fixture: &Fixture) {
@@ -70,7 +74,7 @@ both! {
         let key = NewKey { expires_at: Some(ends), ..fixture.new_key(org, Role::Member) };
         fixture.store.create_key(key.clone(), fixture.audit(org)).await.unwrap();
         assert_eq!(fixture.store.find_principal(key.hash).await.unwrap().unwrap().until, Some(ends));
-        assert_eq!(fixture.store.list_keys(org).await.unwrap()[0].expires_at, Some(ends));
+        assert_eq!(fixture.store.list_keys(org, None, 10).await.unwrap()[0].expires_at, Some(ends));
     }
 
     async fn a_rotated_key_has_two_secrets_and_never_three(fixture: &Fixture) {

@@ -220,7 +220,7 @@ async fn administer(fixture: &Fixture, org: OrgId) {
         .await
         .unwrap();
     store.find_principal(key.hash).await.unwrap();
-    store.list_keys(org).await.unwrap();
+    store.list_keys(org, None, 10).await.unwrap();
     let at = fixture.now();
     let rotation = Rotation {
         id: key.id,
@@ -251,9 +251,11 @@ async fn administer(fixture: &Fixture, org: OrgId) {
         from: day,
         to: day,
         by: vec![UsageDimension::Day],
+        after: None,
         limit: 10,
     };
-    store.usage(org, query).await.unwrap();
+    store.usage(org, query.clone()).await.unwrap();
+    store.usage_rows(org, query).await.unwrap();
     store.usage_due(at, None, 10).await.unwrap();
     let due = UsageDue {
         org,
@@ -354,7 +356,7 @@ async fn use_connections(fixture: &Fixture, org: OrgId) {
         .unwrap();
     store.get_connection(org, "a").await.unwrap();
     store.connection_by_id(org, new.id).await.unwrap();
-    store.list_connections(org).await.unwrap();
+    store.list_connections(org, String::new(), 10).await.unwrap();
     store.connections_named(org, vec!["a".to_owned()]).await.unwrap();
     store
         .delete_connection(org, "a", fixture.audit(org))
@@ -420,6 +422,9 @@ async fn use_workflows(fixture: &Fixture, org: OrgId) {
         fixture.put_workflow(org, "a", prompt).await.unwrap();
     }
     fixture.store.get_workflow(org, "a").await.unwrap();
+    let row = fixture.store.workflow_record(org, "a").await.unwrap();
+    let definition = LargeText::Workflow("a".into(), row.revision, row.updated_at);
+    fixture.store.large_text(org, definition).await.unwrap();
     fixture.store.workflow_names(org).await.unwrap();
     fixture
         .store

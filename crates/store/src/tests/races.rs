@@ -440,7 +440,7 @@ both! {
             )
             .await;
             assert_ne!(one.is_ok(), two.is_ok(), "{one:?} {two:?}");
-            assert_eq!(fixture.store.list_keys(org).await.unwrap().len(), 1);
+            assert_eq!(fixture.store.list_keys(org, None, 10).await.unwrap().len(), 1);
         }
     }
 

@@ -189,7 +189,7 @@ both! {
         assert_eq!(listed[0], ListedRun { run: Run { output: None, ..longer.clone() }, has_large_output: true });
         assert_eq!(listed[1].run, run);
         let output = LargeText::Output(longer.id);
-        assert_eq!(fixture.store.large_text(org, output).await.unwrap(), large);
+        assert_eq!(fixture.store.large_text(org, output.clone()).await.unwrap(), large);
         let other = fixture.org().await;
         assert_eq!(fixture.store.large_text(other, output).await, Err(Error::NotFound));
         let missing = LargeText::Output(fixture.queued(org).await);

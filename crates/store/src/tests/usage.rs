@@ -14,8 +14,8 @@ use sortie_api::{
 
 use super::{both, fixture::Fixture};
 use crate::{
-    Batch, By, CountedHour, Created, Expiry, Labels, NewRun, OpenCallbacks, Result, Undeletable, UsageQuery,
-    db::vals,
+    Batch, By, CountedHour, Created, Expiry, Labels, NewRun, OpenCallbacks, Result, Undeletable,
+    UsagePosition, UsageQuery, db::vals,
 };
 
 const HOUR: i64 = 3_600_000_000;
@@ -230,10 +230,12 @@ impl Model<'_> {
             from,
             to,
             by: by.clone(),
+            after: None,
             limit: 1_000,
         };
-        let rows = self.fixture.store.usage(org, query).await.unwrap();
+        let rows = self.fixture.store.usage(org, query.clone()).await.unwrap();
         let count = rows.len();
+        self.pages_are_the_same(org, &query, &rows).await;
         let found: BTreeMap<_, _> = rows
             .into_iter()
             .map(|row: UsageRow| {
@@ -243,6 +245,23 @@ impl Model<'_> {
             .collect();
         assert_eq!(found.len(), count, "no row comes twice");
         assert_eq!(found, expected, "{from} to {to} by {by:?}");
+    }
+
+    async fn pages_are_the_same(&self, org: OrgId, query: &UsageQuery, rows: &[UsageRow]) {
+        assert!(rows.is_sorted_by_key(UsagePosition::from));
+        let counted = self.fixture.store.usage_rows(org, query.clone()).await.unwrap();
+        assert_eq!(counted as usize, rows.len());
+        let mut after = None;
+        for expected in rows.chunks(3).chain([&[][..]]) {
+            let query = UsageQuery {
+                after,
+                limit: 3,
+                ..query.clone()
+            };
+            let page = self.fixture.store.usage(org, query).await.unwrap();
+            assert_eq!(page, expected);
+            after = page.last().map(UsagePosition::from);
+        }
     }
 }
 
@@ -396,7 +415,7 @@ both! {
         let change = async |sql| fixture.store.db.write(move |tx| tx.exec(sql, vals![])).await.unwrap();
         change("UPDATE run SET input_tokens = 9223372036854775807, tool_calls = 4611686018427387904, output_tokens = 4294967295").await;
         let day = Day::of(fixture.now());
-        let query = UsageQuery { from: day, to: day, by: Vec::new(), limit: 10 };
+        let query = UsageQuery { from: day, to: day, by: Vec::new(), after: None, limit: 10 };
         let check = async |runs| {
             let rows = fixture.store.usage(org, query.clone()).await.unwrap();
             let [row] = &rows[..] else { panic!("{rows:?}") };
@@ -478,8 +497,9 @@ both! {
             new = NewRun { labels: Labels { workflow: Some(format!("w{number}")), ..Labels::default() }, ..fixture.new_run(org) };
             fixture.store.create_run(new).await.unwrap();
         }
-        let query = UsageQuery { from: day, to: day, by: vec![UsageDimension::Workflow], limit: 3 };
+        let query = UsageQuery { from: day, to: day, by: vec![UsageDimension::Workflow], after: None, limit: 3 };
         assert_eq!(fixture.store.usage(org, query.clone()).await.unwrap().len(), 3);
+        assert_eq!(fixture.store.usage_rows(org, query.clone()).await.unwrap(), 3, "it stops at the limit");
         assert_eq!(fixture.store.usage(other, query.clone()).await.unwrap(), []);
         let all = fixture.store.usage(org, UsageQuery { by: Vec::new(), ..query }).await.unwrap();
         assert_eq!(all.iter().map(|row| row.runs).collect::<Vec<_>>(), [5]);

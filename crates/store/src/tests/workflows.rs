@@ -1,7 +1,7 @@
 use sortie_api::{OrgId, Timestamp};
 
 use super::{both, fixture::Fixture};
-use crate::{Audit, Error, PutWorkflow, SavedWorkflow, WorkflowRow, db::vals};
+use crate::{Audit, Error, LargeText, PutWorkflow, SavedWorkflow, WorkflowRow, db::vals};
 
 impl Fixture {
     /// Creates an entry of the audit log for an action of now.
@@ -137,6 +137,25 @@ both! {
         assert_eq!(store.get_workflow(org, "a").await.unwrap(), row("a", "y", 2, (first, second)));
         assert_eq!(store.workflow_summaries(org, String::new(), 10).await.unwrap(), [summary("a", "y")]);
         assert_eq!(fixture.audited(org).await.len(), 2);
+    }
+
+    async fn a_large_definition_is_read_by_itself_as_long_as_it_is_the_same(fixture: &Fixture) {
+        let (org, other, store) = (fixture.org().await, fixture.org().await, &fixture.store);
+        fixture.put_workflow(org, "a", "x").await.unwrap();
+        assert_eq!(store.workflow_record(org, "a").await.unwrap(), store.get_workflow(org, "a").await.unwrap());
+        let large = "x".repeat(20_000);
+        fixture.put_workflow(org, "a", &large).await.unwrap();
+        let whole = store.get_workflow(org, "a").await.unwrap();
+        let row = store.workflow_record(org, "a").await.unwrap();
+        assert_eq!(row, WorkflowRow { definition: String::new(), ..whole.clone() });
+        let text = |revision| LargeText::Workflow("a".into(), revision, row.updated_at);
+        assert_eq!(store.large_text(org, text(2)).await.unwrap(), whole.definition);
+        assert_eq!(store.large_text(other, text(2)).await.unwrap_err(), Error::NotFound);
+        fixture.put_workflow(org, "a", "y").await.unwrap();
+        for revision in [2, 3] {
+            assert_eq!(store.large_text(org, text(revision)).await.unwrap_err(), Error::NotFound);
+        }
+        assert_eq!(store.workflow_record(other, "a").await.unwrap_err(), Error::NotFound);
     }
 
     async fn a_workflow_that_a_schedule_uses_is_kept(fixture: &Fixture) {

@@ -11,11 +11,12 @@ mod signature;
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
 use reqwest::{Method, RequestBuilder, Response, header};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
-use sortie_api::{ErrorBody, ErrorCode, Event, Run, RunId, Timestamp};
+use sortie_api::{ErrorBody, ErrorCode, Run, RunId, Timestamp};
 use sortie_net::{
     EngineClient, Timeouts, read_body,
     sse::{self, Parser},
@@ -45,16 +46,13 @@ pub enum Hop {
 /// Maximum size of a run in an answer. JSON escapes can make its output of 1 MiB six times as long.
 const RUN_BYTES: usize = 8 << 20;
 
-/// Maximum size of an array of events in an answer.
-const EVENTS_BYTES: usize = 256 << 20;
-
 /// Maximum size of one event of a stream.
 const EVENT_BYTES: usize = 8 << 20;
 
 /// Read timeout. A stream sends a heartbeat every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(45);
 
-/// Timeout of an answer that is no stream, beyond the wait that the client asked for.
+/// Timeout of an answer that is no stream, beyond the wait that the client asked for, and of the beginning of an array.
 const ANSWER: Duration = Duration::from_secs(10);
 
 const X_REQUEST_ID: &str = "x-request-id";
@@ -108,20 +106,29 @@ impl Peers {
         read(answer(request).await?, RUN_BYTES).await
     }
 
-    /// Gets the recorded events of a run from the node that has its content.
+    /// Gets the recorded events of a run from the node that has its content: a JSON array, piece by piece.
     pub(crate) async fn events(
         &self,
         holder: &ContentHolder,
         caller: &Caller,
         id: RunId,
         after: i64,
-    ) -> Result<Vec<Event>, Error> {
+    ) -> Result<BoxStream<'static, Result<Bytes, Error>>, Error> {
         let target = format!("/v1/runs/{id}/events?after={after}");
         let request = self
             .request(holder, caller, &target)?
-            .header(header::ACCEPT, "application/json")
-            .timeout(ANSWER);
-        read(answer(request).await?, EVENTS_BYTES).await
+            .header(header::ACCEPT, "application/json");
+        let response = tokio::time::timeout(ANSWER, answer(request))
+            .await
+            .map_err(|_| no_answer(&"no answer in time"))??;
+        Ok(stream::try_unfold(response, |mut response| async move {
+            let piece = response
+                .chunk()
+                .await
+                .map_err(|error| no_answer(&sortie_net::Error::from(error)))?;
+            Ok::<_, Error>(piece.map(|piece| (piece, response)))
+        })
+        .boxed())
     }
 
     /// Follows the event stream of a run on the node that has its content.
@@ -143,7 +150,11 @@ impl Peers {
             let Some((mut response, mut parser)) = reading else {
                 return Ok(None);
             };
-            let Some(bytes) = response.chunk().await.map_err(|error| no_answer(&error.into()))? else {
+            let Some(bytes) = response
+                .chunk()
+                .await
+                .map_err(|error| no_answer(&sortie_net::Error::from(error)))?
+            else {
                 return Ok::<_, Error>(None);
             };
             let mut messages = Vec::new();
@@ -255,7 +266,10 @@ fn is_without_id(data: &str) -> bool {
 }
 
 async fn answer(request: RequestBuilder) -> Result<Response, Error> {
-    let response = request.send().await.map_err(|error| no_answer(&error.into()))?;
+    let response = request
+        .send()
+        .await
+        .map_err(|error| no_answer(&sortie_net::Error::from(error)))?;
     if response.status().is_success() {
         return Ok(response);
     }
@@ -293,7 +307,7 @@ async fn read<T: serde::de::DeserializeOwned>(response: Response, limit: usize) 
         .map_err(|_| Error::Internal("cannot read the answer of another node".to_owned()))
 }
 
-fn no_answer(error: &sortie_net::Error) -> Error {
+fn no_answer(error: &impl std::fmt::Display) -> Error {
     tracing::warn!(%error, "another node does not answer");
     Error::Unavailable("the node that has the content of this run does not answer, retry later".to_owned())
 }

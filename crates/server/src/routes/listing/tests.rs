@@ -35,7 +35,9 @@ impl Source for Numbers {
     type Item = u32;
     type Position = u32;
 
-    const STRETCH: u32 = 20;
+    fn stretch(&self) -> u32 {
+        20
+    }
 
     async fn read(&self, before: Option<u32>, limit: u32) -> Result<Found<u32, u32>, Error> {
         let behind = before.unwrap_or(0);
@@ -47,11 +49,11 @@ impl Source for Numbers {
         Ok(Found::all(read))
     }
 
-    fn position(number: &u32) -> u32 {
+    fn position(&self, number: &u32) -> u32 {
         *number
     }
 
-    fn entry(&self, number: u32) -> Result<Entry, Error> {
+    fn entry(&mut self, number: u32) -> Result<Entry, Error> {
         Entry::of(&self.text(number))
     }
 
@@ -99,7 +101,7 @@ async fn a_list_is_the_same_whatever_its_length_and_the_size_of_its_entries() {
             );
         }
     }
-    let alone = Listing::new(Numbers::new(1, 3), None, 1, Form::Alone);
+    let alone = Listing::new(Numbers::new(1, 3), None, 1, Form::Within);
     assert_eq!(body_of(alone.respond(&bodies).await.unwrap()).await, json!("001"));
 }
 
@@ -156,8 +158,9 @@ async fn a_failure_in_the_middle_breaks_the_answer_off() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_in_pieces_has_room_until_it_is_sent() {
-    let bodies = BodyBudget::of(ANSWER_BYTES);
+    let bodies = BodyBudget::of(2 * ANSWER_BYTES);
     let answer = || Listing::new(Numbers::new(10, 30_000), None, 10, Form::Array).respond(&bodies);
+    let _others = bodies.answer_room(ANSWER_BYTES / 2).await.unwrap();
     let first = answer().await.unwrap();
     assert!(answer().await.is_err(), "there is room for one");
     drop(first);
@@ -171,7 +174,9 @@ impl Source for Odd {
     type Item = u32;
     type Position = u32;
 
-    const STRETCH: u32 = 4;
+    fn stretch(&self) -> u32 {
+        4
+    }
 
     async fn read(&self, before: Option<u32>, limit: u32) -> Result<Found<u32, u32>, Error> {
         let behind = before.unwrap_or_default();
@@ -185,11 +190,11 @@ impl Source for Odd {
         })
     }
 
-    fn position(item: &u32) -> u32 {
+    fn position(&self, item: &u32) -> u32 {
         *item
     }
 
-    fn entry(&self, number: u32) -> Result<Entry, Error> {
+    fn entry(&mut self, number: u32) -> Result<Entry, Error> {
         Entry::of(&number)
     }
 
@@ -249,7 +254,9 @@ impl Source for Barren {
     type Item = u32;
     type Position = u32;
 
-    const STRETCH: u32 = 4;
+    fn stretch(&self) -> u32 {
+        4
+    }
 
     async fn read(&self, before: Option<u32>, _limit: u32) -> Result<Found<u32, u32>, Error> {
         let next = before.unwrap_or_default() + 1;
@@ -259,11 +266,11 @@ impl Source for Barren {
         })
     }
 
-    fn position(item: &u32) -> u32 {
+    fn position(&self, item: &u32) -> u32 {
         *item
     }
 
-    fn entry(&self, number: u32) -> Result<Entry, Error> {
+    fn entry(&mut self, number: u32) -> Result<Entry, Error> {
         Entry::of(&number)
     }
 }
@@ -287,4 +294,115 @@ async fn others_have_a_turn_between_the_reads_of_an_array() {
         () = others => unreachable!(),
     }
     assert!(turns >= 900, "{turns}");
+}
+
+/// Texts of these sizes. One entry may change while it is sent.
+struct Sizes {
+    texts: Vec<usize>,
+    changes: bool,
+    made: usize,
+}
+
+impl Source for Sizes {
+    type Item = usize;
+    type Position = usize;
+
+    fn stretch(&self) -> u32 {
+        4
+    }
+
+    async fn read(&self, before: Option<usize>, limit: u32) -> Result<Found<usize, usize>, Error> {
+        let from = before.map_or(0, |before| before + 1);
+        Ok(Found::all(
+            (from..self.texts.len()).take(limit as usize).collect(),
+        ))
+    }
+
+    fn position(&self, item: &usize) -> usize {
+        *item
+    }
+
+    fn entry(&mut self, item: usize) -> Result<Entry, Error> {
+        self.made += 1;
+        let letter = if self.changes && self.made > 1 { "y" } else { "x" };
+        Entry::of(&letter.repeat(self.texts[item]))
+    }
+
+    fn restart(&mut self) {
+        self.made = 0;
+    }
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>), Error> {
+        Ok((
+            b"{\"rows\":[".to_vec(),
+            format!("],\"made\":{}}}", self.made).into_bytes(),
+        ))
+    }
+}
+
+fn sizes(sizes: &[usize]) -> Sizes {
+    Sizes {
+        texts: sizes.to_vec(),
+        changes: false,
+        made: 0,
+    }
+}
+
+#[tokio::test]
+async fn an_entry_of_any_size_is_sent_in_pieces() {
+    for of in [
+        &[1_000_000][..],
+        &[PIECE_BYTES - 2, PIECE_BYTES - 1, PIECE_BYTES],
+        &[10, 200_000, 10, 10, 300_000],
+        &[PIECE_BYTES * 2 - 2],
+    ] {
+        let texts: Vec<String> = of.iter().map(|size| "x".repeat(*size)).collect();
+        let limit = u32::try_from(of.len()).unwrap();
+        for form in [Form::Array, Form::Page] {
+            let mut list = Listing::new(sizes(of), None, limit, form);
+            let mut all = Vec::new();
+            while !list.is_over() {
+                let piece = list.piece().await.unwrap();
+                assert!(piece.len() <= 2 * PIECE_BYTES + 100, "{} of {of:?}", piece.len());
+                all.extend(piece);
+            }
+            let expected = match form {
+                Form::Page => json!({"items": texts, "next_cursor": ""}),
+                Form::Array | Form::Within => json!(texts),
+            };
+            assert_eq!(serde_json::from_slice::<Value>(&all).unwrap(), expected, "{of:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_entry_that_changes_while_it_is_sent_breaks_the_answer_off() {
+    let changing = Sizes {
+        changes: true,
+        ..sizes(&[200_000])
+    };
+    let list = Listing::new(changing, None, 1, Form::Array);
+    let response = list.respond(&BodyBudget::default()).await.unwrap();
+    assert!(response.into_body().collect().await.is_err());
+}
+
+#[tokio::test]
+async fn an_array_within_an_object_has_what_is_around_it() {
+    let list = Listing::new(sizes(&[3, 4]), None, 10, Form::Within);
+    let body = body_of(list.respond(&BodyBudget::default()).await.unwrap()).await;
+    assert_eq!(body, json!({"rows": ["xxx", "xxxx"], "made": 2}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_waits_for_room_begins_anew() {
+    let bodies = BodyBudget::of(2 * ANSWER_BYTES);
+    let full = bodies.answer_room(ANSWER_BYTES + 60_000).await.unwrap();
+    let list = Listing::new(sizes(&[50_000; 5]), None, 5, Form::Within);
+    let (response, ()) = tokio::join!(list.respond(&bodies), async {
+        tokio::task::yield_now().await;
+        drop(full);
+    });
+    let body = body_of(response.unwrap()).await;
+    assert_eq!(body["rows"].as_array().unwrap().len(), 5);
+    assert_eq!(body["made"], 5, "no entry counts twice");
 }

@@ -1,0 +1,143 @@
+//! Requests that a connection is at: from their header until the last byte of their answer is handed to the kernel.
+//!
+//! The HTTP library drops the body of an answer as soon as it has taken the last piece, which may be long before that piece
+//! is sent. Everything that an answer holds therefore stays with the connection until the library flushes the stream, which it
+//! does once all that it has taken is written.
+
+use std::{
+    any::Any,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use axum::body::{Body, HttpBody};
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use tokio::sync::Notify;
+
+/// Something that is held until an answer is sent.
+pub(super) type Hold = Box<dyn Any + Send + Sync>;
+
+/// Requests of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    answers: Mutex<Answers>,
+    flushed: Notify,
+    lingers: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Answers {
+    /// Number of requests whose answers the library has not taken whole.
+    at_work: usize,
+    /// Holds of answers that the library has taken whole and has not flushed.
+    unsent: Vec<Hold>,
+}
+
+impl Requests {
+    /// Begins a request, which holds `hold`.
+    pub(super) fn begin(self: &Arc<Self>, hold: impl Send + Sync + 'static) -> AtWork {
+        self.answers().at_work += 1;
+        AtWork {
+            requests: Arc::clone(self),
+            holds: vec![Box::new(hold)],
+        }
+    }
+
+    /// Notes that all that was written is sent.
+    pub(super) fn flushed(&self) {
+        let sent = std::mem::take(&mut self.answers().unsent);
+        if !sent.is_empty() {
+            // What is held may take locks of its own.
+            drop(sent);
+            self.flushed.notify_waiters();
+        }
+    }
+
+    /// Waits until the answers before are sent. A client that sends requests without reading would otherwise fill the memory
+    /// with answers that have no body: the library holds any number of them.
+    pub(super) async fn until_sent(&self) {
+        loop {
+            let flushed = self.flushed.notified();
+            if self.answers().unsent.is_empty() {
+                return;
+            }
+            flushed.await;
+        }
+    }
+
+    /// Returns true while no request is at work and no answer is on its way.
+    pub(super) fn is_idle(&self) -> bool {
+        let answers = self.answers();
+        answers.at_work == 0 && answers.unsent.is_empty()
+    }
+
+    /// Notes that the connection is closed with something of its client still on the way.
+    pub(super) fn linger(&self) {
+        self.lingers.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn lingers(&self) -> bool {
+        self.lingers.load(Ordering::Relaxed)
+    }
+
+    fn answers(&self) -> MutexGuard<'_, Answers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Request at work, with what it holds until its answer is sent.
+pub(super) struct AtWork {
+    requests: Arc<Requests>,
+    holds: Vec<Hold>,
+}
+
+impl AtWork {
+    /// Holds something more.
+    pub(super) fn hold(&mut self, more: impl Send + Sync + 'static) {
+        self.holds.push(Box::new(more));
+    }
+
+    /// Makes the body of the answer. The request is at work until the library drops it.
+    pub(super) fn answer(self, body: Body) -> Body {
+        Body::new(Answer { body, _at_work: self })
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let mut answers = self.requests.answers();
+        answers.at_work -= 1;
+        answers.unsent.append(&mut self.holds);
+    }
+}
+
+/// Body of an answer.
+struct Answer {
+    body: Body,
+    _at_work: AtWork,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

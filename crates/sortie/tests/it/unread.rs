@@ -1,0 +1,117 @@
+//! Answers that their clients do not read (`docs/API.md#large-answers`).
+
+use std::{fmt::Write as _, net::SocketAddr};
+
+use anyhow::{Context, Result, ensure};
+use futures_util::future::try_join_all;
+use serde_json::{Value, json};
+use sortie_testkit::{Bytes, Client, Database, Node, http::Method, processes::in_use};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpSocket, TcpStream},
+};
+
+use crate::{Checked, both_databases, node};
+
+both_databases![unread_answers_hold_little_memory];
+
+/// Clients that do not read.
+const CLIENTS: usize = 500;
+
+/// Memory that all of them together may cost the node, in bytes.
+const MOST: u64 = 160 << 20;
+
+/// Saves something large, and says whether it was taken.
+async fn put(client: &Client, path: &str, body: &Value) -> Checked {
+    let body = Bytes::from(serde_json::to_vec(body)?);
+    let answer = client.send(Method::PUT, path, body).await?;
+    ensure!(matches!(answer.status, 200 | 201), "{}", answer.text());
+    Ok(())
+}
+
+/// Fills a node. Returns the paths whose answers are large, with their media types.
+async fn filled(client: &Client) -> Result<Vec<(String, &'static str)>> {
+    // Ten MiB of JSON, as each of the quotes is escaped.
+    let content = "\"".repeat(5 << 20);
+    let definition = json!({"prompt": "x", "files": [{"path": "a", "content": content}]});
+    put(client, "/v1/workflows/large", &definition).await?;
+    let (_, of_large) = client.complete(&json!({"workflow": "large"})).await?;
+    let mebibyte = "head -c 1000000 /dev/zero | tr '\\0' x";
+    let mut prompt = String::new();
+    for _ in 0..4 {
+        write!(prompt, "```sh\n{mebibyte}\n```\n")?;
+    }
+    let mut last = None;
+    for _ in 0..10 {
+        last = Some(client.complete(&json!({"prompt": prompt})).await?.1);
+    }
+    let last = last.context("no run")?;
+    let command: Vec<String> = (0..64).map(|_| "c".repeat(4_096)).collect();
+    for number in 0..40 {
+        let definition = json!({"type": "mcp", "command": command});
+        put(client, &format!("/v1/connections/c{number}"), &definition).await?;
+    }
+    let input = json!({"a": "y".repeat(1_000_000)});
+    put(client, "/v1/workflows/small", &json!({"prompt": "x"})).await?;
+    for _ in 0..10 {
+        let schedule = json!({"workflow": "small", "cron": "@yearly", "input": input});
+        client.post("/v1/schedules", &schedule).await?.expect(201)?;
+    }
+    let any = "*/*";
+    Ok(vec![
+        ("/v1/workflows/large".to_owned(), any),
+        (format!("/v1/runs/{}/definition", of_large.id), any),
+        ("/v1/runs".to_owned(), any),
+        (format!("/v1/runs/{}", last.id), any),
+        (format!("/v1/runs/{}/events", last.id), "application/json"),
+        (format!("/v1/runs/{}/events", last.id), "text/event-stream"),
+        ("/v1/connections".to_owned(), any),
+        ("/v1/connections/c7".to_owned(), any),
+        ("/v1/schedules".to_owned(), any),
+    ])
+}
+
+/// Sends a request. The socket takes little of the answer.
+async fn asked(address: SocketAddr, request: &str) -> Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_recv_buffer_size(4_096)?;
+    let mut stream = socket.connect(address).await?;
+    stream.write_all(request.as_bytes()).await?;
+    // The answer has begun: the node holds all that it takes into memory.
+    let mut head = [0; 12];
+    while stream.peek(&mut head).await? < head.len() {}
+    ensure!(&head == b"HTTP/1.1 200", "{}", String::from_utf8_lossy(&head));
+    Ok(stream)
+}
+
+async fn unread(node: &Node, key: &str, path: &str, accept: &str) -> Result<u64> {
+    let pid = node.pid()?;
+    let request =
+        format!("GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\naccept: {accept}\r\n\r\n");
+    // The peak begins anew.
+    std::fs::write(format!("/proc/{pid}/clear_refs"), "5")?;
+    let before = in_use(pid)?.memory;
+    let address = node.address()?;
+    let clients = try_join_all((0..CLIENTS).map(|_| asked(address, &request))).await?;
+    node.client()?.get("/v1/me").await?.expect(200)?;
+    let rise = in_use(pid)?.peak.saturating_sub(before);
+    drop(clients);
+    Ok(rise)
+}
+
+async fn unread_answers_hold_little_memory(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    for (path, accept) in filled(&client).await? {
+        // A key has 600 requests a minute.
+        let key = client
+            .post("/v1/admin/keys", &json!({"name": path}))
+            .await?
+            .expect(201)?;
+        let key = key.json()?["key"].as_str().context("no key")?.to_owned();
+        let rise = unread(&node, &key, &path, accept).await?;
+        println!("{path} {accept}: {} MiB", rise >> 20);
+        ensure!(rise < MOST, "{path} {accept}: {} MiB", rise >> 20);
+    }
+    Ok(())
+}
