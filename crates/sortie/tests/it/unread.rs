@@ -64,7 +64,6 @@ async fn filled(client: &Client) -> Result<Vec<(String, &'static str)>> {
         ("/v1/runs".to_owned(), any),
         (format!("/v1/runs/{}", last.id), any),
         (format!("/v1/runs/{}/events", last.id), "application/json"),
-        (format!("/v1/runs/{}/events", last.id), "text/event-stream"),
         ("/v1/connections".to_owned(), any),
         ("/v1/connections/c7".to_owned(), any),
         ("/v1/schedules".to_owned(), any),
