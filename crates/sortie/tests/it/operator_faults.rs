@@ -347,8 +347,8 @@ fn files_that_cannot_be_read_are_told_without_words_of_libraries() -> Checked {
         ),
         (
             "wrong.yaml",
-            "prompt: x\n tags: y\n",
-            "wrong.yaml: not YAML: line 2, column ",
+            "prompt: x\nprompt: y\n",
+            "each field may be there once",
         ),
     ] {
         fs::write(folder.path().join(name), definition)?;

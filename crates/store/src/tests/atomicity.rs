@@ -245,14 +245,10 @@ commands! {
         let seen = SeenTokens { version: 2, ..seen };
         proves(fixture, async || store.drop_refused(seen, "x".to_owned()).await).await;
         let seen = SeenTokens { version: 3, ..seen };
-        proves(fixture, async || {
-            store.set_connection_status(seen, 1, ConnectionStatus::Error, None).await
-        })
-        .await;
-        proves(fixture, async || {
-            store.keep_challenge(seen, 1, b"c".to_vec(), Some("x".to_owned())).await
-        })
-        .await;
+        let status = ConnectionStatus::Error;
+        proves(fixture, async || store.set_connection_status(seen, 1, status, None).await).await;
+        let why = Some("x".to_owned());
+        proves(fixture, async || store.keep_challenge(seen, 1, b"c".to_vec(), why.clone()).await).await;
         proves(fixture, async || store.replace_connection(new.clone(), 1, OldTokens::Drop, fixture.audit(org)).await).await;
         let again = OauthFlow { revision: 2, ..old.clone() };
         store.begin_authorization(again.clone(), new.at, fixture.audit(org)).await.unwrap();

@@ -1,9 +1,11 @@
 //! Query plans: statements find their rows through an index, in the order of the answer.
 
+mod connections;
+
 use std::{collections::HashMap, time::Duration};
 
 use sortie_api::{
-    ConnectionStatus, Micros, OrgId, Role, RunStatus, Timestamp,
+    Micros, OrgId, Role, RunStatus, Timestamp,
     schedule::FireOutcome,
     usage::{Day, UsageDimension},
 };
@@ -14,9 +16,8 @@ use super::{
     read::read_events_and_texts,
 };
 use crate::{
-    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, InlineCredentials, LargeText, NewRun,
-    OldTokens, OpenCallbacks, RefreshHolder, Rotation, RunFilter, SaveSchedule, SeenTokens, UsageDue,
-    UsageQuery,
+    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, LargeText, NewRun, OpenCallbacks, Rotation,
+    RunFilter, SaveSchedule, UsageDue, UsageQuery,
     db::{Dialect, Row, Tx, vals},
 };
 
@@ -105,7 +106,7 @@ async fn use_everything(fixture: &Fixture) {
 async fn use_all_resources(fixture: &Fixture, org: OrgId) {
     use_unretained(fixture, org).await;
     list_everything(fixture, org).await;
-    use_connections(fixture, org).await;
+    connections::use_connections(fixture, org).await;
     use_workflows(fixture, org).await;
     use_schedules(fixture, org).await;
     fixture.use_budgets().await;
@@ -296,81 +297,6 @@ async fn use_unretained(fixture: &Fixture, org: OrgId) {
     assert_eq!(missing.await.unwrap(), []);
     let ended = store.abandon_content(node, fixture.now(), Micros::ZERO);
     assert_eq!(ended.await.unwrap(), [(org, second.id)]);
-}
-
-async fn use_connections(fixture: &Fixture, org: OrgId) {
-    let store = &fixture.store;
-    let new = fixture.connection(org, "a").await;
-    let flow = Fixture::flow(&new, 1);
-    store
-        .begin_authorization(flow.clone(), new.at, fixture.audit(org))
-        .await
-        .unwrap();
-    store.take_authorization(flow.state_hash, new.at).await.unwrap();
-    fixture.consented(&new, 2).await;
-    store.try_confirmation(org, new.id, new.at).await.unwrap();
-    store
-        .refuse_confirmation(org, new.id, fixture.audit(org))
-        .await
-        .unwrap();
-    store
-        .save_authorization(Fixture::confirmed(&new, 2, b"x"), fixture.audit(org))
-        .await
-        .unwrap();
-    store.organization_name(org).await.unwrap();
-    store.forget_flows(new.at).await.unwrap();
-    let failed = store.record_failed_authorization(org, (new.id, 1), "x".to_owned(), fixture.audit(org));
-    assert!(failed.await.unwrap());
-    let seen = SeenTokens {
-        org,
-        connection: new.id,
-        version: 1,
-    };
-    let holder = RefreshHolder(1);
-    let leased = store.lease_refresh(seen, holder, new.at, Duration::ZERO);
-    assert!(leased.await.unwrap());
-    store.release_refresh(seen, holder).await.unwrap();
-    assert!(store.save_refreshed(seen, b"y".to_vec()).await.unwrap());
-    store
-        .drop_refused(SeenTokens { version: 2, ..seen }, "x".to_owned())
-        .await
-        .unwrap();
-    store
-        .set_connection_status(seen, 1, ConnectionStatus::Error, None)
-        .await
-        .unwrap();
-    let kept = store.keep_challenge(
-        SeenTokens { version: 3, ..seen },
-        1,
-        b"c".to_vec(),
-        Some("x".to_owned()),
-    );
-    assert!(kept.await.unwrap());
-    store
-        .replace_connection(new.clone(), 1, OldTokens::Keep, fixture.audit(org))
-        .await
-        .unwrap();
-    store
-        .replace_connection(new.clone(), 2, OldTokens::Drop, fixture.audit(org))
-        .await
-        .unwrap();
-    store.get_connection(org, "a").await.unwrap();
-    store.connection_by_id(org, new.id).await.unwrap();
-    store.list_connections(org, String::new(), 10).await.unwrap();
-    store.connections_named(org, vec!["a".to_owned()]).await.unwrap();
-    store
-        .delete_connection(org, "a", fixture.audit(org))
-        .await
-        .unwrap();
-    let mut run = fixture.new_run(org);
-    run.inline = Some(InlineCredentials {
-        sealed: b"x".to_vec(),
-        names: "[]".to_owned(),
-    });
-    store.create_run(run.clone()).await.unwrap();
-    store.run_secrets(run.id).await.unwrap();
-    store.seal_check(b"x".to_vec()).await.unwrap();
-    store.installation_seed([1; 32]).await.unwrap();
 }
 
 async fn use_schedules(fixture: &Fixture, org: OrgId) {

@@ -407,7 +407,7 @@ impl Metrics {
         );
         registry.register(
             "usage_uncounted_age_seconds",
-            "How long ago the oldest completed hour ended that the last count of this node left uncounted; 0 where none is left",
+            "Time since the end of the oldest completed hour that the last count of this node left uncounted; 0 where none is left",
             self.usage_uncounted.clone(),
         );
         registry.register(
