@@ -20,8 +20,8 @@ use crate::{
     kit::{Admin, ApiResult, Json, JsonBody, Member, Path},
 };
 
-/// Connections that are read at once: one may have several hundred KiB.
-const STRETCH: u32 = 8;
+/// Number of connections that are read at once. One may have several hundred KiB.
+const STRETCH: u32 = 1;
 
 /// List saved connections
 ///

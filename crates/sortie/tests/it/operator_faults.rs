@@ -8,13 +8,12 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use serde_json::json;
-use sortie_testkit::{Database, Node, NodeOptions, node::binary_command};
+use sortie_testkit::node::binary_command;
 
 use crate::{
     Checked,
     cli::alone,
-    kit::{commands, exits, text},
+    kit::{exits, text},
 };
 
 /// The commands that meet a data folder first, with the exit codes for one that cannot be used.
@@ -46,40 +45,6 @@ fn a_damaged_database_is_told_with_its_path_and_the_way_out() -> Checked {
     // The way out: with the file moved away there is an empty database.
     fs::rename(&file, folder.path().join("damaged.db"))?;
     exits(alone(folder.path(), &["run", "hello", "--no-shell"]), 0)?;
-    Ok(())
-}
-
-/// `docs/SANDBOX.md`: on a host without user namespaces the refusal of a run with commands names the setting that confines
-/// less.
-#[tokio::test]
-async fn a_host_without_user_namespaces_refuses_commands_with_the_way_out() -> Checked {
-    let folder = tempfile::tempdir()?;
-    let binary = folder.path().join("sortie");
-    // A namespace of its own in which no further one can be made. Where there is none to begin with, the host is such a one.
-    fs::write(
-        &binary,
-        format!(
-            "#!/bin/sh\nunshare -Ur true || exec {0} \"$@\"\n\
-             exec unshare -Ur sh -c 'echo 0 >/proc/sys/user/max_user_namespaces && exec {0} \"$@\"' sh \"$@\"\n",
-            env!("CARGO_BIN_EXE_sortie")
-        ),
-    )?;
-    fs::set_permissions(&binary, fs::Permissions::from_mode(0o755))?;
-    let options = NodeOptions::default().env("SORTIE_SANDBOX_MINIMUM", "namespaces");
-    let node = Node::start_with(&binary.to_string_lossy(), Database::Sqlite, options).await?;
-    let client = node.client()?;
-    let refused = client.post("/v1/runs", &commands(&["true"])).await?;
-    let refused = refused.failure(400, "invalid_request")?;
-    for part in [
-        "user namespaces",
-        "SORTIE_SANDBOX_MINIMUM=landlock",
-        "docs/SANDBOX.md",
-    ] {
-        ensure!(refused.error.contains(part), "{part}: {refused:?}");
-    }
-    client
-        .complete(&json!({"prompt": "without commands", "shell": false}))
-        .await?;
     Ok(())
 }
 
@@ -211,8 +176,9 @@ fn what_may_not_be_read_is_not_told_as_missing() -> Checked {
             denied(arguments, None)?;
         }
         denied(&["runs", "list"], Some("http://127.0.0.1:9"))?;
-        let doctor = bound(&alone(&data, &["doctor"]))?;
-        let told = text(&exits(doctor, 1)?.stdout);
+        let mut doctor = alone(&data, &["doctor"]);
+        doctor.current_dir(root.path());
+        let told = text(&exits(bound(&doctor)?, 1)?.stdout);
         ensure!(
             told.contains("permission denied") && told.contains("--data-dir"),
             "{told}"

@@ -26,9 +26,8 @@ const READS: [Call; 8] = [
     Call::ListRefunds,
     Call::ListPaymentMethods,
 ];
-const FAULTS_OF_WRITES: [Fault; 8] = [
+const FAULTS_OF_WRITES: [Fault; 7] = [
     Fault::ErrorBefore,
-    Fault::ErrorKept,
     Fault::ErrorAfter,
     Fault::TooMany,
     Fault::LostBefore,

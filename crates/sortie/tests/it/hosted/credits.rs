@@ -151,10 +151,11 @@ async fn rounds_of_creates(database: Database, count: usize) -> Checked {
 fn mending() -> Result<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/BILLING.md");
     let page = std::fs::read_to_string(page)?;
-    let block = page
+    let mut blocks = page
         .split("```sql\n")
-        .nth(1)
-        .and_then(|rest| rest.split("```").next());
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next());
+    let block = blocks.find(|block| block.starts_with("UPDATE credit"));
     Ok(block.context("no statement in the page")?.to_owned())
 }
 
