@@ -299,8 +299,9 @@ async fn a_commit_that_is_late_by_three_seconds_is_answered_and_done_once() {
 
 /// Public functions of the store that are no commands, or that only read although they are in the queue of
 /// writes.
-const NO_COMMANDS: [&str; 7] = [
+const NO_COMMANDS: [&str; 8] = [
     "clock",
+    "inspect",
     "low_credits",
     "open",
     "open_with",
