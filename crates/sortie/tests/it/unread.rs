@@ -46,11 +46,6 @@ async fn filled(client: &Client) -> Result<Vec<(String, &'static str)>> {
         last = Some(client.complete(&json!({"prompt": prompt})).await?.1);
     }
     let last = last.context("no run")?;
-    let command: Vec<String> = (0..64).map(|_| "c".repeat(4_096)).collect();
-    for number in 0..40 {
-        let definition = json!({"type": "mcp", "command": command});
-        put(client, &format!("/v1/connections/c{number}"), &definition).await?;
-    }
     let input = json!({"a": "y".repeat(1_000_000)});
     put(client, "/v1/workflows/small", &json!({"prompt": "x"})).await?;
     for _ in 0..10 {
@@ -64,8 +59,6 @@ async fn filled(client: &Client) -> Result<Vec<(String, &'static str)>> {
         ("/v1/runs".to_owned(), any),
         (format!("/v1/runs/{}", last.id), any),
         (format!("/v1/runs/{}/events", last.id), "application/json"),
-        ("/v1/connections".to_owned(), any),
-        ("/v1/connections/c7".to_owned(), any),
         ("/v1/schedules".to_owned(), any),
     ])
 }
