@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Level of confinement, from none upwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Level {
-    /// Not at all: only where the operator insists.
+    /// No confinement: only where the operator insists.
     None,
     /// Landlock and seccomp, in the host's namespaces.
     Landlock,

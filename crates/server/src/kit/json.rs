@@ -104,7 +104,7 @@ pub(crate) fn is_json(headers: &HeaderMap) -> bool {
 
 /// The whole body, at most [`BODY_BYTES`], as far as there is room for it.
 ///
-/// What comes is copied: a body may come in pieces of a byte, each of which holds more than itself.
+/// The bytes are copied: a body may come in pieces of a byte, each of which holds more than itself.
 async fn read(mut body: Body, headers: &HeaderMap, room: &mut Room) -> ApiResult<Vec<u8>> {
     let announced = headers
         .get(CONTENT_LENGTH)

@@ -241,7 +241,7 @@ fn is_cut(order: &Order, run: &Run, excuse: Excuse) -> bool {
 /// Checks that a run's cost is that of its calls, as its events have them, and its time
 /// (`docs/RUNS.md#what-the-events-say-of-the-cost`).
 ///
-/// It is never more, except where a run was cancelled under a call. It is less where a part of the time is not charged: the
+/// The cost is never more, except where a run was cancelled under a call. It is less where a part of the time is not charged: the
 /// moments in which a worker takes a run over, a wait for the storage of files, and the last work of a worker that nobody
 /// resumed.
 fn cost(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {

@@ -242,7 +242,7 @@ impl Store {
     }
 
     /// System: counts the hour of the next run that is not counted. At most `late` runs that are not settled are left out.
-    /// Where more are not settled and `late` is not 0, only the part of the hour in front of them is counted. No further run
+    /// If more are not settled and `late` is not 0, only the part of the hour in front of them is counted. No further run
     /// may be created in that hour.
     pub async fn count_usage(&self, due: UsageDue, late: u32) -> Result<CountedHour> {
         let end = match late {
