@@ -148,17 +148,7 @@ pub(crate) async fn held() -> Held {
     let run = queued(&store, (org, RunId::new(now, [2; 10])), None).await;
     let options = Options::default();
     let node = NodeId(1);
-    let start = NewNode {
-        id: node,
-        name: options.node_name,
-        started_at: now,
-        lease_until: now + options.lease,
-        address: None,
-        version: String::new(),
-        master_keys: None,
-        draining_since: None,
-    };
-    store.register_node(start).await.unwrap();
+    store.register_node(new_node(node, &options, now)).await.unwrap();
     let mut claims = store.claim_named(node, vec![run], None, now).await.unwrap();
     assert_eq!(claims.len(), 1);
     Held {
@@ -166,6 +156,20 @@ pub(crate) async fn held() -> Held {
         node,
         claim: claims.remove(0),
         dir,
+    }
+}
+
+/// Process of a node of the name that these options have.
+pub(crate) fn new_node(id: NodeId, options: &Options, now: Timestamp) -> NewNode {
+    NewNode {
+        id,
+        name: options.node_name.clone(),
+        started_at: now,
+        lease_until: now + options.lease,
+        address: None,
+        version: String::new(),
+        master_keys: None,
+        draining_since: None,
     }
 }
 

@@ -55,6 +55,8 @@ enum Kind {
     Plain,
     /// Every run has the same budget.
     Budgeted,
+    /// Each run has one of 64 keys without a budget.
+    Keyed,
     /// Each run has one of 64 budgets, by its key.
     BudgetOfKey,
     /// Each run has an idempotency key.
@@ -66,9 +68,10 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Plain,
         Self::Budgeted,
+        Self::Keyed,
         Self::BudgetOfKey,
         Self::Named,
         Self::Paid,
@@ -101,10 +104,13 @@ impl Bench {
         let (workflow, key) = match kind {
             Kind::Plain | Kind::Named | Kind::Paid | Kind::PaidEach => (None, None),
             Kind::Budgeted => (Some(BUDGETED.to_owned()), None),
+            Kind::Keyed => (None, Some(numbered_key(KEYS + number))),
             Kind::BudgetOfKey => (None, Some(numbered_key(number))),
         };
         let (org, payment) = match kind {
-            Kind::Plain | Kind::Budgeted | Kind::BudgetOfKey | Kind::Named => (self.org, Payment::Free),
+            Kind::Plain | Kind::Budgeted | Kind::Keyed | Kind::BudgetOfKey | Kind::Named => {
+                (self.org, Payment::Free)
+            }
             Kind::Paid => (paying(0), Payment::Credit),
             Kind::PaidEach => (paying(number), Payment::Credit),
         };

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use sortie_api::{OrgId, RunId, RunStatus};
-use sortie_store::{NewNode, NodeId};
+use sortie_store::NodeId;
 use tempfile::TempDir;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -16,7 +16,7 @@ use crate::{
         active::{Active, StopReason},
         hub::Hub,
     },
-    testing::{Held, claimed_beside, held},
+    testing::{Held, claimed_beside, held, new_node},
     worker::{Collecting, Programs, Worker},
 };
 
@@ -247,17 +247,7 @@ async fn many_lost_runs_are_taken_over_in_bounded_pieces() {
     };
     // The next process of the node: the one before it is lost.
     held.node = NodeId(2);
-    let now = options.clock.now();
-    let start = NewNode {
-        id: held.node,
-        name: options.node_name.clone(),
-        started_at: now,
-        lease_until: now + options.lease,
-        address: None,
-        version: String::new(),
-        master_keys: None,
-        draining_since: None,
-    };
+    let start = new_node(held.node, &options, options.clock.now());
     store.register_node(start).await.unwrap();
     let rig = node_of(held, options).await;
     let taken = async || {

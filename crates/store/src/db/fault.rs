@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     db::{
+        known_budgets::KnownBudgets,
         tail::Tail,
         tx::{Answer, Stmt, Tx},
         value::Val,
@@ -206,6 +207,10 @@ impl<'a> FaultyTx<'a> {
 impl Tx for FaultyTx<'_> {
     fn is_local(&self) -> bool {
         self.inner.is_local()
+    }
+
+    fn known_budgets(&mut self) -> Option<&mut KnownBudgets> {
+        self.inner.known_budgets()
     }
 
     fn contend(&mut self) {

@@ -185,6 +185,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "consents",
         text: include_str!("../../../../migrations/0032_consents.sql"),
     },
+    Migration {
+        version: 33,
+        name: "holds",
+        text: include_str!("../../../../migrations/0033_holds.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.

@@ -10,6 +10,7 @@ mod dialect;
 #[cfg(test)]
 pub(crate) mod fault;
 pub(crate) mod job;
+pub(crate) mod known_budgets;
 mod migrate;
 mod postgres;
 mod sessions;

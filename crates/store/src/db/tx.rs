@@ -5,6 +5,7 @@
 
 use crate::{
     db::{
+        known_budgets::KnownBudgets,
         tail::Tail,
         value::{Row, Val},
     },
@@ -64,6 +65,11 @@ pub(crate) trait Tx {
     /// Whether a statement costs no round trip. A command may then read first and write only what is needed.
     fn is_local(&self) -> bool {
         false
+    }
+
+    /// Budgets that were read before, where no other process writes. Whoever changes a budget clears them.
+    fn known_budgets(&mut self) -> Option<&mut KnownBudgets> {
+        None
     }
 
     /// Announces that the command is about to take locks which other commands often want. The command becomes

@@ -68,7 +68,7 @@ macro_rules! texts {
     ($($from:ty)+) => {$(
         impl From<$from> for Val<'_> {
             fn from(value: $from) -> Self {
-                Self::Text(Cow::Owned(value.to_string()))
+                Self::Text(Cow::Owned(value.into()))
             }
         }
     )+};

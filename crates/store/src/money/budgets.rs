@@ -105,6 +105,7 @@ fn put(
     audit: &Audit,
 ) -> Result<(Budget, bool)> {
     let (org, at) = (audit.org, audit.at);
+    forget_known(tx);
     let [_, before, _, _] = batch(
         tx,
         &[
@@ -133,7 +134,15 @@ fn put(
     Ok((get(tx, org, scope, at)?, before.rows.is_empty()))
 }
 
+/// Forgets what was read of budgets. Goes into every transaction that changes one.
+pub(crate) fn forget_known(tx: &mut dyn Tx) {
+    if let Some(known) = tx.known_budgets() {
+        known.clear();
+    }
+}
+
 fn delete(tx: &mut dyn Tx, scope: &BudgetScope, audit: &Audit) -> Result<()> {
+    forget_known(tx);
     tx.batch(&[
         Stmt::new(
             "DELETE FROM budget WHERE org_id = $1 AND scope = $2",

@@ -6,6 +6,7 @@
 
 use sortie_api::{Micros, OrgId, RunStatus};
 
+use super::shared_rows::Writers;
 use crate::{
     Store,
     db::{Answer, Row, Stmt, Tx, tail::CreditChange, vals},
@@ -171,13 +172,13 @@ macro_rules! if_covered {
 }
 
 /// The update of one organization's credit. It affects no row if there is not enough for what is to be held, if the
-/// organization is suspended then, or if the row is missing. Its row is for [`is_low`], if it `tells`.
-pub(super) fn statement(org: OrgId, change: CreditChange, tells: bool) -> Stmt<'static> {
-    let sql = match (change.held > 0, tells) {
-        (true, true) => update_credit!(if_covered!(), " RETURNING ", low_column!()),
-        (true, false) => update_credit!(if_covered!()),
-        (false, true) => update_credit!(" RETURNING ", low_column!()),
-        (false, false) => update_credit!(),
+/// organization is suspended then, or if the row is missing. Where several write, its row is for [`is_low`].
+pub(super) fn statement(org: OrgId, change: CreditChange, writers: Writers) -> Stmt<'static> {
+    let sql = match (change.held > 0, writers) {
+        (true, Writers::Several) => update_credit!(if_covered!(), " RETURNING ", low_column!()),
+        (true, Writers::One) => update_credit!(if_covered!()),
+        (false, Writers::Several) => update_credit!(" RETURNING ", low_column!()),
+        (false, Writers::One) => update_credit!(),
     };
     let reserved = change.held.saturating_sub(change.released);
     Stmt::new(sql, vals![org, change.added, reserved])

@@ -3,6 +3,9 @@
 //! The transaction that creates a run holds its whole `max_cost` in the window of every budget that applies.
 //! A hold names its window. The transaction that settles the run gives it back there, even if the period has
 //! ended or the budget was changed or deleted.
+//!
+//! On `SQLite` the row of the run has its holds, in `run.holds`. On PostgreSQL they are rows of `budget_hold`: a node of the
+//! version before, which knows only these, may settle the run.
 
 use sortie_api::{BudgetPeriod, BudgetScope, RunId, Timestamp};
 
@@ -10,6 +13,7 @@ use super::{allowance, credit, windows::over_budget};
 use crate::{
     db::{
         Row, Stmt, Tx,
+        known_budgets::KnownBudget,
         tail::{Room, Tail, WindowChange, WindowKey},
         vals,
     },
@@ -52,9 +56,14 @@ pub(crate) struct Hold {
     room: Room,
 }
 
-/// Adds the holds of a new run by reading its budgets first, where that costs no round trip: `SQLite` runs one statement with
-/// RETURNING at a quarter of the cost of a create, even if there is no budget.
-pub(crate) fn add(tx: &mut dyn Tx, run: &NewRun) -> Result<Vec<Hold>> {
+/// Holds of a new run where no other process writes: of budgets that are known, or read now.
+pub(crate) fn find(tx: &mut dyn Tx, run: &NewRun) -> Result<Vec<Hold>> {
+    let known = tx
+        .known_budgets()
+        .and_then(|known| known.find(run.org, scopes(run).into_iter().flatten(), run.created_at));
+    if let Some(known) = known {
+        return Ok(known.into_iter().map(Hold::from).collect());
+    }
     let (day, month) = (
         start(BudgetPeriod::Day, run.created_at)?,
         start(BudgetPeriod::Month, run.created_at)?,
@@ -73,21 +82,60 @@ pub(crate) fn add(tx: &mut dyn Tx, run: &NewRun) -> Result<Vec<Hold>> {
         vals![run.org, day, month, all, workflow, schedule, key],
     )?;
     let holds = read(&rows, run)?;
-    for Hold { window, .. } in &holds {
-        tx.exec(
-            "INSERT INTO budget_hold (run_id, org_id, scope, since, starts_at, held_micros) \
-             VALUES ($1, $2, $3, $4, $5, $6)",
-            vals![
-                run.id,
-                run.org,
-                window.scope.as_str(),
-                window.since,
-                window.starts_at,
-                run.max_cost
-            ],
-        )?;
-    }
+    remember(tx, run, &holds);
     Ok(holds)
+}
+
+/// Remembers the budgets of a run. A window that does not exist yet is read again by the next run.
+fn remember(tx: &mut dyn Tx, run: &NewRun, holds: &[Hold]) {
+    let Some(known) = tx.known_budgets() else {
+        return;
+    };
+    for scope in scopes(run).into_iter().flatten() {
+        let text = scope.to_string();
+        match holds.iter().find(|hold| hold.window.scope == text) {
+            None => known.insert(run.org, scope, None),
+            Some(hold) => match KnownBudget::of(hold) {
+                Some(budget) => known.insert(run.org, scope, Some(budget)),
+                None => known.remove(run.org, scope),
+            },
+        }
+    }
+}
+
+impl KnownBudget {
+    fn of(hold: &Hold) -> Option<Self> {
+        hold.room.begins_after.is_none().then(|| Self {
+            limit: hold.room.limit,
+            window: hold.window.clone(),
+            resets_at: hold.room.resets_at,
+        })
+    }
+}
+
+impl From<KnownBudget> for Hold {
+    fn from(known: KnownBudget) -> Self {
+        Self {
+            window: known.window,
+            room: Room {
+                limit: known.limit,
+                begins_after: None,
+                resets_at: known.resets_at,
+            },
+        }
+    }
+}
+
+/// Text of `run.holds` for these holds. `None` if there are none.
+pub(crate) fn text(holds: &[Hold]) -> Result<Option<String>> {
+    let rows: Vec<_> = holds
+        .iter()
+        .map(|Hold { window, .. }| (window.scope.as_str(), window.since, window.starts_at.as_micros()))
+        .collect();
+    (!rows.is_empty())
+        .then(|| serde_json::to_string(&rows))
+        .transpose()
+        .map_err(|error| Error::Corrupt(error.to_string()))
 }
 
 /// Adds a hold for every budget that applies to a new run. [`read`] takes the rows. Goes before the run, whose row says whether
@@ -118,7 +166,7 @@ pub(crate) fn insert(run: &NewRun) -> Result<Stmt<'_>> {
     ))
 }
 
-/// Reads the rows of [`add`] or [`insert`].
+/// Reads the rows of [`find`] or [`insert`].
 pub(crate) fn read(rows: &[Row], run: &NewRun) -> Result<Vec<Hold>> {
     let holds = rows.iter().map(|row| {
         let (window, mut room) = window_of(row, run)?;

@@ -4,7 +4,7 @@
 //! cost. They reach the shared rows through [`shared_rows`].
 
 pub(crate) mod allowance;
-mod budgets;
+pub(crate) mod budgets;
 pub(crate) mod check;
 pub(crate) mod credit;
 pub(crate) mod holds;

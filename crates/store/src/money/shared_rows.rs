@@ -26,8 +26,8 @@ pub(crate) struct Written {
 /// `SQLite` updates a row with RETURNING at five times the cost. There a further statement, which costs no round trip, reads
 /// the organizations with low credits.
 pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Written> {
-    let (ids, tells) = (Ids::of(sums)?, !tx.is_local());
-    let (rows, statements): (Vec<_>, Vec<_>) = steps(sums, &ids, tells).into_iter().unzip();
+    let (ids, writers) = (Ids::of(sums)?, Writers::of(tx));
+    let (rows, statements): (Vec<_>, Vec<_>) = steps(sums, &ids, writers).into_iter().unzip();
     let mut written = Written::default();
     if statements.is_empty() {
         return Ok(written);
@@ -39,7 +39,7 @@ pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Written> {
             Some(SharedRow::Window(_) | SharedRow::Allowance(_) | SharedRow::Credit(_)) | None => {}
         }
     }
-    if !tells && !sums.credits().is_empty() && written.missed.is_empty() {
+    if writers == Writers::One && !sums.credits().is_empty() && written.missed.is_empty() {
         let low = tx
             .batch(&[credit::low_among(&ids.moved)])?
             .pop()
@@ -52,7 +52,7 @@ pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Written> {
 /// The row that the statement after `answered` statements of [`write`] is about. None for every other statement.
 pub(crate) fn row_after(answered: usize, sums: &Sums) -> Option<SharedRow> {
     let ids = Ids::of(sums).ok()?;
-    steps(sums, &ids, true).into_iter().nth(answered)?.0
+    steps(sums, &ids, Writers::Several).into_iter().nth(answered)?.0
 }
 
 /// Writes the tails of one command, whose transaction ends with them. [`Error::OverBudget`],
@@ -63,6 +63,20 @@ pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<Written> {
     match written.missed.first() {
         None => Ok(written),
         Some(missed) => Err(refusal(tx, missed, &sums)?),
+    }
+}
+
+/// Number of processes that write to the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writers {
+    /// What the transaction has read still holds, and a further statement costs no round trip.
+    One,
+    Several,
+}
+
+impl Writers {
+    fn of(tx: &dyn Tx) -> Self {
+        if tx.is_local() { Self::One } else { Self::Several }
     }
 }
 
@@ -89,9 +103,8 @@ fn json<'a, T: Serialize + 'a>(ids: impl IntoIterator<Item = &'a T>) -> Result<S
     serde_json::to_string(&ids).map_err(|error| Error::Corrupt(error.to_string()))
 }
 
-/// Statements for these sums in the order of locks, each with the shared row that it must find. If those of credits `tell`,
-/// their rows say whether the credit is low.
-fn steps<'a>(sums: &'a Sums, ids: &'a Ids, tells: bool) -> Vec<(Option<SharedRow>, Stmt<'a>)> {
+/// Statements for these sums in the order of locks, each with the shared row that it must find.
+fn steps<'a>(sums: &'a Sums, ids: &'a Ids, writers: Writers) -> Vec<(Option<SharedRow>, Stmt<'a>)> {
     let mut steps = Vec::new();
     if !sums.released().is_empty() {
         steps.push((None, holds::delete(&ids.released)));
@@ -101,7 +114,7 @@ fn steps<'a>(sums: &'a Sums, ids: &'a Ids, tells: bool) -> Vec<(Option<SharedRow
     }
     for (key, change) in sums.windows() {
         let row = SharedRow::Window(key.clone());
-        steps.push((Some(row), windows::statement(key, change)));
+        steps.push((Some(row), windows::statement(key, change, writers)));
     }
     for (key, change) in sums.windows() {
         if let Some(previous) = change.room.and_then(|room| room.begins_after) {
@@ -114,7 +127,7 @@ fn steps<'a>(sums: &'a Sums, ids: &'a Ids, tells: bool) -> Vec<(Option<SharedRow
     for (org, change) in sums.credits() {
         steps.push((
             Some(SharedRow::Credit(*org)),
-            credit::statement(*org, *change, tells),
+            credit::statement(*org, *change, writers),
         ));
     }
     steps

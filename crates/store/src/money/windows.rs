@@ -2,6 +2,7 @@
 
 use sortie_api::{Micros, Timestamp};
 
+use super::shared_rows::Writers;
 use crate::{
     db::{
         Stmt, Tx,
@@ -12,8 +13,8 @@ use crate::{
 };
 
 /// The update of one window. It affects no row if the window has no room or is missing. A hold begins the window if the
-/// amount is within the limit.
-pub(super) fn statement<'a>(key: &'a WindowKey, change: &WindowChange) -> Stmt<'a> {
+/// amount is within the limit and the window may be missing.
+pub(super) fn statement<'a>(key: &'a WindowKey, change: &WindowChange, writers: Writers) -> Stmt<'a> {
     let mut params = vals![
         key.org,
         key.scope.as_str(),
@@ -27,7 +28,11 @@ pub(super) fn statement<'a>(key: &'a WindowKey, change: &WindowChange) -> Stmt<'
             "UPDATE budget_window SET held_micros = held_micros + $5, spent_micros = spent_micros + $6 \
              WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at = $4"
         }
-        (Some(room), gives_back) if gives_back || change.held > room.limit => {
+        (Some(room), gives_back)
+            if gives_back
+                || change.held > room.limit
+                || (writers == Writers::One && room.begins_after.is_none()) =>
+        {
             "UPDATE budget_window SET held_micros = held_micros + $5, spent_micros = spent_micros + $6 \
              WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at = $4 \
              AND held_micros + spent_micros + CAST($5 AS BIGINT) + CAST($6 AS BIGINT) <= CAST($7 AS BIGINT)"

@@ -9,6 +9,7 @@ use crate::{
     Found, Store, UsageDue,
     db::{Row, Stmt, batch, vals},
     found::page_by_id,
+    money::budgets::forget_known,
     types::{Error, Result, unless},
 };
 
@@ -183,6 +184,7 @@ impl Store {
     pub async fn erase_settings(&self, org: OrgId, limit: u32) -> Result<u64> {
         self.db
             .write(move |tx| {
+                forget_known(tx);
                 let mut statements = vec![lock_deleted(org)];
                 statements.extend(SETTINGS.iter().map(|sql| Stmt::new(sql, vals![org, limit])));
                 let done = tx.batch(&statements)?;

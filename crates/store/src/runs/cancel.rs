@@ -12,7 +12,7 @@ use crate::{
     Store,
     db::{Stmt, Tx, vals},
     deliveries::delivery_of_org_is_due,
-    money::settle::{Settled, settle, settled, settled_columns, settled_unless, within_reserved},
+    money::settle::{SettledAt, settle, settled, settled_columns, settled_unless, within_reserved},
     sealed::delete_run_secrets,
     types::{Cancelled, Error, NewEvent, Result},
 };
@@ -49,8 +49,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
     change.extend(held()?);
     let answers = settle(
         tx,
-        Settled::Unqueued(org, id),
-        vec![
+        &[
             // Deletes the row of a run that no node holds. Nobody can claim the run after this statement, so
             // it stays held or free. The COALESCE keeps the planner from the index of waiting runs, where it
             // would walk all runs of the organization.
@@ -96,7 +95,10 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
             )
             .exactly(1, Error::NotFound),
         ],
-        &[2],
+        &[SettledAt {
+            statement: 2,
+            column: 0,
+        }],
     )?;
     let row = answers.last().and_then(|found| found.rows.first());
     let run = run_with_output(row.ok_or(Error::NotFound)?)?;
@@ -112,8 +114,7 @@ fn report(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros, usage: &R
     change.extend(usage_params(usage));
     settle(
         tx,
-        Settled::One(run),
-        vec![
+        &[
             Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![run]),
             Stmt::new(
                 concat!(
@@ -134,7 +135,10 @@ fn report(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros, usage: &R
             delete_journal(run),
             delete_run_secrets(run),
         ],
-        &[1],
+        &[SettledAt {
+            statement: 1,
+            column: 0,
+        }],
     )
     .map(drop)
 }

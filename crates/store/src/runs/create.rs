@@ -70,7 +70,7 @@ pub(crate) fn create_new(tx: &mut dyn Tx, run: &NewRun) -> Result<Run> {
     }
 }
 
-// Everything is one batch, but for the holds where a statement costs no round trip. Behind the statement that adds its row,
+// Everything is one batch, but for the budgets where a statement costs no round trip. Behind the statement that adds its row,
 // a run with the new id exists only if this command has created it. The later statements depend on that.
 fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created> {
     let unretained = run.definition.unretained();
@@ -78,17 +78,17 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
         .then(|| serde_json::to_string(&run.labels.tags))
         .transpose()
         .map_err(|error| Error::Corrupt(error.to_string()))?;
-    let (added, mut statements) = if tx.is_local() {
-        (Some(holds::add(tx, run)?), Vec::new())
+    let (found, mut statements) = if tx.is_local() {
+        (Some(holds::find(tx, run)?), Vec::new())
     } else {
         (None, vec![holds::insert(run)?])
     };
+    let place = match &found {
+        Some(found) => Holds::InRow(holds::text(found)?),
+        None => Holds::InTable,
+    };
     statements.extend([
-        row(
-            run,
-            tags.as_deref(),
-            added.as_ref().map(|holds| !holds.is_empty()),
-        ),
+        row(run, tags.as_deref(), &place),
         Stmt::new(
             "{INSERT} INTO queue (run_id, org_id, enqueued_at, node_id) \
              SELECT id, org_id, created_at, CAST($2 AS BIGINT) FROM run WHERE id = $1 \
@@ -114,7 +114,7 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
         statements.push(named(run));
     }
     let mut answers = tx.batch(&statements)?.into_iter();
-    let held = match added {
+    let held = match found {
         Some(held) => held,
         None => holds::read(&answers.next().unwrap_or_default().rows, run)?,
     };
@@ -132,7 +132,7 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
         }
         return Ok(Created::New(new_run(run)));
     }
-    if !held.is_empty() {
+    if matches!(place, Holds::InTable) && !held.is_empty() {
         tx.batch(&[holds::forget(run.id)])?;
     }
     let existing = if tx.is_local() {
@@ -155,9 +155,20 @@ fn named(run: &NewRun) -> Stmt<'_> {
     )
 }
 
-/// Statement that adds the row of a run. `tags` is a JSON array. The statement itself looks for holds if it is not known yet
-/// whether the run `has_holds`.
-fn row<'a>(run: &'a NewRun, tags: Option<&'a str>, has_holds: Option<bool>) -> Stmt<'a> {
+/// Place of the holds of a new run.
+enum Holds {
+    /// The row of the run, as the text of [`holds::text`].
+    InRow(Option<String>),
+    /// Rows of `budget_hold`, added before the row of the run.
+    InTable,
+}
+
+/// Statement that adds the row of a run. `tags` is a JSON array.
+fn row<'a>(run: &'a NewRun, tags: Option<&'a str>, holds: &'a Holds) -> Stmt<'a> {
+    let (in_row, has_holds) = match holds {
+        Holds::InRow(text) => (text.as_deref(), Some(i64::from(text.is_some()))),
+        Holds::InTable => (None, None),
+    };
     let (labels, unretained) = (&run.labels, run.definition.unretained());
     let reserved = match run.payment {
         Payment::Free => None,
@@ -168,9 +179,9 @@ fn row<'a>(run: &'a NewRun, tags: Option<&'a str>, has_holds: Option<bool>) -> S
         "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
              cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
              callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate, started_by, reserved_micros, \
-             budgeted) VALUES ($1, $2, $3, 0, CAST($20 AS BIGINT), $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
+             budgeted, holds) VALUES ($1, $2, $3, 0, CAST($20 AS BIGINT), $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
              COALESCE(CAST($21 AS BIGINT), \
-               CASE WHEN (SELECT h.scope FROM budget_hold h WHERE h.run_id = $1 LIMIT 1) IS NULL THEN 0 ELSE 1 END)) \
+               CASE WHEN (SELECT h.scope FROM budget_hold h WHERE h.run_id = $1 LIMIT 1) IS NULL THEN 0 ELSE 1 END), $22) \
              ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
         vals![
             run.id,
@@ -193,7 +204,8 @@ fn row<'a>(run: &'a NewRun, tags: Option<&'a str>, has_holds: Option<bool>) -> S
             labels.by.map(|by| by.to_string()),
             reserved,
             events,
-            has_holds.map(i64::from)
+            has_holds,
+            in_row
         ],
     )
 }

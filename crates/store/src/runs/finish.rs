@@ -11,21 +11,16 @@ use crate::{
     Store,
     db::{Answer, Row, Stmt, Tx, vals},
     deliveries::delivery_is_due,
-    money::settle::{Cost, Held, holds_column, settle_one, settled, within_reserved},
+    money::settle::{SettledAt, settle, settled, settled_columns, within_reserved},
     sealed::delete_run_secrets,
     types::{Error, Fence, Finish, Journal, Receiver, Result, StoredCredentials},
 };
 
-/// Column of the cost in [`run_columns`].
-const COST: usize = 7;
-
-/// Column of the holds in the answer of the update: behind the columns of the run.
-const HOLDS: usize = OUTPUT;
-
-/// Columns about the credits in the same answer: the organization, what was reserved, and the cost beyond it.
-const ORG: usize = HOLDS + 1;
-const RESERVED: usize = HOLDS + 2;
-const EXCESS: usize = HOLDS + 3;
+/// Place of the columns about the settlement in a batch as for [`ended`]: behind the columns of the run.
+pub(super) const SETTLED: SettledAt = SettledAt {
+    statement: 1,
+    column: OUTPUT,
+};
 
 /// Cost with the surcharge.
 macro_rules! whole_cost {
@@ -103,10 +98,7 @@ impl<'a> End<'a> {
                  RETURNING ",
                 run_columns!(),
                 ", ",
-                holds_column!(),
-                ", org_id, reserved_micros, ",
-                whole_cost!(),
-                " - cost_micros"
+                settled_columns!(whole_cost!())
             ),
             params,
         );
@@ -161,7 +153,7 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
     if finish.receiver == Receiver::Waits {
         statements.push(delivery_is_due(fence.run, finish.at));
     }
-    let answers = settle_one(tx, fence.run, &statements, held)?;
+    let answers = settle(tx, &statements, &[SETTLED])?;
     let row = ended(&answers)?;
     Ok(Run {
         artifacts: kept.iter().map(|kept| kept.artifact.clone()).collect(),
@@ -175,24 +167,4 @@ pub(super) fn ended(answers: &[Answer]) -> Result<&Row> {
         .get(1)
         .and_then(|answer| answer.rows.first())
         .ok_or(Error::Fenced)
-}
-
-/// Cost and holds of the run that has ended, from a batch as for [`ended`].
-pub(super) fn held(answers: &[Answer]) -> Result<Held<'_>> {
-    let row = ended(answers)?;
-    let cost = row.int(COST)?;
-    let credit = match row.opt_int(RESERVED)? {
-        Some(reserved) => Some(Cost {
-            org: row.parse(ORG)?,
-            reserved,
-            charged: cost,
-            excess: row.int(EXCESS)?,
-        }),
-        None => None,
-    };
-    Ok(Held {
-        cost,
-        holds: row.opt_text(HOLDS)?,
-        credit,
-    })
 }

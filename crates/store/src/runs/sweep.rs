@@ -16,7 +16,7 @@ use crate::{
     Store,
     db::{Row, Stmt, Tx, Val, batch, readable, vals},
     deliveries::deliveries_are_due,
-    money::settle::{Settled, settle, settled, settled_columns},
+    money::settle::{SettledAt, settle, settled, settled_columns},
     nodes::LOCK,
     types::{Error, Held, NewEvent, NodeId, Result, Sweep, Swept},
 };
@@ -402,8 +402,7 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
     cancelled.extend(ending.price());
     let answers = settle(
         tx,
-        Settled::All(&ids),
-        vec![
+        &[
             Stmt::new(
                 concat!(
                     "UPDATE run SET status = $2, outcome = $2, finished_at = $3, ",
@@ -450,7 +449,7 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
             deliveries_are_due(&ids, at),
         ],
         // The budget of a run bounds these costs.
-        &[0, 1],
+        &[0, 1].map(|statement| SettledAt { statement, column: 0 }),
     )?;
     let changed = answers.first().map_or(&[][..], |changed| &changed.rows);
     changed.iter().map(ended_from).collect()

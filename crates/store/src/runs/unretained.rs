@@ -7,7 +7,7 @@
 use sortie_api::{Micros, OrgId, Run, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
-    finish::{End, ended, held, leave_queue},
+    finish::{End, SETTLED, ended, leave_queue},
     json_ids, run_from,
     sweep::{Answers, Ending, give_up},
     work::{progressed, running},
@@ -16,7 +16,7 @@ use crate::{
     Store,
     db::{Stmt, Tx, vals},
     deliveries::delivery_is_due,
-    money::settle::settle_one,
+    money::settle::settle,
     nodes::LOCK,
     types::{Error, Fence, NewNode, NodeId, Receiver, Result},
 };
@@ -315,6 +315,6 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &UnretainedFinish) -> Result<Run> 
     if finish.receiver == Receiver::Waits {
         statements.push(delivery_is_due(fence.run, finish.at));
     }
-    let answers = settle_one(tx, fence.run, &statements, held)?;
+    let answers = settle(tx, &statements, &[SETTLED])?;
     run_from(ended(&answers)?, None)
 }

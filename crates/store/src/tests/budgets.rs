@@ -58,14 +58,14 @@ impl Fixture {
             .0
     }
 
-    fn costing(&self, org: OrgId, max_cost: u64) -> NewRun {
+    pub(super) fn costing(&self, org: OrgId, max_cost: u64) -> NewRun {
         NewRun {
             max_cost: micros(max_cost),
             ..self.new_run(org)
         }
     }
 
-    async fn created(&self, run: NewRun) -> RunId {
+    pub(super) async fn created(&self, run: NewRun) -> RunId {
         match self.store.create_run(run).await.unwrap() {
             Created::New(run) => run.id,
             Created::Existing(run) => panic!("{} exists", run.id),
@@ -73,7 +73,7 @@ impl Fixture {
     }
 
     /// Returns the amounts that are held, spent and available.
-    async fn standing(&self, org: OrgId, scope: &BudgetScope) -> (i64, i64, i64) {
+    pub(super) async fn standing(&self, org: OrgId, scope: &BudgetScope) -> (i64, i64, i64) {
         let budget = self
             .store
             .get_budget(org, scope.clone(), self.now())
@@ -377,7 +377,7 @@ both! {
         finish().await;
         fixture.budget(org, &ORG, 100).await;
         assert_eq!(fixture.standing(org, &ORG).await, (0, 0, 100), "a new budget counts from now on");
-        assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_hold").await, 0);
+        assert_eq!(fixture.holds().await, 0);
     }
 
     async fn a_run_without_a_budget_is_settled_without_looking_for_one(fixture: &Fixture) {
@@ -455,6 +455,6 @@ both! {
             fixture.store.retake_held(node, ids, fixture.now(), Micros::ZERO).await.unwrap();
             assert_eq!(fixture.standing(org, &ORG).await, (0, spent, 1_000_000 - spent), "round {round}");
         }
-        assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_hold").await, 0);
+        assert_eq!(fixture.holds().await, 0);
     }
 }

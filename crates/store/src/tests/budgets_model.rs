@@ -312,7 +312,7 @@ impl Model<'_> {
         let fixture = self.fixture;
         fixture.check().await;
         assert!(self.windows.values().all(|(held, _)| *held == 0));
-        assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_hold").await, 0);
+        assert_eq!(fixture.holds().await, 0);
         assert_eq!(
             fixture
                 .count("SELECT COUNT(*) FROM budget_window WHERE held_micros <> 0")

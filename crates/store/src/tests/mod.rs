@@ -25,7 +25,9 @@ mod fixture;
 mod groups;
 mod identities;
 mod indexes;
+
 mod keys;
+mod known_budgets;
 mod licenses;
 mod lists;
 mod mail;

@@ -152,12 +152,13 @@ both! {
         let theirs = fixture.tables_of(other).await;
         let full = fixture.tables_of(org).await;
         for table in [
-            "api_key", "budget", "budget_hold", "budget_window", "connection", "delivery", "deployment", "entitlement", "file", "blob",
+            "api_key", "budget", "budget_window", "connection", "delivery", "deployment", "entitlement", "file", "blob",
             "invitation",
             "membership", "oauth_flow", "oauth_grant", "queue", "run", "run_tag", "schedule", "subscription", "workflow",
         ] {
             assert!(full.iter().any(|of| of == table), "{table} has no row: {full:?}");
         }
+        assert!(fixture.holds().await > 0);
         let store = &fixture.store;
         store.delete_organization(fixture.deletion(org, ann), fixture.audit(org)).await.unwrap();
         let seen = store.operated_organization(org).await.unwrap();

@@ -81,12 +81,13 @@ fn only_the_settlement_clears_billing_pending_and_whoever_uses_it_goes_through_i
             // The end of a run is a statement that two commands use: see below.
             let is_the_end = function.starts_with("statement(&self, fence: Fence)");
             assert!(is_the_end || function.contains("settle("), "{name}: {function}");
+            assert!(function.contains("settled_columns!("), "{name}: {function}");
         }
     }
     // Two commands write the end of a run, and settle it.
     let ends = named(&|text| text.contains("end.statement(fence)"));
     assert_eq!(ends, ["runs/finish.rs", "runs/unretained.rs"]);
     for (name, text) in found.iter().filter(|(name, _)| ends.contains(&name.as_str())) {
-        assert!(text.contains("settle_one("), "{name}");
+        assert!(text.contains("settle(tx, &statements, &[SETTLED])"), "{name}");
     }
 }

@@ -12,6 +12,7 @@ use super::space::Space;
 use crate::{
     db::{
         Dialect,
+        known_budgets::KnownBudgets,
         tail::Tail,
         tx::{Answer, Stmt, Tx},
         value::{Row, Val},
@@ -37,6 +38,8 @@ pub(in crate::db) struct Connection {
     texts: HashMap<(usize, usize), String>,
     /// Tails that jobs have handed over and nobody has written yet.
     pub(super) tails: Vec<Tail>,
+    /// Budgets as this connection has read them. Cleared after every rollback.
+    pub(super) budgets: KnownBudgets,
     /// Steps of statements that nobody has asked for yet.
     #[cfg(test)]
     steps: u64,
@@ -100,6 +103,7 @@ impl Connection {
             translate,
             texts: HashMap::new(),
             tails: Vec::new(),
+            budgets: KnownBudgets::default(),
             #[cfg(test)]
             steps: 0,
         })
@@ -157,13 +161,30 @@ impl Connection {
         self.inner.is_autocommit()
     }
 
-    fn one(&mut self, statement: &Stmt<'_>) -> Result<Answer> {
-        let sql = statement.sql;
+    /// Runs statements of the same SQL, which is taken from the statement cache once.
+    fn same(&mut self, statements: &[Stmt<'_>], answers: &mut Vec<Answer>) -> Result<()> {
+        let Some(first) = statements.first() else {
+            return Ok(());
+        };
         let text = self
             .texts
-            .entry((sql.as_ptr().addr(), sql.len()))
-            .or_insert_with(|| (self.translate)(sql));
+            .entry(address(first))
+            .or_insert_with(|| (self.translate)(first.sql));
         let mut prepared = self.inner.prepare_cached(text).map_err(failure)?;
+        for statement in statements {
+            let answer = self.one(&mut prepared, statement)?;
+            #[cfg(test)]
+            {
+                let steps = prepared.reset_status(rusqlite::StatementStatus::VmStep);
+                self.steps += u64::try_from(steps).unwrap_or_default();
+            }
+            statement.check(&answer)?;
+            answers.push(answer);
+        }
+        Ok(())
+    }
+
+    fn one(&self, prepared: &mut CachedStatement<'_>, statement: &Stmt<'_>) -> Result<Answer> {
         if prepared.parameter_count() != statement.params.len() {
             return Err(Error::Database(format!(
                 "{} parameters for a statement that takes {}",
@@ -176,31 +197,33 @@ impl Connection {
                 .raw_bind_parameter(number, borrowed(value.checked()?))
                 .map_err(failure)?;
         }
-        let answer = if prepared.column_count() > 0 {
-            let rows = all_rows(&mut prepared)?.map_err(|error| self.failed(error))?;
-            Answer {
+        if prepared.column_count() > 0 {
+            let rows = all_rows(prepared)?.map_err(|error| self.failed(error))?;
+            return Ok(Answer {
                 affected: u64::try_from(rows.len()).unwrap_or(u64::MAX),
                 rows,
-            }
-        } else {
-            let affected = prepared.raw_execute().map_err(|error| self.failed(error))?;
-            Answer {
-                affected: u64::try_from(affected).unwrap_or(u64::MAX),
-                rows: Vec::new(),
-            }
-        };
-        #[cfg(test)]
-        {
-            let steps = prepared.reset_status(rusqlite::StatementStatus::VmStep);
-            self.steps += u64::try_from(steps).unwrap_or_default();
+            });
         }
-        Ok(answer)
+        let affected = prepared.raw_execute().map_err(|error| self.failed(error))?;
+        Ok(Answer {
+            affected: u64::try_from(affected).unwrap_or(u64::MAX),
+            rows: Vec::new(),
+        })
     }
+}
+
+/// Address and length of the SQL of a statement.
+fn address(statement: &Stmt<'_>) -> (usize, usize) {
+    (statement.sql.as_ptr().addr(), statement.sql.len())
 }
 
 impl Tx for Connection {
     fn is_local(&self) -> bool {
         true
+    }
+
+    fn known_budgets(&mut self) -> Option<&mut KnownBudgets> {
+        Some(&mut self.budgets)
     }
 
     fn tail(&mut self, tail: Tail) {
@@ -213,14 +236,11 @@ impl Tx for Connection {
     }
 
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {
-        statements
-            .iter()
-            .map(|statement| {
-                let answer = self.one(statement)?;
-                statement.check(&answer)?;
-                Ok(answer)
-            })
-            .collect()
+        let mut answers = Vec::with_capacity(statements.len());
+        for same in statements.chunk_by(|one, next| address(one) == address(next)) {
+            self.same(same, &mut answers)?;
+        }
+        Ok(answers)
     }
 }
 
@@ -330,7 +350,7 @@ mod tests {
             .unwrap();
         let sql = "SELECT id FROM row WHERE ($2 = 0 OR number < $2) ORDER BY id LIMIT $1";
         for value in [0_i64, 1, 5, 64] {
-            connection.one(&Stmt::new(sql, vals![value, value])).unwrap();
+            connection.batch(&[Stmt::new(sql, vals![value, value])]).unwrap();
         }
         let text = (connection.translate)(sql);
         let statement = connection.inner.prepare_cached(&text).unwrap();

@@ -277,7 +277,10 @@ impl Writer {
         }
         let kept = match &outcome {
             Ok(()) => Ok(()),
-            Err(_) => self.connection.control("ROLLBACK TO job"),
+            Err(_) => {
+                self.connection.budgets.clear();
+                self.connection.control("ROLLBACK TO job")
+            }
         };
         match kept.and_then(|()| self.connection.control("RELEASE job")) {
             Ok(()) => JobOutcome::Settled(outcome),
@@ -330,6 +333,7 @@ impl Writer {
 
     /// Makes the connection usable again after a failed group: rolls back, or opens a new connection.
     fn recover(&mut self) -> Result<()> {
+        self.connection.budgets.clear();
         if self.connection.is_idle() {
             return Ok(());
         }
