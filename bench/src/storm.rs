@@ -1,12 +1,15 @@
-//! A storm of webhooks on several nodes: every event of many purchases several times, in any order.
+//! A storm of webhooks on several nodes: every event of many purchases, refunds and disputes several times, in any order.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 use sortie_testkit::{
     HostedNode, NodeOptions, StripeDouble, recompute_ledger,
-    stripe::{Card, Storm, WebhookMode},
+    stripe::{Card, DisputeStage, Held, Storm, Verdict, WebhookMode},
 };
 use tokio::time::sleep;
 
@@ -21,18 +24,33 @@ use crate::{
 const ORGANIZATIONS: usize = 100;
 /// Organizations of a person.
 const OF_A_PERSON: usize = 8;
-/// Purchases of an organization: as many pages may be open.
-const PURCHASES: usize = 10;
-/// Types of the events of a purchase that the endpoint has (`docs/BILLING.md#set-up-stripe`).
-const KINDS: [&str; 2] = ["payment_intent.succeeded", "checkout.session.completed"];
+/// Purchases of an organization, each with another fate ([`Shop::take_back`]).
+const PURCHASES: usize = 4;
+/// Types of the events that the endpoint has (`docs/BILLING.md#set-up-stripe`).
+const KINDS: [&str; 9] = [
+    "payment_intent.succeeded",
+    "checkout.session.completed",
+    "charge.refunded",
+    "refund.created",
+    "refund.failed",
+    "charge.dispute.created",
+    "charge.dispute.funds_withdrawn",
+    "charge.dispute.funds_reinstated",
+    "charge.dispute.closed",
+];
+/// Events of an organization: two of each purchase, two of a refund, three of one that fails, four of a dispute that is won,
+/// and three of one that is lost.
+const OF_AN_ORGANIZATION: usize = 2 * PURCHASES + 2 + 3 + 4 + 3;
 /// Events of the storm.
-const EVENTS: usize = ORGANIZATIONS * PURCHASES * KINDS.len();
+const EVENTS: usize = ORGANIZATIONS * OF_AN_ORGANIZATION;
 /// Times that each is sent.
 const TIMES: usize = 5;
 /// Webhooks a second.
 const PER_SECOND: u32 = 200;
 /// Amount of a purchase, in cents.
 const AMOUNT: i64 = 500;
+/// Amount of a refund, in cents.
+const REFUND: i64 = 200;
 /// Micros of a cent.
 const CENT: i64 = 10_000;
 const SECRET: &str = "whsec_of_the_bench";
@@ -48,14 +66,15 @@ struct Shop {
     nodes: Vec<HostedNode>,
 }
 
-/// Measures the answers to a storm, and the time until all of it is handled. An error where one is not 200, or a purchase is
-/// not credited once.
+/// Measures the answers to a storm, and the time until all of it is handled. An error where one is not 200, a purchase is
+/// not credited once, or the figures of a payment are not those of the double.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if !bench.has_several() || !report.wants("storm") {
         return Ok(());
     }
     let shop = Shop::open(bench).await?;
     shop.sell().await?;
+    shop.take_back()?;
     let urls: Vec<String> = shop.nodes.iter().map(webhooks).collect();
     let storm = Storm {
         times: TIMES,
@@ -142,6 +161,26 @@ impl Shop {
         Ok(())
     }
 
+    /// Refunds and disputes the purchases of every customer. Of the four of each, a part of one is refunded, a refund of one
+    /// fails, a dispute of one is won, and a dispute of one is lost.
+    fn take_back(&self) -> Result<()> {
+        let mut seen: BTreeMap<Option<String>, usize> = BTreeMap::new();
+        for intent in self.double.holdings().topups.into_values().flatten() {
+            let nth = seen.entry(intent.customer).or_default();
+            let dispute = || self.double.dispute(&intent.id, AMOUNT, DisputeStage::Chargeback);
+            match *nth % PURCHASES {
+                0 => drop(self.double.refund(&intent.id, REFUND)?),
+                1 => self
+                    .double
+                    .fail_refund(&self.double.refund(&intent.id, REFUND)?)?,
+                2 => self.double.decide(&dispute()?, Verdict::Won)?,
+                _ => self.double.decide(&dispute()?, Verdict::Lost)?,
+            }
+            *nth += 1;
+        }
+        Ok(())
+    }
+
     async fn number(&self, sql: &str) -> Result<i64> {
         let node = self.nodes.first().context("no node")?;
         let rows = node.node.rows(sql).await?;
@@ -162,21 +201,57 @@ impl Shop {
         }
     }
 
-    /// Checks that each purchase was credited once.
+    /// Checks that each purchase was credited once, and that every payment and the sums of the ledger are as the double has
+    /// them.
     async fn check(&self) -> Result<()> {
         let events = self.number("SELECT COUNT(*) AS n FROM stripe_event").await?;
         ensure!(usize::try_from(events)? == EVENTS, "{events} events are recorded");
-        let of_purchases = "FROM ledger WHERE kind = 'purchase'";
-        let count = self
-            .number(&format!("SELECT COUNT(*) AS n {of_purchases}"))
-            .await?;
-        let sum = format!("SELECT CAST(SUM(amount_micros) AS BIGINT) AS n {of_purchases}");
-        let sum = self.number(&sum).await?;
-        let held = self.double.holdings().total().captured_cents;
+        let held: BTreeMap<String, Held> = self
+            .double
+            .holdings()
+            .topups
+            .into_values()
+            .flatten()
+            .map(|intent| (intent.id, intent.held))
+            .collect();
+        let paid = self.paid().await?;
         ensure!(
-            usize::try_from(count)? == ORGANIZATIONS * PURCHASES && sum == held * CENT,
-            "{count} purchases of {sum} micros, and Stripe holds {held} cents"
+            held.len() == ORGANIZATIONS * PURCHASES && paid == held,
+            "the payments are {paid:?}, and Stripe has {held:?}"
+        );
+        let sum = async |kinds: &str| {
+            let sum =
+                format!("SELECT CAST(SUM(amount_micros) AS BIGINT) AS n FROM ledger WHERE kind IN ({kinds})");
+            self.number(&sum).await
+        };
+        let bought = sum("'purchase'").await?;
+        let taken = sum("'refund', 'refund_failed', 'dispute', 'dispute_won'").await?;
+        let total = self.double.holdings().total();
+        let gone = total.refunded_cents + total.disputed_cents;
+        ensure!(
+            gone > 0 && (bought, taken) == (total.captured_cents * CENT, -gone * CENT),
+            "{bought} micros were bought and {taken} came back, and Stripe holds {total:?}"
         );
         recompute_ledger(&self.nodes.first().context("no node")?.node)
+    }
+
+    /// Payments in the tables, by intent.
+    async fn paid(&self) -> Result<BTreeMap<String, Held>> {
+        let node = self.nodes.first().context("no node")?;
+        let sql = "SELECT intent_id, amount_cents, refunded_cents, disputed_cents FROM payment";
+        let mut paid = BTreeMap::new();
+        for row in node.node.rows(sql).await? {
+            let cents = |name: &str| {
+                let cents = row.get(name).and_then(Value::as_i64);
+                cents.with_context(|| format!("no {name} in {row}"))
+            };
+            let held = Held {
+                captured_cents: cents("amount_cents")?,
+                refunded_cents: cents("refunded_cents")?,
+                disputed_cents: cents("disputed_cents")?,
+            };
+            paid.insert(text(&row, "intent_id")?, held);
+        }
+        Ok(paid)
     }
 }

@@ -390,14 +390,18 @@ pub struct LedgerCheck {
 pub struct LedgerDifference {
     /// The organization.
     pub organization_id: OrgId,
-    /// Rule that does not hold: `balance`, `reserved`, `charge`, `cost` or `readable`.
+    /// Rule that does not hold: `balance`, `reserved`, `charge`, `cost`, `purchase`, `taken_back` or `readable`.
     #[schema(example = "balance")]
     pub rule: String,
-    /// Run that breaks the rule; absent for a rule of the whole organization.
+    /// Run that breaks the rule; absent for a rule of the whole organization or of payments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub run_id: Option<RunId>,
-    /// Amount by the ledger and the runs; for `cost` the most that the run may cost.
+    /// Payment that breaks the rule; absent for another rule, and for entries of the ledger that name no payment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub payment_id: Option<PaymentId>,
+    /// Amount by the ledger, the runs and the payments; for `cost` the most that the run may cost.
     pub expected_micros: i64,
     /// Amount that was found.
     pub found_micros: i64,

@@ -24,6 +24,7 @@ pub(crate) struct Metrics {
     refused: Counter,
     oldest: Gauge,
     topups: Family<Labels<2>, Counter>,
+    oldest_auto: Gauge,
     subscriptions: Family<Labels<1>, Counter>,
     differences: Counter,
 }
@@ -80,10 +81,15 @@ impl Default for Metrics {
             refused: Counter::default(),
             oldest: Gauge::default(),
             topups,
+            oldest_auto: Gauge::default(),
             subscriptions,
             differences: Counter::default(),
         }
     }
+}
+
+fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }
 
 const fn event_labels(kind: &'static str, outcome: &'static str) -> Labels<2> {
@@ -129,6 +135,12 @@ impl Metrics {
             "Purchases of credits that have ended, by kind and end",
             self.topups.clone(),
         );
+        registry.register_with_unit(
+            "auto_topups_oldest",
+            "Age of the oldest automatic purchase of credits that has not ended",
+            Unit::Seconds,
+            self.oldest_auto.clone(),
+        );
         registry.register(
             "license_subscriptions",
             "Changes of subscriptions to licenses, by the state afterwards",
@@ -163,8 +175,12 @@ impl Metrics {
 
     /// Sets the age of the oldest event that is not handled yet.
     pub(crate) fn waits(&self, oldest: Duration) {
-        self.oldest
-            .set(i64::try_from(oldest.as_secs()).unwrap_or(i64::MAX));
+        self.oldest.set(seconds(oldest));
+    }
+
+    /// Sets the age of the oldest automatic purchase that has not ended.
+    pub(crate) fn buys(&self, oldest: Duration) {
+        self.oldest_auto.set(seconds(oldest));
     }
 
     /// Counts a purchase that has ended.

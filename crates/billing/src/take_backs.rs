@@ -95,12 +95,15 @@ impl Parts {
         self.take_dispute(&dispute).await
     }
 
-    /// Makes a refund, or gets the one that was made before. An answer of 500 is repeated by Stripe for a day, so what has
-    /// become of the request is looked up, and where nothing has, it is sent once more under another key.
+    /// Makes a refund, or gets the one that was made before. A refusal and an answer of 500 are repeated by Stripe for a day,
+    /// also where the dispute that was the reason is won meanwhile. So what has become of the request is looked up, and where
+    /// nothing has, it is sent once more under another key.
     async fn make_refund(&self, payment: &PaymentRow, order: &RefundOrder<'_>) -> Result<Refund> {
         let made = async |key: &str| self.ask("create_refund", self.stripe.refund(key, order)).await;
         match made(order.name).await {
-            Err(Error::Stripe(StripeError::Failed(_) | StripeError::Unreadable(_))) => {}
+            Err(Error::Stripe(
+                StripeError::Failed(_) | StripeError::Unreadable(_) | StripeError::Refused(_),
+            )) => {}
             answered => return answered,
         }
         if let Some(refund) = self.find_refund(payment, order.name).await? {
@@ -152,8 +155,7 @@ impl Parts {
 
     /// Records a dispute. The question of a bank takes no money.
     pub(crate) async fn take_dispute(&self, dispute: &Dispute) -> Result<Seen> {
-        let moved: i64 = dispute.balance_transactions.iter().map(|of| of.amount).sum();
-        let state = if moved < 0 {
+        let state = if dispute.is_withdrawn() {
             TakeBackState::Taken
         } else {
             TakeBackState::Returned
@@ -239,16 +241,22 @@ impl Parts {
         if found.amount_refunded != payment.refunded_cents {
             self.look_at_charge(&charge).await?;
         }
+        let mut disputed_cents = 0_i64;
         if found.disputed {
             let disputes = self.ask("list_disputes", self.stripe.disputes(&charge)).await?;
             for dispute in &disputes.data {
+                if dispute.is_withdrawn() {
+                    disputed_cents = disputed_cents.saturating_add(dispute.amount);
+                }
                 self.take_dispute(dispute).await?;
             }
         }
         let after = self.store.operated_payment(payment.id).await?;
-        if after.refunded_cents != found.amount_refunded || found.amount != after.amount_cents {
+        let ours = (after.amount_cents, after.refunded_cents, after.disputed_cents);
+        if ours != (found.amount, found.amount_refunded, disputed_cents) {
             tracing::error!(payment = %payment.id, charge, refunded_cents = after.refunded_cents,
-                at_stripe = found.amount_refunded, "the figures of a payment are not those of Stripe");
+                refunded_at_stripe = found.amount_refunded, disputed_cents = after.disputed_cents,
+                disputed_at_stripe = disputed_cents, "the figures of a payment are not those of Stripe");
             self.metrics.differs();
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{Billing, error::Result};
+use crate::{Billing, error::Result, service::Parts};
 
 /// Longest time between two turns.
 const POLL: Duration = Duration::from_secs(15);
@@ -54,9 +54,20 @@ impl Billing {
             }
         };
         or_failed(&mut failed, parts.tidy_events().await);
+        or_failed(&mut failed, parts.measure_auto_topups().await);
         failed?;
         let now = parts.now();
         Ok(next.map_or(POLL, |next| next.since(now).min(POLL)))
+    }
+}
+
+impl Parts {
+    /// Sets the age of the oldest automatic purchase that has not ended.
+    async fn measure_auto_topups(&self) -> Result<()> {
+        let oldest = self.store.oldest_auto_topup().await?;
+        let age = oldest.map_or(Duration::ZERO, |oldest| self.now().since(oldest));
+        self.metrics.buys(age);
+        Ok(())
     }
 }
 

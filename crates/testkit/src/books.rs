@@ -1,4 +1,4 @@
-//! The credits of a node's database, added up by `scripts/recompute-ledger`, which knows nothing of the product.
+//! The credits of a database, added up by `scripts/recompute-ledger`, which knows nothing of the product.
 
 use std::{path::Path, process::Command};
 
@@ -8,11 +8,16 @@ use crate::Node;
 
 /// Adds up the credits in the records of this node, whether it is up or not. A difference is an error that lists them all.
 pub fn recompute_ledger(node: &Node) -> Result<()> {
+    recompute_records(&node.records_address())
+}
+
+/// Adds up the credits in the database with this address, which may be in use. A difference is an error that lists them all.
+pub fn recompute_records(address: &str) -> Result<()> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/recompute-ledger");
     #[expect(clippy::disallowed_methods, reason = "the script is another program")]
     let output = Command::new("python3")
         .arg(&script)
-        .arg(node.records_address())
+        .arg(address)
         .output()
         .context("python3 is needed")?;
     let (told, failed) = (

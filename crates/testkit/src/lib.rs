@@ -40,7 +40,7 @@ pub mod stripe;
 mod turn;
 
 pub use balancer::Balancer;
-pub use books::recompute_ledger;
+pub use books::{recompute_ledger, recompute_records};
 pub use bytes::Bytes;
 pub use http;
 

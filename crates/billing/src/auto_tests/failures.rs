@@ -4,10 +4,24 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use sortie_store::SentAutoTopup;
-use sortie_testkit::stripe::{Call, Card, Fault};
+use sortie_testkit::{
+    Checked, Database, both_databases,
+    stripe::{Call, Card, Fault, Settlement},
+};
 use tokio::task::JoinSet;
 
 use super::{HOUR, Rig};
+
+both_databases! {
+    every_failure_of_every_request_ends_within_three_minutes_as_if_it_had_not_been,
+    a_node_that_is_killed_in_any_request_leaves_the_purchase_to_the_others,
+    a_node_that_is_killed_between_two_steps_leaves_the_purchase_to_the_others,
+    many_nodes_at_once_make_one_payment,
+    no_key_is_used_after_23_hours,
+    a_stripe_that_only_fails_is_given_up_after_ten_minutes_and_tried_an_hour_later,
+    events_that_cannot_be_handled_do_not_keep_purchases_from_being_looked_at,
+    the_age_of_a_purchase_that_hangs_is_measured,
+}
 
 /// State in which a purchase with a card ends.
 fn end_of(card: Card) -> &'static str {
@@ -30,9 +44,9 @@ fn calls_of(card: Card) -> &'static [Call] {
 }
 
 /// Makes a purchase one of whose requests fails.
-async fn fails(card: Card, call: Call, fault: Fault) {
+async fn fails(database: Database, card: Card, call: Call, fault: Fault) {
     let at = format!("{card:?}, {call:?}, {fault:?}");
-    let rig = Rig::start().await;
+    let rig = Rig::start(database).await;
     rig.enable(card).await;
     if call == Call::ListIntents {
         // The search runs where the charge has failed.
@@ -45,8 +59,9 @@ async fn fails(card: Card, call: Call, fault: Fault) {
     rig.check(&at).await;
 }
 
-#[tokio::test]
-async fn every_failure_of_every_request_ends_within_three_minutes_as_if_it_had_not_been() {
+async fn every_failure_of_every_request_ends_within_three_minutes_as_if_it_had_not_been(
+    database: Database,
+) -> Checked {
     let faults = [
         Fault::ErrorBefore,
         Fault::ErrorAfter,
@@ -56,18 +71,20 @@ async fn every_failure_of_every_request_ends_within_three_minutes_as_if_it_had_n
     ];
     for card in Card::ALL {
         for call in calls_of(card).iter().chain([&Call::ListIntents]) {
-            join_all(faults.map(|fault| fails(card, *call, fault))).await;
+            join_all(faults.map(|fault| fails(database, card, *call, fault))).await;
         }
     }
+    Ok(())
 }
 
-#[tokio::test]
-async fn a_node_that_is_killed_in_any_request_leaves_the_purchase_to_the_others() {
+async fn a_node_that_is_killed_in_any_request_leaves_the_purchase_to_the_others(
+    database: Database,
+) -> Checked {
     for card in Card::ALL {
         for call in calls_of(card).iter().copied() {
             for fault in [Fault::HeldBefore, Fault::HeldAfter] {
                 let at = format!("{card:?}, {call:?}, {fault:?}");
-                let rig = Rig::start().await;
+                let rig = Rig::start(database).await;
                 rig.enable(card).await;
                 rig.double.fail(call, 1, fault);
                 let billing = rig.billing.clone();
@@ -86,13 +103,15 @@ async fn a_node_that_is_killed_in_any_request_leaves_the_purchase_to_the_others(
             }
         }
     }
+    Ok(())
 }
 
-#[tokio::test]
-async fn a_node_that_is_killed_between_two_steps_leaves_the_purchase_to_the_others() {
+async fn a_node_that_is_killed_between_two_steps_leaves_the_purchase_to_the_others(
+    database: Database,
+) -> Checked {
     for card in Card::ALL {
         for is_marked in [false, true] {
-            let rig = Rig::start().await;
+            let rig = Rig::start(database).await;
             rig.enable(card).await;
             let topup = rig.begun().await;
             if is_marked {
@@ -102,7 +121,7 @@ async fn a_node_that_is_killed_between_two_steps_leaves_the_purchase_to_the_othe
             rig.work_for(Duration::from_mins(3)).await;
             assert_eq!(rig.states().await, [end_of(card)], "{card:?}");
             // The request was answered, and nothing of it was recorded.
-            let rig = Rig::start().await;
+            let rig = Rig::start(database).await;
             rig.enable(card).await;
             let topup = rig.begun().await;
             rig.billing.0.store.send_auto_topup(topup.id).await.unwrap();
@@ -120,11 +139,11 @@ async fn a_node_that_is_killed_between_two_steps_leaves_the_purchase_to_the_othe
             rig.check("killed").await;
         }
     }
+    Ok(())
 }
 
-#[tokio::test]
-async fn many_nodes_at_once_make_one_payment() {
-    let rig = Rig::start().await;
+async fn many_nodes_at_once_make_one_payment(database: Database) -> Checked {
+    let rig = Rig::start(database).await;
     rig.enable(Card::Good).await;
     let buying = (0..16).map(|_| rig.billing.0.buy_for_all());
     for bought in join_all(buying).await {
@@ -134,7 +153,7 @@ async fn many_nodes_at_once_make_one_payment() {
     assert_eq!(topup.len(), 1);
     rig.check("at once").await;
     // Two look at the same purchase, and a third one reads the payment.
-    let rig = Rig::start().await;
+    let rig = Rig::start(database).await;
     rig.enable(Card::NeedsAuthentication).await;
     let topup = rig.begun().await;
     let looks = (0..8).map(|_| rig.billing.0.look_at_auto(&topup));
@@ -142,11 +161,11 @@ async fn many_nodes_at_once_make_one_payment() {
     rig.work_for(Duration::from_mins(3)).await;
     assert_eq!(rig.states().await, ["requires_action"]);
     rig.check("looks").await;
+    Ok(())
 }
 
-#[tokio::test]
-async fn no_key_is_used_after_23_hours() {
-    let rig = Rig::start().await;
+async fn no_key_is_used_after_23_hours(database: Database) -> Checked {
+    let rig = Rig::start(database).await;
     rig.enable(Card::Good).await;
     rig.double.fail_always(Some(Fault::LostBefore));
     rig.buy().await;
@@ -160,7 +179,7 @@ async fn no_key_is_used_after_23_hours() {
     assert_eq!(rig.double.requests(Call::CreateIntent).len(), sent);
     assert_eq!(rig.failures().await.unwrap().0, 0, "the card was not declined");
     // A payment whose answer was lost is found all the same.
-    let rig = Rig::start().await;
+    let rig = Rig::start(database).await;
     rig.enable(Card::Good).await;
     rig.double.fail(Call::CreateIntent, 1, Fault::LostAfter);
     rig.buy().await;
@@ -169,11 +188,13 @@ async fn no_key_is_used_after_23_hours() {
     assert_eq!(rig.states().await, ["paid"]);
     assert_eq!(rig.double.requests(Call::CreateIntent).len(), 1);
     rig.check("lost").await;
+    Ok(())
 }
 
-#[tokio::test]
-async fn a_stripe_that_only_fails_is_given_up_after_ten_minutes_and_tried_an_hour_later() {
-    let rig = Rig::start().await;
+async fn a_stripe_that_only_fails_is_given_up_after_ten_minutes_and_tried_an_hour_later(
+    database: Database,
+) -> Checked {
+    let rig = Rig::start(database).await;
     rig.enable(Card::Good).await;
     for nth in 1..=40 {
         rig.double.fail(Call::CreateIntent, nth, Fault::ErrorBefore);
@@ -186,18 +207,28 @@ async fn a_stripe_that_only_fails_is_given_up_after_ten_minutes_and_tried_an_hou
     rig.pass(HOUR);
     rig.buy().await;
     assert_eq!(rig.states().await.len(), 2);
+    Ok(())
 }
 
-#[tokio::test]
-async fn events_that_cannot_be_handled_do_not_keep_purchases_from_being_looked_at() {
-    let rig = Rig::start().await;
+async fn events_that_cannot_be_handled_do_not_keep_purchases_from_being_looked_at(
+    database: Database,
+) -> Checked {
+    let rig = Rig::start(database).await;
     rig.enable(Card::Good).await;
-    for fault in [
-        "INSERT INTO stripe_event (id, kind, object_id, made_at, received_at, due_at, tries) \
-         VALUES ('evt_1', 'charge.refunded', 'ch_1', 1, 1, 1, 0)",
-        "CREATE TRIGGER injected BEFORE UPDATE ON stripe_event BEGIN SELECT RAISE(ABORT, 'injected'); END",
-    ] {
-        rig.database.change(fault).await.unwrap();
+    let event = "INSERT INTO stripe_event (id, kind, object_id, made_at, received_at, due_at, tries) \
+         VALUES ('evt_1', 'charge.refunded', 'ch_1', 1, 1, 1, 0)";
+    let faults: &[&str] = match database {
+        Database::Sqlite => &[
+            "CREATE TRIGGER injected BEFORE UPDATE ON stripe_event BEGIN SELECT RAISE(ABORT, 'injected'); END",
+        ],
+        Database::Postgres => &[
+            "CREATE FUNCTION injected() RETURNS trigger LANGUAGE plpgsql AS \
+             'BEGIN RAISE EXCEPTION ''injected''; END'",
+            "CREATE TRIGGER injected BEFORE UPDATE ON stripe_event FOR EACH ROW EXECUTE FUNCTION injected()",
+        ],
+    };
+    for sql in [event].iter().chain(faults) {
+        rig.database.change(sql).await.unwrap();
     }
     rig.double.fail(Call::CreateIntent, 1, Fault::LostAfter);
     rig.buy().await;
@@ -206,4 +237,30 @@ async fn events_that_cannot_be_handled_do_not_keep_purchases_from_being_looked_a
         rig.billing.turn().await.unwrap_err();
     }
     assert_eq!(rig.states().await, ["paid"]);
+    Ok(())
+}
+
+async fn the_age_of_a_purchase_that_hangs_is_measured(database: Database) -> Checked {
+    let rig = Rig::start(database).await;
+    let age = async || {
+        rig.billing.turn().await.unwrap();
+        rig.metric("auto_topups_oldest_seconds")
+    };
+    rig.enable(Card::Slow).await;
+    assert_eq!(age().await, 0);
+    rig.buy().await;
+    rig.pass(Duration::from_mins(11));
+    assert_eq!(age().await, 660);
+    let intent = rig
+        .double
+        .holdings()
+        .topups
+        .into_values()
+        .flatten()
+        .next()
+        .unwrap();
+    rig.double.settle(&intent.id, Settlement::Paid)?;
+    rig.work_for(2 * HOUR).await;
+    assert_eq!((rig.states().await, age().await), (vec!["paid".to_owned()], 0));
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Automatic purchases against a double of Stripe: every card, every failure of a request, and a node that is killed between
 //! any two steps. Whatever happens, a purchase has one payment at most, and what was paid is what was credited.
 
+mod comparison;
 mod failures;
 
 use std::{
@@ -20,7 +21,7 @@ use sortie_store::{
     NoticeWriter, OwnerRow, PaymentNotice, SessionKind, Store, TopupRow,
 };
 use sortie_testkit::{
-    StripeDouble,
+    Checked, Database, StripeDouble, both_databases,
     postgres::TestDatabase,
     stripe::{Call, Card, DisputeStage, Fault, Settlement, Verdict},
 };
@@ -78,19 +79,23 @@ struct Rig {
 }
 
 impl Rig {
-    async fn start() -> Self {
-        Self::with(AutoTopupLimits {
+    async fn start(database: Database) -> Self {
+        let limits = AutoTopupLimits {
             per_day: 100,
             ..AutoTopupLimits::default()
-        })
-        .await
+        };
+        Self::with(database, limits).await
     }
 
-    async fn with(limits: AutoTopupLimits) -> Self {
-        let (double, database) = (
-            StripeDouble::start().await.unwrap(),
-            TestDatabase::sqlite().unwrap(),
-        );
+    async fn with(database: Database, limits: AutoTopupLimits) -> Self {
+        let database = match database {
+            Database::Sqlite => TestDatabase::sqlite().unwrap(),
+            Database::Postgres => {
+                let migrate = async |url: &str| Ok(Store::open(url).await.map(drop)?);
+                TestDatabase::postgres_made_by("store", migrate).await.unwrap()
+            }
+        };
+        let double = StripeDouble::start().await.unwrap();
         let (clock, notices) = (Clock::manual(AT), Arc::<Notices>::default());
         double.set_clock(AT.as_micros() / 1_000_000);
         let options = Options {
@@ -274,9 +279,21 @@ impl Rig {
     }
 }
 
-#[tokio::test]
-async fn settings_need_a_saved_card_that_stripe_has_now() {
-    let rig = Rig::start().await;
+both_databases! {
+    settings_need_a_saved_card_that_stripe_has_now,
+    a_low_balance_is_told_and_bought_for_at_once,
+    enough_credits_buy_nothing,
+    a_declined_card_is_tried_after_one_hour_and_after_six_and_then_disabled,
+    a_good_card_forgives_earlier_failures,
+    a_bank_that_asks_for_the_cardholder_pauses_until_a_page_was_paid,
+    a_slow_bank_is_waited_for,
+    the_limits_of_a_day_end_the_purchases,
+    a_card_that_was_removed_is_a_declined_one,
+    a_dispute_is_told_to_the_owner_once,
+}
+
+async fn settings_need_a_saved_card_that_stripe_has_now(database: Database) -> Checked {
+    let rig = Rig::start(database).await;
     let conflict =
         |put: Result<(), Error>| matches!(put, Err(Error::Conflict(why)) if why.contains("no card"));
     assert!(conflict(rig.put(REQUEST).await));
@@ -291,11 +308,11 @@ async fn settings_need_a_saved_card_that_stripe_has_now() {
     assert!(matches!(rig.put(REQUEST).await, Err(Error::Stripe(_))));
     rig.put(PutAutoTopup::default()).await.unwrap();
     assert_eq!(rig.failures().await, None);
+    Ok(())
 }
 
-#[tokio::test]
-async fn a_low_balance_is_told_and_bought_for_at_once() {
-    let rig = Rig::start().await;
+async fn a_low_balance_is_told_and_bought_for_at_once(database: Database) -> Checked {
+    let rig = Rig::start(database).await;
     rig.give(20_000_000).await;
     rig.enable(Card::Good).await;
     let (stop, billing) = (CancellationToken::new(), rig.billing.clone());
@@ -327,20 +344,22 @@ async fn a_low_balance_is_told_and_bought_for_at_once() {
         "payment_method",
     ];
     assert_eq!(names, expected);
+    Ok(())
 }
 
-#[tokio::test]
-async fn enough_credits_buy_nothing() {
-    let rig = Rig::start().await;
+async fn enough_credits_buy_nothing(database: Database) -> Checked {
+    let rig = Rig::start(database).await;
     rig.give(10_000_000).await;
     rig.enable(Card::Good).await;
     rig.buy().await;
     assert_eq!(rig.states().await, Vec::<String>::new());
+    Ok(())
 }
 
-#[tokio::test]
-async fn a_declined_card_is_tried_after_one_hour_and_after_six_and_then_disabled() {
-    let rig = Rig::start().await;
+async fn a_declined_card_is_tried_after_one_hour_and_after_six_and_then_disabled(
+    database: Database,
+) -> Checked {
+    let rig = Rig::start(database).await;
     rig.enable(Card::InsufficientFunds).await;
     let now = || rig.clock.now();
     rig.buy().await;
@@ -376,11 +395,11 @@ async fn a_declined_card_is_tried_after_one_hour_and_after_six_and_then_disabled
     rig.buy().await;
     assert_eq!(rig.states().await, ["failed"; 3]);
     rig.check("declined").await;
+    Ok(())
 }
 
-#[tokio::test]
-async fn a_good_card_forgives_earlier_failures() {
-    let rig = Rig::start().await;
+async fn a_good_card_forgives_earlier_failures(database: Database) -> Checked {
+    let rig = Rig::start(database).await;
     rig.enable(Card::Declined).await;
     rig.buy().await;
     rig.pass(Duration::from_secs(1));
@@ -393,12 +412,12 @@ async fn a_good_card_forgives_earlier_failures() {
         (Some(TopupState::Paid), BOUGHT)
     );
     rig.check("good").await;
+    Ok(())
 }
 
-#[tokio::test]
-async fn a_bank_that_asks_for_the_cardholder_pauses_until_a_page_was_paid() {
+async fn a_bank_that_asks_for_the_cardholder_pauses_until_a_page_was_paid(database: Database) -> Checked {
     for card in [Card::NeedsAuthentication, Card::AwaitsAuthentication] {
-        let rig = Rig::start().await;
+        let rig = Rig::start(database).await;
         rig.enable(card).await;
         rig.buy().await;
         assert_eq!(rig.last().await, Some(TopupState::RequiresAction), "{card:?}");
@@ -438,12 +457,12 @@ async fn a_bank_that_asks_for_the_cardholder_pauses_until_a_page_was_paid() {
             "the card of the page is charged now"
         );
     }
+    Ok(())
 }
 
-#[tokio::test]
-async fn a_slow_bank_is_waited_for() {
+async fn a_slow_bank_is_waited_for(database: Database) -> Checked {
     for (settlement, state) in [(Settlement::Paid, "paid"), (Settlement::Failed, "failed")] {
-        let rig = Rig::start().await;
+        let rig = Rig::start(database).await;
         rig.enable(Card::Slow).await;
         rig.buy().await;
         rig.work_for(3 * HOUR).await;
@@ -462,14 +481,17 @@ async fn a_slow_bank_is_waited_for() {
         assert_eq!(rig.states().await, [state]);
         rig.check(state).await;
     }
+    Ok(())
 }
 
-#[tokio::test]
-async fn the_limits_of_a_day_end_the_purchases() {
-    let rig = Rig::with(AutoTopupLimits {
-        per_day: 2,
-        cents_per_day: None,
-    })
+async fn the_limits_of_a_day_end_the_purchases(database: Database) -> Checked {
+    let rig = Rig::with(
+        database,
+        AutoTopupLimits {
+            per_day: 2,
+            cents_per_day: None,
+        },
+    )
     .await;
     rig.enable(Card::Good).await;
     for _ in 0..4 {
@@ -477,10 +499,13 @@ async fn the_limits_of_a_day_end_the_purchases() {
         rig.give(-BOUGHT).await;
     }
     assert_eq!(rig.states().await, ["paid"; 2]);
-    let rig = Rig::with(AutoTopupLimits {
-        per_day: 9,
-        cents_per_day: Some(14_999),
-    })
+    let rig = Rig::with(
+        database,
+        AutoTopupLimits {
+            per_day: 9,
+            cents_per_day: Some(14_999),
+        },
+    )
     .await;
     rig.enable(Card::Good).await;
     for _ in 0..4 {
@@ -493,11 +518,11 @@ async fn the_limits_of_a_day_end_the_purchases() {
         ..REQUEST
     };
     assert!(matches!(rig.put(most).await, Err(Error::Invalid(_))));
+    Ok(())
 }
 
-#[tokio::test]
-async fn a_card_that_was_removed_is_a_declined_one() {
-    let rig = Rig::start().await;
+async fn a_card_that_was_removed_is_a_declined_one(database: Database) -> Checked {
+    let rig = Rig::start(database).await;
     rig.enable(Card::Good).await;
     // A card of somebody else, as far as Stripe is concerned.
     let other = rig
@@ -516,11 +541,11 @@ async fn a_card_that_was_removed_is_a_declined_one() {
         (rig.last().await, rig.failures().await.unwrap().0),
         (Some(TopupState::Failed), 1)
     );
+    Ok(())
 }
 
-#[tokio::test]
-async fn a_dispute_is_told_to_the_owner_once() {
-    let rig = Rig::start().await;
+async fn a_dispute_is_told_to_the_owner_once(database: Database) -> Checked {
+    let rig = Rig::start(database).await;
     rig.enable(Card::Good).await;
     rig.buy().await;
     let paid = rig
@@ -551,4 +576,5 @@ async fn a_dispute_is_told_to_the_owner_once() {
     rig.double.decide(&dispute, Verdict::Won).unwrap();
     rig.billing.0.look_at_dispute(&dispute).await.unwrap();
     assert_eq!((mails().await, rig.balance().await), (1, BOUGHT));
+    Ok(())
 }

@@ -192,6 +192,14 @@ pub struct Dispute {
     pub balance_transactions: Vec<FundsMovement>,
 }
 
+impl Dispute {
+    /// Whether the money is taken. The question of a bank takes none, and a dispute that is won returns it.
+    pub fn is_withdrawn(&self) -> bool {
+        let moved: i64 = self.balance_transactions.iter().map(|of| of.amount).sum();
+        moved < 0
+    }
+}
+
 /// Movement of money in the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct FundsMovement {

@@ -59,7 +59,7 @@ async fn check_page(store: &Store, after: Option<OrgId>, limit: u32) -> Result<C
         next_after: page.looked_at.last().copied().filter(|_| !is_last),
     };
     for org in page.looked_at {
-        let done = check_runs(store, org, &mut checked).await;
+        let done = check_rows(store, org, &mut checked).await;
         if units.done(org, done)?.is_none() {
             checked.differences.push(unreadable(org));
         }
@@ -106,13 +106,15 @@ const fn unreadable(org: OrgId) -> LedgerDifference {
         org,
         rule: LedgerRule::Readable,
         run: None,
+        payment: None,
         expected: 0,
         found: 0,
     }
 }
 
-/// Checks the runs of an organization.
-async fn check_runs(store: &Store, org: OrgId, checked: &mut CheckedLedger) -> Result<(), Error> {
+/// Checks the payments and the runs of an organization.
+async fn check_rows(store: &Store, org: OrgId, checked: &mut CheckedLedger) -> Result<(), Error> {
+    checked.differences.extend(store.check_payments(org).await?);
     let mut after: Option<(Timestamp, RunId)> = None;
     loop {
         let runs = store.check_charges(org, after, RUNS).await?;
@@ -171,10 +173,11 @@ async fn check_everything(store: &Store, metrics: &Metrics) -> Result<(), Error>
             tracing::error!(
                 organization = %found.org,
                 run = found.run.map(tracing::field::display),
+                payment = found.payment.map(tracing::field::display),
                 rule = found.rule.as_str(),
                 expected_micros = found.expected,
                 found_micros = found.found,
-                "the ledger, the credits and the runs differ"
+                "the ledger, the credits, the runs and the payments differ"
             );
         }
         after = checked.next_after;

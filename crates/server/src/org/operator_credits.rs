@@ -72,9 +72,9 @@ pub(crate) async fn get_operated_credits(
 
 /// Check the ledger
 ///
-/// Compares the balances of organizations with the ledger, what is reserved with the runs that are not settled, and the
-/// charges with the costs of the runs. A difference is a defect of the engine. Each page checks organizations in the order of
-/// their creation.
+/// Compares the balances of organizations with the ledger, what is reserved with the runs that are not settled, the
+/// charges with the costs of the runs, and the payments with their entries in the ledger. A difference is a defect of the
+/// engine. Each page checks organizations in the order of their creation.
 #[utoipa::path(
     get, path = "/v1/operator/ledger/check", tag = "operator",
     params(
@@ -109,6 +109,7 @@ fn difference(found: sortie_store::LedgerDifference) -> LedgerDifference {
         organization_id: found.org,
         rule: found.rule.as_str().to_owned(),
         run_id: found.run,
+        payment_id: found.payment,
         expected_micros: found.expected,
         found_micros: found.found,
     }

@@ -107,11 +107,14 @@ async fn check_ledger(context: &Context, args: &OperatorArgs) -> Result<Exit> {
 }
 
 fn line(difference: &LedgerDifference) -> String {
-    let run = difference
-        .run_id
-        .map_or_else(String::new, |run| format!(" {run}"));
+    let run = difference.run_id.map(|run| format!(" {run}"));
+    let payment = difference.payment_id.map(|payment| format!(" {payment}"));
     format!(
-        "{}{run} {}: expected {} micros, found {}",
-        difference.organization_id, difference.rule, difference.expected_micros, difference.found_micros
+        "{}{} {}: expected {} micros, found {}",
+        difference.organization_id,
+        run.or(payment).unwrap_or_default(),
+        difference.rule,
+        difference.expected_micros,
+        difference.found_micros
     )
 }

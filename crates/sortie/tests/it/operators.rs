@@ -149,6 +149,30 @@ async fn the_operators_commands_move_credits_and_check_the_ledger(database: Data
         (&answer["differences"][0]["rule"], &answer["organizations"]),
         (&"reserved".into(), &1.into())
     );
+    the_check_names_a_payment_that_was_not_credited(&mut node, org).await
+}
+
+async fn the_check_names_a_payment_that_was_not_credited(node: &mut HostedNode, org: &str) -> Result<()> {
+    let payment = "pay_01kafs6w1cefkstv6qr1ptb0mp";
+    node.node.stop().await?;
+    for sql in [
+        "UPDATE credit SET reserved_micros = 0".to_owned(),
+        format!(
+            "INSERT INTO payment (id, org_id, topup_id, intent_id, amount_cents, refunded_cents, disputed_cents, created_at) \
+             VALUES ('{payment}', '{org}', 'topup_1', 'pi_1', 500, 0, 0, 1)"
+        ),
+    ] {
+        node.node.meddle(&sql).await?;
+    }
+    node.node.restart().await?;
+    let differs = exits(node.node.sortie(&["admin", "check-ledger"]), 1)?;
+    assert_eq!(
+        text(&differs.stdout).trim(),
+        format!("{org} {payment} purchase: expected 5000000 micros, found 0")
+    );
+    let differs = exits(node.node.sortie(&["admin", "check-ledger", "--json"]), 1)?;
+    let answer: Value = serde_json::from_slice(&differs.stdout)?;
+    assert_eq!(answer["differences"][0]["payment_id"], payment);
     Ok(())
 }
 

@@ -1,16 +1,17 @@
-//! Comparison of credits with the ledger and with the runs, for operators and for the nightly check.
+//! Comparison of credits with the ledger, the runs and the payments, for operators and for the nightly check.
 //!
 //! A difference is a defect: no command leaves one behind.
 
-use sortie_api::{OrgId, RunId, Timestamp};
+use sortie_api::{OrgId, PaymentId, RunId, Timestamp};
 
 use crate::{
     Store,
     db::{Row, Tx, vals},
+    money::purchases::MICROS_OF_A_CENT,
     types::Result,
 };
 
-/// Rule that credits, the ledger and runs keep.
+/// Rule that credits, the ledger, runs and payments keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LedgerRule {
     /// The balance is the sum of the ledger.
@@ -21,6 +22,10 @@ pub enum LedgerRule {
     Charge,
     /// A settled run costs no more than what was reserved for it.
     Cost,
+    /// A payment was credited once, with its amount, and nothing was credited without a payment.
+    Purchase,
+    /// Refunds and disputes took from the credits their sum, and never more than the payment.
+    TakenBack,
     /// The rows of an organization can be read and summed.
     Readable,
 }
@@ -33,6 +38,8 @@ impl LedgerRule {
             Self::Reserved => "reserved",
             Self::Charge => "charge",
             Self::Cost => "cost",
+            Self::Purchase => "purchase",
+            Self::TakenBack => "taken_back",
             Self::Readable => "readable",
         }
     }
@@ -47,7 +54,9 @@ pub struct LedgerDifference {
     pub rule: LedgerRule,
     /// Run that breaks it, if it is a rule of runs.
     pub run: Option<RunId>,
-    /// Amount by the ledger and the runs.
+    /// Payment that breaks it, if it is a rule of payments. None for entries that name no payment.
+    pub payment: Option<PaymentId>,
+    /// Amount by the ledger, the runs and the payments.
     pub expected: i64,
     /// Amount that was found.
     pub found: i64,
@@ -92,6 +101,12 @@ impl Store {
     ) -> Result<LedgerChecked<RunPosition>> {
         self.db.walk(move |tx| check_charges(tx, org, after, limit)).await
     }
+
+    /// System: compares the payments of an organization with their entries in the ledger. One statement reads them, so they are
+    /// of one moment.
+    pub async fn check_payments(&self, org: OrgId) -> Result<Vec<LedgerDifference>> {
+        self.db.walk(move |tx| check_payments(tx, org)).await
+    }
 }
 
 /// Organizations with their balances and reservations, as they are and as they should be.
@@ -129,6 +144,7 @@ fn compare_credits(rows: &[Row]) -> Result<LedgerChecked<OrgId>> {
                     org,
                     rule,
                     run: None,
+                    payment: None,
                     expected,
                     found,
                 });
@@ -183,6 +199,7 @@ fn run_differences(org: OrgId, row: &Row) -> Result<Vec<LedgerDifference>> {
             org,
             rule,
             run: Some(run),
+            payment: None,
             expected,
             found,
         });
@@ -192,6 +209,42 @@ fn run_differences(org: OrgId, row: &Row) -> Result<Vec<LedgerDifference>> {
     }
     if let Some(reserved) = reserved.filter(|reserved| is_settled && !(0..=*reserved).contains(&cost)) {
         differs(LedgerRule::Cost, reserved, cost);
+    }
+    Ok(differences)
+}
+
+fn check_payments(tx: &mut dyn Tx, org: OrgId) -> Result<Vec<LedgerDifference>> {
+    // Entries are found by the organization, so those of another payment, and of none, are found as well.
+    let rows = tx.query_all(
+        "SELECT moved.payment_id, CAST(SUM(moved.paid) AS BIGINT), CAST(SUM(moved.bought) AS BIGINT), \
+         CAST(SUM(moved.reported) AS BIGINT), CAST(SUM(moved.taken) AS BIGINT) FROM \
+         (SELECT p.id AS payment_id, p.amount_cents * $2 AS paid, 0 AS bought, \
+           {LEAST}(p.amount_cents, p.refunded_cents + p.disputed_cents) * $2 AS reported, 0 AS taken \
+           FROM payment p WHERE p.org_id = $1 AND p.created_at >= 0 \
+          UNION ALL SELECT l.payment_id, 0, CASE WHEN l.kind = 'purchase' THEN l.amount_micros ELSE 0 END, \
+           0, CASE WHEN l.kind = 'purchase' THEN 0 ELSE 0 - l.amount_micros END \
+           FROM ledger l WHERE l.org_id = $1 AND l.at >= 0 \
+           AND l.kind IN ('purchase', 'refund', 'refund_failed', 'dispute', 'dispute_won')) AS moved \
+         GROUP BY moved.payment_id \
+         HAVING SUM(moved.paid) <> SUM(moved.bought) OR SUM(moved.reported) <> SUM(moved.taken)",
+        vals![org, MICROS_OF_A_CENT],
+    )?;
+    let mut differences = Vec::new();
+    for row in &rows {
+        let payment = row.opt_parse(0)?;
+        for (rule, expected, found) in [(LedgerRule::Purchase, 1, 2), (LedgerRule::TakenBack, 3, 4)] {
+            let (expected, found) = (row.int(expected)?, row.int(found)?);
+            if expected != found {
+                differences.push(LedgerDifference {
+                    org,
+                    rule,
+                    run: None,
+                    payment,
+                    expected,
+                    found,
+                });
+            }
+        }
     }
     Ok(differences)
 }

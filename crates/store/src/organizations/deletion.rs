@@ -25,8 +25,9 @@ const NOT_THE_OWNER: Error = Error::Conflict("only the owner can delete the orga
 /// Reason of the suspension of a deleted organization.
 const DELETED: &str = "the owner has deleted the organization";
 
-/// Statements that end the access to the organization `$1`, and what it buys automatically. Grants go before the memberships through which they are found.
-const ACCESS: [&str; 8] = [
+/// Statements that end the access to the organization `$1`, and what it buys automatically, and forget its saved card. Its
+/// customer at Stripe stays with the books. Grants go before the memberships through which they are found.
+const ACCESS: [&str; 9] = [
     "DELETE FROM oauth_grant WHERE org_id = $1 \
      AND user_id {IN}SELECT m.user_id FROM membership m WHERE m.org_id = $1{END}",
     "DELETE FROM membership WHERE org_id = $1",
@@ -37,6 +38,8 @@ const ACCESS: [&str; 8] = [
     "DELETE FROM oauth_flow WHERE connection_id {IN}SELECT c.id FROM connection c WHERE c.org_id = $1{END}",
     "DELETE FROM connection WHERE org_id = $1",
     "DELETE FROM auto_topup WHERE org_id = $1",
+    "UPDATE billing_account SET payment_method = NULL, brand = NULL, last4 = NULL, exp_month = NULL, exp_year = NULL, \
+     source = NULL, seen_at = NULL WHERE org_id = $1",
 ];
 
 /// Organization to delete.

@@ -107,6 +107,7 @@ impl Fixture {
         assert_eq!(store.is_auto_topup_due(org, at).await, Ok(true));
         store.auto_topup(org).await.unwrap();
         store.owner(org).await.unwrap();
+        store.oldest_auto_topup().await.unwrap();
         let id = self.sent_topup(org).await;
         store.keep_intent(id, "pi_1").await.unwrap();
         let again = AfterAutoTopup::RetryAt(at);
@@ -152,6 +153,24 @@ async fn noted(store: &Store) -> BTreeSet<OrgId> {
 }
 
 both! {
+    async fn the_oldest_purchase_without_an_end_is_found(fixture: &Fixture) {
+        let store = &fixture.store;
+        assert_eq!(store.oldest_auto_topup().await, Ok(None));
+        let (org, other) = (fixture.buying_org(1).await, fixture.buying_org(1).await);
+        fixture.ordered(fixture.new_topup(org)).await;
+        assert_eq!(store.oldest_auto_topup().await, Ok(None), "one that a person pays does not count");
+        let first = store.begin_auto_topup(fixture.begins(org, fixture.now())).await.unwrap().unwrap();
+        let since = first.created_at;
+        assert_eq!(store.oldest_auto_topup().await, Ok(Some(since)));
+        store.send_auto_topup(first.id).await.unwrap();
+        let second = store.begin_auto_topup(fixture.begins(other, since + HOUR)).await.unwrap().unwrap();
+        assert_eq!(store.oldest_auto_topup().await, Ok(Some(since)));
+        store.credit_purchase(fixture.paid_topup(org, first.id)).await.unwrap();
+        assert_eq!(store.oldest_auto_topup().await, Ok(Some(since + HOUR)));
+        store.credit_purchase(fixture.paid_topup(other, second.id)).await.unwrap();
+        assert_eq!(store.oldest_auto_topup().await, Ok(None));
+    }
+
     async fn credits_that_fall_below_the_threshold_are_noted_and_nothing_else(fixture: &Fixture) {
         let (store, node) = (&fixture.store, fixture.node().await);
         let (plain, org) = (fixture.paying_org(1).await, fixture.buying_org(THRESHOLD + 500).await);

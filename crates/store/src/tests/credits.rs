@@ -7,11 +7,12 @@ use super::{
     both,
     budgets::micros,
     fixture::{Fixture, after},
+    purchases::CENT,
 };
 use crate::{
     Appended, Cancelled, Counted, Created, Credit, CreditSums, Error, Finish, InsufficientCredit,
     LedgerDifference, LedgerRule, NewLedgerEntry, NewRun, OTHER_ENTRY, Payment, PersonDeletion, Result,
-    Store, UnretainedFinish,
+    Store, TakeBackKind, TakeBackState, UnretainedFinish,
     db::{Dialect, vals},
 };
 
@@ -61,16 +62,22 @@ impl Fixture {
 
     /// Differences that the check of all organizations finds.
     pub(super) async fn differences(&self) -> Vec<LedgerDifference> {
+        // Pages of three runs, so that there are several.
+        self.differences_by(3).await
+    }
+
+    /// Differences that the check of all organizations finds, with pages of one organization and of so many runs.
+    pub(super) async fn differences_by(&self, runs: u32) -> Vec<LedgerDifference> {
         let (mut found, mut last) = (Vec::new(), None);
         loop {
-            // Pages of one organization and of three runs, so that there are several.
             let checked = self.store.check_credits(last, 1).await.unwrap();
             found.extend(checked.differences);
             last = checked.looked_at.last().copied();
             let Some(org) = last else { return found };
+            found.extend(self.store.check_payments(org).await.unwrap());
             let mut run = None;
             loop {
-                let checked = self.store.check_charges(org, run, 3).await.unwrap();
+                let checked = self.store.check_charges(org, run, runs).await.unwrap();
                 found.extend(checked.differences);
                 run = checked.looked_at.last().copied();
                 if run.is_none() {
@@ -507,9 +514,58 @@ both! {
                 Box::leak(format!("UPDATE {table} SET {set} WHERE org_id = {org_of} {settled}").into_boxed_str())
             };
             assert_eq!(fixture.tamper(change(harm)).await, Ok(1));
-            assert_eq!(fixture.differences().await, [LedgerDifference { org, rule, run, expected, found }]);
+            assert_eq!(fixture.differences().await, [LedgerDifference { org, rule, run, payment: None, expected, found }]);
             assert_eq!(fixture.tamper(change(repair)).await, Ok(1));
         }
         assert_eq!(fixture.differences().await, []);
+    }
+
+    async fn the_check_compares_payments_with_their_entries(fixture: &Fixture) {
+        use TakeBackKind::{Dispute, Refund};
+        let (store, org, stranger) = (&fixture.store, fixture.paying_org(5).await, fixture.paying_org(5).await);
+        let paid = fixture.bought(org, 1_000).await;
+        for (of, cents) in [((Refund, "re_1"), 300), ((Dispute, "dp_1"), 1_000)] {
+            store.take_back(fixture.report(&paid, of, cents, TakeBackState::Taken)).await.unwrap();
+        }
+        assert_eq!(fixture.differences().await, []);
+        let differs = |org, rule, payment, expected, found| {
+            LedgerDifference { org, rule, run: None, payment, expected: expected * CENT, found: found * CENT }
+        };
+        let of_it = Some(paid.payment);
+        for (harm, repair, found) in [
+            ("amount_cents = 1001", "amount_cents = 1000", vec![
+                differs(org, LedgerRule::Purchase, of_it, 1_001, 1_000), differs(org, LedgerRule::TakenBack, of_it, 1_001, 1_000),
+            ]),
+            ("disputed_cents = 600", "disputed_cents = 1000", vec![differs(org, LedgerRule::TakenBack, of_it, 900, 1_000)]),
+            ("refunded_cents = 0, disputed_cents = 0", "refunded_cents = 300, disputed_cents = 1000", vec![
+                differs(org, LedgerRule::TakenBack, of_it, 0, 1_000),
+            ]),
+        ] {
+            for (set, expected) in [(harm, found), (repair, Vec::new())] {
+                let sql: &'static str = Box::leak(format!("UPDATE payment SET {set}").into_boxed_str());
+                assert_eq!(fixture.tamper(sql).await, Ok(1));
+                assert_eq!(fixture.differences().await, expected);
+            }
+        }
+        // Entries that should not be there move the balance, so only their own rule is broken. None of them can be deleted.
+        let mut wrong = Vec::new();
+        for (of, kind, cause, payment, cents, expected) in [
+            (org, LedgerKind::Purchase, "pi_again", of_it, 1_000, differs(org, LedgerRule::Purchase, of_it, 1_000, 2_000)),
+            (org, LedgerKind::Refund, "re_beyond", of_it, -1, differs(org, LedgerRule::TakenBack, of_it, 1_000, 1_001)),
+            (org, LedgerKind::Purchase, "pi_of_nothing", None, 7, differs(org, LedgerRule::Purchase, None, 0, 7)),
+            (stranger, LedgerKind::DisputeWon, "dp_1:won", of_it, 2, differs(stranger, LedgerRule::TakenBack, of_it, 0, -2)),
+        ] {
+            let entry = NewLedgerEntry {
+                kind,
+                cause: cause.to_owned(),
+                payment: payment.map(|payment| payment.to_string()),
+                ..fixture.grant(of, cents * CENT)
+            };
+            store.move_credits(entry, fixture.audit(of)).await.unwrap();
+            wrong.push(expected);
+            let found = fixture.differences().await;
+            assert_eq!(found.len(), wrong.len(), "{found:?}");
+            assert!(wrong.iter().all(|expected| found.contains(expected)), "{found:?}");
+        }
     }
 }

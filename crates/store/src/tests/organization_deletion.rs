@@ -3,9 +3,10 @@
 use futures_util::future::join_all;
 use sortie_api::{BudgetScope, Micros, OrgId, Role, RunStatus, RunUsage, Timestamp, UserId};
 
-use super::{both, fixture::Fixture, people::conflicts};
+use super::{both, fixture::Fixture, people::conflicts, purchases::card};
 use crate::{
-    Batch, Error, Expiry, InlineCredentials, OpenCallbacks, OrganizationDeletion,
+    Appended, Batch, Error, Expiry, InlineCredentials, NewTopup, OpenCallbacks, OrganizationDeletion,
+    PaidTopup,
     db::{Dialect, vals},
 };
 
@@ -181,6 +182,33 @@ both! {
         assert_eq!(store.deleted_organizations(None, 10).await.unwrap().items, []);
         // The other organization has all of its own.
         assert_eq!(fixture.tables_of(other).await, theirs);
+    }
+
+    async fn the_card_of_a_deleted_organization_is_forgotten_and_its_customer_and_consents_stay(fixture: &Fixture) {
+        let (ann, store) = (fixture.person("ann").await, &fixture.store);
+        let (org, other) = (fixture.org_of(ann).await, fixture.org_of(ann).await);
+        for (of, customer) in [(org, "cus_1"), (other, "cus_2")] {
+            store.keep_customer(of, customer).await.unwrap();
+            store.keep_card(of, Some(card("pm_1", "checkout")), fixture.now()).await.unwrap();
+            store.put_auto_topup(fixture.new_auto_topup(of), fixture.audit(of)).await.unwrap();
+        }
+        let topup = fixture.ordered(NewTopup { save_card: true, ..fixture.new_topup(org) }).await;
+        store.delete_organization(fixture.deletion(org, ann), fixture.audit(org)).await.unwrap();
+        let forgotten = async || {
+            let account = store.billing_account(org).await.unwrap().unwrap();
+            assert_eq!((account.customer.as_str(), account.card, account.seen_at), ("cus_1", None, None));
+        };
+        forgotten().await;
+        // A page that is paid later, and a look at Stripe that was under way.
+        let late = PaidTopup { card: Some(card("pm_2", "checkout")), ..fixture.paid_for(&topup) };
+        assert_eq!(store.credit_purchase(late).await, Ok(Appended::New));
+        store.keep_card(org, Some(card("pm_2", "portal")), fixture.now()).await.unwrap();
+        forgotten().await;
+        fixture.erase(org).await;
+        let consents = "SELECT COUNT(*) FROM auto_topup_consent WHERE card_brand = 'visa' AND card_last4 = '4242'";
+        assert_eq!(fixture.count(consents).await, 2, "they prove that the cardholder has agreed");
+        let account = store.billing_account(other).await.unwrap().unwrap();
+        assert_eq!(account.card, Some(card("pm_1", "checkout")));
     }
 
     async fn an_organization_is_deleted_by_its_owner_and_its_name(fixture: &Fixture) {

@@ -423,6 +423,7 @@ async fn no_statement_walks_or_sorts_a_table_that_grows_on_sqlite() {
         "found",
         "counted",
         "made",
+        "moved",
         "used",
         "soon",
         "json_each",
@@ -440,8 +441,8 @@ async fn no_statement_walks_or_sorts_a_table_that_grows_on_sqlite() {
         for step in query(&fixture, vec![explain]).await {
             let step = step.text(3).unwrap();
             // There are few nodes: `n` is each of them, `h` those that hold runs. `w` and `found` are the organizations found so far,
-            // `counted` and `soon` end at their limits, `made` and `used` are rows that a query of usage has found. `json_each`
-            // and `t` are parameters. Only statements on a list of run ids sort.
+            // `counted` and `soon` end at their limits, `made` and `used` are rows that a query of usage has found, `moved` those
+            // of the payments of an organization. `json_each` and `t` are parameters. Only statements on a list of run ids sort.
             let is_small = SMALL
                 .iter()
                 .any(|small| step.starts_with(&format!("SCAN {small}")));

@@ -113,6 +113,12 @@ impl Failure {
         }
     }
 
+    /// Marks the call as begun: the state refuses it, not a parameter by itself.
+    pub(super) fn begun(mut self) -> Self {
+        self.was_begun = true;
+        self
+    }
+
     pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.error.insert(name.to_owned(), value.into());
         self

@@ -413,14 +413,16 @@ impl State {
         let left = charge.amount - charge.refunded;
         if left <= 0 {
             let message = format!("Charge {} has already been refunded.", charge.id);
-            return Err(Failure::invalid(message).with("code", "charge_already_refunded"));
+            return Err(Failure::invalid(message)
+                .with("code", "charge_already_refunded")
+                .begun());
         }
         if self.is_charged_back(&charge.id) {
             let message = format!(
                 "Charge {} has been charged back; cannot issue a refund.",
                 charge.id
             );
-            return Err(Failure::invalid(message).with("code", "charge_disputed"));
+            return Err(Failure::invalid(message).with("code", "charge_disputed").begun());
         }
         let amount = amount.unwrap_or(left);
         if amount < 1 {
@@ -433,7 +435,7 @@ impl State {
         if amount > left {
             let message =
                 format!("Refund amount ({amount}) is greater than unrefunded amount on charge ({left})");
-            return Err(Failure::invalid(message).with("param", "amount"));
+            return Err(Failure::invalid(message).with("param", "amount").begun());
         }
         let refund = Refund {
             id: new_id("re_"),

@@ -116,11 +116,13 @@ impl Store {
     }
 }
 
-/// Statement that keeps the card of an organization which is a customer already.
+/// Statement that keeps the card of an organization which is a customer already. The deletion of an organization forgets its
+/// card, and a payment that comes later brings none back.
 pub(super) fn keep_card(org: OrgId, card: Option<&SavedCard>, at: Timestamp) -> Stmt<'_> {
     Stmt::new(
         "UPDATE billing_account SET source = CASE WHEN payment_method = $2 THEN source ELSE $7 END, payment_method = $2, \
-         brand = $3, last4 = $4, exp_month = $5, exp_year = $6, seen_at = $8 WHERE org_id = $1",
+         brand = $3, last4 = $4, exp_month = $5, exp_year = $6, seen_at = $8 WHERE org_id = $1 \
+         AND (SELECT o.deleted_at FROM organization o WHERE o.id = $1) IS NULL",
         vals![
             org,
             card.map(|card| card.payment_method.as_str()),

@@ -236,6 +236,21 @@ impl Store {
             .await
     }
 
+    /// System: returns the time at which the oldest automatic purchase began that has not ended. None if there is none.
+    pub async fn oldest_auto_topup(&self) -> Result<Option<Timestamp>> {
+        self.db
+            .read(|tx| {
+                // The condition on the organization lets the planner enter the index of these purchases.
+                let row = tx.query_one(
+                    "SELECT MIN(t.created_at) FROM topup t WHERE t.org_id > '' AND t.kind = 'auto' \
+                     AND t.state IN ('created', 'processing')",
+                    vals![],
+                )?;
+                row.opt_time(0)
+            })
+            .await
+    }
+
     /// System: whether the credits of an organization are below the threshold of its automatic purchases and it may buy some.
     pub async fn is_auto_topup_due(&self, org: OrgId, at: Timestamp) -> Result<bool> {
         self.db

@@ -14,7 +14,7 @@ pub(crate) mod topups;
 use crate::types::{Error, Result};
 
 /// Micros of a cent.
-const MICROS_OF_A_CENT: i64 = 10_000;
+pub(super) const MICROS_OF_A_CENT: i64 = 10_000;
 
 /// Returns an amount of cents in micros.
 fn micros(cents: i64) -> Result<i64> {
