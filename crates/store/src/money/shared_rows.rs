@@ -69,7 +69,7 @@ pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<Written> {
 /// Number of processes that write to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writers {
-    /// One process: reads of the transaction still hold, and a further statement costs no round trip.
+    /// A single process: reads of the transaction still hold, and a further statement costs no round trip.
     One,
     Several,
 }
