@@ -1,7 +1,8 @@
 //! Reconciler: finds what no webhook has told.
 //!
-//! A purchase that has not ended is looked at 2, 5, 15 and 60 minutes apart. Each hour the events of the types in use are
-//! listed, so that a lost one is handled after all. Each day every payment of the last 120 days is compared with its charge.
+//! The events of the types in use are listed each hour, and every two minutes while a purchase on a page waits for its
+//! payment, so that a lost one is handled after all. A purchase that has not ended is also looked at by itself, 2, 5, 15 and 60
+//! minutes apart. Each day every payment of the last 120 days is compared with its charge.
 
 use std::time::Duration;
 
@@ -38,8 +39,18 @@ const AUTO_PAUSES: [Duration; 6] = [
 /// Purchases, or payments, that a node looks at together.
 const SLOTS: u32 = 8;
 
-/// Time between two searches for events.
-const SEARCHED_EVERY: Duration = Duration::from_hours(1);
+/// Time between two searches for events while a purchase on a page waits for its payment: with the pause of the worker, and a
+/// node that dies meanwhile, a payment is found within three minutes.
+const SEARCHED_EVERY: Duration = Duration::from_mins(2);
+
+/// Time between two searches for events while nobody can pay on a page.
+const SEARCHED_RARELY: Duration = Duration::from_hours(1);
+
+/// Lease on the search: more than one request takes. Each page of events extends it.
+const SEARCH_LEASE: Duration = Duration::from_secs(30);
+
+/// Pause after a search that has failed.
+const SEARCHED_AGAIN: Duration = Duration::from_secs(15);
 
 /// Time by which a search begins before the end of the last one: an event can be listed late.
 const OVERLAP: Duration = Duration::from_mins(10);
@@ -109,13 +120,29 @@ impl Parts {
         }
     }
 
-    /// Lists the events since the last search, if a search is due, and records those that are not known.
+    /// Lists the events since the last search, if a search is due, and records those that are not known. One node does so for
+    /// all.
     pub(crate) async fn search_events(&self) -> Result<()> {
         let now = self.now();
-        let Some(until) = self.store.claim_stripe_search(now, LEASE).await? else {
+        let claimed = self
+            .store
+            .claim_stripe_search(now, SEARCH_LEASE, SEARCHED_RARELY)
+            .await?;
+        let Some(until) = claimed else {
             return Ok(());
         };
         let since = until.unwrap_or(now - LISTED) - OVERLAP;
+        if let Err(error) = self.search_events_since(since).await {
+            let again_at = self.now() + SEARCHED_AGAIN;
+            self.store.postpone_stripe_search(again_at).await?;
+            return Err(error);
+        }
+        self.store.record_stripe_search(now, now + SEARCHED_EVERY).await?;
+        Ok(())
+    }
+
+    /// Lists events of all types, whoever waits: the record of a search is one time for all of them.
+    async fn search_events_since(&self, since: Timestamp) -> Result<()> {
         let kinds: Vec<&str> = kinds().collect();
         let mut after: Option<String> = None;
         loop {
@@ -126,6 +153,7 @@ impl Parts {
                 limit: PAGE,
             };
             let page = self.ask("list_events", self.stripe.events(&filter)).await?;
+            let now = self.now();
             let events = page
                 .data
                 .iter()
@@ -137,11 +165,10 @@ impl Parts {
             }
             after = page.data.last().map(|event| event.id.clone());
             if !page.has_more || after.is_none() {
-                break;
+                return Ok(());
             }
+            self.store.postpone_stripe_search(now + SEARCH_LEASE).await?;
         }
-        self.store.record_stripe_search(now, now + SEARCHED_EVERY).await?;
-        Ok(())
     }
 
     /// Compares payments that are due. Returns their number.

@@ -56,10 +56,11 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Columns with the times that something waits for.
-const DUE: [(&str, &str); 4] = [
+const DUE: [(&str, &str); 5] = [
     ("topup", "check_at"),
     ("stripe_event", "due_at"),
     ("stripe_search", "due_at"),
+    ("stripe_search", "until_at"),
     ("auto_topup", "paused_until"),
 ];
 

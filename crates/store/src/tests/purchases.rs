@@ -159,7 +159,12 @@ impl Fixture {
             .await
             .unwrap();
         store.delete_stripe_events(late, 10).await.unwrap();
-        store.claim_stripe_search(late, LEASE).await.unwrap().unwrap();
+        store
+            .claim_stripe_search(late, LEASE, LEASE)
+            .await
+            .unwrap()
+            .unwrap();
+        store.postpone_stripe_search(late).await.unwrap();
         store.record_stripe_search(late, late).await.unwrap();
     }
 }
@@ -395,10 +400,18 @@ both! {
         let never = paid.compare_at + Duration::from_hours(10_000);
         assert_eq!(store.claim_comparisons(never, LEASE, 10).await.unwrap(), []);
         let at = fixture.now();
-        assert_eq!(store.claim_stripe_search(at, LEASE).await, Ok(Some(None)), "the first one");
-        assert_eq!(store.claim_stripe_search(at, LEASE).await, Ok(None));
+        let hour = 60 * MINUTE;
+        let claim = async |at| store.claim_stripe_search(at, LEASE, hour).await;
+        assert_eq!(claim(at).await, Ok(Some(None)), "the first one");
+        assert_eq!(claim(at).await, Ok(None));
+        store.postpone_stripe_search(at + MINUTE).await.unwrap();
+        assert_eq!(claim(at + MINUTE).await, Ok(Some(None)), "one that has failed");
         store.record_stripe_search(at, at + MINUTE).await.unwrap();
-        assert_eq!(store.claim_stripe_search(at + MINUTE, LEASE).await, Ok(Some(Some(at))));
+        assert_eq!(claim(at + MINUTE).await, Ok(Some(Some(at))), "the first page is open");
+        store.record_stripe_search(at, at + MINUTE).await.unwrap();
+        assert_eq!(store.move_topup(moved_to(&topup, TopupState::Expired)).await, Ok(true));
+        assert_eq!(claim(at + MINUTE).await, Ok(None), "nobody can pay on a page");
+        assert_eq!(claim(at + hour).await, Ok(Some(Some(at))));
     }
 
     async fn an_organization_is_one_customer_with_one_card(fixture: &Fixture) {
