@@ -9,7 +9,7 @@ use sortie_base::{hex, random};
 use sortie_store::{Actor, NewTopup, TopupMove, TopupRow};
 
 use crate::{
-    Billing, Checkout, CheckoutOrder, StripeError,
+    Billing, Checkout, CheckoutOrder,
     error::{Error, Result},
     events::is_name,
     service::{Parts, seconds},
@@ -142,7 +142,7 @@ impl Parts {
         };
         let customer = match made(&key).await {
             // Stripe repeats this answer under the key for a day. A second customer does no harm: one of them is kept.
-            Err(Error::Stripe(StripeError::Failed(_) | StripeError::Unreadable(_))) => {
+            Err(Error::Stripe(error)) if error.is_indefinite() => {
                 made(&format!("{org}-{}", hex(&random::<16>()?))).await?
             }
             made => made?,
@@ -172,9 +172,41 @@ impl Parts {
             success_url: &success_url,
             cancel_url: &cancel_url,
         };
-        let checkout = self
-            .ask("create_checkout", self.stripe.create_checkout(&id, &order))
-            .await?;
+        let checkout = self.make_page(&order).await?;
+        self.hand_out(topup, checkout).await
+    }
+
+    /// Makes a page, or gets the one that was made before. After an answer of 500, which Stripe may repeat under the key for a
+    /// day, the page is searched for, and made under a second key where there is none.
+    ///
+    /// Stripe may still make the first page later. Nobody can pay on it: its address was in the answer alone, and only the page
+    /// that the purchase names is handed out.
+    async fn make_page(&self, order: &CheckoutOrder<'_>) -> Result<Checkout> {
+        let made = async |key: &str| {
+            let checkout = self.stripe.create_checkout(key, order);
+            self.ask("create_checkout", checkout).await
+        };
+        match made(order.topup).await {
+            Err(Error::Stripe(error)) if error.is_indefinite() => {}
+            answered => return answered,
+        }
+        if let Some(page) = self.find_page(order).await? {
+            return Ok(page);
+        }
+        made(&format!("{}-2", order.topup)).await
+    }
+
+    async fn find_page(&self, order: &CheckoutOrder<'_>) -> Result<Option<Checkout>> {
+        let pages = self.ask("list_checkouts", self.stripe.checkouts(order.customer));
+        let is_named = |page: &Checkout| {
+            let metadata = page.metadata.as_ref();
+            metadata.is_some_and(|metadata| metadata.get("topup").is_some_and(|topup| topup == order.topup))
+        };
+        Ok(pages.await?.data.into_iter().find(is_named))
+    }
+
+    /// Keeps the page of a purchase. `Conflict` if the purchase has ended meanwhile, or has another page.
+    async fn hand_out(&self, topup: &TopupRow, checkout: Checkout) -> Result<Checkout> {
         let change = TopupMove {
             id: topup.id,
             to: TopupState::Open,
@@ -185,7 +217,11 @@ impl Parts {
         if self.store.move_topup(change).await? {
             return Ok(checkout);
         }
-        match self.store.topup(topup.id).await?.state {
+        let kept = self.store.topup(topup.id).await?;
+        if kept.session.is_some_and(|session| session != checkout.id) {
+            return Err(GIVEN_UP);
+        }
+        match kept.state {
             TopupState::Created | TopupState::Open | TopupState::Processing | TopupState::Paid => {
                 Ok(checkout)
             }

@@ -45,6 +45,7 @@ impl StripeError {
             }
             Self::Unreachable(_)
             | Self::Failed(_)
+            | Self::FailedBefore(_)
             | Self::RateLimited
             | Self::InProgress
             | Self::KeyReused
@@ -59,10 +60,24 @@ impl StripeError {
             Self::Refused(_) | Self::KeyReused => true,
             Self::Unreachable(_)
             | Self::Failed(_)
+            | Self::FailedBefore(_)
             | Self::RateLimited
             | Self::InProgress
             | Self::Unauthorized(_)
             | Self::Unreadable(_) => false,
+        }
+    }
+
+    /// Whether nobody knows what has become of the request, and its key may give this answer for a day.
+    pub(crate) const fn is_indefinite(&self) -> bool {
+        match self {
+            Self::Failed(_) | Self::FailedBefore(_) | Self::Unreadable(_) => true,
+            Self::Unreachable(_)
+            | Self::RateLimited
+            | Self::InProgress
+            | Self::KeyReused
+            | Self::Unauthorized(_)
+            | Self::Refused(_) => false,
         }
     }
 
@@ -75,7 +90,7 @@ impl StripeError {
     pub(crate) const fn outcome(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "unreachable",
-            Self::Failed(_) => "failed",
+            Self::Failed(_) | Self::FailedBefore(_) => "failed",
             Self::RateLimited => "rate_limited",
             Self::InProgress => "in_progress",
             Self::KeyReused => "key_reused",

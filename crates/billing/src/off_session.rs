@@ -4,11 +4,16 @@
 //! key, and every node may do so. An answer of 500 may be remembered as well, and a lost answer may have been a payment:
 //! then the payments of the customer are searched for the one that names the purchase. Once the key may be forgotten, nothing
 //! is sent any more.
+//!
+//! Nothing is sent under a second key either, however often the search finds nothing. After an answer of 500 Stripe may still
+//! finish the request: a charge that has reached the network of the card is rolled forward, and an event tells of it. So it is
+//! never certain that a second request would not charge the card twice. The purchase fails instead. A payment that appears
+//! later is credited all the same, and what is bought next is another purchase.
 
 use std::time::Duration;
 
 use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState};
-use sortie_base::random;
+use sortie_base::{hex, random};
 use sortie_store::{
     AfterAutoTopup, NewMail, NewTopup, PaymentNotice, SETTINGS_CHANGED, SentAutoTopup, TopupRow,
     UnpaidAutoTopup,
@@ -24,6 +29,10 @@ use crate::{
 
 /// Time after which no request is repeated: Stripe forgets keys after 24 hours.
 const KEY_STANDS: Duration = Duration::from_hours(23);
+
+/// Time after which a purchase is given up whose key Stripe answers for good without a payment, and of which it knows nothing.
+/// The look after it comes within three minutes.
+const NO_ANSWER_STANDS: Duration = Duration::from_secs(90);
 
 /// Time after which a purchase is given up that Stripe only fails on and knows nothing of.
 const ERRORS_STAND: Duration = Duration::from_mins(10);
@@ -81,9 +90,13 @@ impl Parts {
         match self.charge(topup).await {
             Ok(intent) => self.take_intent(topup, &intent).await,
             Err(Error::Stripe(StripeError::Refused(refusal))) => self.take_refusal(topup, &refusal).await,
-            Err(Error::Stripe(
-                StripeError::Failed(_) | StripeError::KeyReused | StripeError::Unreadable(_),
-            )) => self.search_for(topup, ERRORS_STAND, "Stripe has failed").await,
+            Err(Error::Stripe(StripeError::FailedBefore(_) | StripeError::KeyReused)) => {
+                self.search_for(topup, NO_ANSWER_STANDS, "Stripe repeats a failure")
+                    .await
+            }
+            Err(Error::Stripe(error)) if error.is_indefinite() => {
+                self.search_for(topup, ERRORS_STAND, "Stripe has failed").await
+            }
             Err(error) => Err(error),
         }
     }
@@ -160,24 +173,28 @@ impl Parts {
             .await
     }
 
-    /// Cancels a payment that needs the cardholder, who is not there.
+    /// Cancels a payment that needs the cardholder, who is not there. After an answer of 500, which Stripe may repeat under the
+    /// key, it is cancelled under another one: that moves no money, however often it is done.
     async fn give_up_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
+        let cancelled = async |key: &str| {
+            let intent = self.stripe.cancel_intent(key, &intent.id);
+            self.ask("cancel_intent", intent).await
+        };
         let key = format!("cancel_{}", topup.id);
-        let cancelled = self
-            .ask("cancel_intent", self.stripe.cancel_intent(&key, &intent.id))
-            .await;
-        match cancelled {
+        let mut answer = cancelled(&key).await;
+        if matches!(&answer, Err(Error::Stripe(error)) if error.is_indefinite()) {
+            answer = cancelled(&format!("{key}-{}", hex(&random::<16>()?))).await;
+        }
+        match answer {
             Ok(_) => {
                 self.end_unpaid(topup, Some(intent), Unpaid::NeedsCardholder)
                     .await
             }
-            // The payment was cancelled before, has succeeded after all, or nobody knows: an answer of 500 is repeated, too.
-            Err(Error::Stripe(
-                error @ (StripeError::Refused(_)
-                | StripeError::KeyReused
-                | StripeError::Failed(_)
-                | StripeError::Unreadable(_)),
-            )) => {
+            // The payment was cancelled before, has succeeded after all, or nobody knows.
+            Err(Error::Stripe(error))
+                if error.is_indefinite()
+                    || matches!(error, StripeError::Refused(_) | StripeError::KeyReused) =>
+            {
                 let intent = self.ask("read_intent", self.stripe.intent(&intent.id)).await?;
                 match intent.status.as_str() {
                     "succeeded" => self.take_paid_intent(topup, &intent).await,

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sortie_api::{Timestamp, TopupKind};
+use sortie_api::{Timestamp, TopupKind, TopupState};
 use sortie_store::{PaymentRow, TopupRow};
 
 use crate::{
@@ -26,8 +26,8 @@ const PAUSES: [Duration; 3] = [
     Duration::from_hours(1),
 ];
 
-/// Pauses behind each look at an automatic purchase. The last one repeats.
-const AUTO_PAUSES: [Duration; 6] = [
+/// Pauses behind each look at an automatic purchase, and at one whose page nobody knows of. The last one repeats.
+const SHORT_PAUSES: [Duration; 6] = [
     Duration::from_secs(20),
     Duration::from_secs(40),
     Duration::from_mins(1),
@@ -64,11 +64,11 @@ const PAGE: u8 = 100;
 /// Time for which payments are compared: refunds and disputes come within it.
 const COMPARED: Duration = Duration::from_hours(120 * 24);
 
-/// Pause behind a look, by the number of looks.
-fn pause_after(kind: TopupKind, checks: i64) -> Duration {
-    let pauses = match kind {
-        TopupKind::Checkout => &PAUSES[..],
-        TopupKind::Auto => &AUTO_PAUSES[..],
+/// Pause behind a look at a purchase in this state, by the number of looks.
+fn pause_after(kind: TopupKind, state: TopupState, checks: i64) -> Duration {
+    let pauses = match (kind, state) {
+        (TopupKind::Checkout, TopupState::Created) | (TopupKind::Auto, _) => &SHORT_PAUSES[..],
+        (TopupKind::Checkout, _) => &PAUSES[..],
     };
     let at = usize::try_from(checks.saturating_sub(1)).unwrap_or(0);
     let pause = pauses.get(at).or(pauses.last());
@@ -94,7 +94,11 @@ impl Parts {
         if matches!(seen, Ok(Seen::Recorded)) {
             return;
         }
-        let next = self.now() + pause_after(topup.kind, topup.checks);
+        let state = match seen {
+            Ok(_) => TopupState::Open,
+            Err(_) => topup.state,
+        };
+        let next = self.now() + pause_after(topup.kind, state, topup.checks);
         if let Err(error) = self.store.check_topup_at(topup.id, topup.checks, next).await {
             tracing::warn!(topup = %topup.id, %error, "recording a look at a purchase failed");
         }
@@ -104,14 +108,15 @@ impl Parts {
     async fn reconcile_checkout(&self, topup: &TopupRow) -> Result<Seen> {
         match &topup.session {
             Some(session) => self.look_at_checkout(session).await,
-            // Nobody has its address: the answer of the request was lost.
+            // Nobody has the address: the answer of the request was lost.
             None if topup.customer.is_none() => {
                 self.fail(topup.id, topup.kind, "Stripe has made no page").await?;
                 Ok(Seen::Recorded)
             }
             None => match self.open_checkout(topup).await {
                 Ok(checkout) => self.look_at_checkout(&checkout.id).await,
-                Err(Error::Stripe(error)) if error.is_final() => {
+                // Neither would anybody know of a page that Stripe makes later.
+                Err(Error::Stripe(error)) if error.is_final() || error.is_indefinite() => {
                     self.fail(topup.id, topup.kind, "Stripe has made no page").await?;
                     Ok(Seen::Recorded)
                 }
@@ -203,9 +208,11 @@ mod tests {
     #[test]
     fn looks_at_a_purchase_are_2_5_15_and_60_minutes_apart() {
         let minutes: Vec<u64> = (1..=5)
-            .map(|checks| pause_after(TopupKind::Checkout, checks).as_secs() / 60)
+            .map(|checks| pause_after(TopupKind::Checkout, TopupState::Open, checks).as_secs() / 60)
             .collect();
         assert_eq!(minutes, [5, 15, 60, 60, 60]);
+        let created = pause_after(TopupKind::Checkout, TopupState::Created, 1);
+        assert_eq!(created, Duration::from_secs(20));
     }
 
     #[test]

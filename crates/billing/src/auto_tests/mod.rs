@@ -174,6 +174,12 @@ impl Rig {
         self.put(REQUEST).await.unwrap();
     }
 
+    /// Card that is saved.
+    async fn card(&self) -> String {
+        let account = self.billing.0.store.billing_account(self.org).await.unwrap();
+        account.unwrap().card.unwrap().payment_method
+    }
+
     /// Moves the credits.
     async fn give(&self, amount_micros: i64) {
         let audit = self.audit();

@@ -55,13 +55,15 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Pause before the next look at the books.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Columns with the times that something waits for.
-const DUE: [(&str, &str); 5] = [
-    ("topup", "check_at"),
-    ("stripe_event", "due_at"),
-    ("stripe_search", "due_at"),
-    ("stripe_search", "until_at"),
-    ("auto_topup", "paused_until"),
+/// Columns with the times that something waits for, and the rows that have them. The age of an automatic purchase decides
+/// when it is given up; that of a page stands in its request to Stripe.
+const DUE: [(&str, &str, &str); 6] = [
+    ("topup", "check_at", "check_at IS NOT NULL"),
+    ("topup", "created_at", "kind = 'auto'"),
+    ("stripe_event", "due_at", "due_at IS NOT NULL"),
+    ("stripe_search", "due_at", "due_at IS NOT NULL"),
+    ("stripe_search", "until_at", "until_at IS NOT NULL"),
+    ("auto_topup", "paused_until", "paused_until IS NOT NULL"),
 ];
 
 #[tokio::test]
@@ -292,14 +294,14 @@ impl Shop {
         let mut sql = "BEGIN; ".to_owned();
         if self.database == Database::Postgres {
             // Nodes change rows of these tables meanwhile, in other orders.
-            let tables = DUE.map(|(table, _)| table).join(", ");
+            let tables = DUE.map(|(table, ..)| table).join(", ");
             write!(sql, "LOCK TABLE {tables} IN EXCLUSIVE MODE; ")?;
         }
-        for (table, column) in DUE {
+        for (table, column, rows) in DUE {
             let micros = by.as_micros();
             write!(
                 sql,
-                "UPDATE {table} SET {column} = {column} - {micros} WHERE {column} IS NOT NULL; "
+                "UPDATE {table} SET {column} = {column} - {micros} WHERE {rows}; "
             )?;
         }
         self.nodes[0].node.meddle(&(sql + "COMMIT")).await?;

@@ -17,6 +17,8 @@ crate::settings::everywhere! {
     a_payment_that_no_event_tells_of_is_found_by_the_daily_comparison,
     while_stripe_is_away_nothing_is_sold_and_nothing_is_lost,
     a_page_whose_making_was_interrupted_is_made_once,
+    a_page_on_which_stripe_fails_for_good_is_found_or_made_under_another_key,
+    a_page_that_stripe_never_makes_is_given_up_within_three_minutes,
     a_page_of_a_purchase_that_was_given_up_is_handed_to_nobody,
     a_customer_whom_stripe_failed_on_can_buy,
     a_payment_that_takes_days_is_credited_when_it_succeeds,
@@ -229,6 +231,56 @@ async fn a_page_whose_making_was_interrupted_is_made_once() {
             .await,
         1
     );
+    shop.close().await;
+}
+
+async fn a_page_on_which_stripe_fails_for_good_is_found_or_made_under_another_key() {
+    let shop = Shop::open().await;
+    let mut bought = 0;
+    for fault in [Fault::ErrorKept, Fault::ErrorAfter] {
+        // The double repeats the error under the key, as Stripe does.
+        shop.double.fail(Call::CreateSession, 1, fault);
+        shop.buy(500).await;
+        shop.hear().await;
+        bought += 500;
+        assert_eq!(shop.bought().await, bought, "{fault:?}");
+    }
+    let sent = shop.double.requests(Call::CreateSession);
+    assert_eq!(sent.len(), 3, "the page that was made is found");
+    assert_eq!(sent[1].key, sent[0].key.as_ref().map(|key| format!("{key}-2")));
+    shop.audit().await;
+    shop.close().await;
+}
+
+async fn a_page_that_stripe_never_makes_is_given_up_within_three_minutes() {
+    let shop = Shop::open().await;
+    shop.order(500).await;
+    for nth in 1..=2 {
+        shop.double.fail(Call::CreateSession, nth, Fault::ErrorKept);
+    }
+    shop.checkout(500, false)
+        .await
+        .failure(503, "unavailable")
+        .unwrap();
+    shop.double.fail(Call::CreateSession, 1, Fault::LostBefore);
+    shop.checkout(700, false)
+        .await
+        .failure(503, "unavailable")
+        .unwrap();
+    let created = "SELECT COUNT(*) AS v FROM topup WHERE state = 'created'";
+    assert_eq!(shop.rig.count(created).await, 2);
+    shop.advance(Duration::from_mins(2));
+    // The first look at the second one fails as well.
+    shop.double.fail(Call::CreateSession, 1, Fault::LostBefore);
+    shop.double.fail(Call::CreateSession, 2, Fault::LostBefore);
+    shop.work().await;
+    shop.advance(Duration::from_secs(20));
+    shop.work().await;
+    assert_eq!(shop.rig.count(created).await, 0);
+    let open = "SELECT COUNT(*) AS v FROM topup WHERE state = 'open'";
+    assert_eq!(shop.rig.count(open).await, 2);
+    let failed = "SELECT COUNT(*) AS v FROM topup WHERE state = 'failed'";
+    assert_eq!(shop.rig.count(failed).await, 1);
     shop.close().await;
 }
 
