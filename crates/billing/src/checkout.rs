@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use sha2::Digest as _;
-use sortie_api::{OrgId, TopupId, TopupKind, TopupState, UserId, limits};
+use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState, UserId, limits};
 use sortie_base::{hex, random};
-use sortie_store::{Actor, NewTopup, TopupMove, TopupRow};
+use sortie_store::{Actor, NewCustomer, NewTopup, PaymentNotice, TopupMove, TopupRow};
 
 use crate::{
     Billing, Checkout, CheckoutOrder,
@@ -103,11 +103,20 @@ impl Billing {
     /// Opens the customer portal of an organization. Returns its address.
     pub async fn create_portal(&self, org: OrgId) -> Result<String> {
         let parts = &self.0;
-        let customer = parts.customer(org).await?;
-        let key = format!("portal_{}", hex(&random::<16>()?));
         let back = format!("{}/", parts.options.org_url);
-        let portal = parts.stripe.create_portal_session(&key, &customer, &back);
-        Ok(parts.ask("create_portal", portal).await?.url)
+        let open = async |customer: &str| {
+            let key = format!("portal_{}", hex(&random::<16>()?));
+            let portal = parts.stripe.create_portal_session(&key, customer, &back);
+            parts.ask("create_portal", portal).await
+        };
+        let customer = parts.customer(org).await?;
+        let portal = match open(&customer).await {
+            Err(Error::Stripe(error)) if error.lacks_customer() => {
+                open(&parts.replace_customer(org, &customer).await?).await?
+            }
+            opened => opened?,
+        };
+        Ok(portal.url)
     }
 
     /// Looks whether the page of a purchase was paid, for the customer who comes back from it. Unknown pages are left alone.
@@ -126,15 +135,58 @@ impl Billing {
     }
 }
 
+/// Time at which the page of a purchase expires. The engine itself has ordered a page whose address is mailed.
+pub(crate) fn end_of_page(topup: &TopupRow) -> Timestamp {
+    topup.created_at + topup.created_by.map_or(MAILED_PAGE, |_| STANDS)
+}
+
 impl Parts {
     /// Returns the customer that an organization is at Stripe, and makes one where there is none.
     pub(crate) async fn customer(&self, org: OrgId) -> Result<String> {
         if let Some(account) = self.store.billing_account(org).await? {
             return Ok(account.customer);
         }
+        let made = self.make_customer(org, "").await?;
+        Ok(self.store.keep_customer(org, &made).await?)
+    }
+
+    /// Makes a customer in place of one that Stripe does not have. Returns the one that is kept.
+    pub(crate) async fn replace_customer(&self, org: OrgId, missing: &str) -> Result<String> {
+        let known = self.customer(org).await?;
+        if known != missing {
+            return Ok(known);
+        }
+        let customer = self.make_customer(org, missing).await?;
+        let new = NewCustomer {
+            missing: missing.to_owned(),
+            customer,
+            mail: self.notice(org, &PaymentNotice::CardGone).await?,
+            audit: self.audit(
+                org,
+                &Self::nobody(),
+                "billing.auto_topup.disable",
+                org.to_string(),
+            )?,
+        };
+        let replaced = self.store.replace_customer(new).await?;
+        tracing::warn!(organization = %org, missing, "replaced a customer that Stripe does not have");
+        if let Some(notices) = self
+            .options
+            .notices
+            .as_ref()
+            .filter(|_| replaced.disabled_auto_topup)
+        {
+            notices.queued();
+        }
+        Ok(replaced.customer)
+    }
+
+    /// Makes a customer. `missing` is the one before, whose key Stripe may still know.
+    async fn make_customer(&self, org: OrgId, missing: &str) -> Result<String> {
         let name = self.store.operated_organization(org).await?.name;
         // A repetition must have the same parameters, and the name may change in between.
-        let key = format!("{org}-{}", hex(&<[u8; 32]>::from(sha2::Sha256::digest(&name))));
+        let digest = sha2::Sha256::digest(format!("{name}{missing}"));
+        let key = format!("{org}-{}", hex(&<[u8; 32]>::from(digest)));
         let id = org.to_string();
         let made = async |key: &str| {
             let customer = self.stripe.create_customer(key, &id, &name);
@@ -147,7 +199,7 @@ impl Parts {
             }
             made => made?,
         };
-        Ok(self.store.keep_customer(org, &customer.id).await?)
+        Ok(customer.id)
     }
 
     /// Makes the page of a purchase, or gets the one that was made before. `Conflict` if the purchase has ended meanwhile: nobody
@@ -158,21 +210,29 @@ impl Parts {
         };
         let id = topup.id.to_string();
         let org_url = &self.options.org_url;
-        // The engine itself has ordered a page whose address is mailed.
-        let stands = topup.created_by.map_or(MAILED_PAGE, |_| STANDS);
         let success_url = format!("{org_url}{PAID_PAGE}?session={{CHECKOUT_SESSION_ID}}");
         let cancel_url = format!("{org_url}{UNPAID_PAGE}");
-        let order = CheckoutOrder {
-            customer,
-            amount_cents: topup.amount_cents,
-            description: DESCRIPTION,
-            topup: &id,
-            saves_card: topup.save_card,
-            expires_at: seconds(topup.created_at + stands),
-            success_url: &success_url,
-            cancel_url: &cancel_url,
+        let page = async |customer: &str, key: &str| {
+            let order = CheckoutOrder {
+                customer,
+                amount_cents: topup.amount_cents,
+                description: DESCRIPTION,
+                topup: &id,
+                saves_card: topup.save_card,
+                expires_at: seconds(end_of_page(topup)),
+                success_url: &success_url,
+                cancel_url: &cancel_url,
+            };
+            self.make_page(key, &order).await
         };
-        let checkout = self.make_page(&order).await?;
+        let checkout = match page(customer, &id).await {
+            Err(Error::Stripe(error)) if error.lacks_customer() => {
+                let other = self.replace_customer(topup.org, customer).await?;
+                // The key of the purchase stands for the request with the missing customer.
+                page(&other, &format!("{id}-{other}")).await?
+            }
+            page => page?,
+        };
         self.hand_out(topup, checkout).await
     }
 
@@ -181,19 +241,19 @@ impl Parts {
     ///
     /// Stripe may still make the first page later. Nobody can pay on it: its address was in the answer alone, and only the page
     /// that the purchase names is handed out.
-    async fn make_page(&self, order: &CheckoutOrder<'_>) -> Result<Checkout> {
+    async fn make_page(&self, key: &str, order: &CheckoutOrder<'_>) -> Result<Checkout> {
         let made = async |key: &str| {
             let checkout = self.stripe.create_checkout(key, order);
             self.ask("create_checkout", checkout).await
         };
-        match made(order.topup).await {
+        match made(key).await {
             Err(Error::Stripe(error)) if error.is_indefinite() => {}
             answered => return answered,
         }
         if let Some(page) = self.find_page(order).await? {
             return Ok(page);
         }
-        made(&format!("{}-2", order.topup)).await
+        made(&format!("{key}-2")).await
     }
 
     async fn find_page(&self, order: &CheckoutOrder<'_>) -> Result<Option<Checkout>> {

@@ -54,6 +54,12 @@ impl StripeError {
         }
     }
 
+    /// Whether Stripe does not have the customer that the request names: the operator has changed the account, or somebody has
+    /// deleted the customer.
+    pub(crate) fn lacks_customer(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.lacks_customer())
+    }
+
     /// Whether the request was not done, and a repetition would not be either.
     pub(crate) const fn is_final(&self) -> bool {
         match self {

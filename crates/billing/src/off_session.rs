@@ -61,6 +61,8 @@ enum Unpaid {
     Declined(String),
     /// The bank asks for the cardholder.
     NeedsCardholder,
+    /// Stripe does not have the customer, nor the card.
+    NoCustomer,
     /// Stripe failed, or did not answer in time.
     Unknown(&'static str),
 }
@@ -80,7 +82,16 @@ impl Parts {
             }
         }
         if let Some(intent) = &topup.intent {
-            return self.look_at_intent(intent).await;
+            return match self.look_at_intent(intent).await {
+                // The operator has changed the account.
+                Err(Error::Stripe(error))
+                    if error.is_missing() && self.now() >= topup.created_at + ERRORS_STAND =>
+                {
+                    let why = "Stripe does not have the payment any more";
+                    self.end_unpaid(topup, None, Unpaid::Unknown(why)).await
+                }
+                seen => seen,
+            };
         }
         if self.now() >= topup.created_at + KEY_STANDS {
             return self
@@ -131,6 +142,7 @@ impl Parts {
                 self.take_intent(topup, intent).await
             }
             Some(intent) => self.declined(topup, Some(intent), code).await,
+            None if refusal.lacks_customer() => self.end_unpaid(topup, None, Unpaid::NoCustomer).await,
             None => self.declined(topup, None, code).await,
         }
     }
@@ -228,7 +240,10 @@ impl Parts {
         let (id, mut after) = (topup.id.to_string(), None);
         for _ in 0..PAGES {
             let page = self.stripe.intents(customer, after.as_deref());
-            let page = self.ask("list_intents", page).await?;
+            let page = match self.ask("list_intents", page).await {
+                Err(Error::Stripe(error)) if error.lacks_customer() => return Ok(None),
+                page => page?,
+            };
             let found = page
                 .data
                 .iter()
@@ -290,6 +305,7 @@ impl Parts {
         let (after, notice) = match how {
             Unpaid::Unknown(_) => (AfterAutoTopup::PausedUntil(now + AFTER_ERRORS), None),
             Unpaid::Declined(_) => declined(failures.unwrap_or_default(), now, amount_cents),
+            Unpaid::NoCustomer => (AfterAutoTopup::Disabled, Some(PaymentNotice::CardGone)),
             Unpaid::NeedsCardholder => {
                 let checkout = match failures {
                     Some(_) => self.mailed_checkout(topup).await,
@@ -305,6 +321,7 @@ impl Parts {
         let error = match how {
             Unpaid::Declined(code) => format!("declined: {code}"),
             Unpaid::NeedsCardholder => "the bank asks for the cardholder".to_owned(),
+            Unpaid::NoCustomer => "Stripe does not have the customer".to_owned(),
             Unpaid::Unknown(why) => (*why).to_owned(),
         };
         let audit = self.audit(

@@ -12,6 +12,7 @@ use sortie_store::{PaymentRow, TopupRow};
 
 use crate::{
     EventFilter,
+    checkout::end_of_page,
     error::{Error, Result},
     event_types::kinds,
     events::recorded,
@@ -107,7 +108,15 @@ impl Parts {
     /// Looks at a purchase on a page: whether it was paid, or has ended.
     async fn reconcile_checkout(&self, topup: &TopupRow) -> Result<Seen> {
         match &topup.session {
-            Some(session) => self.look_at_checkout(session).await,
+            Some(session) => match self.look_at_checkout(session).await {
+                // The operator has changed the account.
+                Err(Error::Stripe(error)) if error.is_missing() && self.now() >= end_of_page(topup) => {
+                    let why = Some("Stripe does not have the page any more");
+                    self.end(topup.id, topup.kind, TopupState::Expired, why).await?;
+                    Ok(Seen::Recorded)
+                }
+                seen => seen,
+            },
             // Nobody has the address: the answer of the request was lost.
             None if topup.customer.is_none() => {
                 self.fail(topup.id, topup.kind, "Stripe has made no page").await?;

@@ -54,6 +54,13 @@ pub struct Refusal {
     pub intent: Option<PaymentIntent>,
 }
 
+impl Refusal {
+    /// Whether Stripe does not have the customer that the request names.
+    pub(crate) fn lacks_customer(&self) -> bool {
+        self.code.as_deref() == Some("resource_missing") && self.param.as_deref() == Some("customer")
+    }
+}
+
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "status {}", self.status)?;
