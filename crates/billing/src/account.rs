@@ -63,7 +63,11 @@ impl Billing {
 impl Parts {
     /// Reads the card of a customer: the one that was chosen in the portal, else the newest one.
     pub(crate) async fn read_card(&self, customer: &str) -> Result<Option<SavedCard>> {
-        let read = self.ask("read_customer", self.stripe.customer(customer)).await?;
+        let read = match self.ask("read_customer", self.stripe.customer(customer)).await {
+            // The account is another one now, and so is the customer that buys next.
+            Err(Error::Stripe(error)) if error.is_missing() => return Ok(None),
+            read => read?,
+        };
         if read.deleted {
             return Ok(None);
         }

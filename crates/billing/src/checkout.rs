@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use sha2::Digest as _;
-use sortie_api::{OrgId, TopupId, TopupKind, TopupState, UserId, limits};
+use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState, UserId, limits};
 use sortie_base::{hex, random};
-use sortie_store::{Actor, NewTopup, TopupMove, TopupRow};
+use sortie_store::{Actor, NewCustomer, NewTopup, PaymentNotice, TopupMove, TopupRow};
 
 use crate::{
-    Billing, Checkout, CheckoutOrder, StripeError,
+    Billing, Checkout, CheckoutOrder,
     error::{Error, Result},
     events::is_name,
     service::{Parts, seconds},
@@ -103,11 +103,20 @@ impl Billing {
     /// Opens the customer portal of an organization. Returns its address.
     pub async fn create_portal(&self, org: OrgId) -> Result<String> {
         let parts = &self.0;
-        let customer = parts.customer(org).await?;
-        let key = format!("portal_{}", hex(&random::<16>()?));
         let back = format!("{}/", parts.options.org_url);
-        let portal = parts.stripe.create_portal_session(&key, &customer, &back);
-        Ok(parts.ask("create_portal", portal).await?.url)
+        let open = async |customer: &str| {
+            let key = format!("portal_{}", hex(&random::<16>()?));
+            let portal = parts.stripe.create_portal_session(&key, customer, &back);
+            parts.ask("create_portal", portal).await
+        };
+        let customer = parts.customer(org).await?;
+        let portal = match open(&customer).await {
+            Err(Error::Stripe(error)) if error.lacks_customer() => {
+                open(&parts.replace_customer(org, &customer).await?).await?
+            }
+            opened => opened?,
+        };
+        Ok(portal.url)
     }
 
     /// Looks whether the page of a purchase was paid, for the customer who comes back from it. Unknown pages are left alone.
@@ -126,15 +135,58 @@ impl Billing {
     }
 }
 
+/// Time at which the page of a purchase expires. The engine itself has ordered a page whose address is mailed.
+pub(crate) fn end_of_page(topup: &TopupRow) -> Timestamp {
+    topup.created_at + topup.created_by.map_or(MAILED_PAGE, |_| STANDS)
+}
+
 impl Parts {
     /// Returns the customer that an organization is at Stripe, and makes one where there is none.
     pub(crate) async fn customer(&self, org: OrgId) -> Result<String> {
         if let Some(account) = self.store.billing_account(org).await? {
             return Ok(account.customer);
         }
+        let made = self.make_customer(org, "").await?;
+        Ok(self.store.keep_customer(org, &made).await?)
+    }
+
+    /// Makes a customer in place of one that Stripe does not have. Returns the one that is kept.
+    pub(crate) async fn replace_customer(&self, org: OrgId, missing: &str) -> Result<String> {
+        let known = self.customer(org).await?;
+        if known != missing {
+            return Ok(known);
+        }
+        let customer = self.make_customer(org, missing).await?;
+        let new = NewCustomer {
+            missing: missing.to_owned(),
+            customer,
+            mail: self.notice(org, &PaymentNotice::CardGone).await?,
+            audit: self.audit(
+                org,
+                &Self::nobody(),
+                "billing.auto_topup.disable",
+                org.to_string(),
+            )?,
+        };
+        let replaced = self.store.replace_customer(new).await?;
+        tracing::warn!(organization = %org, missing, "replaced a customer that Stripe does not have");
+        if let Some(notices) = self
+            .options
+            .notices
+            .as_ref()
+            .filter(|_| replaced.disabled_auto_topup)
+        {
+            notices.queued();
+        }
+        Ok(replaced.customer)
+    }
+
+    /// Makes a customer. `missing` is the one before, whose key Stripe may still know.
+    async fn make_customer(&self, org: OrgId, missing: &str) -> Result<String> {
         let name = self.store.operated_organization(org).await?.name;
         // A repetition must have the same parameters, and the name may change in between.
-        let key = format!("{org}-{}", hex(&<[u8; 32]>::from(sha2::Sha256::digest(&name))));
+        let digest = sha2::Sha256::digest(format!("{name}{missing}"));
+        let key = format!("{org}-{}", hex(&<[u8; 32]>::from(digest)));
         let id = org.to_string();
         let made = async |key: &str| {
             let customer = self.stripe.create_customer(key, &id, &name);
@@ -142,12 +194,12 @@ impl Parts {
         };
         let customer = match made(&key).await {
             // Stripe repeats this answer under the key for a day. A second customer does no harm: one of them is kept.
-            Err(Error::Stripe(StripeError::Failed(_) | StripeError::Unreadable(_))) => {
+            Err(Error::Stripe(error)) if error.is_indefinite() => {
                 made(&format!("{org}-{}", hex(&random::<16>()?))).await?
             }
             made => made?,
         };
-        Ok(self.store.keep_customer(org, &customer.id).await?)
+        Ok(customer.id)
     }
 
     /// Makes the page of a purchase, or gets the one that was made before. `Conflict` if the purchase has ended meanwhile: nobody
@@ -158,23 +210,63 @@ impl Parts {
         };
         let id = topup.id.to_string();
         let org_url = &self.options.org_url;
-        // The engine itself has ordered a page whose address is mailed.
-        let stands = topup.created_by.map_or(MAILED_PAGE, |_| STANDS);
         let success_url = format!("{org_url}{PAID_PAGE}?session={{CHECKOUT_SESSION_ID}}");
         let cancel_url = format!("{org_url}{UNPAID_PAGE}");
-        let order = CheckoutOrder {
-            customer,
-            amount_cents: topup.amount_cents,
-            description: DESCRIPTION,
-            topup: &id,
-            saves_card: topup.save_card,
-            expires_at: seconds(topup.created_at + stands),
-            success_url: &success_url,
-            cancel_url: &cancel_url,
+        let page = async |customer: &str, key: &str| {
+            let order = CheckoutOrder {
+                customer,
+                amount_cents: topup.amount_cents,
+                description: DESCRIPTION,
+                topup: &id,
+                saves_card: topup.save_card,
+                expires_at: seconds(end_of_page(topup)),
+                success_url: &success_url,
+                cancel_url: &cancel_url,
+            };
+            self.make_page(key, &order).await
         };
-        let checkout = self
-            .ask("create_checkout", self.stripe.create_checkout(&id, &order))
-            .await?;
+        let checkout = match page(customer, &id).await {
+            Err(Error::Stripe(error)) if error.lacks_customer() => {
+                let other = self.replace_customer(topup.org, customer).await?;
+                // The key of the purchase stands for the request with the missing customer.
+                page(&other, &format!("{id}-{other}")).await?
+            }
+            page => page?,
+        };
+        self.hand_out(topup, checkout).await
+    }
+
+    /// Makes a page, or gets the one that was made before. After an answer of 500, which Stripe may repeat under the key for a
+    /// day, the page is searched for, and made under a second key where there is none.
+    ///
+    /// Stripe may still make the first page later. Nobody can pay on it: its address was in the answer alone, and only the page
+    /// that the purchase names is handed out.
+    async fn make_page(&self, key: &str, order: &CheckoutOrder<'_>) -> Result<Checkout> {
+        let made = async |key: &str| {
+            let checkout = self.stripe.create_checkout(key, order);
+            self.ask("create_checkout", checkout).await
+        };
+        match made(key).await {
+            Err(Error::Stripe(error)) if error.is_indefinite() => {}
+            answered => return answered,
+        }
+        if let Some(page) = self.find_page(order).await? {
+            return Ok(page);
+        }
+        made(&format!("{key}-2")).await
+    }
+
+    async fn find_page(&self, order: &CheckoutOrder<'_>) -> Result<Option<Checkout>> {
+        let pages = self.ask("list_checkouts", self.stripe.checkouts(order.customer));
+        let is_named = |page: &Checkout| {
+            let metadata = page.metadata.as_ref();
+            metadata.is_some_and(|metadata| metadata.get("topup").is_some_and(|topup| topup == order.topup))
+        };
+        Ok(pages.await?.data.into_iter().find(is_named))
+    }
+
+    /// Keeps the page of a purchase. `Conflict` if the purchase has ended meanwhile, or has another page.
+    async fn hand_out(&self, topup: &TopupRow, checkout: Checkout) -> Result<Checkout> {
         let change = TopupMove {
             id: topup.id,
             to: TopupState::Open,
@@ -185,7 +277,11 @@ impl Parts {
         if self.store.move_topup(change).await? {
             return Ok(checkout);
         }
-        match self.store.topup(topup.id).await?.state {
+        let kept = self.store.topup(topup.id).await?;
+        if kept.session.is_some_and(|session| session != checkout.id) {
+            return Err(GIVEN_UP);
+        }
+        match kept.state {
             TopupState::Created | TopupState::Open | TopupState::Processing | TopupState::Paid => {
                 Ok(checkout)
             }

@@ -45,6 +45,7 @@ impl StripeError {
             }
             Self::Unreachable(_)
             | Self::Failed(_)
+            | Self::FailedBefore(_)
             | Self::RateLimited
             | Self::InProgress
             | Self::KeyReused
@@ -53,16 +54,36 @@ impl StripeError {
         }
     }
 
+    /// Whether Stripe does not have the customer that the request names: the operator has changed the account, or somebody has
+    /// deleted the customer.
+    pub(crate) fn lacks_customer(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.lacks_customer())
+    }
+
     /// Whether the request was not done, and a repetition would not be either.
     pub(crate) const fn is_final(&self) -> bool {
         match self {
             Self::Refused(_) | Self::KeyReused => true,
             Self::Unreachable(_)
             | Self::Failed(_)
+            | Self::FailedBefore(_)
             | Self::RateLimited
             | Self::InProgress
             | Self::Unauthorized(_)
             | Self::Unreadable(_) => false,
+        }
+    }
+
+    /// Whether nobody knows what has become of the request, and its key may give this answer for a day.
+    pub(crate) const fn is_indefinite(&self) -> bool {
+        match self {
+            Self::Failed(_) | Self::FailedBefore(_) | Self::Unreadable(_) => true,
+            Self::Unreachable(_)
+            | Self::RateLimited
+            | Self::InProgress
+            | Self::KeyReused
+            | Self::Unauthorized(_)
+            | Self::Refused(_) => false,
         }
     }
 
@@ -75,7 +96,7 @@ impl StripeError {
     pub(crate) const fn outcome(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "unreachable",
-            Self::Failed(_) => "failed",
+            Self::Failed(_) | Self::FailedBefore(_) => "failed",
             Self::RateLimited => "rate_limited",
             Self::InProgress => "in_progress",
             Self::KeyReused => "key_reused",

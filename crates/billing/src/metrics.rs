@@ -33,7 +33,7 @@ pub(crate) struct Metrics {
 const OUTCOMES: [&str; 4] = ["done", "ignored", "failed", "retried"];
 
 /// Names of requests to Stripe.
-const REQUESTS: [&str; 18] = [
+const REQUESTS: [&str; 19] = [
     "cancel_intent",
     "charge_card",
     "create_checkout",
@@ -41,6 +41,7 @@ const REQUESTS: [&str; 18] = [
     "create_portal",
     "create_refund",
     "list_cards",
+    "list_checkouts",
     "list_disputes",
     "list_events",
     "list_intents",

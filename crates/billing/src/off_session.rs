@@ -4,11 +4,16 @@
 //! key, and every node may do so. An answer of 500 may be remembered as well, and a lost answer may have been a payment:
 //! then the payments of the customer are searched for the one that names the purchase. Once the key may be forgotten, nothing
 //! is sent any more.
+//!
+//! Nothing is sent under a second key either, however often the search finds nothing. After an answer of 500 Stripe may still
+//! finish the request: a charge that has reached the network of the card is rolled forward, and an event tells of it. So it is
+//! never certain that a second request would not charge the card twice. The purchase fails instead. A payment that appears
+//! later is credited all the same, and what is bought next is another purchase.
 
 use std::time::Duration;
 
 use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState};
-use sortie_base::random;
+use sortie_base::{hex, random};
 use sortie_store::{
     AfterAutoTopup, NewMail, NewTopup, PaymentNotice, SETTINGS_CHANGED, SentAutoTopup, TopupRow,
     UnpaidAutoTopup,
@@ -24,6 +29,10 @@ use crate::{
 
 /// Time after which no request is repeated: Stripe forgets keys after 24 hours.
 const KEY_STANDS: Duration = Duration::from_hours(23);
+
+/// Time after which a purchase is given up whose key Stripe answers for good without a payment, and of which it knows nothing.
+/// The look after it comes within three minutes.
+const NO_ANSWER_STANDS: Duration = Duration::from_secs(90);
 
 /// Time after which a purchase is given up that Stripe only fails on and knows nothing of.
 const ERRORS_STAND: Duration = Duration::from_mins(10);
@@ -52,6 +61,8 @@ enum Unpaid {
     Declined(String),
     /// The bank asks for the cardholder.
     NeedsCardholder,
+    /// Stripe does not have the customer, nor the card.
+    NoCustomer,
     /// Stripe failed, or did not answer in time.
     Unknown(&'static str),
 }
@@ -71,7 +82,16 @@ impl Parts {
             }
         }
         if let Some(intent) = &topup.intent {
-            return self.look_at_intent(intent).await;
+            return match self.look_at_intent(intent).await {
+                // The operator has changed the account.
+                Err(Error::Stripe(error))
+                    if error.is_missing() && self.now() >= topup.created_at + ERRORS_STAND =>
+                {
+                    let why = "Stripe does not have the payment any more";
+                    self.end_unpaid(topup, None, Unpaid::Unknown(why)).await
+                }
+                seen => seen,
+            };
         }
         if self.now() >= topup.created_at + KEY_STANDS {
             return self
@@ -81,9 +101,13 @@ impl Parts {
         match self.charge(topup).await {
             Ok(intent) => self.take_intent(topup, &intent).await,
             Err(Error::Stripe(StripeError::Refused(refusal))) => self.take_refusal(topup, &refusal).await,
-            Err(Error::Stripe(
-                StripeError::Failed(_) | StripeError::KeyReused | StripeError::Unreadable(_),
-            )) => self.search_for(topup, ERRORS_STAND, "Stripe has failed").await,
+            Err(Error::Stripe(StripeError::FailedBefore(_) | StripeError::KeyReused)) => {
+                self.search_for(topup, NO_ANSWER_STANDS, "Stripe repeats a failure")
+                    .await
+            }
+            Err(Error::Stripe(error)) if error.is_indefinite() => {
+                self.search_for(topup, ERRORS_STAND, "Stripe has failed").await
+            }
             Err(error) => Err(error),
         }
     }
@@ -118,6 +142,7 @@ impl Parts {
                 self.take_intent(topup, intent).await
             }
             Some(intent) => self.declined(topup, Some(intent), code).await,
+            None if refusal.lacks_customer() => self.end_unpaid(topup, None, Unpaid::NoCustomer).await,
             None => self.declined(topup, None, code).await,
         }
     }
@@ -160,24 +185,28 @@ impl Parts {
             .await
     }
 
-    /// Cancels a payment that needs the cardholder, who is not there.
+    /// Cancels a payment that needs the cardholder, who is not there. After an answer of 500, which Stripe may repeat under the
+    /// key, it is cancelled under another one: that moves no money, however often it is done.
     async fn give_up_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
+        let cancelled = async |key: &str| {
+            let intent = self.stripe.cancel_intent(key, &intent.id);
+            self.ask("cancel_intent", intent).await
+        };
         let key = format!("cancel_{}", topup.id);
-        let cancelled = self
-            .ask("cancel_intent", self.stripe.cancel_intent(&key, &intent.id))
-            .await;
-        match cancelled {
+        let mut answer = cancelled(&key).await;
+        if matches!(&answer, Err(Error::Stripe(error)) if error.is_indefinite()) {
+            answer = cancelled(&format!("{key}-{}", hex(&random::<16>()?))).await;
+        }
+        match answer {
             Ok(_) => {
                 self.end_unpaid(topup, Some(intent), Unpaid::NeedsCardholder)
                     .await
             }
-            // The payment was cancelled before, has succeeded after all, or nobody knows: an answer of 500 is repeated, too.
-            Err(Error::Stripe(
-                error @ (StripeError::Refused(_)
-                | StripeError::KeyReused
-                | StripeError::Failed(_)
-                | StripeError::Unreadable(_)),
-            )) => {
+            // The payment was cancelled before, has succeeded after all, or nobody knows.
+            Err(Error::Stripe(error))
+                if error.is_indefinite()
+                    || matches!(error, StripeError::Refused(_) | StripeError::KeyReused) =>
+            {
                 let intent = self.ask("read_intent", self.stripe.intent(&intent.id)).await?;
                 match intent.status.as_str() {
                     "succeeded" => self.take_paid_intent(topup, &intent).await,
@@ -211,7 +240,10 @@ impl Parts {
         let (id, mut after) = (topup.id.to_string(), None);
         for _ in 0..PAGES {
             let page = self.stripe.intents(customer, after.as_deref());
-            let page = self.ask("list_intents", page).await?;
+            let page = match self.ask("list_intents", page).await {
+                Err(Error::Stripe(error)) if error.lacks_customer() => return Ok(None),
+                page => page?,
+            };
             let found = page
                 .data
                 .iter()
@@ -273,6 +305,7 @@ impl Parts {
         let (after, notice) = match how {
             Unpaid::Unknown(_) => (AfterAutoTopup::PausedUntil(now + AFTER_ERRORS), None),
             Unpaid::Declined(_) => declined(failures.unwrap_or_default(), now, amount_cents),
+            Unpaid::NoCustomer => (AfterAutoTopup::Disabled, Some(PaymentNotice::CardGone)),
             Unpaid::NeedsCardholder => {
                 let checkout = match failures {
                     Some(_) => self.mailed_checkout(topup).await,
@@ -288,6 +321,7 @@ impl Parts {
         let error = match how {
             Unpaid::Declined(code) => format!("declined: {code}"),
             Unpaid::NeedsCardholder => "the bank asks for the cardholder".to_owned(),
+            Unpaid::NoCustomer => "Stripe does not have the customer".to_owned(),
             Unpaid::Unknown(why) => (*why).to_owned(),
         };
         let audit = self.audit(

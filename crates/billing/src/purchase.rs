@@ -60,6 +60,10 @@ impl Parts {
             return Ok(Seen::NotOurs);
         };
         let is_of_another = topup.session.as_ref().is_some_and(|known| *known != checkout.id);
+        if is_of_another && checkout.payment_status == "unpaid" && checkout.payment_intent.is_none() {
+            // Stripe has made a page after all whose making it had failed on. Nobody has its address.
+            return Ok(Seen::NotOurs);
+        }
         if is_of_another || topup.kind != TopupKind::Checkout {
             tracing::error!(topup = %topup.id, "a second checkout session names the purchase");
             self.metrics.differs();

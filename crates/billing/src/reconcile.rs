@@ -1,16 +1,18 @@
 //! Reconciler: finds what no webhook has told.
 //!
-//! A purchase that has not ended is looked at 2, 5, 15 and 60 minutes apart. Each hour the events of the types in use are
-//! listed, so that a lost one is handled after all. Each day every payment of the last 120 days is compared with its charge.
+//! The events of the types in use are listed each hour, and every two minutes while a purchase on a page waits for its
+//! payment, so that a lost one is handled after all. A purchase that has not ended is also looked at by itself, 2, 5, 15 and 60
+//! minutes apart. Each day every payment of the last 120 days is compared with its charge.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sortie_api::{Timestamp, TopupKind};
+use sortie_api::{Timestamp, TopupKind, TopupState};
 use sortie_store::{PaymentRow, TopupRow};
 
 use crate::{
     EventFilter,
+    checkout::end_of_page,
     error::{Error, Result},
     event_types::kinds,
     events::recorded,
@@ -25,8 +27,8 @@ const PAUSES: [Duration; 3] = [
     Duration::from_hours(1),
 ];
 
-/// Pauses behind each look at an automatic purchase. The last one repeats.
-const AUTO_PAUSES: [Duration; 6] = [
+/// Pauses behind each look at an automatic purchase, and at one whose page nobody knows of. The last one repeats.
+const SHORT_PAUSES: [Duration; 6] = [
     Duration::from_secs(20),
     Duration::from_secs(40),
     Duration::from_mins(1),
@@ -38,8 +40,18 @@ const AUTO_PAUSES: [Duration; 6] = [
 /// Purchases, or payments, that a node looks at together.
 const SLOTS: u32 = 8;
 
-/// Time between two searches for events.
-const SEARCHED_EVERY: Duration = Duration::from_hours(1);
+/// Time between two searches for events while a purchase on a page waits for its payment: with the pause of the worker, and a
+/// node that dies meanwhile, a payment is found within three minutes.
+const SEARCHED_EVERY: Duration = Duration::from_mins(2);
+
+/// Time between two searches for events while nobody can pay on a page.
+const SEARCHED_RARELY: Duration = Duration::from_hours(1);
+
+/// Lease on the search: more than one request takes. Each page of events extends it.
+const SEARCH_LEASE: Duration = Duration::from_secs(30);
+
+/// Pause after a search that has failed.
+const SEARCHED_AGAIN: Duration = Duration::from_secs(15);
 
 /// Time by which a search begins before the end of the last one: an event can be listed late.
 const OVERLAP: Duration = Duration::from_mins(10);
@@ -53,11 +65,11 @@ const PAGE: u8 = 100;
 /// Time for which payments are compared: refunds and disputes come within it.
 const COMPARED: Duration = Duration::from_hours(120 * 24);
 
-/// Pause behind a look, by the number of looks.
-fn pause_after(kind: TopupKind, checks: i64) -> Duration {
-    let pauses = match kind {
-        TopupKind::Checkout => &PAUSES[..],
-        TopupKind::Auto => &AUTO_PAUSES[..],
+/// Pause behind a look at a purchase in this state, by the number of looks.
+fn pause_after(kind: TopupKind, state: TopupState, checks: i64) -> Duration {
+    let pauses = match (kind, state) {
+        (TopupKind::Checkout, TopupState::Created) | (TopupKind::Auto, _) => &SHORT_PAUSES[..],
+        (TopupKind::Checkout, _) => &PAUSES[..],
     };
     let at = usize::try_from(checks.saturating_sub(1)).unwrap_or(0);
     let pause = pauses.get(at).or(pauses.last());
@@ -83,7 +95,11 @@ impl Parts {
         if matches!(seen, Ok(Seen::Recorded)) {
             return;
         }
-        let next = self.now() + pause_after(topup.kind, topup.checks);
+        let state = match seen {
+            Ok(_) => TopupState::Open,
+            Err(_) => topup.state,
+        };
+        let next = self.now() + pause_after(topup.kind, state, topup.checks);
         if let Err(error) = self.store.check_topup_at(topup.id, topup.checks, next).await {
             tracing::warn!(topup = %topup.id, %error, "recording a look at a purchase failed");
         }
@@ -92,15 +108,24 @@ impl Parts {
     /// Looks at a purchase on a page: whether it was paid, or has ended.
     async fn reconcile_checkout(&self, topup: &TopupRow) -> Result<Seen> {
         match &topup.session {
-            Some(session) => self.look_at_checkout(session).await,
-            // Nobody has its address: the answer of the request was lost.
+            Some(session) => match self.look_at_checkout(session).await {
+                // The operator has changed the account.
+                Err(Error::Stripe(error)) if error.is_missing() && self.now() >= end_of_page(topup) => {
+                    let why = Some("Stripe does not have the page any more");
+                    self.end(topup.id, topup.kind, TopupState::Expired, why).await?;
+                    Ok(Seen::Recorded)
+                }
+                seen => seen,
+            },
+            // Nobody has the address: the answer of the request was lost.
             None if topup.customer.is_none() => {
                 self.fail(topup.id, topup.kind, "Stripe has made no page").await?;
                 Ok(Seen::Recorded)
             }
             None => match self.open_checkout(topup).await {
                 Ok(checkout) => self.look_at_checkout(&checkout.id).await,
-                Err(Error::Stripe(error)) if error.is_final() => {
+                // Neither would anybody know of a page that Stripe makes later.
+                Err(Error::Stripe(error)) if error.is_final() || error.is_indefinite() => {
                     self.fail(topup.id, topup.kind, "Stripe has made no page").await?;
                     Ok(Seen::Recorded)
                 }
@@ -109,13 +134,29 @@ impl Parts {
         }
     }
 
-    /// Lists the events since the last search, if a search is due, and records those that are not known.
+    /// Lists the events since the last search, if a search is due, and records those that are not known. One node does so for
+    /// all.
     pub(crate) async fn search_events(&self) -> Result<()> {
         let now = self.now();
-        let Some(until) = self.store.claim_stripe_search(now, LEASE).await? else {
+        let claimed = self
+            .store
+            .claim_stripe_search(now, SEARCH_LEASE, SEARCHED_RARELY)
+            .await?;
+        let Some(until) = claimed else {
             return Ok(());
         };
         let since = until.unwrap_or(now - LISTED) - OVERLAP;
+        if let Err(error) = self.search_events_since(since).await {
+            let again_at = self.now() + SEARCHED_AGAIN;
+            self.store.postpone_stripe_search(again_at).await?;
+            return Err(error);
+        }
+        self.store.record_stripe_search(now, now + SEARCHED_EVERY).await?;
+        Ok(())
+    }
+
+    /// Lists events of all types, whoever waits: the record of a search is one time for all of them.
+    async fn search_events_since(&self, since: Timestamp) -> Result<()> {
         let kinds: Vec<&str> = kinds().collect();
         let mut after: Option<String> = None;
         loop {
@@ -126,6 +167,7 @@ impl Parts {
                 limit: PAGE,
             };
             let page = self.ask("list_events", self.stripe.events(&filter)).await?;
+            let now = self.now();
             let events = page
                 .data
                 .iter()
@@ -137,11 +179,10 @@ impl Parts {
             }
             after = page.data.last().map(|event| event.id.clone());
             if !page.has_more || after.is_none() {
-                break;
+                return Ok(());
             }
+            self.store.postpone_stripe_search(now + SEARCH_LEASE).await?;
         }
-        self.store.record_stripe_search(now, now + SEARCHED_EVERY).await?;
-        Ok(())
     }
 
     /// Compares payments that are due. Returns their number.
@@ -176,9 +217,11 @@ mod tests {
     #[test]
     fn looks_at_a_purchase_are_2_5_15_and_60_minutes_apart() {
         let minutes: Vec<u64> = (1..=5)
-            .map(|checks| pause_after(TopupKind::Checkout, checks).as_secs() / 60)
+            .map(|checks| pause_after(TopupKind::Checkout, TopupState::Open, checks).as_secs() / 60)
             .collect();
         assert_eq!(minutes, [5, 15, 60, 60, 60]);
+        let created = pause_after(TopupKind::Checkout, TopupState::Created, 1);
+        assert_eq!(created, Duration::from_secs(20));
     }
 
     #[test]

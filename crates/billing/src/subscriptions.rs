@@ -77,25 +77,32 @@ impl Billing {
                 "the operator has granted licenses to the organization, and a subscription counts only after their end",
             ));
         }
-        let customer = parts.customer(org).await?;
         let began = seconds(now) / SAME_PAGE * SAME_PAGE;
         // A subscription that has ended since makes another page.
         let ended = known.map_or(0, |known| known.revision);
         let key = format!("license_{org}_{ended}_{began}_{}", plan.price);
         let org_url = &parts.options.org_url;
-        let order = SubscriptionOrder {
-            customer: &customer,
-            price: &plan.price,
-            organization: &org.to_string(),
-            expires_at: began + SAME_PAGE + STANDS,
-            success_url: &format!("{org_url}{SUBSCRIBED_PAGE}"),
-            cancel_url: &format!("{org_url}{UNPAID_PAGE}"),
+        let page = async |customer: &str, key: &str| {
+            let order = SubscriptionOrder {
+                customer,
+                price: &plan.price,
+                organization: &org.to_string(),
+                expires_at: began + SAME_PAGE + STANDS,
+                success_url: &format!("{org_url}{SUBSCRIBED_PAGE}"),
+                cancel_url: &format!("{org_url}{UNPAID_PAGE}"),
+            };
+            let made = parts.stripe.create_subscription_checkout(key, &order);
+            parts.ask("create_checkout", made).await
         };
-        let made = parts.stripe.create_subscription_checkout(&key, &order);
-        parts
-            .ask("create_checkout", made)
-            .await?
-            .url
+        let customer = parts.customer(org).await?;
+        let made = match page(&customer, &key).await {
+            Err(Error::Stripe(error)) if error.lacks_customer() => {
+                let other = parts.replace_customer(org, &customer).await?;
+                page(&other, &format!("{key}_{other}")).await?
+            }
+            made => made?,
+        };
+        made.url
             .ok_or_else(|| Error::Internal("Stripe has made a page without an address".to_owned()))
     }
 }

@@ -5,7 +5,7 @@ use sortie_base::{hex, random};
 use sortie_store::{Actor, PaymentNotice, PaymentRow, TakeBack, TakeBackKind, TakeBackState, TookBack};
 
 use crate::{
-    Billing, Dispute, Refund, RefundOrder, StripeError,
+    Billing, Dispute, Refund, RefundOrder,
     error::{Error, Result},
     purchase::Seen,
     service::Parts,
@@ -101,9 +101,8 @@ impl Parts {
     async fn make_refund(&self, payment: &PaymentRow, order: &RefundOrder<'_>) -> Result<Refund> {
         let made = async |key: &str| self.ask("create_refund", self.stripe.refund(key, order)).await;
         match made(order.name).await {
-            Err(Error::Stripe(
-                StripeError::Failed(_) | StripeError::Unreadable(_) | StripeError::Refused(_),
-            )) => {}
+            Err(Error::Stripe(error))
+                if error.is_indefinite() || matches!(error, crate::StripeError::Refused(_)) => {}
             answered => return answered,
         }
         if let Some(refund) = self.find_refund(payment, order.name).await? {

@@ -69,7 +69,7 @@ pub use money::{
     credit::{Credit, CreditSums, InsufficientCredit, Payment},
     ledger::{Appended, LedgerPosition, NewLedgerEntry, OTHER_ENTRY},
     purchases::{
-        accounts::{BillingAccount, SavedCard},
+        accounts::{BillingAccount, NewCustomer, ReplacedCustomer, SavedCard},
         auto::{
             AfterAutoTopup, AutoTopupRow, BeginAutoTopup, NewAutoTopup, SETTINGS_CHANGED, SentAutoTopup,
             UnpaidAutoTopup,

@@ -29,6 +29,8 @@ pub enum PaymentNotice {
         /// Amount in cents.
         amount_cents: i64,
     },
+    /// The payment provider does not have the saved card any more, so the automatic purchases are disabled.
+    CardGone,
     /// The bank asks for the cardholder, so the automatic purchases wait.
     CardholderNeeded {
         /// Amount in cents.

@@ -84,6 +84,8 @@ pub(crate) enum PaymentLetter {
     },
     /// The automatic purchases are disabled.
     TopupsDisabled { amount_cents: i64 },
+    /// The payment provider does not have the saved card any more.
+    CardGone,
     /// The owner has to pay, because the bank wants the cardholder.
     CardholderNeeded {
         amount_cents: i64,
@@ -99,6 +101,7 @@ impl PaymentLetter {
         match self {
             Self::TopupDeclined { .. } => "topup_declined",
             Self::TopupsDisabled { .. } => "topups_disabled",
+            Self::CardGone => "card_gone",
             Self::CardholderNeeded { .. } => "cardholder_needed",
             Self::PaymentDisputed { .. } => "payment_disputed",
         }
@@ -107,7 +110,7 @@ impl PaymentLetter {
 
 impl Letter {
     /// Names of all templates.
-    pub(super) const KINDS: [&'static str; 12] = [
+    pub(super) const KINDS: [&'static str; 13] = [
         "verify_email",
         "sign_up_again",
         "reset_password",
@@ -118,6 +121,7 @@ impl Letter {
         "api_deprecated",
         "topup_declined",
         "topups_disabled",
+        "card_gone",
         "cardholder_needed",
         "payment_disputed",
     ];

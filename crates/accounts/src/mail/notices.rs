@@ -24,6 +24,7 @@ impl NoticeWriter for Accounts {
                 again_at,
             },
             PaymentNotice::TopupsDisabled { amount_cents } => PaymentLetter::TopupsDisabled { amount_cents },
+            PaymentNotice::CardGone => PaymentLetter::CardGone,
             PaymentNotice::CardholderNeeded {
                 amount_cents,
                 checkout,

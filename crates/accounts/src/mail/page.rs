@@ -250,6 +250,7 @@ fn payment(organization: &str, about: &PaymentLetter) -> Page {
             again_at,
         } => topup_declined(organization, *amount_cents, *again_at),
         PaymentLetter::TopupsDisabled { amount_cents } => topups_disabled(organization, *amount_cents),
+        PaymentLetter::CardGone => card_gone(organization),
         PaymentLetter::CardholderNeeded {
             amount_cents,
             checkout,
@@ -279,6 +280,16 @@ fn topups_disabled(organization: &str, amount_cents: i64) -> Page {
             dollars(amount_cents)
         ))
         .says("Save another card, and enable them again.")
+        .notes("When the credits are used up, new runs are refused.")
+}
+
+fn card_gone(organization: &str) -> Page {
+    Page::titled(format!("{organization} buys no more credits automatically"))
+        .says(format!(
+            "The payment provider does not have the saved card of {organization} any more. Nothing was charged. Automatic \
+             purchases are disabled now."
+        ))
+        .says("Save a card, and enable them again.")
         .notes("When the credits are used up, new runs are refused.")
 }
 

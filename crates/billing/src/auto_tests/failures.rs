@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sortie_store::SentAutoTopup;
+use sortie_store::{Actor, PaymentNotice, SentAutoTopup};
 use sortie_testkit::{
     Checked, Database, both_databases,
     stripe::{Call, Card, Fault, Settlement},
@@ -11,6 +11,7 @@ use sortie_testkit::{
 use tokio::task::JoinSet;
 
 use super::{HOUR, Rig};
+use crate::{Buyer, purchase::Seen};
 
 both_databases! {
     every_failure_of_every_request_ends_within_three_minutes_as_if_it_had_not_been,
@@ -21,6 +22,10 @@ both_databases! {
     a_stripe_that_only_fails_is_given_up_after_ten_minutes_and_tried_an_hour_later,
     events_that_cannot_be_handled_do_not_keep_purchases_from_being_looked_at,
     the_age_of_a_purchase_that_hangs_is_measured,
+    a_charge_on_which_stripe_fails_for_good_has_failed_within_three_minutes,
+    a_charge_that_stripe_finishes_later_is_credited,
+    the_mail_to_a_cardholder_has_a_page_although_stripe_fails_on_it,
+    a_page_that_stripe_makes_later_changes_nothing,
 }
 
 /// State in which a purchase with a card ends.
@@ -64,6 +69,7 @@ async fn every_failure_of_every_request_ends_within_three_minutes_as_if_it_had_n
 ) -> Checked {
     let faults = [
         Fault::ErrorBefore,
+        Fault::ErrorKept,
         Fault::ErrorAfter,
         Fault::TooMany,
         Fault::LostBefore,
@@ -71,9 +77,126 @@ async fn every_failure_of_every_request_ends_within_three_minutes_as_if_it_had_n
     ];
     for card in Card::ALL {
         for call in calls_of(card).iter().chain([&Call::ListIntents]) {
+            let is_certain = |fault: &Fault| (*call, *fault) != (Call::CreateIntent, Fault::ErrorKept);
+            let faults = faults.into_iter().filter(is_certain);
             join_all(faults.map(|fault| fails(database, card, *call, fault))).await;
         }
     }
+    Ok(())
+}
+
+/// `docs/BILLING.md#automatic-purchases`: Stripe may still finish what it has failed on, so the card is charged no second time.
+async fn a_charge_on_which_stripe_fails_for_good_has_failed_within_three_minutes(
+    database: Database,
+) -> Checked {
+    for card in Card::ALL {
+        let rig = Rig::start(database).await;
+        rig.enable(card).await;
+        rig.double.fail(Call::CreateIntent, 1, Fault::ErrorKept);
+        rig.buy().await;
+        rig.work_for(Duration::from_mins(3)).await;
+        assert_eq!(rig.states().await, ["failed"], "{card:?}");
+        let sent = rig.double.requests(Call::CreateIntent);
+        assert!(
+            sent.len() > 1 && sent.iter().all(|of| of.key == sent[0].key),
+            "{card:?}"
+        );
+        let (failures, paused_until) = rig.failures().await.unwrap();
+        assert!(
+            failures == 0 && paused_until.is_some(),
+            "the card was not declined"
+        );
+        assert_eq!(rig.notices(), []);
+        rig.check("failed for good").await;
+    }
+    Ok(())
+}
+
+async fn a_charge_that_stripe_finishes_later_is_credited(database: Database) -> Checked {
+    let rig = Rig::start(database).await;
+    rig.enable(Card::Good).await;
+    rig.double.fail(Call::CreateIntent, 1, Fault::ErrorKept);
+    rig.buy().await;
+    rig.work_for(Duration::from_mins(3)).await;
+    assert_eq!(rig.states().await, ["failed"]);
+    let topup = rig.double.requests(Call::CreateIntent)[0].key.clone().unwrap();
+    let payment_method = rig.card().await;
+    let payment = crate::SavedCardPayment {
+        customer: &rig.customer,
+        payment_method: &payment_method,
+        amount_cents: 5_000,
+        topup: &topup,
+    };
+    let stripe = &rig.billing.0.stripe;
+    stripe
+        .charge_saved_card("of Stripe itself", &payment)
+        .await
+        .unwrap();
+    rig.work_for(2 * HOUR).await;
+    assert_eq!(rig.states().await, ["paid"]);
+    assert_eq!(rig.balance().await, super::BOUGHT);
+    rig.check("later").await;
+    Ok(())
+}
+
+async fn the_mail_to_a_cardholder_has_a_page_although_stripe_fails_on_it(database: Database) -> Checked {
+    for fault in [Fault::ErrorBefore, Fault::ErrorKept, Fault::ErrorAfter] {
+        let rig = Rig::start(database).await;
+        rig.enable(Card::NeedsAuthentication).await;
+        rig.double.fail(Call::CreateSession, 1, fault);
+        rig.buy().await;
+        let [
+            PaymentNotice::CardholderNeeded {
+                checkout: Some(url), ..
+            },
+        ] = &rig.notices()[..]
+        else {
+            panic!("{fault:?}: {:?}", rig.notices());
+        };
+        let session = url.rsplit('/').next().unwrap();
+        rig.double.pay(session, Card::Good).unwrap();
+        rig.work_for(Duration::from_mins(3)).await;
+        assert_eq!(rig.balance().await, super::BOUGHT, "{fault:?}");
+        rig.check("by hand").await;
+    }
+    Ok(())
+}
+
+async fn a_page_that_stripe_makes_later_changes_nothing(database: Database) -> Checked {
+    let rig = Rig::start(database).await;
+    rig.double.fail(Call::CreateSession, 1, Fault::ErrorKept);
+    let buyer = Buyer {
+        org: rig.org,
+        user: rig.owner,
+        actor: &Actor::default(),
+    };
+    let url = rig.billing.create_checkout(buyer, 5_000, false).await.unwrap();
+    let sent = rig.double.requests(Call::CreateSession);
+    let topup = sent[0].key.clone().unwrap();
+    assert_eq!(sent[1].key, Some(format!("{topup}-2")));
+    assert_eq!(sent[0].parameters, sent[1].parameters);
+    let order = crate::CheckoutOrder {
+        customer: &rig.customer,
+        amount_cents: 5_000,
+        description: "Sortie credits",
+        topup: &topup,
+        saves_card: false,
+        expires_at: rig.clock.now().as_micros() / 1_000_000 + 3_600,
+        success_url: "https://accounts.example/a",
+        cancel_url: "https://accounts.example/b",
+    };
+    let stripe = &rig.billing.0.stripe;
+    let later = stripe.create_checkout("of Stripe itself", &order).await.unwrap();
+    assert_eq!(
+        rig.billing.0.look_at_checkout(&later.id).await.unwrap(),
+        Seen::NotOurs
+    );
+    rig.double
+        .pay(url.rsplit('/').next().unwrap(), Card::Good)
+        .unwrap();
+    rig.work_for(2 * HOUR).await;
+    assert_eq!(rig.balance().await, super::BOUGHT);
+    rig.check("two pages").await;
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Automatic purchases against a double of Stripe: every card, every failure of a request, and a node that is killed between
 //! any two steps. Whatever happens, a purchase has one payment at most, and what was paid is what was credited.
 
+mod accounts;
 mod comparison;
 mod failures;
 
@@ -28,7 +29,7 @@ use sortie_testkit::{
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::{AutoTopupLimits, Billing, Buyer, Error, Options, StripeSettings};
+use crate::{AutoTopupLimits, Billing, Buyer, Error, Options, Plan, StripeSettings};
 
 const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
 const HOUR: Duration = Duration::from_hours(1);
@@ -107,7 +108,12 @@ impl Rig {
                 api_url: double.url().parse().unwrap(),
             },
             auto_topup: limits,
-            plans: Vec::new(),
+            plans: vec![Plan {
+                name: "team".to_owned(),
+                price: "price_team".to_owned(),
+                monthly_runs: 1_000,
+                deployments: 2,
+            }],
             notices: Some(Arc::clone(&notices) as Arc<dyn NoticeWriter>),
         };
         let billing = Billing::new(options, Store::open(database.url()).await.unwrap()).unwrap();
@@ -177,6 +183,12 @@ impl Rig {
     async fn enable(&self, card: Card) {
         self.double.save_card(&self.customer, card).unwrap();
         self.put(REQUEST).await.unwrap();
+    }
+
+    /// Card that is saved.
+    async fn card(&self) -> String {
+        let account = self.billing.0.store.billing_account(self.org).await.unwrap();
+        account.unwrap().card.unwrap().payment_method
     }
 
     /// Moves the credits.

@@ -107,6 +107,12 @@ impl Stripe {
         self.post(key, &["checkout", "sessions"], order.form()).await
     }
 
+    /// Lists the newest 100 pages of a customer.
+    pub async fn checkouts(&self, customer: &str) -> Result<Page<Checkout>> {
+        let form = Form::default().with("customer", customer).with("limit", LIST);
+        self.get(&["checkout", "sessions"], form).await
+    }
+
     /// Makes a page on which a customer subscribes.
     pub async fn create_subscription_checkout(
         &self,
@@ -257,11 +263,16 @@ impl Stripe {
             .await
             .map_err(|error| unreachable(&error))?;
         let status = response.status();
+        let is_repeated = response
+            .headers()
+            .get("idempotent-replayed")
+            .is_some_and(|value| value == "true");
         let body = read_body(response, LARGEST)
             .await
             .map_err(|error| unreachable(&error))?;
         if status != StatusCode::OK {
-            return Err(StripeError::of_answer(status.as_u16(), &body));
+            let error = StripeError::of_answer(status.as_u16(), &body);
+            return Err(if is_repeated { error.repeated() } else { error });
         }
         serde_json::from_slice(&body)
             .map_err(|_| StripeError::Unreadable("not the object that was asked for"))

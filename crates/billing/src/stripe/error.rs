@@ -13,9 +13,12 @@ pub enum StripeError {
     /// No answer came. The request may have been done all the same: with a key it can be repeated.
     #[error("Stripe cannot be reached: {0}")]
     Unreachable(String),
-    /// Stripe failed by itself. The request may have been done all the same, and its key keeps this answer.
+    /// Stripe failed by itself. The request may have been done all the same, and its key may keep this answer.
     #[error("Stripe failed with status {0}")]
     Failed(u16),
+    /// Stripe repeats the failure that it keeps under the key. No request with this key is done any more.
+    #[error("Stripe repeats its failure with status {0}")]
+    FailedBefore(u16),
     /// Too many requests. Nothing was done.
     #[error("Stripe limits the rate of requests")]
     RateLimited,
@@ -51,6 +54,13 @@ pub struct Refusal {
     pub intent: Option<PaymentIntent>,
 }
 
+impl Refusal {
+    /// Whether Stripe does not have the customer that the request names.
+    pub(crate) fn lacks_customer(&self) -> bool {
+        self.code.as_deref() == Some("resource_missing") && self.param.as_deref() == Some("customer")
+    }
+}
+
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "status {}", self.status)?;
@@ -78,6 +88,14 @@ struct ErrorObject {
 }
 
 impl StripeError {
+    /// Error of an answer that Stripe has kept under the key of the request.
+    pub(super) fn repeated(self) -> Self {
+        if let Self::Failed(status) = self {
+            return Self::FailedBefore(status);
+        }
+        self
+    }
+
     /// Reads an answer whose status is not 200.
     pub(super) fn of_answer(status: u16, body: &[u8]) -> Self {
         if status >= 500 {

@@ -9,7 +9,7 @@ use sortie_api::{Micros, OrgId, RunStatus};
 use super::shared_rows::Writers;
 use crate::{
     Store,
-    db::{Answer, Row, Stmt, Tx, tail::CreditChange, vals},
+    db::{Answer, Row, Stmt, Tx, batch, tail::CreditChange, vals},
     observe::MOST_COUNTED,
     types::{Error, NewRun, Result},
 };
@@ -206,16 +206,32 @@ pub(super) fn look(tx: &mut dyn Tx, run: &NewRun) -> Result<Option<Error>> {
     }
 }
 
-/// The error of a command whose change of this credit was refused.
-pub(super) fn refusal(tx: &mut dyn Tx, org: OrgId, change: CreditChange) -> Result<Error> {
+/// Makes a change of a credit once more that found no room, or returns the refusal. The row is locked first: what is available
+/// may have grown since, and a refusal names the amount that it stands on. Returns whether the credit is low then.
+pub(super) fn change_again(
+    tx: &mut dyn Tx,
+    org: OrgId,
+    change: CreditChange,
+    writers: Writers,
+) -> Result<bool> {
     if change.held == 0 {
-        return Ok(Error::Corrupt("the credit of an organization is gone".to_owned()));
+        return Err(Error::Corrupt("the credit of an organization is gone".to_owned()));
     }
-    match refused(tx, org, change.held)? {
-        Some(error) => Ok(error),
-        // What is available has grown since then.
-        None => insufficient(change.held, Micros::try_from(change.held - 1).unwrap_or_default()),
+    tx.batch(&[lock(org)])?;
+    if let Some(error) = refused(tx, org, change.held)? {
+        return Err(error);
     }
+    let gone = Error::Corrupt("the credit of an organization is no longer covered".to_owned());
+    let [changed] = batch(tx, &[statement(org, change, writers).exactly(1, gone)])?;
+    Ok(is_low(&changed))
+}
+
+/// Statement that locks the credit of an organization.
+fn lock(org: OrgId) -> Stmt<'static> {
+    Stmt::new(
+        "UPDATE credit SET suspended = suspended WHERE org_id = $1",
+        vals![org],
+    )
 }
 
 /// The refusal of a run that is not covered.

@@ -59,11 +59,25 @@ pub(crate) fn row_after(answered: usize, sums: &Sums) -> Option<SharedRow> {
 /// [`Error::Unlicensed`], [`Error::InsufficientCredit`] or [`Error::Suspended`] if a row has no room.
 pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<Written> {
     let sums = Sums::of(tails);
-    let written = write(tx, &sums)?;
-    match written.missed.first() {
-        None => Ok(written),
-        Some(missed) => Err(refusal(tx, missed, &sums)?),
+    let mut written = write(tx, &sums)?;
+    for row in std::mem::take(&mut written.missed) {
+        match row {
+            SharedRow::Window(key) => {
+                let change = sums.windows().get(&key).cloned().unwrap_or_default();
+                return Err(windows::refusal(tx, &key, &change)?);
+            }
+            SharedRow::Allowance(month) => return Err(allowance::refusal(sums.allowances().get(&month))),
+            // Credits are the last rows in the order of locks, so nothing that is to be written comes behind them.
+            SharedRow::Credit(org) => {
+                let change = sums.credits().get(&org).copied().unwrap_or_default();
+                let writers = Writers::of(tx);
+                if credit::change_again(tx, org, change, writers)? {
+                    written.low.push(org);
+                }
+            }
+        }
     }
+    Ok(written)
 }
 
 /// Number of processes that write to the database.
@@ -131,19 +145,4 @@ fn steps<'a>(sums: &'a Sums, ids: &'a Ids, writers: Writers) -> Vec<(Option<Shar
         ));
     }
     steps
-}
-
-/// The error of a command whose change of this row was refused.
-fn refusal(tx: &mut dyn Tx, row: &SharedRow, sums: &Sums) -> Result<Error> {
-    match row {
-        SharedRow::Window(key) => {
-            let change = sums.windows().get(key).cloned().unwrap_or_default();
-            windows::refusal(tx, key, &change)
-        }
-        SharedRow::Allowance(month) => Ok(allowance::refusal(sums.allowances().get(month))),
-        SharedRow::Credit(org) => {
-            let change = sums.credits().get(org).copied().unwrap_or_default();
-            credit::refusal(tx, *org, change)
-        }
-    }
 }

@@ -136,7 +136,9 @@ commands! {
         proves(fixture, async || store.record_stripe_attempt(id(), tries, AfterEvent::Done).await).await;
         let later = at + Duration::from_hours(1);
         proves(fixture, async || store.delete_stripe_events(later, 10).await).await;
-        proves(fixture, async || store.claim_stripe_search(at, Duration::from_mins(1)).await).await;
+        let minute = Duration::from_mins(1);
+        proves(fixture, async || store.claim_stripe_search(at, minute, minute).await).await;
+        proves(fixture, async || store.postpone_stripe_search(at).await).await;
         proves(fixture, async || store.record_stripe_search(at, later).await).await;
     }
 

@@ -22,6 +22,9 @@ commands! {
         let last = UnpaidAutoTopup { failures: Some(1), ..fixture.unpaid(org, second.id, AfterAutoTopup::Disabled) };
         proves(fixture, async || store.end_unpaid_auto_topup(last.clone()).await).await;
         store.put_auto_topup(fixture.new_auto_topup(org), fixture.audit(org)).await.unwrap();
+        let new = fixture.new_customer(org, "cus_1", "cus_2");
+        proves(fixture, async || store.replace_customer(new.clone()).await).await;
+        store.put_auto_topup(fixture.new_auto_topup(org), fixture.audit(org)).await.unwrap();
         proves(fixture, async || store.disable_auto_topup(org, fixture.audit(org)).await).await;
     }
 }

@@ -13,7 +13,12 @@ use crate::{
     Appended, Cancelled, Counted, Created, Credit, CreditSums, Error, Finish, InsufficientCredit,
     LedgerDifference, LedgerRule, NewLedgerEntry, NewRun, OTHER_ENTRY, Payment, PersonDeletion, Result,
     Store, TakeBackKind, TakeBackState, UnretainedFinish,
-    db::{Dialect, vals},
+    db::{
+        Answer, Dialect, Stmt, Tx,
+        tail::{CreditChange, Tail},
+        vals,
+    },
+    money::shared_rows,
 };
 
 impl Fixture {
@@ -123,6 +128,32 @@ impl Fixture {
     }
 }
 
+/// Transaction in which a credit grows behind the first statements, as if another one had been committed then.
+struct Growing<'a> {
+    tx: &'a mut dyn Tx,
+    org: OrgId,
+    by: Option<i64>,
+}
+
+impl Tx for Growing<'_> {
+    fn tail(&mut self, tail: Tail) {
+        self.tx.tail(tail);
+    }
+
+    fn is_local(&self) -> bool {
+        self.tx.is_local()
+    }
+
+    fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {
+        let answers = self.tx.batch(statements)?;
+        if let Some(by) = self.by.take() {
+            let grow = "UPDATE credit SET balance_micros = balance_micros + $2 WHERE org_id = $1";
+            assert_eq!(self.tx.exec(grow, vals![self.org, by])?, 1);
+        }
+        Ok(answers)
+    }
+}
+
 fn insufficient(max_cost: u64, available: u64) -> Error {
     Error::InsufficientCredit(InsufficientCredit {
         max_cost: micros(max_cost),
@@ -184,6 +215,21 @@ both! {
         fixture.store.create_run(fixture.paid(org, 600)).await.unwrap();
         assert_eq!(fixture.credits(org).await, (1_000, 1_000));
         assert!(metrics(&fixture.store).contains("store_credit_refusals_total 1"));
+    }
+
+    async fn a_refusal_names_an_amount_that_was_available(fixture: &Fixture) {
+        let org = fixture.paying_org(3).await;
+        let reserve = async |by: i64| {
+            let reserving = move |tx: &mut dyn Tx| {
+                let mut growing = Growing { tx, org, by: Some(by) };
+                shared_rows::write_of_one(&mut growing, &[Tail::Credit(org, CreditChange::hold(10))]).map(drop)
+            };
+            fixture.store.db.write(reserving).await
+        };
+        assert_eq!(reserve(2).await, Err(insufficient(10, 5)), "3 at first, and 5 then");
+        assert_eq!(fixture.credits(org).await, (3, 0));
+        assert_eq!(reserve(8).await, Ok(()), "the credits cover it by now");
+        assert_eq!(fixture.credits(org).await, (11, 10));
     }
 
     async fn an_organization_without_credits_creates_no_paid_run(fixture: &Fixture) {

@@ -7,8 +7,9 @@ use sortie_api::{OrgId, PaymentId, TopupId, TopupKind, TopupState};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    AfterEvent, Appended, Error, NewStripeEvent, NewTopup, OTHER_AMOUNT, PAID_TWICE, PaidTopup, SavedCard,
-    Store, TOO_MANY_OPEN, TakeBack, TakeBackKind, TakeBackState, TookBack, TopupMove, db::vals,
+    AfterEvent, Appended, Error, NewCustomer, NewStripeEvent, NewTopup, OTHER_AMOUNT, PAID_TWICE, PaidTopup,
+    ReplacedCustomer, SavedCard, Store, TOO_MANY_OPEN, TakeBack, TakeBackKind, TakeBackState, TookBack,
+    TopupMove, db::vals,
 };
 
 /// Micros of a cent.
@@ -90,6 +91,15 @@ impl Fixture {
         }
     }
 
+    pub(super) fn new_customer(&self, org: OrgId, missing: &str, customer: &str) -> NewCustomer {
+        NewCustomer {
+            missing: missing.to_owned(),
+            customer: customer.to_owned(),
+            mail: None,
+            audit: self.audit(org),
+        }
+    }
+
     pub(super) fn stripe_event(&self, id: &str) -> NewStripeEvent {
         let at = self.now();
         NewStripeEvent {
@@ -106,7 +116,11 @@ impl Fixture {
     pub(super) async fn use_purchases(&self) {
         let (org, store, at) = (self.paying_org(1).await, &self.store, self.now());
         store.keep_customer(org, "cus_1").await.unwrap();
-        store.org_of_customer("cus_1").await.unwrap();
+        store
+            .replace_customer(self.new_customer(org, "cus_1", "cus_2"))
+            .await
+            .unwrap();
+        store.org_of_customer("cus_2").await.unwrap();
         store.billing_account(org).await.unwrap();
         assert!(store.ask_for_card(org, at, at).await.unwrap());
         store
@@ -159,7 +173,12 @@ impl Fixture {
             .await
             .unwrap();
         store.delete_stripe_events(late, 10).await.unwrap();
-        store.claim_stripe_search(late, LEASE).await.unwrap().unwrap();
+        store
+            .claim_stripe_search(late, LEASE, LEASE)
+            .await
+            .unwrap()
+            .unwrap();
+        store.postpone_stripe_search(late).await.unwrap();
         store.record_stripe_search(late, late).await.unwrap();
     }
 }
@@ -395,10 +414,18 @@ both! {
         let never = paid.compare_at + Duration::from_hours(10_000);
         assert_eq!(store.claim_comparisons(never, LEASE, 10).await.unwrap(), []);
         let at = fixture.now();
-        assert_eq!(store.claim_stripe_search(at, LEASE).await, Ok(Some(None)), "the first one");
-        assert_eq!(store.claim_stripe_search(at, LEASE).await, Ok(None));
+        let hour = 60 * MINUTE;
+        let claim = async |at| store.claim_stripe_search(at, LEASE, hour).await;
+        assert_eq!(claim(at).await, Ok(Some(None)), "the first one");
+        assert_eq!(claim(at).await, Ok(None));
+        store.postpone_stripe_search(at + MINUTE).await.unwrap();
+        assert_eq!(claim(at + MINUTE).await, Ok(Some(None)), "one that has failed");
         store.record_stripe_search(at, at + MINUTE).await.unwrap();
-        assert_eq!(store.claim_stripe_search(at + MINUTE, LEASE).await, Ok(Some(Some(at))));
+        assert_eq!(claim(at + MINUTE).await, Ok(Some(Some(at))), "the first page is open");
+        store.record_stripe_search(at, at + MINUTE).await.unwrap();
+        assert_eq!(store.move_topup(moved_to(&topup, TopupState::Expired)).await, Ok(true));
+        assert_eq!(claim(at + MINUTE).await, Ok(None), "nobody can pay on a page");
+        assert_eq!(claim(at + hour).await, Ok(Some(Some(at))));
     }
 
     async fn an_organization_is_one_customer_with_one_card(fixture: &Fixture) {
@@ -408,6 +435,17 @@ both! {
         assert_eq!(store.keep_customer(org, "cus_2").await, Ok("cus_1".to_owned()));
         assert_eq!(store.org_of_customer("cus_1").await, Ok(Some(org)));
         assert_eq!(store.org_of_customer("cus_2").await, Ok(None));
+        store.keep_card(org, Some(card("pm_0", "portal")), at).await.unwrap();
+        let replaced = |customer: &str| ReplacedCustomer { customer: customer.to_owned(), disabled_auto_topup: false };
+        let new = fixture.new_customer(org, "cus_0", "cus_3");
+        assert_eq!(store.replace_customer(new).await, Ok(replaced("cus_1")), "another one is kept by now");
+        let new = fixture.new_customer(org, "cus_1", "cus_0");
+        assert_eq!(store.replace_customer(new).await, Ok(replaced("cus_0")));
+        let account = store.billing_account(org).await.unwrap().unwrap();
+        assert_eq!((account.card, account.seen_at), (None, None));
+        assert_eq!(store.org_of_customer("cus_1").await, Ok(None));
+        let new = fixture.new_customer(org, "cus_0", "cus_1");
+        assert_eq!(store.replace_customer(new).await, Ok(replaced("cus_1")));
         let later = at + MINUTE;
         assert_eq!(store.ask_for_card(org, at, at - MINUTE).await, Ok(true));
         assert_eq!(store.ask_for_card(org, later, at - MINUTE).await, Ok(false));

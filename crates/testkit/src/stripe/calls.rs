@@ -26,6 +26,8 @@ pub enum Call {
     AttachPaymentMethod,
     /// `POST /v1/checkout/sessions`
     CreateSession,
+    /// `GET /v1/checkout/sessions`
+    ListSessions,
     /// `GET /v1/checkout/sessions/{id}`
     ReadSession,
     /// `POST /v1/checkout/sessions/{id}/expire`
@@ -78,6 +80,7 @@ impl Call {
             (false, ["payment_methods", id]) => (Self::ReadPaymentMethod, *id),
             (true, ["payment_methods", id, "attach"]) => (Self::AttachPaymentMethod, *id),
             (true, ["checkout", "sessions"]) => (Self::CreateSession, ""),
+            (false, ["checkout", "sessions"]) => (Self::ListSessions, ""),
             (false, ["checkout", "sessions", id]) => (Self::ReadSession, *id),
             (true, ["checkout", "sessions", id, "expire"]) => (Self::ExpireSession, *id),
             (true, ["payment_intents"]) => (Self::CreateIntent, ""),
@@ -124,6 +127,7 @@ impl State {
             Call::CreatePaymentMethod => self.create_payment_method(parameters),
             Call::AttachPaymentMethod => self.attach_payment_method(id, parameters),
             Call::CreateSession => self.create_session(parameters),
+            Call::ListSessions => self.list_sessions(parameters),
             Call::ExpireSession => self.expire_session(id, parameters),
             Call::CreateIntent => self.create_intent(parameters),
             Call::ListIntents => self.list_intents(parameters),

@@ -8,7 +8,7 @@ use super::{
     form::Parameters,
     payments::{Presence, Settlement, check_amount},
     records::{Intent, Record, Session, with_nulls},
-    state::{State, new_id},
+    state::{PageRequest, State, new_id},
 };
 
 /// Least and most time until a session expires, in seconds.
@@ -76,6 +76,18 @@ impl State {
         let object = session.render();
         self.sessions.push(session);
         Ok(object)
+    }
+
+    pub(super) fn list_sessions(&self, mut parameters: Parameters) -> Result<Value, Failure> {
+        let asked = PageRequest::read(&mut parameters)?;
+        let customer = parameters.text("customer")?;
+        let status = parameters.one_of("status", &["complete", "expired", "open"])?;
+        parameters.finish()?;
+        let of = |session: &Session| {
+            let is_of_status = status.as_deref().is_none_or(|status| session.status == status);
+            is_of_status && (customer.is_none() || session.customer == customer)
+        };
+        self.sessions.page("/v1/checkout/sessions", &asked, of)
     }
 
     /// Reads the items of a session: one, with a price of its own or one of a subscription.

@@ -75,6 +75,7 @@ fn every_letter_says_what_happened_and_what_to_do() {
             again_at: NOW + HOUR,
         }),
         payment(PaymentLetter::TopupsDisabled { amount_cents: 2_505 }),
+        payment(PaymentLetter::CardGone),
         payment(PaymentLetter::CardholderNeeded {
             amount_cents: 1_000_000,
             checkout: Some("https://checkout.stripe.com/c/pay/cs_1".to_owned()),

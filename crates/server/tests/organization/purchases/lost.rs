@@ -2,16 +2,23 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use sortie_billing::Billing;
 use sortie_testkit::stripe::{Call, Card, Fault, Settlement, WebhookMode, WebhookOrder};
 
 use super::{Shop, session};
 
 crate::settings::everywhere! {
     without_webhooks_a_payment_is_credited_by_a_look_at_the_purchase,
+    without_webhooks_a_payment_is_credited_within_three_minutes_whenever_it_comes,
+    one_node_searches_for_events_every_two_minutes_while_a_page_can_be_paid,
+    a_search_that_fails_or_whose_node_dies_is_made_soon,
     an_event_whose_webhook_was_lost_is_found_by_the_next_search,
     a_payment_that_no_event_tells_of_is_found_by_the_daily_comparison,
     while_stripe_is_away_nothing_is_sold_and_nothing_is_lost,
     a_page_whose_making_was_interrupted_is_made_once,
+    a_page_on_which_stripe_fails_for_good_is_found_or_made_under_another_key,
+    a_page_that_stripe_never_makes_is_given_up_within_three_minutes,
     a_page_of_a_purchase_that_was_given_up_is_handed_to_nobody,
     a_customer_whom_stripe_failed_on_can_buy,
     a_payment_that_takes_days_is_credited_when_it_succeeds,
@@ -25,27 +32,118 @@ async fn without_webhooks_a_payment_is_credited_by_a_look_at_the_purchase() {
     shop.work().await;
     assert_eq!(shop.bought().await, 0, "nobody has told of it");
     shop.advance(Duration::from_mins(2));
+    // No event can be listed.
+    shop.double.fail(Call::ListEvents, 1, Fault::ErrorBefore);
     shop.work().await;
     assert_eq!(shop.bought().await, 2_500);
     shop.audit().await;
     shop.close().await;
 }
 
+/// `docs/BILLING.md#what-happens-to-a-webhook`
+async fn without_webhooks_a_payment_is_credited_within_three_minutes_whenever_it_comes() {
+    // The looks at the purchase come 7 and 82 minutes after the order.
+    for minute in [3, 50] {
+        let shop = Shop::open().await;
+        shop.double.set_webhooks(WebhookMode::Dropped);
+        let session = shop.order(2_500).await;
+        for _ in 0..minute {
+            shop.advance(Duration::from_mins(1));
+            shop.work().await;
+        }
+        shop.double.pay(&session, Card::Good).unwrap();
+        for _ in 0..3 {
+            shop.advance(Duration::from_mins(1));
+            shop.work().await;
+        }
+        assert_eq!(shop.bought().await, 2_500, "paid at minute {minute}");
+        shop.audit().await;
+        shop.close().await;
+    }
+}
+
+/// `docs/BILLING.md#what-happens-to-a-webhook`
+async fn one_node_searches_for_events_every_two_minutes_while_a_page_can_be_paid() {
+    let shop = Shop::open().await;
+    let searches = || shop.double.requests(Call::ListEvents).len();
+    let first = searches();
+    // All nodes at once, and each twice.
+    let work = async || {
+        let nodes = || shop.rig.billing.iter();
+        for turn in join_all(nodes().chain(nodes()).map(Billing::turn)).await {
+            turn.unwrap();
+        }
+    };
+    shop.advance(Duration::from_mins(30));
+    work().await;
+    assert_eq!(searches(), first, "no page can be paid");
+    shop.order(500).await;
+    work().await;
+    assert_eq!(searches(), first + 1, "the last search was long ago");
+    for number in 2..=4 {
+        shop.advance(Duration::from_secs(119));
+        work().await;
+        assert_eq!(searches(), first + number - 1);
+        shop.advance(Duration::from_secs(1));
+        work().await;
+        assert_eq!(searches(), first + number);
+    }
+    // The page expires, which the last search under it finds.
+    shop.double.set_webhooks(WebhookMode::Dropped);
+    shop.advance(Duration::from_mins(55));
+    work().await;
+    let (all, waiting) = (searches(), "SELECT COUNT(*) AS v FROM topup WHERE state = 'open'");
+    assert_eq!((all, shop.rig.count(waiting).await), (first + 5, 0));
+    shop.advance(Duration::from_mins(59));
+    work().await;
+    assert_eq!(searches(), all);
+    shop.advance(Duration::from_mins(1));
+    work().await;
+    assert_eq!(searches(), all + 1, "each hour all the same");
+    shop.close().await;
+}
+
+async fn a_search_that_fails_or_whose_node_dies_is_made_soon() {
+    let shop = Shop::open().await;
+    shop.double.set_webhooks(WebhookMode::Dropped);
+    // Without looks at purchases.
+    let hide = "UPDATE topup SET check_at = check_at + 6000000000 WHERE check_at IS NOT NULL";
+    for (number, fault) in [(1, Fault::ErrorBefore), (2, Fault::HeldBefore)] {
+        shop.buy(500).await;
+        shop.rig.meddle(hide).await;
+        shop.double.fail(Call::ListEvents, 1, fault);
+        shop.advance(Duration::from_mins(2));
+        let asked = shop.double.requests(Call::ListEvents).len();
+        tokio::select! {
+            turn = shop.rig.billing[0].turn() => drop(turn.unwrap()),
+            // The node dies in its request.
+            held = shop.double.wait_for_requests(Call::ListEvents, asked + 1), if fault == Fault::HeldBefore => {
+                drop(held.unwrap());
+            }
+        }
+        assert_eq!(shop.bought().await, 500 * (number - 1), "{fault:?}");
+        shop.advance(Duration::from_secs(30));
+        shop.work().await;
+        assert_eq!(shop.bought().await, 500 * number, "{fault:?}");
+    }
+    shop.close().await;
+}
+
 async fn an_event_whose_webhook_was_lost_is_found_by_the_next_search() {
     let shop = Shop::open().await;
-    let intent = shop.buy(2_500).await;
+    let intents = [shop.buy(2_500).await, shop.buy(700).await];
     shop.hear().await;
     shop.double.set_webhooks(WebhookMode::Dropped);
-    shop.double.refund(&intent, 500).unwrap();
+    shop.double.refund(&intents[0], 500).unwrap();
     shop.advance(Duration::from_mins(50));
     // A webhook that comes through meanwhile hides none of those that were lost.
     shop.double.set_webhooks(WebhookMode::Sent);
-    shop.buy(700).await;
-    shop.work_until_heard("checkout.session.completed", 2).await;
-    assert_eq!(shop.bought().await, 3_200);
+    shop.double.refund(&intents[1], 100).unwrap();
+    shop.work_until_heard("refund.created", 1).await;
+    assert_eq!(shop.bought().await, 3_100);
     shop.advance(Duration::from_mins(10));
     shop.work().await;
-    assert_eq!(shop.bought().await, 2_700);
+    assert_eq!(shop.bought().await, 2_600);
     shop.audit().await;
     shop.close().await;
 }
@@ -133,6 +231,56 @@ async fn a_page_whose_making_was_interrupted_is_made_once() {
             .await,
         1
     );
+    shop.close().await;
+}
+
+async fn a_page_on_which_stripe_fails_for_good_is_found_or_made_under_another_key() {
+    let shop = Shop::open().await;
+    let mut bought = 0;
+    for fault in [Fault::ErrorKept, Fault::ErrorAfter] {
+        // The double repeats the error under the key, as Stripe does.
+        shop.double.fail(Call::CreateSession, 1, fault);
+        shop.buy(500).await;
+        shop.hear().await;
+        bought += 500;
+        assert_eq!(shop.bought().await, bought, "{fault:?}");
+    }
+    let sent = shop.double.requests(Call::CreateSession);
+    assert_eq!(sent.len(), 3, "the page that was made is found");
+    assert_eq!(sent[1].key, sent[0].key.as_ref().map(|key| format!("{key}-2")));
+    shop.audit().await;
+    shop.close().await;
+}
+
+async fn a_page_that_stripe_never_makes_is_given_up_within_three_minutes() {
+    let shop = Shop::open().await;
+    shop.order(500).await;
+    for nth in 1..=2 {
+        shop.double.fail(Call::CreateSession, nth, Fault::ErrorKept);
+    }
+    shop.checkout(500, false)
+        .await
+        .failure(503, "unavailable")
+        .unwrap();
+    shop.double.fail(Call::CreateSession, 1, Fault::LostBefore);
+    shop.checkout(700, false)
+        .await
+        .failure(503, "unavailable")
+        .unwrap();
+    let created = "SELECT COUNT(*) AS v FROM topup WHERE state = 'created'";
+    assert_eq!(shop.rig.count(created).await, 2);
+    shop.advance(Duration::from_mins(2));
+    // The first look at the second one fails as well.
+    shop.double.fail(Call::CreateSession, 1, Fault::LostBefore);
+    shop.double.fail(Call::CreateSession, 2, Fault::LostBefore);
+    shop.work().await;
+    shop.advance(Duration::from_secs(20));
+    shop.work().await;
+    assert_eq!(shop.rig.count(created).await, 0);
+    let open = "SELECT COUNT(*) AS v FROM topup WHERE state = 'open'";
+    assert_eq!(shop.rig.count(open).await, 2);
+    let failed = "SELECT COUNT(*) AS v FROM topup WHERE state = 'failed'";
+    assert_eq!(shop.rig.count(failed).await, 1);
     shop.close().await;
 }
 

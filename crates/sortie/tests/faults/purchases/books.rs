@@ -1,9 +1,6 @@
 //! Books of the deployment, as its tables have them, beside those of the double.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::{collections::BTreeMap, fmt};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -16,7 +13,11 @@ use crate::people::text;
 const CENT: i64 = 10_000;
 
 /// Names of rows that must not be there three minutes later, and the queries that find them.
-const OPEN: [(&str, &str); 3] = [
+const OPEN: [(&str, &str); 4] = [
+    (
+        "purchases wait for their page",
+        "SELECT * FROM topup WHERE kind = 'checkout' AND state = 'created'",
+    ),
     (
         "automatic purchases are under way",
         "SELECT * FROM topup WHERE kind = 'auto' AND state IN ('created', 'processing')",
@@ -101,15 +102,13 @@ impl Shop {
                 return Ok(Some(format!("{} {name}: {first}", left.len())));
             }
         }
-        let (paid, late) = (self.paid().await?, self.late().await?);
+        let paid = self.paid().await?;
         let holdings = self.double.holdings();
         let nothing = Held::default();
-        let differs = payments_of(&holdings).find(|(topup, intent)| {
+        let differs = payments_of(&holdings).find(|(_, intent)| {
             let ours = paid.get(&intent.id).map_or(&nothing, |paid| &paid.held);
             match time {
-                Time::ThreeMinutes => {
-                    intent.held.captured_cents != ours.captured_cents && !late.contains(*topup)
-                }
+                Time::ThreeMinutes => intent.held.captured_cents != ours.captured_cents,
                 Time::TheEnd => intent.held != *ours,
             }
         });
@@ -124,38 +123,33 @@ impl Shop {
     }
 
     /// Compares the books, once nothing is left to be done.
-    pub(super) async fn compare(&self, time: Time) -> Result<()> {
+    pub(super) async fn compare(&self) -> Result<()> {
         let holdings = self.double.holdings();
         let twice = holdings.paid_twice();
         ensure!(twice.is_empty(), "purchases with two payments: {twice:?}");
         ensure!(holdings.others.is_empty(), "payments of nothing: {holdings:?}");
         let mut paid = self.paid().await?;
-        // The sum of what the double holds, but for what may still be on its way.
-        let mut expected: BTreeMap<&str, i64> = BTreeMap::new();
         for (topup, intent) in payments_of(&holdings) {
+            let cents = intent.held.captured_cents;
             let Some(ours) = paid.remove(&intent.id) else {
+                ensure!(cents == 0, "{intent:?} of {topup} is not credited");
                 continue;
             };
-            let cents = intent.held.captured_cents;
             ensure!(
                 ours.topup == *topup && ours.held.captured_cents == cents,
                 "{intent:?} of {topup} is a payment of {:?} for {}",
                 ours.held,
                 ours.topup
             );
-            let customer = intent.customer.as_deref().context("a payment of nobody")?;
-            *expected.entry(customer).or_default() += cents * CENT;
         }
         let unknown: Vec<&String> = paid.keys().collect();
         ensure!(unknown.is_empty(), "Stripe has no such payments: {unknown:?}");
-        if time == Time::TheEnd {
-            expected = holdings
-                .customers
-                .iter()
-                .map(|(customer, held)| (customer.as_str(), held.captured_cents * CENT))
-                .filter(|(_, micros)| *micros > 0)
-                .collect();
-        }
+        let expected: BTreeMap<&str, i64> = holdings
+            .customers
+            .iter()
+            .map(|(customer, held)| (customer.as_str(), held.captured_cents * CENT))
+            .filter(|(_, micros)| *micros > 0)
+            .collect();
         let sums = self
             .rows(
                 "SELECT b.customer AS customer, CAST(SUM(l.amount_micros) AS BIGINT) AS n FROM ledger l \
@@ -197,19 +191,6 @@ impl Shop {
                 Ok((text(row, "intent_id")?, paid))
             })
             .collect()
-    }
-
-    /// Purchases that may have been looked at before they were paid.
-    async fn late(&self) -> Result<BTreeSet<String>> {
-        let sql = "SELECT id, session_id FROM topup WHERE session_id IS NOT NULL";
-        let mut late = BTreeSet::new();
-        for row in self.rows(sql).await? {
-            let session = text(&row, "session_id")?;
-            if self.everybody().any(|customer| customer.late.contains(&session)) {
-                late.insert(text(&row, "id")?);
-            }
-        }
-        Ok(late)
     }
 
     /// Learns which customers of Stripe the organizations are.

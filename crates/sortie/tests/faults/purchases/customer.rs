@@ -16,7 +16,6 @@ use sortie_testkit::{
     stripe::{Authentication, Card},
 };
 
-use super::Era;
 use crate::people::{Call, Requests, Ways, text};
 
 /// Most that one run may cost, in micros: its seconds, and more.
@@ -32,7 +31,6 @@ pub(super) struct Customer {
     pub(super) name: String,
     requests: Requests,
     double: Arc<StripeDouble>,
-    era: Era,
     /// The operator's key.
     operator: String,
     pub(super) organization: String,
@@ -44,8 +42,6 @@ pub(super) struct Customer {
     pub(super) known_as: Option<String>,
     /// Sessions of pages that can be paid.
     pages: Vec<String>,
-    /// Sessions that may have been looked at before they were paid. The next look is minutes away.
-    pub(super) late: BTreeSet<String>,
     /// Acknowledged runs.
     pub(super) runs: BTreeSet<String>,
     /// Runs that credits did not cover.
@@ -56,7 +52,7 @@ impl Customer {
     /// Signs an owner up, who creates an organization and a key, and gets credits from the operator.
     pub(super) async fn new(
         name: String,
-        (ways, double, era): (Ways, Arc<StripeDouble>, Era),
+        (ways, double): (Ways, Arc<StripeDouble>),
         operator: &str,
         random: fastrand::Rng,
     ) -> Result<Self> {
@@ -79,14 +75,12 @@ impl Customer {
             name,
             requests,
             double,
-            era,
             operator: operator.to_owned(),
             organization,
             token,
             key,
             known_as: None,
             pages: Vec::new(),
-            late: BTreeSet::new(),
             runs: BTreeSet::new(),
             refused: 0,
         })
@@ -196,7 +190,7 @@ impl Customer {
 
     /// Orders credits, and mostly pays them at once.
     async fn buy(&mut self) -> Result<()> {
-        let (before, saves_card) = (self.era.now(), self.number(0..3) == 0);
+        let saves_card = self.number(0..3) == 0;
         let Some(session) = self.order(saves_card).await? else {
             return Ok(());
         };
@@ -204,9 +198,7 @@ impl Customer {
             self.pages.push(session);
             return Ok(());
         }
-        if !self.pay(&session) || !Era::is_one(before, self.era.now()) {
-            self.late.insert(session.clone());
-        }
+        self.pay(&session);
         if self.number(0..4) == 0 {
             // 503 where Stripe does not answer.
             self.come_back(&session).await?;
@@ -250,7 +242,6 @@ impl Customer {
         let at = self.number(0..self.pages.len().max(1));
         if at < self.pages.len() {
             let session = self.pages.swap_remove(at);
-            self.late.insert(session.clone());
             if self.pay(&session) && self.number(0..4) == 0 {
                 self.come_back(&session).await?;
             }

@@ -16,8 +16,9 @@ const WRITES: [Call; 5] = [
     Call::CancelIntent,
 ];
 /// Calls that look at something.
-const READS: [Call; 8] = [
+const READS: [Call; 9] = [
     Call::ReadSession,
+    Call::ListSessions,
     Call::ReadIntent,
     Call::ReadRefund,
     Call::ReadDispute,
@@ -26,8 +27,9 @@ const READS: [Call; 8] = [
     Call::ListRefunds,
     Call::ListPaymentMethods,
 ];
-const FAULTS_OF_WRITES: [Fault; 7] = [
+const FAULTS_OF_WRITES: [Fault; 8] = [
     Fault::ErrorBefore,
+    Fault::ErrorKept,
     Fault::ErrorAfter,
     Fault::TooMany,
     Fault::LostBefore,

@@ -2,9 +2,12 @@
 
 use sortie_api::{OrgId, Timestamp};
 
+use super::auto;
 use crate::{
     Store,
-    db::{Row, Stmt, batch, vals},
+    audit::{Audit, record},
+    db::{Row, Stmt, Tx, batch, vals},
+    mail::{self, NewMail},
     types::{Error, Result},
 };
 
@@ -19,6 +22,28 @@ pub struct BillingAccount {
     pub asked_at: Option<Timestamp>,
     /// Time at which the card was last read.
     pub seen_at: Option<Timestamp>,
+}
+
+/// Customer in place of one that Stripe does not have.
+#[derive(Clone, Debug)]
+pub struct NewCustomer {
+    /// ID of the missing customer.
+    pub missing: String,
+    /// ID of the new customer.
+    pub customer: String,
+    /// Mail to the owner, if the automatic purchases are disabled.
+    pub mail: Option<NewMail>,
+    /// Audit entry, if the automatic purchases are disabled. It has the organization.
+    pub audit: Audit,
+}
+
+/// Result of the replacement of a customer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplacedCustomer {
+    /// ID of the customer that is kept.
+    pub customer: String,
+    /// Whether the automatic purchases were disabled.
+    pub disabled_auto_topup: bool,
 }
 
 /// Saved card.
@@ -80,6 +105,12 @@ impl Store {
             .await
     }
 
+    /// Replaces the customer of an organization, unless another one is kept by now. The card of the missing one is forgotten,
+    /// and the automatic purchases, which would charge it, are disabled.
+    pub async fn replace_customer(&self, new: NewCustomer) -> Result<ReplacedCustomer> {
+        self.db.write(move |tx| replace(tx, &new)).await
+    }
+
     /// System: returns the organization that a customer of Stripe is.
     pub async fn org_of_customer(&self, customer: &str) -> Result<Option<OrgId>> {
         let customer = customer.to_owned();
@@ -114,6 +145,41 @@ impl Store {
             .write(move |tx| tx.batch(&[self::keep_card(org, card.as_ref(), at)]).map(drop))
             .await
     }
+}
+
+fn replace(tx: &mut dyn Tx, new: &NewCustomer) -> Result<ReplacedCustomer> {
+    let org = new.audit.org;
+    let [replaced, kept] = batch(
+        tx,
+        &[
+            Stmt::new(
+                "UPDATE billing_account SET customer = $3, payment_method = NULL, brand = NULL, last4 = NULL, \
+                 exp_month = NULL, exp_year = NULL, source = NULL, asked_at = NULL, seen_at = NULL \
+                 WHERE org_id = $1 AND customer = $2",
+                vals![org, new.missing.as_str(), new.customer.as_str()],
+            ),
+            Stmt::new(
+                "SELECT customer FROM billing_account WHERE org_id = $1",
+                vals![org],
+            ),
+        ],
+    )?;
+    let customer = kept.rows.first().ok_or(Error::NotFound)?.text(0)?.to_owned();
+    let disabled_auto_topup = replaced.affected == 1 && {
+        let [delete, forget_threshold] = auto::disable(org);
+        let [deleted] = batch(tx, &[delete])?;
+        if deleted.affected == 1 {
+            let mut statements = vec![record(&new.audit)];
+            statements.extend(new.mail.as_ref().map(mail::insert));
+            statements.push(forget_threshold);
+            tx.batch(&statements)?;
+        }
+        deleted.affected == 1
+    };
+    Ok(ReplacedCustomer {
+        customer,
+        disabled_auto_topup,
+    })
 }
 
 /// Statement that keeps the card of an organization which is a customer already. The deletion of an organization forgets its

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use sortie_api::Timestamp;
+use sortie_api::{Timestamp, TopupKind};
 
 use crate::{
     Store,
@@ -162,18 +162,23 @@ impl Store {
             .await
     }
 
-    /// System: claims the search for events that no webhook has brought, for the time `lease`, if it is due. Returns the time
-    /// up to which all events are known; none before the first search.
+    /// System: claims the search for events that no webhook has brought, for the time `lease`, if it is due: from the time that
+    /// the last record names while a purchase on a page waits for its payment, and `rarely` after the last search otherwise.
+    /// Returns the time up to which all events are known; none before the first search.
     pub async fn claim_stripe_search(
         &self,
         at: Timestamp,
         lease: Duration,
+        rarely: Duration,
     ) -> Result<Option<Option<Timestamp>>> {
         self.db
             .write(move |tx| {
                 tx.query_opt(
-                    "UPDATE stripe_search SET due_at = $2 WHERE id = 1 AND due_at <= $1 RETURNING until_at",
-                    vals![at, at + lease],
+                    "UPDATE stripe_search SET due_at = $2 WHERE id = 1 AND due_at <= $1 AND (COALESCE(until_at, 0) <= $3 \
+                     OR EXISTS (SELECT 1 FROM topup t WHERE t.org_id > '' AND t.kind = $4 \
+                       AND t.state IN ('created', 'open', 'processing'))) \
+                     RETURNING until_at",
+                    vals![at, at + lease, at - rarely, TopupKind::Checkout],
                 )?
                 .map(|row| row.opt_time(0))
                 .transpose()
@@ -181,7 +186,18 @@ impl Store {
             .await
     }
 
-    /// System: records a search: every event that was made before `until` is known, and the next search is due at `next`.
+    /// System: sets the time at which a search that has not ended is due again.
+    pub async fn postpone_stripe_search(&self, next: Timestamp) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.exec("UPDATE stripe_search SET due_at = $1 WHERE id = 1", vals![next])
+                    .map(drop)
+            })
+            .await
+    }
+
+    /// System: records a search: every event that was made before `until` is known, and `next` is the earliest time of the next
+    /// search.
     pub async fn record_stripe_search(&self, until: Timestamp, next: Timestamp) -> Result<()> {
         self.db
             .write(move |tx| {
