@@ -57,13 +57,11 @@ impl Source for Saved {
     ) -> Result<Found<LargeEntry<Connection>, String>, Error> {
         let connections = self.engine.connections();
         let read = async {
-            match &self.name {
-                Some(name) => connections.get(self.org, name).await.map(Some),
-                None => {
-                    let found = connections.list(self.org, after.unwrap_or_default(), 1).await?;
-                    Ok(found.into_iter().next())
-                }
+            if let Some(name) = &self.name {
+                return connections.get(self.org, name).await.map(Some);
             }
+            let found = connections.list(self.org, after.unwrap_or_default(), 1).await?;
+            Ok(found.into_iter().next())
         };
         let found = self.entries.read(read).await?;
         Ok(Found::all(found.into_iter().collect()))

@@ -255,11 +255,13 @@ mod tests {
 
     fn body_of(batches: BoxStream<'static, Result<Arc<Batch>, Error>>, ends: Ends) -> EventStream {
         let texts = LargeTexts::of(|_, text| async move {
-            match text {
-                LargeText::Event(_, 9) => Err(Error::NotFound),
-                LargeText::Event(_, seq) => Ok(json!({"seq": seq, "text": "x".repeat(LARGE)}).to_string()),
-                other => Err(Error::Internal(format!("{other:?}"))),
+            let LargeText::Event(_, seq) = text else {
+                return Err(Error::Internal(format!("{text:?}")));
+            };
+            if seq == 9 {
+                return Err(Error::NotFound);
             }
+            Ok(json!({"seq": seq, "text": "x".repeat(LARGE)}).to_string())
         });
         let messages = Messages {
             batches,
