@@ -51,7 +51,10 @@ mod tests {
 
     fn has_room(tries: &AtomicU32) -> Result<(), Error> {
         if tries.fetch_add(1, Ordering::Relaxed) < FULL {
-            Err(Error::Setup(io::Error::from_raw_os_error(24).to_string()))
+            {
+                let full = io::Error::from_raw_os_error(24);
+                Err(Error::of_setup(&full, full.to_string()))
+            }
         } else {
             Ok(())
         }

@@ -5,15 +5,18 @@ use serde::Serialize;
 /// `value` as JSON without any character that a client may take for the end of a line. JSON escapes CR and LF by
 /// itself; U+0085, U+2028 and U+2029 are escaped here, because some clients split lines at them.
 pub fn to_line<T: Serialize + ?Sized>(value: &T) -> Result<String, serde_json::Error> {
-    let text = serde_json::to_string(value)?;
+    serde_json::to_string(value).map(in_line)
+}
+
+/// Escapes the characters of a JSON text that a client may take for the end of a line. They are in strings alone.
+pub fn in_line(text: String) -> String {
     // Both separators and U+0085 start with one of two lead bytes: without them there is nothing to do.
     if text.bytes().all(|byte| byte != 0xE2 && byte != 0xC2) {
-        return Ok(text);
+        return text;
     }
-    Ok(text
-        .replace('\u{85}', "\\u0085")
+    text.replace('\u{85}', "\\u0085")
         .replace('\u{2028}', "\\u2028")
-        .replace('\u{2029}', "\\u2029"))
+        .replace('\u{2029}', "\\u2029")
 }
 
 #[cfg(test)]

@@ -13,31 +13,50 @@ pub const TIME: Duration = Duration::from_mins(1);
 /// Error numbers of a process, and of a machine, that has no descriptor left: `EMFILE` and `ENFILE` of Linux.
 const NO_DESCRIPTOR: [i32; 2] = [24, 23];
 
-/// Returns true where an error says that there is no file descriptor.
+/// Returns true where an error, or one that it wraps, says that there is no file descriptor.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
-    error
+    let is_named = error
         .raw_os_error()
-        .is_some_and(|number| NO_DESCRIPTOR.contains(&number))
+        .is_some_and(|number| NO_DESCRIPTOR.contains(&number));
+    // The source of such an error is that of what it wraps, and not what it wraps.
+    is_named
+        || error
+            .get_ref()
+            .is_some_and(|within| is_caused_by_full_table(within))
 }
 
-/// Returns true where a text quotes an error of the system that says so, in the words of the standard library.
+/// Returns true where a text quotes an error of the system that says so, in the words of the standard library, with or
+/// without its number. For reasons that have passed through another process, or through words for users.
 pub fn names_full_table(text: &str) -> bool {
-    NO_DESCRIPTOR
-        .iter()
-        .any(|number| text.contains(&format!("(os error {number})")))
+    NO_DESCRIPTOR.iter().any(|number| {
+        let quoted = io::Error::from_raw_os_error(*number).to_string();
+        let words = quoted.split(" (os error").next().unwrap_or_default();
+        text.ends_with(words) || text.contains(&format!("(os error {number})"))
+    })
 }
 
 /// Returns true where an error was caused by one that says so, or where there is no descriptor now. Some failures do not name
 /// theirs, as that of a look-up of a host.
 pub fn lacks_descriptor(error: &(dyn Error + 'static)) -> bool {
+    is_caused_by_full_table(error)
+        || File::open("/dev/null").is_err_and(|error| is_out_of_descriptors(&error))
+}
+
+/// Returns true where an error, or one of its sources, is an error of the system that says so, or quotes one.
+fn is_caused_by_full_table(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if names_full_table(&error.to_string()) {
+        let is_named = match error.downcast_ref::<io::Error>() {
+            Some(error) => is_out_of_descriptors(error),
+            // A library may have kept the words alone.
+            None => names_full_table(&error.to_string()),
+        };
+        if is_named {
             return true;
         }
         cause = error.source();
     }
-    File::open("/dev/null").is_err_and(|error| is_out_of_descriptors(&error))
+    false
 }
 
 /// Tries left for something that needs a file descriptor.
@@ -69,16 +88,37 @@ impl Patience {
 mod tests {
     use super::*;
 
+    /// Says nothing of its cause.
+    #[derive(Debug, thiserror::Error)]
+    #[error("it failed")]
+    struct Wrapping(#[source] io::Error);
+
     #[test]
     fn what_the_kernel_says_of_a_full_table_is_understood() {
         for (number, is_out) in [(24, true), (23, true), (2, false)] {
-            let error = io::Error::from_raw_os_error(number);
-            assert_eq!(is_out_of_descriptors(&error), is_out, "{error}");
-            assert_eq!(lacks_descriptor(&error), is_out, "{error}");
-            let quoted = io::Error::other(format!("no address: {error}"));
-            assert_eq!(lacks_descriptor(&quoted), is_out, "{quoted}");
+            let error = || io::Error::from_raw_os_error(number);
+            assert_eq!(is_out_of_descriptors(&error()), is_out, "{}", error());
+            // Wrapped once and twice, as libraries for TLS and HTTP do.
+            let wrapped = io::Error::other(error());
+            assert_eq!(is_out_of_descriptors(&wrapped), is_out, "{wrapped}");
+            let wrapped = io::Error::new(io::ErrorKind::NotConnected, Wrapping(io::Error::other(error())));
+            assert_eq!(is_out_of_descriptors(&wrapped), is_out, "{wrapped}");
+            assert_eq!(lacks_descriptor(&Wrapping(error())), is_out);
+            // Words alone, with the number and without it.
+            let quoted = format!("no address: {}", error());
+            let (words, _) = quoted.split_once(" (os error").unwrap();
+            for text in [quoted.as_str(), words] {
+                assert_eq!(names_full_table(text), is_out, "{text}");
+                assert_eq!(
+                    lacks_descriptor(&io::Error::other(text.to_owned())),
+                    is_out,
+                    "{text}"
+                );
+            }
         }
-        assert!(!is_out_of_descriptors(&io::Error::other("Too many open files")));
+        assert!(!names_full_table(
+            "Too many open files is what the book is called"
+        ));
     }
 
     #[test]

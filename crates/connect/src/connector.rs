@@ -140,6 +140,7 @@ impl Connector {
             }
         };
         let dial = self.dial(connection, redactor)?;
+        let limit = dial.limit();
         let opening = async {
             let session = Arc::new(Session::open(dial).await?);
             let (tools, notes) = mcp::tools(&connection.name, allowed_tools, &session).await?;
@@ -152,7 +153,7 @@ impl Connector {
                 session: Some(session),
             })
         };
-        timeout(OPEN_TIMEOUT, opening)
+        timeout(limit, opening)
             .await
             .unwrap_or_else(|_| Err(too_slow(&connection.target, redactor)))
     }
@@ -193,16 +194,19 @@ impl Connector {
     pub async fn test(&self, connection: &Connection) -> TestReport {
         let began = Instant::now();
         let redactor = Arc::new(Redactor::default());
-        let tested = timeout(OPEN_TIMEOUT, async {
+        let tested = async {
             match &connection.target {
-                Target::Http { url, .. } => self.test_http(connection, url, &redactor).await,
-                Target::Mcp { .. } | Target::McpStdio { .. } => self.test_mcp(connection, &redactor).await,
+                Target::Http { url, .. } => {
+                    timeout(OPEN_TIMEOUT, self.test_http(connection, url, &redactor)).await
+                }
+                Target::Mcp { .. } | Target::McpStdio { .. } => {
+                    let dial = self.dial(connection, &redactor)?;
+                    timeout(dial.limit(), Self::test_mcp(connection, dial)).await
+                }
             }
-        });
-        let mut report = match tested
-            .await
             .unwrap_or_else(|_| Err(too_slow(&connection.target, &redactor)))
-        {
+        };
+        let mut report = match tested.await {
             Ok(report) => report,
             Err(failure) => TestReport::failed(&failure),
         };
@@ -260,12 +264,8 @@ impl Connector {
         })
     }
 
-    async fn test_mcp(
-        &self,
-        connection: &Connection,
-        redactor: &Arc<Redactor>,
-    ) -> Result<TestReport, Failure> {
-        let session = Arc::new(Session::open(self.dial(connection, redactor)?).await?);
+    async fn test_mcp(connection: &Connection, dial: Dial) -> Result<TestReport, Failure> {
+        let session = Arc::new(Session::open(dial).await?);
         let listed = mcp::tools(&connection.name, None, &session).await;
         let version = session.protocol_version().await;
         session.close().await;

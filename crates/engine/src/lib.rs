@@ -46,7 +46,7 @@ pub use operations::{
 };
 pub use runs::{
     content::RecordedEvents,
-    hub::{Batch, Deltas, Message, TextDelta},
+    hub::{Batch, Deltas, LargeEvent, LargeMessage, Message, TextDelta},
     workflows::StoredWorkflow,
 };
 pub use schedules::ListedSchedule;

@@ -79,7 +79,7 @@ async fn read_until(stream: &mut Stream, is_wanted: impl Fn(&str) -> bool) {
         let batch = batch.unwrap();
         let wanted = |message: &Message| match message {
             Message::Event(event) => is_wanted(&event.kind),
-            Message::Delta(_) | Message::Done(_) => false,
+            Message::Delta(_) | Message::Done(_) | Message::Large(_) => false,
         };
         if batch.messages().iter().any(wanted) {
             return;
@@ -246,7 +246,7 @@ async fn readers_find_by_a_poll_what_nobody_tells() {
     let all = async { tokio::join!(cancel, waiting, read_to_the_end(stream)) };
     let (cancelled, read, ()) = comes(all).await;
     cancelled.unwrap();
-    assert_eq!(read.unwrap().status, RunStatus::Cancelled);
+    assert_eq!(read.unwrap().run.status, RunStatus::Cancelled);
     rig.engine.shutdown().await;
     other.shutdown().await;
 }
@@ -270,7 +270,7 @@ async fn a_cancel_stops_the_worker_and_the_readers_on_other_nodes_by_hints() {
             let all = async { tokio::join!(cancel, waiting, here, there) };
             let (cancelled, read, (), ()) = comes(all).await;
             cancelled.unwrap();
-            assert_eq!(read.unwrap().status, RunStatus::Cancelled);
+            assert_eq!(read.unwrap().run.status, RunStatus::Cancelled);
             rig.until_stopped(run.id).await;
         }
         rig.database.disconnect_all().await.unwrap();
@@ -313,7 +313,7 @@ async fn a_run_that_a_full_node_cannot_take_starts_on_another_by_a_hint() {
             .engine
             .get_run(&rig.caller, run.id, PATIENCE, Hop::First)
             .await;
-        assert_eq!(done.unwrap().status, RunStatus::Succeeded);
+        assert_eq!(done.unwrap().run.status, RunStatus::Succeeded);
     }
     let blocking = rig.outside.get_run(rig.org(), blocking.id).await.unwrap();
     assert_eq!(blocking.status, RunStatus::Running);

@@ -135,6 +135,7 @@ impl Rig {
             .get_run(&caller, id, Duration::ZERO, Hop::First)
             .await
             .unwrap()
+            .run
     }
 
     fn pass(&self, time: Duration) {
@@ -430,7 +431,7 @@ async fn an_output_whose_node_is_lost_is_unavailable_and_not_called_gone() {
     rig.pass(Duration::from_hours(1));
     let run = loop {
         match get().await {
-            Ok(run) => break run,
+            Ok(listed) => break listed.run,
             Err(Error::Unavailable(_)) => tokio::task::yield_now().await,
             Err(error) => panic!("{error}"),
         }

@@ -90,7 +90,7 @@ impl<'a> Flight<'a> {
     /// Runs the job to its end or its release; what of its output is to be stored goes onto the file system of
     /// `folder`.
     pub(crate) async fn run(mut self, job: Job, folder: &OwnedFd) -> Result<Landed, Error> {
-        let setup = |error: io::Error| Error::Setup(error.to_string());
+        let setup = |error: io::Error| Error::of_setup(&error, error.to_string());
         let (mut stdout, out_writer) = Stream::new(&job, folder).map_err(setup)?;
         let (mut stderr, err_writer) = Stream::new(&job, folder).map_err(setup)?;
         let id = self.id;

@@ -60,9 +60,10 @@ impl ForkServer {
         }
         match asked {
             Ok(()) => Ok(server),
-            Err(error) => Err(Error::Setup(format!(
-                "the launcher cannot be asked for a sandbox: {error}"
-            ))),
+            Err(error) => {
+                let words = format!("the launcher cannot be asked for a sandbox: {error}");
+                Err(Error::of_setup(&error, words))
+            }
         }
     }
 
@@ -90,7 +91,7 @@ impl ForkServer {
         }
         let server = self
             .start()
-            .map_err(|error| Error::Setup(format!("the launcher cannot be started: {error}")))?;
+            .map_err(|error| Error::of_setup(&error, format!("the launcher cannot be started: {error}")))?;
         Ok(Arc::clone(running.insert(Arc::new(server))))
     }
 

@@ -102,7 +102,10 @@ pub(crate) fn refusal(step: &str, errno: i32) -> Error {
         "setgroups root" | "setresgid" | "setresuid" if denied => {
             "the engine is root but may not run commands as another user"
         }
-        _ => return Error::Setup(format!("{step}: {description}")),
+        _ => {
+            let error = io::Error::from_raw_os_error(errno);
+            return Error::of_setup(&error, format!("{step}: {description}"));
+        }
     };
     Error::Unavailable {
         reason: format!("{reason} ({step}: {description})"),
@@ -128,6 +131,20 @@ pub(crate) fn words(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_that_finds_no_descriptor_is_told_by_its_number() {
+        for (errno, is_out) in [
+            (libc::EMFILE, true),
+            (libc::ENFILE, true),
+            (libc::ENOMEM, false),
+            (libc::EPERM, false),
+        ] {
+            let error = refusal("clone", errno);
+            assert_eq!(error.is_out_of_descriptors(), is_out, "{error}");
+            assert!(!error.to_string().contains("os error"), "{error}");
+        }
+    }
 
     #[test]
     fn only_users_namespaces_and_control_groups_together_keep_strangers_apart() {
@@ -162,6 +179,8 @@ mod tests {
         let text = error.to_string();
         let start = "this host does not allow user namespaces (unshare: Operation not permitted). Allow it";
         assert!(text.starts_with(start), "{text}");
+        // With the setting that lets commands run all the same.
+        assert!(text.contains("SORTIE_SANDBOX_MINIMUM=landlock"), "{text}");
         assert!(matches!(error, Error::Unavailable { .. }));
         assert!(matches!(
             refusal("unshare", libc::ENOSPC),

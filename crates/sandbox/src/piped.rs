@@ -22,7 +22,7 @@ use crate::{
 
 /// Starts a program in a sandbox that stands.
 pub(crate) async fn start(live: &Live, argv: Vec<String>) -> Result<Piped, Error> {
-    let setup = |error: io::Error| Error::Setup(error.to_string());
+    let setup = |error: io::Error| Error::of_setup(&error, error.to_string());
     let (stdin, to_stdin) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| setup(errno.into()))?;
     let (from_stdout, stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| setup(errno.into()))?;
     let (socket, theirs) = Socket::pair().map_err(setup)?;

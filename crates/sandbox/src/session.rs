@@ -5,6 +5,7 @@
 //! command.
 
 use std::{
+    fs::File,
     io,
     net::TcpListener,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -57,6 +58,14 @@ pub(crate) struct Session {
     last_id: u64,
 }
 
+/// A descriptor that did not arrive. The kernel drops those for which the process has no room, and says nothing.
+fn unsent(words: &str) -> Error {
+    match File::open("/dev/null") {
+        Err(error) => Error::of_setup(&error, format!("{words}: {}", hosts::words(&error))),
+        Ok(_there_is_room) => Error::Setup(words.to_owned()),
+    }
+}
+
 /// Result of asking for a launcher.
 enum Attempt {
     Open(Live),
@@ -67,7 +76,7 @@ enum Attempt {
 
 impl Session {
     pub(crate) async fn open(host: Arc<Host>, workdir: &Workdir, spec: Spec) -> Result<Self, Error> {
-        let setup = |error: io::Error| Error::Setup(error.to_string());
+        let setup = |error: io::Error| Error::of_setup(&error, error.to_string());
         if spec.egress == Egress::Proxy && host.level != Level::Namespaces {
             return Err(hosts::no_egress(host.level));
         }
@@ -122,7 +131,7 @@ impl Session {
     }
 
     async fn attempt(&self) -> Result<Attempt, Error> {
-        let setup = |error: io::Error| Error::Setup(error.to_string());
+        let setup = |error: io::Error| Error::of_setup(&error, error.to_string());
         // In the order opposite to that in which they go, should this fail half-way.
         let group = match &self.host.groups {
             Some(groups) => Some(groups.create(&self.open.limits).map_err(setup)?),
@@ -165,10 +174,10 @@ impl Session {
         };
         let mut descriptors = descriptors.into_iter();
         let (Some(outer), way_out) = (descriptors.next(), descriptors.next()) else {
-            return Err(Error::Setup("the launcher did not say who it is".to_owned()));
+            return Err(unsent("the launcher did not say who it is"));
         };
         if way_out.is_none() && self.open.egress == Egress::Proxy {
-            return Err(Error::Setup("the launcher sent no socket".to_owned()));
+            return Err(unsent("the launcher sent no socket"));
         }
         Ok(Attempt::Open(Live {
             level: self.open.level,

@@ -2,7 +2,7 @@
 //!
 //! Host paths, process ids and descriptors stay behind these traits, so that a heavier backend can stand in.
 
-use std::{fmt, fs::File, net::TcpListener, time::Duration};
+use std::{fmt, fs::File, io, net::TcpListener, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -285,6 +285,9 @@ pub enum Error {
     /// A sandbox could not be set up.
     #[error("sandbox setup failed: {0}")]
     Setup(String),
+    /// A sandbox could not be set up, because the engine or its host has no file descriptor left.
+    #[error("sandbox setup failed: {0}")]
+    NoDescriptor(String),
     /// The program does not exist or cannot be executed.
     #[error("{0}")]
     NotExecutable(String),
@@ -294,15 +297,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// Creates the error of a set-up that the system has refused, in the given words.
+    pub fn of_setup(error: &io::Error, words: String) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => Self::NoDescriptor(words),
+            Some(_) | None => Self::Setup(words),
+        }
+    }
+
     /// Returns true where a sandbox could not be set up because the engine or its host has no file descriptor left.
-    pub fn is_out_of_descriptors(&self) -> bool {
-        // The reasons hold the system's error as the standard library writes it: EMFILE, ENFILE.
-        let is_named = |reason: &String| {
-            ["(os error 24)", "(os error 23)"]
-                .iter()
-                .any(|error| reason.contains(error))
-        };
-        matches!(self, Self::Setup(reason) if is_named(reason))
+    pub const fn is_out_of_descriptors(&self) -> bool {
+        matches!(self, Self::NoDescriptor(_))
     }
 }
 

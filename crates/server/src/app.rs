@@ -9,7 +9,7 @@ use sortie_engine::Engine;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    kit::{BodyBudget, CredentialWatch, LargeTexts},
+    kit::{BodyBudget, CredentialWatch, LargeEntries, LargeTexts},
     metrics::{Exposition, HttpMetrics},
     routes::{Cursors, ResourceMetadata},
 };
@@ -22,6 +22,8 @@ pub(crate) struct App {
     pub(crate) bodies: BodyBudget,
     /// Large texts that answers are made of.
     pub(crate) texts: LargeTexts,
+    /// Permits for entries that are large as a whole.
+    pub(crate) entries: LargeEntries,
     /// Cursors of lists.
     pub(crate) cursors: Cursors,
     /// `/openapi.json`, serialized once.

@@ -38,7 +38,7 @@ use crate::{
     connections::Connections,
     description::Description,
     gate::{Door, Gate, rate_limits, share_limits},
-    kit::{BodyBudget, Challenges, CredentialWatch, LargeTexts, SessionCookie},
+    kit::{BodyBudget, Challenges, CredentialWatch, LargeEntries, LargeTexts, SessionCookie},
     metrics::{Exposition, HttpMetrics},
     org::{EngineDoor, OrgApp, OrganizationDoor, SignInDoor},
     routes::{Cursors, ResourceMetadata},
@@ -159,7 +159,8 @@ pub async fn serve(
     let app = Arc::new(App {
         engine: engine.clone(),
         bodies: BodyBudget::default(),
-        texts: LargeTexts::new(engine.store().clone()),
+        texts: LargeTexts::new(engine.clone()),
+        entries: LargeEntries::default(),
         cursors: Cursors::of(&engine),
         document: serde_json::to_vec(&document)?.into(),
         resource_metadata: oauth.map(resource_metadata).transpose()?,

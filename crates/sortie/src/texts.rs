@@ -8,64 +8,152 @@ use sortie_api::plain;
 /// Reads a text in TOML. The error has the line, the column and the rule.
 pub(crate) fn toml(text: &str) -> Result<toml::Table, String> {
     text.parse().map_err(|error: toml::de::Error| {
-        let before = text.get(..error.span().map_or(0, |span| span.start));
-        let before = before.unwrap_or_default();
+        let span = error.span().unwrap_or_default();
+        let before = text.get(..span.start).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        format!("line {line}, column {column}: {}", toml_rule(error.message()))
+        let of_line = before.rsplit('\n').next().unwrap_or_default();
+        let mistake = Mistake {
+            told: error.message(),
+            before: of_line,
+            value: text.get(span).unwrap_or_default(),
+        };
+        let column = of_line.chars().count() + 1;
+        format!("line {line}, column {column}: {}", mistake.rule())
     })
 }
 
-/// Beginnings of what the library says, and the rules that are broken then.
-const TOML_RULES: [(&str, &str); 14] = [
+const COMMAS: &str = "values in brackets must have one comma between them";
+const QUOTES: &str = "a text must begin and end with a quote";
+const WORDS: &str = "a text must be in quotes, and true and false in small letters";
+const BACKSLASH: &str = "a `\\` in double quotes must be `\\\\`, or the text be in single quotes";
+const NUMBER: &str = "a number must be digits without a zero in front, with `.` and `_` only between digits, and a text \
+                      must be in quotes";
+const DATE: &str = "a date must be as 2026-11-20 and a time as 21:30:00, and a text must be in quotes";
+const CONTROL: &str =
+    "there must be no control characters; in double quotes they may be escaped, as `\\u0007`";
+const BEHIND: &str =
+    "nothing but a comment may follow a value or a section on its line, and a text must be in quotes";
+const NESTED: &str = "it must not be nested that deeply";
+
+/// Beginnings of what the library says, and the rules that are broken then. Those that are said of several mistakes are told
+/// apart before ([`Mistake`]).
+const TOML_RULES: [(&str, &str); 38] = [
     ("duplicate key", "each key may be there once"),
     ("cannot extend value", "each key may be there once"),
-    (
-        "string values must be quoted",
-        "a text must be in quotes, and true and false in small letters",
-    ),
-    ("missing opening quote", "a text must begin and end with a quote"),
-    ("invalid basic string", "a text must begin and end with a quote"),
-    (
-        "missing escaped value",
-        "a `\\` in double quotes must be `\\\\`, or the text be in single quotes",
-    ),
-    (
-        "too few unicode value digits",
-        "a `\\` in double quotes must be `\\\\`, or the text be in single quotes",
-    ),
-    ("invalid literal string", "a text must begin and end with a quote"),
+    ("string values must be quoted", WORDS),
+    ("invalid boolean", WORDS),
+    ("missing opening quote", QUOTES),
+    ("invalid basic string, expected non-", CONTROL),
+    ("invalid literal string, expected non-", CONTROL),
+    ("invalid comment character", CONTROL),
+    ("carriage return must", "a line must end with a line feed"),
+    ("invalid basic string", QUOTES),
+    ("invalid literal string", QUOTES),
+    ("missing escaped value", BACKSLASH),
+    ("too few unicode value digits", BACKSLASH),
+    ("invalid value, expected unicode", BACKSLASH),
     (
         "invalid multi-line",
         "a text of several lines must begin and end with three quotes",
     ),
     ("unclosed", "a bracket must be closed"),
     (
-        "missing comma",
-        "values in brackets must have one comma between them",
+        "missing array opening",
+        "a bracket must be opened before it is closed",
     ),
     (
-        "extra comma",
-        "values in brackets must have one comma between them",
+        "missing inline table opening",
+        "a bracket must be opened before it is closed",
     ),
-    ("cannot recurse", "it must not be nested that deeply"),
-    ("recursion limit", "it must not be nested that deeply"),
+    ("missing comma", COMMAS),
+    ("extra comma", COMMAS),
+    ("extra assignment between", COMMAS),
+    ("extra `=`", "a key and its value must have one `=` between them"),
+    ("key with no value", "a key must have `=` and a value behind it"),
+    ("missing assignment", "a key must have `=` and a value behind it"),
+    ("missing value", "a value must follow `=`"),
+    (
+        "unquoted keys",
+        "a key must be letters, digits, `-` and `_`, or be in quotes",
+    ),
+    ("unexpected key or value", BEHIND),
+    ("unexpected content", BEHIND),
+    ("invalid date", DATE),
+    ("invalid time", DATE),
+    ("invalid offset", DATE),
+    ("unexpected leading zero", NUMBER),
+    ("invalid fraction", NUMBER),
+    ("invalid exponent", NUMBER),
+    ("`_` may only", NUMBER),
+    ("invalid hexadecimal", NUMBER),
+    ("cannot recurse", NESTED),
+    ("recursion limit", NESTED),
 ];
 
-fn toml_rule(told: &str) -> Cow<'_, str> {
-    let known = TOML_RULES
-        .iter()
-        .find(|(beginning, _)| told.starts_with(beginning));
-    if let Some((_, rule)) = known {
-        return Cow::Borrowed(rule);
+/// Mistake that the library has found.
+struct Mistake<'a> {
+    /// Words of the library.
+    told: &'a str,
+    /// Text on the line before it.
+    before: &'a str,
+    /// Text that is wrong. Empty where something is missing.
+    value: &'a str,
+}
+
+impl Mistake<'_> {
+    fn rule(&self) -> Cow<'_, str> {
+        if let Some(rule) = self.apart() {
+            return Cow::Borrowed(rule);
+        }
+        let known = TOML_RULES
+            .iter()
+            .find(|(beginning, _)| self.told.starts_with(beginning));
+        if let Some((_, rule)) = known {
+            return Cow::Borrowed(rule);
+        }
+        match plain::rule(self.told) {
+            // The rule of a value that is read by its type is in our words already.
+            Cow::Owned(rule) => Cow::Owned(rule),
+            Cow::Borrowed(_) => Cow::Borrowed(
+                "a line must be `key = value` or `[section]`, with texts in quotes and numbers without them",
+            ),
+        }
     }
-    match plain::rule(told) {
-        // The rule of a value that is read by its type is in our words already.
-        Cow::Owned(rule) => Cow::Owned(rule),
-        Cow::Borrowed(_) => Cow::Borrowed(
-            "a line must be `key = value` or `[section]`, with texts in quotes and numbers without them",
-        ),
+
+    /// Tells mistakes apart of which the library says the same. None where its words are enough.
+    fn apart(&self) -> Option<&'static str> {
+        let before = self.before.trim_end();
+        let is_closed = self.told.contains("opening, expected");
+        if self.value.is_empty() && before.ends_with('=') && !is_closed {
+            return Some("a value must follow `=`");
+        }
+        if self.told.starts_with("duplicate key") && before.starts_with('[') {
+            return Some("a section must not have the name of another section or of a key");
+        }
+        let is_open = ["unclosed", "key with no value"]
+            .iter()
+            .any(|words| self.told.starts_with(words));
+        if is_open && self.before.matches('"').count() % 2 == 1 {
+            return Some(QUOTES);
+        }
+        if !self.told.starts_with("string values must be quoted") {
+            return None;
+        }
+        // Numbers beside each other are read as one text.
+        let mut words = self.value.split_whitespace();
+        let first = words.next().is_some_and(is_value);
+        let (count, rest) = words.fold((1, true), |(count, all), word| (count + 1, all && is_value(word)));
+        match before.chars().last() {
+            Some('[' | ',') if count > 1 && first && rest => Some(COMMAS),
+            Some('=') if count > 1 && first => Some(BEHIND),
+            _ => None,
+        }
     }
+}
+
+/// Whether a word is a value without quotes.
+fn is_value(word: &str) -> bool {
+    format!("x = {word}").parse::<toml::Table>().is_ok()
 }
 
 /// Reads an object in YAML. The error has the line, the column and the rule.
@@ -117,15 +205,54 @@ mod tests {
                 "a = 1\n\"ü\" = yes\n",
                 "line 2, column 7: a text must be in quotes",
             ),
-            ("a = 'x\n", "a text must begin and end with a quote"),
-            ("a = \"C:\\d\"", "line 1, column 9: a `\\` in double quotes"),
-            ("a = 1\na = 2\n", "line 2, column 1: each key may be there once"),
-            ("a = [1 2]", "line 1, column "),
+            ("a = True", "true and false in small letters"),
+            ("a = [yes, no]", "line 1, column 6: a text must be in quotes"),
+            // A missing comma.
+            (
+                "a = [1 2]",
+                "line 1, column 6: values in brackets must have one comma",
+            ),
+            ("a = [true 1.5]", "values in brackets must have one comma"),
+            ("a = [\"b\" \"c\"]", "values in brackets must have one comma"),
+            ("a = {b = 1 c = 2}", "values in brackets must have one comma"),
+            ("a = [1,,2]", "values in brackets must have one comma"),
+            // A bracket or a quote that is not closed.
             ("a = [1", "a bracket must be closed"),
+            ("a = {b = 1", "a bracket must be closed"),
             ("[a\nb = 1", "a bracket must be closed"),
-            ("a", "a line must be `key = value`"),
-            ("a = 01", "a line must be `key = value`"),
-            ("a = 1 b = 2", "a line must be `key = value`"),
+            ("a = ]", "a bracket must be opened"),
+            ("a = 'x\n", "a text must begin and end with a quote"),
+            ("a = \"x\nb = 1", "a text must begin and end with a quote"),
+            ("a = [\"x]", "a text must begin and end with a quote"),
+            ("\"a = 1", "a text must begin and end with a quote"),
+            ("a = \"\"\"x\n", "three quotes"),
+            // A key or a section twice.
+            ("a = 1\na = 2\n", "line 2, column 1: each key may be there once"),
+            ("[a]\n[a]\n", "line 2, column 2: a section must not have the name"),
+            ("a = 1\n[a]\n", "a section must not have the name"),
+            // Dates.
+            ("a = 2026-13-40", "a date must be as 2026-11-20"),
+            ("a = 2026-11-20 21", "a date must be as 2026-11-20"),
+            // Signs in texts.
+            ("a = \"C:\\d\"", "line 1, column 9: a `\\` in double quotes"),
+            ("a = \"\\u12\"", "a `\\` in double quotes"),
+            ("a = \"\u{7}\"", "no control characters"),
+            ("# \u{7}", "no control characters"),
+            // A missing value.
+            ("a =", "a value must follow `=`"),
+            ("a =\nb = 1", "line 1, column 4: a value must follow `=`"),
+            ("a = {b = }", "a value must follow `=`"),
+            ("a", "a key must have `=` and a value"),
+            ("a: 1", "a key must have `=` and a value"),
+            ("a == 1", "must have one `=`"),
+            ("= 1", "a key must be letters"),
+            // Stray text.
+            ("a = 1 b = 2", "nothing but a comment may follow"),
+            ("a = 10 MB", "nothing but a comment may follow"),
+            ("a = 'it's'", "nothing but a comment may follow"),
+            ("[a] b = 1", "nothing but a comment may follow"),
+            ("a = 01", "a number must be digits"),
+            ("a = 1.", "a number must be digits"),
             ("a = 99999999999999999999", "must be of at most 64 bits"),
         ] {
             let refusal = toml(text).unwrap_err();
@@ -133,6 +260,8 @@ mod tests {
             assert!(!refusal.contains("expected"), "{refusal}");
         }
         assert_eq!(toml("a = 1").unwrap().len(), 1);
+        // Tabs may be anywhere.
+        assert_eq!(toml("a\t= \"b\tc\"").unwrap().len(), 1);
     }
 
     #[test]

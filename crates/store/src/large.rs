@@ -8,7 +8,7 @@ use sortie_api::{OrgId, Run, RunId, ScheduleId, Timestamp};
 use crate::{
     Store,
     db::vals,
-    types::{Error, Result},
+    types::{Error, EventRow, Result},
 };
 
 /// Column with a text of at most 16 KiB, and NULL in the place of a larger one.
@@ -26,7 +26,7 @@ macro_rules! short {
 pub(crate) use short;
 
 /// Text that a list or a definition leaves out where it is large.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LargeText {
     /// Output of a run.
     Output(RunId),
@@ -51,6 +51,18 @@ pub struct ListedEvent {
     pub data: Option<String>,
     /// Time that the event was recorded with.
     pub created_at: Timestamp,
+}
+
+impl ListedEvent {
+    /// Copies an event. Data of more than `most` bytes is left out.
+    pub fn of(event: &EventRow, most: usize) -> Self {
+        Self {
+            seq: event.seq,
+            kind: event.kind.clone(),
+            data: (event.data.len() <= most).then(|| event.data.clone()),
+            created_at: event.created_at,
+        }
+    }
 }
 
 /// A run of a list.

@@ -3,6 +3,7 @@
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use crate::{
+    large::{ListedEvent, ListedRun},
     licenses::{Allowance, LicenseRefusal},
     money::credit::{InsufficientCredit, Payment},
     principal::By,
@@ -409,10 +410,10 @@ pub struct Progress {
 pub struct Followed {
     /// Progress of the run.
     pub progress: Progress,
-    /// Events after those that the reader has, in order.
-    pub events: Vec<EventRow>,
-    /// The run with its output. None before its status is terminal and `events` ends with its last event.
-    pub run: Option<Run>,
+    /// Events after those that the reader has, in order. Large data is left out.
+    pub events: Vec<ListedEvent>,
+    /// The run; a large output is left out. None before its status is terminal and `events` ends with its last event.
+    pub run: Option<ListedRun>,
 }
 
 /// A recorded event as stored.

@@ -28,8 +28,8 @@ use tokio::{
 use super::frames::{self, Lines, Unreadable};
 use crate::text;
 
-/// Time for which the end of a program is waited for after the end of its output.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time for which the end of a program is waited for: after the end of its output, and when it is ended.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum part of the standard error that is told, in bytes.
 const STDERR_BYTES: usize = 600;
 /// Maximum part of the program's name that is told, in bytes.
@@ -60,6 +60,9 @@ pub struct StdioProcess {
 pub trait Program: Send {
     /// Waits for the end of the program. Dropping the future before that loses nothing.
     fn end(&mut self) -> BoxFuture<'_, ProgramEnd>;
+
+    /// Ends the program, and returns once it has ended.
+    fn stop(&mut self) -> BoxFuture<'_, ProgramEnd>;
 }
 
 /// End of a program.
@@ -75,7 +78,7 @@ pub struct ProgramEnd {
 pub(super) type Lost = Arc<OnceLock<String>>;
 
 /// A program, and the reason of its loss.
-struct Watched {
+pub(super) struct Watched {
     name: String,
     redactor: Arc<Redactor>,
     program: Mutex<Box<dyn Program>>,
@@ -97,15 +100,29 @@ impl Watched {
             self.lose("has closed its standard streams");
             return;
         };
-        let stderr = String::from_utf8_lossy(&stderr);
+        self.lose(self.with_words(&self.redactor.redact(&how), &stderr));
+    }
+
+    /// Ends a program that has not answered within `limit`. Returns a sentence that names it, with what it wrote to
+    /// standard error.
+    pub(super) async fn silent(&self, limit: Duration) -> String {
+        let mut program = self.program.lock().await;
+        // One that does not end in time has told nothing either.
+        let stderr = timeout(PATIENCE, program.stop())
+            .await
+            .map_or_else(|_| Vec::new(), |end| end.stderr);
+        let how = format!("did not answer within {} s", limit.as_secs());
+        format!("{} {}", self.name, self.with_words(&how, &stderr))
+    }
+
+    /// Adds the last of what a program wrote to standard error.
+    fn with_words(&self, how: &str, stderr: &[u8]) -> String {
+        let stderr = String::from_utf8_lossy(stderr);
         let stderr = self.redactor.redact(&stderr);
         let last = stderr.ceil_char_boundary(stderr.len().saturating_sub(STDERR_BYTES));
         match text::line(stderr.get(last..).unwrap_or_default(), STDERR_BYTES) {
-            words if words.is_empty() => self.lose(self.redactor.redact(&how)),
-            words => self.lose(format!(
-                "{}, and wrote to standard error: {words}",
-                self.redactor.redact(&how)
-            )),
+            words if words.is_empty() => how.to_owned(),
+            words => format!("{how}, and wrote to standard error: {words}"),
         }
     }
 }
@@ -143,6 +160,11 @@ impl Pipes {
                 lost,
             }),
         }
+    }
+
+    /// Returns the program, which outlives the transport.
+    pub(super) fn program(&self) -> Arc<Watched> {
+        Arc::clone(&self.watched)
     }
 
     /// The next whole line; `None` at the end of the stream, and when a line is too long to go on. Safe to be dropped

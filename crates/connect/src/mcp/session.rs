@@ -28,7 +28,7 @@ use sortie_agent::{Redactor, tool::Effect};
 use sortie_api::Credential;
 use tokio::{
     sync::Mutex,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 use url::Url;
 
@@ -37,7 +37,7 @@ use super::{
     http_sse::{HttpSse, Outlets},
     listing::TOOLS,
     meter::Meter,
-    pipes::{Lost, Pipes, StdioLauncher, program_name},
+    pipes::{Lost, PATIENCE, Pipes, StdioLauncher, program_name},
     wire::{Wire, WireError},
 };
 use crate::{Failure, OPEN_TIMEOUT, text};
@@ -49,6 +49,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// Time beyond the timeout of a call until its cancellation is sent.
 const CALL_GRACE: Duration = Duration::from_secs(10);
+/// Time for the end of a program that did not answer, beyond that for which its end is waited for.
+const STOP_TIMEOUT: Duration = PATIENCE.saturating_add(Duration::from_secs(1));
 /// Time for which closing waits for the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most pages of tools that are asked for.
@@ -291,7 +293,7 @@ impl Session {
         {
             return Ok(Arc::clone(running));
         }
-        let opened = timeout(OPEN_TIMEOUT, self.dial.connect()).await;
+        let opened = timeout(self.dial.limit(), self.dial.connect()).await;
         let running = opened.map_err(|_| self.dial.slow(OPEN_TIMEOUT))??;
         *slot = Some(Arc::clone(&running));
         Ok(running)
@@ -337,6 +339,14 @@ impl Session {
 }
 
 impl Dial {
+    /// Time in which a session is opened. A program that does not answer is then ended, to learn what it wrote.
+    pub(crate) const fn limit(&self) -> Duration {
+        match &self.way {
+            Way::Http { .. } => OPEN_TIMEOUT,
+            Way::Stdio { .. } => OPEN_TIMEOUT.saturating_add(STOP_TIMEOUT),
+        }
+    }
+
     /// Returns the failure of a server, or of the named program, that does not answer.
     pub(crate) fn slow(&self, limit: Duration) -> Failure {
         let whose = match &self.way {
@@ -366,10 +376,17 @@ impl Dial {
                 command,
                 env,
             } => {
-                let process = launcher.launch(command, env).await.map_err(Failure::Error)?;
+                let until = Instant::now() + OPEN_TIMEOUT;
+                let launched = timeout_at(until, launcher.launch(command, env)).await;
+                let process = launched
+                    .map_err(|_| self.slow(OPEN_TIMEOUT))?
+                    .map_err(Failure::Error)?;
                 let lost = Lost::default();
                 let pipes = Pipes::new(process, command, Arc::clone(&self.redactor), Arc::clone(&lost));
-                let started = Client.serve_with_lifecycle(pipes, auto()).await;
+                let program = pipes.program();
+                let Ok(started) = timeout_at(until, Client.serve_with_lifecycle(pipes, auto())).await else {
+                    return Err(Failure::Error(program.silent(OPEN_TIMEOUT).await));
+                };
                 if let (Err(_), Some(why)) = (&started, lost.get()) {
                     return Err(Failure::Error(why.clone()));
                 }

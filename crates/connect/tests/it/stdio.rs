@@ -45,6 +45,16 @@ impl Program for Guard {
             }
         })
     }
+
+    fn stop(&mut self) -> BoxFuture<'_, ProgramEnd> {
+        Box::pin(async {
+            self.task.shutdown().await;
+            ProgramEnd {
+                how: "was ended by signal 9".to_owned(),
+                stderr: b"waiting for the license server with env-secret-1\n".to_vec(),
+            }
+        })
+    }
 }
 
 impl Drop for Guard {
@@ -250,8 +260,12 @@ async fn programs_are_refused_where_nothing_starts_them() {
     );
 }
 
+/// Failure of a program that starts and does not answer.
+const SILENT: &str = "the program `silent` did not answer within 15 s, and wrote to standard error: waiting for the \
+                      license server with [redacted]";
+
 #[tokio::test(start_paused = true)]
-async fn a_program_that_does_not_answer_is_named() {
+async fn a_program_that_does_not_answer_is_named_with_what_it_wrote_to_standard_error() {
     let connector = Connector::new(
         &Network::new(Reach::Private, Vec::new()).into(),
         Some(Arc::new(Tasks::default())),
@@ -259,10 +273,7 @@ async fn a_program_that_does_not_answer_is_named() {
     .unwrap();
     let connections = [program(&["silent"])];
     let refused = connector.open(&connections, &Arc::default()).await.err().unwrap();
-    assert_eq!(
-        refused.failure,
-        Failure::Error("the program `silent` did not answer within 15 s".to_owned())
-    );
+    assert_eq!(refused.failure, Failure::Error(SILENT.to_owned()));
     let tested = connector.test(&program(&["silent"])).await;
-    assert_eq!(tested.detail, "the program `silent` did not answer within 15 s");
+    assert_eq!(tested.detail, SILENT);
 }

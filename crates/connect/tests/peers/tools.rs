@@ -247,6 +247,11 @@ impl Program for Ending {
             }
         })
     }
+
+    fn stop(&mut self) -> BoxFuture<'_, ProgramEnd> {
+        self.0.kill().unwrap();
+        self.end()
+    }
 }
 
 impl StdioLauncher for Bare {

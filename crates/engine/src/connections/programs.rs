@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use sortie_agent::open_sandbox;
 use sortie_api::Credential;
 use sortie_connect::{Program, ProgramEnd, StdioLauncher, StdioProcess};
-use sortie_sandbox::{Backend, Egress, ExitKind, Limits, Process, Sandbox, Spec, Workdir};
+use sortie_sandbox::{Backend, Egress, ExitKind, Limits, Process, ProcessEnd, Sandbox, Spec, Workdir};
 use tokio::{runtime::Handle, sync::OnceCell};
 use tokio_util::task::TaskTracker;
 
@@ -138,19 +138,37 @@ impl Program for Running {
         Box::pin(async {
             let ended = match &mut self.process {
                 Some(process) => process.wait().await,
-                None => Err(sortie_sandbox::Error::Lost("it is not running".to_owned())),
+                None => Err(not_running()),
             };
-            match ended {
-                Ok(ended) => ProgramEnd {
-                    how: how(ended.exit),
-                    stderr: ended.stderr,
-                },
-                Err(error) => ProgramEnd {
-                    how: format!("cannot be run in its sandbox: {error}"),
-                    stderr: Vec::new(),
-                },
-            }
+            end_of(ended)
         })
+    }
+
+    fn stop(&mut self) -> BoxFuture<'_, ProgramEnd> {
+        Box::pin(async {
+            let ended = match self.process.take() {
+                Some(process) => process.kill().await,
+                None => Err(not_running()),
+            };
+            end_of(ended)
+        })
+    }
+}
+
+fn not_running() -> sortie_sandbox::Error {
+    sortie_sandbox::Error::Lost("it is not running".to_owned())
+}
+
+fn end_of(ended: Result<ProcessEnd, sortie_sandbox::Error>) -> ProgramEnd {
+    match ended {
+        Ok(ended) => ProgramEnd {
+            how: how(ended.exit),
+            stderr: ended.stderr,
+        },
+        Err(error) => ProgramEnd {
+            how: format!("cannot be run in its sandbox: {error}"),
+            stderr: Vec::new(),
+        },
     }
 }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use serde_json::value::RawValue;
 use sortie_api::{Event, OrgId, Run, RunId};
-use sortie_store::{ContentHolder, EventRow, StoredDefinition};
+use sortie_store::{ContentHolder, EventRow, LargeText, ListedRun, StoredDefinition};
 
 use crate::{
     Engine,
@@ -39,25 +39,32 @@ impl std::fmt::Debug for RecordedEvents {
 
 impl Engine {
     /// Returns a run as soon as its status is terminal, and at the latest after `wait`. The output of a run with zero
-    /// data retention and without a callback is returned to the first caller alone.
-    pub async fn get_run(&self, caller: &Caller, id: RunId, wait: Duration, hop: Hop) -> Result<Run, Error> {
+    /// data retention and without a callback is returned to the first caller alone. Any other large output is left out.
+    pub async fn get_run(
+        &self,
+        caller: &Caller,
+        id: RunId,
+        wait: Duration,
+        hop: Hop,
+    ) -> Result<ListedRun, Error> {
+        let whole = |run| ListedRun {
+            run,
+            has_large_output: false,
+        };
         let (node, org) = (&self.0, caller.org);
         self.until_final(org, id, wait).await?;
         if node.stores.records.unretained.holds(id) {
-            return node
-                .stores
-                .records
-                .unretained
-                .read_once(&node.stores.database, org, id)
-                .await;
+            let unretained = &node.stores.records.unretained;
+            let read = unretained.read_once(&node.stores.database, org, id).await;
+            return read.map(whole);
         }
-        let run = node.stores.database.get_run(org, id).await?;
-        if !run.zero_data_retention {
-            return Ok(run);
+        let listed = node.stores.database.get_listed_run(org, id).await?;
+        if !listed.run.zero_data_retention {
+            return Ok(listed);
         }
         match self.holder(org, id, hop).await? {
-            Some(holder) => node.cluster.peers.run(&holder, caller, id, wait).await,
-            None => Ok(node.stores.database.get_run(org, id).await?),
+            Some(holder) => node.cluster.peers.run(&holder, caller, id, wait).await.map(whole),
+            None => Ok(node.stores.database.get_listed_run(org, id).await?),
         }
     }
 
@@ -126,6 +133,11 @@ impl Engine {
                 Ok(RecordedEvents::Here(events?))
             }
         }
+    }
+
+    /// Returns a text that a list, a definition or a stream leaves out because it is large.
+    pub async fn large_text(&self, org: OrgId, text: LargeText) -> Result<String, Error> {
+        self.0.stores.records.large_text(org, text).await
     }
 
     /// Returns the definition of a run. [`Error::Gone`] for a run without retention.

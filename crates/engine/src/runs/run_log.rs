@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use sortie_api::{OrgId, Run, RunId, RunStatus};
 use sortie_store::{
-    Append, Counted, Error as StoreError, EventRow, Fence, Finish, Followed, NewEvent, PlainError, Progress,
-    Retention, Store, UnretainedFinish,
+    Append, Counted, Error as StoreError, EventRow, Fence, Finish, Followed, LargeText, NewEvent, PlainError,
+    Progress, Retention, Store, UnretainedFinish,
 };
 
 use crate::{
@@ -55,6 +55,18 @@ impl Records {
             Lookup::Forgotten => Err(Error::Unretained),
             Lookup::Elsewhere => Ok(self.store.follow(org, run, after, limit).await?),
         }
+    }
+
+    /// Returns a large text. Fails as [`Self::events_after`] does.
+    pub(crate) async fn large_text(&self, org: OrgId, text: LargeText) -> Result<String, Error> {
+        if let LargeText::Event(run, seq) = text {
+            match self.unretained.event_data((org, run), seq) {
+                Lookup::Here(data) => return data.ok_or(Error::NotFound),
+                Lookup::Forgotten => return Err(Error::Unretained),
+                Lookup::Elsewhere => {}
+            }
+        }
+        Ok(self.store.large_text(org, text).await?)
     }
 
     /// Returns the status and the last event of a run. Fails as [`Self::events_after`] does.

@@ -174,7 +174,7 @@ async fn get(world: &World, rng: &mut Rng, run: RunId) -> Option<Run> {
     let leaves = (rng.u32(0..6) == 0).then(|| Duration::from_millis(rng.u64(0..3_000)));
     let get = process.engine.get_run(&caller, run, wait, Hop::Second);
     match timeout(leaves.unwrap_or(Duration::from_mins(1)), get).await {
-        Ok(Ok(run)) => Some(run),
+        Ok(Ok(listed)) => Some(listed.run),
         Ok(Err(Error::Unavailable(_))) => None,
         Ok(Err(error)) => {
             world

@@ -4,14 +4,15 @@
 //! share the memory for that, so a text that many slow readers push out is read again.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use futures_util::{FutureExt as _, future::BoxFuture};
 use sortie_api::OrgId;
-use sortie_engine::Error;
-use sortie_store::{LargeText, Store};
+use sortie_engine::{Engine, Error};
+use sortie_store::LargeText;
 use tokio::sync::Semaphore;
 
 /// Largest piece of an answer, in bytes.
@@ -30,27 +31,51 @@ type Key = (OrgId, LargeText);
 #[derive(Clone)]
 pub(crate) struct LargeTexts(Arc<Shared>);
 
+/// Reads a text of an organization.
+type Load = dyn Fn(OrgId, LargeText) -> BoxFuture<'static, Result<String, Error>> + Send + Sync;
+
 struct Shared {
-    store: Store,
+    load: Box<Load>,
     loads: Semaphore,
+    texts: Mutex<Texts>,
+}
+
+#[derive(Default)]
+struct Texts {
     /// The last one was used last.
-    kept: Mutex<VecDeque<(Key, Arc<String>)>>,
+    kept: VecDeque<(Key, Arc<String>)>,
+    /// Number of answers that a text is open for.
+    open: HashMap<Key, usize>,
 }
 
 impl LargeTexts {
-    pub(crate) fn new(store: Store) -> Self {
+    /// The texts of a node.
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self::of(move |org, text| {
+            let engine = engine.clone();
+            async move { engine.large_text(org, text).await }
+        })
+    }
+
+    /// The texts that a function reads.
+    pub(crate) fn of<F>(load: impl Fn(OrgId, LargeText) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<String, Error>> + Send + 'static,
+    {
         Self(Arc::new(Shared {
-            store,
+            load: Box::new(move |org, text| load(org, text).boxed()),
             loads: Semaphore::new(LOADS),
-            kept: Mutex::default(),
+            texts: Mutex::default(),
         }))
     }
 
     /// Opens a text of an organization for an answer, from its beginning.
     pub(crate) fn open(&self, org: OrgId, text: LargeText) -> OpenText {
+        let key = (org, text);
+        *self.texts().open.entry(key.clone()).or_default() += 1;
         OpenText {
             texts: self.clone(),
-            key: (org, text),
+            key,
             position: 0,
         }
     }
@@ -64,8 +89,8 @@ impl LargeTexts {
         if let Some(text) = self.use_kept(key) {
             return Ok(text);
         }
-        let text = Arc::new(self.0.store.large_text(key.0, key.1.clone()).await?);
-        let mut kept = self.kept();
+        let text = Arc::new((self.0.load)(key.0, key.1.clone()).await?);
+        let kept = &mut self.texts().kept;
         kept.push_back((key.clone(), Arc::clone(&text)));
         let mut bytes: usize = kept.iter().map(|(_, text)| text.len()).sum();
         while bytes > KEPT_BYTES && kept.len() > 1 {
@@ -75,7 +100,7 @@ impl LargeTexts {
     }
 
     fn use_kept(&self, key: &Key) -> Option<Arc<String>> {
-        let mut kept = self.kept();
+        let kept = &mut self.texts().kept;
         let place = kept.iter().position(|(other, _)| other == key)?;
         let used = kept.remove(place)?;
         let text = Arc::clone(&used.1);
@@ -83,8 +108,8 @@ impl LargeTexts {
         Some(text)
     }
 
-    fn kept(&self) -> MutexGuard<'_, VecDeque<(Key, Arc<String>)>> {
-        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn texts(&self) -> MutexGuard<'_, Texts> {
+        self.0.texts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -115,7 +140,7 @@ impl TextForm {
     }
 }
 
-/// Text that an answer is made of. Nothing of it is kept once the answer has ended.
+/// Text that an answer is made of. Nothing of it is kept once the answers that it is open for have ended.
 #[derive(Debug)]
 pub(crate) struct OpenText {
     texts: LargeTexts,
@@ -138,8 +163,11 @@ impl OpenText {
         match form {
             TextForm::Json | TextForm::Members => into.extend_from_slice(piece.as_bytes()),
             TextForm::Quoted => {
-                let quoted = serde_json::to_vec(piece).map_err(|error| Error::Internal(error.to_string()))?;
-                into.extend_from_slice(quoted.get(1..quoted.len() - 1).unwrap_or_default());
+                // The text may be a part of a line.
+                let quoted =
+                    sortie_api::json::to_line(piece).map_err(|error| Error::Internal(error.to_string()))?;
+                let within = quoted.get(1..quoted.len() - 1).unwrap_or_default();
+                into.extend_from_slice(within.as_bytes());
             }
         }
         self.position = end;
@@ -149,6 +177,14 @@ impl OpenText {
 
 impl Drop for OpenText {
     fn drop(&mut self) {
-        self.texts.kept().retain(|(key, _)| *key != self.key);
+        let mut texts = self.texts.texts();
+        let others = texts.open.get_mut(&self.key).map_or(0, |open| {
+            *open = open.saturating_sub(1);
+            *open
+        });
+        if others == 0 {
+            texts.open.remove(&self.key);
+            texts.kept.retain(|(key, _)| *key != self.key);
+        }
     }
 }

@@ -5,23 +5,76 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use http::StatusCode;
 use sortie_api::{
-    Connection,
+    Connection, OrgId,
     connection::{
         Authorization, ConfirmAuthorization, ConfirmedAuthorization, ConnectionDefinition, ConnectionTest,
         KnownService,
     },
     limits,
 };
-use sortie_engine::Put;
+use sortie_engine::{Engine, Error, Put};
+use sortie_store::Found;
 
-use super::listing::{Form, Listing, Rows};
+use super::listing::{Entry, Form, Listing, Source};
 use crate::{
     app::App,
-    kit::{Admin, ApiResult, Json, JsonBody, Member, Path},
+    kit::{Admin, ApiResult, Json, JsonBody, LargeEntries, LargeEntry, Member, Path},
 };
 
-/// Number of connections that are read at once. One may have several hundred KiB.
-const STRETCH: u32 = 1;
+/// Saved connections of an organization, or one of them.
+struct Saved {
+    engine: Engine,
+    entries: LargeEntries,
+    org: OrgId,
+    /// The only connection that is read; none for all of them.
+    name: Option<String>,
+}
+
+impl Saved {
+    fn new(app: &App, org: OrgId, name: Option<String>) -> Self {
+        Self {
+            engine: app.engine.clone(),
+            entries: app.entries.clone(),
+            org,
+            name,
+        }
+    }
+}
+
+impl Source for Saved {
+    type Item = LargeEntry<Connection>;
+    type Position = String;
+
+    /// A connection may have several hundred KiB.
+    fn stretch(&self) -> u32 {
+        1
+    }
+
+    async fn read(
+        &self,
+        after: Option<String>,
+        _limit: u32,
+    ) -> Result<Found<LargeEntry<Connection>, String>, Error> {
+        let connections = self.engine.connections();
+        let read = async {
+            if let Some(name) = &self.name {
+                return connections.get(self.org, name).await.map(Some);
+            }
+            let found = connections.list(self.org, after.unwrap_or_default(), 1).await?;
+            Ok(found.into_iter().next())
+        };
+        let found = self.entries.read(read).await?;
+        Ok(Found::all(found.into_iter().collect()))
+    }
+
+    fn position(&self, connection: &LargeEntry<Connection>) -> String {
+        connection.entry().name.clone()
+    }
+
+    fn entry(&mut self, connection: LargeEntry<Connection>) -> Result<Entry, Error> {
+        Entry::of(connection.entry())
+    }
+}
 
 /// List saved connections
 ///
@@ -36,19 +89,12 @@ const STRETCH: u32 = 1;
     }]))),
 )]
 pub(crate) async fn list_connections(State(app): State<Arc<App>>, who: Member) -> ApiResult<Response> {
-    let engine = app.engine.clone();
-    let rows = Rows {
-        stretch: STRETCH,
-        read: move |after: Option<String>, limit| {
-            let engine = engine.clone();
-            async move {
-                let after = after.unwrap_or_default();
-                engine.connections().list(who.org, after, limit).await
-            }
-        },
-        position: |connection: &Connection| connection.name.clone(),
-    };
-    let list = Listing::new(rows, None, limits::SAVED_CONNECTIONS, Form::Array);
+    let list = Listing::new(
+        Saved::new(&app, who.org, None),
+        None,
+        limits::SAVED_CONNECTIONS,
+        Form::Array,
+    );
     list.respond(&app.bodies).await
 }
 
@@ -69,16 +115,7 @@ pub(crate) async fn get_connection(
     who: Member,
     Path(name): Path<String>,
 ) -> ApiResult<Response> {
-    let engine = app.engine.clone();
-    let alone = Rows {
-        stretch: 1,
-        read: move |_: Option<()>, _| {
-            let (engine, name) = (engine.clone(), name.clone());
-            async move { Ok(vec![engine.connections().get(who.org, &name).await?]) }
-        },
-        position: |_: &Connection| (),
-    };
-    Listing::new(alone, None, 1, Form::Within)
+    Listing::new(Saved::new(&app, who.org, Some(name)), None, 1, Form::Within)
         .respond(&app.bodies)
         .await
 }

@@ -3,7 +3,13 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use sortie_engine::Message;
+use serde_json::value::RawValue;
+use sortie_api::{Event, OrgId, Run};
+use sortie_engine::{Error, LargeMessage, Message};
+use sortie_store::LargeText;
+
+use super::listing::Entry;
+use crate::kit::{LargeTexts, TextForm};
 
 /// Room for the fields around an event's data, in bytes.
 const AROUND: usize = 160;
@@ -33,9 +39,36 @@ pub(super) fn encode(messages: &[Message]) -> Bytes {
                 write!(out, "event: message_delta\ndata: {data}\n\n")
             }
             Message::Done(run) => write!(out, "event: done\ndata: {run}\n\n"),
+            // It is alone in its batch, and encoded by [`encode_large`].
+            Message::Large(_) => Ok(()),
         };
     }
     out.into()
+}
+
+/// Encodes a large message of a run of the organization. Its text is sent from the store.
+pub(super) fn encode_large(texts: &LargeTexts, org: OrgId, message: &LargeMessage) -> Result<Entry, Error> {
+    match message {
+        LargeMessage::Event(large) => {
+            let event = Event {
+                id: large.seq,
+                kind: large.kind.clone(),
+                data: RawValue::NULL.to_owned(),
+                created_at: large.created_at,
+            };
+            let data = texts.open(org, LargeText::Event(large.run, large.seq));
+            let before = format!("id: {}\nevent: {}\ndata: ", large.seq, large.kind);
+            Entry::around(&event, "data", data, TextForm::Json)?.in_line(&before, "\n\n")
+        }
+        LargeMessage::Done(run) => {
+            let run = Run {
+                output: Some(String::new()),
+                ..Run::clone(run)
+            };
+            let output = texts.open(org, LargeText::Output(run.id));
+            Entry::around(&run, "output", output, TextForm::Quoted)?.in_line("event: done\ndata: ", "\n\n")
+        }
+    }
 }
 
 #[cfg(test)]
@@ -51,7 +84,7 @@ mod tests {
     use sortie_store::EventRow;
 
     use super::{
-        super::event_stream::{Ends, EventStream},
+        super::event_stream::{Ends, EventStream, Messages},
         *,
     };
     use crate::metrics::HttpMetrics;
@@ -148,7 +181,13 @@ mod tests {
         batches: impl futures_util::Stream<Item = Result<Arc<Batch>, Error>> + Send + 'static,
     ) -> EventStream {
         let open = HttpMetrics::default().stream();
-        EventStream::new(batches.boxed(), Ends::default(), open)
+        let texts = LargeTexts::of(|_, text| async move { Err(Error::Internal(format!("{text:?}"))) });
+        let messages = Messages {
+            batches: batches.boxed(),
+            texts,
+            org: OrgId::new(Timestamp::from_micros(1), [1; 10]),
+        };
+        EventStream::new(messages, Ends::default(), open)
     }
 
     #[tokio::test(start_paused = true)]

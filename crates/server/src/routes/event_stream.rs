@@ -1,32 +1,41 @@
 //! The body of an event stream: what is ready goes out in one chunk, a heartbeat every 15 seconds, and an end at once
 //! when the node stops or the credential of the stream has ended.
 //!
+//! A large message goes out in pieces. The stream holds one of them, and nothing else comes between them.
+//!
 //! The opening and the heartbeat are lines without a blank line behind them: a blank line ends a message, and some
 //! clients then report an empty one. The opening lines so belong to the first message, heartbeats to the next.
 
 use std::{
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use axum::body::HttpBody;
 use bytes::{Bytes, BytesMut};
-use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
+use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
 use hyper::body::Frame as Chunk;
-use sortie_engine::{Batch, Error};
+use sortie_api::OrgId;
+use sortie_engine::{Batch, Error, LargeMessage};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::event_encoder::encode;
-use crate::{kit::Watched, metrics::OpenStream};
+use super::{
+    event_encoder::{encode, encode_large},
+    listing::Large,
+};
+use crate::{
+    kit::{LargeTexts, Watched},
+    metrics::OpenStream,
+};
 
 const OPENING: Bytes = Bytes::from_static(b": connected\nretry: 2000\n");
 const HEARTBEAT: Bytes = Bytes::from_static(b": heartbeat\n");
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(15);
 
-/// Largest chunk that several batches are joined into. A larger batch is sent alone.
+/// Size up to which batches are joined into a chunk.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Reasons for the end of a stream beside the end of the run.
@@ -38,9 +47,21 @@ pub(super) struct Ends {
     pub(super) credential: Option<Watched>,
 }
 
+/// Messages of a run, and the texts of the large ones.
+pub(super) struct Messages {
+    pub(super) batches: BoxStream<'static, Result<Arc<Batch>, Error>>,
+    pub(super) texts: LargeTexts,
+    /// Organization of the run.
+    pub(super) org: OrgId,
+}
+
+/// Piece of a large message that is being made, with what comes behind it.
+type NextPiece = BoxFuture<'static, Result<(Bytes, Option<Large>), Error>>;
+
 /// A response body.
 pub(super) struct EventStream {
-    batches: BoxStream<'static, Result<Arc<Batch>, Error>>,
+    messages: Messages,
+    piece: Option<NextPiece>,
     heartbeat: Interval,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
     revoked: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
@@ -53,20 +74,19 @@ pub(super) struct EventStream {
 enum State {
     Opening,
     Open,
+    /// The rest of a large message is the last.
+    Ending,
     Ended,
 }
 
 impl EventStream {
-    pub(super) fn new(
-        batches: BoxStream<'static, Result<Arc<Batch>, Error>>,
-        ends: Ends,
-        open: OpenStream,
-    ) -> Self {
+    pub(super) fn new(messages: Messages, ends: Ends, open: OpenStream) -> Self {
         let Ends { stop, credential } = ends;
         let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT_PERIOD, HEARTBEAT_PERIOD);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
-            batches,
+            messages,
+            piece: None,
             heartbeat,
             stop: Box::pin(stop.cancelled_owned()),
             revoked: credential.as_ref().map(|watched| Box::pin(watched.ended())),
@@ -84,8 +104,8 @@ impl EventStream {
             first = OPENING;
         }
         let mut more = BytesMut::new();
-        while self.state == State::Open && first.len().max(more.len()) < CHUNK_BYTES {
-            let bytes = match self.batches.poll_next_unpin(cx) {
+        while self.state == State::Open && self.piece.is_none() && first.len().max(more.len()) < CHUNK_BYTES {
+            let bytes = match self.messages.batches.poll_next_unpin(cx) {
                 Poll::Pending => break,
                 Poll::Ready(None) => {
                     self.state = State::Ended;
@@ -96,7 +116,10 @@ impl EventStream {
                     if batch.is_last() {
                         self.state = State::Ended;
                     }
-                    batch.encoded(encode)
+                    match batch.large() {
+                        Some(large) => self.begin(large)?,
+                        None => batch.encoded(encode),
+                    }
                 }
             };
             if first.is_empty() {
@@ -109,6 +132,35 @@ impl EventStream {
             }
         }
         Ok(if more.is_empty() { first } else { more.freeze() })
+    }
+
+    /// Begins a large message. Returns the text before its first piece.
+    fn begin(&mut self, large: &LargeMessage) -> Result<Bytes, Error> {
+        let entry = encode_large(&self.messages.texts, self.messages.org, large)?;
+        if let Some(large) = entry.large {
+            self.piece = Some(large.piece().boxed());
+            if self.state == State::Ended {
+                self.state = State::Ending;
+            }
+        }
+        Ok(entry.text.into())
+    }
+
+    /// Goes on with a large message.
+    fn poll_piece(&mut self, piece: &mut NextPiece, cx: &mut Context<'_>) -> Poll<Result<Bytes, Error>> {
+        let (bytes, rest) = ready!(piece.poll_unpin(cx))?;
+        self.piece = rest.map(|large| large.piece().boxed());
+        if self.piece.is_none() && self.state == State::Ending {
+            self.state = State::Ended;
+        }
+        Poll::Ready(Ok(bytes))
+    }
+
+    /// Breaks the stream off, so that the client comes back for the rest.
+    fn broken(&mut self, error: Error) -> Poll<Option<Result<Chunk<Bytes>, Error>>> {
+        tracing::error!(%error, "event stream aborted");
+        self.state = State::Ended;
+        Poll::Ready(Some(Err(error)))
     }
 }
 
@@ -130,14 +182,23 @@ impl HttpBody for EventStream {
             this.state = State::Ended;
             return Poll::Ready(None);
         }
+        if let Some(mut piece) = this.piece.take() {
+            return match this.poll_piece(&mut piece, cx) {
+                Poll::Ready(Ok(bytes)) => Poll::Ready(Some(Ok(Chunk::data(bytes)))),
+                Poll::Ready(Err(error)) => this.broken(error),
+                Poll::Pending if this.stop.poll_unpin(cx).is_ready() => {
+                    this.state = State::Ended;
+                    Poll::Ready(None)
+                }
+                Poll::Pending => {
+                    this.piece = Some(piece);
+                    Poll::Pending
+                }
+            };
+        }
         let chunk = match this.ready(cx) {
             Ok(chunk) => chunk,
-            Err(error) => {
-                // The connection is broken off, so that the client comes back for the rest.
-                tracing::error!(%error, "event stream aborted");
-                this.state = State::Ended;
-                return Poll::Ready(Some(Err(error)));
-            }
+            Err(error) => return this.broken(error),
         };
         if !chunk.is_empty() {
             return Poll::Ready(Some(Ok(Chunk::data(chunk))));
@@ -161,9 +222,10 @@ mod tests {
     use futures_util::stream;
     use http_body_util::BodyExt as _;
     use serde_json::value::RawValue;
-    use sortie_api::Timestamp;
-    use sortie_engine::Message;
-    use sortie_store::EventRow;
+    use serde_json::{Value, json};
+    use sortie_api::{RunId, Timestamp};
+    use sortie_engine::{LargeEvent, Message};
+    use sortie_store::{EventRow, LargeText};
 
     use super::*;
     use crate::metrics::HttpMetrics;
@@ -185,7 +247,75 @@ mod tests {
     fn body(
         batches: impl futures_util::Stream<Item = Result<Arc<Batch>, Error>> + Send + 'static,
     ) -> EventStream {
-        EventStream::new(batches.boxed(), Ends::default(), HttpMetrics::default().stream())
+        body_of(batches.boxed(), Ends::default())
+    }
+
+    /// Large texts are this long.
+    const LARGE: usize = 300_000;
+
+    fn body_of(batches: BoxStream<'static, Result<Arc<Batch>, Error>>, ends: Ends) -> EventStream {
+        let texts = LargeTexts::of(|_, text| async move {
+            let LargeText::Event(_, seq) = text else {
+                return Err(Error::Internal(format!("{text:?}")));
+            };
+            if seq == 9 {
+                return Err(Error::NotFound);
+            }
+            Ok(json!({"seq": seq, "text": "x".repeat(LARGE)}).to_string())
+        });
+        let messages = Messages {
+            batches,
+            texts,
+            org: OrgId::new(Timestamp::from_micros(1), [1; 10]),
+        };
+        EventStream::new(messages, ends, HttpMetrics::default().stream())
+    }
+
+    fn large(seq: i64) -> Arc<Batch> {
+        let event = LargeEvent {
+            run: RunId::new(Timestamp::from_micros(1), [2; 10]),
+            seq,
+            kind: "message".to_owned(),
+            created_at: Timestamp::from_micros(1_700_000_000_000_000),
+        };
+        Arc::new(Batch::new(vec![Message::Large(LargeMessage::Event(event))]))
+    }
+
+    #[tokio::test]
+    async fn a_large_message_goes_out_in_pieces_between_the_others() {
+        let batches = [event(1, "{}"), large(2), event(3, "{}"), large(4)];
+        let mut body = body(stream::iter(batches.map(Ok)));
+        let mut all = String::new();
+        while let Some(text) = chunk(&mut body).await {
+            assert!(text.len() <= 2 * CHUNK_BYTES, "{}", text.len());
+            all.push_str(&text);
+        }
+        let messages: Vec<&str> = all.trim_end().split("\n\n").collect();
+        assert_eq!(messages.len(), 4);
+        for (at, message) in messages.iter().enumerate() {
+            let seq = at + 1;
+            let (_, message) = message.split_once("id: ").unwrap();
+            let (head, data) = message.split_once("\ndata: ").unwrap();
+            assert_eq!(head, format!("{seq}\nevent: message"));
+            let event: Value = serde_json::from_str(data).unwrap();
+            let data = if seq % 2 == 0 {
+                json!({"seq": seq, "text": "x".repeat(LARGE)})
+            } else {
+                json!({})
+            };
+            let expected =
+                json!({"id": seq, "type": "message", "data": data, "created_at": "2023-11-14T22:13:20.000Z"});
+            assert_eq!(event, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_message_that_cannot_be_read_breaks_the_stream_off() {
+        let batches = [large(9), event(10, "{}")];
+        let mut body = body(stream::iter(batches.map(Ok)));
+        assert!(chunk(&mut body).await.unwrap().contains("id: 9\n"));
+        assert!(body.frame().await.unwrap().is_err());
+        assert!(body.frame().await.is_none());
     }
 
     async fn chunk(body: &mut EventStream) -> Option<String> {
@@ -238,14 +368,11 @@ mod tests {
     #[tokio::test]
     async fn the_stop_of_the_node_ends_a_stream_at_once() {
         let stop = CancellationToken::new();
-        let mut body = EventStream::new(
-            stream::pending().boxed(),
-            Ends {
-                stop: stop.clone(),
-                credential: None,
-            },
-            HttpMetrics::default().stream(),
-        );
+        let ends = Ends {
+            stop: stop.clone(),
+            credential: None,
+        };
+        let mut body = body_of(stream::pending().boxed(), ends);
         assert!(chunk(&mut body).await.is_some());
         stop.cancel();
         assert_eq!(chunk(&mut body).await, None);

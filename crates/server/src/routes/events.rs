@@ -22,7 +22,7 @@ use utoipa::{
 };
 
 use super::{
-    event_stream::{Ends, EventStream},
+    event_stream::{Ends, EventStream, Messages},
     listing::{Entry, Form as ListForm, Listing, Rows, Source},
 };
 use crate::{
@@ -213,7 +213,12 @@ pub(crate) async fn follow_run(
                 stop: app.stop.clone(),
                 credential: app.watch.watch(opener),
             };
-            let stream = EventStream::new(batches, ends, app.http.stream());
+            let messages = Messages {
+                batches,
+                texts: app.texts.clone(),
+                org: who.org,
+            };
+            let stream = EventStream::new(messages, ends, app.http.stream());
             let mut response = Response::new(Body::new(stream));
             let headers = response.headers_mut();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -97,12 +97,12 @@ where
 
 /// Entry of a list as JSON.
 pub(super) struct Entry {
-    text: Vec<u8>,
-    large: Option<Large>,
+    pub(super) text: Vec<u8>,
+    pub(super) large: Option<Large>,
 }
 
 /// Large text in an entry, and what comes behind it.
-struct Large {
+pub(super) struct Large {
     text: OpenText,
     form: TextForm,
     rest: Vec<u8>,
@@ -116,6 +116,17 @@ impl Large {
             into.append(&mut self.rest);
         }
         Ok(is_end)
+    }
+
+    /// Makes the next piece. Returns it with what comes behind it.
+    pub(super) async fn piece(mut self) -> Result<(Bytes, Option<Self>), Error> {
+        let mut piece = Vec::new();
+        while piece.len() < PIECE_BYTES {
+            if self.append(&mut piece).await? {
+                return Ok((Bytes::from(piece), None));
+            }
+        }
+        Ok((Bytes::from(piece), Some(self)))
     }
 }
 
@@ -157,6 +168,18 @@ impl Entry {
         })
     }
 
+    /// The entry as one line, between two texts.
+    pub(super) fn in_line(mut self, before: &str, behind: &str) -> Result<Self, Error> {
+        self.text = one_line(before, self.text)?;
+        if let Some(large) = &mut self.large {
+            large.rest = one_line("", std::mem::take(&mut large.rest))?;
+            large.rest.extend_from_slice(behind.as_bytes());
+        } else {
+            self.text.extend_from_slice(behind.as_bytes());
+        }
+        Ok(self)
+    }
+
     /// The answer with this entry alone.
     pub(super) async fn respond(self, bodies: &BodyBudget) -> ApiResult<Response> {
         let Some(large) = self.large else {
@@ -184,19 +207,20 @@ impl Entry {
     }
 }
 
+/// Returns a text and a part of a JSON text in one line.
+fn one_line(before: &str, json: Vec<u8>) -> Result<Vec<u8>, Error> {
+    let json = String::from_utf8(json).map_err(|error| Error::Internal(error.to_string()))?;
+    Ok(format!("{before}{}", sortie_api::json::in_line(json)).into_bytes())
+}
+
 /// An answer of a text and a large text behind it.
 fn in_pieces(first: Vec<u8>, large: Large) -> Response {
     let rest = stream::try_unfold(Some(large), |large| async move {
-        let Some(mut large) = large else {
+        let Some(large) = large else {
             return Ok(None);
         };
-        let mut piece = Vec::new();
-        while piece.len() < PIECE_BYTES {
-            if large.append(&mut piece).await.inspect_err(log_broken)? {
-                return Ok(Some((Bytes::from(piece), None)));
-            }
-        }
-        Ok::<_, Error>(Some((Bytes::from(piece), Some(large))))
+        let piece = large.piece().await.inspect_err(log_broken)?;
+        Ok::<_, Error>(Some(piece))
     });
     let body = stream::once(async { Ok(Bytes::from(first)) }).chain(rest);
     json_response(Body::from_stream(body))

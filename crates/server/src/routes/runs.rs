@@ -300,9 +300,13 @@ pub(crate) async fn get_run(
     if method == Method::HEAD {
         return Ok(Json(app.engine.look_at_run(who.org, id, wait).await?).into_response());
     }
-    let run = app.engine.get_run(&who.caller(), id, wait, hop).await?;
-    let is_once = run.zero_data_retention && run.output.is_some();
-    let entry = entry_of(&app, who.org, run)?;
+    let listed = app.engine.get_run(&who.caller(), id, wait, hop).await?;
+    let is_once = listed.run.zero_data_retention && listed.run.output.is_some();
+    let entry = if listed.has_large_output {
+        with_output(&app.texts, who.org, listed.run)?
+    } else {
+        Entry::of(&listed.run)?
+    };
     let mut response = entry.respond(&app.bodies).await?;
     if is_once {
         response.extensions_mut().insert(Once);

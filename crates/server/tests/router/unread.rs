@@ -5,13 +5,17 @@ use std::time::Duration;
 use serde_json::json;
 use sortie_api::limits::BODY_BYTES;
 use sortie_server::Options;
-use sortie_testkit::{Bytes, http::Method};
+use sortie_testkit::{
+    Bytes,
+    http::{HeaderValue, Method},
+    processes::in_use,
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpSocket, TcpStream},
 };
 
-use crate::rig::{PATIENCE, Rig, options};
+use crate::rig::{PATIENCE, Rig, options, plain};
 
 /// Refused requests: their line and headers, and their status.
 fn refused(key: &str) -> [(String, u16); 4] {
@@ -143,6 +147,74 @@ async fn a_client_that_does_not_read_is_closed() {
     let mut answer = Vec::new();
     let _broken_off = stream.read_to_end(&mut answer).await;
     assert!(answer.len() < 4 << 20, "{}", answer.len());
+}
+
+/// `docs/API.md#large-answers`: nothing of an answer is held once its connection is closed.
+#[tokio::test]
+async fn what_clients_that_do_not_read_have_held_is_free_once_they_are_closed() {
+    let stall = Duration::from_millis(500);
+    let rig = Rig::start_with(sortie_api::Mode::SelfHosted, Options { stall, ..options() }).await;
+    let content = "x".repeat(4 << 20);
+    let definition = json!({"prompt": "x", "shell": false, "files": [{"path": "a", "content": content}]});
+    let body = Bytes::from(definition.to_string());
+    let saved = rig.admin.send(Method::PUT, "/v1/workflows/large", body).await;
+    saved.unwrap().expect(201).unwrap();
+    let (_, run) = rig.member.complete(&json!({"workflow": "large"})).await.unwrap();
+    let paths = [
+        "/v1/workflows/large".to_owned(),
+        format!("/v1/runs/{}/definition", run.id),
+    ];
+    let own = std::process::id();
+    let before = in_use(own).unwrap().memory;
+    let mut clients = Vec::new();
+    for client in 0..300 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4_096).unwrap();
+        let mut stream = socket.connect(rig.address).await.unwrap();
+        let request = format!(
+            "GET {} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
+            paths[client % 2],
+            rig.member_key
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        clients.push(stream);
+    }
+    for client in &clients {
+        client.readable().await.unwrap();
+    }
+    let closed = async { while metric(&rig, "sortie_connections_open").await > 1 {} };
+    tokio::time::timeout(3 * PATIENCE, closed).await.unwrap();
+    let rise = in_use(own).unwrap().memory.saturating_sub(before);
+    assert!(rise < 32 << 20, "{} MiB", rise >> 20);
+    for client in &mut clients {
+        let mut answer = Vec::new();
+        let _broken_off = client.read_to_end(&mut answer).await;
+        assert!(answer.starts_with(b"HTTP/1.1 200"));
+        assert!(answer.len() < 4 << 20, "{}", answer.len());
+    }
+}
+
+/// `docs/API.md#large-answers`: pieces of a text are not told apart from the whole.
+#[tokio::test]
+async fn a_stream_of_large_events_has_what_their_array_has() {
+    let rig = Rig::start().await;
+    // The answer of the run repeats its prompt, and JSON escapes most of it.
+    let prompt = "x\u{2028}\"".repeat(26_000);
+    let (events, done) = rig.member.complete(&plain(&prompt)).await.unwrap();
+    let longest = events.iter().map(|event| event.data.get().len()).max().unwrap();
+    assert!(longest > 128 * 1024, "{longest}");
+    let stored = rig.engine.store().get_run(rig.org, done.id).await.unwrap();
+    assert_eq!(json!(done), json!(stored));
+    let path = format!("/v1/runs/{}/events", done.id);
+    let array = rig
+        .member
+        .clone()
+        .with_header("accept", HeaderValue::from_static("application/json"));
+    let listed = array.get(&path).await.unwrap().json().unwrap();
+    // While the run was at work, and afterwards.
+    assert_eq!(json!(events), listed);
+    let (events, again) = rig.member.finished(&done.id.to_string()).await.unwrap();
+    assert_eq!((json!(events), json!(again)), (listed, json!(stored)));
 }
 
 /// `docs/OPERATIONS.md#how-large`: half of the descriptors are reserved.

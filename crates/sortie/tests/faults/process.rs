@@ -236,20 +236,8 @@ async fn descriptors_run_out(database: Database) -> Checked {
     println!(
         "the table of node {nth} was full at {full} of {looks} looks, with room for {room} more at first"
     );
-    let excuse = Excuse {
-        // A command cannot be started, a file not opened, a provider not reached: the run says so.
-        failures: &[
-            "Too many open files",
-            "os error 24",
-            "sandbox",
-            "provider",
-            "exited with",
-            "No file descriptors",
-        ],
-        skipped_artifacts: true,
-        ..Excuse::default()
-    };
-    end(world, load, excuse).await
+    // A run waits for a descriptor, and ends as if there had always been one.
+    end(world, load, Excuse::default()).await
 }
 
 /// The limit with which a process can open so many files more: a number above all of them, as the kernel gives out the

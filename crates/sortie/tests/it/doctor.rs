@@ -1,5 +1,7 @@
 //! `sortie doctor` on an engine that runs.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Resource, getrlimit};
 use serde_json::Value;
@@ -36,6 +38,40 @@ async fn providers_are_asked_without_an_engine() -> Checked {
     let away = asked(&["--providers", "--url", "http://127.0.0.1:9"])?;
     for name in ["node", "provider openai"] {
         assert_eq!(check(&away, name)?["verdict"], "fault", "{away}");
+    }
+    Ok(())
+}
+
+/// `docs/SANDBOX.md#4-hosts`: an ordinary user in a namespace that allows no further ones.
+#[tokio::test]
+async fn a_host_without_user_namespaces_is_named_with_the_setting_that_does_without() -> Checked {
+    const WITHOUT: &str = "echo 0 >/proc/sys/user/max_user_namespaces || exit 77; exec \"$0\" \"$@\"";
+    let sortie = env!("CARGO_BIN_EXE_sortie");
+    let folder = tempfile::tempdir()?;
+    let confined = |arguments: &[&str]| {
+        let mut command = binary_command(Path::new("unshare"));
+        command
+            .env_remove("SORTIE_SANDBOX_MINIMUM")
+            .current_dir(folder.path())
+            .args(["--user", "--map-user=1000", "--keep-caps", "sh", "-c", WITHOUT])
+            .args(arguments);
+        command.output()
+    };
+    let tried = confined(&["true"]);
+    if !tried.as_ref().is_ok_and(|tried| tried.status.success()) {
+        println!("NOT CHECKED: a host without user namespaces: this one makes no namespace to stand for it");
+        return Ok(());
+    }
+    let told = confined(&[sortie, "doctor", "--json"])?;
+    let report: Value = serde_json::from_slice(&told.stdout).with_context(|| text(&told.stderr))?;
+    let sandbox = check(&report, "sandbox")?;
+    assert_eq!(sandbox["verdict"], "fault", "{report}");
+    let told = sandbox.to_string();
+    for words in [
+        "does not allow user namespaces",
+        "SORTIE_SANDBOX_MINIMUM=landlock",
+    ] {
+        ensure!(told.contains(words), "{told}");
     }
     Ok(())
 }

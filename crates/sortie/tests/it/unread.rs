@@ -52,13 +52,23 @@ async fn filled(client: &Client) -> Result<Vec<(String, &'static str)>> {
         let schedule = json!({"workflow": "small", "cron": "@yearly", "input": input});
         client.post("/v1/schedules", &schedule).await?.expect(201)?;
     }
+    let command: Vec<String> = (0..64)
+        .map(|number| format!("/{number:02}{}", "x".repeat(4_093)))
+        .collect();
+    for number in 0..40 {
+        let connection = json!({"type": "mcp", "command": command});
+        put(client, &format!("/v1/connections/c{number}"), &connection).await?;
+    }
     let any = "*/*";
     Ok(vec![
+        ("/v1/connections".to_owned(), any),
+        ("/v1/connections/c7".to_owned(), any),
         ("/v1/workflows/large".to_owned(), any),
         (format!("/v1/runs/{}/definition", of_large.id), any),
         ("/v1/runs".to_owned(), any),
         (format!("/v1/runs/{}", last.id), any),
         (format!("/v1/runs/{}/events", last.id), "application/json"),
+        (format!("/v1/runs/{}/events", last.id), "text/event-stream"),
         ("/v1/schedules".to_owned(), any),
     ])
 }

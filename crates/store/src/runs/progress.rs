@@ -3,14 +3,15 @@
 use sortie_api::{OrgId, RunId, RunStatus};
 
 use super::{
-    OUTPUT, artifacts,
-    read::{event_from, select_events},
-    run_columns, run_with_output,
+    OUTPUT, artifacts, listed_run,
+    read::{listed_event, select_listed_events},
+    run_columns,
 };
 use crate::{
     Store,
     db::{Stmt, Tx, batch, vals},
-    types::{Error, EventRow, Followed, Progress, Result},
+    large::{ListedEvent, short},
+    types::{Error, Followed, Progress, Result},
 };
 
 /// Column of the status in [`run_columns`].
@@ -18,9 +19,9 @@ const STATUS: usize = 1;
 /// Column of the zero data retention in [`run_columns`].
 const RETENTION: usize = 12;
 
-/// Column of the last event in [`follow`]: behind the columns of [`run_columns`], the output and the
-/// artifacts.
-const LAST_EVENT: usize = OUTPUT + 2;
+/// Column of the last event in [`follow`]: behind the columns of [`run_columns`], the output, the artifacts and the length
+/// of the output.
+const LAST_EVENT: usize = OUTPUT + 3;
 
 impl Store {
     /// Returns the status and the last event of a run; `Unretained` if its events are not stored.
@@ -45,7 +46,7 @@ impl Store {
     }
 
     /// Returns the next data for a follower that has the events up to `after`: the progress of the run and at
-    /// most `limit` events. The run itself is included once it is final and these are its last events.
+    /// most `limit` events. Large texts are left out. The run itself is included once it is final and these are its last events.
     /// `NotFound` and `Unretained` as for [`events_after`](Self::events_after).
     pub async fn follow(&self, org: OrgId, id: RunId, after: i64, limit: u32) -> Result<Followed> {
         self.db.read(move |tx| follow(tx, org, id, (after, limit))).await
@@ -63,15 +64,18 @@ fn follow(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
                 concat!(
                     "SELECT ",
                     run_columns!(),
-                    ", CASE WHEN r.outcome IS NOT NULL AND r.last_event <= $3 \
-                       THEN (SELECT o.output FROM run_output o WHERE o.run_id = r.id) END, ",
+                    ", CASE WHEN r.outcome IS NOT NULL AND r.last_event <= $3 THEN (SELECT ",
+                    short!("o.output"),
+                    " FROM run_output o WHERE o.run_id = r.id) END, ",
                     artifacts::artifacts_column!(),
-                    ", r.last_event FROM run r WHERE r.id = $2 AND r.org_id = $1"
+                    ", CASE WHEN r.outcome IS NOT NULL AND r.last_event <= $3 \
+                       THEN (SELECT octet_length(o.output) FROM run_output o WHERE o.run_id = r.id) END, \
+                       r.last_event FROM run r WHERE r.id = $2 AND r.org_id = $1"
                 ),
                 vals![org, id, reach],
             )
             .exactly(1, Error::NotFound),
-            select_events(id, after, limit),
+            select_listed_events(id, after, limit),
         ],
     )?;
     let row = run.rows.first().ok_or(Error::NotFound)?;
@@ -81,8 +85,8 @@ fn follow(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
     let (status, last_event): (RunStatus, _) = (row.parse(STATUS)?, row.int(LAST_EVENT)?);
     let is_last = status.is_final() && last_event <= reach;
     // A client that asks for events after a number that does not exist yet gets none that came meanwhile.
-    let events: Vec<EventRow> = if after <= last_event {
-        events.rows.iter().map(event_from).collect::<Result<_>>()?
+    let events: Vec<ListedEvent> = if after <= last_event {
+        events.rows.iter().map(listed_event).collect::<Result<_>>()?
     } else {
         Vec::new()
     };
@@ -95,6 +99,6 @@ fn follow(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
                 .map_or(last_event, |event| last_event.max(event.seq)),
         },
         events,
-        run: is_last.then(|| run_with_output(row)).transpose()?,
+        run: is_last.then(|| listed_run(row)).transpose()?,
     })
 }

@@ -2,11 +2,11 @@
 
 use sortie_api::{OrgId, Run, RunId};
 
-use super::{run_columns, run_with_output, select_runs};
+use super::{listed_run, run_columns, run_with_output, select_listed_runs, select_runs};
 use crate::{
     Store,
     db::{Row, Stmt, Tx, batch, vals},
-    large::{ListedEvent, short},
+    large::{ListedEvent, ListedRun, short},
     types::{Error, EventRow, Result, StoredDefinition},
 };
 
@@ -14,6 +14,19 @@ impl Store {
     /// Returns a run with its output.
     pub async fn get_run(&self, org: OrgId, id: RunId) -> Result<Run> {
         self.db.read(move |tx| get(tx, org, id)).await
+    }
+
+    /// Returns a run. A large output is left out.
+    pub async fn get_listed_run(&self, org: OrgId, id: RunId) -> Result<ListedRun> {
+        self.db
+            .read(move |tx| {
+                let row = tx.query_one(
+                    concat!(select_listed_runs!(), "r.id = $2 AND r.org_id = $1"),
+                    vals![org, id],
+                )?;
+                listed_run(&row)
+            })
+            .await
     }
 
     /// Returns the run that was created under an idempotency key, with its output.
@@ -132,7 +145,7 @@ pub(super) fn event_from(row: &Row) -> Result<EventRow> {
 }
 
 /// Statement that reads events after `after`, for [`listed_event`].
-fn select_listed_events(id: RunId, after: i64, limit: u32) -> Stmt<'static> {
+pub(super) fn select_listed_events(id: RunId, after: i64, limit: u32) -> Stmt<'static> {
     Stmt::new(
         concat!(
             "SELECT seq, kind, ",
@@ -143,7 +156,7 @@ fn select_listed_events(id: RunId, after: i64, limit: u32) -> Stmt<'static> {
     )
 }
 
-fn listed_event(row: &Row) -> Result<ListedEvent> {
+pub(super) fn listed_event(row: &Row) -> Result<ListedEvent> {
     Ok(ListedEvent {
         seq: row.int(0)?,
         kind: row.text(1)?.to_owned(),

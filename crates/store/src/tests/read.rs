@@ -238,7 +238,7 @@ both! {
         let follow = async |after, limit| {
             let told = fixture.store.follow(org, fence.run, after, limit).await.unwrap();
             let seqs: Vec<_> = told.events.iter().map(|event| event.seq).collect();
-            (told.progress.status, told.progress.last_event, seqs, told.run)
+            (told.progress.status, told.progress.last_event, seqs, told.run.map(|listed| listed.run))
         };
         assert_eq!(follow(0, 10).await, (RunStatus::Running, 3, vec![1, 2, 3], None));
         assert_eq!(follow(2, 10).await, (RunStatus::Running, 3, vec![3], None));

@@ -67,6 +67,7 @@ fn form(message: &Message) -> (String, String) {
             sortie_api::json::to_line(delta).unwrap(),
         ),
         Message::Done(run) => ("done".to_owned(), run.get().to_owned()),
+        Message::Large(large) => panic!("{large:?}"),
     }
 }
 

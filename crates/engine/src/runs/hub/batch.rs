@@ -5,13 +5,19 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use sortie_api::{Run, RunStatus, event::kind};
-use sortie_store::EventRow;
+use sortie_api::{Run, RunId, RunStatus, Timestamp, event::kind};
+use sortie_store::{EventRow, ListedEvent, ListedRun};
 
 use crate::error::Error;
 
 /// Memory around the content of a message, in bytes.
 const AROUND: usize = 160;
+
+/// Largest data of an event, or output of a run, that followers share in memory, in bytes.
+pub(super) const INLINE_BYTES: usize = 64 * 1024;
+
+/// Size up to which events are joined to a batch, in bytes. A follower that does not read holds a batch.
+pub(super) const BATCH_BYTES: usize = 64 * 1024;
 
 /// A message of a run's stream.
 #[derive(Clone, Debug)]
@@ -22,6 +28,30 @@ pub enum Message {
     Delta(TextDelta),
     /// The run in its terminal status, as JSON. The stream ends after it.
     Done(Arc<RawValue>),
+    /// A message that each follower reads for itself. It is alone in its batch.
+    Large(LargeMessage),
+}
+
+/// Message without its large text. Each follower reads the text piece by piece, so that slow ones hold none.
+#[derive(Clone, Debug)]
+pub enum LargeMessage {
+    /// A recorded event without its data.
+    Event(LargeEvent),
+    /// The run in its terminal status, without its output. The stream ends after it.
+    Done(Arc<Run>),
+}
+
+/// Recorded event without its data.
+#[derive(Clone, Debug)]
+pub struct LargeEvent {
+    /// Run of the event.
+    pub run: RunId,
+    /// Position in the run, from 1.
+    pub seq: i64,
+    /// Type of the event.
+    pub kind: String,
+    /// Time that the event was recorded with.
+    pub created_at: Timestamp,
 }
 
 /// A piece of the text that a model is writing.
@@ -34,12 +64,37 @@ pub struct TextDelta {
 }
 
 impl Message {
-    /// Length of the text or JSON that the message carries, in bytes.
+    /// Creates the message of a recorded event.
+    pub(super) fn of(run: RunId, event: ListedEvent) -> Self {
+        let ListedEvent {
+            seq,
+            kind,
+            data,
+            created_at,
+        } = event;
+        match data {
+            Some(data) => Self::Event(EventRow {
+                seq,
+                kind,
+                data,
+                created_at,
+            }),
+            None => Self::Large(LargeMessage::Event(LargeEvent {
+                run,
+                seq,
+                kind,
+                created_at,
+            })),
+        }
+    }
+
+    /// Length of the text or JSON that the message carries, in bytes. A large message carries none.
     pub fn content_bytes(&self) -> usize {
         match self {
             Self::Event(event) => event.data.len(),
             Self::Delta(delta) => delta.text.len(),
             Self::Done(run) => run.get().len(),
+            Self::Large(_) => 0,
         }
     }
 }
@@ -60,14 +115,18 @@ impl Batch {
         }
     }
 
-    /// Creates a batch of committed events.
-    pub(super) fn of_events(events: &[EventRow]) -> Self {
-        Self::new(events.iter().cloned().map(Message::Event).collect())
-    }
-
     /// Creates a batch of the `done` message alone.
-    pub(super) fn of_final(run: &Run) -> Result<Self, Error> {
-        let run = sortie_api::json::to_line(run)
+    pub(super) fn of_final(listed: ListedRun) -> Result<Self, Error> {
+        let ListedRun {
+            mut run,
+            has_large_output,
+        } = listed;
+        let is_large = run.output.as_ref().map_or(0, String::len) > INLINE_BYTES;
+        if has_large_output || is_large && !run.zero_data_retention {
+            run.output = None;
+            return Ok(Self::new(vec![Message::Large(LargeMessage::Done(run.into()))]));
+        }
+        let run = sortie_api::json::to_line(&run)
             .and_then(RawValue::from_string)
             .map_err(|error| Error::Internal(format!("a run cannot be serialized: {error}")))?;
         Ok(Self::new(vec![Message::Done(run.into())]))
@@ -80,7 +139,28 @@ impl Batch {
 
     /// Whether the stream ends after this batch.
     pub fn is_last(&self) -> bool {
-        matches!(self.messages.last(), Some(Message::Done(_)))
+        matches!(
+            self.messages.last(),
+            Some(Message::Done(_) | Message::Large(LargeMessage::Done(_)))
+        )
+    }
+
+    /// Returns the large message that is alone in this batch, if there is one.
+    pub fn large(&self) -> Option<&LargeMessage> {
+        match self.messages.as_slice() {
+            [Message::Large(large)] => Some(large),
+            _ => None,
+        }
+    }
+
+    /// Whether the batch may take a message of `content` bytes.
+    pub(super) fn has_room(&self, content: usize) -> bool {
+        self.large().is_none() && self.encoded_bytes() + content + AROUND <= BATCH_BYTES
+    }
+
+    /// Adds a message. Nothing of the batch was encoded before.
+    pub(super) fn push(&mut self, message: Message) {
+        self.messages.push(message);
     }
 
     /// Returns the encoded messages. `encode` is called once for every follower, so each caller must pass the same
@@ -107,13 +187,17 @@ impl Batch {
 }
 
 /// Whether this is the last event of a run: its terminal `status`.
-pub(super) fn is_final(event: &EventRow) -> bool {
+pub(super) fn is_final(event: &ListedEvent) -> bool {
     #[derive(Deserialize)]
     struct Data {
         status: RunStatus,
     }
     event.kind == kind::STATUS
-        && serde_json::from_str::<Data>(&event.data).is_ok_and(|data| data.status.is_final())
+        && event
+            .data
+            .as_deref()
+            .and_then(|data| serde_json::from_str::<Data>(data).ok())
+            .is_some_and(|data| data.status.is_final())
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 //!
 //! The store is the truth. A worker publishes the events that it has just committed. A reader that is up to date takes
 //! them from the hub. Any other reader reads the store at its own pace; at the newest events of a run, one reader at a
-//! time does so and publishes them for the others. The events of a run in memory are bounded in bytes, so a slow reader
-//! costs queries, never memory, and delays nobody.
+//! time does so and publishes them for the others. The events of a run in memory are bounded in bytes, and so is a batch: a
+//! large text is not in it, each reader reads that by itself. So a slow reader costs queries, never memory, and delays
+//! nobody.
 
 mod batch;
 mod reader;
@@ -17,12 +18,13 @@ use std::{
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use sortie_api::{OrgId, Run, RunId};
-use sortie_store::EventRow;
+use sortie_store::{EventRow, ListedEvent, ListedRun};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-pub use self::batch::{Batch, Message, TextDelta};
+pub use self::batch::{Batch, LargeEvent, LargeMessage, Message, TextDelta};
 use self::{
+    batch::INLINE_BYTES,
     reader::Reader,
     tail::{Chunk, Tail},
 };
@@ -74,6 +76,11 @@ impl Live {
     }
 }
 
+/// Copies events for followers, without large data.
+fn shared(events: &[EventRow]) -> impl Iterator<Item = ListedEvent> {
+    events.iter().map(|event| ListedEvent::of(event, INLINE_BYTES))
+}
+
 impl Hub {
     /// Creates a hub whose readers add to `metrics`, by `clock`.
     pub(crate) fn measured(
@@ -117,10 +124,10 @@ impl Hub {
     /// reader and there is no other node.
     pub(crate) fn publish(&self, run: RunId, events: &[EventRow]) {
         self.send_hint(run, events);
-        if let Some(live) = self.followed(run)
-            && let Some(chunk) = Chunk::of(events)
-        {
-            live.add(chunk);
+        if let Some(live) = self.followed(run) {
+            for chunk in Chunk::split(run, shared(events)) {
+                live.add(chunk);
+            }
         }
     }
 
@@ -130,13 +137,19 @@ impl Hub {
         let Some(live) = self.followed(run.id) else {
             return Ok(());
         };
-        let Some(chunk) = Chunk::of(events) else {
+        let mut chunks = Chunk::split(run.id, shared(events));
+        let Some(chunk) = chunks.pop() else {
             return Ok(());
         };
-        let done = Arc::new(Batch::of_final(run)?);
+        let done = Arc::new(Batch::of_final(ListedRun {
+            run: run.clone(),
+            has_large_output: false,
+        })?);
         let (last, chunk) = (chunk.last, chunk.with_done(&done));
         live.tail().finish(last, done);
-        live.add(chunk);
+        for chunk in chunks.into_iter().chain([chunk]) {
+            live.add(chunk);
+        }
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sortie_api::{OrgId, RunId};
-use sortie_store::Followed;
+use sortie_store::{Followed, ListedRun};
 use tokio::sync::{broadcast, watch};
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::error::Error;
 
-/// Events in one read from the store.
+/// Events in one read from the store, at most.
 const PAGE: u32 = 64;
 
 pub(super) struct Reader {
@@ -26,6 +26,8 @@ pub(super) struct Reader {
     position: i64,
     /// Batch that was read at the start, before the first call.
     first: Option<Arc<Batch>>,
+    /// Events in the next read from the store. Where long events fill a batch, few are read at once.
+    page: u32,
     state: State,
 }
 
@@ -66,6 +68,7 @@ impl Reader {
             run,
             position: after,
             first: None,
+            page: PAGE,
             state: State::Following,
         };
         // Events that are here already, or that another reader is about to bring, need not come from the store.
@@ -160,7 +163,7 @@ impl Reader {
         let followed = self
             .hub
             .records
-            .follow(self.org, self.run, self.position, PAGE)
+            .follow(self.org, self.run, self.position, self.page)
             .await?;
         let is_more = followed.progress.last_event > self.position;
         let oldest = followed.events.first().map(|event| event.created_at);
@@ -186,28 +189,39 @@ impl Reader {
             events,
             run,
         } = followed;
-        let mut chunk = Chunk::of(&events);
-        let last = chunk.as_ref().map_or(self.position, |chunk| chunk.last);
+        let mut chunks = Chunk::split(self.run, events);
+        let last = chunks.last().map_or(self.position, |chunk| chunk.last);
         {
             let mut tail = self.live.tail();
             tail.learn(progress.last_event);
             if let Some(run) = run.filter(|_| last == progress.last_event) {
                 let done = match tail.done_after(last) {
                     Some(done) => done,
-                    None => Arc::new(Batch::of_final(&run)?),
+                    None => Arc::new(Batch::of_final(run)?),
                 };
-                chunk = chunk.map(|chunk| chunk.with_done(&done));
+                if let Some(chunk) = chunks.pop() {
+                    chunks.push(chunk.with_done(&done));
+                }
                 tail.finish(last, done);
             }
         }
-        let Some(chunk) = chunk else {
+        let Some(chunk) = chunks.first().cloned() else {
             if progress.status.is_final() && last == progress.last_event {
                 self.state = State::Final;
             }
             return Ok(None);
         };
+        self.page = if chunks.len() == 1 {
+            self.page.saturating_mul(2).min(PAGE)
+        } else {
+            u32::try_from(chunk.last - self.position)
+                .unwrap_or(PAGE)
+                .clamp(1, PAGE)
+        };
         if is_head {
-            self.live.add(chunk.clone());
+            for chunk in chunks {
+                self.live.add(chunk);
+            }
             // This reader has the events that it has just announced to the others.
             self.changed.mark_unchanged();
         }
@@ -221,8 +235,19 @@ impl Reader {
         if let Some(done) = made {
             return Ok(done);
         }
-        let run = self.hub.records.run(self.org, self.run).await?;
-        let done = Arc::new(Batch::of_final(&run)?);
+        let followed = self
+            .hub
+            .records
+            .follow(self.org, self.run, self.position, 0)
+            .await?;
+        let run = match followed.run {
+            Some(run) => run,
+            None => ListedRun {
+                run: self.hub.records.run(self.org, self.run).await?,
+                has_large_output: false,
+            },
+        };
+        let done = Arc::new(Batch::of_final(run)?);
         self.live.tail().finish(self.position, Arc::clone(&done));
         Ok(done)
     }

@@ -2,9 +2,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use sortie_store::EventRow;
+use sortie_api::RunId;
+use sortie_store::ListedEvent;
 
-use super::batch::{Batch, is_final};
+use super::batch::{Batch, Message, is_final};
 
 /// Memory for the newest events of a followed run, in bytes.
 const TAIL_BYTES: usize = 256 * 1024;
@@ -12,7 +13,7 @@ const TAIL_BYTES: usize = 256 * 1024;
 /// Maximum size, in bytes, up to which the last events and `done` are joined.
 const JOINED_BYTES: usize = 64 * 1024;
 
-/// Events that were committed together.
+/// Events that one reader after another takes together.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk {
     pub(super) first: i64,
@@ -57,15 +58,30 @@ pub(super) struct Tail {
 }
 
 impl Chunk {
-    /// Makes a chunk of these events. `None` if there are none.
-    pub(super) fn of(events: &[EventRow]) -> Option<Self> {
-        let (first, last) = (events.first()?, events.last()?);
-        Some(Self {
-            first: first.seq,
-            last: last.seq,
-            batch: Arc::new(Batch::of_events(events)),
-            end: if is_final(last) { End::Final } else { End::GoesOn },
-        })
+    /// Makes chunks of the events of a run, each of a bounded size. A large event is alone in its chunk.
+    pub(super) fn split(run: RunId, events: impl IntoIterator<Item = ListedEvent>) -> Vec<Self> {
+        let mut chunks: Vec<Self> = Vec::new();
+        for event in events {
+            let seq = event.seq;
+            let end = if is_final(&event) { End::Final } else { End::GoesOn };
+            let message = Message::of(run, event);
+            if !matches!(message, Message::Large(_))
+                && let Some(chunk) = chunks.last_mut()
+                && let Some(batch) = Arc::get_mut(&mut chunk.batch)
+                && batch.has_room(message.content_bytes())
+            {
+                batch.push(message);
+                (chunk.last, chunk.end) = (seq, end);
+            } else {
+                chunks.push(Self {
+                    first: seq,
+                    last: seq,
+                    batch: Arc::new(Batch::new(vec![message])),
+                    end,
+                });
+            }
+        }
+        chunks
     }
 
     /// Appends the `done` message to the last event of the run, so that a reader takes both at once. Large ones stay
@@ -73,6 +89,8 @@ impl Chunk {
     pub(super) fn with_done(mut self, done: &Batch) -> Self {
         let joined = self.batch.encoded_bytes() + done.encoded_bytes();
         if self.end == End::Final
+            && self.batch.large().is_none()
+            && done.large().is_none()
             && joined <= JOINED_BYTES
             && let Some(batch) = Arc::get_mut(&mut self.batch)
         {
@@ -163,15 +181,22 @@ mod tests {
     use sortie_api::Timestamp;
 
     use super::*;
-    use crate::runs::hub::Message;
+    use crate::runs::hub::{LargeMessage, batch::BATCH_BYTES};
 
     fn chunk(first: i64, last: i64) -> Chunk {
-        let events: Vec<EventRow> = (first..=last).map(|seq| event(seq, "{}".to_owned())).collect();
-        Chunk::of(&events).unwrap()
+        let chunks = Chunk::split(run(), (first..=last).map(|seq| event(seq, Some("{}".to_owned()))));
+        let [chunk] = chunks.as_slice() else {
+            panic!("{chunks:?}");
+        };
+        chunk.clone()
     }
 
-    fn event(seq: i64, data: String) -> EventRow {
-        EventRow {
+    fn run() -> RunId {
+        RunId::new(Timestamp::from_micros(1), [1; 10])
+    }
+
+    fn event(seq: i64, data: Option<String>) -> ListedEvent {
+        ListedEvent {
             seq,
             kind: "message".to_owned(),
             data,
@@ -192,7 +217,10 @@ mod tests {
     fn position_of(message: &Message) -> i64 {
         match message {
             Message::Event(event) => event.seq,
-            Message::Delta(_) | Message::Done(_) => panic!("{message:?}"),
+            Message::Large(LargeMessage::Event(event)) => event.seq,
+            Message::Large(LargeMessage::Done(_)) | Message::Delta(_) | Message::Done(_) => {
+                panic!("{message:?}")
+            }
         }
     }
 
@@ -241,12 +269,39 @@ mod tests {
         assert!(matches!(tail.after(6), Next::Behind));
     }
 
+    #[test]
+    fn a_chunk_is_bounded_and_a_large_event_is_alone_in_its() {
+        let sizes = [
+            Some(10),
+            Some(20_000),
+            None,
+            Some(10),
+            Some(60_000),
+            Some(9_000),
+            None,
+            None,
+            Some(1),
+        ];
+        let events = (1..)
+            .zip(sizes)
+            .map(|(seq, size)| event(seq, size.map(|size: usize| "x".repeat(size))));
+        let chunks = Chunk::split(run(), events);
+        let ranges: Vec<(i64, i64)> = chunks.iter().map(|chunk| (chunk.first, chunk.last)).collect();
+        assert_eq!(ranges, [(1, 2), (3, 3), (4, 5), (6, 6), (7, 7), (8, 8), (9, 9)]);
+        for chunk in &chunks {
+            assert!(chunk.batch.encoded_bytes() <= BATCH_BYTES);
+            assert_eq!(chunk.batch.large().is_some(), [3, 7, 8].contains(&chunk.first));
+        }
+    }
+
     proptest! {
         #[test]
         fn the_tail_stays_within_its_bytes(sizes in prop::collection::vec(1_usize..90_000, 1..40)) {
             let mut tail = Tail::default();
             for (at, size) in (1_i64..).zip(&sizes) {
-                tail.push(Chunk::of(&[event(at, "x".repeat(*size))]).unwrap());
+                for chunk in Chunk::split(run(), [event(at, Some("x".repeat(*size)))]) {
+                    tail.push(chunk);
+                }
                 prop_assert!(tail.bytes <= TAIL_BYTES);
                 prop_assert_eq!(tail.bytes, tail.chunks.iter().map(|chunk| chunk.batch.memory_bytes()).sum::<usize>());
             }

@@ -16,7 +16,7 @@ use std::{
 };
 
 use sortie_api::{OrgId, Run, RunId, RunStatus, Timestamp, event::EventType};
-use sortie_store::{EventRow, Followed, NewEvent, Payment, Progress};
+use sortie_store::{EventRow, Followed, ListedEvent, NewEvent, Payment, Progress};
 use tokio::sync::Notify;
 
 pub(crate) use keeper::Keeper;
@@ -41,6 +41,9 @@ const LEAST_BYTES: usize = 1 << 20;
 
 /// Memory overhead of an event, in bytes.
 const AROUND_EVENT: usize = 128;
+
+/// Largest data of an event that is copied for a follower, in bytes. A follower reads larger data apart.
+const LISTED_BYTES: usize = 16 * 1024;
 
 /// Registry of the contents. Cheap to clone.
 #[derive(Clone)]
@@ -124,13 +127,18 @@ impl Content {
         }
     }
 
-    fn events_after(&self, after: i64, limit: u32) -> Vec<EventRow> {
+    fn after(&self, after: i64, limit: u32) -> impl Iterator<Item = &EventRow> {
         let from = self.events.partition_point(|event| event.seq <= after);
-        self.events
-            .iter()
-            .skip(from)
-            .take(limit as usize)
-            .cloned()
+        self.events.iter().skip(from).take(limit as usize)
+    }
+
+    fn events_after(&self, after: i64, limit: u32) -> Vec<EventRow> {
+        self.after(after, limit).cloned().collect()
+    }
+
+    fn listed_after(&self, after: i64, limit: u32) -> Vec<ListedEvent> {
+        self.after(after, limit)
+            .map(|event| ListedEvent::of(event, LISTED_BYTES))
             .collect()
     }
 
@@ -460,16 +468,26 @@ impl Unretained {
         self.find(org, run, |content| content.events_after(after, limit))
     }
 
+    /// Returns the data of an event.
+    pub(crate) fn event_data(&self, (org, run): (OrgId, RunId), seq: i64) -> Lookup<Option<String>> {
+        self.find(org, run, |content| {
+            let mut found = content.after(seq - 1, 1);
+            found
+                .find(|event| event.seq == seq)
+                .map(|event| event.data.clone())
+        })
+    }
+
     /// Returns the status and the last event of a run.
     pub(crate) fn progress(&self, org: OrgId, run: RunId) -> Lookup<Progress> {
         self.find(org, run, Content::progress)
     }
 
-    /// Returns the status of a run and its events after `after`, at most `limit`.
+    /// Returns the status of a run and its events after `after`, at most `limit`. Large data is left out.
     pub(crate) fn follow(&self, (org, run): (OrgId, RunId), after: i64, limit: u32) -> Lookup<Followed> {
         self.find(org, run, |content| Followed {
             progress: content.progress(),
-            events: content.events_after(after, limit),
+            events: content.listed_after(after, limit),
             run: None,
         })
     }

@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use sortie_api::RunStatus;
-use sortie_testkit::{Bytes, Database, Service, http::Method};
+use sortie_testkit::{Bytes, Client, Database, Service, http::Method};
 
 use super::{calls, put};
 use crate::{Checked, both_databases, kit::of_kind, node};
@@ -271,6 +271,44 @@ while read -r line; do
 done
 "#;
 
+/// Programs that fail are named, in a test and by a run, with what they wrote to standard error.
+async fn is_named_where_it_fails(client: &Client) -> Checked {
+    for (command, told) in [
+        (
+            json!(["no-such-program"]),
+            "the program `no-such-program` cannot be run in its sandbox: no-such-program: No such file or directory",
+        ),
+        (
+            json!(["sh", "-c", "echo \"cannot find module\" >&2; exit 3"]),
+            "the program `sh` ended with exit code 3, and wrote to standard error: cannot find module",
+        ),
+        (
+            // It starts and never answers.
+            json!(["sh", "-c", "echo \"no license server\" >&2; cat >/dev/null"]),
+            "the program `sh` did not answer within 15 s, and wrote to standard error: no license server",
+        ),
+    ] {
+        let broken = json!({"type": "mcp", "command": command});
+        put(client, "broken", &broken).await?;
+        let request = calls(&[], &json!({"x": {"ref": "broken"}}));
+        let (complete, test) = tokio::join!(
+            client.complete(&request),
+            client.send(Method::POST, "/v1/connections/broken/test", Bytes::new())
+        );
+        let (_, run) = complete?;
+        let told_run = format!("connection `x`: {told}");
+        assert_eq!((run.status, run.error), (RunStatus::Failed, Some(told_run)));
+        let tested = test?.expect(200)?.json()?;
+        assert_eq!(
+            (&tested["status"], &tested["detail"]),
+            (&json!("error"), &json!(told))
+        );
+        let shown = client.get("/v1/connections/broken").await?.json()?;
+        assert_eq!(shown["error"], told);
+    }
+    Ok(())
+}
+
 /// A program is confined as commands are, gets its own variables and none of the engine's, and leaves nothing.
 #[tokio::test]
 async fn an_mcp_server_may_be_a_program_in_a_sandbox() -> Checked {
@@ -310,27 +348,7 @@ async fn an_mcp_server_may_be_a_program_in_a_sandbox() -> Checked {
         "{events:?}"
     );
 
-    for (command, told) in [
-        (
-            json!(["no-such-program"]),
-            "connection `x`: the program `no-such-program` cannot be run in its sandbox: no-such-program: No such file or \
-             directory",
-        ),
-        (
-            json!(["sh", "-c", "echo \"cannot find module\" >&2; exit 3"]),
-            "connection `x`: the program `sh` ended with exit code 3, and wrote to standard error: cannot find module",
-        ),
-    ] {
-        let broken = json!({"type": "mcp", "command": command});
-        put(&client, "broken", &broken).await?;
-        let (_, run) = client
-            .complete(&calls(&[], &json!({"x": {"ref": "broken"}})))
-            .await?;
-        assert_eq!(
-            (run.status, run.error.as_deref()),
-            (RunStatus::Failed, Some(told))
-        );
-    }
+    is_named_where_it_fails(&client).await?;
     // Nothing listens there.
     let gone = json!({"type": "mcp", "url": "http://127.0.0.1:9/mcp"});
     put(&client, "gone", &gone).await?.expect(201)?;
