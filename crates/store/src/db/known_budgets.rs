@@ -38,7 +38,7 @@ impl KnownBudgets {
         for scope in scopes {
             match self.0.get(&(org, scope))? {
                 Some(known) if known.window.starts_at <= at && at < known.resets_at => {
-                    found.push(known.clone())
+                    found.push(known.clone());
                 }
                 Some(_) => return None,
                 None => {}

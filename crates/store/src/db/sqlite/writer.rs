@@ -275,12 +275,11 @@ impl Writer {
                 outcome => JobOutcome::Settled(outcome),
             };
         }
-        let kept = match &outcome {
-            Ok(()) => Ok(()),
-            Err(_) => {
-                self.connection.budgets.clear();
-                self.connection.control("ROLLBACK TO job")
-            }
+        let kept = if outcome.is_err() {
+            self.connection.budgets.clear();
+            self.connection.control("ROLLBACK TO job")
+        } else {
+            Ok(())
         };
         match kept.and_then(|()| self.connection.control("RELEASE job")) {
             Ok(()) => JobOutcome::Settled(outcome),
