@@ -238,6 +238,20 @@ fn is_cut(order: &Order, run: &Run, excuse: Excuse) -> bool {
             .is_some_and(|written| output.starts_with(written))
 }
 
+/// Whether an answer before the last one is what a model wrote until it was cut. The next call goes on behind it.
+fn was_cut(events: &[Event], excuse: Excuse) -> bool {
+    excuse.cut_answer.is_some_and(|written| {
+        events
+            .iter()
+            .filter(|event| event.kind == "message")
+            .any(|event| {
+                data(event)["text"]
+                    .as_str()
+                    .is_some_and(|text| text.starts_with(written))
+            })
+    })
+}
+
 /// Checks that a run's cost is that of its calls, as its events have them, and its time
 /// (`docs/RUNS.md#what-the-events-say-of-the-cost`).
 ///
@@ -263,6 +277,7 @@ fn cost(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
         && run.status == RunStatus::Succeeded
         && is_plain
         && !is_cut(order, run, excuse)
+        && !was_cut(events, excuse)
     {
         let calls = CALLS as u64;
         ensure!(of_calls == calls * CALL_MICROS, "{of_calls} for {calls} calls");
