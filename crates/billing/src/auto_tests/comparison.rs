@@ -22,8 +22,7 @@ impl Rig {
     async fn bought(&self) -> String {
         self.enable(Card::Good).await;
         self.buy().await;
-        let intents = self.double.holdings().topups.into_values().flatten();
-        intents.map(|intent| intent.id).next().unwrap()
+        self.first_payment().id
     }
 
     /// Compares the only payment. Returns the payment, and the number of differences so far.

@@ -374,14 +374,7 @@ async fn the_age_of_a_purchase_that_hangs_is_measured(database: Database) -> Che
     rig.buy().await;
     rig.pass(Duration::from_mins(11));
     assert_eq!(age().await, 660);
-    let intent = rig
-        .double
-        .holdings()
-        .topups
-        .into_values()
-        .flatten()
-        .next()
-        .unwrap();
+    let intent = rig.first_payment();
     rig.double.settle(&intent.id, Settlement::Paid)?;
     rig.work_for(2 * HOUR).await;
     assert_eq!((rig.states().await, age().await), (vec!["paid".to_owned()], 0));

@@ -24,7 +24,7 @@ use sortie_store::{
 use sortie_testkit::{
     Checked, Database, StripeDouble, both_databases,
     postgres::TestDatabase,
-    stripe::{Call, Card, DisputeStage, Fault, Settlement, Verdict},
+    stripe::{Call, Card, DisputeStage, Fault, HeldIntent, Settlement, Verdict},
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -183,6 +183,12 @@ impl Rig {
     async fn enable(&self, card: Card) {
         self.double.save_card(&self.customer, card).unwrap();
         self.put(REQUEST).await.unwrap();
+    }
+
+    /// First payment that Stripe has for a purchase.
+    fn first_payment(&self) -> HeldIntent {
+        let mut payments = self.double.holdings().topups.into_values().flatten();
+        payments.next().unwrap()
     }
 
     /// Card that is saved.
@@ -433,14 +439,7 @@ async fn a_bank_that_asks_for_the_cardholder_pauses_until_a_page_was_paid(databa
         rig.enable(card).await;
         rig.buy().await;
         assert_eq!(rig.last().await, Some(TopupState::RequiresAction), "{card:?}");
-        let cancelled = rig
-            .double
-            .holdings()
-            .topups
-            .into_values()
-            .flatten()
-            .next()
-            .unwrap();
+        let cancelled = rig.first_payment();
         assert_eq!(cancelled.status, "canceled");
         let [
             PaymentNotice::CardholderNeeded {
@@ -480,14 +479,7 @@ async fn a_slow_bank_is_waited_for(database: Database) -> Checked {
         rig.work_for(3 * HOUR).await;
         rig.buy().await;
         assert_eq!(rig.states().await, ["processing"]);
-        let intent = rig
-            .double
-            .holdings()
-            .topups
-            .into_values()
-            .flatten()
-            .next()
-            .unwrap();
+        let intent = rig.first_payment();
         rig.double.settle(&intent.id, settlement).unwrap();
         rig.work_for(2 * HOUR).await;
         assert_eq!(rig.states().await, [state]);
@@ -560,14 +552,7 @@ async fn a_dispute_is_told_to_the_owner_once(database: Database) -> Checked {
     let rig = Rig::start(database).await;
     rig.enable(Card::Good).await;
     rig.buy().await;
-    let paid = rig
-        .double
-        .holdings()
-        .topups
-        .into_values()
-        .flatten()
-        .next()
-        .unwrap();
+    let paid = rig.first_payment();
     let dispute = rig
         .double
         .dispute(&paid.id, 2_000, DisputeStage::Chargeback)

@@ -58,6 +58,42 @@ impl Fixture {
             .0
     }
 
+    /// Number of the holds of runs that are not settled, wherever they are.
+    pub(super) async fn holds(&self) -> i64 {
+        // An array has one bracket more than it has holds.
+        self.count(
+            "SELECT CAST((SELECT COUNT(*) FROM budget_hold) + COALESCE(SUM( \
+             LENGTH(r.holds) - LENGTH(REPLACE(r.holds, '[', '')) - 1), 0) AS BIGINT) \
+             FROM run r WHERE r.billing_pending = 1",
+        )
+        .await
+    }
+
+    pub(super) async fn check_budgets(&self) {
+        assert_eq!(
+            self.count(
+                "SELECT COUNT(*) FROM budget_window w WHERE w.held_micros < 0 OR w.spent_micros < 0 OR w.held_micros <> \
+                 (SELECT COALESCE(SUM(h.held_micros), 0) FROM budget_hold h WHERE h.org_id = w.org_id \
+                  AND h.scope = w.scope AND h.since = w.since AND h.starts_at = w.starts_at) + \
+                 (SELECT COALESCE(SUM(r.max_cost_micros), 0) FROM run r WHERE r.org_id = w.org_id \
+                  AND r.billing_pending = 1 \
+                  AND r.holds LIKE '%[\"' || w.scope || '\",' || w.since || ',' || w.starts_at || ']%')"
+            )
+            .await,
+            0,
+            "a window holds what its runs hold"
+        );
+        assert_eq!(
+            self.count(
+                "SELECT COUNT(*) FROM run r WHERE (r.budgeted = 1 AND r.billing_pending = 1 AND r.holds IS NULL) <> \
+                 EXISTS (SELECT 1 FROM budget_hold h WHERE h.run_id = r.id)"
+            )
+            .await,
+            0,
+            "a run holds something of its budgets exactly until it is settled"
+        );
+    }
+
     pub(super) fn costing(&self, org: OrgId, max_cost: u64) -> NewRun {
         NewRun {
             max_cost: micros(max_cost),

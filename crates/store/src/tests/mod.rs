@@ -25,9 +25,9 @@ mod fixture;
 mod groups;
 mod identities;
 mod indexes;
-
 mod keys;
 mod known_budgets;
+mod ledger_check;
 mod licenses;
 mod lists;
 mod mail;
