@@ -248,11 +248,11 @@ async fn cancel_stops_a_working_run_and_ends_its_streams() {
         };
         seen.extend(events(&batch));
     }
-    let cancelled = rig.engine.cancel_run(rig.org, run.id).await.unwrap();
+    let cancelled = rig.engine.cancel_run(rig.org, run.id).await.unwrap().run;
     assert_eq!(cancelled.status, RunStatus::Cancelled);
     let (_, done) = rig.follow(&run, 0).await;
     assert_eq!(done.map(|run| run.status), Some(RunStatus::Cancelled));
-    let again = rig.engine.cancel_run(rig.org, run.id).await.unwrap();
+    let again = rig.engine.cancel_run(rig.org, run.id).await.unwrap().run;
     assert_eq!(
         (again.status, again.finished_at),
         (cancelled.status, cancelled.finished_at)
@@ -507,6 +507,7 @@ async fn a_cancelled_run_is_settled_by_its_worker() {
             .cancel_run(rig.org, run.id)
             .await
             .unwrap()
+            .run
             .billing_pending
     );
     while rig.status(&run).await.billing_pending {

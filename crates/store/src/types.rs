@@ -377,8 +377,8 @@ pub enum Created {
 pub enum Cancelled {
     /// The command cancelled the run.
     Now(Run),
-    /// The run had a terminal status already and is unchanged.
-    AlreadyFinal(Run),
+    /// The run had a terminal status already and is unchanged. A large output is left out.
+    AlreadyFinal(ListedRun),
 }
 
 /// Filter of a list of runs. Every condition that is set must hold.

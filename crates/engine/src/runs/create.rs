@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use sortie_api::{OrgId, Run, RunId, RunRequest, ScheduleId, Timestamp, TraceContext, model::ModelCatalog};
-use sortie_store::{Cancelled, Created, Definition, InlineCredentials, Labels, NewRun, Retention};
+use sortie_api::{OrgId, RunId, RunRequest, ScheduleId, Timestamp, TraceContext, model::ModelCatalog};
+use sortie_store::{Cancelled, Created, Definition, InlineCredentials, Labels, ListedRun, NewRun, Retention};
 use tracing::Instrument as _;
 
 use crate::{
@@ -261,8 +261,9 @@ impl Engine {
         Ok(Some(InlineCredentials { sealed, names }))
     }
 
-    /// Cancels a run and stops its worker. A run with a terminal status stays as it is and is returned.
-    pub async fn cancel_run(&self, org: OrgId, id: RunId) -> Result<Run, Error> {
+    /// Cancels a run and stops its worker. A run with a terminal status stays as it is and is returned,
+    /// without a large output.
+    pub async fn cancel_run(&self, org: OrgId, id: RunId) -> Result<ListedRun, Error> {
         match self
             .store()
             .cancel_run(org, id, self.0.options.clock.now())
@@ -284,9 +285,12 @@ impl Engine {
                 if run.schedule_id.is_some() {
                     self.0.work.timer.ring();
                 }
-                Ok(run)
+                Ok(ListedRun {
+                    run,
+                    has_large_output: false,
+                })
             }
-            Cancelled::AlreadyFinal(run) => Ok(run),
+            Cancelled::AlreadyFinal(listed) => Ok(listed),
         }
     }
 }

@@ -126,8 +126,8 @@ async fn cancel(world: &World, rng: &mut Rng, run: RunId) {
             )
             .await;
             match cancelled {
-                Ok(Ok(run)) => {
-                    world.witness().told(run.id, run.status);
+                Ok(Ok(cancelled)) => {
+                    world.witness().told(cancelled.run.id, cancelled.run.status);
                     return;
                 }
                 Ok(Err(Error::Unavailable(_))) | Err(_) => {}

@@ -226,11 +226,7 @@ impl Source for Runs {
     }
 
     fn entry(&mut self, listed: ListedRun) -> Result<Entry, Error> {
-        if listed.has_large_output {
-            with_output(&self.texts, self.list.org, listed.run)
-        } else {
-            Entry::of(&listed.run)
-        }
+        listed_entry(&self.texts, self.list.org, listed)
     }
 
     fn cursor_after(&self, last: Self::Position) -> String {
@@ -243,6 +239,15 @@ fn with_output(texts: &LargeTexts, org: OrgId, mut run: Run) -> Result<Entry, Er
     run.output = Some(String::new());
     let output = texts.open(org, LargeText::Output(run.id));
     Entry::around(&run, "output", output, TextForm::Quoted)
+}
+
+/// Makes the entry of a run. A large output that is left out is sent from the store.
+fn listed_entry(texts: &LargeTexts, org: OrgId, listed: ListedRun) -> Result<Entry, Error> {
+    if listed.has_large_output {
+        with_output(texts, org, listed.run)
+    } else {
+        Entry::of(&listed.run)
+    }
 }
 
 /// Makes the entry of a stored run. A large output is sent from the store and not kept.
@@ -302,11 +307,7 @@ pub(crate) async fn get_run(
     }
     let listed = app.engine.get_run(&who.caller(), id, wait, hop).await?;
     let is_once = listed.run.zero_data_retention && listed.run.output.is_some();
-    let entry = if listed.has_large_output {
-        with_output(&app.texts, who.org, listed.run)?
-    } else {
-        Entry::of(&listed.run)?
-    };
+    let entry = listed_entry(&app.texts, who.org, listed)?;
     let mut response = entry.respond(&app.bodies).await?;
     if is_once {
         response.extensions_mut().insert(Once);
@@ -332,8 +333,8 @@ pub(crate) async fn cancel_run(
     who: Member,
     Path(id): Path<RunId>,
 ) -> ApiResult<Response> {
-    let run = app.engine.cancel_run(who.org, id).await?;
-    Ok(entry_of(&app, who.org, run)?.respond_done(StatusCode::OK, &app.bodies))
+    let listed = app.engine.cancel_run(who.org, id).await?;
+    Ok(listed_entry(&app.texts, who.org, listed)?.respond_done(StatusCode::OK, &app.bodies))
 }
 
 /// Get the definition a run used

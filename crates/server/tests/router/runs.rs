@@ -319,6 +319,28 @@ async fn a_cancel_answers_the_run_and_a_second_one_changes_nothing() {
     }
 }
 
+/// `docs/API.md#large-answers`
+#[tokio::test]
+async fn a_cancel_of_a_finished_run_answers_a_large_output_as_a_get_does() {
+    let rig = Rig::start().await;
+    let (_, done) = rig
+        .member
+        .complete(&plain(&"x\u{2028}\"".repeat(40_000)))
+        .await
+        .unwrap();
+    let id = done.id.to_string();
+    let got = rig.member.get(&format!("/v1/runs/{id}")).await.unwrap();
+    let cancel = format!("/v1/runs/{id}/cancel");
+    let cancelled = rig.member.send(Method::POST, &cancel, Bytes::new());
+    let cancelled = cancelled.await.unwrap().expect(200).unwrap();
+    assert!(
+        !cancelled.headers.contains_key("content-length"),
+        "{:?}",
+        cancelled.headers
+    );
+    assert_eq!(cancelled.text(), got.text());
+}
+
 #[tokio::test]
 async fn a_definition_can_be_sent_again() {
     let rig = Rig::start().await;

@@ -5,8 +5,9 @@ use sortie_api::{Micros, OrgId, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
     journal::delete_journal,
+    listed_run,
     moves::{held, sources},
-    run_columns, run_with_output, select_runs, status_event, surcharge, usage_params,
+    run_columns, select_listed_runs, status_event, surcharge, usage_params,
 };
 use crate::{
     Store,
@@ -25,8 +26,8 @@ macro_rules! whole_cost {
 }
 
 impl Store {
-    /// Cancels a run that is not final, with its last event. Returns a final run unchanged. A run that a
-    /// worker holds stays in the queue, with its billing pending, until the worker has reported its cost or
+    /// Cancels a run that is not final, with its last event. Returns a final run unchanged, without a large
+    /// output. A run that a worker holds stays in the queue, with its billing pending, until the worker has reported its cost or
     /// is lost.
     pub async fn cancel_run(&self, org: OrgId, id: RunId, at: Timestamp) -> Result<Cancelled> {
         let event = status_event(RunStatus::Cancelled, None, at)?;
@@ -90,7 +91,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
             ),
             delivery_of_org_is_due(org, id, event.at),
             Stmt::new(
-                concat!(select_runs!(), "r.id = $2 AND r.org_id = $1"),
+                concat!(select_listed_runs!(), "r.id = $2 AND r.org_id = $1"),
                 vals![org, id],
             )
             .exactly(1, Error::NotFound),
@@ -101,11 +102,11 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
         }],
     )?;
     let row = answers.last().and_then(|found| found.rows.first());
-    let run = run_with_output(row.ok_or(Error::NotFound)?)?;
+    let listed = listed_run(row.ok_or(Error::NotFound)?)?;
     Ok(if answers.get(2).is_some_and(|changed| changed.affected == 1) {
-        Cancelled::Now(run)
+        Cancelled::Now(listed.run)
     } else {
-        Cancelled::AlreadyFinal(run)
+        Cancelled::AlreadyFinal(listed)
     })
 }
 

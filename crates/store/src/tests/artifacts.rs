@@ -54,7 +54,7 @@ both! {
         else {
             panic!("it was final");
         };
-        assert_eq!(same, run);
+        assert_eq!(same.run, run);
         let kept = fixture.store.run_artifacts(org, run.id).await.unwrap();
         assert_eq!((kept.finished_at, kept.kept), (run.finished_at, finish.artifacts.unwrap().kept));
     }

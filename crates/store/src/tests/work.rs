@@ -1,4 +1,4 @@
-use sortie_api::{Micros, RunStatus};
+use sortie_api::{Micros, Run, RunStatus};
 
 use super::{
     both,
@@ -191,8 +191,22 @@ both! {
         else {
             panic!("it was final");
         };
-        assert_eq!(same, run);
+        assert_eq!((same.run, same.has_large_output), (run.clone(), false));
         assert_eq!(fixture.get(org, fence.run).await, run);
+    }
+
+    async fn cancel_of_a_finished_run_leaves_its_large_output_out(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.running(org, node).await;
+        let run = fixture.store.finish_run(fence, fixture.succeeded(&"x".repeat(20_000))).await.unwrap();
+        let Cancelled::AlreadyFinal(same) =
+            fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap()
+        else {
+            panic!("it was final");
+        };
+        assert!(same.has_large_output);
+        assert_eq!(same.run, Run { output: None, ..run });
     }
 
     async fn a_run_of_another_organization_is_not_found(fixture: &Fixture) {
