@@ -75,7 +75,7 @@ pub struct ProgramEnd {
 }
 
 /// Reason why a program cannot be talked to any more, once it is known.
-pub(super) type Lost = Arc<OnceLock<String>>;
+type Lost = OnceLock<String>;
 
 /// A program, and the reason of its loss.
 pub(super) struct Watched {
@@ -86,8 +86,13 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    fn lose(&self, why: impl std::fmt::Display) {
-        self.lost.get_or_init(|| format!("{} {why}", self.name));
+    /// Returns the reason why the program cannot be talked to any more, once it is known.
+    pub(super) fn lost(&self) -> Option<String> {
+        self.lost.get().cloned()
+    }
+
+    fn lose(&self, why: impl std::fmt::Display) -> &str {
+        self.lost.get_or_init(|| format!("{} {why}", self.name))
     }
 
     /// Finds out why the program does not talk any more.
@@ -96,23 +101,32 @@ impl Watched {
         if self.lost.get().is_some() {
             return;
         }
-        let Ok(ProgramEnd { how, stderr }) = timeout(PATIENCE, program.end()).await else {
-            self.lose("has closed its standard streams");
-            return;
+        let why = match timeout(PATIENCE, program.end()).await {
+            Ok(ProgramEnd { how, stderr }) => self.with_words(&self.redactor.redact(&how), &stderr),
+            Err(_) => self.stop(&mut **program, "has closed its standard streams").await,
         };
-        self.lose(self.with_words(&self.redactor.redact(&how), &stderr));
+        self.lose(why);
     }
 
     /// Ends a program that has not answered within `limit`. Returns a sentence that names it, with what it wrote to
-    /// standard error.
+    /// standard error. A program that is lost already is named with the reason of that.
     pub(super) async fn silent(&self, limit: Duration) -> String {
         let mut program = self.program.lock().await;
+        if let Some(why) = self.lost() {
+            return why;
+        }
+        let how = format!("did not answer within {} s", limit.as_secs());
+        let why = self.stop(&mut **program, &how).await;
+        self.lose(why).to_owned()
+    }
+
+    /// Ends a program. Returns `how` with what it wrote to standard error.
+    async fn stop(&self, program: &mut dyn Program, how: &str) -> String {
         // One that does not end in time has told nothing either.
         let stderr = timeout(PATIENCE, program.stop())
             .await
             .map_or_else(|_| Vec::new(), |end| end.stderr);
-        let how = format!("did not answer within {} s", limit.as_secs());
-        format!("{} {}", self.name, self.with_words(&how, &stderr))
+        self.with_words(how, &stderr)
     }
 
     /// Adds the last of what a program wrote to standard error.
@@ -142,13 +156,8 @@ pub(super) struct Pipes {
 }
 
 impl Pipes {
-    /// The transport to the program of `command`. `lost` learns why it cannot be talked to any more.
-    pub(super) fn new(
-        process: StdioProcess,
-        command: &[String],
-        redactor: Arc<Redactor>,
-        lost: Lost,
-    ) -> Self {
+    /// The transport to the program of `command`.
+    pub(super) fn new(process: StdioProcess, command: &[String], redactor: Arc<Redactor>) -> Self {
         Self {
             stdin: Arc::new(Mutex::new(process.stdin)),
             stdout: process.stdout,
@@ -157,7 +166,7 @@ impl Pipes {
                 name: program_name(command, &redactor),
                 redactor,
                 program: Mutex::new(process.program),
-                lost,
+                lost: Lost::default(),
             }),
         }
     }

@@ -37,7 +37,7 @@ use super::{
     http_sse::{HttpSse, Outlets},
     listing::TOOLS,
     meter::Meter,
-    pipes::{Lost, PATIENCE, Pipes, StdioLauncher, program_name},
+    pipes::{PATIENCE, Pipes, StdioLauncher, Watched, program_name},
     wire::{Wire, WireError},
 };
 use crate::{Failure, OPEN_TIMEOUT, text};
@@ -49,8 +49,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// Time beyond the timeout of a call until its cancellation is sent.
 const CALL_GRACE: Duration = Duration::from_secs(10);
-/// Time for the end of a program that did not answer, beyond that for which its end is waited for.
-const STOP_TIMEOUT: Duration = PATIENCE.saturating_add(Duration::from_secs(1));
+/// Time for the end of a program that did not answer: its own end is waited for, and it is ended.
+const STOP_TIMEOUT: Duration = PATIENCE.saturating_mul(2).saturating_add(Duration::from_secs(1));
 /// Time for which closing waits for the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most pages of tools that are asked for.
@@ -99,15 +99,24 @@ enum Channel {
     /// A single stream has all of them. After a silence nobody knows whether it is still open.
     OneStream,
     /// A program writes them. It may be lost.
-    Program(Lost),
+    Program(Arc<Watched>),
 }
 
 impl Running {
     /// Reason of the loss of a program.
     fn lost(&self) -> Option<Failure> {
         match &self.channel {
-            Channel::Program(lost) => lost.get().cloned().map(Failure::Error),
+            Channel::Program(program) => program.lost().map(Failure::Error),
             Channel::Separate | Channel::OneStream => None,
+        }
+    }
+
+    /// Returns the failure of the server at `dial` that has not answered a request within `limit`. A program is ended, to
+    /// learn what it wrote.
+    async fn silent(&self, dial: &Dial, limit: Duration) -> Failure {
+        match &self.channel {
+            Channel::Program(program) => Failure::Error(program.silent(limit).await),
+            Channel::Separate | Channel::OneStream => dial.slow(limit),
         }
     }
 
@@ -122,6 +131,8 @@ impl Running {
 pub(crate) struct Session {
     dial: Dial,
     running: Mutex<Option<Arc<Running>>>,
+    /// End of the time in which the session is opened and its tools are listed.
+    opened_until: Instant,
 }
 
 /// Answer to one request of a call.
@@ -145,8 +156,10 @@ pub(super) enum CallError {
 impl Session {
     /// Opens it. The caller bounds the time.
     pub(crate) async fn open(dial: Dial) -> Result<Self, Failure> {
+        let opened_until = Instant::now() + OPEN_TIMEOUT;
         let running = dial.connect().await?;
         Ok(Self {
+            opened_until,
             dial,
             running: Mutex::new(Some(running)),
         })
@@ -170,7 +183,8 @@ impl Session {
         for _page in 0..PAGES {
             let request =
                 ListToolsRequest::with_param(PaginatedRequestParams::default().with_cursor(cursor.take()));
-            let listed = request_of(&running, ClientRequest::ListToolsRequest(request), OPEN_TIMEOUT).await;
+            let left = self.opened_until.saturating_duration_since(Instant::now());
+            let listed = request_of(&running, ClientRequest::ListToolsRequest(request), left).await;
             let page = match listed {
                 Ok(page) => as_value(page)?,
                 // Some servers have tools and do not say so: they are asked, and may refuse.
@@ -178,6 +192,9 @@ impl Session {
                     if error.code == ErrorCode::METHOD_NOT_FOUND || !running.names_tools() =>
                 {
                     break;
+                }
+                Err(ServiceError::Timeout { .. }) => {
+                    return Err(running.silent(&self.dial, OPEN_TIMEOUT).await);
                 }
                 Err(error) => return Err(running.lost().unwrap_or_else(|| self.failure(error))),
             };
@@ -264,10 +281,11 @@ impl Session {
             Ok(result) => as_value(result).map(Round::Done).map_err(CallError::Broken),
             Err(ServiceError::McpError(error)) => Err(CallError::Server(self.words(&error))),
             Err(ServiceError::Timeout { .. }) => {
-                if matches!(running.channel, Channel::OneStream) {
+                if !matches!(running.channel, Channel::Separate) {
                     self.forget(running).await;
                 }
-                Err(CallError::Server(self.dial.slow(CALL_TIMEOUT).to_string()))
+                let silent = running.silent(&self.dial, CALL_TIMEOUT).await;
+                Err(CallError::Server(silent.to_string()))
             }
             Err(error) => {
                 let failure = match (error, meter.broke_off()) {
@@ -381,16 +399,15 @@ impl Dial {
                 let process = launched
                     .map_err(|_| self.slow(OPEN_TIMEOUT))?
                     .map_err(Failure::Error)?;
-                let lost = Lost::default();
-                let pipes = Pipes::new(process, command, Arc::clone(&self.redactor), Arc::clone(&lost));
+                let pipes = Pipes::new(process, command, Arc::clone(&self.redactor));
                 let program = pipes.program();
                 let Ok(started) = timeout_at(until, Client.serve_with_lifecycle(pipes, auto())).await else {
                     return Err(Failure::Error(program.silent(OPEN_TIMEOUT).await));
                 };
-                if let (Err(_), Some(why)) = (&started, lost.get()) {
-                    return Err(Failure::Error(why.clone()));
+                if let (Err(_), Some(why)) = (&started, program.lost()) {
+                    return Err(Failure::Error(why));
                 }
-                (started, Channel::Program(lost))
+                (started, Channel::Program(program))
             }
         };
         let service = started.map_err(|error| self.start_failure(&error))?;

@@ -77,13 +77,12 @@ impl StdioLauncher for Tasks {
             let (ours, theirs) = duplex(64 * 1024);
             let key = env[0].1.expose().to_owned();
             let mut task = JoinSet::new();
-            let (answers, hangs) = (command == ["server", "--stdio"], command == ["silent"]);
+            let name = command[0].clone();
             task.spawn(async move {
-                if answers {
-                    serve(theirs, key).await;
-                } else if hangs {
-                    let _streams = theirs;
-                    std::future::pending::<()>().await;
+                match name.as_str() {
+                    "server" | "mute" | "fades" => serve(theirs, &name, key).await,
+                    "silent" => hang(theirs).await,
+                    _ => {}
                 }
             });
             let (stdout, stdin) = split(ours);
@@ -99,9 +98,15 @@ impl StdioLauncher for Tasks {
     }
 }
 
-/// An older server with a chatty standard output; `quit` ends it in the middle of the call, `flood` prints a line that
-/// never ends.
-async fn serve(streams: DuplexStream, key: String) {
+/// Keeps the streams open, and says nothing.
+async fn hang<T>(_streams: T) {
+    std::future::pending().await
+}
+
+/// An older server with a chatty standard output; `quit` ends it in the middle of the call, `hang` leaves the call
+/// without an answer, `flood` prints a line that never ends. When `mute` is asked for its tools it says nothing, and
+/// `fades` ends.
+async fn serve(streams: DuplexStream, name: &str, key: String) {
     let (read, mut write) = split(streams);
     let mut lines = BufReader::new(read).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -112,9 +117,12 @@ async fn serve(streams: DuplexStream, key: String) {
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "s", "version": "1"}
             }),
+            Some("tools/list") if name == "mute" => return hang((lines, write)).await,
+            Some("tools/list") if name == "fades" => return,
             Some("tools/list") => json!({"tools": [tool("t")]}),
             Some("tools/call") => match request["params"]["arguments"]["do"].as_str() {
                 Some("quit") => return,
+                Some("hang") => return hang((lines, write)).await,
                 Some("flood") => loop {
                     if write.write_all(&[b'x'; 8192]).await.is_err() {
                         return;
@@ -276,4 +284,51 @@ async fn a_program_that_does_not_answer_is_named_with_what_it_wrote_to_standard_
     assert_eq!(refused.failure, Failure::Error(SILENT.to_owned()));
     let tested = connector.test(&program(&["silent"])).await;
     assert_eq!(tested.detail, SILENT);
+}
+
+/// Words of a program that ends by itself.
+const ENDED: &str =
+    "ended with exit code 3, and wrote to standard error: Error: Cannot find module 'x' with [redacted]";
+
+/// Words of a program that is ended because it does not answer.
+const STOPPED: &str = "and wrote to standard error: waiting for the license server with [redacted]";
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_never_lists_its_tools_is_named_with_what_it_wrote_to_standard_error() {
+    let connector = Connector::new(
+        &Network::new(Reach::Private, Vec::new()).into(),
+        Some(Arc::new(Tasks::default())),
+    )
+    .unwrap();
+    for (name, why) in [
+        (
+            "mute",
+            format!("the program `mute` did not answer within 15 s, {STOPPED}"),
+        ),
+        ("fades", format!("the program `fades` {ENDED}")),
+    ] {
+        let connection = program(&[name]);
+        let refused = connector
+            .open(std::slice::from_ref(&connection), &Arc::default())
+            .await
+            .err()
+            .unwrap();
+        assert_eq!(refused.failure, Failure::Error(why.clone()));
+        assert_eq!(connector.test(&connection).await.detail, why);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_does_not_answer_a_call_is_named_in_the_same_way_and_started_again() {
+    let tasks = Tasks::default();
+    let (started, ended) = (Arc::clone(&tasks.started), Arc::clone(&tasks.ended));
+    let run = open(tasks).await;
+    let told = run.call("tools__t", &json!({"do": "hang"})).await.unwrap_err();
+    assert_eq!(
+        told,
+        format!("the program `server` did not answer within 120 s, {STOPPED}")
+    );
+    assert!(run.call("tools__t", &json!({})).await.is_ok());
+    assert_eq!(started.load(Ordering::SeqCst), 2);
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
 }
