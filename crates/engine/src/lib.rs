@@ -45,8 +45,7 @@ pub use operations::{
     usage::AskedUsage,
 };
 pub use runs::{
-    content::RecordedEvents,
-    hub::{Batch, Deltas, LargeEvent, LargeMessage, Message, TextDelta},
+    hub::{Batch, Deltas, LargeEvent, LargeMessage, Message, Passed, PassedEnd, TextDelta},
     workflows::StoredWorkflow,
 };
 pub use schedules::ListedSchedule;

@@ -79,7 +79,7 @@ async fn read_until(stream: &mut Stream, is_wanted: impl Fn(&str) -> bool) {
         let batch = batch.unwrap();
         let wanted = |message: &Message| match message {
             Message::Event(event) => is_wanted(&event.kind),
-            Message::Delta(_) | Message::Done(_) | Message::Large(_) => false,
+            Message::Delta(_) | Message::Done(_) | Message::Large(_) | Message::Passed(_) => false,
         };
         if batch.messages().iter().any(wanted) {
             return;

@@ -151,7 +151,7 @@ fn events_and_done(batch: &Batch) -> (Vec<(i64, String)>, Option<Run>) {
             Message::Event(event) => events.push((event.seq, event.kind.clone())),
             // These streams are followed without pieces of text.
             Message::Delta(_) => {}
-            Message::Large(large) => unreachable!("these events are small: {large:?}"),
+            Message::Large(_) | Message::Passed(_) => unreachable!("these events are small: {message:?}"),
             Message::Done(run) => done = Some(serde_json::from_str(run.get()).unwrap()),
         }
     }

@@ -153,9 +153,11 @@ async fn events_are_there_for_five_minutes_and_the_output_for_an_hour() {
     rig.pass(Duration::from_secs(1));
     for id in [read, unread] {
         assert!(matches!(rig.follow(id).await, Err(Error::Gone(_))));
+        let events = rig.engine.list_events(rig.org, id, 0, 10).await;
+        assert!(matches!(events, Err(Error::Unretained)));
         let events = rig
             .engine
-            .events_after(&rig.caller(), id, (0, 10), Hop::First)
+            .events_elsewhere(&rig.caller(), id, 0, Hop::First)
             .await;
         assert!(matches!(events, Err(Error::Gone(_))));
     }
@@ -282,6 +284,23 @@ async fn a_run_that_waits_when_its_node_stops_ends_with_it_and_is_counted() {
         text.contains("sortie_runs_finished_total{status=\"interrupted\"} 2"),
         "{text}"
     );
+}
+
+/// `docs/API.md#large-answers`
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_events_leaves_large_data_out_and_it_is_read_apart() {
+    let rig = Rig::start().await;
+    let id = rig.answered(&"x".repeat(20_000)).await;
+    let events = rig.engine.list_events(rig.org, id, 0, 100).await.unwrap();
+    let large: Vec<_> = events.iter().filter(|event| event.data.is_none()).collect();
+    assert_eq!(
+        large.iter().map(|event| event.kind.as_str()).collect::<Vec<_>>(),
+        ["message", "result"]
+    );
+    for event in large {
+        let text = sortie_store::LargeText::Event(id, event.seq);
+        assert!(rig.engine.large_text(rig.org, text).await.unwrap().len() > 20_000);
+    }
 }
 
 /// Longer than two looks of the keeper.

@@ -8,9 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
-use serde_json::value::RawValue;
-use sortie_api::{Event, OrgId, Run, RunId};
-use sortie_store::{ContentHolder, EventRow, LargeText, ListedRun, StoredDefinition};
+use sortie_api::{OrgId, Run, RunId};
+use sortie_store::{ContentHolder, LargeText, ListedEvent, ListedRun, StoredDefinition};
 
 use crate::{
     Engine,
@@ -19,23 +18,6 @@ use crate::{
     kit::caller::Caller,
     runs::hub::{Batch, Deltas},
 };
-
-/// Recorded events of a run.
-pub enum RecordedEvents {
-    /// Events that this node has.
-    Here(Vec<Event>),
-    /// Answer of the node that has the events: a JSON array of them.
-    Elsewhere(BoxStream<'static, Result<Bytes, Error>>),
-}
-
-impl std::fmt::Debug for RecordedEvents {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Here(events) => f.debug_tuple("Here").field(events).finish(),
-            Self::Elsewhere(_) => f.debug_tuple("Elsewhere").finish_non_exhaustive(),
-        }
-    }
-}
 
 impl Engine {
     /// Returns a run as soon as its status is terminal, and at the latest after `wait`. The output of a run with zero
@@ -107,32 +89,28 @@ impl Engine {
         }
     }
 
-    /// Returns recorded events of a run after `after`, in order, at most `limit`. Another node returns as many as the API
-    /// has in an answer.
-    pub async fn events_after(
+    /// Returns recorded events of a run after `after`, in order, at most `limit`. Large data is left out.
+    /// [`Error::Unretained`] if this node does not have the events of a run without retention.
+    pub async fn list_events(
+        &self,
+        org: OrgId,
+        id: RunId,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<ListedEvent>, Error> {
+        self.0.stores.records.list_events(org, id, after, limit).await
+    }
+
+    /// Returns the JSON array of the events of a run after `after` from the other node that has them, piece by piece.
+    pub async fn events_elsewhere(
         &self,
         caller: &Caller,
         id: RunId,
-        (after, limit): (i64, u32),
+        after: i64,
         hop: Hop,
-    ) -> Result<RecordedEvents, Error> {
-        match self
-            .0
-            .stores
-            .records
-            .events_after(caller.org, id, after, limit)
-            .await
-        {
-            Err(Error::Unretained) => {
-                let holder = self.events_holder(caller.org, id, hop).await?;
-                let events = self.0.cluster.peers.events(&holder, caller, id, after).await?;
-                Ok(RecordedEvents::Elsewhere(events))
-            }
-            rows => {
-                let events: Result<_, Error> = rows?.into_iter().map(event).collect();
-                Ok(RecordedEvents::Here(events?))
-            }
-        }
+    ) -> Result<BoxStream<'static, Result<Bytes, Error>>, Error> {
+        let holder = self.events_holder(caller.org, id, hop).await?;
+        self.0.cluster.peers.events(&holder, caller, id, after).await
     }
 
     /// Returns a text that a list, a definition or a stream leaves out because it is large.
@@ -189,13 +167,4 @@ impl Engine {
             (holder, _) => Ok(holder),
         }
     }
-}
-
-fn event(row: EventRow) -> Result<Event, Error> {
-    Ok(Event {
-        id: row.seq,
-        kind: row.kind,
-        data: RawValue::from_string(row.data).map_err(|error| Error::Internal(error.to_string()))?,
-        created_at: row.created_at,
-    })
 }

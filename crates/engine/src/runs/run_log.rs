@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use sortie_api::{OrgId, Run, RunId, RunStatus};
 use sortie_store::{
-    Append, Counted, Error as StoreError, EventRow, Fence, Finish, Followed, LargeText, NewEvent, PlainError,
-    Progress, Retention, Store, UnretainedFinish,
+    Append, Counted, Error as StoreError, EventRow, Fence, Finish, Followed, LargeText, ListedEvent,
+    NewEvent, PlainError, Progress, Retention, Store, UnretainedFinish,
 };
 
 use crate::{
@@ -25,24 +25,24 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Returns events after `after`, in order, at most `limit`. [`Error::Unretained`] if this node does not have the
-    /// content of a run without retention.
-    pub(crate) async fn events_after(
+    /// Returns events after `after`, in order, at most `limit`. Large data is left out. [`Error::Unretained`] if this
+    /// node does not have the content of a run without retention.
+    pub(crate) async fn list_events(
         &self,
         org: OrgId,
         run: RunId,
         after: i64,
         limit: u32,
-    ) -> Result<Vec<EventRow>, Error> {
-        match self.unretained.events_after((org, run), after, limit) {
+    ) -> Result<Vec<ListedEvent>, Error> {
+        match self.unretained.list_events((org, run), after, limit) {
             Lookup::Here(events) => Ok(events),
             Lookup::Forgotten => Err(Error::Unretained),
-            Lookup::Elsewhere => Ok(self.store.events_after(org, run, after, limit).await?),
+            Lookup::Elsewhere => Ok(self.store.list_events(org, run, after, limit).await?),
         }
     }
 
     /// Returns the next events and the progress for a reader that has the events up to `after`. Fails as
-    /// [`Self::events_after`] does.
+    /// [`Self::list_events`] does.
     pub(crate) async fn follow(
         &self,
         org: OrgId,
@@ -57,7 +57,7 @@ impl Records {
         }
     }
 
-    /// Returns a large text. Fails as [`Self::events_after`] does.
+    /// Returns a large text. Fails as [`Self::list_events`] does.
     pub(crate) async fn large_text(&self, org: OrgId, text: LargeText) -> Result<String, Error> {
         if let LargeText::Event(run, seq) = text {
             match self.unretained.event_data((org, run), seq) {
@@ -69,7 +69,7 @@ impl Records {
         Ok(self.store.large_text(org, text).await?)
     }
 
-    /// Returns the status and the last event of a run. Fails as [`Self::events_after`] does.
+    /// Returns the status and the last event of a run. Fails as [`Self::list_events`] does.
     pub(crate) async fn progress(&self, org: OrgId, run: RunId) -> Result<Progress, Error> {
         match self.unretained.progress(org, run) {
             Lookup::Here(progress) => Ok(progress),

@@ -39,8 +39,8 @@ pub(super) fn encode(messages: &[Message]) -> Bytes {
                 write!(out, "event: message_delta\ndata: {data}\n\n")
             }
             Message::Done(run) => write!(out, "event: done\ndata: {run}\n\n"),
-            // It is alone in its batch, and encoded by [`encode_large`].
-            Message::Large(_) => Ok(()),
+            // Each is alone in its batch: [`encode_large`] encodes the one, and the other has the form already.
+            Message::Large(_) | Message::Passed(_) => Ok(()),
         };
     }
     out.into()

@@ -18,7 +18,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
 use hyper::body::Frame as Chunk;
 use sortie_api::OrgId;
-use sortie_engine::{Batch, Error, LargeMessage};
+use sortie_engine::{Batch, Error, LargeMessage, PassedEnd};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -62,6 +62,8 @@ type NextPiece = BoxFuture<'static, Result<(Bytes, Option<Large>), Error>>;
 pub(super) struct EventStream {
     messages: Messages,
     piece: Option<NextPiece>,
+    /// Whether a message that another node sends has begun, and not ended.
+    is_within: bool,
     heartbeat: Interval,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
     revoked: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
@@ -87,6 +89,7 @@ impl EventStream {
         Self {
             messages,
             piece: None,
+            is_within: false,
             heartbeat,
             stop: Box::pin(stop.cancelled_owned()),
             revoked: credential.as_ref().map(|watched| Box::pin(watched.ended())),
@@ -116,9 +119,13 @@ impl EventStream {
                     if batch.is_last() {
                         self.state = State::Ended;
                     }
-                    match batch.large() {
-                        Some(large) => self.begin(large)?,
-                        None => batch.encoded(encode),
+                    match (batch.large(), batch.passed()) {
+                        (Some(large), _) => self.begin(large)?,
+                        (None, Some(passed)) => {
+                            self.is_within = passed.end == PassedEnd::Within;
+                            passed.bytes.clone()
+                        }
+                        (None, None) => batch.encoded(encode),
                     }
                 }
             };
@@ -207,6 +214,9 @@ impl HttpBody for EventStream {
             this.state = State::Ended;
             return Poll::Ready(None);
         }
+        if this.is_within {
+            return Poll::Pending;
+        }
         this.heartbeat
             .poll_tick(cx)
             .map(|_| Some(Ok(Chunk::data(HEARTBEAT))))
@@ -224,7 +234,7 @@ mod tests {
     use serde_json::value::RawValue;
     use serde_json::{Value, json};
     use sortie_api::{RunId, Timestamp};
-    use sortie_engine::{LargeEvent, Message};
+    use sortie_engine::{LargeEvent, Message, Passed};
     use sortie_store::{EventRow, LargeText};
 
     use super::*;
@@ -349,6 +359,32 @@ mod tests {
             assert_eq!(chunk(&mut body).await.as_deref(), Some(": heartbeat\n"));
             assert_eq!(begun.elapsed().as_secs(), 15 * beat);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_heartbeat_comes_within_a_message_of_another_node() {
+        let passed = |text: &'static str, end| {
+            let bytes = Bytes::from_static(text.as_bytes());
+            Arc::new(Batch::new(vec![Message::Passed(Passed { bytes, end })]))
+        };
+        let pieces = [
+            passed("id: 1\nevent: message\ndata: {\"te", PassedEnd::Within),
+            passed("xt\":1}\n\n", PassedEnd::Between),
+            passed("event: done\ndata: {}\n\n", PassedEnd::Done),
+            passed("late", PassedEnd::Between),
+        ];
+        // Each comes after more than the time between two heartbeats.
+        let batches = stream::iter(pieces).then(async |piece| {
+            tokio::time::sleep(HEARTBEAT_PERIOD + Duration::from_secs(1)).await;
+            Ok(piece)
+        });
+        let sent = body(Box::pin(batches)).collect().await.unwrap().to_bytes();
+        // One heartbeat was due within the message, and comes behind it.
+        assert_eq!(
+            String::from_utf8(sent.to_vec()).unwrap(),
+            ": connected\nretry: 2000\n: heartbeat\nid: 1\nevent: message\ndata: {\"text\":1}\n\n\
+             : heartbeat\n: heartbeat\nevent: done\ndata: {}\n\n"
+        );
     }
 
     #[tokio::test]

@@ -14,8 +14,8 @@ use http::{
 };
 use serde_json::value::RawValue;
 use sortie_api::{Event, OrgId, RunId};
-use sortie_engine::{Caller, Deltas, Engine, Error, Hop, RecordedEvents};
-use sortie_store::{Found, LargeText, ListedEvent, Store};
+use sortie_engine::{Caller, Deltas, Engine, Error, Hop};
+use sortie_store::{Found, LargeText, ListedEvent};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
@@ -23,7 +23,7 @@ use utoipa::{
 
 use super::{
     event_stream::{Ends, EventStream, Messages},
-    listing::{Entry, Form as ListForm, Listing, Rows, Source},
+    listing::{Entry, Form as ListForm, Listing, Source},
 };
 use crate::{
     app::App,
@@ -195,15 +195,15 @@ pub(crate) async fn follow_run(
     let after = reading.last_event.unwrap_or(after);
     match reading.form {
         Form::Json => {
-            let stored = StoredEvents {
-                store: app.engine.store().clone(),
+            let recorded = RecordedEvents {
+                engine: app.engine.clone(),
                 texts: app.texts.clone(),
                 org: who.org,
                 run: id,
             };
-            let list = Listing::new(stored, Some(after), MOST_EVENTS, ListForm::Array);
+            let list = Listing::new(recorded, Some(after), MOST_EVENTS, ListForm::Array);
             match list.begin().await {
-                Err(Error::Unretained) => unretained_events(&app, who.caller(), id, after, hop).await,
+                Err(Error::Unretained) => events_elsewhere(&app, &who.caller(), id, after, hop).await,
                 begun => begun?.respond(&app.bodies).await,
             }
         }
@@ -229,58 +229,31 @@ pub(crate) async fn follow_run(
     }
 }
 
-/// Answers with the events of a run with zero data retention, which are in the memory of a node.
-async fn unretained_events(
+/// Answers with the events of a run with zero data retention, which are in the memory of another node.
+async fn events_elsewhere(
     app: &App,
-    caller: Caller,
+    caller: &Caller,
     run: RunId,
     after: i64,
     hop: Hop,
 ) -> ApiResult<Response> {
-    let found = app.engine.events_after(&caller, run, (after, 1), hop).await?;
-    let RecordedEvents::Elsewhere(pieces) = found else {
-        let engine = app.engine.clone();
-        let rows = Rows {
-            stretch: 16,
-            read: move |after: Option<i64>, limit| {
-                let (engine, caller) = (engine.clone(), caller.clone());
-                async move { events_here(&engine, &caller, run, (after.unwrap_or_default(), limit)).await }
-            },
-            position: |event: &Event| event.id,
-        };
-        let list = Listing::new(rows, Some(after), MOST_EVENTS, ListForm::Array);
-        return list.respond(&app.bodies).await;
-    };
+    // Before the other node is asked: nothing of its answer is held while there is no room.
     let room = app.bodies.answer_room(PASSED_BYTES).await?;
+    let pieces = app.engine.events_elsewhere(caller, run, after, hop).await?;
     let mut response = json_response(Body::from_stream(pieces));
     response.extensions_mut().insert(room);
     Ok(response)
 }
 
-async fn events_here(
-    engine: &Engine,
-    caller: &Caller,
-    run: RunId,
-    (after, limit): (i64, u32),
-) -> Result<Vec<Event>, Error> {
-    match engine
-        .events_after(caller, run, (after, limit), Hop::Second)
-        .await?
-    {
-        RecordedEvents::Here(events) => Ok(events),
-        RecordedEvents::Elsewhere(_) => Err(Error::Internal("events are on another node now".to_owned())),
-    }
-}
-
-/// Stored events of a run.
-struct StoredEvents {
-    store: Store,
+/// Recorded events of a run: in the store, or in the memory of this node.
+struct RecordedEvents {
+    engine: Engine,
     texts: LargeTexts,
     org: OrgId,
     run: RunId,
 }
 
-impl Source for StoredEvents {
+impl Source for RecordedEvents {
     type Item = ListedEvent;
     type Position = i64;
 
@@ -290,7 +263,7 @@ impl Source for StoredEvents {
 
     async fn read(&self, after: Option<i64>, limit: u32) -> Result<Found<ListedEvent, i64>, Error> {
         let after = after.unwrap_or_default();
-        let events = self.store.list_events(self.org, self.run, after, limit).await?;
+        let events = self.engine.list_events(self.org, self.run, after, limit).await?;
         Ok(Found::all(events))
     }
 

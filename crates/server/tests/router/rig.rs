@@ -39,6 +39,7 @@ pub(crate) struct Rig {
     pub(crate) stop: CancellationToken,
     serving: TaskTracker,
     pub(crate) dir: TempDir,
+    memory: Option<TempDir>,
 }
 
 /// A key, and a client that uses it.
@@ -73,6 +74,21 @@ impl Rig {
 
     pub(crate) async fn start_with(mode: Mode, options: Options) -> Self {
         Self::start_engine(mode, options, sortie_engine::Options::default()).await
+    }
+
+    /// With a directory in memory, which runs with zero data retention need.
+    pub(crate) async fn start_in_memory() -> Self {
+        let memory = tempfile::Builder::new()
+            .prefix("sortie-test-")
+            .tempdir_in("/dev/shm")
+            .unwrap();
+        let engine = sortie_engine::Options {
+            memory_dir: Some(memory.path().join("work")),
+            ..sortie_engine::Options::default()
+        };
+        let mut rig = Self::start_engine(Mode::SelfHosted, options(), engine).await;
+        rig.memory = Some(memory);
+        rig
     }
 
     /// With these settings of the engine, as far as the rig has none of its own.
@@ -125,6 +141,7 @@ impl Rig {
             stop,
             serving,
             dir,
+            memory: None,
         }
     }
 

@@ -1,14 +1,14 @@
 //! Runs over HTTP: created, listed, followed, cancelled.
 
 use serde_json::{Value, json};
-use sortie_api::{Event, Mode, Run, RunPage, RunStatus};
+use sortie_api::{Event, Run, RunPage, RunStatus};
 use sortie_store::RunFilter;
 use sortie_testkit::{
     Bytes, Client,
     http::{HeaderValue, Method},
 };
 
-use crate::rig::{Rig, options, plain, waiting};
+use crate::rig::{Rig, plain, waiting};
 
 #[tokio::test]
 async fn a_key_that_was_used_answers_the_same_run() {
@@ -325,7 +325,7 @@ async fn a_cancel_of_a_finished_run_answers_a_large_output_as_a_get_does() {
     let rig = Rig::start().await;
     let (_, done) = rig
         .member
-        .complete(&plain(&"x\u{2028}\"".repeat(40_000)))
+        .complete(&plain(&"x\u{2028}\"".repeat(26_000)))
         .await
         .unwrap();
     let id = done.id.to_string();
@@ -366,15 +366,7 @@ async fn a_definition_can_be_sent_again() {
 
 #[tokio::test]
 async fn a_head_does_not_use_up_an_output_that_is_handed_out_once() {
-    let memory = tempfile::Builder::new()
-        .prefix("sortie-test-")
-        .tempdir_in("/dev/shm")
-        .unwrap();
-    let engine = sortie_engine::Options {
-        memory_dir: Some(memory.path().join("work")),
-        ..sortie_engine::Options::default()
-    };
-    let rig = Rig::start_engine(Mode::SelfHosted, options(), engine).await;
+    let rig = Rig::start_in_memory().await;
     let mut request = plain("only once");
     request["zero_data_retention"] = json!(true);
     let (_, done) = rig.member.complete(&request).await.unwrap();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use serde_json::json;
-use sortie_api::limits::BODY_BYTES;
+use serde_json::{Value, json};
+use sortie_api::{Run, limits::BODY_BYTES};
 use sortie_server::Options;
 use sortie_testkit::{
     Bytes,
@@ -205,16 +205,41 @@ async fn a_stream_of_large_events_has_what_their_array_has() {
     assert!(longest > 128 * 1024, "{longest}");
     let stored = rig.engine.store().get_run(rig.org, done.id).await.unwrap();
     assert_eq!(json!(done), json!(stored));
-    let path = format!("/v1/runs/{}/events", done.id);
-    let array = rig
-        .member
-        .clone()
-        .with_header("accept", HeaderValue::from_static("application/json"));
-    let listed = array.get(&path).await.unwrap().json().unwrap();
+    let listed = array_of_events(&rig, &done).await;
     // While the run was at work, and afterwards.
     assert_eq!(json!(events), listed);
     let (events, again) = rig.member.finished(&done.id.to_string()).await.unwrap();
     assert_eq!((json!(events), json!(again)), (listed, json!(stored)));
+}
+
+async fn array_of_events(rig: &Rig, run: &Run) -> Value {
+    let array = rig
+        .member
+        .clone()
+        .with_header("accept", HeaderValue::from_static("application/json"));
+    let path = format!("/v1/runs/{}/events", run.id);
+    array
+        .get(&path)
+        .await
+        .unwrap()
+        .expect(200)
+        .unwrap()
+        .json()
+        .unwrap()
+}
+
+/// `docs/API.md#large-answers`: events that are in memory alone are sent as those of the store are.
+#[tokio::test]
+async fn a_stream_of_large_events_that_are_not_stored_has_what_their_array_has() {
+    let rig = Rig::start_in_memory().await;
+    let mut request = plain(&"x\u{2028}\"".repeat(26_000));
+    request["zero_data_retention"] = json!(true);
+    let (events, done) = rig.member.complete(&request).await.unwrap();
+    let longest = events.iter().map(|event| event.data.get().len()).max().unwrap();
+    assert!(longest > 128 * 1024, "{longest}");
+    assert_eq!(json!(events), array_of_events(&rig, &done).await);
+    let (events, _) = rig.member.finished(&done.id.to_string()).await.unwrap();
+    assert_eq!(json!(events), array_of_events(&rig, &done).await);
 }
 
 /// `docs/OPERATIONS.md#how-large`: half of the descriptors are reserved.

@@ -5,13 +5,20 @@ use std::{fmt::Write as _, net::SocketAddr};
 use anyhow::{Context, Result, ensure};
 use futures_util::future::try_join_all;
 use serde_json::{Value, json};
-use sortie_testkit::{Bytes, Client, Database, Node, http::Method, processes::in_use};
+use sortie_testkit::{
+    Bytes, Client, Database, Node,
+    http::{HeaderValue, Method},
+    processes::in_use,
+};
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpSocket, TcpStream},
 };
 
-use crate::{Checked, both_databases, node};
+use crate::{
+    Checked, both_databases, node,
+    zero_data_retention::{nodes::two, unretained},
+};
 
 both_databases![unread_answers_hold_little_memory];
 
@@ -101,19 +108,47 @@ async fn unread(node: &Node, key: &str, path: &str, accept: &str) -> Result<u64>
     Ok(rise)
 }
 
+/// Requests `path` with a key of its own: a key has 600 requests a minute.
+async fn measure(node: &Node, path: &str, accept: &str) -> Checked {
+    let keys = node
+        .client()?
+        .post("/v1/admin/keys", &json!({"name": path}))
+        .await?;
+    let key = keys.expect(201)?.json()?["key"]
+        .as_str()
+        .context("no key")?
+        .to_owned();
+    let rise = unread(node, &key, path, accept).await?;
+    println!("{path} {accept}: {} MiB", rise >> 20);
+    ensure!(rise < MOST, "{path} {accept}: {} MiB", rise >> 20);
+    Ok(())
+}
+
+/// The events of a run with zero data retention, on the node that has them and through another.
+#[tokio::test]
+async fn unread_events_that_are_not_stored_hold_little_memory() -> Checked {
+    let (first, second) = two().await?;
+    let prompt = "```sh\nhead -c 1000000 /dev/zero | tr '\\0' x\n```\n".repeat(4);
+    let (_, run) = first.client()?.complete(&unretained(&prompt)).await?;
+    let path = format!("/v1/runs/{}/events", run.id);
+    let array = first
+        .client()?
+        .with_header("accept", HeaderValue::from_static("application/json"));
+    let length = array.get(&path).await?.expect(200)?.body.len();
+    ensure!(length > 2_000_000, "{length}");
+    for node in [&first, &second] {
+        for accept in ["application/json", "text/event-stream"] {
+            measure(node, &path, accept).await?;
+        }
+    }
+    Ok(())
+}
+
 async fn unread_answers_hold_little_memory(database: Database) -> Checked {
     let node = node(database).await?;
     let client = node.client()?;
     for (path, accept) in filled(&client).await? {
-        // A key has 600 requests a minute.
-        let key = client
-            .post("/v1/admin/keys", &json!({"name": path}))
-            .await?
-            .expect(201)?;
-        let key = key.json()?["key"].as_str().context("no key")?.to_owned();
-        let rise = unread(&node, &key, &path, accept).await?;
-        println!("{path} {accept}: {} MiB", rise >> 20);
-        ensure!(rise < MOST, "{path} {accept}: {} MiB", rise >> 20);
+        measure(&node, &path, accept).await?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! what other nodes see in `nodes`.
 
 mod callbacks;
-mod nodes;
+pub(crate) mod nodes;
 mod nothing_is_stored;
 
 use anyhow::{Context, ensure};
@@ -29,7 +29,7 @@ both_databases![
 ];
 
 /// A run of this prompt of which nothing is stored.
-fn unretained(prompt: &str) -> Value {
+pub(crate) fn unretained(prompt: &str) -> Value {
     json!({"prompt": prompt, "zero_data_retention": true})
 }
 

@@ -5,6 +5,7 @@
 //! the node with the content does not answer, the client gets an error. Once that node is declared lost, the store has the
 //! outcome of the run.
 
+mod passing;
 #[cfg(test)]
 mod recorded_tests;
 mod signature;
@@ -12,25 +13,21 @@ mod signature;
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
+use futures_util::stream::{self, BoxStream, StreamExt as _};
 use reqwest::{Method, RequestBuilder, Response, header};
-use serde::{Deserialize, de::IgnoredAny};
-use serde_json::value::RawValue;
-use sortie_api::{ErrorBody, ErrorCode, Run, RunId, Timestamp};
-use sortie_net::{
-    EngineClient, Timeouts, read_body,
-    sse::{self, Parser},
-};
-use sortie_store::{ContentHolder, EventRow};
+use sortie_api::{ErrorBody, ErrorCode, Run, RunId};
+use sortie_net::{EngineClient, Timeouts, read_body};
+use sortie_store::ContentHolder;
 use url::Url;
 
 pub(crate) use signature::Signer;
 pub use signature::{PEER_HEADER, Peer};
 
+use self::passing::Passing;
 use crate::{
     error::Error,
     kit::{caller::Caller, traces::with_trace},
-    runs::hub::{Batch, Deltas, Message, TextDelta},
+    runs::hub::{Batch, Deltas, Message},
 };
 use sortie_base::Clock;
 
@@ -46,8 +43,8 @@ pub enum Hop {
 /// Maximum size of a run in an answer. JSON escapes can make its output of 1 MiB six times as long.
 const RUN_BYTES: usize = 8 << 20;
 
-/// Maximum size of one event of a stream.
-const EVENT_BYTES: usize = 8 << 20;
+/// Maximum size of a piece of an answer that is passed on.
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// Read timeout. A stream sends a heartbeat every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(45);
@@ -121,12 +118,10 @@ impl Peers {
         let response = tokio::time::timeout(ANSWER, answer(request))
             .await
             .map_err(|_| no_answer(&"no answer in time"))??;
-        Ok(stream::try_unfold(response, |mut response| async move {
-            let piece = response
-                .chunk()
-                .await
-                .map_err(|error| no_answer(&sortie_net::Error::from(error)))?;
-            Ok::<_, Error>(piece.map(|piece| (piece, response)))
+        Ok(stream::try_unfold(Pieces::of(response), async |mut pieces| {
+            let piece = pieces.next().await?;
+            // A copy: the piece itself would keep all that was read with it in memory.
+            Ok::<_, Error>(piece.map(|piece| (Bytes::copy_from_slice(&piece), pieces)))
         })
         .boxed())
     }
@@ -145,34 +140,14 @@ impl Peers {
             .request(holder, caller, &target)?
             .header(header::ACCEPT, "text/event-stream");
         let response = answer(request).await?;
-        let reading = Some((response, Parser::new(EVENT_BYTES)));
-        Ok(stream::try_unfold(reading, |reading| async move {
-            let Some((mut response, mut parser)) = reading else {
-                return Ok(None);
-            };
-            let Some(bytes) = response
-                .chunk()
-                .await
-                .map_err(|error| no_answer(&sortie_net::Error::from(error)))?
-            else {
-                return Ok::<_, Error>(None);
-            };
-            let mut messages = Vec::new();
-            let parsed = parser.push(&bytes, &mut messages);
-            let reading = parsed.is_ok().then_some((response, parser));
-            let mut batches: Vec<_> = messages
-                .iter()
-                .filter_map(|message| batch(message).transpose())
-                .collect();
-            // The error comes after the complete events, and ends the stream.
-            batches.extend(
-                parsed
-                    .err()
-                    .map(|error| Err(Error::Internal(format!("another node sends a stream: {error}")))),
-            );
-            Ok(Some((stream::iter(batches), reading)))
+        let reading = Reading {
+            pieces: Pieces::of(response),
+            passing: Passing::default(),
+        };
+        Ok(stream::try_unfold(reading, async |mut reading| {
+            let batch = reading.next().await?;
+            Ok::<_, Error>(batch.map(|batch| (batch, reading)))
         })
-        .try_flatten()
         .boxed())
     }
 
@@ -221,48 +196,54 @@ fn is_asked_by_nodes(method: &str, target: &str) -> bool {
     method == "GET" && run.parse::<RunId>().is_ok()
 }
 
-/// Recorded event in the form of the API. The data passes through unchanged, also the data of a later version.
-#[derive(Deserialize)]
-struct Recorded<'a> {
-    id: i64,
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(borrow)]
-    data: &'a RawValue,
-    created_at: Timestamp,
+/// Body of an answer of another node, in pieces of at most [`PIECE_BYTES`].
+struct Pieces {
+    response: Response,
+    /// Bytes that have come and are not taken yet.
+    rest: Bytes,
 }
 
-/// Reads a message of another node's stream. None for a message that is not recorded and that only a later version knows.
-fn batch(message: &sse::Message) -> Result<Option<Arc<Batch>>, Error> {
-    let sse::Message { event, data, .. } = message;
-    let message = match event.as_str() {
-        "done" => RawValue::from_string(data.clone()).map(|run| Message::Done(run.into())),
-        "message_delta" => serde_json::from_str::<TextDelta>(data).map(Message::Delta),
-        _ => serde_json::from_str::<Recorded<'_>>(data).map(|event| {
-            Message::Event(EventRow {
-                seq: event.id,
-                kind: event.kind,
-                data: event.data.get().to_owned(),
-                created_at: event.created_at,
-            })
-        }),
-    };
-    match message {
-        Ok(message) => Ok(Some(Arc::new(Batch::new(vec![message])))),
-        Err(_) if is_without_id(data) => Ok(None),
-        Err(error) => Err(Error::Internal(format!(
-            "cannot read the stream of another node: {error}"
-        ))),
+impl Pieces {
+    fn of(response: Response) -> Self {
+        Self {
+            response,
+            rest: Bytes::new(),
+        }
+    }
+
+    /// Returns the next piece, or `None` at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        if self.rest.is_empty() {
+            let read = self.response.chunk().await;
+            match read.map_err(|error| no_answer(&sortie_net::Error::from(error)))? {
+                Some(bytes) => self.rest = bytes,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(self.rest.split_to(PIECE_BYTES.min(self.rest.len()))))
     }
 }
 
-/// Whether the data of a message is a JSON object without `id`. Every recorded event has one.
-fn is_without_id(data: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Position {
-        id: Option<IgnoredAny>,
+/// Event stream of another node that is being read.
+struct Reading {
+    pieces: Pieces,
+    passing: Passing,
+}
+
+impl Reading {
+    /// Returns the next piece of the stream, or `None` at its end.
+    async fn next(&mut self) -> Result<Option<Arc<Batch>>, Error> {
+        while !self.passing.is_done() {
+            let Some(piece) = self.pieces.next().await? else {
+                break;
+            };
+            let passed = self.passing.take(&piece);
+            if !passed.bytes.is_empty() {
+                return Ok(Some(Arc::new(Batch::new(vec![Message::Passed(passed)]))));
+            }
+        }
+        Ok(None)
     }
-    serde_json::from_str::<Position>(data).is_ok_and(|position| position.id.is_none())
 }
 
 async fn answer(request: RequestBuilder) -> Result<Response, Error> {
@@ -314,7 +295,7 @@ fn no_answer(error: &impl std::fmt::Display) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use sortie_api::{KeyId, OrgId};
+    use sortie_api::{KeyId, OrgId, Timestamp};
     use sortie_store::By;
 
     use super::*;
@@ -365,51 +346,6 @@ mod tests {
             "/v1/admin/nodes".to_owned(),
         ] {
             assert!(!opens("GET", &target), "{target}");
-        }
-    }
-
-    #[test]
-    fn data_of_a_later_version_passes_through_from_another_node() {
-        let read = |event: &str, data: &str| {
-            batch(&sse::Message {
-                event: event.to_owned(),
-                data: data.to_owned(),
-                last_id: "7".into(),
-            })
-        };
-        let data = r#"{"unknown":[1.50,"\u003c"],"status":"running"}"#;
-        let event = format!(
-            r#"{{"id":7,"type":"of_tomorrow","data":{data},"created_at":"2026-01-02T03:04:05.006Z"}}"#
-        );
-        let found = read("of_tomorrow", &event).unwrap().unwrap();
-        let [Message::Event(row)] = found.messages() else {
-            panic!("{found:?}");
-        };
-        assert_eq!(
-            (row.seq, row.kind.as_str(), row.data.as_str()),
-            (7, "of_tomorrow", data)
-        );
-        assert_eq!(row.created_at.to_string(), "2026-01-02T03:04:05.006Z");
-
-        let run = r#"{"id":"run_1","field_of_tomorrow":1e2}"#;
-        let found = read("done", run).unwrap().unwrap();
-        let [Message::Done(done)] = found.messages() else {
-            panic!("{found:?}");
-        };
-        assert_eq!(done.get(), run);
-        assert!(found.is_last());
-
-        // A message that is not recorded has no position, so followers of this node miss nothing that they could ask for.
-        assert!(
-            read("progress_of_tomorrow", r#"{"percent":40}"#)
-                .unwrap()
-                .is_none()
-        );
-        for broken in [r#"{"id":7}"#, "{", r#"{"id":"x","type":"status"}"#] {
-            assert!(
-                matches!(read("status", broken), Err(Error::Internal(_))),
-                "{broken}"
-            );
         }
     }
 }

@@ -4,12 +4,16 @@
 use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener},
+    sync::mpsc,
     thread::{self, JoinHandle},
 };
 
+use futures_util::TryStreamExt as _;
+use sortie_api::Timestamp;
 use sortie_store::{Actor, By, NodeId};
 
 use super::*;
+use crate::runs::hub::PassedEnd;
 use sortie_base::MasterKey;
 
 /// A stream as a node of the version before sent it, of a run with zero data retention and with `deltas=true`.
@@ -31,8 +35,10 @@ const REQUEST: [&str; 2] = [
      a088d93a3367379c948b15d3a9e8d98fd6bb1e78eb8bba8d655eabb3cf8a2a63",
 ];
 
-/// Answers one request with the stream, in pieces. Returns the request.
-fn node_of_the_version_before() -> (SocketAddr, JoinHandle<String>) {
+/// Answers one request with these pieces of a stream. Returns the request.
+fn node_that_sends(
+    pieces: impl Iterator<Item = Vec<u8>> + Send + 'static,
+) -> (SocketAddr, JoinHandle<String>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let serving = thread::spawn(move || {
@@ -44,36 +50,16 @@ fn node_of_the_version_before() -> (SocketAddr, JoinHandle<String>) {
         }
         let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
         connection.write_all(head).unwrap();
-        for piece in STREAM.as_bytes().chunks(61) {
-            connection.write_all(piece).unwrap();
+        for piece in pieces {
+            connection.write_all(&piece).unwrap();
         }
         String::from_utf8(request).unwrap()
     });
     (address, serving)
 }
 
-/// The `event` field of a message of the stream, and its data.
-fn form(message: &Message) -> (String, String) {
-    match message {
-        Message::Event(event) => (
-            event.kind.clone(),
-            format!(
-                r#"{{"id":{},"type":"{}","data":{},"created_at":"{}"}}"#,
-                event.seq, event.kind, event.data, event.created_at
-            ),
-        ),
-        Message::Delta(delta) => (
-            "message_delta".to_owned(),
-            sortie_api::json::to_line(delta).unwrap(),
-        ),
-        Message::Done(run) => ("done".to_owned(), run.get().to_owned()),
-        Message::Large(large) => panic!("{large:?}"),
-    }
-}
-
-#[tokio::test]
-async fn a_node_of_the_version_before_is_asked_in_its_form_and_its_stream_is_read_whole() {
-    let (address, serving) = node_of_the_version_before();
+/// Follows the run on the node at `address`.
+async fn follow(address: SocketAddr) -> BoxStream<'static, Result<Arc<Batch>, Error>> {
     let signer = Signer::new(&[MasterKey::new([1; 32])]);
     let peers = Peers::new(signer, Clock::manual(Timestamp::from_micros(AT))).unwrap();
     let holder = ContentHolder {
@@ -90,28 +76,64 @@ async fn a_node_of_the_version_before_is_asked_in_its_form_and_its_stream_is_rea
         },
     };
     let stream = peers.follow(&holder, &caller, RUN.parse().unwrap(), (0, Deltas::Live));
-    let batches: Vec<Arc<Batch>> = stream.await.unwrap().try_collect().await.unwrap();
+    stream.await.unwrap()
+}
+
+/// Text and end of a batch of another node's stream.
+fn passed(batch: &Batch) -> (&str, PassedEnd) {
+    let passed = batch.passed().unwrap();
+    (std::str::from_utf8(&passed.bytes).unwrap(), passed.end)
+}
+
+#[tokio::test]
+async fn a_node_of_the_version_before_is_asked_in_its_form_and_its_stream_is_passed_on_whole() {
+    let pieces = STREAM.as_bytes().chunks(61).map(<[u8]>::to_vec);
+    let (address, serving) = node_that_sends(pieces);
+    let batches: Vec<Arc<Batch>> = follow(address).await.try_collect().await.unwrap();
     let request = serving.join().unwrap();
     for line in REQUEST {
         assert!(request.lines().any(|sent| sent == line), "{request}");
     }
-
-    let read: Vec<_> = batches
-        .iter()
-        .flat_map(|batch| batch.messages())
-        .map(form)
-        .collect();
-    let field = |block: &str, name: &str| {
-        let mut lines = block.lines();
-        lines.find_map(|line| Some(line.strip_prefix(name)?.to_owned()))
-    };
-    let sent: Vec<_> = STREAM
-        .split("\n\n")
-        .filter_map(|block| Some((field(block, "event: ")?, field(block, "data: ")?)))
-        .collect();
+    let read: String = batches.iter().map(|batch| passed(batch).0).collect();
+    // The node that passes the stream on has an opening and heartbeats of its own.
+    let is_own = |line: &&str| !line.starts_with(':') && !line.starts_with("retry: ");
+    let sent: String = STREAM.split_inclusive('\n').filter(is_own).collect();
     assert_eq!(read, sent);
-    assert_eq!(read.len(), 12);
     assert!(batches.last().unwrap().is_last());
-    // Heartbeats pass unseen; and the test would be none without one, and without pieces of text.
+    // The test would be none without a heartbeat, and without pieces of text.
     assert!(STREAM.contains("\n: heartbeat\n") && STREAM.contains("\nevent: message_delta\n"));
+}
+
+/// `docs/API.md#large-answers`: the rest of the message comes once its beginning was read.
+#[tokio::test]
+async fn a_large_message_of_another_node_is_passed_on_while_it_comes() {
+    const LARGE: usize = 1 << 20;
+    let (go_on, read) = mpsc::channel();
+    let head = b"id: 1\nevent: message\ndata: ".to_vec();
+    let half = vec![b'x'; LARGE / 2];
+    let pieces = [head, half.clone()].into_iter();
+    let rest = read
+        .into_iter()
+        .chain([b"\n\nevent: done\ndata: {}\n\n".to_vec()]);
+    let (address, serving) = node_that_sends(pieces.chain(rest));
+    let mut stream = follow(address).await;
+    let (mut bytes, mut go_on) = (0, Some(go_on));
+    loop {
+        let batch = stream.try_next().await.unwrap().unwrap();
+        let (text, end) = passed(&batch);
+        assert!(text.len() <= PIECE_BYTES + 16, "{}", text.len());
+        bytes += text.len();
+        if end == PassedEnd::Done {
+            break;
+        }
+        assert_eq!(end, PassedEnd::Within);
+        if bytes > LARGE / 2
+            && let Some(go_on) = go_on.take()
+        {
+            go_on.send(half.clone()).unwrap();
+        }
+    }
+    assert!(bytes > LARGE);
+    assert!(stream.try_next().await.unwrap().is_none());
+    serving.join().unwrap();
 }

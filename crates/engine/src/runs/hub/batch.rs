@@ -30,6 +30,29 @@ pub enum Message {
     Done(Arc<RawValue>),
     /// A message that each follower reads for itself. It is alone in its batch.
     Large(LargeMessage),
+    /// A piece of the stream of another node. It is alone in its batch.
+    Passed(Passed),
+}
+
+/// Piece of the event stream that another node sends, in the form in which a client gets it.
+#[derive(Clone, Debug)]
+pub struct Passed {
+    /// Text of the stream. A message may begin in one piece and end in a later one.
+    pub bytes: Bytes,
+    /// End of the piece.
+    pub end: PassedEnd,
+}
+
+/// End of a piece of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PassedEnd {
+    /// The piece ends between two messages.
+    #[default]
+    Between,
+    /// The piece ends within a message.
+    Within,
+    /// The piece ends with the last message of the stream.
+    Done,
 }
 
 /// Message without its large text. Each follower reads the text piece by piece, so that slow ones hold none.
@@ -95,6 +118,7 @@ impl Message {
             Self::Delta(delta) => delta.text.len(),
             Self::Done(run) => run.get().len(),
             Self::Large(_) => 0,
+            Self::Passed(passed) => passed.bytes.len(),
         }
     }
 }
@@ -141,7 +165,14 @@ impl Batch {
     pub fn is_last(&self) -> bool {
         matches!(
             self.messages.last(),
-            Some(Message::Done(_) | Message::Large(LargeMessage::Done(_)))
+            Some(
+                Message::Done(_)
+                    | Message::Large(LargeMessage::Done(_))
+                    | Message::Passed(Passed {
+                        end: PassedEnd::Done,
+                        ..
+                    })
+            )
         )
     }
 
@@ -149,6 +180,14 @@ impl Batch {
     pub fn large(&self) -> Option<&LargeMessage> {
         match self.messages.as_slice() {
             [Message::Large(large)] => Some(large),
+            _ => None,
+        }
+    }
+
+    /// Returns the piece of another node's stream that is alone in this batch, if there is one.
+    pub fn passed(&self) -> Option<&Passed> {
+        match self.messages.as_slice() {
+            [Message::Passed(passed)] => Some(passed),
             _ => None,
         }
     }

@@ -22,7 +22,7 @@ use sortie_store::{EventRow, ListedEvent, ListedRun};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-pub use self::batch::{Batch, LargeEvent, LargeMessage, Message, TextDelta};
+pub use self::batch::{Batch, LargeEvent, LargeMessage, Message, Passed, PassedEnd, TextDelta};
 use self::{
     batch::INLINE_BYTES,
     reader::Reader,

@@ -218,7 +218,10 @@ mod tests {
         match message {
             Message::Event(event) => event.seq,
             Message::Large(LargeMessage::Event(event)) => event.seq,
-            Message::Large(LargeMessage::Done(_)) | Message::Delta(_) | Message::Done(_) => {
+            Message::Large(LargeMessage::Done(_))
+            | Message::Delta(_)
+            | Message::Done(_)
+            | Message::Passed(_) => {
                 panic!("{message:?}")
             }
         }

@@ -132,10 +132,6 @@ impl Content {
         self.events.iter().skip(from).take(limit as usize)
     }
 
-    fn events_after(&self, after: i64, limit: u32) -> Vec<EventRow> {
-        self.after(after, limit).cloned().collect()
-    }
-
     fn listed_after(&self, after: i64, limit: u32) -> Vec<ListedEvent> {
         self.after(after, limit)
             .map(|event| ListedEvent::of(event, LISTED_BYTES))
@@ -458,14 +454,14 @@ impl Unretained {
         Ok(())
     }
 
-    /// Returns events after `after`, at most `limit`.
-    pub(crate) fn events_after(
+    /// Returns events after `after`, at most `limit`. Large data is left out.
+    pub(crate) fn list_events(
         &self,
         (org, run): (OrgId, RunId),
         after: i64,
         limit: u32,
-    ) -> Lookup<Vec<EventRow>> {
-        self.find(org, run, |content| content.events_after(after, limit))
+    ) -> Lookup<Vec<ListedEvent>> {
+        self.find(org, run, |content| content.listed_after(after, limit))
     }
 
     /// Returns the data of an event.

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Two nodes that share a database and a master key.
-pub(super) async fn two() -> anyhow::Result<(Node, Node)> {
+pub(crate) async fn two() -> anyhow::Result<(Node, Node)> {
     let key = "7".repeat(64);
     let first = node_with(
         Database::Postgres,
