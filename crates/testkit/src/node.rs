@@ -282,6 +282,23 @@ impl Node {
         }
     }
 
+    /// Name of the node, which its data folder remembers.
+    pub fn name(&self) -> Result<String> {
+        let name = std::fs::read_to_string(self.data_dir().join("node_name"))?;
+        Ok(name.trim().to_owned())
+    }
+
+    /// Declares the node lost, as others do once its lease has expired. A test that is not about the lease need not wait
+    /// for that. The next sweep of another node takes its runs over.
+    pub async fn declare_lost(&self) -> Result<()> {
+        let name = self.name()?;
+        self.meddle(&format!(
+            "UPDATE node SET ended_at = CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) \
+             WHERE name = '{name}' AND ended_at IS NULL"
+        ))
+        .await
+    }
+
     /// Puts the life of a run so far into the past. The node must be down.
     pub async fn age(&self, run: &RunId, by: Duration) -> Result<()> {
         ensure!(self.process.is_none(), "the node is up");

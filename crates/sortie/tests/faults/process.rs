@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
-use sortie_testkit::{Database, Node, Signal};
+use sortie_testkit::{Database, Signal};
 
 use crate::{
     Checked,
@@ -20,7 +20,7 @@ use crate::{
 
 both_databases![
     nodes_are_killed,
-    nodes_are_stopped_for_longer_than_their_lease,
+    nodes_are_stopped_until_their_lease_is_over,
     descriptors_run_out,
 ];
 
@@ -59,6 +59,7 @@ async fn nodes_are_killed(database: Database) -> Checked {
 async fn taken_over(world: &mut World, load: &Load) -> Checked {
     let (nth, held) = stopped_at_work(world, load).await?;
     world.kill(nth)?;
+    world.nodes[nth].declare_lost().await?;
     let killed = Instant::now();
     let mut left = held.clone();
     while !left.is_empty() {
@@ -110,15 +111,9 @@ fn quoted(runs: &BTreeMap<String, i64>) -> String {
     ids.join(", ")
 }
 
-fn node_name(node: &Node) -> Result<String> {
-    Ok(std::fs::read_to_string(node.data_dir().join("node_name"))?
-        .trim()
-        .to_owned())
-}
-
 /// The runs that a node holds, each with its last event.
-async fn holds(world: &World, nth: usize) -> Result<BTreeMap<String, i64>> {
-    let name = node_name(&world.nodes[nth])?;
+pub(crate) async fn holds(world: &World, nth: usize) -> Result<BTreeMap<String, i64>> {
+    let name = world.nodes[nth].name()?;
     positions(
         world,
         &format!(
@@ -137,7 +132,7 @@ async fn positions(world: &World, sql: &str) -> Result<BTreeMap<String, i64>> {
         .collect()
 }
 
-async fn nodes_are_stopped_for_longer_than_their_lease(database: Database) -> Checked {
+async fn nodes_are_stopped_until_their_lease_is_over(database: Database) -> Checked {
     let (mut world, mut load) = begin(database, "nodes_are_stopped", Setup::default()).await?;
     load.follow();
     let (nth, held) = stopped_at_work(&mut world, &load).await?;
@@ -154,20 +149,26 @@ async fn nodes_are_stopped_for_longer_than_their_lease(database: Database) -> Ch
     end(world, load, LOST).await
 }
 
-/// Others have taken everything over and ended it; the node that wakes then writes nothing of it.
-async fn fenced(world: &World, nth: usize, held: &BTreeMap<String, i64>) -> Checked {
-    let name = node_name(&world.nodes[nth])?;
-    let left = format!(
-        "SELECT queue.run_id FROM queue JOIN node ON node.id = queue.node_id WHERE node.name = '{name}'"
-    );
+/// Declares a node lost, and waits until others have taken its runs over.
+pub(crate) async fn taken_from_a_lost_node(world: &World, nth: usize) -> Checked {
+    world.nodes[nth].declare_lost().await?;
     let begun = Instant::now();
-    while !world.nodes[0].rows(&left).await?.is_empty() {
+    loop {
+        let left = holds(world, nth).await?;
+        if left.is_empty() {
+            return Ok(());
+        }
         ensure!(
             begun.elapsed() < Duration::from_mins(1),
-            "not taken over: {held:?}"
+            "not taken over: {left:?}"
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// Others have taken everything over and ended it; the node that wakes then writes nothing of it.
+async fn fenced(world: &World, nth: usize, held: &BTreeMap<String, i64>) -> Checked {
+    taken_from_a_lost_node(world, nth).await?;
     // Those that wait to be cancelled go on; all others come to their end.
     let done = format!(
         "SELECT id, last_event FROM run WHERE id IN ({}) AND outcome IS NOT NULL",
@@ -186,6 +187,7 @@ async fn fenced(world: &World, nth: usize, held: &BTreeMap<String, i64>) -> Chec
     let silent = positions(world, &done).await?;
     world.nodes[nth].signal(Signal::CONT)?;
     // It has found out once it is known under a new identity.
+    let name = world.nodes[nth].name()?;
     let alive = format!("SELECT name FROM node WHERE name = '{name}' AND ended_at IS NULL");
     let woken = Instant::now();
     while world.nodes[0].rows(&alive).await?.is_empty() {

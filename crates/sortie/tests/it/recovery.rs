@@ -270,6 +270,7 @@ async fn another_node_ends_a_run_whose_working_directory_it_does_not_have() -> C
     stream.until(|event| event.kind == "tool_end").await?;
     let second = first.beside().await?;
     first.kill()?;
+    first.declare_lost().await?;
     let (events, run) = second.client()?.finished(&id).await?;
     assert_eq!(run.status, RunStatus::Interrupted);
     ensure!(
