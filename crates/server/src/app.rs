@@ -1,6 +1,6 @@
 //! State that handlers share: the engine, the description document and the signal to stop.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::extract::FromRef;
 use bytes::Bytes;
@@ -34,6 +34,8 @@ pub(crate) struct App {
     pub(crate) http: HttpMetrics,
     /// `/metrics`; none where it has a listener of its own.
     pub(crate) exposition: Option<Arc<Exposition>>,
+    /// Interval between heartbeats of an event stream without messages.
+    pub(crate) heartbeat: Duration,
     /// Cancelled when open streams must end.
     pub(crate) stop: CancellationToken,
     /// Accounts of the people who sign in at this self-hosted engine; none without identity providers.

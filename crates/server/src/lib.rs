@@ -62,6 +62,8 @@ pub struct Options {
     pub rate_limit_patience: Duration,
     /// Time in which a write to a client makes progress. After it the connection is closed, and with it the answer.
     pub stall: Duration,
+    /// Interval between heartbeats of an event stream without messages.
+    pub heartbeat: Duration,
 }
 
 impl Default for Options {
@@ -74,6 +76,7 @@ impl Default for Options {
             deprecation: None,
             rate_limit_patience: Duration::from_secs(1),
             stall: Duration::from_secs(30),
+            heartbeat: Duration::from_secs(15),
         }
     }
 }
@@ -168,6 +171,7 @@ pub async fn serve(
         exposition: metrics.is_none().then(|| Arc::clone(&exposition)),
         stop: stop.clone(),
         people: people.clone(),
+        heartbeat: options.heartbeat,
         watch: CredentialWatch::new(engine.clone(), accounts.cloned()),
     });
     let limits = Arc::new(rate_limits(&engine, &options));

@@ -100,7 +100,7 @@ impl StdioLauncher for Tasks {
 
 /// Keeps the streams open, and says nothing.
 async fn hang<T>(_streams: T) {
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// An older server with a chatty standard output; `quit` ends it in the middle of the call, `hang` leaves the call

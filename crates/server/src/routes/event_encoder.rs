@@ -187,7 +187,7 @@ mod tests {
             texts,
             org: OrgId::new(Timestamp::from_micros(1), [1; 10]),
         };
-        EventStream::new(messages, Ends::default(), open)
+        EventStream::new(messages, Ends::default(), Duration::from_secs(15), open)
     }
 
     #[tokio::test(start_paused = true)]

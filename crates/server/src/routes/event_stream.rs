@@ -1,4 +1,4 @@
-//! The body of an event stream: what is ready goes out in one chunk, a heartbeat every 15 seconds, and an end at once
+//! The body of an event stream: what is ready goes out in one chunk, a heartbeat in each interval, and an end at once
 //! when the node stops or the credential of the stream has ended.
 //!
 //! A large message goes out in pieces. The stream holds one of them, and nothing else comes between them.
@@ -33,7 +33,6 @@ use crate::{
 
 const OPENING: Bytes = Bytes::from_static(b": connected\nretry: 2000\n");
 const HEARTBEAT: Bytes = Bytes::from_static(b": heartbeat\n");
-const HEARTBEAT_PERIOD: Duration = Duration::from_secs(15);
 
 /// Size up to which batches are joined into a chunk.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -82,9 +81,10 @@ enum State {
 }
 
 impl EventStream {
-    pub(super) fn new(messages: Messages, ends: Ends, open: OpenStream) -> Self {
+    /// The stream of these messages, with a heartbeat in each `interval` without any.
+    pub(super) fn new(messages: Messages, ends: Ends, interval: Duration, open: OpenStream) -> Self {
         let Ends { stop, credential } = ends;
-        let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT_PERIOD, HEARTBEAT_PERIOD);
+        let mut heartbeat = tokio::time::interval_at(Instant::now() + interval, interval);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             messages,
@@ -260,6 +260,8 @@ mod tests {
         body_of(batches.boxed(), Ends::default())
     }
 
+    const HEARTBEAT_PERIOD: Duration = Duration::from_secs(15);
+
     /// Large texts are this long.
     const LARGE: usize = 300_000;
 
@@ -278,7 +280,7 @@ mod tests {
             texts,
             org: OrgId::new(Timestamp::from_micros(1), [1; 10]),
         };
-        EventStream::new(messages, ends, HttpMetrics::default().stream())
+        EventStream::new(messages, ends, HEARTBEAT_PERIOD, HttpMetrics::default().stream())
     }
 
     fn large(seq: i64) -> Arc<Batch> {

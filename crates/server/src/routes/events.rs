@@ -218,7 +218,7 @@ pub(crate) async fn follow_run(
                 texts: app.texts.clone(),
                 org: who.org,
             };
-            let stream = EventStream::new(messages, ends, app.http.stream());
+            let stream = EventStream::new(messages, ends, app.heartbeat, app.http.stream());
             let mut response = Response::new(Body::new(stream));
             let headers = response.headers_mut();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -3,14 +3,17 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use sortie_api::Mode;
 use sortie_base::Clock;
+use sortie_server::Options;
 use sortie_testkit::{
     Bytes, Client,
     client::{EventStream, Next},
     http::Method,
+    sse::Item,
 };
 
-use crate::rig::{PATIENCE, Rig, waiting};
+use crate::rig::{PATIENCE, Rig, options, waiting};
 
 /// A stream that has begun.
 async fn open(client: &Client, run: &str) -> EventStream {
@@ -32,6 +35,32 @@ async fn is_cut(mut stream: EventStream) -> bool {
             Next::Closed => return true,
         }
     }
+}
+
+/// `docs/API.md#event-streams`: a heartbeat every 15 seconds where nothing else is set, one comment line without a blank
+/// line after it.
+#[tokio::test]
+async fn a_silent_stream_carries_heartbeats() {
+    assert_eq!(Options::default().heartbeat, Duration::from_secs(15));
+    let heartbeat = Duration::from_millis(50);
+    let options = Options {
+        heartbeat,
+        ..options()
+    };
+    let rig = Rig::start_with(Mode::SelfHosted, options).await;
+    let run = rig.member.create(&waiting()).await.unwrap().id.to_string();
+    let mut stream = rig.member.follow(&run, None).await.unwrap();
+    let mut comments = Vec::new();
+    while comments.len() < 3 {
+        let item = tokio::time::timeout(PATIENCE, stream.item()).await.unwrap();
+        match item.unwrap().expect("the stream is open") {
+            Item::Comment(comment) => comments.push(comment),
+            Item::Message(_) | Item::Retry(_) => {}
+        }
+    }
+    assert_eq!(comments, ["connected", "heartbeat", "heartbeat"]);
+    let text = String::from_utf8_lossy(stream.raw()).into_owned();
+    assert!(text.ends_with(": heartbeat\n"), "{text:?}");
 }
 
 #[tokio::test]

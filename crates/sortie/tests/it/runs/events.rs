@@ -1,21 +1,18 @@
 //! `GET /v1/runs/{id}/events` (`docs/API.md#event-streams`).
 
-use std::time::{Duration, Instant};
-
 use anyhow::ensure;
 use serde_json::{Value, json};
 use sortie_api::RunStatus;
 use sortie_testkit::{
     Client, Database,
-    client::{Next, PATIENCE, data, kinds, status_of},
+    client::{Next, data, kinds, status_of},
     http::HeaderValue,
     model::Turn,
-    sse::Item,
 };
 
 use crate::{
     Checked, both_databases,
-    kit::{at_work, commands, finals, of_kind, plain, statuses, unsettled, waiting},
+    kit::{commands, finals, of_kind, plain, statuses, unsettled, waiting},
     node,
     runs::model::Scripted,
 };
@@ -254,39 +251,6 @@ async fn disconnecting_does_not_cancel_the_run() -> Checked {
     drop(stream);
     let (events, run) = client.finished(&id).await?;
     assert_eq!((run.status, finals(&events)), (RunStatus::Succeeded, 1));
-    Ok(())
-}
-
-/// `docs/API.md#event-streams`: a heartbeat every 15 seconds, one comment line without a blank line after it.
-#[tokio::test]
-async fn a_silent_stream_carries_a_heartbeat_every_15_seconds() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
-    let run = at_work(&client).await?;
-    // Before it is open: whatever stalls then only adds.
-    let opened = Instant::now();
-    let mut stream = client.follow(&run.id.to_string(), None).await?;
-    let Some(Item::Comment(connected)) = stream.item().await? else {
-        anyhow::bail!("no first comment")
-    };
-    assert_eq!(connected, "connected");
-    loop {
-        match stream.item().await? {
-            Some(Item::Comment(_)) => break,
-            Some(Item::Message(_) | Item::Retry(_)) => {}
-            None => anyhow::bail!("closed without a heartbeat"),
-        }
-    }
-    let silence = opened.elapsed();
-    ensure!(
-        silence >= Duration::from_secs(15) && silence < PATIENCE,
-        "{silence:?}"
-    );
-    let text = String::from_utf8_lossy(stream.raw()).into_owned();
-    ensure!(
-        text.ends_with('\n') && !text.ends_with("\n\n"),
-        "a blank line after the heartbeat: {text:?}"
-    );
     Ok(())
 }
 
