@@ -107,7 +107,7 @@ pub use rates::{GrantedBlock, Leased, WantedBlock};
 pub use reseal::{CredentialRow, NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
 pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
 pub use runs::retention::{Batch, Deleted, Expiry, OpenCallbacks, Undeletable};
-pub use runs::{ContentHolder, Counted, PlainError, Position, UnretainedFinish};
+pub use runs::{ContentHolder, Counted, FinalCost, PlainError, Position, Settled, UnretainedFinish};
 pub use schedules::{
     Due, FireRow, Fires, ListedSchedule, NextOccurrence, ReplacedRun, SaveSchedule, ScheduleRow,
     ScheduleSpec, ScheduleState, SealedCallback,

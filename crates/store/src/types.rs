@@ -430,7 +430,7 @@ pub struct EventRow {
 }
 
 /// An event to append.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
     /// Type of the event.
     pub kind: &'static str,

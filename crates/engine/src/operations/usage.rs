@@ -262,8 +262,8 @@ mod tests {
         let settled = store.settle_run(
             fence.run,
             fence.attempt,
-            Micros::ZERO,
-            sortie_api::RunUsage::default(),
+            sortie_store::FinalCost::default(),
+            Vec::new(),
         );
         settled.await.unwrap();
         assert_eq!(count(store, over + LATE + HOUR).await.unwrap().hours, 0);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use sortie_api::{OrgId, Run, RunId, RunStatus};
 use sortie_store::{
-    Append, Counted, Error as StoreError, EventRow, Fence, Finish, Followed, LargeText, ListedEvent,
-    NewEvent, PlainError, Progress, Retention, Store, UnretainedFinish,
+    Append, Counted, Error as StoreError, EventRow, Fence, FinalCost, Finish, Followed, LargeText,
+    ListedEvent, NewEvent, PlainError, Progress, Retention, Settled, Store, UnretainedFinish,
 };
 
 use crate::{
@@ -183,6 +183,22 @@ impl RunLog {
         })
     }
 
+    /// Reports the final cost of a cancelled run, with events behind its last one.
+    pub(crate) async fn settle(
+        &self,
+        (run, attempt): (RunId, i64),
+        cost: FinalCost,
+        events: &[NewEvent],
+    ) -> Result<Settled, StoreError> {
+        match self.retention {
+            Retention::Full => self.store().settle_run(run, attempt, cost, events.to_vec()).await,
+            Retention::None => {
+                let counted = count(events);
+                self.store().settle_unretained(run, attempt, cost, counted).await
+            }
+        }
+    }
+
     /// Ends the record in memory of a run whose end is stored, with these last events.
     pub(crate) fn finished(&self, events: &[EventRow], error: Option<String>) {
         if self.retention == Retention::None {
@@ -205,7 +221,8 @@ impl RunLog {
     }
 }
 
-fn count(events: &[NewEvent]) -> i64 {
+/// Returns the number of events.
+pub(crate) fn count(events: &[NewEvent]) -> i64 {
     i64::try_from(events.len()).unwrap_or(i64::MAX)
 }
 

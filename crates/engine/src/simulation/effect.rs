@@ -10,6 +10,7 @@ use sortie_agent::{
     model::ToolDefinition,
     tool::{self, Context, Effect, Order, ToolError},
 };
+use sortie_api::Micros;
 use sortie_store::Fence;
 
 use super::witness::Witness;
@@ -50,6 +51,10 @@ impl Tool for Outside {
 
     fn effect(&self, _: &RawValue) -> Effect {
         Effect::Outside
+    }
+
+    fn price(&self) -> Micros {
+        Micros::new(10).unwrap_or_default()
     }
 
     fn call<'a>(

@@ -145,13 +145,22 @@ impl World {
         }
     }
 
+    /// Price of the time of runs. In half of the schedules only calls cost something.
+    fn compute_micros_per_second(&self) -> Micros {
+        let price = self.0.plan.clients % 2 * 1_000;
+        u64::try_from(price)
+            .ok()
+            .and_then(|price| Micros::new(price).ok())
+            .unwrap_or_default()
+    }
+
     fn options(&self, node: usize, clock: Clock) -> Options {
         Options {
             clock,
             data_dir: self.0.folders.root.path().to_owned(),
             node_name: format!("node-{node}"),
             concurrency: self.0.plan.concurrency,
-            compute_micros_per_second: Micros::new(1_000).unwrap_or_default(),
+            compute_micros_per_second: self.compute_micros_per_second(),
             retention: None,
             ..Options::default()
         }
@@ -319,9 +328,19 @@ impl World {
         let (server, witness) = (&self.0.server, &self.0.witness);
         let runs = server.runs().expect("the database can be read");
         let mut cost = 0;
+        let time_is_free = self.compute_micros_per_second().is_zero();
         for run in &runs {
             witness.told(run.id, run.status);
             cost += run.cost;
+            let shown = run.cost_of_events;
+            if !run.is_unretained && (run.cost < shown || time_is_free && run.cost != shown) {
+                witness.breaks(format_args!(
+                    "{} is {} and costs {}, and its events show {shown}",
+                    run.id,
+                    run.status.as_str(),
+                    run.cost
+                ));
+            }
         }
         for run in witness.acknowledged() {
             if !runs.iter().any(|stored| stored.id == run) {

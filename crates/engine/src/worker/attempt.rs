@@ -94,14 +94,18 @@ impl Worker {
             workspace: None,
         };
         let worked = AssertUnwindSafe(attempt.work()).catch_unwind().await;
+        let mut late = Vec::new();
         let ended = match worked {
-            Ok(Err(StoreError::Fenced)) => attempt.settle().await,
+            Ok(Err(StoreError::Fenced)) => attempt.settle().await.map(|recorded| late = recorded),
             Ok(ended) => ended,
             Err(_panic) => Err(StoreError::Corrupt("the run's task panicked".to_owned())),
         };
         attempt.clean_up(&ended).await;
         match log.close().await {
-            Ok(true) => self.hub.ended(run),
+            Ok(true) => {
+                log.written(&late);
+                self.hub.ended(run);
+            }
             Ok(false) => {}
             // The keeper of runs without retention finds the end in its next pass.
             Err(error) => tracing::warn!(%error, "reading the end of a run failed"),
@@ -197,7 +201,7 @@ impl Attempt<'_> {
         // The events show what was charged, also where the time of the last report is not known.
         let shown = charged_calls(self.log.store(), self.claim.org, self.claim.fence.run).await?;
         self.charge(recorded, shown);
-        self.recorder.used(used);
+        self.recorder.used(used, shown);
         let texts = tokio::select! {
             biased;
             texts = journal_texts(self.worker, self.claim) => texts?,

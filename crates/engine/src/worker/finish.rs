@@ -3,8 +3,8 @@
 use sortie_agent::journal::OpenCall;
 use sortie_api::{Micros, RunStatus, Timestamp, event::EventType, limits};
 use sortie_store::{
-    Claim, Error as StoreError, Fence, Finish, Journal, NewEvent, Origin, Receiver, Retention,
-    StoredCredentials,
+    Claim, Error as StoreError, EventRow, Fence, FinalCost, Finish, Journal, NewEvent, Origin, Receiver,
+    Retention, StoredCredentials,
 };
 use tokio::time::Instant;
 
@@ -17,7 +17,10 @@ use super::{
     resume::hand_over_mark,
     writes::{until_settled, until_stored},
 };
-use crate::{kit::traces, runs::active::StopReason};
+use crate::{
+    kit::{retry::until_read, traces},
+    runs::{active::StopReason, run_log::count},
+};
 
 impl Attempt<'_> {
     /// Records the end of the run, or hands the run over.
@@ -86,20 +89,43 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Reports the cost of a run that was cancelled under its worker. The store refuses the report of a run that was
-    /// taken over.
-    pub(super) async fn settle(&self) -> Result<(), StoreError> {
+    /// Reports the cost of a run that was cancelled under its worker, with the events of its calls that the store does
+    /// not have. The store refuses the report of a run that was taken over. Returns these events as they are recorded.
+    pub(super) async fn settle(&self) -> Result<Vec<EventRow>, StoreError> {
         let Fence { run, attempt, .. } = self.claim.fence;
-        let rest = self.recorder.rest();
-        let cost = self.cost(rest.spent, Instant::now());
-        until_settled(|| self.log.store().settle_run(run, attempt, cost, rest.new.usage))
-            .await
-            .inspect(|()| {
-                traces::ended(RunStatus::Cancelled);
-                // The end was counted when the run was cancelled.
-                let metrics = &self.worker.metrics;
-                metrics.settled(RunStatus::Cancelled, self.started.elapsed(), cost);
-            })
+        let rest = self.recorder.cancelled_rest();
+        let spent = self.cost(rest.spent, Instant::now());
+        let cost = FinalCost {
+            calls: rest.calls,
+            compute: spent.saturating_sub(rest.calls),
+            compute_micros_per_second: self.worker.options.compute_micros_per_second,
+            usage: rest.usage,
+        };
+        let settled = until_settled(|| self.log.settle((run, attempt), cost, &rest.events)).await?;
+        traces::ended(RunStatus::Cancelled);
+        // The end was counted when the run was cancelled.
+        let metrics = &self.worker.metrics;
+        let charged = settled.map_or(spent, |settled| settled.cost);
+        metrics.settled(RunStatus::Cancelled, self.started.elapsed(), charged);
+        let last_event = match (settled, self.claim.retention()) {
+            (Some(settled), _) => settled.last_event,
+            (None, Retention::Full) => return Ok(Vec::new()),
+            // Memory must have what was counted.
+            (None, Retention::None) => {
+                let position = until_read(|| self.log.store().position(run)).await?;
+                position.last_event
+            }
+        };
+        let before = last_event.saturating_sub(count(&rest.events));
+        let rows = numbered(
+            &Fence {
+                last_event: before,
+                ..self.claim.fence
+            },
+            &rest.events,
+        );
+        metrics.published(&rows, self.worker.clock.now());
+        Ok(rows)
     }
 
     /// Deletes the working directory of a run that this attempt has finished or settled. A fenced attempt leaves it to

@@ -110,7 +110,6 @@ async fn in_background<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use sortie_api::Micros;
     use sortie_base::Clock;
 
     use super::*;
@@ -141,7 +140,7 @@ mod tests {
         assert_eq!(removes(Others::Remove).await, 0);
         store.cancel_run(claim.org, held, now).await.unwrap();
         store
-            .settle_run(held, 1, Micros::ZERO, sortie_api::RunUsage::default())
+            .settle_run(held, 1, sortie_store::FinalCost::default(), Vec::new())
             .await
             .unwrap();
         assert_eq!(removes(Others::Remove).await, 1);

@@ -4,6 +4,7 @@
 //! is still pending when the run ends goes into the finishing transaction, so that a run without tools needs no append.
 
 use std::{
+    collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -57,6 +58,10 @@ struct Pending {
     /// Whether a caller waits for them to be durable.
     urgent: bool,
     spent: Spent,
+    /// Cost of the calls of models and priced tools, as the events of the run show it.
+    calls: Micros,
+    /// Events of such calls that were accepted and that the store may not have.
+    unstored_calls: VecDeque<NewEvent>,
     /// Usage of the run, including everything accepted.
     usage: RunUsage,
     /// Current turn of the agent.
@@ -71,19 +76,36 @@ impl Pending {
         self.events.len() + self.entries.len()
     }
 
+    fn has_room(&self) -> bool {
+        self.len() < AHEAD && self.bytes < AHEAD_BYTES
+    }
+
     /// Adds an event or an entry. A call and its cost are one: whatever is stored of the run, its cost is what its events
-    /// show.
+    /// show. A cancelled run has the events of its calls recorded with its cost.
     fn push(&mut self, item: Item) {
         self.bytes += item.bytes();
         self.accepted += 1;
         match item {
             Item::Event(event, totals) => {
+                if totals.is_call() {
+                    self.unstored_calls.push_back(event.clone());
+                }
                 self.events.push(event);
+                self.calls = self.calls.checked_add(totals.cost).unwrap_or(self.calls);
                 self.step = totals.step.unwrap_or(self.step);
                 self.usage = self.usage.saturating_add(totals.usage);
                 self.spent = self.spent.and(totals.cost);
             }
             Item::Entry(entry) => self.entries.push(entry),
+        }
+    }
+
+    /// Forgets the calls whose events are stored. These are the oldest.
+    fn stored(&mut self, events: &[NewEvent]) {
+        for event in events {
+            if self.unstored_calls.front() == Some(event) {
+                self.unstored_calls.pop_front();
+            }
         }
     }
 
@@ -111,6 +133,16 @@ pub(crate) struct Rest {
     pub(crate) journal: Journal,
     pub(crate) spent: Spent,
     pub(crate) step: u32,
+}
+
+/// State of the recorder for the report on a cancelled run.
+pub(crate) struct CancelledRest {
+    pub(crate) spent: Spent,
+    /// Cost of the calls of models and priced tools, as the events of the run show it.
+    pub(crate) calls: Micros,
+    pub(crate) usage: RunUsage,
+    /// Events of such calls that the store does not have.
+    pub(crate) events: Vec<NewEvent>,
 }
 
 /// The first write of an attempt.
@@ -175,6 +207,13 @@ impl Totals {
     }
 }
 
+impl Totals {
+    /// Whether the event is of a model call, or of another call with a cost.
+    fn is_call(&self) -> bool {
+        self.usage.model_calls > 0 || !self.cost.is_zero()
+    }
+}
+
 impl Item {
     fn bytes(&self) -> usize {
         match self {
@@ -228,9 +267,11 @@ impl Recorder {
         spent.until(end, budget)
     }
 
-    /// Sets the usage of earlier attempts.
-    pub(crate) fn used(&self, usage: RunUsage) {
-        self.pending().usage = usage;
+    /// Sets the usage of earlier attempts, and the cost of their calls as their events show it.
+    pub(crate) fn used(&self, usage: RunUsage, calls: Micros) {
+        let mut pending = self.pending();
+        pending.usage = usage;
+        pending.calls = calls;
     }
 
     /// Opens the attempt in the store, then appends until [`end`](Self::end) is called. An error means that the run
@@ -312,6 +353,7 @@ impl Recorder {
         let new = Arc::new(new);
         let append = || self.log.append(fence, Arc::clone(&new));
         until_stored(self.log.store(), fence, (rows.len(), RunStatus::Running), append).await?;
+        self.pending().stored(&new.events);
         Ok(self.published(fence, &rows))
     }
 
@@ -349,14 +391,36 @@ impl Recorder {
         }
     }
 
+    /// Takes what the report on a cancelled run needs.
+    pub(crate) fn cancelled_rest(&self) -> CancelledRest {
+        let mut pending = self.pending();
+        CancelledRest {
+            spent: pending.spent,
+            calls: pending.calls,
+            usage: pending.usage,
+            events: std::mem::take(&mut pending.unstored_calls).into(),
+        }
+    }
+
     async fn record_event(&self, event: EventType) -> Result<(), Stopped> {
         let totals = Totals::of(&event);
         self.metrics.happened(&event);
         let event = NewEvent::new(&event, self.clock.now()).map_err(|_| Stopped)?;
-        self.accept(Item::Event(event, totals)).await
+        let item = Item::Event(event, totals);
+        if !totals.is_call() {
+            return self.accept(item).await;
+        }
+        // The call is charged already: a run that ends while this waits for room must have its event.
+        let gathered = {
+            let mut pending = self.pending();
+            pending.push(item);
+            pending.len()
+        };
+        self.wake_at(gathered);
+        self.wait(|pending| pending.has_room().then_some(())).await
     }
 
-    /// Records an event for which nobody can wait.
+    /// Records an event for which nobody can wait. Where the run is lost, the report on a cancelled run may take it.
     fn record_now(&self, event: &EventType) {
         let totals = Totals::of(event);
         self.metrics.happened(event);
@@ -367,11 +431,8 @@ impl Recorder {
                 return;
             }
         };
-        let mut pending = self.pending();
-        if pending.state != State::Lost {
-            pending.push(Item::Event(event, totals));
-            self.arrived.notify_one();
-        }
+        self.pending().push(Item::Event(event, totals));
+        self.arrived.notify_one();
     }
 
     async fn record_entry(&self, entry: Entry) -> Result<(), Stopped> {
@@ -403,7 +464,7 @@ impl Recorder {
         let mut item = Some(item);
         let gathered = self
             .wait(|pending| {
-                if pending.len() >= AHEAD || pending.bytes >= AHEAD_BYTES {
+                if !pending.has_room() {
                     return None;
                 }
                 let item = item.take()?;
@@ -411,10 +472,15 @@ impl Recorder {
                 Some(pending.len())
             })
             .await?;
+        self.wake_at(gathered);
+        Ok(())
+    }
+
+    /// Wakes the writer for the first item of a batch, and for a full batch.
+    fn wake_at(&self, gathered: usize) {
         if gathered == 1 || gathered == BATCH {
             self.arrived.notify_one();
         }
-        Ok(())
     }
 
     async fn all_durable(&self) -> Result<(), Stopped> {

@@ -1,8 +1,10 @@
 use std::future::Future;
 
 use futures_util::{FutureExt, future::join3, poll};
+use proptest::prelude::*;
 use sortie_agent::journal::What;
 use sortie_api::{OrgId, RunId};
+use sortie_store::FinalCost;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -26,6 +28,20 @@ fn message(step: u32) -> EventType {
         text: "said".to_owned(),
         step,
     }
+}
+
+fn called(cost: u64) -> EventType {
+    EventType::ModelCall(sortie_api::event::ModelCall {
+        model: "m".to_owned(),
+        step: 1,
+        input_tokens: 5,
+        output_tokens: 0,
+        cache_read_tokens: 0,
+        cache_write_tokens: 0,
+        cost_micros: Micros::new(cost).unwrap(),
+        duration_ms: 1,
+        stop_reason: "end_turn",
+    })
 }
 
 struct Rig {
@@ -61,6 +77,41 @@ impl Rig {
     async fn journal(&self) -> usize {
         let (_, run) = self.ids();
         self.held.store.journal(run).await.unwrap().len()
+    }
+
+    async fn cancel(&self) {
+        let (org, run) = self.ids();
+        let now = Clock::system().now();
+        self.held.store.cancel_run(org, run, now).await.unwrap();
+    }
+
+    /// Settles the cancelled run with what is left, as its worker does. Returns its cost, the sum that its events show, and
+    /// the numbers of these.
+    async fn settle(&self) -> (i64, i64, Vec<i64>) {
+        let (org, run) = self.ids();
+        let rest = self.recorder.cancelled_rest();
+        let cost = FinalCost {
+            calls: rest.calls,
+            usage: rest.usage,
+            ..FinalCost::default()
+        };
+        let store = &self.held.store;
+        store.settle_run(run, 1, cost, rest.events).await.unwrap();
+        let shown = charged_calls(store, org, run).await.unwrap();
+        let events = store.events_after(org, run, 0, 1_000).await.unwrap();
+        let settled = store.get_run(org, run).await.unwrap();
+        let model_calls = events.iter().filter(|event| event.kind == "model_call").count();
+        let counted = settled.usage.unwrap().model_calls;
+        assert_eq!(
+            counted,
+            i64::try_from(model_calls).unwrap(),
+            "each call has one event"
+        );
+        (
+            settled.cost_micros.get(),
+            shown.get(),
+            events.iter().map(|event| event.seq).collect(),
+        )
     }
 
     fn ids(&self) -> (OrgId, RunId) {
@@ -130,19 +181,6 @@ async fn what_is_gathered_at_the_end_is_left_to_it() {
 #[tokio::test]
 async fn a_model_call_and_its_cost_are_stored_together_also_when_it_is_given_up() {
     let rig = Rig::new().await;
-    let called = |cost| {
-        EventType::ModelCall(sortie_api::event::ModelCall {
-            model: "m".to_owned(),
-            step: 1,
-            input_tokens: 5,
-            output_tokens: 0,
-            cache_read_tokens: 0,
-            cache_write_tokens: 0,
-            cost_micros: Micros::new(cost).unwrap(),
-            duration_ms: 1,
-            stop_reason: "end_turn",
-        })
-    };
     let cost = async || {
         let (org, run) = rig.ids();
         rig.held.store.get_run(org, run).await.unwrap().cost_micros.get()
@@ -165,14 +203,130 @@ async fn a_model_call_and_its_cost_are_stored_together_also_when_it_is_given_up(
 }
 
 #[tokio::test]
+async fn a_call_whose_event_a_cancel_kept_out_is_told_with_the_cost() {
+    let rig = Rig::new().await;
+    let says = async {
+        rig.recorder.record(called(7)).await.unwrap();
+        rig.recorder.durable().await.unwrap();
+        rig.cancel().await;
+        // Its recording is fenced, and the one of the last call is refused.
+        rig.recorder.record(called(4)).await.unwrap();
+        rig.recorder.record(message(1)).await.unwrap();
+        assert_eq!(rig.recorder.durable().await, Err(Stopped));
+        assert_eq!(rig.recorder.record(called(2)).await, Err(Stopped));
+        rig.recorder.charged(called(1));
+    };
+    let (kept, ()) = futures_util::join!(rig.keep(), says);
+    assert_eq!(kept, Err(Error::Fenced));
+    let (cost, shown, numbers) = rig.settle().await;
+    assert_eq!((cost, shown), (14, 14));
+    assert_eq!(numbers, (1..=8).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_call_is_told_where_the_run_ends_while_its_event_waits_for_room() {
+    let rig = Rig::new().await;
+    for step in 0..AHEAD {
+        rig.recorder
+            .record(message(u32::try_from(step).unwrap()))
+            .await
+            .unwrap();
+    }
+    {
+        let mut waits = rig.recorder.record(called(5));
+        assert!(poll!(&mut waits).is_pending());
+    }
+    rig.cancel().await;
+    assert_eq!(rig.keep().await, Err(Error::Fenced));
+    let (cost, shown, _) = rig.settle().await;
+    assert_eq!((cost, shown), (5, 5));
+}
+
+#[tokio::test]
+async fn a_call_whose_recording_is_in_doubt_when_the_run_is_cancelled_is_told_once() {
+    let rig = Rig::new().await;
+    let store = &rig.held.store;
+    let fence = rig.held.claim.fence;
+    let new = Arc::new(Append {
+        events: vec![NewEvent::new(&called(3), Clock::system().now()).unwrap()],
+        ..Append::default()
+    });
+    // The answer is lost, and the run is cancelled before the worker asks what has become of its write.
+    let append = async || {
+        store.append(fence, Arc::clone(&new)).await?;
+        rig.cancel().await;
+        Err::<(), Error>(Error::Unavailable("the answer is lost".to_owned()))
+    };
+    let stored = until_stored(store, fence, (1, RunStatus::Running), append).await;
+    assert_eq!(stored, Ok(None), "the call is recorded");
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Said {
+    Called(u64),
+    GivenUp(u64),
+    Message,
+    Durable,
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    prop_oneof![
+        3 => (0_u64..100).prop_map(Said::Called),
+        1 => (1_u64..100).prop_map(Said::GivenUp),
+        1 => Just(Said::Message),
+        2 => Just(Said::Durable),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever is recorded and whenever the cancel comes: the cost is the sum of what the events show.
+    #[test]
+    fn a_cancelled_run_costs_what_its_events_show(
+        said in proptest::collection::vec(said(), 0..12), cancelled_after in 0_usize..12,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let rig = Rig::new().await;
+            let says = async {
+                for (number, said) in said.iter().enumerate() {
+                    if number == cancelled_after {
+                        rig.cancel().await;
+                    }
+                    let _stopped = match said {
+                        Said::Called(cost) => rig.recorder.record(called(*cost)).await,
+                        Said::GivenUp(cost) => { rig.recorder.charged(called(*cost)); Ok(()) }
+                        Said::Message => rig.recorder.record(message(1)).await,
+                        Said::Durable => rig.recorder.durable().await,
+                    };
+                }
+                if cancelled_after >= said.len() {
+                    rig.cancel().await;
+                }
+                rig.recorder.end();
+            };
+            // The run is ended by the cancel alone, whether the recorder hears of it or not.
+            let (_fenced_or_ended, ()) = futures_util::join!(rig.keep(), says);
+            let all: u64 = said
+                .iter()
+                .map(|said| match said {
+                    Said::Called(cost) | Said::GivenUp(cost) => *cost,
+                    Said::Message | Said::Durable => 0,
+                })
+                .sum();
+            let (cost, shown, numbers) = rig.settle().await;
+            let all = i64::try_from(all).unwrap();
+            assert_eq!((cost, shown), (all, all));
+            assert!((1..).zip(&numbers).all(|(due, number)| due == *number), "{numbers:?}");
+        });
+    }
+}
+
+#[tokio::test]
 async fn who_waits_for_a_run_that_is_gone_is_told_to_stop() {
     let rig = Rig::new().await;
-    let (org, run) = rig.ids();
-    rig.held
-        .store
-        .cancel_run(org, run, Clock::system().now())
-        .await
-        .unwrap();
+    rig.cancel().await;
     let says = async {
         // It may be fenced before anything is said.
         rig.recorder.journal(entry(1)).await?;

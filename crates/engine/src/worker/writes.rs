@@ -52,22 +52,22 @@ where
 }
 
 /// Reports the cost of a cancelled run with `settle`. The first report counts: if the answer to one was lost and the
-/// next is refused, the run is settled.
-pub(crate) async fn until_settled<F>(settle: impl Fn() -> F) -> Result<(), Error>
+/// next is refused, the run is settled. The result is `None` then.
+pub(crate) async fn until_settled<T, F>(settle: impl Fn() -> F) -> Result<Option<T>, Error>
 where
-    F: Future<Output = Result<(), Error>>,
+    F: Future<Output = Result<T, Error>>,
 {
     let mut pauses = Pauses::default();
     let mut in_doubt = false;
     loop {
         match settle().await {
-            Err(Error::Fenced) if in_doubt => return Ok(()),
+            Err(Error::Fenced) if in_doubt => return Ok(None),
             Err(Error::Unavailable(error)) => {
                 in_doubt = true;
                 tracing::debug!(%error, "repeating the report of a cancelled run's cost");
                 tokio::time::sleep(pauses.longer()).await;
             }
-            answer => return answer,
+            answer => return answer.map(Some),
         }
     }
 }
@@ -107,9 +107,14 @@ impl Target {
         } else {
             !position.status.is_final()
         };
+        // Nothing comes behind a cancel before the run is settled.
+        let is_before_cancel = !self.status.is_final()
+            && position.status == RunStatus::Cancelled
+            && position.is_billing_pending
+            && position.last_event == self.last_event.saturating_add(1);
         if is_ours && position.last_event == self.fence.last_event && !position.status.is_final() {
             Look::Unchanged
-        } else if is_ours && position.last_event == self.last_event && has_status {
+        } else if is_ours && (is_before_cancel || position.last_event == self.last_event && has_status) {
             Look::Stored
         } else {
             Look::Other
@@ -130,7 +135,7 @@ mod tests {
     use std::cell::Cell;
 
     use sortie_api::{Micros, RunId, RunUsage, Timestamp};
-    use sortie_store::{Finish, Journal, NewEvent, Receiver, StoredCredentials};
+    use sortie_store::{FinalCost, Finish, Journal, NewEvent, Receiver, StoredCredentials};
 
     use super::*;
     use crate::testing::{Held, held};
@@ -186,7 +191,10 @@ mod tests {
     async fn the_cost_of_a_cancelled_run_is_reported_until_the_store_has_it() {
         let Held { store, claim, .. } = &held().await;
         let (run, attempt) = (claim.fence.run, claim.fence.attempt);
-        let settle = || store.settle_run(run, attempt, Micros::ZERO, RunUsage::default());
+        let settle = async || {
+            let settled = store.settle_run(run, attempt, FinalCost::default(), Vec::new());
+            settled.await.map(drop)
+        };
         // Refused at once: nobody has cancelled the run.
         assert_eq!(until_settled(settle).await, Err(Error::Fenced));
         store
@@ -202,7 +210,7 @@ mod tests {
                 _ => settle().await,
             }
         };
-        assert_eq!(until_settled(flaky).await, Ok(()));
+        assert_eq!(until_settled(flaky).await, Ok(None));
         assert_eq!(tries.get(), 3);
         assert!(!store.get_run(claim.org, run).await.unwrap().billing_pending);
     }
@@ -225,6 +233,7 @@ mod tests {
             attempt,
             status,
             last_event,
+            is_billing_pending: true,
         }) {
             Look::Unchanged => "unchanged",
             Look::Stored => "stored",
@@ -243,6 +252,7 @@ mod tests {
             (2, Interrupted, 7),
             (2, Running, 7),
             (2, Cancelled, 6),
+            (2, Cancelled, 8),
             (3, Running, 5),
             (3, Succeeded, 7),
         ] {
@@ -250,6 +260,17 @@ mod tests {
         }
         assert_eq!(look(&append, (2, Running, 7)), "stored");
         assert_eq!(look(&append, (2, Starting, 5)), "unchanged");
+        assert_eq!(look(&append, (2, Cancelled, 8)), "stored", "and then cancelled");
+        let settled = Position {
+            attempt: 2,
+            status: Cancelled,
+            last_event: 8,
+            is_billing_pending: false,
+        };
+        assert!(
+            matches!(append.compare(settled), Look::Other),
+            "the report may have added events"
+        );
         for other in [
             (2, Cancelled, 7),
             (2, Cancelled, 6),

@@ -164,6 +164,9 @@ impl FromQuery for EventsQuery {
 /// cancel the run; reconnect with `Last-Event-ID`. The stream closes without `done` when the credential that opened it ends. With `Accept: application/json` the answer is an array of at most
 /// 1,000 recorded events instead, those after `after`.
 ///
+/// The final `status` is the last event, but for a cancelled run: while its `billing_pending` is true, `model_call` and
+/// `tool_end` events may follow it. A stream that is open at the cancel ends without them.
+///
 /// The events of a run with zero data retention are held while the run works and for five minutes afterwards. Its
 /// `done` has no output; the `result` event has it.
 #[utoipa::path(

@@ -17,6 +17,8 @@ use sortie_testkit::{
     processes,
 };
 
+mod cancelled;
+
 use crate::{
     Checked,
     load::{Kind, Order},
@@ -78,6 +80,9 @@ pub(crate) async fn audit(world: &World, orders: &[Order], excuse: Excuse) -> Ch
     );
     settled(world).await?;
     records(world, orders).await?;
+    if !excuse.moved_clock {
+        cancelled::costs(world).await?;
+    }
     callbacks(world, orders, &mut report).await?;
     levels(world).await?;
     host(world).await?;
@@ -109,6 +114,7 @@ async fn runs(world: &World, orders: &[Order], excuse: Excuse, report: &mut Repo
         async move {
             let client = client?;
             let id = order.id.as_deref().context("not acknowledged")?;
+            cancelled::until_settled(&client, id).await?;
             let (events, run) = client
                 .finished(id)
                 .await
@@ -148,19 +154,7 @@ async fn runs(world: &World, orders: &[Order], excuse: Excuse, report: &mut Repo
 /// Checks a run. The stream has checked as it came that events are numbered from 1 without a gap and that each status
 /// follows from the one before.
 fn look(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
-    let finals = events
-        .iter()
-        .filter_map(status_of)
-        .filter(|status| status.is_final())
-        .count();
-    ensure!(finals == 1, "{finals} final statuses");
-    let last = events.last().context("no events")?;
-    ensure!(
-        status_of(last) == Some(run.status),
-        "{} {} behind the end",
-        last.kind,
-        data(last)
-    );
+    let last = end(events, run)?;
     let count = |kind: &str| events.iter().filter(|event| event.kind == kind).count();
     let (starts, resumes) = (count("worker_started"), count("resumed"));
     ensure!(
@@ -180,13 +174,7 @@ fn look(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
         "a completed call was made again: {done:?}"
     );
     if let Some(followed) = &order.followed {
-        let told = |events: &[Event]| -> Vec<(i64, String)> {
-            events
-                .iter()
-                .map(|event| (event.id, event.kind.clone()))
-                .collect()
-        };
-        ensure!(told(followed) == told(events), "its follower saw something else");
+        same(followed, events, (run, last))?;
     }
     cost(order, events, run, excuse)?;
     match run.status {
@@ -229,6 +217,58 @@ fn look(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
     Ok(())
 }
 
+/// Returns the final status event, behind which there is nothing but calls of a cancelled run.
+fn end<'a>(events: &'a [Event], run: &Run) -> Result<&'a Event> {
+    let finals = events
+        .iter()
+        .filter_map(status_of)
+        .filter(|status| status.is_final())
+        .count();
+    ensure!(finals == 1, "{finals} final statuses");
+    // Only calls that a cancel has kept out are recorded behind it.
+    let is_late = |event: &&Event| run.status == RunStatus::Cancelled && is_call(event);
+    let last = events
+        .iter()
+        .rev()
+        .find(|event| !is_late(event))
+        .context("no events")?;
+    ensure!(
+        status_of(last) == Some(run.status),
+        "{} {} behind the end",
+        last.kind,
+        data(last)
+    );
+    Ok(last)
+}
+
+/// Checks that a follower saw the events of a run.
+fn same(followed: &[Event], events: &[Event], (run, last): (&Run, &Event)) -> Checked {
+    let told = |events: &[Event]| -> Vec<(i64, String)> {
+        events
+            .iter()
+            .map(|event| (event.id, event.kind.clone()))
+            .collect()
+    };
+    // A stream ends with a cancel, whatever comes behind it.
+    let seen = if run.status == RunStatus::Cancelled {
+        followed.len().max(usize::try_from(last.id)?)
+    } else {
+        events.len()
+    };
+    ensure!(
+        events
+            .get(..seen)
+            .is_some_and(|seen| told(followed) == told(seen)),
+        "its follower saw something else"
+    );
+    Ok(())
+}
+
+/// Whether an event is of a call that may have a cost.
+fn is_call(event: &Event) -> bool {
+    matches!(event.kind.as_str(), "model_call" | "tool_end")
+}
+
 /// Whether the answer of a run is what a model wrote until it was cut.
 fn is_cut(order: &Order, run: &Run, excuse: Excuse) -> bool {
     let output = run.output.as_deref().unwrap_or_default();
@@ -255,13 +295,12 @@ fn was_cut(events: &[Event], excuse: Excuse) -> bool {
 /// Checks that a run's cost is that of its calls, as its events have them, and its time
 /// (`docs/RUNS.md#what-the-events-say-of-the-cost`).
 ///
-/// The cost is never more, except where a run was cancelled under a call. It is less where a part of the time is not charged: the
-/// moments in which a worker takes a run over, a wait for the storage of files, and the last work of a worker that nobody
-/// resumed.
+/// The cost is never more. It is less where a part of the time is not charged: the moments in which a worker takes a run
+/// over, and a wait for the storage of files. The time of a cancelled run is that of the database: see [`cancelled`].
 fn cost(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
     let of_calls: u64 = events
         .iter()
-        .filter(|event| matches!(event.kind.as_str(), "model_call" | "tool_end"))
+        .filter(|event| is_call(event))
         .filter_map(|event| data(event)["cost_micros"].as_u64())
         .sum();
     let cost = u64::try_from(run.cost_micros.get())?;

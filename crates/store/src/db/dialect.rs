@@ -8,7 +8,7 @@ pub(crate) enum Dialect {
 }
 
 /// Token, its `SQLite` text, its `PostgreSQL` text.
-const TOKENS: [(&str, &str, &str); 22] = [
+const TOKENS: [(&str, &str, &str); 23] = [
     // Compared byte by byte on both: identifiers sort by their creation time, whatever the locale.
     ("{TEXT}", "TEXT", "TEXT COLLATE \"C\""),
     ("{BLOB}", "BLOB", "BYTEA"),
@@ -38,6 +38,13 @@ const TOKENS: [(&str, &str, &str); 22] = [
         "{NOW}",
         "NULL",
         "(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::BIGINT",
+    ),
+    // Cost that the data of an event `e` has as `cost_micros`, or NULL. The key is not found in a text: a quote in one is
+    // escaped. PostgreSQL's own functions refuse data that has an escaped NUL anywhere.
+    (
+        "{COST_OF_EVENT}",
+        "CASE WHEN json_valid(e.data) THEN json_extract(e.data, '$.cost_micros') END",
+        "CAST(substring(e.data from '\"cost_micros\":([0-9]+)') AS BIGINT)",
     ),
     // Triggers that refuse every change of a row of the ledger.
     (

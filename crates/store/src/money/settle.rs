@@ -63,6 +63,9 @@ macro_rules! settled_columns {
 }
 pub(crate) use settled_columns;
 
+/// Number of [`settled_columns`].
+pub(crate) const SETTLED_COLUMNS: usize = 9;
+
 /// Place of the [`settled_columns`] in the answers to a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SettledAt {

@@ -1,28 +1,70 @@
 //! Cancelling a run, and the final report of its worker. A cancelled run is final at once: later writes of
-//! its worker are fenced. `settle_run` records the cost that the worker reports.
+//! its worker are fenced. `settle_run` records the cost that the worker reports, and behind the event of the
+//! cancellation those events of the run that had no place before it. The cost is then the sum of what the
+//! events show, of the time until the cancellation and of the surcharge.
 
 use sortie_api::{Micros, OrgId, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
+    finish::leave_queue,
     journal::delete_journal,
     listed_run,
     moves::{held, sources},
+    price::{price_of, rate_params, until_cancelled},
     run_columns, select_listed_runs, status_event, surcharge, usage_params,
+    work::count,
 };
 use crate::{
     Store,
     db::{Stmt, Tx, vals},
     deliveries::delivery_of_org_is_due,
-    money::settle::{SettledAt, settle, settled, settled_columns, settled_unless, within_reserved},
+    money::settle::{
+        SETTLED_COLUMNS, SettledAt, settle, settled, settled_columns, settled_unless, within_reserved,
+    },
     sealed::delete_run_secrets,
     types::{Cancelled, Error, NewEvent, Result},
 };
 
+/// Cost that a worker reports, without the surcharge: the cost of the calls `$4`, and that of the time `$5`. Time after
+/// the cancellation is free.
+macro_rules! reported_cost {
+    () => {
+        concat!(
+            "CAST($4 AS BIGINT) + {LEAST}(CAST($5 AS BIGINT), ",
+            price_of!(until_cancelled!(), "$12", "$13"),
+            ")"
+        )
+    };
+}
+
 /// Cost that a worker reports, with the surcharge.
 macro_rules! whole_cost {
     () => {
-        concat!("CAST($4 AS BIGINT) + ", surcharge!("CAST($4 AS BIGINT)"))
+        concat!(reported_cost!(), " + ", surcharge!(reported_cost!()))
     };
+}
+
+/// Final cost of a cancelled run, as its worker reports it. Without the surcharge.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FinalCost {
+    /// Cost of the calls of models and of priced tools, as the events of the run show it.
+    pub calls: Micros,
+    /// Cost of the compute time so far, on the clock of the worker. Not more counts than the time until the cancellation
+    /// costs.
+    pub compute: Micros,
+    /// Price of a second of compute time.
+    pub compute_micros_per_second: Micros,
+    /// Usage of the run.
+    pub usage: RunUsage,
+}
+
+/// Settlement of a cancelled run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// Number of the last event of the run.
+    pub last_event: i64,
+    /// Final cost of the run, without the surcharge.
+    pub cost: Micros,
 }
 
 impl Store {
@@ -34,13 +76,43 @@ impl Store {
         self.db.write(move |tx| cancel(tx, (org, id), &event)).await
     }
 
-    /// Worker: reports the final cost and usage of a cancelled run. The run leaves the queue. `Fenced` if the
-    /// run is not cancelled, is settled already, or is in another attempt.
-    pub async fn settle_run(&self, run: RunId, attempt: i64, cost: Micros, usage: RunUsage) -> Result<()> {
+    /// Worker: reports the final cost of a cancelled run, and records `events` behind its last one: those with a
+    /// cost that the cancellation has kept out. The run leaves the queue. `Fenced` if the run is not cancelled, is settled already, or is in another attempt.
+    pub async fn settle_run(
+        &self,
+        run: RunId,
+        attempt: i64,
+        cost: FinalCost,
+        events: Vec<NewEvent>,
+    ) -> Result<Settled> {
+        let bytes = events.iter().map(|event| event.data.len()).sum();
         self.db
-            .write(move |tx| report(tx, (run, attempt), cost, &usage))
+            .write_own(bytes, move |tx| {
+                report(tx, (run, attempt), &cost, Late::Recorded(&events))
+            })
             .await
     }
+
+    /// Worker: works like [`settle_run`](Self::settle_run) for a run whose events are not stored. This number of
+    /// events is counted.
+    pub async fn settle_unretained(
+        &self,
+        run: RunId,
+        attempt: i64,
+        cost: FinalCost,
+        events: i64,
+    ) -> Result<Settled> {
+        self.db
+            .write(move |tx| report(tx, (run, attempt), &cost, Late::Counted(events)))
+            .await
+    }
+}
+
+/// Events behind the one of the cancellation.
+#[derive(Clone, Copy)]
+enum Late<'a> {
+    Recorded(&'a [NewEvent]),
+    Counted(i64),
 }
 
 fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Result<Cancelled> {
@@ -110,36 +182,62 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
     })
 }
 
-fn report(tx: &mut dyn Tx, (run, attempt): (RunId, i64), cost: Micros, usage: &RunUsage) -> Result<()> {
-    let mut change = vals![run, attempt, RunStatus::Cancelled, cost];
-    change.extend(usage_params(usage));
-    settle(
+/// Writes the report of a worker.
+fn report(
+    tx: &mut dyn Tx,
+    (run, attempt): (RunId, i64),
+    cost: &FinalCost,
+    late: Late<'_>,
+) -> Result<Settled> {
+    let (count, events) = match late {
+        Late::Recorded(events) => (count(events), events),
+        Late::Counted(count) => (count, &[][..]),
+    };
+    let mut change = vals![run, attempt, RunStatus::Cancelled, cost.calls, cost.compute];
+    change.extend(usage_params(&cost.usage));
+    change.extend(rate_params(cost.compute_micros_per_second));
+    change.push(count.into());
+    let mut statements = vec![
+        leave_queue(run),
+        Stmt::new(
+            concat!(
+                "UPDATE run SET cost_micros = ",
+                within_reserved!(whole_cost!()),
+                ", surcharge_micros = ",
+                within_reserved!(surcharge!(reported_cost!())),
+                ", ",
+                settled!(),
+                ", last_event = last_event + $14, input_tokens = $6, output_tokens = $7, \
+                 cache_read_tokens = $8, cache_write_tokens = $9, model_calls = $10, tool_calls = $11 \
+                 WHERE id = $1 AND attempt = $2 AND status = $3 AND billing_pending = 1 RETURNING ",
+                settled_columns!(whole_cost!()),
+                ", last_event, cost_micros - surcharge_micros"
+            ),
+            change,
+        )
+        .exactly(1, Error::Fenced),
+    ];
+    for (event, behind) in events.iter().zip((0..count).rev()) {
+        statements.push(Stmt::new(
+            "INSERT INTO event (run_id, seq, kind, data, created_at) \
+             SELECT r.id, r.last_event - CAST($2 AS BIGINT), $3, $4, CAST($5 AS BIGINT) FROM run r \
+             WHERE r.id = $1 AND r.zero_data_retention = 0",
+            vals![run, behind, event.kind, event.data.as_str(), event.at],
+        ));
+    }
+    statements.extend([delete_journal(run), delete_run_secrets(run)]);
+    let answers = settle(
         tx,
-        &[
-            Stmt::new("DELETE FROM queue WHERE run_id = $1", vals![run]),
-            Stmt::new(
-                concat!(
-                    "UPDATE run SET cost_micros = ",
-                    within_reserved!(whole_cost!()),
-                    ", surcharge_micros = ",
-                    within_reserved!(surcharge!("CAST($4 AS BIGINT)")),
-                    ", ",
-                    settled!(),
-                    ", input_tokens = $5, output_tokens = $6, \
-                     cache_read_tokens = $7, cache_write_tokens = $8, model_calls = $9, tool_calls = $10 \
-                     WHERE id = $1 AND attempt = $2 AND status = $3 AND billing_pending = 1 RETURNING ",
-                    settled_columns!(whole_cost!())
-                ),
-                change,
-            )
-            .exactly(1, Error::Fenced),
-            delete_journal(run),
-            delete_run_secrets(run),
-        ],
+        &statements,
         &[SettledAt {
             statement: 1,
             column: 0,
         }],
-    )
-    .map(drop)
+    )?;
+    let settled = answers.get(1).and_then(|answer| answer.rows.first());
+    let row = settled.ok_or(Error::Fenced)?;
+    Ok(Settled {
+        last_event: row.int(SETTLED_COLUMNS)?,
+        cost: row.micros(SETTLED_COLUMNS + 1)?,
+    })
 }

@@ -15,6 +15,7 @@ mod lost;
 mod moves;
 mod named;
 mod position;
+mod price;
 mod progress;
 mod read;
 pub(crate) mod retention;
@@ -27,6 +28,7 @@ pub(crate) use claim::trace_from;
 pub(crate) use create::create_new;
 use sortie_api::{Run, RunStatus, RunUsage, Timestamp, event::EventType};
 
+pub use cancel::{FinalCost, Settled};
 pub use position::Position;
 pub use unretained::{ContentHolder, Counted, PlainError, UnretainedFinish};
 pub(crate) use unretained::{adopt_content, forget_answers_of_earlier};

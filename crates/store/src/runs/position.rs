@@ -17,6 +17,8 @@ pub struct Position {
     pub status: RunStatus,
     /// Number of the last event.
     pub last_event: i64,
+    /// Whether the cost of the run is still to be settled.
+    pub is_billing_pending: bool,
 }
 
 impl Store {
@@ -27,7 +29,7 @@ impl Store {
             .db
             .read(move |tx| {
                 tx.query_one(
-                    "SELECT attempt, status, last_event FROM run WHERE id = $1",
+                    "SELECT attempt, status, last_event, billing_pending FROM run WHERE id = $1",
                     vals![run],
                 )
             })
@@ -36,6 +38,7 @@ impl Store {
             attempt: row.int(0)?,
             status: row.parse(1)?,
             last_event: row.int(2)?,
+            is_billing_pending: row.int(3)? != 0,
         })
     }
 

@@ -83,13 +83,15 @@ fn follow(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
         return Err(Error::Unretained);
     }
     let (status, last_event): (RunStatus, _) = (row.parse(STATUS)?, row.int(LAST_EVENT)?);
-    let is_last = status.is_final() && last_event <= reach;
     // A client that asks for events after a number that does not exist yet gets none that came meanwhile.
     let events: Vec<ListedEvent> = if after <= last_event {
         events.rows.iter().map(listed_event).collect::<Result<_>>()?
     } else {
         Vec::new()
     };
+    // The run in its row is not the one that events behind it have come with.
+    let is_newest = events.last().is_none_or(|event| event.seq <= last_event);
+    let is_last = status.is_final() && last_event <= reach && is_newest;
     Ok(Followed {
         progress: Progress {
             status,

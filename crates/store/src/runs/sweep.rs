@@ -9,6 +9,7 @@ use super::{
     budget_without_surcharge, json_ids,
     lost::{NONE, json, lost_runs},
     moves::sources,
+    price::{price_of, rate_params, until_cancelled},
     status_event, stored, surcharge,
     takeover::{MAX_TAKEOVERS, take_over},
 };
@@ -31,29 +32,16 @@ const UNRETAINED_REASON: &str = "the node that had its content was lost";
 /// waits for the next sweep.
 const MAX_SKIPPED: usize = 1_000;
 
-/// Highest price of a second that is calculated with. Its product with a fraction of a second in microseconds
-/// does not overflow.
-const MAX_RATE: i64 = 4_000_000_000_000;
-
 /// Cost of a run after `$elapsed` microseconds, without the surcharge. It is the recorded cost, or the price
-/// of the seconds so far if that is more, but at most the budget. No step overflows: `$rate` is at most
-/// [`MAX_RATE`], and `$seconds` is the highest number that can be multiplied by it.
+/// of the seconds so far if that is more, but at most the budget.
 macro_rules! cost_after {
-    ($elapsed:literal, $rate:literal, $seconds:literal) => {
+    ($elapsed:expr, $rate:literal, $seconds:literal) => {
         concat!(
             "{LEAST}(",
             budget_without_surcharge!(),
             ", {GREATEST}(cost_micros - surcharge_micros, ",
-            $rate,
-            " * {LEAST}(",
-            $seconds,
-            ", {GREATEST}(0, ",
-            $elapsed,
-            ") / 1000000) + (",
-            $rate,
-            " * ({GREATEST}(0, ",
-            $elapsed,
-            ") % 1000000) + 999999) / 1000000))"
+            price_of!($elapsed, $rate, $seconds),
+            "))"
         )
     };
 }
@@ -61,7 +49,7 @@ macro_rules! cost_after {
 /// Sets the cost of a run after `$elapsed` microseconds, with the surcharge, which is rounded up and always
 /// fits the budget.
 macro_rules! set_cost {
-    ($elapsed:literal, $rate:literal, $seconds:literal) => {
+    ($elapsed:expr, $rate:literal, $seconds:literal) => {
         concat!(
             "cost_micros = ",
             cost_after!($elapsed, $rate, $seconds),
@@ -73,12 +61,19 @@ macro_rules! set_cost {
     };
 }
 
+/// Time in microseconds from the first claim of a run to now, which is `$3` on the clock of the node.
+macro_rules! until_now {
+    () => {
+        "COALESCE(COALESCE({NOW}, $3) - clock_started_at, $3 - started_at, 0)"
+    };
+}
+
 /// Events and price for runs that end here.
 #[derive(Clone)]
 pub(crate) struct Ending {
     lost: NewEvent,
     ended: NewEvent,
-    rate: i64,
+    compute_micros_per_second: Micros,
 }
 
 impl Ending {
@@ -92,14 +87,13 @@ impl Ending {
         Ok(Self {
             lost: stored(&lost, at)?,
             ended: status_event(RunStatus::Interrupted, Some(REASON), at)?,
-            rate: compute_micros_per_second.get().min(MAX_RATE),
+            compute_micros_per_second,
         })
     }
 
     /// Last two parameters of [`cost_after`].
     fn price(&self) -> [Val<'static>; 2] {
-        let seconds = (i64::MAX / 2).checked_div(self.rate).unwrap_or(i64::MAX);
-        [self.rate.into(), seconds.into()]
+        rate_params(self.compute_micros_per_second)
     }
 }
 
@@ -403,17 +397,14 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
     let answers = settle(
         tx,
         &[
+            charge_calls(&ids, ending),
             Stmt::new(
                 concat!(
                     "UPDATE run SET status = $2, outcome = $2, finished_at = $3, ",
                     settled!(),
                     ", error = CASE WHEN zero_data_retention = 1 THEN $11 ELSE $4 END, \
                      last_event = last_event + 2, ",
-                    set_cost!(
-                        "COALESCE(COALESCE({NOW}, $3) - clock_started_at, $3 - started_at, 0)",
-                        "$9",
-                        "$10"
-                    ),
+                    set_cost!(until_now!(), "$9", "$10"),
                     " WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status IN ($5, $6, $7, $8) RETURNING ",
                     settled_columns!("cost_micros")
                 ),
@@ -426,11 +417,7 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
                     "UPDATE run SET ",
                     settled!(),
                     ", ",
-                    set_cost!(
-                        "COALESCE(clock_cancelled_at - clock_started_at, finished_at - started_at, 0)",
-                        "$3",
-                        "$4"
-                    ),
+                    set_cost!(until_cancelled!(), "$3", "$4"),
                     " WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status = $2 AND billing_pending = 1 RETURNING ",
                     settled_columns!("cost_micros")
                 ),
@@ -449,10 +436,30 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
             deliveries_are_due(&ids, at),
         ],
         // The budget of a run bounds these costs.
-        &[0, 1].map(|statement| SettledAt { statement, column: 0 }),
+        &[1, 2].map(|statement| SettledAt { statement, column: 0 }),
     )?;
-    let changed = answers.first().map_or(&[][..], |changed| &changed.rows);
+    let changed = answers.get(1).map_or(&[][..], |changed| &changed.rows);
     changed.iter().map(ended_from).collect()
+}
+
+/// Raises the recorded cost of the runs `ids` to what the calls in their events cost and their time, until the end or
+/// the cancellation. Runs whose events are not stored are left out.
+fn charge_calls<'a>(ids: &'a str, ending: &Ending) -> Stmt<'a> {
+    let mut params = vals![ids, RunStatus::Cancelled, ending.ended.at];
+    params.extend(ending.price());
+    Stmt::new(
+        concat!(
+            "UPDATE run SET cost_micros = {GREATEST}(cost_micros, {LEAST}(max_cost_micros, \
+             COALESCE((SELECT CAST(SUM({COST_OF_EVENT}) AS BIGINT) FROM event e \
+               WHERE e.run_id = run.id AND e.kind IN ('model_call', 'tool_end')), 0) + CASE WHEN status = $2 THEN ",
+            price_of!(until_cancelled!(), "$4", "$5"),
+            " ELSE ",
+            price_of!(until_now!(), "$4", "$5"),
+            " END)) WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} \
+             AND billing_pending = 1 AND zero_data_retention = 0"
+        ),
+        params,
+    )
 }
 
 /// Records an event of the runs among `ids` that were interrupted. This has just happened, because they were

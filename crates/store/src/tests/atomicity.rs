@@ -7,7 +7,7 @@ use super::{
     commands,
     commits::Again,
     deliveries::made,
-    fixture::{Fixture, entries},
+    fixture::{Fixture, entries, of_calls},
 };
 use crate::{
     AfterAttempt, Append, Batch, Counted, Error, Expiry, InlineCredentials, NewNode, NewRun, NodeId,
@@ -277,7 +277,7 @@ commands! {
         proves(fixture, async || store.finish_run(fence, finish.clone()).await).await;
         store.cancel_run(org, runs[1], at).await.unwrap();
         let cost = Micros::new(7).unwrap();
-        proves(fixture, async || store.settle_run(runs[1], claims[1].fence.attempt, cost, sortie_api::RunUsage::default()).await).await;
+        proves(fixture, async || store.settle_run(runs[1], claims[1].fence.attempt, of_calls(cost), Vec::new()).await).await;
         fixture.tire(runs[2]).await;
         proves_step(fixture, async || store.retake_held(node, vec![runs[2]], at, Micros::ZERO).await).await;
         let audit = fixture.audit_at(org, "budget.delete", at);
@@ -303,7 +303,7 @@ commands! {
         proves(fixture, async || store.finish_run(fence, finish.clone()).await).await;
         store.cancel_run(org, runs[1], at).await.unwrap();
         let cost = Micros::new(7).unwrap();
-        proves(fixture, async || store.settle_run(runs[1], claims[1].fence.attempt, cost, sortie_api::RunUsage::default()).await).await;
+        proves(fixture, async || store.settle_run(runs[1], claims[1].fence.attempt, of_calls(cost), Vec::new()).await).await;
         fixture.tire(runs[2]).await;
         proves_step(fixture, async || store.retake_held(node, vec![runs[2]], at, Micros::ZERO).await).await;
         assert_eq!(fixture.credits(org).await, (10_000 - 42 - 7, 0));
@@ -433,7 +433,7 @@ commands! {
         let at = fixture.now();
         proves(fixture, async || fixture.store.cancel_run(org, fence.run, at).await).await;
         let cost = Micros::new(5).unwrap();
-        proves(fixture, async || fixture.store.settle_run(fence.run, fence.attempt, cost, sortie_api::RunUsage::default()).await).await;
+        proves(fixture, async || fixture.store.settle_run(fence.run, fence.attempt, of_calls(cost), Vec::new()).await).await;
     }
 
     async fn the_commands_of_workflows_are_one_transaction_each(fixture: &Fixture) {

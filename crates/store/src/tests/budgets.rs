@@ -5,8 +5,11 @@ use sortie_api::{
     Budget, BudgetPeriod, BudgetScope, Micros, OrgId, PutBudget, RunId, ScheduleId, Timestamp, id::KeyId,
 };
 
-use super::{both, fixture::Fixture};
-use crate::{Audit, By, Cancelled, Created, Error, Labels, NewRun, OverBudget};
+use super::{
+    both,
+    fixture::{Fixture, of_calls},
+};
+use crate::{Audit, By, Cancelled, Created, Error, FinalCost, Labels, NewRun, OverBudget};
 
 pub(super) const HOUR: Duration = Duration::from_hours(1);
 
@@ -148,7 +151,15 @@ impl Fixture {
         };
         let usage = sortie_api::RunUsage::default();
         store
-            .settle_run(claims[1].fence.run, claims[1].fence.attempt, Micros::ZERO, usage)
+            .settle_run(
+                claims[1].fence.run,
+                claims[1].fence.attempt,
+                FinalCost {
+                    usage,
+                    ..FinalCost::default()
+                },
+                Vec::new(),
+            )
             .await
             .unwrap();
         store.create_run(named.clone()).await.unwrap();
@@ -242,7 +253,7 @@ both! {
         let fence = fixture.claim_one(node).await.fence;
         fixture.store.cancel_run(org, working, fixture.now()).await.unwrap();
         assert_eq!(fixture.standing(org, &ORG).await, (700, 0, 300));
-        fixture.store.settle_run(working, fence.attempt, micros(30), sortie_api::RunUsage::default()).await.unwrap();
+        fixture.store.settle_run(working, fence.attempt, of_calls(micros(30)), Vec::new()).await.unwrap();
         assert_eq!(fixture.standing(org, &ORG).await, (0, 30, 970));
         let again = fixture.store.cancel_run(org, working, fixture.now()).await.unwrap();
         assert!(matches!(again, Cancelled::AlreadyFinal(_)));
@@ -476,7 +487,7 @@ both! {
             }));
             let settles = join_all(cancelled.iter().map(async |claim| {
                 fixture.store.cancel_run(org, claim.fence.run, fixture.now()).await.unwrap();
-                fixture.store.settle_run(claim.fence.run, claim.fence.attempt, micros(1), sortie_api::RunUsage::default()).await.unwrap();
+                fixture.store.settle_run(claim.fence.run, claim.fence.attempt, of_calls(micros(1)), Vec::new()).await.unwrap();
             }));
             let creates = join_all((0..12).map(create));
             let ((_, _), creates) = join(join(ends, settles), creates).await;

@@ -11,7 +11,7 @@ use sortie_api::{BudgetPeriod, BudgetScope, Micros, OrgId, PutBudget, RunId, Run
 
 use super::{
     budgets::{HOUR, key, labels, micros, schedule, workflow},
-    fixture::{Fixture, after},
+    fixture::{Fixture, after, of_calls},
 };
 use crate::{Created, Error, Fence, Finish, Labels, NewRun, NodeId};
 
@@ -250,12 +250,7 @@ impl Model<'_> {
                 End::CancelledWaiting | End::CancelledAtWork => {
                     cancel().await;
                     store
-                        .settle_run(
-                            run.id,
-                            fence.attempt,
-                            micros(cost),
-                            sortie_api::RunUsage::default(),
-                        )
+                        .settle_run(run.id, fence.attempt, of_calls(micros(cost)), Vec::new())
                         .await
                         .unwrap();
                 }

@@ -7,7 +7,7 @@ use sortie_api::{Micros, OrgId, RunStatus};
 
 use super::{
     both,
-    fixture::{DEFINITION, Fixture},
+    fixture::{DEFINITION, Fixture, of_calls},
 };
 use crate::{
     Claim, Error, NodeId, Origin, Result, RunFilter,
@@ -186,7 +186,7 @@ both! {
         waiting(fixture, org, 2).await;
         let claim = async || fixture.store.claim_runs(node, 8, Some(1), fixture.now()).await.unwrap();
         assert!(claim().await.is_empty());
-        fixture.store.settle_run(fence.run, fence.attempt, Micros::ZERO, sortie_api::RunUsage::default()).await.unwrap();
+        fixture.store.settle_run(fence.run, fence.attempt, of_calls(Micros::ZERO), Vec::new()).await.unwrap();
         assert_eq!(claim().await.len(), 1);
     }
 

@@ -2,7 +2,10 @@ use std::time::Duration;
 
 use sortie_api::{ConnectionId, ConnectionStatus, OrgId};
 
-use super::{both, fixture::Fixture};
+use super::{
+    both,
+    fixture::{Fixture, of_calls},
+};
 use crate::{
     AWAITING, Confirmed, Created, Error, InlineCredentials, OauthFlow, OldTokens, RefreshHolder,
     SaveConnection, SeenTokens, db::Dialect,
@@ -430,7 +433,7 @@ both! {
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
         store.cancel_run(org, held, fixture.now()).await.unwrap();
         assert!(kept(held).await, "its worker may still need them");
-        store.settle_run(held, fence.attempt, fixture.succeeded("x").cost, sortie_api::RunUsage::default()).await.unwrap();
+        store.settle_run(held, fence.attempt, of_calls(fixture.succeeded("x").cost), Vec::new()).await.unwrap();
         assert!(!kept(held).await);
 
         let lost = bringing().await;

@@ -6,7 +6,7 @@ use sortie_api::{BudgetScope, LedgerKind, Micros, OrgId};
 use super::{
     both,
     budgets::micros,
-    fixture::{Fixture, after},
+    fixture::{Fixture, after, of_calls},
 };
 use crate::{
     Appended, Cancelled, Counted, Created, Credit, CreditSums, Error, Finish, InsufficientCredit,
@@ -279,9 +279,9 @@ both! {
         store.cancel_run(org, ids[0], fixture.now()).await.unwrap();
         assert_eq!(fixture.credits(org).await, (10_000, 4_000), "its worker has not spoken");
         let (run, attempt) = (claims[0].fence.run, claims[0].fence.attempt);
-        store.settle_run(run, attempt, micros(7), sortie_api::RunUsage::default()).await.unwrap();
+        store.settle_run(run, attempt, of_calls(micros(7)), Vec::new()).await.unwrap();
         assert_eq!(fixture.credits(org).await, (9_993, 3_000));
-        let late = store.settle_run(run, attempt, micros(7), sortie_api::RunUsage::default()).await;
+        let late = store.settle_run(run, attempt, of_calls(micros(7)), Vec::new()).await;
         assert_eq!(late, Err(Error::Fenced));
         // Lost workers: one run was cancelled, one was resumed too often.
         let fences = [fixture.start(claims[1].fence).await.unwrap(), fixture.start(claims[2].fence).await.unwrap()];
@@ -316,7 +316,7 @@ both! {
         assert_eq!(run.cost_micros, micros(100));
         let claim = fixture.claim_one(node).await;
         store.cancel_run(org, claim.fence.run, fixture.now()).await.unwrap();
-        store.settle_run(claim.fence.run, claim.fence.attempt, micros(101), sortie_api::RunUsage::default()).await.unwrap();
+        store.settle_run(claim.fence.run, claim.fence.attempt, of_calls(micros(101)), Vec::new()).await.unwrap();
         assert_eq!(fixture.credits(org).await, (800, 0));
         assert_eq!(fixture.get(org, claim.fence.run).await.cost_micros, micros(100));
         assert!(metrics(&fixture.store).contains("store_clamped_settlements_total 2"));
@@ -358,7 +358,7 @@ both! {
         let fence = fixture.running(org, node).await;
         fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
         let cancelled = fixture.cancelled(org, node).await;
-        fixture.store.settle_run(cancelled.run, cancelled.attempt, micros(7), sortie_api::RunUsage::default()).await.unwrap();
+        fixture.store.settle_run(cancelled.run, cancelled.attempt, of_calls(micros(7)), Vec::new()).await.unwrap();
         fixture.tired(org, node).await;
         fixture.store.cancel_run(org, fixture.queued(org).await, fixture.now()).await.unwrap();
         for sql in fixture.store.db.faults().statements() {

@@ -11,12 +11,12 @@ use sortie_testkit::recompute_records;
 
 use super::{
     budgets::micros,
-    fixture::{Fixture, after},
+    fixture::{Fixture, after, of_calls},
     purchases::CENT,
 };
 use crate::{
-    Appended, Created, Error, Fence, Finish, NewLedgerEntry, NewRun, NodeId, OTHER_ENTRY, PaidTopup,
-    TakeBackKind, TakeBackState, db::vals,
+    Appended, Created, Error, Fence, FinalCost, Finish, NewLedgerEntry, NewRun, NodeId, OTHER_ENTRY,
+    PaidTopup, TakeBackKind, TakeBackState, db::vals,
 };
 
 /// Steps of one sequence.
@@ -342,7 +342,15 @@ impl<'a> Account<'a> {
                 self.cancel_run(run).await;
                 let usage = sortie_api::RunUsage::default();
                 store
-                    .settle_run(run.id, fence.attempt, micros(cost), usage)
+                    .settle_run(
+                        run.id,
+                        fence.attempt,
+                        FinalCost {
+                            usage,
+                            ..of_calls(micros(cost))
+                        },
+                        Vec::new(),
+                    )
                     .await
                     .unwrap();
             }

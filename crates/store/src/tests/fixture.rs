@@ -6,16 +6,18 @@ use std::{
 };
 
 use sortie_api::{
-    AuditId, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, Timestamp, event::EventType, id::KeyId,
+    AuditId, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, Timestamp,
+    event::{EventType, ModelCall, ToolEnd},
+    id::KeyId,
 };
 use sortie_testkit::postgres::TestDatabase;
 use tokio::sync::OnceCell;
 
 use super::{commits::Behind, settings};
 use crate::{
-    Actor, Append, Audit, CONNECTIONS, Claim, Counted, Created, Definition, EventRow, Fence, Finish,
-    Heartbeat, Journal, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Result, SeenLease, Store,
-    Sweep, Swept, Unretained, UnretainedFinish,
+    Actor, Append, Audit, CONNECTIONS, Claim, Counted, Created, Definition, EventRow, Fence, FinalCost,
+    Finish, Heartbeat, Journal, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Result, SeenLease,
+    Store, Sweep, Swept, Unretained, UnretainedFinish,
     db::{Dialect, vals},
 };
 
@@ -356,6 +358,18 @@ impl Fixture {
         assert_eq!(changed, Ok(1));
     }
 
+    /// Moves the start of a run that has ended to a duration before its end, on the clock of the nodes.
+    pub(super) async fn lasted(&self, run: RunId, duration: Duration) {
+        let micros = i64::try_from(duration.as_micros()).expect("a span");
+        let sql = "UPDATE run SET started_at = finished_at - CAST($2 AS BIGINT) WHERE id = $1";
+        let changed = self
+            .store
+            .db
+            .write(move |tx| tx.exec(sql, vals![run, micros]))
+            .await;
+        assert_eq!(changed, Ok(1));
+    }
+
     /// Moves the first claim of a run back by a duration, on the clock that counts the run's time.
     pub(super) async fn claimed_earlier(&self, run: RunId, by: Duration) {
         let by = i64::try_from(by.as_micros()).expect("a span");
@@ -383,6 +397,34 @@ impl Fixture {
             text: text.to_owned(),
             step: 1,
         })
+    }
+
+    /// Event of a model call with this cost.
+    pub(super) fn called(&self, cost: Micros) -> NewEvent {
+        self.event(&EventType::ModelCall(ModelCall {
+            model: "m".to_owned(),
+            step: 1,
+            input_tokens: 1,
+            output_tokens: 1,
+            cache_read_tokens: 0,
+            cache_write_tokens: 0,
+            cost_micros: cost,
+            duration_ms: 1,
+            stop_reason: "end_turn",
+        }))
+    }
+
+    /// Event of a tool call with this cost and this output.
+    pub(super) fn tool_ended(&self, cost: Micros, output: &str) -> NewEvent {
+        self.event(&EventType::ToolEnd(ToolEnd {
+            tool: "search".to_owned(),
+            id: "call_1".to_owned(),
+            is_error: false,
+            output: output.to_owned(),
+            output_bytes: output.len() as u64,
+            duration_ms: 1,
+            cost_micros: cost,
+        }))
     }
 
     fn event(&self, event: &EventType) -> NewEvent {
@@ -561,6 +603,14 @@ pub(super) fn after(fence: Fence, events: i64) -> Fence {
     Fence {
         last_event: fence.last_event + events,
         ..fence
+    }
+}
+
+/// Final cost of a run whose time costs nothing.
+pub(super) fn of_calls(calls: Micros) -> FinalCost {
+    FinalCost {
+        calls,
+        ..FinalCost::default()
     }
 }
 

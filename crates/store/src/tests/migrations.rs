@@ -87,12 +87,7 @@ async fn work(fixture: &Fixture) {
     assert_eq!(fixture.store.watch(node, vec![]).await.unwrap().cancelled, [run]);
     fixture
         .store
-        .settle_run(
-            run,
-            attempt,
-            sortie_api::Micros::ZERO,
-            sortie_api::RunUsage::default(),
-        )
+        .settle_run(run, attempt, crate::FinalCost::default(), Vec::new())
         .await
         .unwrap();
     fixture.renew(node, fixture.now()).await.unwrap();

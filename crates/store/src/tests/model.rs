@@ -6,8 +6,10 @@ use std::{collections::BTreeMap, time::Duration};
 use proptest::{prelude::*, test_runner::TestRunner};
 use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp};
 
-use super::fixture::{Fixture, after, sweep};
-use crate::{Append, Cancelled, Created, Error, Fence, Held, NewEntries, NodeId, Result, SeenLease, Sweep};
+use super::fixture::{Fixture, after, of_calls, sweep};
+use crate::{
+    Append, Cancelled, Created, Error, Fence, Held, NewEntries, NodeId, Result, SeenLease, Settled, Sweep,
+};
 
 /// Command of a client, a worker or a node. Indexes are taken modulo the number of objects.
 #[derive(Clone, Debug)]
@@ -42,6 +44,8 @@ enum Command {
     Settle {
         run: usize,
         stale: Stale,
+        /// Number of events that the cancellation has kept out.
+        events: usize,
     },
     Abandon {
         node: usize,
@@ -94,7 +98,8 @@ fn command() -> impl Strategy<Value = Command> {
         4 => (any::<usize>(), status, stale())
             .prop_map(|(run, status, stale)| Command::Finish { run, status, stale }),
         3 => any::<usize>().prop_map(|run| Command::Cancel { run }),
-        3 => (any::<usize>(), stale()).prop_map(|(run, stale)| Command::Settle { run, stale }),
+        3 => (any::<usize>(), stale(), 0_usize..4)
+            .prop_map(|(run, stale, events)| Command::Settle { run, stale, events }),
         3 => (0..2_usize, any::<usize>()).prop_map(|(node, run)| Command::Abandon { node, run }),
         1 => (0..2_usize).prop_map(|node| Command::Lose { node }),
         2 => (0..2_usize, 0..5_u32, 0..5_u32)
@@ -225,9 +230,9 @@ impl<'a> Model<'a> {
                     self.drive(run % self.runs.len(), command).await;
                 }
             }
-            Command::Settle { run, stale } => {
+            Command::Settle { run, stale, events } => {
                 if !self.runs.is_empty() {
-                    self.settle(run % self.runs.len(), stale).await;
+                    self.settle(run % self.runs.len(), stale, events).await;
                 }
             }
             Command::Abandon { node, run } => {
@@ -406,7 +411,7 @@ impl<'a> Model<'a> {
     }
 
     /// Reports the cost of a cancelled run, as its worker does.
-    async fn settle(&mut self, run: usize, stale: Stale) {
+    async fn settle(&mut self, run: usize, stale: Stale, events: usize) {
         let run = &mut self.runs[run];
         let attempt = stale.of(run.fence()).attempt;
         let is_due = run.unsettled && attempt == run.attempt;
@@ -414,10 +419,22 @@ impl<'a> Model<'a> {
         let settled = self
             .fixture
             .store
-            .settle_run(run.id, attempt, cost, sortie_api::RunUsage::default())
+            .settle_run(
+                run.id,
+                attempt,
+                of_calls(cost),
+                vec![self.fixture.called(cost); events],
+            )
             .await;
-        assert_eq!(settled, if is_due { Ok(()) } else { Err(Error::Fenced) });
+        let last_event = run.last_event + i64::try_from(events).unwrap();
+        let expected = if is_due {
+            Ok(Settled { last_event, cost })
+        } else {
+            Err(Error::Fenced)
+        };
+        assert_eq!(settled, expected);
         if is_due {
+            run.last_event = last_event;
             run.unsettled = false;
             run.cost = cost;
             run.journal.clear();

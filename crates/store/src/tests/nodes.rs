@@ -2,7 +2,10 @@ use std::time::Duration;
 
 use sortie_api::{Micros, RunId, RunStatus, Timestamp};
 
-use super::{both, fixture::sweep};
+use super::{
+    both,
+    fixture::{of_calls, sweep},
+};
 use crate::{
     Claim, Error, Fence, SeenLease, Sweep,
     db::{Dialect, vals},
@@ -59,7 +62,7 @@ both! {
         assert_eq!(fixture.store.watch(node, vec![]).await.unwrap().cancelled, [stopped.run]);
         fixture
             .store
-            .settle_run(stopped.run, stopped.attempt, Micros::ZERO, sortie_api::RunUsage::default())
+            .settle_run(stopped.run, stopped.attempt, of_calls(Micros::ZERO), Vec::new())
             .await
             .unwrap();
         assert_eq!(fixture.store.watch(node, vec![]).await.unwrap().cancelled, []);

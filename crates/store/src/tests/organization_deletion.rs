@@ -1,9 +1,14 @@
 //! Deletion of organizations, and what is left of them afterwards.
 
 use futures_util::future::join_all;
-use sortie_api::{BudgetScope, Micros, OrgId, Role, RunStatus, RunUsage, Timestamp, UserId};
+use sortie_api::{BudgetScope, Micros, OrgId, Role, RunStatus, Timestamp, UserId};
 
-use super::{both, fixture::Fixture, people::conflicts, purchases::card};
+use super::{
+    both,
+    fixture::{Fixture, of_calls},
+    people::conflicts,
+    purchases::card,
+};
 use crate::{
     Appended, Batch, Error, Expiry, InlineCredentials, NewTopup, OpenCallbacks, OrganizationDeletion,
     PaidTopup,
@@ -282,7 +287,7 @@ both! {
         let due = store.uncounted_usage(org).await.unwrap().unwrap();
         assert_eq!(store.count_usage(due, 0).await.unwrap(), crate::CountedHour::Waits, "its cost is not known yet");
         let cost = Micros::new(70).unwrap();
-        store.settle_run(fence.run, fence.attempt, cost, RunUsage::default()).await.unwrap();
+        store.settle_run(fence.run, fence.attempt, of_calls(cost), Vec::new()).await.unwrap();
         assert_eq!(store.count_usage(due, 0).await.unwrap(), crate::CountedHour::Counted(0));
         assert_eq!(store.uncounted_usage(org).await.unwrap(), None);
         fixture.erase(org).await;

@@ -12,7 +12,7 @@ use sortie_api::{
 
 use super::{
     deliveries::made,
-    fixture::{Fixture, after, entries},
+    fixture::{Fixture, after, entries, of_calls},
     read::read_events_and_texts,
 };
 use crate::{
@@ -65,7 +65,7 @@ async fn use_everything(fixture: &Fixture) {
     let (run, attempt) = (cancelled.run, cancelled.attempt);
     fixture
         .store
-        .settle_run(run, attempt, Micros::ZERO, sortie_api::RunUsage::default())
+        .settle_run(run, attempt, of_calls(Micros::ZERO), Vec::new())
         .await
         .unwrap();
     fixture.store.find_idempotent(org, "once").await.unwrap();

@@ -9,7 +9,7 @@ use sortie_api::{Micros, Role, RunStatus};
 use super::{
     both,
     deliveries::made,
-    fixture::{Fixture, entries},
+    fixture::{Fixture, entries, of_calls},
 };
 use crate::{
     AfterAttempt, Append, Cancelled, CountedHour, Created, Error, Order, Rotation, SavedWorkflow,
@@ -169,7 +169,7 @@ both! {
             let cost = Micros::new(9).unwrap();
             let (cancelled, (settled, swept)) = join(
                 fixture.store.cancel_run(org, fence.run, fixture.now()),
-                join(fixture.store.settle_run(fence.run, fence.attempt, cost, sortie_api::RunUsage::default()), fixture.sweep(at, 5)),
+                join(fixture.store.settle_run(fence.run, fence.attempt, of_calls(cost), Vec::new()), fixture.sweep(at, 5)),
             )
             .await;
             // The command that came second to the queue had nothing to do. A run that neither of them met is

@@ -7,7 +7,7 @@ use sortie_api::{Micros, RunId, RunStatus};
 use super::fixture::usage;
 use super::{
     both,
-    fixture::{after, entries, sweep},
+    fixture::{after, entries, of_calls, sweep},
 };
 use crate::{Append, Error, Fence, Journal, NewEntries, NodeId, Origin, Sweep, db::vals};
 
@@ -251,6 +251,38 @@ both! {
         assert!(store.journal(fence.run).await.unwrap().is_empty());
     }
 
+    async fn a_run_that_ends_without_a_worker_costs_what_its_events_show_and_its_time(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let micros = |amount| Micros::new(amount).unwrap();
+        for is_cancelled in [true, false] {
+            let node = fixture.node().await;
+            let fence = fixture.running(org, node).await;
+            // What a text says is no cost, and an escaped NUL does not matter.
+            let tricky = "{\"cost_micros\":1000}, \"cost_micros\":1000 \\\"cost_micros\":1000 \0";
+            let events = vec![
+                fixture.tool_ended(micros(4), tricky),
+                fixture.called(micros(9)),
+                fixture.tool_ended(Micros::ZERO, tricky),
+                fixture.message(tricky),
+            ];
+            fixture.append(fence, events, micros(13)).await.unwrap();
+            let at = fixture.now();
+            if is_cancelled {
+                fixture.store.cancel_run(org, fence.run, at).await.unwrap();
+            } else {
+                fixture.tire(fence.run).await;
+            }
+            fixture.on_node_clocks(fence.run).await;
+            let swept = fixture.store.retake_held(node, vec![fence.run], at, micros(1_000_000)).await;
+            assert_eq!(swept.unwrap().ended.len(), usize::from(!is_cancelled));
+            let run = fixture.get(org, fence.run).await;
+            let micros_of_time = at.as_micros() - run.started_at.unwrap().as_micros();
+            let time = u64::try_from(micros_of_time).unwrap();
+            assert_eq!((run.billing_pending, run.cost_micros), (false, micros(13 + time)));
+            fixture.check().await;
+        }
+    }
+
     async fn the_journal_of_a_cancelled_run_goes_when_it_is_settled(fixture: &Fixture) {
         let org = fixture.org().await;
         let node = fixture.node().await;
@@ -259,7 +291,7 @@ both! {
             fixture.store.append(fence, journaled(entries(0, &["{}"]))).await.unwrap();
             fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
             if settles {
-                fixture.store.settle_run(fence.run, fence.attempt, Micros::ZERO, sortie_api::RunUsage::default()).await.unwrap();
+                fixture.store.settle_run(fence.run, fence.attempt, of_calls(Micros::ZERO), Vec::new()).await.unwrap();
             } else {
                 let held = vec![fence.run];
                 fixture.store.retake_held(node, held, fixture.now(), Micros::ZERO).await.unwrap();

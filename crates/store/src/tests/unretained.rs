@@ -6,7 +6,7 @@ use sortie_api::{Micros, OrgId, RunStatus, RunUsage};
 
 use super::{
     both,
-    fixture::{Fixture, after, sweep},
+    fixture::{Fixture, after, of_calls, sweep},
 };
 use crate::{
     Cancelled, ContentHolder, Counted, Error, Fence, NodeId, PlainError, RunFilter, Sweep,
@@ -106,7 +106,11 @@ both! {
         let cancelled = fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
         assert!(matches!(cancelled, Cancelled::Now(run) if run.billing_pending));
         let cost = Micros::new(50).unwrap();
-        fixture.store.settle_run(fence.run, fence.attempt, cost, RunUsage::default()).await.unwrap();
+        let settled = fixture.store.settle_unretained(fence.run, fence.attempt, of_calls(cost), 2).await.unwrap();
+        // Two events more than the cancellation, which are counted.
+        assert_eq!((settled.last_event, settled.cost), (fence.last_event + 3, cost));
+        let again = fixture.store.settle_unretained(fence.run, fence.attempt, of_calls(cost), 2).await;
+        assert_eq!(again, Err(Error::Fenced));
         let run = fixture.get(org, fence.run).await;
         assert_eq!((run.cost_micros.get(), run.surcharge_micros.get()), (60, 10));
         fixture.check().await;
@@ -295,7 +299,7 @@ both! {
         assert!(matches!(finished, Err(Error::Unavailable(_))));
         let position = fixture.store.position(fence.run).await.unwrap();
         let last_event = fence.last_event + finish.last.events;
-        let expected = crate::Position { attempt: fence.attempt, status: finish.status, last_event };
+        let expected = crate::Position { attempt: fence.attempt, status: finish.status, last_event, is_billing_pending: false };
         assert_eq!(position, expected);
         assert_eq!(fixture.store.position(fixture.run_id()).await, Err(Error::NotFound));
     }

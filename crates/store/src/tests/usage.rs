@@ -12,7 +12,10 @@ use sortie_api::{
     usage::{Day, UsageDimension, UsageFigures, UsageRow},
 };
 
-use super::{both, fixture::Fixture};
+use super::{
+    both,
+    fixture::{Fixture, of_calls},
+};
 use crate::{
     Batch, By, CountedHour, Created, Expiry, Labels, NewRun, OpenCallbacks, Result, Undeletable,
     UsagePosition, UsageQuery, db::vals,
@@ -446,7 +449,7 @@ both! {
         assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), CountedHour::Waits, "it is at work");
         fixture.store.cancel_run(org, waiting, fixture.now()).await.unwrap();
         assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), CountedHour::Waits, "its cost is not known");
-        fixture.store.settle_run(waiting, fence.attempt, Micros::new(9).unwrap(), sortie_api::RunUsage::default()).await.unwrap();
+        fixture.store.settle_run(waiting, fence.attempt, of_calls(Micros::new(9).unwrap()), Vec::new()).await.unwrap();
         assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), CountedHour::Counted(0));
         assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), CountedHour::Elsewhere, "it is counted once");
         assert_eq!(fixture.store.usage_due(later, None, 10).await.unwrap().items, [(org, None)]);

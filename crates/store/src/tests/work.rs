@@ -1,10 +1,12 @@
+use std::time::Duration;
+
 use sortie_api::{Micros, Run, RunStatus};
 
 use super::{
     both,
-    fixture::{after, usage},
+    fixture::{after, of_calls, usage},
 };
-use crate::{Cancelled, Error, Fence};
+use crate::{Cancelled, Error, Fence, FinalCost};
 
 fn micros(amount: u64) -> Micros {
     Micros::new(amount).unwrap()
@@ -147,7 +149,7 @@ both! {
         let run = fixture.get(org, id).await;
         assert_eq!((run.billing_pending, run.cost_micros), (false, Micros::ZERO));
         assert_eq!(fixture.count("SELECT COUNT(*) FROM queue").await, 0);
-        assert_eq!(fixture.store.settle_run(id, 0, micros(1), sortie_api::RunUsage::default()).await.unwrap_err(), Error::Fenced);
+        assert_eq!(fixture.store.settle_run(id, 0, of_calls(micros(1)), Vec::new()).await.unwrap_err(), Error::Fenced);
     }
 
     async fn a_run_that_is_cancelled_under_its_worker_is_settled_by_its_report(fixture: &Fixture) {
@@ -156,7 +158,7 @@ both! {
         let fence = fixture.cancelled(org, node).await;
         let pending = fixture.get(org, fence.run).await;
         assert!(pending.billing_pending);
-        let settle = async |attempt| fixture.store.settle_run(fence.run, attempt, micros(11), usage(5)).await;
+        let settle = async |attempt| fixture.store.settle_run(fence.run, attempt, FinalCost { usage: usage(5), ..of_calls(micros(11)) }, Vec::new()).await;
         for stale in [fence.attempt - 1, fence.attempt + 1] {
             assert_eq!(settle(stale).await.unwrap_err(), Error::Fenced);
         }
@@ -169,14 +171,82 @@ both! {
         assert_eq!(settle(fence.attempt).await.unwrap_err(), Error::Fenced);
     }
 
+    async fn events_that_a_cancel_kept_out_follow_it_with_the_report(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.running(org, node).await;
+        fixture.append(fence, vec![fixture.called(micros(5))], micros(5)).await.unwrap();
+        fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
+        let events = vec![fixture.called(micros(7)), fixture.tool_ended(micros(2), "found"), fixture.called(Micros::ZERO)];
+        let settle = async |attempt| {
+            let cost = FinalCost { usage: usage(5), ..of_calls(micros(14)) };
+            fixture.store.settle_run(fence.run, attempt, cost, events.clone()).await
+        };
+        assert_eq!(settle(fence.attempt + 1).await, Err(Error::Fenced));
+        assert_eq!(fixture.events(org, fence.run).await.len(), 5, "nothing comes with a report that is refused");
+        let settled = settle(fence.attempt).await.unwrap();
+        assert_eq!((settled.last_event, settled.cost), (8, micros(14)));
+        assert_eq!(settle(fence.attempt).await, Err(Error::Fenced));
+        let recorded = fixture.events(org, fence.run).await;
+        let kinds: Vec<_> = recorded.iter().map(|event| (event.seq, event.kind.as_str())).collect();
+        assert_eq!(
+            kinds[3..],
+            [(4, "model_call"), (5, "status"), (6, "model_call"), (7, "tool_end"), (8, "model_call")]
+        );
+        for (event, new) in recorded[5..].iter().zip(&events) {
+            assert_eq!((&event.data, event.created_at), (&new.data, new.at));
+        }
+        let run = fixture.get(org, fence.run).await;
+        assert_eq!((run.billing_pending, run.cost_micros, run.usage), (false, micros(14), Some(usage(5))));
+        assert_eq!(fixture.store.progress(org, fence.run).await.unwrap().last_event, 8);
+        // A cancel that comes again finds the last event, and adds none.
+        fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
+        assert_eq!(fixture.events(org, fence.run).await, recorded);
+        fixture.check().await;
+    }
+
+    async fn a_follower_gets_the_run_with_its_last_event_alone(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        let fence = fixture.cancelled(org, node).await;
+        let followed = fixture.store.follow(org, fence.run, 0, 100).await.unwrap();
+        assert!(followed.run.is_some_and(|listed| listed.run.billing_pending));
+        let events = vec![fixture.called(micros(7))];
+        fixture.store.settle_run(fence.run, fence.attempt, of_calls(micros(7)), events).await.unwrap();
+        let last = followed.progress.last_event;
+        let part = fixture.store.follow(org, fence.run, 0, u32::try_from(last).unwrap()).await.unwrap();
+        assert_eq!((part.progress.last_event, part.run.is_none()), (last + 1, true));
+        let rest = fixture.store.follow(org, fence.run, last, 100).await.unwrap();
+        assert_eq!(rest.events.len(), 1);
+        assert!(rest.run.is_some_and(|listed| !listed.run.billing_pending));
+    }
+
+    async fn time_after_the_cancel_costs_nothing(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        // 2.5 s at 7 micros, rounded up.
+        for (reported, charged) in [(1_000, 18), (3, 3)] {
+            let fence = fixture.cancelled(org, node).await;
+            fixture.on_node_clocks(fence.run).await;
+            fixture.lasted(fence.run, Duration::from_millis(2_500)).await;
+            let cost = FinalCost {
+                compute: micros(reported),
+                compute_micros_per_second: micros(7),
+                ..of_calls(micros(100))
+            };
+            fixture.store.settle_run(fence.run, fence.attempt, cost, Vec::new()).await.unwrap();
+            assert_eq!(fixture.get(org, fence.run).await.cost_micros, micros(100 + charged));
+        }
+    }
+
     async fn only_a_cancelled_run_is_settled(fixture: &Fixture) {
         let org = fixture.org().await;
         let node = fixture.node().await;
         let fence = fixture.running(org, node).await;
-        let refused = fixture.store.settle_run(fence.run, fence.attempt, micros(1), sortie_api::RunUsage::default()).await.unwrap_err();
+        let refused = fixture.store.settle_run(fence.run, fence.attempt, of_calls(micros(1)), Vec::new()).await.unwrap_err();
         assert_eq!(refused, Error::Fenced);
         fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
-        let refused = fixture.store.settle_run(fence.run, fence.attempt, micros(1), sortie_api::RunUsage::default()).await.unwrap_err();
+        let refused = fixture.store.settle_run(fence.run, fence.attempt, of_calls(micros(1)), Vec::new()).await.unwrap_err();
         assert_eq!(refused, Error::Fenced);
         assert_eq!(fixture.get(org, fence.run).await.cost_micros, micros(42));
     }

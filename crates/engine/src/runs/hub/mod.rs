@@ -259,7 +259,7 @@ impl Hub {
 #[cfg(test)]
 mod tests {
     use sortie_api::{Micros, RunId, Timestamp};
-    use sortie_store::{Created, NewRun, Store};
+    use sortie_store::{Created, FinalCost, NewEvent, NewRun, Store};
 
     use super::*;
 
@@ -321,6 +321,100 @@ mod tests {
         hub.delta(run, 2, "line\nfeed");
         assert_eq!(seen(wanting.next().await), r#""line\nfeed" in step 2"#);
         assert!(futures_util::poll!(plain.next()).is_pending());
+    }
+
+    /// A run that a worker holds, with this number of events, and a hub that no worker tells of it.
+    async fn at_work(events: usize) -> (crate::testing::Held, Hub) {
+        let held = crate::testing::held().await;
+        let fence = held.claim.fence;
+        let have = usize::try_from(fence.last_event).unwrap();
+        let messages = vec![event("message"); events - have];
+        let new = sortie_store::Append {
+            events: messages,
+            ..sortie_store::Append::default()
+        };
+        held.store.append(fence, new).await.unwrap();
+        let hub = Hub::new(held.records(), HintSender::default(), CancellationToken::new());
+        (held, hub)
+    }
+
+    fn event(kind: &'static str) -> NewEvent {
+        NewEvent {
+            kind,
+            data: "{}".to_owned(),
+            at: Timestamp::from_micros(1),
+        }
+    }
+
+    async fn cancel(held: &crate::testing::Held) {
+        let (org, run) = (held.claim.org, held.claim.fence.run);
+        held.store
+            .cancel_run(org, run, Timestamp::from_micros(2))
+            .await
+            .unwrap();
+    }
+
+    async fn settle(held: &crate::testing::Held, events: usize) {
+        let late = vec![event("model_call"); events];
+        let settled = held
+            .store
+            .settle_run(held.claim.fence.run, 1, FinalCost::default(), late);
+        settled.await.unwrap();
+    }
+
+    /// Reads a stream to its end. Returns the number of events, the kind of the last one, and whether the run of `done` is
+    /// settled.
+    async fn to_done(stream: BoxStream<'static, Result<Arc<Batch>, Error>>) -> (usize, String, bool) {
+        let batches: Vec<_> = stream.map(Result::unwrap).collect().await;
+        let (mut count, mut last, mut is_settled) = (0, String::new(), None);
+        for message in batches.iter().flat_map(|batch| batch.messages()) {
+            assert!(is_settled.is_none(), "{message:?} comes behind done");
+            match message {
+                Message::Event(event) => {
+                    count += 1;
+                    assert_eq!(event.seq, i64::try_from(count).unwrap());
+                    last.clone_from(&event.kind);
+                }
+                Message::Done(run) => is_settled = Some(run.get().contains(r#""billing_pending":false"#)),
+                other @ (Message::Delta(_) | Message::Large(_) | Message::Passed(_)) => panic!("{other:?}"),
+            }
+        }
+        (count, last, is_settled.unwrap())
+    }
+
+    #[tokio::test]
+    async fn events_behind_a_cancel_come_before_done_wherever_a_page_ends() {
+        for (before, behind) in [(2, 1), (62, 3), (63, 1), (63, 80), (64, 1), (127, 2)] {
+            let (held, hub) = at_work(before).await;
+            cancel(&held).await;
+            settle(&held, behind).await;
+            let (org, run) = (held.claim.org, held.claim.fence.run);
+            for _ in 0..2 {
+                let stream = hub.follow(org, run, 0, Deltas::Off).await.unwrap();
+                let read = to_done(stream).await;
+                assert_eq!(read, (before + 1 + behind, "model_call".to_owned(), true));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_ends_with_the_cancel_and_a_later_one_has_what_comes_behind_it() {
+        for before in [2, 63, 64] {
+            let (held, hub) = at_work(before).await;
+            let (org, run) = (held.claim.org, held.claim.fence.run);
+            let follow = async || hub.follow(org, run, 0, Deltas::Off).await.unwrap();
+            let open = follow().await;
+            cancel(&held).await;
+            hub.ended(run);
+            let mut other = follow().await;
+            assert_eq!(to_done(open).await, (before + 1, "status".to_owned(), false));
+            settle(&held, 1).await;
+            // The tail still has the events that the first stream has read, as `other` is open.
+            let later = follow().await;
+            let all = (before + 2, "model_call".to_owned(), true);
+            assert_eq!(to_done(later).await, all);
+            assert!(other.next().await.is_some());
+        }
     }
 
     #[tokio::test]

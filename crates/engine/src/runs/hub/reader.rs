@@ -139,8 +139,8 @@ impl Reader {
         };
         self.position = last;
         self.state = match end {
-            End::GoesOn => self.state,
-            End::Final => State::Final,
+            End::Final if self.live.tail().is_last(last) => State::Final,
+            End::GoesOn | End::Final => self.state,
             End::Done => State::Ended,
         };
         Some(batch)
@@ -191,10 +191,15 @@ impl Reader {
         } = followed;
         let mut chunks = Chunk::split(self.run, events);
         let last = chunks.last().map_or(self.position, |chunk| chunk.last);
+        let is_end = progress.status.is_final() && last == progress.last_event;
+        if is_end && let Some(chunk) = chunks.pop() {
+            chunks.push(chunk.with_end());
+        }
         {
             let mut tail = self.live.tail();
             tail.learn(progress.last_event);
-            if let Some(run) = run.filter(|_| last == progress.last_event) {
+            // A run that is not settled may get events behind these.
+            if let Some(run) = run.filter(|listed| is_end && !listed.run.billing_pending) {
                 let done = match tail.done_after(last) {
                     Some(done) => done,
                     None => Arc::new(Batch::of_final(run)?),
@@ -206,7 +211,7 @@ impl Reader {
             }
         }
         let Some(chunk) = chunks.first().cloned() else {
-            if progress.status.is_final() && last == progress.last_event {
+            if is_end {
                 self.state = State::Final;
             }
             return Ok(None);

@@ -26,7 +26,7 @@ pub(super) struct Chunk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     GoesOn,
-    /// The run has a terminal status; `done` follows.
+    /// The run has a terminal status; `done` follows behind its last event.
     Final,
     /// The batch ends with `done`.
     Done,
@@ -58,12 +58,16 @@ pub(super) struct Tail {
 }
 
 impl Chunk {
-    /// Makes chunks of the events of a run, each of a bounded size. A large event is alone in its chunk.
+    /// Makes chunks of the events of a run, each of a bounded size. A large event is alone in its chunk. A run that was
+    /// cancelled may have events behind the terminal status.
     pub(super) fn split(run: RunId, events: impl IntoIterator<Item = ListedEvent>) -> Vec<Self> {
         let mut chunks: Vec<Self> = Vec::new();
+        let mut end = End::GoesOn;
         for event in events {
             let seq = event.seq;
-            let end = if is_final(&event) { End::Final } else { End::GoesOn };
+            if is_final(&event) {
+                end = End::Final;
+            }
             let message = Message::of(run, event);
             if !matches!(message, Message::Large(_))
                 && let Some(chunk) = chunks.last_mut()
@@ -97,6 +101,12 @@ impl Chunk {
             batch.extend(done);
             self.end = End::Done;
         }
+        self
+    }
+
+    /// Marks the last event of a run that has a terminal status.
+    pub(super) fn with_end(mut self) -> Self {
+        self.end = End::Final;
         self
     }
 
@@ -152,6 +162,11 @@ impl Tail {
         let is_new = last > self.known;
         self.known = self.known.max(last);
         is_new
+    }
+
+    /// Whether there are no events behind `position`, as far as this node knows.
+    pub(super) fn is_last(&self, position: i64) -> bool {
+        self.known <= position
     }
 
     pub(super) fn end_elsewhere(&mut self) {

@@ -9,7 +9,7 @@ use sortie_api::{Micros, RunStatus, RunUsage};
 use sortie_testkit::{
     Database, Node, NodeOptions, ScriptedModel,
     client::{data, kinds},
-    http::StatusCode,
+    http::{HeaderValue, StatusCode},
     model::Turn,
     sse::Item,
 };
@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::{
     Checked, both_databases,
-    kit::{of_kind, plain},
+    kit::{of_kind, plain, settled, statuses},
     node_with,
 };
 
@@ -30,6 +30,7 @@ both_databases![
     an_expensive_model_ends_the_run_within_its_budget,
     the_effort_and_the_files_of_a_run_reach_its_model,
     the_cost_grows_while_the_run_runs,
+    a_cancelled_run_costs_what_its_events_show,
 ];
 
 /// A node whose default model is `scripted`, at 3 and 15 dollars a million tokens.
@@ -260,6 +261,72 @@ async fn the_cost_grows_while_the_run_runs(database: Database) -> Checked {
     client.cancel(&run.id.to_string()).await?;
     let (_, ended) = stream.to_done().await?;
     assert_eq!(ended.status, RunStatus::Cancelled);
+    Ok(())
+}
+
+/// `docs/RUNS.md#what-the-events-say-of-the-cost`: the call under way is an event behind the cancellation.
+async fn a_cancelled_run_costs_what_its_events_show(database: Database) -> Checked {
+    for (nth, zero_data_retention) in [false, true].into_iter().enumerate() {
+        let script = [
+            Turn::calls("list_files", json!({})).using(1_000, 1),
+            Turn::says(["Late."])
+                .using(1_000, 0)
+                .after(Duration::from_mins(10)),
+        ];
+        let options = NodeOptions::default()
+            .env("SORTIE_COMPUTE_MICROS_PER_SECOND", "1000")
+            .env("SORTIE_NODE_NAME", &format!("node-{nth}"));
+        let rig = Scripted::start_with(database, script, options).await?;
+        let client = rig.node.client()?;
+        let request = json!({"prompt": "Go.", "timeout_seconds": 900, "max_cost_micros": 2_000_000,
+            "zero_data_retention": zero_data_retention});
+        let id = client.create(&request).await?.id.to_string();
+        let mut open = client.follow(&id, None).await?;
+        open.until(|event| event.kind == "tool_end").await?;
+        rig.model.asked(2).await?;
+        client.cancel(&id).await?;
+        let (_, done) = open.to_done().await?;
+        assert_eq!(done.status, RunStatus::Cancelled);
+        let run = settled(&client, &id).await?;
+        let (events, done) = client.finished(&id).await?;
+        assert_eq!(done.cost_micros, run.cost_micros);
+        assert_eq!(statuses(&events).last(), Some(&RunStatus::Cancelled));
+        let calls = of_kind(&events, "model_call");
+        let given_up = events.last().context("no event")?;
+        assert_eq!(
+            (calls.len(), data(given_up)["stop_reason"].as_str()),
+            (2, Some("given_up"))
+        );
+        let usage = run.usage.context("no usage")?;
+        assert_eq!(usage.model_calls, 2);
+        let shown: i64 = calls
+            .iter()
+            .filter_map(|call| data(call)["cost_micros"].as_i64())
+            .sum();
+        ensure!(shown > 3_015, "{shown}");
+        let (begun, ended) = (
+            run.started_at.context("no start")?,
+            run.finished_at.context("no end")?,
+        );
+        // SQLite has the clock of the node alone, so the time that is shown is the time that is charged: to a millisecond,
+        // which costs a micro, as times are shown.
+        let time = (ended.as_micros() - begun.as_micros() + 999) / 1_000;
+        let cost = run.cost_micros.get();
+        match database {
+            Database::Sqlite => ensure!(cost.abs_diff(shown + time) <= 1, "{cost} for {shown} and {time}"),
+            Database::Postgres => ensure!(cost >= shown, "{cost} for {shown} and {time}"),
+        }
+        // A stream that begins behind the cancellation has the rest.
+        let behind = given_up.id - 1;
+        let (rest, _) = client.follow(&id, Some(behind)).await?.to_done().await?;
+        assert_eq!(kinds(&rest), ["model_call"]);
+        let json = client
+            .clone()
+            .with_header("accept", HeaderValue::from_static("application/json"));
+        let path = format!("/v1/runs/{id}/events?after={behind}");
+        let array: Vec<sortie_api::Event> = json.get(&path).await?.expect(200)?.read()?;
+        assert_eq!(kinds(&array), ["model_call"]);
+    }
     Ok(())
 }
 

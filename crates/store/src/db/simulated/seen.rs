@@ -28,6 +28,8 @@ pub struct SeenRun {
     pub is_billing_pending: bool,
     /// Cost in micros.
     pub cost: i64,
+    /// Cost in micros of the calls in the stored events.
+    pub cost_of_events: i64,
     /// Entry in the queue, if the run has one: the node that holds the run, or `None` while it waits.
     pub queued: Option<Option<NodeId>>,
 }
@@ -71,7 +73,9 @@ impl SimulatedServer {
     pub fn runs(&self) -> Result<Vec<SeenRun>> {
         let rows = self.database().query(
             "SELECT r.id, r.status, r.attempt, r.last_event, r.idempotency_key, r.zero_data_retention, \
-             r.output_expires_at, r.billing_pending, r.cost_micros, q.run_id, q.node_id \
+             r.output_expires_at, r.billing_pending, r.cost_micros, q.run_id, q.node_id, \
+             (SELECT COALESCE(SUM(json_extract(e.data, '$.cost_micros')), 0) FROM event e \
+              WHERE e.run_id = r.id AND e.kind IN ('model_call', 'tool_end')) \
              FROM run r LEFT JOIN queue q ON q.run_id = r.id ORDER BY r.id",
         )?;
         rows.iter()
@@ -86,6 +90,7 @@ impl SimulatedServer {
                     holds_output: row.opt_int(6)?.is_some(),
                     is_billing_pending: row.int(7)? == 1,
                     cost: row.int(8)?,
+                    cost_of_events: row.int(11)?,
                     queued: match row.opt_text(9)? {
                         Some(_) => Some(row.opt_int(10)?.map(NodeId)),
                         None => None,

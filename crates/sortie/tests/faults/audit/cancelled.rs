@@ -1,0 +1,73 @@
+//! Costs of cancelled runs. Their time is counted from the claim to the cancellation, on the clock of the database where it
+//! has one.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use sortie_api::RunStatus;
+use sortie_testkit::Client;
+
+use super::{CLOCKS, SETTLING};
+use crate::{
+    Checked,
+    world::{RATE, World},
+};
+
+/// Waits until the run is settled, if it was cancelled: it may have further events until then.
+pub(super) async fn until_settled(client: &Client, id: &str) -> Checked {
+    let deadline = Instant::now() + SETTLING;
+    loop {
+        let run = client.run(id).await?;
+        if run.status != RunStatus::Cancelled || !run.billing_pending {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "not settled: {run:?}");
+        // Nothing tells of the settlement.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Checks that each cancelled run costs what its events show and its time.
+pub(super) async fn costs(world: &World) -> Checked {
+    let node = &world.nodes[0];
+    let runs = node
+        .rows(
+            "SELECT id, cost_micros, COALESCE(clock_cancelled_at - clock_started_at, finished_at - started_at, 0) AS lasted \
+             FROM run WHERE status = 'cancelled'",
+        )
+        .await?;
+    let calls = node
+        .rows(
+            "SELECT e.run_id, e.data FROM event e JOIN run r ON r.id = e.run_id \
+             WHERE r.status = 'cancelled' AND e.kind IN ('model_call', 'tool_end')",
+        )
+        .await?;
+    let mut shown: BTreeMap<&str, u64> = BTreeMap::new();
+    for call in &calls {
+        let (id, data) = (text(call, "run_id")?, text(call, "data")?);
+        let data: Value = serde_json::from_str(data)?;
+        *shown.entry(id).or_default() += data["cost_micros"].as_u64().unwrap_or_default();
+    }
+    for run in &runs {
+        let id = text(run, "id")?;
+        let number = |name: &str| run[name].as_i64().with_context(|| format!("{name} of {run}"));
+        let cost = u64::try_from(number("cost_micros")?)?;
+        let lasted = u64::try_from(number("lasted")?).unwrap_or_default();
+        let of_calls = shown.get(id).copied().unwrap_or_default();
+        let whole = of_calls + (lasted * RATE).div_ceil(1_000_000);
+        // The worker counts the time as well, on a clock of its own, and less counts.
+        ensure!(
+            cost <= whole && whole <= cost + CLOCKS,
+            "{id} was cancelled and costs {cost}, and not {whole}, of which {of_calls} are for calls"
+        );
+    }
+    Ok(())
+}
+
+fn text<'a>(row: &'a Value, name: &str) -> Result<&'a str> {
+    row[name].as_str().with_context(|| format!("{name} of {row}"))
+}
