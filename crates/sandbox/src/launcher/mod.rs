@@ -103,18 +103,13 @@ fn launch() -> ExitCode {
 fn take_socket() -> Result<OwnedFd, Failure> {
     // Signals of the engine's terminal are not for us. Fails only for a process that leads a group already.
     let _leader_already = setsid();
+    // First of all: the numbers below are free then, whatever the engine was started with.
+    sys::close_from(3).step("close_range")?;
     let socket = fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).step("dup")?;
-    // A low number, since the limit of descriptors may be low as well.
-    let high = fcntl_dupfd_cloexec(&socket, 4).step("dup")?;
-    drop(socket);
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).step("open /dev/null")?;
     for number in 0..3 {
         sys::dup_onto(null.as_fd(), number).step("dup2")?;
     }
-    drop(null);
-    let socket = fcntl_dupfd_cloexec(&high, 3).step("dup")?;
-    drop(high);
-    sys::close_from(4).step("close_range")?;
     Ok(socket)
 }
 

@@ -322,3 +322,31 @@ fn files_that_cannot_be_read_are_told_without_words_of_libraries() -> Checked {
     }
     Ok(())
 }
+
+/// A shell, `flock` or a service manager may leave descriptors open for what it starts.
+#[test]
+fn descriptors_that_the_engine_is_started_with_do_no_harm_and_reach_no_command() -> Checked {
+    let folder = tempfile::tempdir()?;
+    for held in [
+        "3</etc/passwd",
+        "4</etc/passwd",
+        "3</etc/passwd 4</etc/passwd 9</etc/passwd",
+    ] {
+        let mut command = binary_command(Path::new("/bin/sh"));
+        command.args(["-c", &format!("exec {held}; exec \"$@\""), "sh"]);
+        command.args([
+            env!("CARGO_BIN_EXE_sortie"),
+            "run",
+            "```sh\nls /proc/self/fd\n```\n",
+        ]);
+        command.arg("--data-dir").arg(folder.path());
+        let output = exits(command, 0)?;
+        // The last is the folder that is listed.
+        ensure!(
+            text(&output.stdout) == "0\n1\n2\n3\n",
+            "{held}: {}",
+            text(&output.stdout)
+        );
+    }
+    Ok(())
+}
