@@ -7,7 +7,6 @@ use sortie_testkit::{HostedNode, Node, NodeOptions};
 
 use crate::{
     Bench,
-    budgets::new_key,
     connection::Connection,
     load::{complete_for, create_on, per_second, request},
     people::{organization, sign_up, start_with},
@@ -15,10 +14,10 @@ use crate::{
     samples::{Millis, Samples},
 };
 
-/// Organizations with a key each, and keys of the self-hosted engine.
-const ORGANIZATIONS: usize = 64;
+/// Organizations of each node, with a key each.
+const ORGANIZATIONS: u8 = 64;
 /// Organizations of a person.
-const OF_A_PERSON: usize = 8;
+const OF_A_PERSON: u8 = 8;
 /// Numbers of clients.
 const CLIENTS: [usize; 3] = [1, 16, 64];
 /// Clients with complete runs.
@@ -54,7 +53,7 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     runs(bench, report).await
 }
 
-/// Creates per second with one key and with 64, by 1, 16 and 64 clients. Runs stay queued.
+/// Creates per second of one organization and of 64, by 1, 16 and 64 clients. Runs stay queued.
 async fn creates(bench: &Bench, report: &mut Report) -> Result<()> {
     let options = NodeOptions::default().env("SORTIE_CONCURRENCY", "1");
     let free = self_hosted(bench, options.clone(), ORGANIZATIONS).await?;
@@ -67,19 +66,19 @@ async fn creates(bench: &Bench, report: &mut Report) -> Result<()> {
             .await?;
     }
     for clients in CLIENTS {
-        for keys in [1, ORGANIZATIONS] {
-            compare(&free, &paid, (keys, clients), bench.seconds, report).await?;
+        for organizations in [1, ORGANIZATIONS] {
+            compare(&free, &paid, (organizations, clients), bench.seconds, report).await?;
         }
     }
     Ok(())
 }
 
-/// Compares creates by so many clients with so many keys. They take turns each second, so that what changes meanwhile changes
+/// Compares creates by so many clients of so many organizations. They take turns each second, so that what changes meanwhile changes
 /// for both.
 async fn compare(
     free: &Side,
     paid: &Side,
-    (keys, clients): (usize, usize),
+    (count, clients): (u8, usize),
     seconds: u64,
     report: &mut Report,
 ) -> Result<()> {
@@ -87,12 +86,12 @@ async fn compare(
     for _ in 0..seconds {
         for (side, is_paid) in [(free, false), (paid, true), (paid, true), (free, false)] {
             let created = if is_paid { &mut with } else { &mut without };
-            let (rate, samples) = side.create_for(keys, clients, 1).await?;
+            let (rate, samples) = side.create_for(count.into(), clients, 1).await?;
             created.rates.push(rate);
             created.samples.extend(samples);
         }
     }
-    let organizations = match keys {
+    let organizations = match count {
         1 => "one organization".to_owned(),
         more => format!("{more} organizations"),
     };
@@ -105,7 +104,7 @@ async fn compare(
         format!("hosted: creates of {organizations} against self-hosted, {clients} at once"),
         rate / plain,
     );
-    if (keys, clients) == (1, 1) {
+    if (count, clients) == (1, 1) {
         let (with, without) = (with.samples.percentile(50), without.samples.percentile(50));
         report.add(
             "hosted: one create alone, p50 hosted / self-hosted",
@@ -143,24 +142,25 @@ async fn runs(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// A self-hosted node with its admin key, or with so many keys.
-async fn self_hosted(bench: &Bench, options: NodeOptions, keys: usize) -> Result<Side> {
-    let node = bench.node_with(options).await?;
-    let mut admin = Connection::to(&node)?;
-    let mut secrets = Vec::with_capacity(keys);
-    while secrets.len() < keys {
-        secrets.push(new_key(&mut admin).await?.key);
+/// A self-hosted node with so many organizations more than the first, each with a key.
+async fn self_hosted(bench: &Bench, options: NodeOptions, organizations: u8) -> Result<Side> {
+    let mut node = bench.node_with(options).await?;
+    node.stop().await?;
+    let mut keys = Vec::with_capacity(organizations.into());
+    for nth in 0..organizations {
+        keys.push(node.add_organization(nth).await?);
     }
-    Ok(Side { node, keys: secrets })
+    node.restart().await?;
+    Ok(Side { node, keys })
 }
 
 /// A hosted node with so many organizations, each with credits and a key.
-async fn hosted(bench: &Bench, options: NodeOptions, organizations: usize) -> Result<Side> {
+async fn hosted(bench: &Bench, options: NodeOptions, organizations: u8) -> Result<Side> {
     let deployment = start_with(bench, options).await?;
-    let (mut keys, mut session) = (Vec::with_capacity(organizations), String::new());
+    let (mut keys, mut session) = (Vec::with_capacity(organizations.into()), String::new());
     for nth in 0..organizations {
         if nth % OF_A_PERSON == 0 {
-            session = sign_up(&deployment, nth / OF_A_PERSON).await?;
+            session = sign_up(&deployment, usize::from(nth / OF_A_PERSON)).await?;
         }
         keys.push(organization(&deployment, &session).await?.1);
     }
@@ -169,7 +169,7 @@ async fn hosted(bench: &Bench, options: NodeOptions, organizations: usize) -> Re
 }
 
 impl Side {
-    /// Clients that create runs with these keys in turn. Returns the rate, and the times of the creates.
+    /// Clients that create runs with the first of the keys in turn. Returns the rate, and the times of the creates.
     async fn create_for(&self, keys: usize, clients: usize, seconds: u64) -> Result<(f64, Samples)> {
         let address = self.node.address()?;
         let keys = self.keys.iter().take(keys).cycle().take(clients);

@@ -53,6 +53,8 @@ const CLAIM: u32 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,
+    /// Each run is of one of 64 organizations.
+    PlainEach,
     /// Every run has the same budget.
     Budgeted,
     /// Each run has one of 64 keys without a budget.
@@ -68,8 +70,9 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Plain,
+        Self::PlainEach,
         Self::Budgeted,
         Self::Keyed,
         Self::BudgetOfKey,
@@ -102,7 +105,7 @@ impl Bench {
         let (at, random) = self.tick();
         let number = u8::try_from(at.as_micros() / 10 % i64::from(KEYS))?;
         let (workflow, key) = match kind {
-            Kind::Plain | Kind::Named | Kind::Paid | Kind::PaidEach => (None, None),
+            Kind::Plain | Kind::PlainEach | Kind::Named | Kind::Paid | Kind::PaidEach => (None, None),
             Kind::Budgeted => (Some(BUDGETED.to_owned()), None),
             Kind::Keyed => (None, Some(numbered_key(KEYS + number))),
             Kind::BudgetOfKey => (None, Some(numbered_key(number))),
@@ -111,6 +114,7 @@ impl Bench {
             Kind::Plain | Kind::Budgeted | Kind::Keyed | Kind::BudgetOfKey | Kind::Named => {
                 (self.org, Payment::Free)
             }
+            Kind::PlainEach => (paying(number), Payment::Free),
             Kind::Paid => (paying(0), Payment::Credit),
             Kind::PaidEach => (paying(number), Payment::Credit),
         };

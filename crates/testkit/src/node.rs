@@ -247,12 +247,16 @@ impl Node {
         Ok(Client::new(self.address()?, Some(self.key.clone())))
     }
 
-    /// A client of another organization, which is put into the database beside the first one: a self-hosted engine
-    /// makes no second one by itself. `nth` tells several apart.
+    /// A client of another organization, which is put into the shared database beside the first one. `nth` tells several
+    /// apart.
     pub async fn foreign_client(&self, nth: u8) -> Result<Client> {
-        let Records::Shared(database) = &self.records else {
-            bail!("only a shared database can be written to from outside");
-        };
+        let key = self.add_organization(nth).await?;
+        Ok(self.client()?.with_key(&key))
+    }
+
+    /// Adds an organization to the database from outside, as a self-hosted engine makes no second one by itself. Returns
+    /// its admin key. `nth` tells several apart. The node must be down where its records are in its data folder.
+    pub async fn add_organization(&self, nth: u8) -> Result<String> {
         let at = Timestamp::from_micros(1_700_000_000_000_000);
         let (org, key) = (OrgId::new(at, [nth; 10]), KeyId::new(at, [nth; 10]));
         let secret = Secret::new(SELF_HOSTED_KEY, [nth; 32]);
@@ -260,14 +264,18 @@ impl Node {
             .hash()
             .iter()
             .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+        let hash = match &self.records {
+            Records::InDataFolder => format!("X'{hash}'"),
+            Records::Shared(_) => format!("'\\x{hash}'"),
+        };
         let (made, role) = (at.as_micros(), Role::Admin);
         let sql = format!(
             "INSERT INTO organization (id, name, created_at) VALUES ('{org}', 'another', {made}); \
              INSERT INTO api_key (id, org_id, name, role, hash, created_at) \
-             VALUES ('{key}', '{org}', 'its key', '{role}', '\\x{hash}', {made})"
+             VALUES ('{key}', '{org}', 'its key', '{role}', {hash}, {made})"
         );
-        execute(database.url(), sql).await?;
-        Ok(self.client()?.with_key(secret.expose()))
+        self.meddle(&sql).await?;
+        Ok(secret.expose().to_owned())
     }
 
     /// Changes the database of the node from outside. The node must be down where its records are in its data folder.
