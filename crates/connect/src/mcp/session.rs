@@ -111,12 +111,12 @@ impl Running {
         }
     }
 
-    /// Returns the failure of the server at `dial` that has not answered a request within `limit`. A program is ended, to
-    /// learn what it wrote.
-    async fn silent(&self, dial: &Dial, limit: Duration) -> Failure {
+    /// Returns the failure of the server at `dial` that has not listed its tools in time. A program is ended, to learn
+    /// what it wrote.
+    async fn silent(&self, dial: &Dial) -> Failure {
         match &self.channel {
-            Channel::Program(program) => Failure::Error(program.silent(limit).await),
-            Channel::Separate | Channel::OneStream => dial.slow(limit),
+            Channel::Program(program) => Failure::Error(program.silent(OPEN_TIMEOUT).await),
+            Channel::Separate | Channel::OneStream => dial.slow(OPEN_TIMEOUT),
         }
     }
 
@@ -194,7 +194,7 @@ impl Session {
                     break;
                 }
                 Err(ServiceError::Timeout { .. }) => {
-                    return Err(running.silent(&self.dial, OPEN_TIMEOUT).await);
+                    return Err(running.silent(&self.dial).await);
                 }
                 Err(error) => return Err(running.lost().unwrap_or_else(|| self.failure(error))),
             };
@@ -281,11 +281,11 @@ impl Session {
             Ok(result) => as_value(result).map(Round::Done).map_err(CallError::Broken),
             Err(ServiceError::McpError(error)) => Err(CallError::Server(self.words(&error))),
             Err(ServiceError::Timeout { .. }) => {
-                if !matches!(running.channel, Channel::Separate) {
+                if matches!(running.channel, Channel::OneStream) {
                     self.forget(running).await;
                 }
-                let silent = running.silent(&self.dial, CALL_TIMEOUT).await;
-                Err(CallError::Server(silent.to_string()))
+                // A program goes on: it may be at work on other calls.
+                Err(CallError::Server(self.dial.slow(CALL_TIMEOUT).to_string()))
             }
             Err(error) => {
                 let failure = match (error, meter.broke_off()) {

@@ -103,7 +103,7 @@ async fn hang<T>(_streams: T) {
     std::future::pending::<()>().await;
 }
 
-/// An older server with a chatty standard output; `quit` ends it in the middle of the call, `hang` leaves the call
+/// An older server with a chatty standard output; `quit` ends it in the middle of the call, `wait` leaves the call
 /// without an answer, `flood` prints a line that never ends. When `mute` is asked for its tools it says nothing, and
 /// `fades` ends.
 async fn serve(streams: DuplexStream, name: &str, key: String) {
@@ -122,7 +122,7 @@ async fn serve(streams: DuplexStream, name: &str, key: String) {
             Some("tools/list") => json!({"tools": [tool("t")]}),
             Some("tools/call") => match request["params"]["arguments"]["do"].as_str() {
                 Some("quit") => return,
-                Some("hang") => return hang((lines, write)).await,
+                Some("wait") => continue,
                 Some("flood") => loop {
                     if write.write_all(&[b'x'; 8192]).await.is_err() {
                         return;
@@ -319,16 +319,13 @@ async fn a_program_that_never_lists_its_tools_is_named_with_what_it_wrote_to_sta
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_program_that_does_not_answer_a_call_is_named_in_the_same_way_and_started_again() {
+async fn a_program_that_does_not_answer_a_call_goes_on_with_the_others() {
     let tasks = Tasks::default();
     let (started, ended) = (Arc::clone(&tasks.started), Arc::clone(&tasks.ended));
     let run = open(tasks).await;
-    let told = run.call("tools__t", &json!({"do": "hang"})).await.unwrap_err();
-    assert_eq!(
-        told,
-        format!("the program `server` did not answer within 120 s, {STOPPED}")
-    );
+    let told = run.call("tools__t", &json!({"do": "wait"})).await.unwrap_err();
+    assert_eq!(told, "the program `server` did not answer within 120 s");
     assert!(run.call("tools__t", &json!({})).await.is_ok());
-    assert_eq!(started.load(Ordering::SeqCst), 2);
-    assert_eq!(ended.load(Ordering::SeqCst), 1);
+    assert_eq!(started.load(Ordering::SeqCst), 1);
+    assert_eq!(ended.load(Ordering::SeqCst), 0);
 }

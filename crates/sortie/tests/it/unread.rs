@@ -25,8 +25,9 @@ both_databases![unread_answers_hold_little_memory];
 /// Clients that do not read.
 const CLIENTS: usize = 500;
 
-/// Clients of answers that another node passes on. Many more of them find no room for arrays.
-const CLIENTS_OF_PASSED: usize = 120;
+/// Clients where the answers come from elsewhere and are written in the same way. Without a bound they too would take
+/// several times the memory. Many more find no room for arrays that another node passes on.
+const FEWER: usize = 120;
 
 /// Memory that all of them together may cost the node, in bytes.
 const MOST: u64 = 160 << 20;
@@ -140,18 +141,22 @@ async fn unread_events_that_are_not_stored_hold_little_memory() -> Checked {
     let length = as_json.get(&path).await?.expect(200)?.body.len();
     ensure!(length > 2_000_000, "{length}");
     let (array, stream) = ("application/json", "text/event-stream");
-    measure(&first, &path, array, CLIENTS).await?;
-    measure(&first, &path, stream, CLIENTS).await?;
-    measure(&second, &path, array, CLIENTS_OF_PASSED).await?;
-    measure(&second, &path, stream, CLIENTS_OF_PASSED).await?;
+    for node in [&first, &second] {
+        measure(node, &path, array, FEWER).await?;
+        measure(node, &path, stream, FEWER).await?;
+    }
     Ok(())
 }
 
 async fn unread_answers_hold_little_memory(database: Database) -> Checked {
     let node = node(database).await?;
     let client = node.client()?;
+    let clients = match database {
+        Database::Sqlite => CLIENTS,
+        Database::Postgres => FEWER,
+    };
     for (path, accept) in filled(&client).await? {
-        measure(&node, &path, accept, CLIENTS).await?;
+        measure(&node, &path, accept, clients).await?;
     }
     Ok(())
 }

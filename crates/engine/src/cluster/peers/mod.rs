@@ -231,10 +231,13 @@ struct Reading {
 }
 
 impl Reading {
-    /// Returns the next piece of the stream, or `None` at its end.
+    /// Returns the next piece of the stream, or `None` at its end. A stream that ends within a message is an error.
     async fn next(&mut self) -> Result<Option<Arc<Batch>>, Error> {
         while !self.passing.is_done() {
             let Some(piece) = self.pieces.next().await? else {
+                if self.passing.is_within() {
+                    return Err(no_answer(&"its stream ended within a message"));
+                }
                 break;
             };
             let passed = self.passing.take(&piece);

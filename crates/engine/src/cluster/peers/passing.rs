@@ -55,6 +55,11 @@ impl Passing {
         self.end == PassedEnd::Done
     }
 
+    /// Whether the rest of a message is missing.
+    pub(super) fn is_within(&self) -> bool {
+        self.end == PassedEnd::Within
+    }
+
     /// Takes a line, or a part of it.
     fn take_part(&mut self, part: &[u8], passed: &mut Vec<u8>) {
         match &mut self.line {
@@ -77,8 +82,7 @@ impl Passing {
     /// Passes the beginning of a line on, or leaves it out. Returns the line that goes on there.
     fn begin(&mut self, begun: &[u8], passed: &mut Vec<u8>) -> Line {
         let is_blank = begun == b"\n";
-        let is_within = self.end == PassedEnd::Within;
-        if begun.starts_with(b":") || begun.starts_with(b"retry:") || is_blank && !is_within {
+        if begun.starts_with(b":") || begun.starts_with(b"retry:") || is_blank && !self.is_within() {
             return Line::LeftOut;
         }
         passed.extend_from_slice(begun);

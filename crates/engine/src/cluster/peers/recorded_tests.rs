@@ -137,3 +137,21 @@ async fn a_large_message_of_another_node_is_passed_on_while_it_comes() {
     assert!(stream.try_next().await.unwrap().is_none());
     serving.join().unwrap();
 }
+
+/// `docs/API.md#large-answers`: a client sees that an answer is not whole.
+#[tokio::test]
+async fn a_stream_of_another_node_that_ends_within_a_message_is_broken_off() {
+    for (sent, is_whole) in [
+        ("id: 1\nevent: status\ndata: {}\n\n", true),
+        ("id: 1\nevent: status\ndata: {}\n", false),
+        (
+            "id: 1\nevent: status\ndata: {}\n\nid: 2\nevent: message\ndata: {\"te",
+            false,
+        ),
+    ] {
+        let (address, serving) = node_that_sends([sent.as_bytes().to_vec()].into_iter());
+        let all: Result<Vec<_>, Error> = follow(address).await.try_collect().await;
+        assert_eq!(all.is_ok(), is_whole, "{sent}");
+        serving.join().unwrap();
+    }
+}
