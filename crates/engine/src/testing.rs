@@ -203,7 +203,7 @@ async fn queued(store: &Store, (org, id): (OrgId, RunId), callback: Option<NewCa
         definition: r#"{"prompt":"x","shell":false}"#.into(),
         inline: None,
         callback,
-        max_cost: Micros::new(1).unwrap(),
+        max_cost: Micros::new(1_000_000).unwrap(),
         payment: sortie_store::Payment::Free,
         timeout_seconds: 60,
         labels: sortie_store::Labels::default(),

@@ -207,6 +207,12 @@ impl RunLog {
         }
     }
 
+    /// Ends the record in memory of a cancelled run, with `events` behind the cancellation.
+    pub(crate) fn cancelled(&self, events: &[EventRow]) -> Result<(), Error> {
+        let unretained = &self.records.unretained;
+        unretained.close_with(self.run, RunStatus::Cancelled, events)
+    }
+
     /// Closes the record in memory of a run that another has ended. Returns false if there was nothing to close.
     pub(crate) async fn close(&self) -> Result<bool, Error> {
         if self.retention == Retention::Full || !self.records.unretained.is_open(self.run) {
@@ -222,7 +228,7 @@ impl RunLog {
 }
 
 /// Returns the number of events.
-pub(crate) fn count(events: &[NewEvent]) -> i64 {
+fn count(events: &[NewEvent]) -> i64 {
     i64::try_from(events.len()).unwrap_or(i64::MAX)
 }
 

@@ -94,18 +94,14 @@ impl Worker {
             workspace: None,
         };
         let worked = AssertUnwindSafe(attempt.work()).catch_unwind().await;
-        let mut late = Vec::new();
         let ended = match worked {
-            Ok(Err(StoreError::Fenced)) => attempt.settle().await.map(|recorded| late = recorded),
+            Ok(Err(StoreError::Fenced)) => attempt.settle().await,
             Ok(ended) => ended,
             Err(_panic) => Err(StoreError::Corrupt("the run's task panicked".to_owned())),
         };
         attempt.clean_up(&ended).await;
         match log.close().await {
-            Ok(true) => {
-                log.written(&late);
-                self.hub.ended(run);
-            }
+            Ok(true) => self.hub.ended(run),
             Ok(false) => {}
             // The keeper of runs without retention finds the end in its next pass.
             Err(error) => tracing::warn!(%error, "reading the end of a run failed"),

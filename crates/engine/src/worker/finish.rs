@@ -3,8 +3,8 @@
 use sortie_agent::journal::OpenCall;
 use sortie_api::{Micros, RunStatus, Timestamp, event::EventType, limits};
 use sortie_store::{
-    Claim, Error as StoreError, EventRow, Fence, FinalCost, Finish, Journal, NewEvent, Origin, Receiver,
-    Retention, StoredCredentials,
+    Claim, Error as StoreError, Fence, FinalCost, Finish, Journal, NewEvent, Origin, Receiver, Retention,
+    StoredCredentials,
 };
 use tokio::time::Instant;
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     kit::{retry::until_read, traces},
-    runs::{active::StopReason, run_log::count},
+    runs::active::StopReason,
 };
 
 impl Attempt<'_> {
@@ -89,43 +89,61 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Reports the cost of a run that was cancelled under its worker, with the events of its calls that the store does
-    /// not have. The store refuses the report of a run that was taken over. Returns these events as they are recorded.
-    pub(super) async fn settle(&self) -> Result<Vec<EventRow>, StoreError> {
+    /// Reports the cost of a run that was cancelled under its worker, with the events of its calls that the store does not
+    /// have. The store refuses the report of a run that was taken over.
+    pub(super) async fn settle(&self) -> Result<(), StoreError> {
         let Fence { run, attempt, .. } = self.claim.fence;
         let rest = self.recorder.cancelled_rest();
         let spent = self.cost(rest.spent, Instant::now());
+        let calls = rest.calls.min(self.claim.max_cost);
         let cost = FinalCost {
-            calls: rest.calls,
-            compute: spent.saturating_sub(rest.calls),
+            calls,
+            compute: spent.saturating_sub(calls),
             compute_micros_per_second: self.worker.options.compute_micros_per_second,
             usage: rest.usage,
         };
-        let settled = until_settled(|| self.log.settle((run, attempt), cost, &rest.events)).await?;
+        let is_unretained = self.claim.retention() == Retention::None;
+        if is_unretained {
+            self.keep_cancelled(&rest.events).await?;
+        }
+        let settled = until_settled(|| self.log.settle((run, attempt), cost, &rest.events)).await;
+        if is_unretained {
+            self.worker.hub.ended(run);
+        }
+        let settled = settled?;
         traces::ended(RunStatus::Cancelled);
         // The end was counted when the run was cancelled.
         let metrics = &self.worker.metrics;
         let charged = settled.map_or(spent, |settled| settled.cost);
         metrics.settled(RunStatus::Cancelled, self.started.elapsed(), charged);
-        let last_event = match (settled, self.claim.retention()) {
-            (Some(settled), _) => settled.last_event,
-            (None, Retention::Full) => return Ok(Vec::new()),
-            // Memory must have what was counted.
-            (None, Retention::None) => {
-                let position = until_read(|| self.log.store().position(run)).await?;
-                position.last_event
-            }
-        };
-        let before = last_event.saturating_sub(count(&rest.events));
-        let rows = numbered(
-            &Fence {
-                last_event: before,
-                ..self.claim.fence
-            },
-            &rest.events,
+        metrics.published(
+            &numbered(&self.claim.fence, &rest.events),
+            self.worker.clock.now(),
         );
-        metrics.published(&rows, self.worker.clock.now());
-        Ok(rows)
+        Ok(())
+    }
+
+    /// Adds the end of a cancelled run to the memory of this node, with `events` behind it. This comes before the report:
+    /// a client that finds the run settled can read all of its events.
+    async fn keep_cancelled(&self, events: &[NewEvent]) -> Result<(), StoreError> {
+        let Fence { run, attempt, .. } = self.claim.fence;
+        let position = match until_read(|| self.log.store().position(run)).await {
+            // The run was deleted, so it is settled.
+            Err(StoreError::NotFound) => return Err(StoreError::Fenced),
+            read => read?,
+        };
+        let is_ours = position.attempt == attempt && position.is_billing_pending;
+        if !is_ours || position.status != RunStatus::Cancelled {
+            return Err(StoreError::Fenced);
+        }
+        // Nothing comes behind a cancellation before the report.
+        let fence = Fence {
+            last_event: position.last_event,
+            ..self.claim.fence
+        };
+        self.log
+            .cancelled(&numbered(&fence, events))
+            .map_err(|error| StoreError::Corrupt(error.to_string()))
     }
 
     /// Deletes the working directory of a run that this attempt has finished or settled. A fenced attempt leaves it to
@@ -278,17 +296,22 @@ fn cut(mut output: String) -> (String, usize) {
 #[cfg(test)]
 mod tests {
     use sortie_base::Clock;
-    use std::{sync::Arc, time::Duration};
+    use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
     use proptest::prelude::*;
     use sortie_agent::{BudgetSpec, Sink as _};
+    use sortie_store::Payment;
     use tokio::time::Instant;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::{
         cluster::hints::HintSender,
-        runs::{hub::Hub, run_log::RunLog},
+        runs::{
+            hub::Hub,
+            run_log::RunLog,
+            unretained::{Output, Reader, Request},
+        },
         testing::held,
         worker::recorder::Recorder,
     };
@@ -303,6 +326,72 @@ mod tests {
             prop_assert!(text.starts_with(&output));
             prop_assert!(output.len() == text.len() || output.len() + 2 > limits::OUTPUT_BYTES);
         }
+    }
+
+    /// An event of a model call that the run did not wait for.
+    fn given_up() -> EventType {
+        EventType::ModelCall(sortie_api::event::ModelCall {
+            model: "m".to_owned(),
+            step: 1,
+            input_tokens: 5,
+            output_tokens: 0,
+            cache_read_tokens: 0,
+            cache_write_tokens: 0,
+            cost_micros: Micros::new(3).unwrap(),
+            duration_ms: 1,
+            stop_reason: "given_up",
+        })
+    }
+
+    #[tokio::test]
+    async fn the_last_events_of_a_cancelled_run_are_in_memory_before_it_is_settled() {
+        let mut held = held().await;
+        held.sql("UPDATE run SET zero_data_retention = 1");
+        held.claim.definition = None;
+        let (org, fence, now) = (held.claim.org, held.claim.fence, Clock::system().now());
+        let worker = held.worker().await;
+        let unretained = &worker.records.unretained;
+        let request = Request {
+            definition: "{}".into(),
+            inline: BTreeMap::new(),
+        };
+        let output = Output::of(Reader::Get);
+        let admitted = unretained.admit((org, fence.run), request, output, (Payment::Free, now));
+        drop(admitted.unwrap());
+        let log = RunLog::new(worker.records.clone(), fence.run, held.claim.retention());
+        let Origin::Queue(claimed) = &held.claim.origin else {
+            panic!("it is a first attempt")
+        };
+        log.written(std::slice::from_ref(claimed));
+        let (hub, clock) = (worker.hub.clone(), worker.clock.clone());
+        let attempt = Attempt {
+            worker: &worker,
+            claim: &held.claim,
+            recorder: Recorder::new(fence.run, log.clone(), hub, clock, Arc::default()),
+            log,
+            active_run: worker.active.enter(fence.run),
+            started: Instant::now(),
+            deadline: Instant::now(),
+            spent: Micros::ZERO,
+            stored_credentials: StoredCredentials::Possible,
+            resumed: None,
+            charged_until: None,
+            workspace: None,
+        };
+        attempt.recorder.charged(given_up());
+        held.store.cancel_run(org, fence.run, now).await.unwrap();
+        held.fail("BEFORE UPDATE OF billing_pending ON run");
+        attempt.settle().await.unwrap_err();
+        assert!(held.store.get_run(org, fence.run).await.unwrap().billing_pending);
+        let events = worker.records.list_events(org, fence.run, 0, 100).await.unwrap();
+        let events: Vec<_> = events
+            .iter()
+            .map(|event| (event.seq, event.kind.as_str()))
+            .collect();
+        assert_eq!(
+            events,
+            [(1, "status"), (2, "status"), (3, "status"), (4, "model_call")]
+        );
     }
 
     #[tokio::test]

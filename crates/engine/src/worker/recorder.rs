@@ -205,9 +205,7 @@ impl Totals {
             Self::default()
         }
     }
-}
 
-impl Totals {
     /// Whether the event is of a model call, or of another call with a cost.
     fn is_call(&self) -> bool {
         self.usage.model_calls > 0 || !self.cost.is_zero()
@@ -349,10 +347,19 @@ impl Recorder {
 
     /// Appends events and entries, and notifies the hub.
     pub(crate) async fn append(&self, fence: Fence, new: Append) -> Result<Fence, Error> {
-        let rows = numbered(&fence, &new.events);
         let new = Arc::new(new);
         let append = || self.log.append(fence, Arc::clone(&new));
-        until_stored(self.log.store(), fence, (rows.len(), RunStatus::Running), append).await?;
+        self.append_by(fence, &new, append).await
+    }
+
+    /// Appends `new` with `write`.
+    async fn append_by<F, W>(&self, fence: Fence, new: &Append, write: W) -> Result<Fence, Error>
+    where
+        F: Future<Output = Result<(), Error>>,
+        W: Fn() -> F,
+    {
+        let rows = numbered(&fence, &new.events);
+        until_stored(self.log.store(), fence, (rows.len(), RunStatus::Running), write).await?;
         self.pending().stored(&new.events);
         Ok(self.published(fence, &rows))
     }

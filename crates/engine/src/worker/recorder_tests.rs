@@ -243,22 +243,25 @@ async fn a_call_is_told_where_the_run_ends_while_its_event_waits_for_room() {
 }
 
 #[tokio::test]
-async fn a_call_whose_recording_is_in_doubt_when_the_run_is_cancelled_is_told_once() {
+async fn a_call_whose_recording_is_in_doubt_when_the_run_is_cancelled_is_recorded_once() {
     let rig = Rig::new().await;
-    let store = &rig.held.store;
-    let fence = rig.held.claim.fence;
-    let new = Arc::new(Append {
-        events: vec![NewEvent::new(&called(3), Clock::system().now()).unwrap()],
-        ..Append::default()
-    });
+    let says = async {
+        rig.recorder.record(called(3)).await.unwrap();
+        rig.recorder.end();
+    };
+    let (kept, ()) = futures_util::join!(rig.keep(), says);
+    let (fence, new) = (kept.unwrap(), Arc::new(rig.recorder.rest().new));
+    assert_eq!(new.events.len(), 1);
     // The answer is lost, and the run is cancelled before the worker asks what has become of its write.
     let append = async || {
-        store.append(fence, Arc::clone(&new)).await?;
+        rig.held.store.append(fence, Arc::clone(&new)).await?;
         rig.cancel().await;
-        Err::<(), Error>(Error::Unavailable("the answer is lost".to_owned()))
+        Err(Error::Unavailable("the answer is lost".to_owned()))
     };
-    let stored = until_stored(store, fence, (1, RunStatus::Running), append).await;
-    assert_eq!(stored, Ok(None), "the call is recorded");
+    rig.recorder.append_by(fence, &new, append).await.unwrap();
+    let (cost, shown, numbers) = rig.settle().await;
+    assert_eq!((cost, shown), (3, 3));
+    assert_eq!(numbers, (1..=5).collect::<Vec<_>>());
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -165,7 +165,7 @@ impl FromQuery for EventsQuery {
 /// 1,000 recorded events instead, those after `after`.
 ///
 /// The final `status` is the last event, but for a cancelled run: while its `billing_pending` is true, `model_call` and
-/// `tool_end` events may follow it. A stream that is open at the cancel ends without them.
+/// `tool_end` events may follow it. A stream that is open at the cancel may end without them.
 ///
 /// The events of a run with zero data retention are held while the run works and for five minutes afterwards. Its
 /// `done` has no output; the `result` event has it.

@@ -6,6 +6,7 @@
 use sortie_api::{Micros, OrgId, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
+    budget_without_surcharge,
     finish::leave_queue,
     journal::delete_journal,
     listed_run,
@@ -37,10 +38,23 @@ macro_rules! reported_cost {
     };
 }
 
-/// Cost that a worker reports, with the surcharge.
-macro_rules! whole_cost {
+/// Part of [`reported_cost`] that is within the budget.
+macro_rules! cost_within_budget {
     () => {
-        concat!(reported_cost!(), " + ", surcharge!(reported_cost!()))
+        concat!(
+            "{LEAST}(",
+            budget_without_surcharge!(),
+            ", ",
+            reported_cost!(),
+            ")"
+        )
+    };
+}
+
+/// Cost `$cost` with the surcharge.
+macro_rules! with_surcharge {
+    ($cost:expr) => {
+        concat!($cost, " + ", surcharge!($cost))
     };
 }
 
@@ -69,15 +83,16 @@ pub struct Settled {
 
 impl Store {
     /// Cancels a run that is not final, with its last event. Returns a final run unchanged, without a large
-    /// output. A run that a worker holds stays in the queue, with its billing pending, until the worker has reported its cost or
-    /// is lost.
+    /// output. A run that a worker holds stays in the queue, with its billing pending, until the worker has
+    /// reported its cost or is lost.
     pub async fn cancel_run(&self, org: OrgId, id: RunId, at: Timestamp) -> Result<Cancelled> {
         let event = status_event(RunStatus::Cancelled, None, at)?;
         self.db.write(move |tx| cancel(tx, (org, id), &event)).await
     }
 
     /// Worker: reports the final cost of a cancelled run, and records `events` behind its last one: those with a
-    /// cost that the cancellation has kept out. The run leaves the queue. `Fenced` if the run is not cancelled, is settled already, or is in another attempt.
+    /// cost that the cancellation has kept out. The run leaves the queue. `Fenced` if the run is not
+    /// cancelled, is settled already, or is in another attempt.
     pub async fn settle_run(
         &self,
         run: RunId,
@@ -202,15 +217,15 @@ fn report(
         Stmt::new(
             concat!(
                 "UPDATE run SET cost_micros = ",
-                within_reserved!(whole_cost!()),
+                within_reserved!(with_surcharge!(cost_within_budget!())),
                 ", surcharge_micros = ",
-                within_reserved!(surcharge!(reported_cost!())),
+                within_reserved!(surcharge!(cost_within_budget!())),
                 ", ",
                 settled!(),
                 ", last_event = last_event + $14, input_tokens = $6, output_tokens = $7, \
                  cache_read_tokens = $8, cache_write_tokens = $9, model_calls = $10, tool_calls = $11 \
                  WHERE id = $1 AND attempt = $2 AND status = $3 AND billing_pending = 1 RETURNING ",
-                settled_columns!(whole_cost!()),
+                settled_columns!(with_surcharge!(reported_cost!())),
                 ", last_event, cost_micros - surcharge_micros"
             ),
             change,

@@ -397,6 +397,7 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
     let answers = settle(
         tx,
         &[
+            lock(&ids),
             charge_calls(&ids, ending),
             Stmt::new(
                 concat!(
@@ -436,10 +437,20 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
             deliveries_are_due(&ids, at),
         ],
         // The budget of a run bounds these costs.
-        &[1, 2].map(|statement| SettledAt { statement, column: 0 }),
+        &[2, 3].map(|statement| SettledAt { statement, column: 0 }),
     )?;
-    let changed = answers.get(1).map_or(&[][..], |changed| &changed.rows);
+    let changed = answers.get(2).map_or(&[][..], |changed| &changed.rows);
     changed.iter().map(ended_from).collect()
+}
+
+/// Locks the runs `ids`. A slow worker may be appending an event of one of them. On PostgreSQL a statement that waits for
+/// the row of a run does not see events that are committed meanwhile: the statement behind this one does.
+fn lock(ids: &str) -> Stmt<'_> {
+    Stmt::new(
+        "UPDATE run SET last_event = last_event \
+         WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND billing_pending = 1",
+        vals![ids],
+    )
 }
 
 /// Raises the recorded cost of the runs `ids` to what the calls in their events cost and their time, until the end or

@@ -276,8 +276,7 @@ commands! {
         let finish = fixture.succeeded("out");
         proves(fixture, async || store.finish_run(fence, finish.clone()).await).await;
         store.cancel_run(org, runs[1], at).await.unwrap();
-        let cost = Micros::new(7).unwrap();
-        proves(fixture, async || store.settle_run(runs[1], claims[1].fence.attempt, of_calls(cost), Vec::new()).await).await;
+        proves(fixture, async || store.settle_run(runs[1], claims[1].fence.attempt, of_calls(Micros::new(7).unwrap()), Vec::new()).await).await;
         fixture.tire(runs[2]).await;
         proves_step(fixture, async || store.retake_held(node, vec![runs[2]], at, Micros::ZERO).await).await;
         let audit = fixture.audit_at(org, "budget.delete", at);
@@ -302,8 +301,7 @@ commands! {
         let finish = fixture.succeeded("out");
         proves(fixture, async || store.finish_run(fence, finish.clone()).await).await;
         store.cancel_run(org, runs[1], at).await.unwrap();
-        let cost = Micros::new(7).unwrap();
-        proves(fixture, async || store.settle_run(runs[1], claims[1].fence.attempt, of_calls(cost), Vec::new()).await).await;
+        proves(fixture, async || store.settle_run(runs[1], claims[1].fence.attempt, of_calls(Micros::new(7).unwrap()), Vec::new()).await).await;
         fixture.tire(runs[2]).await;
         proves_step(fixture, async || store.retake_held(node, vec![runs[2]], at, Micros::ZERO).await).await;
         assert_eq!(fixture.credits(org).await, (10_000 - 42 - 7, 0));
@@ -432,8 +430,7 @@ commands! {
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
         let at = fixture.now();
         proves(fixture, async || fixture.store.cancel_run(org, fence.run, at).await).await;
-        let cost = Micros::new(5).unwrap();
-        proves(fixture, async || fixture.store.settle_run(fence.run, fence.attempt, of_calls(cost), Vec::new()).await).await;
+        proves(fixture, async || fixture.store.settle_run(fence.run, fence.attempt, of_calls(Micros::new(5).unwrap()), Vec::new()).await).await;
     }
 
     async fn the_commands_of_workflows_are_one_transaction_each(fixture: &Fixture) {
@@ -477,8 +474,7 @@ commands! {
     }
 
     async fn the_commands_on_runs_without_retention_are_one_transaction_each(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
-        let node = fixture.node().await;
+        let (org, node, store) = (fixture.org().await, fixture.node().await, &fixture.store);
         let new = fixture.new_unretained(org, node);
         proves(fixture, async || store.create_run(new.clone()).await).await;
         let at = fixture.now();
@@ -493,7 +489,12 @@ commands! {
         let run = proves(fixture, async || store.finish_unretained(fence, finish).await).await;
         assert_eq!(run, fixture.get(org, fence.run).await);
         proves(fixture, async || store.forget_outputs(vec![new.id]).await).await;
-        proves(fixture, async || store.forget_content(vec![new.id]).await).await;
+        let cancelled = fixture.run_id();
+        store.create_run(NewRun { id: cancelled, ..new.clone() }).await.unwrap();
+        store.claim_named(node, vec![cancelled], None, at).await.unwrap();
+        store.cancel_run(org, cancelled, at).await.unwrap();
+        proves(fixture, async || store.settle_unretained(cancelled, 1, of_calls(Micros::new(5).unwrap()), 2).await).await;
+        proves(fixture, async || store.forget_content(vec![new.id, cancelled]).await).await;
         let waits = fixture.new_unretained(org, node);
         store.create_run(waits.clone()).await.unwrap();
         let ended = proves(fixture, async || store.abandon_content(node, at, Micros::ZERO).await).await;

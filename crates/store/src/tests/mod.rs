@@ -30,6 +30,7 @@ mod known_budgets;
 mod ledger_check;
 mod licenses;
 mod lists;
+mod locks;
 mod mail;
 mod migrations;
 mod model;

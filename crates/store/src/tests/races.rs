@@ -9,11 +9,10 @@ use sortie_api::{Micros, Role, RunStatus};
 use super::{
     both,
     deliveries::made,
-    fixture::{Fixture, entries, of_calls},
+    fixture::{entries, of_calls},
 };
 use crate::{
-    AfterAttempt, Append, Cancelled, CountedHour, Created, Error, Order, Rotation, SavedWorkflow,
-    db::{Tx, vals},
+    AfterAttempt, Append, Cancelled, CountedHour, Created, Error, Order, Rotation, SavedWorkflow, db::vals,
 };
 
 both! {
@@ -523,68 +522,4 @@ both! {
         assert_eq!(made, 1);
         assert_eq!(fixture.count("SELECT COUNT(*) FROM organization").await, 1);
     }
-}
-
-#[tokio::test]
-async fn a_run_that_comes_between_is_not_handed_out_without_the_lock() {
-    let fixture = Fixture::postgres().await;
-    let (org, node) = (fixture.org().await, fixture.node().await);
-    let turn = fixture.count("SELECT turn FROM dispatch").await;
-    let (reached, go_on) = fixture.store.db.faults().pause(1);
-    let (claims, ()) = join(fixture.claim(node, 5), async {
-        reached.await.unwrap();
-        fixture.queued(org).await;
-        go_on.send(()).unwrap();
-    })
-    .await;
-    assert!(claims.is_empty(), "{claims:?}");
-    assert_eq!(fixture.count("SELECT turn FROM dispatch").await, turn);
-    assert_eq!(fixture.claim(node, 5).await.len(), 1);
-    fixture.check().await;
-}
-
-#[tokio::test]
-async fn a_node_that_is_replaced_while_its_claim_by_name_waits_for_the_lock_is_fenced() {
-    let fixture = Fixture::postgres().await;
-    let org = fixture.org().await;
-    let old = fixture.node_named("same").await;
-    let run = fixture.queued(org).await;
-    // The replacement has the lock. It waits until the claim waits for the lock.
-    let (reached, go_on) = fixture.store.db.faults().pause(2);
-    let (_, claimed) = join(fixture.node_named("same"), async {
-        reached.await.unwrap();
-        join(
-            fixture.store.claim_named(old, vec![run], None, fixture.now()),
-            async {
-                let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
-                           AND datname = current_database()";
-                while fixture.count(waiting).await == 0 {
-                    tokio::task::yield_now().await;
-                }
-                go_on.send(()).unwrap();
-            },
-        )
-        .await
-        .0
-    })
-    .await;
-    assert_eq!(claimed.unwrap_err(), Error::Fenced);
-    fixture.check().await;
-}
-
-#[tokio::test]
-async fn a_node_that_is_forgotten_while_it_claims_is_fenced() {
-    let fixture = Fixture::postgres().await;
-    let (org, node) = (fixture.org().await, fixture.node().await);
-    fixture.queued(org).await;
-    let (reached, go_on) = fixture.store.db.faults().pause(1);
-    let (claimed, ()) = join(fixture.store.claim_runs(node, 5, None, fixture.now()), async {
-        reached.await.unwrap();
-        let forget = |tx: &mut dyn Tx| tx.exec("DELETE FROM node", vals![]);
-        fixture.store.db.write(forget).await.unwrap();
-        go_on.send(()).unwrap();
-    })
-    .await;
-    assert_eq!(claimed.unwrap_err(), Error::Fenced);
-    fixture.check().await;
 }

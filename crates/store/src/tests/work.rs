@@ -6,7 +6,7 @@ use super::{
     both,
     fixture::{after, of_calls, usage},
 };
-use crate::{Cancelled, Error, Fence, FinalCost};
+use crate::{Cancelled, Error, Fence, FinalCost, db::vals};
 
 fn micros(amount: u64) -> Micros {
     Micros::new(amount).unwrap()
@@ -236,6 +236,21 @@ both! {
             };
             fixture.store.settle_run(fence.run, fence.attempt, cost, Vec::new()).await.unwrap();
             assert_eq!(fixture.get(org, fence.run).await.cost_micros, micros(100 + charged));
+        }
+    }
+
+    async fn the_cost_of_a_cancelled_run_is_within_its_budget_whatever_its_worker_reports(fixture: &Fixture) {
+        let org = fixture.org().await;
+        let node = fixture.node().await;
+        for (percent, surcharge) in [(0_i64, 0), (25, 200)] {
+            let fence = fixture.cancelled(org, node).await;
+            let sql = "UPDATE run SET max_cost_micros = 1000, surcharge_percent = $2 WHERE id = $1";
+            fixture.store.db.write(move |tx| tx.exec(sql, vals![fence.run, percent])).await.unwrap();
+            let events = vec![fixture.called(micros(5_000))];
+            let settled = fixture.store.settle_run(fence.run, fence.attempt, of_calls(micros(5_000)), events).await;
+            let run = fixture.get(org, fence.run).await;
+            assert_eq!((run.cost_micros, run.surcharge_micros), (micros(1_000), micros(surcharge)));
+            assert_eq!(settled.unwrap().cost, micros(1_000 - surcharge));
         }
     }
 

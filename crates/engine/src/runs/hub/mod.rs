@@ -418,6 +418,44 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_run_that_is_settled_before_done_is_read_has_its_last_events_before_done() {
+        for (before, behind) in [(2, 1), (2, 70), (63, 1), (64, 2)] {
+            let (held, hub) = at_work(before).await;
+            let (org, run) = (held.claim.org, held.claim.fence.run);
+            let mut open = hub.follow(org, run, 0, Deltas::Off).await.unwrap();
+            cancel(&held).await;
+            hub.ended(run);
+            let mut read = Vec::new();
+            let mut count = 0;
+            while count <= before {
+                let batch = open.next().await.unwrap();
+                count += batch.as_ref().unwrap().messages().len();
+                read.push(batch);
+            }
+            settle(&held, behind).await;
+            let whole = stream::iter(read).chain(open).boxed();
+            let all = (before + 1 + behind, "model_call".to_owned(), true);
+            assert_eq!(to_done(whole).await, all);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_provisional_cost_is_not_kept_for_the_readers_after_the_settlement() {
+        let (held, hub) = at_work(2).await;
+        let (org, run) = (held.claim.org, held.claim.fence.run);
+        let follow = async || hub.follow(org, run, 0, Deltas::Off).await.unwrap();
+        cancel(&held).await;
+        // The entry of the run in the hub stays as long as this stream.
+        let mut other = follow().await;
+        let end = |is_settled| (3, "status".to_owned(), is_settled);
+        assert_eq!(to_done(follow().await).await, end(false));
+        settle(&held, 0).await;
+        assert_eq!(to_done(follow().await).await, end(true));
+        assert!(other.next().await.is_some());
+        assert_eq!(to_done(follow().await).await, end(true));
+    }
+
+    #[tokio::test]
     async fn a_reader_that_is_too_slow_misses_pieces_and_holds_up_nobody() {
         let dir = tempfile::tempdir().unwrap();
         let (hub, org, run) = with_run(&dir).await;

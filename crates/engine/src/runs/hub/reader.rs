@@ -109,7 +109,10 @@ impl Reader {
                 State::Ended => return Ok(None),
                 State::Final => {
                     self.state = State::Ended;
-                    return self.done().await.map(Some);
+                    let done = self.done().await?;
+                    if done.is_some() {
+                        return Ok(done);
+                    }
                 }
                 State::Following => {}
             }
@@ -233,18 +236,25 @@ impl Reader {
         Ok(self.take(chunk.into_next()))
     }
 
-    /// Returns the `done` message, which is made once for every reader.
-    async fn done(&self) -> Result<Arc<Batch>, Error> {
-        let _alone = self.live.reading.lock().await;
-        let made = self.live.tail().done_after(self.position);
-        if let Some(done) = made {
-            return Ok(done);
+    /// Returns the `done` message, which is made once for every reader of a settled run. `None`: the run has got events
+    /// behind the position, and they come first.
+    async fn done(&mut self) -> Result<Option<Arc<Batch>>, Error> {
+        let live = Arc::clone(&self.live);
+        let _alone = live.reading.lock().await;
+        let made = live.tail().done_after(self.position);
+        if made.is_some() {
+            return Ok(made);
         }
         let followed = self
             .hub
             .records
             .follow(self.org, self.run, self.position, 0)
             .await?;
+        if followed.progress.last_event > self.position {
+            live.tail().learn(followed.progress.last_event);
+            self.state = State::Following;
+            return Ok(None);
+        }
         let run = match followed.run {
             Some(run) => run,
             None => ListedRun {
@@ -252,9 +262,13 @@ impl Reader {
                 has_large_output: false,
             },
         };
+        let is_settled = !run.run.billing_pending;
         let done = Arc::new(Batch::of_final(run)?);
-        self.live.tail().finish(self.position, Arc::clone(&done));
-        Ok(done)
+        // The cost of a run that is not settled is provisional: other readers may get a newer one.
+        if is_settled {
+            live.tail().finish(self.position, Arc::clone(&done));
+        }
+        Ok(Some(done))
     }
 
     /// Waits for a hint or for a piece of live text.

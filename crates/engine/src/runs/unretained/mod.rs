@@ -127,6 +127,15 @@ impl Content {
         }
     }
 
+    /// Adds those of `events` that are behind the last one.
+    fn extend(&mut self, events: &[EventRow]) {
+        let last = self.last_event();
+        for event in events.iter().filter(|event| event.seq > last) {
+            self.bytes += event.data.len() + AROUND_EVENT;
+            self.events.push(event.clone());
+        }
+    }
+
     fn after(&self, after: i64, limit: u32) -> impl Iterator<Item = &EventRow> {
         let from = self.events.partition_point(|event| event.seq <= after);
         self.events.iter().skip(from).take(limit as usize)
@@ -392,11 +401,7 @@ impl Unretained {
     pub(crate) fn add(&self, run: RunId, events: &[EventRow]) {
         let mut runs = self.runs();
         let own = runs.change(run, |content| {
-            let last = content.last_event();
-            for event in events.iter().filter(|event| event.seq > last) {
-                content.bytes += event.data.len() + AROUND_EVENT;
-                content.events.push(event.clone());
-            }
+            content.extend(events);
             content.bytes
         });
         let is_too_large = own.is_some_and(|own| own > RUN_BYTES || runs.bytes > self.0.limit);
@@ -419,6 +424,11 @@ impl Unretained {
     /// Closes a run that has ended without a worker on this node, and adds the last events. The output of a run that
     /// succeeded stays: its worker had recorded that end.
     pub(crate) fn close(&self, run: RunId, status: RunStatus) -> Result<(), Error> {
+        self.close_with(run, status, &[])
+    }
+
+    /// Closes a run like [`close`](Self::close), and adds the events `behind` its last ones.
+    pub(crate) fn close_with(&self, run: RunId, status: RunStatus, behind: &[EventRow]) -> Result<(), Error> {
         let at = self.0.clock.now();
         let mut last = Vec::new();
         if status == RunStatus::Interrupted {
@@ -442,6 +452,7 @@ impl Unretained {
             content
                 .events
                 .extend((first..).zip(last).map(|(seq, event)| row(seq, event)));
+            content.extend(behind);
             content.request = None;
             if status != RunStatus::Succeeded {
                 // The worker was about to store this output with the end of the run, and did not.
