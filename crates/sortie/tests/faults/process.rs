@@ -20,7 +20,7 @@ use crate::{
 
 both_databases![
     nodes_are_killed,
-    nodes_are_stopped_until_their_lease_is_over,
+    nodes_are_stopped_for_longer_than_their_lease,
     descriptors_run_out,
 ];
 
@@ -59,7 +59,6 @@ async fn nodes_are_killed(database: Database) -> Checked {
 async fn taken_over(world: &mut World, load: &Load) -> Checked {
     let (nth, held) = stopped_at_work(world, load).await?;
     world.kill(nth)?;
-    world.nodes[nth].declare_lost().await?;
     let killed = Instant::now();
     let mut left = held.clone();
     while !left.is_empty() {
@@ -112,7 +111,7 @@ fn quoted(runs: &BTreeMap<String, i64>) -> String {
 }
 
 /// The runs that a node holds, each with its last event.
-pub(crate) async fn holds(world: &World, nth: usize) -> Result<BTreeMap<String, i64>> {
+async fn holds(world: &World, nth: usize) -> Result<BTreeMap<String, i64>> {
     let name = world.nodes[nth].name()?;
     positions(
         world,
@@ -132,7 +131,7 @@ async fn positions(world: &World, sql: &str) -> Result<BTreeMap<String, i64>> {
         .collect()
 }
 
-async fn nodes_are_stopped_until_their_lease_is_over(database: Database) -> Checked {
+async fn nodes_are_stopped_for_longer_than_their_lease(database: Database) -> Checked {
     let (mut world, mut load) = begin(database, "nodes_are_stopped", Setup::default()).await?;
     load.follow();
     let (nth, held) = stopped_at_work(&mut world, &load).await?;
@@ -149,26 +148,20 @@ async fn nodes_are_stopped_until_their_lease_is_over(database: Database) -> Chec
     end(world, load, LOST).await
 }
 
-/// Declares a node lost, and waits until others have taken its runs over.
-pub(crate) async fn taken_from_a_lost_node(world: &World, nth: usize) -> Checked {
-    world.nodes[nth].declare_lost().await?;
+/// Others have taken everything over and ended it; the node that wakes then writes nothing of it.
+async fn fenced(world: &World, nth: usize, held: &BTreeMap<String, i64>) -> Checked {
+    let name = world.nodes[nth].name()?;
+    let left = format!(
+        "SELECT queue.run_id FROM queue JOIN node ON node.id = queue.node_id WHERE node.name = '{name}'"
+    );
     let begun = Instant::now();
-    loop {
-        let left = holds(world, nth).await?;
-        if left.is_empty() {
-            return Ok(());
-        }
+    while !world.nodes[0].rows(&left).await?.is_empty() {
         ensure!(
             begun.elapsed() < Duration::from_mins(1),
-            "not taken over: {left:?}"
+            "not taken over: {held:?}"
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-}
-
-/// Others have taken everything over and ended it; the node that wakes then writes nothing of it.
-async fn fenced(world: &World, nth: usize, held: &BTreeMap<String, i64>) -> Checked {
-    taken_from_a_lost_node(world, nth).await?;
     // Those that wait to be cancelled go on; all others come to their end.
     let done = format!(
         "SELECT id, last_event FROM run WHERE id IN ({}) AND outcome IS NOT NULL",
@@ -187,7 +180,6 @@ async fn fenced(world: &World, nth: usize, held: &BTreeMap<String, i64>) -> Chec
     let silent = positions(world, &done).await?;
     world.nodes[nth].signal(Signal::CONT)?;
     // It has found out once it is known under a new identity.
-    let name = world.nodes[nth].name()?;
     let alive = format!("SELECT name FROM node WHERE name = '{name}' AND ended_at IS NULL");
     let woken = Instant::now();
     while world.nodes[0].rows(&alive).await?.is_empty() {
