@@ -48,6 +48,7 @@ mod rates;
 mod read;
 mod reseal;
 mod retention;
+mod rules;
 mod schedules;
 mod settings;
 mod settlement;
