@@ -73,8 +73,8 @@ async fn creates(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Compares creates by so many clients of so many organizations. They take turns each second, so that what changes meanwhile changes
-/// for both.
+/// Compares creates by so many clients of so many organizations. The sides take turns each second, so that what changes
+/// meanwhile changes for both.
 async fn compare(
     free: &Side,
     paid: &Side,

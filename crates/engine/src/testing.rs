@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sortie_api::{
     AuditId, KeyId, Micros, OrgId, Role, RunId, Timestamp,
+    event::{EventType, ModelCall},
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use sortie_store::{Actor, Audit, Claim, Created, NewCallback, NewKey, NewNode, NewRun, NodeId, Store};
@@ -27,6 +28,21 @@ pub(crate) struct Held {
     pub(crate) node: NodeId,
     pub(crate) claim: Claim,
     pub(crate) dir: TempDir,
+}
+
+/// Event of a model call with this cost in micros.
+pub(crate) fn called(cost: u64) -> EventType {
+    EventType::ModelCall(ModelCall {
+        model: "m".to_owned(),
+        step: 1,
+        input_tokens: 5,
+        output_tokens: 0,
+        cache_read_tokens: 0,
+        cache_write_tokens: 0,
+        cost_micros: Micros::new(cost).unwrap(),
+        duration_ms: 1,
+        stop_reason: "end_turn",
+    })
 }
 
 /// Makes the first organization of a store.

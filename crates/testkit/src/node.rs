@@ -218,8 +218,8 @@ impl Node {
 
     /// Returns the folder in which this node's runs without retention work; none before its first start.
     pub fn memory_dir(&self) -> Option<PathBuf> {
-        let name = std::fs::read_to_string(self.data_dir().join("node_name")).ok()?;
-        Some(Path::new("/dev/shm").join(format!("sortie-{}", name.trim())))
+        let name = self.name().ok()?;
+        Some(Path::new("/dev/shm").join(format!("sortie-{name}")))
     }
 
     /// The first admin key.

@@ -176,7 +176,8 @@ impl Session {
         Some(info.protocol_version.as_str().to_owned())
     }
 
-    /// The tools the server lists, page by page, as it describes them, until there are more than a run can have.
+    /// The tools the server lists, page by page, as it describes them, until there are more than a run can have. They are
+    /// listed within the time for opening the session.
     pub(crate) async fn tools(&self) -> Result<Vec<Value>, Failure> {
         let running = self.running().await?;
         let (mut tools, mut cursor) = (Vec::new(), None);

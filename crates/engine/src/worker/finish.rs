@@ -312,7 +312,7 @@ mod tests {
             run_log::RunLog,
             unretained::{Output, Reader, Request},
         },
-        testing::held,
+        testing::{called, held},
         worker::recorder::Recorder,
     };
 
@@ -326,21 +326,6 @@ mod tests {
             prop_assert!(text.starts_with(&output));
             prop_assert!(output.len() == text.len() || output.len() + 2 > limits::OUTPUT_BYTES);
         }
-    }
-
-    /// An event of a model call that the run did not wait for.
-    fn given_up() -> EventType {
-        EventType::ModelCall(sortie_api::event::ModelCall {
-            model: "m".to_owned(),
-            step: 1,
-            input_tokens: 5,
-            output_tokens: 0,
-            cache_read_tokens: 0,
-            cache_write_tokens: 0,
-            cost_micros: Micros::new(3).unwrap(),
-            duration_ms: 1,
-            stop_reason: "given_up",
-        })
     }
 
     #[tokio::test]
@@ -378,7 +363,7 @@ mod tests {
             charged_until: None,
             workspace: None,
         };
-        attempt.recorder.charged(given_up());
+        attempt.recorder.charged(called(3));
         held.store.cancel_run(org, fence.run, now).await.unwrap();
         held.fail("BEFORE UPDATE OF billing_pending ON run");
         attempt.settle().await.unwrap_err();

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
-    testing::{Held, held},
+    testing::{Held, called, held},
     worker::spent::charged_calls,
 };
 
@@ -28,20 +28,6 @@ fn message(step: u32) -> EventType {
         text: "said".to_owned(),
         step,
     }
-}
-
-fn called(cost: u64) -> EventType {
-    EventType::ModelCall(sortie_api::event::ModelCall {
-        model: "m".to_owned(),
-        step: 1,
-        input_tokens: 5,
-        output_tokens: 0,
-        cache_read_tokens: 0,
-        cache_write_tokens: 0,
-        cost_micros: Micros::new(cost).unwrap(),
-        duration_ms: 1,
-        stop_reason: "end_turn",
-    })
 }
 
 struct Rig {

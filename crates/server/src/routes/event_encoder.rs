@@ -39,7 +39,8 @@ pub(super) fn encode(messages: &[Message]) -> Bytes {
                 write!(out, "event: message_delta\ndata: {data}\n\n")
             }
             Message::Done(run) => write!(out, "event: done\ndata: {run}\n\n"),
-            // Each is alone in its batch: [`encode_large`] encodes the one, and the other has the form already.
+            // Each is alone in its batch. [`encode_large`] encodes a large message. A piece of another node's stream is
+            // passed on as it is.
             Message::Large(_) | Message::Passed(_) => Ok(()),
         };
     }
