@@ -5,6 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use sortie_api::{Timestamp, UserId};
 use sortie_base::{CREDENTIAL_LOOKUP, Clock, MasterKey, SealContext, Sealer, random};
 use sortie_store::{NewPerson, SessionKind, SignIn, Store};
+use sortie_testkit::template::copy_sqlite_template;
 
 use crate::{Accounts, Client, MailOptions, Options, SignUp};
 
@@ -38,8 +39,12 @@ impl Rig {
     /// Accounts that send mail.
     pub(crate) async fn mailing(sign_up: SignUp, mail: Option<MailOptions>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let url = format!("sqlite:{}", folder.path().join("sortie.db").display());
-        let store = Store::open(&url).await.expect("a database");
+        let file = folder.path().join("sortie.db");
+        let migrate = async |url: &str| Ok(Store::open(url).await.map(drop)?);
+        let copied = copy_sqlite_template(&file, "store", migrate).await;
+        copied.expect("a copy of a database");
+        let store = Store::open(&format!("sqlite:{}", file.display())).await;
+        let store = store.expect("a database");
         let clock = Clock::manual(Timestamp::from_micros(1_699_999_200_000_000));
         let options = Options {
             mode: sortie_api::Mode::Hosted,

@@ -8,6 +8,7 @@ use sortie_api::{
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use sortie_store::{Actor, Audit, Claim, Created, NewCallback, NewKey, NewNode, NewRun, NodeId, Store};
+use sortie_testkit::template::copy_sqlite_template;
 use tempfile::TempDir;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -43,6 +44,14 @@ pub(crate) fn called(cost: u64) -> EventType {
         duration_ms: 1,
         stop_reason: "end_turn",
     })
+}
+
+/// Opens the store `test.db` of a folder, which has none yet.
+pub(crate) async fn store_in(dir: &TempDir) -> Store {
+    let file = dir.path().join("test.db");
+    let migrate = async |url: &str| Ok(Store::open(url).await.map(drop)?);
+    copy_sqlite_template(&file, "store", migrate).await.unwrap();
+    Store::open(&format!("sqlite:{}", file.display())).await.unwrap()
 }
 
 /// Makes the first organization of a store.
@@ -156,8 +165,7 @@ pub(crate) fn records(store: &Store) -> Records {
 /// A claimed run that answers at once, on a node of the default name.
 pub(crate) async fn held() -> Held {
     let dir = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", dir.path().join("test.db").display());
-    let store = Store::open(&url).await.unwrap();
+    let store = store_in(&dir).await;
     let now = Clock::system().now();
     let org = OrgId::new(now, [1; 10]);
     organization(&store, org, now).await;

@@ -37,6 +37,7 @@ pub mod service;
 pub mod sqlite_file;
 pub mod sse;
 pub mod stripe;
+pub mod template;
 mod turn;
 
 pub use balancer::Balancer;

@@ -89,13 +89,8 @@ impl Rig {
     }
 
     async fn with(database: Database, limits: AutoTopupLimits) -> Self {
-        let database = match database {
-            Database::Sqlite => TestDatabase::sqlite().unwrap(),
-            Database::Postgres => {
-                let migrate = async |url: &str| Ok(Store::open(url).await.map(drop)?);
-                TestDatabase::postgres_made_by("store", migrate).await.unwrap()
-            }
-        };
+        let migrate = async |url: &str| Ok(Store::open(url).await.map(drop)?);
+        let database = TestDatabase::made_by(database, "store", migrate).await.unwrap();
         let double = StripeDouble::start().await.unwrap();
         let (clock, notices) = (Clock::manual(AT), Arc::<Notices>::default());
         double.set_clock(AT.as_micros() / 1_000_000);

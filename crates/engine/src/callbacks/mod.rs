@@ -243,7 +243,6 @@ impl Engine {
 mod tests {
     use sortie_api::{Mode, Timestamp};
     use sortie_net::Reach;
-    use sortie_store::Store;
     use tokio_util::task::TaskTracker;
 
     use super::*;
@@ -252,9 +251,7 @@ mod tests {
     /// Callbacks as an engine of this mode and reach has them.
     async fn callbacks(mode: Mode, callbacks_reach: Reach) -> (Callbacks, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&format!("sqlite:{}", dir.path().join("test.db").display()))
-            .await
-            .unwrap();
+        let store = crate::testing::store_in(&dir).await;
         let options = Options {
             mode,
             callbacks_reach,

@@ -42,8 +42,7 @@ impl Rig {
     /// Beside no sealed value yet.
     async fn new() -> Self {
         let (dir, clock) = (tempfile::tempdir().unwrap(), Clock::manual(BEGIN));
-        let url = format!("sqlite:{}", dir.path().join("test.db").display());
-        let store = Store::open(&url).await.unwrap();
+        let store = crate::testing::store_in(&dir).await;
         let caller = Caller {
             org: OrgId::new(BEGIN, [1; 10]),
             actor: Actor::default(),

@@ -249,8 +249,7 @@ mod tests {
     impl Rig {
         async fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
-            let file = dir.path().join("sortie.db");
-            let store = Store::open(&format!("sqlite:{}", file.display())).await.unwrap();
+            let store = crate::testing::store_in(&dir).await;
             let (org, user) = (OrgId::new(AT, [1; 10]), UserId::new(AT, [2; 10]));
             let person = SignedIn {
                 user,
@@ -264,7 +263,7 @@ mod tests {
                 Secret::new(HOSTED_KEY, [4; 32]),
                 Secret::new(ACCESS_TOKEN, [5; 32]),
             );
-            let database = rusqlite::Connection::open(file).unwrap();
+            let database = rusqlite::Connection::open(dir.path().join("test.db")).unwrap();
             let rows = format!(
                 "INSERT INTO organization (id, name, created_at) VALUES ('{org}', 'ours', 1); \
                  INSERT INTO person (id, email, email_key, name, password, created_at) \

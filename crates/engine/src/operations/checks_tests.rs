@@ -3,7 +3,7 @@ use sortie_api::{
     RunId, Timestamp,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_store::{Actor, Created, Store};
+use sortie_store::{Actor, Created};
 use tempfile::TempDir;
 
 use super::*;
@@ -29,7 +29,6 @@ struct Rig {
 impl Rig {
     async fn start() -> Self {
         let (dir, clock) = (tempfile::tempdir().unwrap(), Clock::manual(BEGIN));
-        let url = format!("sqlite:{}", dir.path().join("test.db").display());
         let options = Options {
             clock: clock.clone(),
             data_dir: dir.path().to_owned(),
@@ -39,7 +38,7 @@ impl Rig {
             ..Options::default()
         };
         let sandbox = Err("this test has none.".to_owned());
-        let store = Store::open(&url).await.unwrap();
+        let store = crate::testing::store_in(&dir).await;
         let engine = Engine::start(options, store, sandbox).await.unwrap();
         let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
         assert!(engine.bootstrap(&key).await.unwrap());

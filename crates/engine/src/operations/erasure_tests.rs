@@ -5,7 +5,7 @@ use std::{future::poll_fn, path::Path, pin::pin, task::Poll};
 use serde_json::json;
 use sortie_api::{AuditId, LedgerKind, Mode, OrgId, UserId};
 use sortie_base::{Clock, MasterKey};
-use sortie_store::{Actor, Audit, NewLedgerEntry, NewOrganization, NewPerson, OrganizationDeletion, Store};
+use sortie_store::{Actor, Audit, NewLedgerEntry, NewOrganization, NewPerson, OrganizationDeletion};
 
 use super::*;
 use crate::kit::{
@@ -28,9 +28,7 @@ struct Rig {
 impl Rig {
     async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&format!("sqlite:{}", dir.path().join("test.db").display()))
-            .await
-            .unwrap();
+        let store = crate::testing::store_in(&dir).await;
         let clock = Clock::manual(START);
         let options = Options {
             mode: Mode::Hosted,

@@ -313,8 +313,7 @@ mod tests {
     #[tokio::test]
     async fn a_license_allows_runs_until_its_grace_has_ended() {
         let dir = tempfile::tempdir().unwrap();
-        let url = format!("sqlite:{}", dir.path().join("test.db").display());
-        let licensing = Licensing::new(Store::open(&url).await.unwrap(), Mode::SelfHosted);
+        let licensing = Licensing::new(crate::testing::store_in(&dir).await, Mode::SelfHosted);
         assert_eq!(licensing.allowance(at(0)), None);
         let license = in_use(0, 7, at(0)).license;
         *licensing.current.write().unwrap() = Some(license);

@@ -306,7 +306,6 @@ mod tests {
             .prefix("sortie-test-")
             .tempdir_in("/dev/shm")
             .unwrap();
-        let url = format!("sqlite:{}", dir.path().join("test.db").display());
         let options = Options {
             data_dir: dir.path().to_owned(),
             memory_dir: Some(memory.path().join("work")),
@@ -319,7 +318,7 @@ mod tests {
             ..Options::default()
         };
         let sandbox = Err("this test has none.".to_owned());
-        let engine = Engine::start(options, Store::open(&url).await.unwrap(), sandbox)
+        let engine = Engine::start(options, crate::testing::store_in(&dir).await, sandbox)
             .await
             .unwrap();
         let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);

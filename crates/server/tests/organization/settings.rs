@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use sortie_store::Store;
-use sortie_testkit::{Balancer, postgres::TestDatabase};
+use sortie_testkit::{Balancer, Database, postgres::TestDatabase};
 
 tokio::task_local! {
     /// Setting of the test that runs.
@@ -40,13 +40,12 @@ impl Setting {
 
     /// A database without rows.
     pub(crate) async fn database(self) -> TestDatabase {
-        match self {
-            Self::Sqlite => TestDatabase::sqlite().unwrap(),
-            Self::Postgres | Self::ThreeNodes => {
-                let migrate = async |url: &str| Ok(Store::open(url).await.map(drop)?);
-                TestDatabase::postgres_made_by("store", migrate).await.unwrap()
-            }
-        }
+        let database = match self {
+            Self::Sqlite => Database::Sqlite,
+            Self::Postgres | Self::ThreeNodes => Database::Postgres,
+        };
+        let migrate = async |url: &str| Ok(Store::open(url).await.map(drop)?);
+        TestDatabase::made_by(database, "store", migrate).await.unwrap()
     }
 }
 

@@ -1,7 +1,8 @@
 //! Migrations in the binary, and the check against those that a database has.
 //!
-//! Each migration is applied once, in order, in a transaction of its own that also records its checksum. A database that
-//! was migrated by a newer binary, or with another text under the same number, is refused.
+//! Each migration is applied once, in order, in a transaction that also records its checksum. `PostgreSQL` gives each one a
+//! transaction of its own, because their locks stop other nodes; `SQLite` applies all that are missing in one. A database
+//! that was migrated by a newer binary, or with another text under the same number, is refused.
 
 use std::fmt::Write;
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures_util::{StreamExt, future::join_all, stream};
-use sortie_testkit::{CommitFault, CommitProxy, Which, postgres::TestDatabase};
+use sortie_testkit::{CommitFault, CommitProxy, Database, Which, postgres::TestDatabase};
 
 use super::{atomicity, atomicity_accounts, atomicity_auto_topups, fixture::Fixture, settings::options};
 use crate::{Error, Result, Store};
@@ -65,7 +65,7 @@ impl Behind {
             Store::open(url).await?;
             TestDatabase::at(url.to_owned()).execute(PREPARE).await
         };
-        let database = TestDatabase::postgres_made_by("commits", with_copies).await?;
+        let database = TestDatabase::made_by(Database::Postgres, "commits", with_copies).await?;
         let proxy = CommitProxy::start(database.server()?).await?;
         // The store has one connection for commands, because many stores are open at once.
         let store = Store::open_with(&database.url_at(proxy.address())?, options(1)).await?;

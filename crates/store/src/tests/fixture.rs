@@ -10,7 +10,7 @@ use sortie_api::{
     event::{EventType, ModelCall, ToolEnd},
     id::KeyId,
 };
-use sortie_testkit::postgres::TestDatabase;
+use sortie_testkit::{Database, postgres::TestDatabase};
 use tokio::sync::OnceCell;
 
 use super::{commits::Behind, settings};
@@ -39,11 +39,11 @@ pub(super) struct Fixture {
 
 impl Fixture {
     pub(super) async fn sqlite() -> Self {
-        Self::on(TestDatabase::sqlite().expect("a temporary folder")).await
+        Self::on(settings::migrated(Database::Sqlite).await).await
     }
 
     pub(super) async fn postgres() -> Self {
-        Self::on(settings::migrated().await).await
+        Self::on(settings::migrated(Database::Postgres).await).await
     }
 
     /// URL of the database, for another store on it.

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use sortie_api::ConsentId;
+use sortie_testkit::postgres::TestDatabase;
 use tokio::task::JoinSet;
 use tokio_postgres::NoTls;
 
@@ -229,6 +231,34 @@ async fn busy_tables_are_vacuumed_by_a_number_of_rows_on_postgres() {
     let set = "SELECT COUNT(*) FROM pg_class WHERE relname IN ('queue', 'event') \
                AND array_to_string(reloptions, ',') LIKE '%autovacuum_vacuum_scale_factor=0%autovacuum_vacuum_threshold=%'";
     assert_eq!(Fixture::postgres().await.count(set).await, 2);
+}
+
+/// The program before still opens the file.
+#[tokio::test]
+async fn a_migration_that_fails_on_sqlite_takes_those_before_it_back() {
+    let database = TestDatabase::sqlite().unwrap();
+    database
+        .change("CREATE TABLE identity (of_somebody_else TEXT)")
+        .await
+        .unwrap();
+    let refused = Store::open(database.url()).await.err().unwrap();
+    assert!(
+        refused.to_string().contains("identity already exists"),
+        "{refused}"
+    );
+    let left = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
+    let left = database.rows(left).await.unwrap();
+    assert_eq!(
+        left,
+        [json!({ "name": "identity" }), json!({ "name": "migration" })]
+    );
+    assert_eq!(
+        database
+            .value("SELECT COUNT(*) AS v FROM migration")
+            .await
+            .unwrap(),
+        "0"
+    );
 }
 
 /// Takes migration 23 and the later ones back, and applies them again.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sortie_testkit::postgres::TestDatabase;
+use sortie_testkit::{Database, postgres::TestDatabase};
 
 use crate::{OpenOptions, Store, UrgentLimits};
 
@@ -20,9 +20,9 @@ pub(super) fn options(connections: u32) -> OpenOptions {
     }
 }
 
-/// Returns a `PostgreSQL` database on which every migration was applied.
-pub(super) async fn migrated() -> TestDatabase {
+/// Returns a database on which every migration was applied.
+pub(super) async fn migrated(database: Database) -> TestDatabase {
     let migrate = async |url: &str| Ok(Store::open(url).await.map(drop)?);
-    let database = TestDatabase::postgres_made_by("store", migrate).await;
+    let database = TestDatabase::made_by(database, "store", migrate).await;
     database.expect("a database")
 }

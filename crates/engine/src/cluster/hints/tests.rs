@@ -136,12 +136,11 @@ fn is_woken(whom: &Notify) -> bool {
 #[tokio::test]
 async fn runs_that_are_not_named_wake_the_watch_and_nobody_else() {
     let dir = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", dir.path().join("test.db").display());
     let options = crate::kit::options::Options {
         data_dir: dir.path().to_owned(),
         ..crate::kit::options::Options::default()
     };
-    let store = sortie_store::Store::open(&url).await.unwrap();
+    let store = crate::testing::store_in(&dir).await;
     let sandbox = Err("this test has none.".to_owned());
     let engine = crate::Engine::start(options, store, sandbox).await.unwrap();
     // Its own tasks are over: nobody else takes what is looked at here.

@@ -259,14 +259,13 @@ impl Hub {
 #[cfg(test)]
 mod tests {
     use sortie_api::{Micros, RunId, Timestamp};
-    use sortie_store::{Created, FinalCost, NewEvent, NewRun, Store};
+    use sortie_store::{Created, FinalCost, NewEvent, NewRun};
 
     use super::*;
 
     /// A hub over a fresh store with one queued run.
     async fn with_run(dir: &tempfile::TempDir) -> (Hub, OrgId, RunId) {
-        let url = format!("sqlite:{}", dir.path().join("test.db").display());
-        let store = Store::open(&url).await.unwrap();
+        let store = crate::testing::store_in(dir).await;
         let now = Timestamp::from_micros(1_700_000_000_000_000);
         let org = OrgId::new(now, [1; 10]);
         crate::testing::organization(&store, org, now).await;

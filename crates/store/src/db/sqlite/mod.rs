@@ -151,22 +151,27 @@ fn failed(what: &str, path: &Path, error: &std::io::Error) -> Error {
     Error::Unavailable(format!("cannot {what} {}: {}", path.display(), plain::io(error)))
 }
 
+/// Applies what is missing, in one transaction: after a failure the file is as the program before left it, and new files
+/// wait for the disk once.
 pub(super) fn apply_migrations(connection: &mut Connection) -> Result<()> {
     connection.script(migrate::RECORD_TABLE)?;
     let applied = connection.query_all(migrate::APPLIED, Vec::new())?;
-    for migration in migrate::pending(migrate::MIGRATIONS, &applied)? {
-        let text = Dialect::Sqlite.translate(migration.text);
-        connection.script("BEGIN EXCLUSIVE")?;
-        let outcome = connection
-            .script(&text)
-            .and_then(|()| migration.record(connection))
-            .and_then(|()| connection.script("COMMIT"));
-        if outcome.is_err() && !connection.is_idle() {
-            connection.script("ROLLBACK")?;
-        }
-        outcome?;
+    let pending = migrate::pending(migrate::MIGRATIONS, &applied)?;
+    if pending.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    connection.script("BEGIN EXCLUSIVE")?;
+    let outcome = pending
+        .iter()
+        .try_for_each(|migration| {
+            connection.script(&Dialect::Sqlite.translate(migration.text))?;
+            migration.record(connection)
+        })
+        .and_then(|()| connection.script("COMMIT"));
+    if outcome.is_err() && !connection.is_idle() {
+        connection.script("ROLLBACK")?;
+    }
+    outcome
 }
 
 /// Main loop of a reading thread: one job after the other, each on one snapshot.
