@@ -141,9 +141,19 @@ impl Request<'_> {
 
 /// Bytes of which tokenizers join two at least: lower-case letters of words without digits and capitals, and spaces.
 fn joined_bytes(text: &str) -> usize {
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
-    let plain = words.filter(|word| word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_lowercase()));
-    plain.map(str::len).sum::<usize>() + text.bytes().filter(|byte| *byte == b' ').count()
+    let joined_in = |letters: usize, is_plain: bool| if is_plain && letters > 1 { letters } else { 0 };
+    let (mut joined, mut letters, mut is_plain) = (0, 0, true);
+    for byte in text.as_bytes() {
+        match byte {
+            b'a'..=b'z' => letters += 1,
+            b'A'..=b'Z' | b'0'..=b'9' => is_plain = false,
+            _ => {
+                joined += joined_in(letters, is_plain) + usize::from(*byte == b' ');
+                (letters, is_plain) = (0, true);
+            }
+        }
+    }
+    joined + joined_in(letters, is_plain)
 }
 
 /// Tokens that a provider adds to every request with tools, beyond the text that it is sent.

@@ -265,16 +265,16 @@ impl Caller<'_> {
     /// Tokens of tool output that a next call can read and still leave a last one possible.
     pub(crate) fn readable(&self, transcript: &[Turn]) -> u64 {
         let request = self.request(transcript, Purpose::Work);
+        let most_input = self.window.counts.most_input(&request);
         self.meter
-            .readable(&self.model.info().prices, &self.last_call(&request))
+            .readable(&self.model.info().prices, &self.last_call(&request, most_input))
     }
 
-    /// The last call after `request`, as it is likely to be: it is planned here, and held when it is made.
-    fn last_call(&self, request: &Request<'_>) -> LastCall {
+    /// The last call after `request`, whose input is at most `most_input`, as it is likely to be: it is planned here, and
+    /// held when it is made.
+    fn last_call(&self, request: &Request<'_>, most_input: u64) -> LastCall {
         let likely = self.window.estimate(request.bytes());
-        let input = likely
-            .saturating_add(likely / 4)
-            .min(self.window.counts.most_input(request));
+        let input = likely.saturating_add(likely / 4).min(most_input);
         LastCall {
             input_tokens: input.saturating_add(LAST_INPUT_TOKENS),
             output_tokens: self
@@ -285,16 +285,18 @@ impl Caller<'_> {
     }
 
     fn hold(&self, step: u32, request: &Request<'_>, purpose: Purpose) -> Result<Held<'_, '_>, Exhausted> {
+        let most_input = self.window.counts.most_input(request);
         let (least, after) = match purpose {
             // A program has no use for a last call: it says what it says.
             _ if self.model.kind() == Kind::Program => (LEAST_ANSWER_TOKENS, None),
             Purpose::Answer => (LEAST_ANSWER_TOKENS, None),
             Purpose::Work => {
                 let least = LEAST_WORK_TOKENS + self.if_thinking(LEAST_THINKING_TOKENS);
-                (least, Some(self.last_call(request)))
+                (least, Some(self.last_call(request, most_input)))
             }
             Purpose::Notes => {
-                let last = self.last_call(&self.request(&[], Purpose::Work));
+                let next = self.request(&[], Purpose::Work);
+                let last = self.last_call(&next, self.window.counts.most_input(&next));
                 let output_tokens = last.output_tokens.saturating_add(LEAST_WORK_TOKENS);
                 (
                     summary::TOKENS,
@@ -306,7 +308,7 @@ impl Caller<'_> {
             }
         };
         let ask = Ask {
-            input_tokens: self.window.counts.most_input(request),
+            input_tokens: most_input,
             wanted: request.max_tokens,
             least,
             last: after,

@@ -49,7 +49,9 @@ impl Text {
             Self::Prose => "the quick brown fox jumps over the lazy dog, ",
             Self::Digits => "4815162342",
         };
-        unit.chars().cycle().take(bytes).collect()
+        let mut text = unit.repeat(bytes.div_ceil(unit.len()));
+        text.truncate(bytes);
+        text
     }
 
     fn tokens(self, text: &str) -> u64 {

@@ -1,12 +1,18 @@
 //! The two HTTP clients: the guarded one for addresses that others name, and the plain one for the own engine.
 
-use std::{error::Error as StdError, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    error::Error as StdError,
+    net::IpAddr,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use reqwest::{
-    Certificate, ClientBuilder, Method, RequestBuilder, StatusCode,
+    ClientBuilder, Method, RequestBuilder, StatusCode,
     dns::{Addrs, Name, Resolve, Resolving},
     redirect,
 };
+use rustls::RootCertStore;
 use sortie_base::descriptors::{Patience, lacks_descriptor};
 use url::{Host, Url};
 
@@ -22,6 +28,14 @@ fn install_crypto() {
     // Err means that a provider is installed already, which is all that is asked for.
     let _installed = rustls::crypto::ring::default_provider().install_default();
 }
+
+/// Certificate authorities that the binary carries, parsed once. The platform verifier panics on a machine without a
+/// certificate store.
+static ROOTS: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
+    Arc::new(roots)
+});
 
 /// Timeouts of the parts of a request.
 #[derive(Clone, Copy, Debug)]
@@ -148,12 +162,12 @@ pub fn store_client(timeouts: Timeouts) -> Result<reqwest::Client, Error> {
 )]
 fn base(timeouts: Timeouts) -> ClientBuilder {
     install_crypto();
-    // Roots given by us: the platform verifier panics on a machine without a certificate store.
-    let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS
-        .iter()
-        .filter_map(|der| Certificate::from_der(der).ok());
+    let mut tls = rustls::ClientConfig::builder()
+        .with_root_certificates(Arc::clone(&ROOTS))
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let builder = reqwest::Client::builder()
-        .tls_certs_only(roots)
+        .tls_backend_preconfigured(tls)
         .no_proxy()
         .redirect(redirect::Policy::none())
         .connect_timeout(timeouts.connect)

@@ -4,10 +4,8 @@ use std::{borrow::Cow, iter::Peekable, str::Chars};
 
 /// `text` without control sequences, with `\r` and backspace applied. Line breaks stay where they are.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
-    if !text
-        .chars()
-        .any(|c| c != '\n' && c != '\t' && c.is_ascii_control())
-    {
+    let is_control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\n' | b'\t');
+    if !text.as_bytes().iter().any(is_control) {
         return Cow::Borrowed(text);
     }
     let mut line = Line {

@@ -173,7 +173,9 @@ impl Agent<'_> {
             }
         }
         // The turns stand: what they count for is bounded by the old count of all.
-        counts.fixed_replaced(self.caller.most_fixed());
+        if counts.longest().is_some() {
+            counts.fixed_replaced(self.caller.most_fixed());
+        }
         self.recall(counts);
         self.began = Some(What::Began { environment, prefix });
         Ok(())

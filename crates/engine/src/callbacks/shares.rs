@@ -37,3 +37,10 @@ impl Shares {
         over.map(|(org, _)| *org)
     }
 }
+
+#[cfg(test)]
+impl FromIterator<(OrgId, u32)> for Shares {
+    fn from_iter<T: IntoIterator<Item = (OrgId, u32)>>(counts: T) -> Self {
+        Self(counts.into_iter().filter(|(_, taken)| *taken > 0).collect())
+    }
+}

@@ -1,7 +1,5 @@
 //! The timetable against an implementation that looks at every minute, and the rules where the clock is set.
 
-use std::collections::BTreeSet;
-
 use jiff::{SignedDuration, Timestamp as Instant, civil::DateTime, tz::TimeZone};
 use proptest::prelude::*;
 
@@ -89,9 +87,9 @@ fn minutes(zone: &TimeZone, from: Instant, to: Instant) -> Vec<Minute> {
         .collect()
 }
 
-/// The instants among these minutes.
-fn naive(sets: &Sets, minutes: &[Minute]) -> BTreeSet<Instant> {
-    let mut instants = BTreeSet::new();
+/// The instants among these minutes, in order.
+fn naive(sets: &Sets, minutes: &[Minute]) -> Vec<Instant> {
+    let mut instants = Vec::new();
     let mut latest = minutes[0].number - 1;
     for minute in minutes {
         // Times of the clock that it has not shown before: one, none where it was set back, several where it was set forward.
@@ -103,14 +101,15 @@ fn naive(sets: &Sets, minutes: &[Minute]) -> BTreeSet<Instant> {
             (0..new).any(|back| sets.matches(minute.shown - SignedDuration::from_mins(back)))
         };
         if is_instant {
-            instants.insert(minute.at);
+            instants.push(minute.at);
         }
     }
     instants
 }
 
-fn all(timetable: &Timetable, from: Instant, to: Instant) -> BTreeSet<Instant> {
-    let mut instants = BTreeSet::new();
+/// The instants of a timetable, in order.
+fn all(timetable: &Timetable, from: Instant, to: Instant) -> Vec<Instant> {
+    let mut instants = Vec::new();
     let mut at = Timestamp::from_micros(from.as_microsecond() - 1);
     while let Some(next) = timetable.next(at) {
         assert!(next > at);
@@ -119,7 +118,7 @@ fn all(timetable: &Timetable, from: Instant, to: Instant) -> BTreeSet<Instant> {
         if instant > to {
             break;
         }
-        instants.insert(instant);
+        instants.push(instant);
     }
     instants
 }
