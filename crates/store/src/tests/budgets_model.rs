@@ -352,7 +352,7 @@ fn compare(cases: u32, fixture: impl AsyncFn() -> Fixture) {
 
 #[test]
 fn any_sequence_of_runs_and_budgets_adds_up_on_sqlite() {
-    compare(100, Fixture::sqlite_copy);
+    compare(100, Fixture::sqlite);
 }
 
 #[test]

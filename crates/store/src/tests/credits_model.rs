@@ -545,7 +545,7 @@ const CASES: u32 = 20;
 
 #[test]
 fn any_sequence_of_runs_and_movements_adds_up_on_sqlite() {
-    compare(CASES, Fixture::sqlite_copy);
+    compare(CASES, Fixture::sqlite);
 }
 
 #[test]

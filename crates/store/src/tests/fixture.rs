@@ -42,15 +42,6 @@ impl Fixture {
         Self::on(settings::migrated(Database::Sqlite).await).await
     }
 
-    /// Makes a fixture on a copy of one migrated `SQLite` database, for a test that needs many.
-    pub(super) async fn sqlite_copy() -> Self {
-        static MIGRATED: OnceCell<Vec<u8>> = OnceCell::const_new();
-        let migrated = MIGRATED.get_or_init(settings::migrated_file).await;
-        let database = TestDatabase::sqlite().expect("a temporary folder");
-        std::fs::write(settings::path(&database), migrated).expect("a file is written");
-        Self::on(database).await
-    }
-
     pub(super) async fn postgres() -> Self {
         Self::on(settings::migrated(Database::Postgres).await).await
     }

@@ -500,7 +500,7 @@ fn compare(cases: u32, fixture: impl AsyncFn() -> Fixture) {
 
 #[test]
 fn any_sequence_of_commands_does_what_the_model_does_on_sqlite() {
-    compare(150, Fixture::sqlite_copy);
+    compare(150, Fixture::sqlite);
 }
 
 #[test]

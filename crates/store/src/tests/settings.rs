@@ -26,21 +26,3 @@ pub(super) async fn migrated(database: Database) -> TestDatabase {
     let database = TestDatabase::made_by(database, "store", migrate).await;
     database.expect("a database")
 }
-
-/// Returns the file of a `SQLite` database on which every migration was applied.
-pub(super) async fn migrated_file() -> Vec<u8> {
-    let fresh = || TestDatabase::sqlite().expect("a temporary folder");
-    let (database, copy) = (fresh(), fresh());
-    let _store = Store::open(database.url()).await.expect("the store opens");
-    let session = rusqlite::Connection::open(path(&database)).expect("the database opens");
-    session
-        .execute("VACUUM INTO ?1", [path(&copy)])
-        .expect("the database is copied");
-    std::fs::read(path(&copy)).expect("the copy is read")
-}
-
-/// Returns the path of a `SQLite` database.
-pub(super) fn path(database: &TestDatabase) -> &str {
-    let path = database.url().strip_prefix("sqlite:");
-    path.expect("a database of SQLite")
-}
