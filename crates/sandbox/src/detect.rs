@@ -262,7 +262,8 @@ async fn try_level(
 
 /// Whether a memory cgroup really stops a process.
 async fn memory_limit_holds(host: &Host, stage: &Stage) -> Result<bool, Error> {
-    let memory_bytes = 32 << 20;
+    // Every start of an engine pays for each page of it. A sandbox with a command takes little more than a mebibyte.
+    let memory_bytes = 8 << 20;
     let spec = Spec {
         limits: Limits {
             memory_bytes,

@@ -355,34 +355,34 @@ async fn objects_of_the_double_and_requests_of_the_client_have_the_types_of_the_
     let npm = installed("npm").unwrap();
     std::os::unix::fs::symlink(npm.join("node_modules"), folder.path().join("node_modules")).unwrap();
     let program = program(&double, &ids).await + &requests(&double, &ids).await;
-    let check = async |program: &str| {
-        let file = folder.path().join("objects.mts");
-        fs::write(&file, program).unwrap();
-        let tsc = installed("npm/node_modules/typescript/bin/tsc").unwrap();
-        let arguments = [
-            tsc.to_str().unwrap(),
-            "--noEmit",
-            "--strict",
-            "--skipLibCheck",
-            "--module",
-            "nodenext",
-            file.to_str().unwrap(),
-        ];
-        let peer = Peer::start(Path::new("node"), &arguments).unwrap();
-        let mut told = Vec::new();
-        while let Ok(line) = peer.line() {
-            told.push(line);
-        }
-        told.join("\n")
-    };
-    assert_eq!(check(&program).await, "");
     // The name of a member, and that of a parameter.
     let wrong = program
         .replacen("\"amount_captured\"", "\"captured_amount\"", 1)
         .replacen("\"off_session\":true", "\"offline\":true", 1);
-    let told = check(&wrong).await;
+    fs::write(folder.path().join("right.mts"), program).unwrap();
+    fs::write(folder.path().join("wrong.mts"), wrong).unwrap();
+    let tsc = installed("npm/node_modules/typescript/bin/tsc").unwrap();
+    let project = json!({
+        "compilerOptions": {"noEmit": true, "strict": true, "skipLibCheck": true, "module": "nodenext"},
+        "files": ["right.mts", "wrong.mts"],
+    });
+    fs::write(folder.path().join("tsconfig.json"), project.to_string()).unwrap();
+    let arguments = [
+        tsc.to_str().unwrap(),
+        "--pretty",
+        "false",
+        "--project",
+        folder.path().to_str().unwrap(),
+    ];
+    let peer = Peer::start(Path::new("node"), &arguments).unwrap();
+    let mut told = Vec::new();
+    while let Ok(line) = peer.line() {
+        told.push(line);
+    }
+    let told = told.join("\n");
+    assert!(!told.contains("right.mts"), "{told}");
     assert!(
-        told.contains("captured_amount") && told.contains("offline"),
+        told.contains("wrong.mts") && told.contains("captured_amount") && told.contains("offline"),
         "{told}"
     );
 }

@@ -204,18 +204,29 @@ async fn a_call_that_is_never_answered_is_a_tool_error_when_its_time_is_up() {
 
 #[tokio::test]
 async fn answers_and_streams_without_end_are_cut_off() {
-    let forever = |piece: &'static str| {
-        let endless = stream::repeat(Bytes::from_static(piece.as_bytes())).map(Ok::<_, std::io::Error>);
+    // Most of the time would go into millions of short pieces.
+    let forever = |piece: &str| {
+        let endless = stream::repeat(Bytes::from(piece.repeat(100))).map(Ok::<_, std::io::Error>);
         Body::from_stream(endless)
     };
     let script = Script::start(OLDER, json!([tool("t")]), move |request, _| {
         match request["params"]["arguments"]["kind"].as_str().unwrap() {
-            "json" => ([(header::CONTENT_TYPE, "application/json")], forever("[[[[[[[[[[[[[[[[[[[[[")).into_response(),
-            "line" => events(forever("data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx")),
-            "comments" => events(forever(": keep alive keep alive keep alive keep alive keep alive keep alive\n")),
-            _ => events(forever(
-                "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"}}\n\n",
+            "json" => (
+                [(header::CONTENT_TYPE, "application/json")],
+                forever("[[[[[[[[[[[[[[[[[[[[["),
+            )
+                .into_response(),
+            "line" => events(forever(
+                "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
             )),
+            "comments" => events(forever(
+                ": keep alive keep alive keep alive keep alive keep alive keep alive\n",
+            )),
+            _ => {
+                let params = json!({"level": "info", "data": "x".repeat(1_000)});
+                let message = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params});
+                events(forever(&format!("data: {message}\n\n")))
+            }
         }
     })
     .await;

@@ -46,6 +46,10 @@ async fn takes(bed: &Bed, way: &str, (limit, times): (u64, u64)) {
     run.end().await;
 }
 
+/// Commands after each other, each of which tries to write several times the limit. What each could write before it is
+/// looked at would add up to more than is allowed.
+const COMMANDS: u32 = 8;
+
 /// The last number that the helper said.
 fn mebibytes(finished: &Finished) -> u64 {
     let kept = [&finished.stdout.head[..], &finished.stdout.tail].concat();
@@ -126,7 +130,7 @@ pub(crate) fn commands_after_the_limit_do_not_add_up(bed: &Bed) -> Section<'_> {
         assert_eq!(made.exit, ExitKind::Code(0), "{made:?}");
         let mut before = 0;
         let mut largest_step = 0;
-        for number in 0..20 {
+        for number in 0..COMMANDS {
             let script = format!(
                 "mkdir d{number}; cd d{number}; ../probe disk plain {} 0",
                 4 * LIMIT
@@ -142,7 +146,7 @@ pub(crate) fn commands_after_the_limit_do_not_add_up(bed: &Bed) -> Section<'_> {
         // A command that starts above this writes nothing. Names of empty files and folders take some blocks.
         let most = (LIMIT << 20) * 5 / 4 + largest_step + (4 << 20);
         tell(&format!(
-            "{}: {} MiB after 20 commands, attempts held\n",
+            "{}: {} MiB after {COMMANDS} commands, attempts held\n",
             bed.test,
             before >> 20
         ));

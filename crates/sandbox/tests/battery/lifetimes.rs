@@ -31,11 +31,11 @@ pub(crate) fn output_is_kept_at_both_ends_and_otherwise_thrown_away(bed: &Bed) -
         let mut run = bed.open("run_1", Limits::default()).await;
         let before = resident();
         let script =
-            "echo first; head -c 300000000 /dev/zero; echo; echo last; head -c 50000000 /dev/zero >&2";
+            "echo first; head -c 64000000 /dev/zero; echo; echo last; head -c 32000000 /dev/zero >&2";
         let finished = run.sh(script).await;
         assert_eq!(finished.exit, ExitKind::Code(0));
-        assert_eq!(finished.stdout.total_bytes, 6 + 300_000_000 + 1 + 5);
-        assert_eq!(finished.stderr.total_bytes, 50_000_000);
+        assert_eq!(finished.stdout.total_bytes, 6 + 64_000_000 + 1 + 5);
+        assert_eq!(finished.stderr.total_bytes, 32_000_000);
         assert_eq!(
             (finished.stdout.head.len(), finished.stdout.tail.len()),
             (32 << 10, 32 << 10)
@@ -406,7 +406,8 @@ pub(crate) fn arguments_and_environment_of_any_size(bed: &Bed) -> Section<'_> {
         };
         let finished = sandbox.exec(command(argv.clone())).await.unwrap();
         assert_eq!(out(&finished), "5 100000 100000\n");
-        argv.extend((0..200).map(|_| long.clone()));
+        // The kernel takes 6 MiB at most.
+        argv.extend((0..80).map(|_| long.clone()));
         let error = sandbox.exec(command(argv)).await.unwrap_err();
         assert!(
             matches!(&error, Error::NotExecutable(text) if text.contains("Argument list too long")),

@@ -5,6 +5,7 @@ use std::{fmt::Write as _, net::SocketAddr};
 use anyhow::{Context, Result, ensure};
 use futures_util::future::try_join_all;
 use serde_json::{Value, json};
+use socket2::SockRef;
 use sortie_testkit::{
     Bytes, Client, Database, Node,
     http::{HeaderValue, Method},
@@ -28,6 +29,9 @@ const CLIENTS: usize = 500;
 /// Clients where the answers come from elsewhere and are written in the same way. Without a bound they too would take
 /// several times the memory. Many more find no room for arrays that another node passes on.
 const FEWER: usize = 120;
+
+/// Largest segment that a client takes, in bytes, as in an ordinary network.
+const SEGMENT: u32 = 1_460;
 
 /// Memory that all of them together may cost the node, in bytes.
 const MOST: u64 = 160 << 20;
@@ -53,20 +57,20 @@ async fn filled(client: &Client) -> Result<Vec<(String, &'static str)>> {
         write!(prompt, "```sh\n{mebibyte}\n```\n")?;
     }
     let mut last = None;
-    for _ in 0..10 {
+    for _ in 0..4 {
         last = Some(client.complete(&json!({"prompt": prompt})).await?.1);
     }
     let last = last.context("no run")?;
     let input = json!({"a": "y".repeat(1_000_000)});
     put(client, "/v1/workflows/small", &json!({"prompt": "x"})).await?;
-    for _ in 0..10 {
+    for _ in 0..4 {
         let schedule = json!({"workflow": "small", "cron": "@yearly", "input": input});
         client.post("/v1/schedules", &schedule).await?.expect(201)?;
     }
     let command: Vec<String> = (0..64)
         .map(|number| format!("/{number:02}{}", "x".repeat(4_093)))
         .collect();
-    for number in 0..40 {
+    for number in 0..20 {
         let connection = json!({"type": "mcp", "command": command});
         put(client, &format!("/v1/connections/c{number}"), &connection).await?;
     }
@@ -84,10 +88,12 @@ async fn filled(client: &Client) -> Result<Vec<(String, &'static str)>> {
     ])
 }
 
-/// Sends a request. The socket takes little of the answer.
+/// Sends a request. The sockets of both sides take little of the answer: the node's makes room for some segments, and
+/// those of the loopback interface are so large that it would take megabytes.
 async fn asked(address: SocketAddr, request: &str) -> Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(4_096)?;
+    SockRef::from(&socket).set_tcp_mss(SEGMENT)?;
     let mut stream = socket.connect(address).await?;
     stream.write_all(request.as_bytes()).await?;
     // The answer has begun: the node holds all that it takes into memory.

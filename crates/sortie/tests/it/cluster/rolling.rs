@@ -105,7 +105,7 @@ async fn a_rolling_restart_fails_no_request_and_loses_no_run() -> Checked {
 
     let stop = Arc::new(AtomicBool::new(false));
     let mut clients = JoinSet::new();
-    let short = json!({"prompt": "```wait 40\n```\n```wait 40\n```\ndone"});
+    let short = json!({"prompt": "```wait 100\n```\n```wait 100\n```\ndone"});
     // Longer than a grace, and than a node is away.
     let long = json!({"prompt": "```wait 1500\n```\n```wait 1500\n```\n```wait 1500\n```\ndone"});
     for request in [short, long] {
