@@ -53,11 +53,11 @@ async fn filled(client: &Client) -> Result<Vec<(String, &'static str)>> {
     let (_, of_large) = client.complete(&json!({"workflow": "large"})).await?;
     let mebibyte = "head -c 1000000 /dev/zero | tr '\\0' x";
     let mut prompt = String::new();
-    for _ in 0..4 {
+    for _ in 0..10 {
         write!(prompt, "```sh\n{mebibyte}\n```\n")?;
     }
     let mut last = None;
-    for _ in 0..4 {
+    for _ in 0..10 {
         last = Some(client.complete(&json!({"prompt": prompt})).await?.1);
     }
     let last = last.context("no run")?;
