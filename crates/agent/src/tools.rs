@@ -29,6 +29,7 @@ impl From<WorkspaceError> for ToolError {
             WorkspaceError::Directory(_)
             | WorkspaceError::Input(_)
             | WorkspaceError::BrokenOff(_)
+            | WorkspaceError::Outputs(_)
             | WorkspaceError::Sandbox(_) => Self::Fatal(error.to_string()),
         }
     }

@@ -90,7 +90,7 @@ impl StoppedWorkspace {
         Some(directory.run(work).await.map_err(|error| error.to_string()))
     }
 
-    /// Deletes the directory, if there is one.
+    /// Deletes the directory, if there is one, as soon as there are descriptors for it.
     pub async fn delete(self) -> Result<(), String> {
         let Some(Directory { workdir, tasks }) = self.0 else {
             return Ok(());
@@ -98,7 +98,11 @@ impl StoppedWorkspace {
         tasks.close();
         tasks.wait().await;
         let workdir = Arc::into_inner(workdir).ok_or("the working directory is still in use")?;
-        let deleted = tokio::task::spawn_blocking(move || workdir.delete()).await;
+        let deleted = Directory::new(workdir)
+            .run_with_descriptors(Workdir::delete, |deleted| {
+                deleted.as_ref().is_err_and(is_out_of_descriptors)
+            })
+            .await;
         deleted
             .map_err(|error| error.to_string())
             .and_then(|deleted| deleted.map_err(|error| error.to_string()))
@@ -166,30 +170,39 @@ impl Directory {
         Ok(self.tasks.spawn_blocking(move || work(&workdir)).await?)
     }
 
-    /// Writes a file, as soon as there are descriptors for it.
-    async fn write(&self, path: RelPath, source: Source) -> Result<Result<(), FileError>, BrokenOff> {
+    /// Does `work` as [`run`](Self::run) does, and again where it found no descriptor, as `lacks` says of what it returns.
+    /// It has changed nothing then.
+    pub(crate) async fn run_with_descriptors<T: Send + 'static>(
+        &self,
+        mut work: impl FnMut(&Workdir) -> T + Send + 'static,
+        lacks: impl Fn(&T) -> bool,
+    ) -> Result<T, BrokenOff> {
         let patience = Patience::default();
-        let mut next = Some((path, source));
-        while let Some((path, mut source)) = next.take() {
-            let writing = self.run(move |workdir| {
-                let written = match &mut source {
-                    Source::Bytes(content) => workdir.write(&path, content),
-                    // Nothing of it is read before the other file is open.
-                    Source::File(file) => workdir.copy(&path, file),
-                };
-                (written, path, source)
-            });
-            match writing.await? {
-                (Err(FileError::Io(error)), path, source)
-                    if is_out_of_descriptors(&error) && patience.wait().await =>
-                {
-                    next = Some((path, source));
-                }
-                (written, ..) => return Ok(written),
+        loop {
+            let working = self.run(move |workdir| (work(workdir), work));
+            let done;
+            (done, work) = working.await?;
+            if !(lacks(&done) && patience.wait().await) {
+                return Ok(done);
             }
         }
-        Ok(Ok(()))
     }
+
+    /// Writes a file, as soon as there are descriptors for it.
+    async fn write(&self, path: RelPath, mut source: Source) -> Result<Result<(), FileError>, BrokenOff> {
+        let write = move |workdir: &Workdir| match &mut source {
+            Source::Bytes(content) => workdir.write(&path, content),
+            // Nothing of it is read before the other file is open.
+            Source::File(file) => workdir.copy(&path, file),
+        };
+        self.run_with_descriptors(write, |written| written.as_ref().is_err_and(lacks_descriptor))
+            .await
+    }
+}
+
+/// Returns true where file work failed because there was no file descriptor.
+pub(crate) fn lacks_descriptor(error: &FileError) -> bool {
+    matches!(error, FileError::Io(error) if is_out_of_descriptors(error))
 }
 
 /// Failure of the workspace under the agent.
@@ -199,6 +212,8 @@ pub(crate) enum WorkspaceError {
     Directory(std::io::Error),
     #[error("input.json cannot be written: {0}")]
     Input(FileError),
+    #[error("the kept outputs cannot be looked for: {0}")]
+    Outputs(FileError),
     #[error(transparent)]
     BrokenOff(#[from] BrokenOff),
     #[error(transparent)]
@@ -242,9 +257,16 @@ impl Workspace {
         limits: Limits,
     ) -> std::io::Result<Option<Self>> {
         let mut workspace = Self::new(root, name, backend, limits);
-        let (root, name) = (workspace.root.clone(), workspace.name.clone());
-        let reopened = tokio::task::spawn_blocking(move || Workdir::reopen(&root, &name)).await;
-        let Some(workdir) = reopened.map_err(std::io::Error::other)?? else {
+        let patience = Patience::default();
+        let reopened = loop {
+            let (root, name) = (workspace.root.clone(), workspace.name.clone());
+            let reopening = tokio::task::spawn_blocking(move || Workdir::reopen(&root, &name));
+            match reopening.await.map_err(std::io::Error::other)? {
+                Err(error) if is_out_of_descriptors(&error) && patience.wait().await => {}
+                reopened => break reopened?,
+            }
+        };
+        let Some(workdir) = reopened else {
             return Ok(None);
         };
         let mut open = Open::over(workdir);
@@ -428,7 +450,10 @@ impl Workspace {
         let (outputs, directory) = self.outputs().await.ok()?;
         let room = outputs.reserve(LOG_BYTES)?;
         let path = path.to_owned();
-        let file = directory.run(move |workdir| outputs::make(workdir, &limits, &path, LOG_BYTES));
+        let file = directory.run_with_descriptors(
+            move |workdir| outputs::make(workdir, &limits, &path, LOG_BYTES),
+            |made| made.as_ref().is_err_and(lacks_descriptor),
+        );
         let mut log = Log::new(file.await.ok()?.ok()?, room);
         log.leave_out(so_far.left_out).await.ok()?;
         for source in so_far.sources {
@@ -445,7 +470,7 @@ impl Workspace {
     pub(crate) async fn keep_output(
         &mut self,
         what: &'static str,
-        source: Source,
+        mut source: Source,
         bytes: u64,
     ) -> Option<String> {
         let limits = self.limits;
@@ -453,7 +478,10 @@ impl Workspace {
         if !outputs.have_room(bytes) {
             return None;
         }
-        let stored = directory.run(move |workdir| outputs::store(workdir, &limits, (what, bytes), source));
+        let stored = directory.run_with_descriptors(
+            move |workdir| outputs::store(workdir, &limits, (what, bytes), &mut source),
+            |stored| stored.as_ref().is_err_and(lacks_descriptor),
+        );
         let (path, new) = stored.await.ok()?.ok()?;
         outputs.take(new);
         Some(path)
@@ -466,8 +494,11 @@ impl Workspace {
         let outputs = match &mut open.outputs {
             Some(outputs) => outputs,
             empty @ None => {
-                let found = directory.run(move |workdir| Outputs::find(workdir, &limits));
-                empty.insert(found.await?)
+                let found = directory.run_with_descriptors(
+                    move |workdir| Outputs::find(workdir, &limits),
+                    |found| found.as_ref().is_err_and(lacks_descriptor),
+                );
+                empty.insert(found.await?.map_err(WorkspaceError::Outputs)?)
             }
         };
         Ok((outputs, directory))

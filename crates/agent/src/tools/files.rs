@@ -3,12 +3,16 @@
 //! The tools reach the working directory and nothing else. They accept its absolute path, which commands print, and the
 //! forms `~/` and `file://`. The segments `.` and `..` and empty ones are resolved by their text: no link is followed.
 
-use std::path::Path;
+use std::{cell::Cell, path::Path};
 
 use sortie_sandbox::{CommandPaths, Entry, EntryKind, FileError, Level, RelPath, Workdir};
 
 use super::{Context, ToolError, ignored::Ignored};
-use crate::{text, tool::names::distance, workspace::WorkspaceError};
+use crate::{
+    text,
+    tool::names::distance,
+    workspace::{WorkspaceError, lacks_descriptor},
+};
 
 /// Entries that are looked through for a name like one that is missing.
 const LOOKED_AT: usize = 10_000;
@@ -19,6 +23,8 @@ const SUGGESTED: usize = 3;
 pub(super) struct RunFiles<'w> {
     pub(super) workdir: &'w Workdir,
     paths: CommandPaths,
+    /// Whether something failed because there was no file descriptor.
+    lacks_descriptor: Cell<bool>,
 }
 
 impl<'w> RunFiles<'w> {
@@ -27,6 +33,14 @@ impl<'w> RunFiles<'w> {
         Self {
             workdir,
             paths: workdir.command_paths(level),
+            lacks_descriptor: Cell::new(false),
+        }
+    }
+
+    /// Notes a failure that is not the file's, after which the whole work is done again.
+    pub(super) fn note(&self, error: &FileError) {
+        if lacks_descriptor(error) {
+            self.lacks_descriptor.set(true);
         }
     }
 
@@ -91,6 +105,7 @@ impl<'w> RunFiles<'w> {
 
     /// A failure with the path that it is about, and names like one that is missing.
     pub(super) fn about(&self, path: &RelPath, error: &FileError) -> ToolError {
+        self.note(error);
         let near = match error {
             FileError::NotFound => self.near(path),
             FileError::NotAFile | FileError::Escapes | FileError::TooLarge { .. } | FileError::Io(_) => {
@@ -108,10 +123,11 @@ impl<'w> RunFiles<'w> {
 
     /// A failure of a folder; `None` is the working directory.
     pub(super) fn about_folder(&self, folder: Option<&RelPath>, error: &FileError) -> ToolError {
-        match folder {
-            Some(folder) => self.about(folder, error),
-            None => ToolError::ToModel(format!(".: {error}")),
-        }
+        let Some(folder) = folder else {
+            self.note(error);
+            return ToolError::ToModel(format!(".: {error}"));
+        };
+        self.about(folder, error)
     }
 
     /// Files with the name of `path` in another folder or in another case, then those with a name like it.
@@ -164,20 +180,26 @@ fn refused(rule: &str) -> ToolError {
     ToolError::ToModel(format!("path: {rule}"))
 }
 
-/// Does blocking work on the files of the run.
+/// Does blocking work on the files of the run, as soon as there are descriptors for it. Work that meets a full table of
+/// them has changed nothing: a file is opened before it is written.
 pub(super) async fn with_files<T: Send + 'static>(
     context: Context<'_>,
-    work: impl FnOnce(&RunFiles<'_>) -> Result<T, ToolError> + Send + 'static,
+    work: impl Fn(&RunFiles<'_>) -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
     // The workspace is free again before the work begins, so that calls run side by side.
     let files = context.files()?;
     let mut workspace = files.workspace.lock().await;
     let (level, directory) = (workspace.level(), workspace.directory(files.input_file).await?);
     drop(workspace);
-    directory
-        .run(move |workdir| work(&RunFiles::new(workdir, level)))
+    let work = move |workdir: &Workdir| {
+        let files = RunFiles::new(workdir, level);
+        (work(&files), files.lacks_descriptor.get())
+    };
+    let (done, _) = directory
+        .run_with_descriptors(work, |(_, lacks_descriptor)| *lacks_descriptor)
         .await
-        .map_err(WorkspaceError::from)?
+        .map_err(WorkspaceError::from)?;
+    done
 }
 
 #[cfg(test)]

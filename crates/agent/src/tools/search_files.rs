@@ -146,7 +146,13 @@ fn search(
         ended: None,
     };
     match files.folder(arguments.path.as_deref())? {
-        Some(file) if files.workdir.size(&file).is_ok() => {
+        Some(file)
+            if files
+                .workdir
+                .size(&file)
+                .inspect_err(|error| files.note(error))
+                .is_ok() =>
+        {
             search.file(files, &file);
             Ok(ToolContent::Text(search.text()))
         }
@@ -208,8 +214,9 @@ impl Search<'_> {
 
     /// Searches one file. One that cannot be read is left out, as a binary one is.
     fn file(&mut self, files: &RunFiles<'_>, path: &RelPath) {
-        let Ok(file) = files.workdir.open(path) else {
-            return;
+        let file = match files.workdir.open(path) {
+            Ok(file) => file,
+            Err(error) => return files.note(&error),
         };
         let before = self.matches;
         if let Err(error) = self.lines(BufReader::with_capacity(64 * 1024, file), path.as_str()) {

@@ -19,7 +19,7 @@ use std::{
 
 use sortie_sandbox::{FileError, Limits, RelPath, Workdir};
 
-use super::Source;
+use super::{Source, lacks_descriptor};
 
 /// The folder of the files.
 const FOLDER: &str = ".sortie/output";
@@ -59,14 +59,18 @@ impl Drop for Room {
 }
 
 impl Outputs {
-    /// Looks for files of an earlier attempt at the run.
-    pub(super) fn find(workdir: &Workdir, limits: &Limits) -> Self {
+    /// Looks for files of an earlier attempt at the run. Fails where there is no descriptor for that.
+    pub(super) fn find(workdir: &Workdir, limits: &Limits) -> Result<Self, FileError> {
         let mut next = 1_u32;
         let mut left = TOTAL_BYTES.min(limits.disk_bytes / SHARE_OF_DISK);
-        // A folder that is not there, or cannot be read, holds none.
         let folder = RelPath::new(FOLDER).ok();
-        let found = workdir.list(folder.as_ref(), 1, LISTED);
-        for entry in found.map(|(entries, _)| entries).unwrap_or_default() {
+        let entries = match workdir.list(folder.as_ref(), 1, LISTED) {
+            Ok((entries, _)) => entries,
+            Err(error) if lacks_descriptor(&error) => return Err(error),
+            // A folder that is not there, or cannot be read, holds none.
+            Err(_none) => Vec::new(),
+        };
+        for entry in entries {
             left = left.saturating_sub(entry.size);
             let name = entry.path.rsplit('/').next().unwrap_or_default();
             let number: Option<u32> = name.split('-').next().and_then(|number| number.parse().ok());
@@ -74,10 +78,10 @@ impl Outputs {
                 next = next.max(number.saturating_add(1));
             }
         }
-        Self {
+        Ok(Self {
             next,
             left: Arc::new(AtomicU64::new(left)),
-        }
+        })
     }
 
     /// A number that no other job of the run has.
@@ -129,17 +133,17 @@ pub(super) fn store(
     workdir: &Workdir,
     limits: &Limits,
     (what, bytes): (&str, u64),
-    mut source: Source,
+    source: &mut Source,
 ) -> Result<(String, u64), FileError> {
-    let digest = digest(&mut source)?;
+    let digest = digest(source)?;
     let path = format!("{FOLDER}/{what}-{digest:08x}.txt");
     if workdir.size(&named(&path)?).is_ok_and(|size| size == bytes) {
         return Ok((path, 0));
     }
     let place = prepare(workdir, limits, &path, bytes)?;
     match source {
-        Source::Bytes(content) => workdir.write(&place, &content)?,
-        Source::File(mut file) => workdir.copy(&place, &mut file)?,
+        Source::Bytes(content) => workdir.write(&place, content)?,
+        Source::File(file) => workdir.copy(&place, file)?,
     }
     Ok((path, bytes))
 }
@@ -197,7 +201,7 @@ mod tests {
     fn numbers_go_on_behind_those_of_an_earlier_attempt() {
         let (_root, workdir) = workdir();
         let limits = Limits::default();
-        assert_eq!(Outputs::find(&workdir, &limits).number(), 1);
+        assert_eq!(Outputs::find(&workdir, &limits).unwrap().number(), 1);
         for number in [3, 12] {
             make(&workdir, &limits, &log_path(number), 1_000).unwrap();
         }
@@ -205,10 +209,10 @@ mod tests {
             &workdir,
             &limits,
             ("stdout", 1_000),
-            Source::Bytes(vec![b'x'; 1_000]),
+            &mut Source::Bytes(vec![b'x'; 1_000]),
         )
         .unwrap();
-        let mut outputs = Outputs::find(&workdir, &limits);
+        let mut outputs = Outputs::find(&workdir, &limits).unwrap();
         assert_eq!((outputs.number(), outputs.number()), (13, 14));
         assert!(outputs.have_room(TOTAL_BYTES - 1_000) && !outputs.have_room(TOTAL_BYTES - 999));
         let ignored = RelPath::new(".sortie/.gitignore").unwrap();
@@ -220,19 +224,19 @@ mod tests {
         let (_root, workdir) = workdir();
         let limits = Limits::default();
         let bytes = |text: &str| Source::Bytes(text.as_bytes().to_vec());
-        let (path, new) = store(&workdir, &limits, ("stdout", 3), bytes("one")).unwrap();
+        let (path, new) = store(&workdir, &limits, ("stdout", 3), &mut bytes("one")).unwrap();
         assert_eq!(new, 3);
         let mut file = tempfile::tempfile().unwrap();
         io::Write::write_all(&mut file, b"one").unwrap();
         file.seek(SeekFrom::Start(0)).unwrap();
-        let again = store(&workdir, &limits, ("stdout", 3), Source::File(file)).unwrap();
+        let again = store(&workdir, &limits, ("stdout", 3), &mut Source::File(file)).unwrap();
         assert_eq!(again, (path.clone(), 0));
-        let (other, _) = store(&workdir, &limits, ("stdout", 3), bytes("two")).unwrap();
+        let (other, _) = store(&workdir, &limits, ("stdout", 3), &mut bytes("two")).unwrap();
         assert_ne!(other, path);
         // The run has changed it meanwhile.
         workdir.write(&named(&path).unwrap(), b"o").unwrap();
         assert_eq!(
-            store(&workdir, &limits, ("stdout", 3), bytes("one")).unwrap(),
+            store(&workdir, &limits, ("stdout", 3), &mut bytes("one")).unwrap(),
             (path.clone(), 3)
         );
         assert_eq!(workdir.read(&named(&path).unwrap(), 9).unwrap(), b"one");
@@ -241,7 +245,7 @@ mod tests {
     #[test]
     fn a_file_that_grew_less_than_it_might_gives_room_back() {
         let (_root, workdir) = workdir();
-        let mut outputs = Outputs::find(&workdir, &Limits::default());
+        let mut outputs = Outputs::find(&workdir, &Limits::default()).unwrap();
         for file in 0..100 {
             let mut room = outputs.reserve(4 << 20).unwrap();
             room.used = 1_000;
@@ -257,7 +261,7 @@ mod tests {
             disk_bytes: 80_000,
             ..Limits::default()
         };
-        let mut outputs = Outputs::find(&workdir, &limits);
+        let mut outputs = Outputs::find(&workdir, &limits).unwrap();
         assert!(outputs.have_room(10_000) && !outputs.have_room(10_001));
         outputs.take(9_999);
         assert!(outputs.have_room(1) && !outputs.have_room(2));

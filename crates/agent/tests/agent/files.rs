@@ -1,6 +1,10 @@
 //! The file tools as models use them by habit: absolute paths, names of other tools, pictures, ignored files.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    fs::File,
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -10,6 +14,7 @@ use sortie_agent::{
     model::{Deltas, ModelError, Reply, Request, Turn},
 };
 use sortie_api::model::ModelInfo;
+use sortie_base::descriptors::PAUSE;
 
 use crate::support::{
     Pretended, Recorder, Scripted, calls, prints, run_agent, says, spec, untouched, workspace,
@@ -377,4 +382,66 @@ async fn a_picture_is_part_of_the_transcript() {
         panic!("no results");
     };
     assert!(matches!(&results[0].content, ToolContent::Media(media) if media.pixels == Some((2, 1))));
+}
+
+/// Holds the descriptors of the process, but for some.
+fn all_but(room: usize) -> Vec<File> {
+    let mut held = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        held.push(file);
+    }
+    held.truncate(held.len() - room);
+    held
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_file_tools_wait_where_there_is_no_descriptor() {
+    let change = json!({"path": "a/there.txt", "old_text": "two", "new_text": "three"});
+    let tools = [
+        (
+            "write_file",
+            json!({"path": "a/new.txt", "content": "x"}),
+            "created a/new.txt",
+        ),
+        ("read_file", json!({"path": "a/there.txt"}), "one\ntwo"),
+        ("edit_file", change, "edited a/there.txt"),
+        ("list_files", json!({}), "a/there.txt"),
+        ("search_files", json!({"regex": "t.o"}), "a/there.txt"),
+        (
+            "search_files",
+            json!({"regex": "t.o", "path": "a/there.txt"}),
+            "two",
+        ),
+    ];
+    for (tool, arguments, expected) in tools {
+        // With room for some, but not for all that it takes, a try fails half-way.
+        for room in 0..3 {
+            let (backend, held) = (untouched(), Mutex::new(Vec::new()));
+            let arguments = arguments.clone();
+            let called = told(
+                &backend,
+                false,
+                |dir| {
+                    std::fs::create_dir(dir.join("a")).unwrap();
+                    std::fs::write(dir.join("a/there.txt"), "one\ntwo\n").unwrap();
+                },
+                |_| {
+                    *held.lock().unwrap() = all_but(room);
+                    vec![(tool, arguments)]
+                },
+            );
+            let (told, ()) = tokio::join!(called, async {
+                while held.lock().unwrap().is_empty() {
+                    tokio::task::yield_now().await;
+                }
+                tokio::time::sleep(4 * PAUSE).await;
+                held.lock().unwrap().clear();
+            });
+            let texts = told.texts();
+            assert!(
+                texts[0].contains(expected),
+                "{tool} with room for {room}: {texts:?}"
+            );
+        }
+    }
 }

@@ -289,8 +289,9 @@ impl Workdir {
         Ok((total.bytes, total.entries))
     }
 
-    /// Deletes the directory with everything in it, however deep, unreadable or strangely named.
-    pub fn delete(self) -> io::Result<()> {
+    /// Deletes the directory with everything in it, however deep, unreadable or strangely named. What a failure has left,
+    /// another call deletes.
+    pub fn delete(&self) -> io::Result<()> {
         delete::remove_tree(self.root.as_fd(), self.name.as_bytes())?;
         delete::remove_tree(self.root.as_fd(), scratch_name(&self.name).as_bytes())
     }
