@@ -118,7 +118,8 @@ async fn storage_that_does_not_work_refuses_uploads_and_leaves_the_node_ready_fo
     let rig = Rig::start().await;
     assert!(rig.engine.degraded().is_empty());
     let staging = rig.dir.path().join("blobs/staging");
-    std::fs::remove_dir(&staging).unwrap();
+    // The first look at the storage may have a file in it.
+    std::fs::rename(&staging, rig.dir.path().join("away")).unwrap();
     let refused = rig.upload("a", b"x").await;
     assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
     // The failure has the storage asked at once.
