@@ -10,7 +10,8 @@ use crate::{
 };
 
 // Finds runs held by nodes that were declared lost or are not registered any more. The nodes are found by
-// jumping through the index of held runs. No id of a node is negative.
+// jumping through the index of held runs. No id of a node is negative. The order is that of this index: for a table
+// that was small at its last look, the planner else walks the index of an organization's held runs.
 macro_rules! lost_runs {
     ($which:literal) => {
         concat!(
@@ -24,7 +25,8 @@ macro_rules! lost_runs {
                AND (SELECT n.id FROM node n WHERE n.id = h.node_id AND n.ended_at IS NULL) IS NULL{END} \
              AND (SELECT r.id FROM run r WHERE r.id = q.run_id AND ",
             $which,
-            ") IS NOT NULL AND NOT q.run_id {IN}SELECT value FROM {JSON_EACH}($4){END} LIMIT $1"
+            ") IS NOT NULL AND NOT q.run_id {IN}SELECT value FROM {JSON_EACH}($4){END} \
+             ORDER BY q.node_id, q.run_id LIMIT $1"
         )
     };
 }
@@ -52,7 +54,8 @@ const GONE: &str = "WITH RECURSIVE holder (node_id) AS (\
    AND (SELECT n.id FROM node n WHERE n.id = h.node_id AND n.ended_at IS NULL) IS NULL{END} \
    AND (SELECT r.id FROM run r WHERE r.id = u.run_id \
      AND (r.output_expires_at IS NULL OR r.output_expires_at <= $2)) IS NOT NULL \
-   AND NOT u.run_id {IN}SELECT value FROM {JSON_EACH}($3){END} LIMIT $1";
+   AND NOT u.run_id {IN}SELECT value FROM {JSON_EACH}($3){END} \
+ ORDER BY u.node_id, u.run_id LIMIT $1";
 
 /// Condition for nodes to declare lost. Their lease is listed in `$1`, so it was not renewed since the
 /// sweeping node has seen it. It has expired by the clock that leases are counted on, and the lease of the
