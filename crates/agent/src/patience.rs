@@ -150,6 +150,12 @@ mod tests {
         held
     }
 
+    /// Gives descriptors back after some tries.
+    async fn released(held: Vec<File>) {
+        tokio::time::sleep(4 * PAUSE).await;
+        drop(held);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_sandbox_is_opened_once_there_are_descriptors() {
         let (dir, full, begun) = (tempfile::tempdir().unwrap(), Full::default(), Instant::now());
@@ -188,11 +194,32 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let mut workspace = workspace(&dir, &Full::default());
             let held = all_but(room);
-            let (made, ()) = tokio::join!(workspace.directory(None), async {
-                tokio::time::sleep(4 * PAUSE).await;
-                drop(held);
-            });
+            let (made, ()) = tokio::join!(workspace.directory(None), released(held));
             made.unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn outputs_are_kept_and_a_directory_is_opened_again_once_there_are_descriptors() {
+        for room in 0..3 {
+            let dir = tempfile::tempdir().unwrap();
+            let mut workspace = workspace(&dir, &Full::default());
+            workspace.directory(None).await.unwrap();
+            let held = all_but(room);
+            let kept = workspace.keep_output("stdout", Source::Bytes(b"kept".to_vec()), 4);
+            let (kept, ()) = tokio::join!(kept, released(held));
+            let file = dir.path().join("run").join(kept.expect("it is kept"));
+            assert_eq!(
+                std::fs::read_to_string(file).unwrap(),
+                "kept",
+                "with room for {room}"
+            );
+            drop(workspace.stop().await);
+            let (root, backend) = (dir.path().to_owned(), Arc::new(Full::default()));
+            let held = all_but(room);
+            let reopening = Workspace::reopen(root, "run".to_owned(), backend, Limits::default());
+            let (reopened, ()) = tokio::join!(reopening, released(held));
+            assert!(reopened.unwrap().is_some(), "with room for {room}");
         }
     }
 
@@ -216,10 +243,7 @@ mod tests {
                 workspace.stage(files).await.unwrap();
                 workspace.directory(Some(&input)).await.unwrap();
             };
-            tokio::join!(staged, async {
-                tokio::time::sleep(4 * PAUSE).await;
-                drop(held);
-            });
+            tokio::join!(staged, released(held));
             for (file, content) in [
                 ("a/b/inline", "inline"),
                 ("c/saved", "saved"),

@@ -170,8 +170,8 @@ impl Directory {
         Ok(self.tasks.spawn_blocking(move || work(&workdir)).await?)
     }
 
-    /// Does `work` as [`run`](Self::run) does, and again where it found no descriptor, as `lacks` says of what it returns.
-    /// It has changed nothing then.
+    /// Does `work` as [`run`](Self::run) does. Does the whole work again, for as long as [`Patience`] lasts, while `lacks` says
+    /// of its result that it found no file descriptor. Work that was done in part must come to the same end then.
     pub(crate) async fn run_with_descriptors<T: Send + 'static>(
         &self,
         mut work: impl FnMut(&Workdir) -> T + Send + 'static,

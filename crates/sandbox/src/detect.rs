@@ -262,7 +262,7 @@ async fn try_level(
 
 /// Whether a memory cgroup really stops a process.
 async fn memory_limit_holds(host: &Host, stage: &Stage) -> Result<bool, Error> {
-    // Every start of an engine pays for each page of it. A sandbox with a command takes little more than a mebibyte, and
+    // Every start of an engine fills this memory, so it is small. A sandbox with a command takes little more than 1 MiB, and
     // more where pages are large.
     let memory_bytes = 16 << 20;
     let spec = Spec {

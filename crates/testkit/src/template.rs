@@ -24,14 +24,15 @@ pub async fn copy_sqlite_template(
         let first = making.path().join("made.db");
         make(&format!("sqlite:{}", first.display())).await?;
         write_log_back(&first)?;
-        // Tests that make it at the same time replace it by its like.
+        // A test that makes it at the same time replaces this file by an equal one.
         fs::rename(&first, &kept).with_context(|| format!("cannot keep {}", kept.display()))?;
     }
     fs::copy(&kept, file).with_context(|| format!("cannot copy {}", kept.display()))?;
     Ok(())
 }
 
-/// Makes a file whole by itself. Who closed it last may have been a connection that cannot write.
+/// Writes the log of a database back into its file, so that a copy of the file is whole. The last connection that was
+/// closed leaves the log where it cannot write.
 fn write_log_back(file: &Path) -> Result<()> {
     let connection = rusqlite::Connection::open(file)?;
     let mode: String = connection.query_row("PRAGMA journal_mode", (), |row| row.get(0))?;

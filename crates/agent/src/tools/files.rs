@@ -37,7 +37,7 @@ impl<'w> RunFiles<'w> {
         }
     }
 
-    /// Notes a failure that is not the file's, after which the whole work is done again.
+    /// Notes a failure for want of a file descriptor. [`with_files`] does the whole work again then.
     pub(super) fn note(&self, error: &FileError) {
         if lacks_descriptor(error) {
             self.lacks_descriptor.set(true);
@@ -180,8 +180,8 @@ fn refused(rule: &str) -> ToolError {
     ToolError::ToModel(format!("path: {rule}"))
 }
 
-/// Does blocking work on the files of the run, as soon as there are descriptors for it. Work that meets a full table of
-/// them has changed nothing: a file is opened before it is written.
+/// Does blocking work on the files of the run, again where it found no file descriptor. Such work has written no file,
+/// because it opens a file before it writes.
 pub(super) async fn with_files<T: Send + 'static>(
     context: Context<'_>,
     work: impl Fn(&RunFiles<'_>) -> Result<T, ToolError> + Send + 'static,

@@ -88,8 +88,8 @@ async fn filled(client: &Client) -> Result<Vec<(String, &'static str)>> {
     ])
 }
 
-/// Sends a request. The sockets of both sides take little of the answer: the node's makes room for some segments, and
-/// those of the loopback interface are so large that it would take megabytes.
+/// Sends a request. The sockets of both sides hold little of the answer. The node's socket has room for some segments, and
+/// with the large segments of the loopback interface that would be megabytes.
 async fn asked(address: SocketAddr, request: &str) -> Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(4_096)?;

@@ -10,8 +10,8 @@ use crate::{
 };
 
 // Finds runs held by nodes that were declared lost or are not registered any more. The nodes are found by
-// jumping through the index of held runs. No id of a node is negative. The order is that of this index: for a table
-// that was small at its last look, the planner else walks the index of an organization's held runs.
+// jumping through the index of held runs. No id of a node is negative. The runs come in the order of that index:
+// otherwise PostgreSQL walks all held runs where the table was small when it was last analyzed.
 macro_rules! lost_runs {
     ($which:literal) => {
         concat!(

@@ -502,7 +502,7 @@ async fn no_statement_walks_or_sorts_a_table_that_grows_on_postgres() {
     let statements = fixture.store.db.faults().statements();
     assert!(statements.len() > 40, "{}", statements.len());
     nothing_is_walked_or_sorted(&fixture, &statements, "before").await;
-    // As an automatic vacuum does at any moment. It finds few rows left.
+    // An automatic vacuum may analyze these tables while they are nearly empty.
     let busy = "VACUUM (ANALYZE) queue, event";
     fixture.database.execute(busy).await.unwrap();
     nothing_is_walked_or_sorted(&fixture, &statements, "after").await;
