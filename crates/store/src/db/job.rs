@@ -7,9 +7,10 @@
 
 use std::{
     collections::VecDeque,
-    fmt,
+    fmt, mem,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread::{self, Thread},
     time::{Duration, Instant},
 };
 
@@ -115,7 +116,6 @@ const SEARCHED: usize = 128;
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
-    ready: Condvar,
     /// Wakes a simulated connection, which is a task and not a thread, when a job waits.
     #[cfg(feature = "simulation")]
     arrived: tokio::sync::Notify,
@@ -126,8 +126,11 @@ struct State {
     urgent: VecDeque<Box<dyn Job>>,
     jobs: VecDeque<Box<dyn Job>>,
     bytes: usize,
-    /// Number of threads that wait for a job.
+    /// Number of threads that wait for a job, or were woken for one and have not looked yet.
     idle: usize,
+    /// Threads that wait and were not woken. The last one has waited for the shortest time and is woken first: it has a
+    /// connection, and the statements prepared on it. With few jobs the other threads need no connection at all.
+    asleep: Vec<Thread>,
     closed: bool,
 }
 
@@ -184,11 +187,37 @@ impl Queue {
         state.urgent.len() + state.jobs.len()
     }
 
-    /// Wakes one thread for a new job.
-    fn notify_one(&self) {
-        self.ready.notify_one();
+    /// Wakes one thread for a job that was added to `state`.
+    fn wake_one(&self, mut state: MutexGuard<'_, State>) {
+        let woken = state.asleep.pop();
+        drop(state);
+        if let Some(thread) = woken {
+            thread.unpark();
+        }
         #[cfg(feature = "simulation")]
         self.arrived.notify_one();
+    }
+
+    /// Waits until this thread is woken, for at most `time` if given.
+    fn sleep<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        time: Option<Duration>,
+    ) -> MutexGuard<'a, State> {
+        let thread = thread::current();
+        let id = thread.id();
+        state.asleep.push(thread);
+        state.idle += 1;
+        drop(state);
+        match time {
+            None => thread::park(),
+            Some(time) => thread::park_timeout(time),
+        }
+        let mut state = self.lock();
+        state.idle -= 1;
+        // It is still there if nobody woke it: the time is over, or it was woken without a cause.
+        state.asleep.retain(|other| other.id() != id);
+        state
     }
 
     /// Waits until a job may be there or the queue is closed. Returns true if the queue is closed and empty.
@@ -221,8 +250,7 @@ impl Queue {
         }
         state.bytes = bytes;
         state.jobs.push_back(job);
-        drop(state);
-        self.notify_one();
+        self.wake_one(state);
         Ok(())
     }
 
@@ -235,8 +263,7 @@ impl Queue {
         // While the threads are stuck, abandoned urgent jobs must not pile up.
         state.urgent.retain(|job| job.is_wanted());
         state.urgent.push_back(job);
-        drop(state);
-        self.notify_one();
+        self.wake_one(state);
         Ok(())
     }
 
@@ -248,22 +275,10 @@ impl Queue {
             if state.closed {
                 return Next::Closed;
             }
-            match idle {
-                None => {
-                    state.idle += 1;
-                    state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
-                    state.idle -= 1;
-                }
-                Some(time) => {
-                    let (guard, timeout) = self
-                        .ready
-                        .wait_timeout(state, time)
-                        .unwrap_or_else(PoisonError::into_inner);
-                    state = guard;
-                    if timeout.timed_out() && state.is_empty() {
-                        return Next::Idle;
-                    }
-                }
+            let began = Instant::now();
+            state = self.sleep(state, idle);
+            if state.is_empty() && idle.is_some_and(|time| began.elapsed() >= time) {
+                return Next::Idle;
             }
         }
         let mut taken = Vec::new();
@@ -310,8 +325,8 @@ impl Queue {
     /// Answers every waiting job with `error`.
     pub(super) fn refuse_waiting(&self, error: &Error) {
         let mut state = self.lock();
-        let urgent = std::mem::take(&mut state.urgent);
-        let jobs = std::mem::take(&mut state.jobs);
+        let urgent = mem::take(&mut state.urgent);
+        let jobs = mem::take(&mut state.jobs);
         state.bytes = 0;
         drop(state);
         for job in urgent.into_iter().chain(jobs) {
@@ -321,8 +336,13 @@ impl Queue {
 
     /// Closes the queue for new jobs. Waiting jobs still run.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
-        self.ready.notify_all();
+        let mut state = self.lock();
+        state.closed = true;
+        let woken = mem::take(&mut state.asleep);
+        drop(state);
+        for thread in woken {
+            thread.unpark();
+        }
         #[cfg(feature = "simulation")]
         self.arrived.notify_waiters();
     }
@@ -330,21 +350,26 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, mpsc};
+
     use super::*;
+
+    fn job() -> Box<dyn Job> {
+        let (reply, _) = oneshot::channel();
+        Box::new(Task {
+            access: Access::Own,
+            bytes: 1,
+            queued_at: Instant::now(),
+            work: |_: &mut dyn Tx| Ok(()),
+            value: None,
+            reply,
+        })
+    }
 
     fn waiting(count: usize) -> Queue {
         let queue = Queue::default();
         for _ in 0..count {
-            let (reply, _) = oneshot::channel();
-            let task = Task {
-                access: Access::Own,
-                bytes: 1,
-                queued_at: Instant::now(),
-                work: |_: &mut dyn Tx| Ok(()),
-                value: None,
-                reply,
-            };
-            queue.push(Box::new(task)).unwrap();
+            queue.push(job()).unwrap();
         }
         queue
     }
@@ -364,5 +389,45 @@ mod tests {
         queue.lock().idle = 3;
         // The first job, and a quarter of the twelve behind it.
         assert_eq!(taken(&queue), 4);
+    }
+    #[test]
+    fn the_thread_that_has_waited_for_the_shortest_time_is_woken_first_and_the_end_wakes_all() {
+        let queue = Arc::new(Queue::default());
+        let (done, numbers) = mpsc::channel();
+        let threads: Vec<_> = (0..4)
+            .map(|number| {
+                let (ours, done) = (Arc::clone(&queue), done.clone());
+                let thread = thread::spawn(move || {
+                    // One job each, so that a thread that has worked does not wait again.
+                    if let Next::Jobs(_) = ours.take(1, 1, None) {
+                        done.send(number).unwrap();
+                    }
+                });
+                while queue.lock().asleep.len() <= number {
+                    thread::yield_now();
+                }
+                thread
+            })
+            .collect();
+        for number in [3, 2, 1] {
+            queue.push(job()).unwrap();
+            assert_eq!(numbers.recv().unwrap(), number);
+        }
+        queue.close();
+        drop(done);
+        assert!(numbers.recv().is_err());
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_thread_that_was_not_woken_in_time_goes_on_and_is_not_woken_later() {
+        let queue = Queue::default();
+        let time = Some(Duration::from_millis(1));
+        assert!(matches!(queue.take(1, 1, time), Next::Idle));
+        let state = queue.lock();
+        assert!(state.asleep.is_empty());
+        assert_eq!(state.idle, 0);
     }
 }

@@ -133,6 +133,16 @@ impl Link {
         Ok(PgSession::new(client, Arc::clone(runtime), self.answer))
     }
 
+    /// Makes a session [without settings](Self::without_settings) ready for commands. Where it accepts no writes, one of
+    /// the other hosts may: then a new session takes its place.
+    pub(super) fn prepared(&self, mut session: PgSession, runtime: &Arc<Runtime>) -> Result<PgSession> {
+        if session.value("SHOW transaction_read_only")? == "on" {
+            return self.connect(runtime);
+        }
+        session.control(self.settings)?;
+        Ok(session)
+    }
+
     /// Opens a connection on this runtime and passes its messages to `listener`.
     pub(super) async fn listening(&self, runtime: &Runtime, listener: &Listener) -> Result<HintConnection> {
         let connection = async {

@@ -60,8 +60,8 @@ pub(super) fn open(url: &str, options: OpenOptions, reports: &Reports) -> Result
     let connections = options.connections.max(1) as usize;
     let link = Link::new(url)?;
     let runtime = Arc::new(connect::runtime()?);
-    refuse_transaction_pooling(&link, &runtime)?;
-    apply_migrations(&link, &runtime)?;
+    let session = refuse_transaction_pooling(&link, &runtime)?;
+    apply_migrations(link.prepared(session, &runtime)?)?;
     let [queue, urgent, walks] = std::array::from_fn(|_| Arc::new(Queue::default()));
     #[cfg(test)]
     let faults = Arc::new(crate::db::fault::Faults::default());
@@ -121,8 +121,8 @@ impl Server for PgServer {
 
 /// Refuses a pooler that gives a server connection to another client after each transaction. Prepared
 /// statements, session settings and `LISTEN` need a connection of their own: they would be lost, or would be
-/// those of another client.
-fn refuse_transaction_pooling(link: &Link, runtime: &Arc<Runtime>) -> Result<()> {
+/// those of another client. Returns a session without settings.
+fn refuse_transaction_pooling(link: &Link, runtime: &Arc<Runtime>) -> Result<PgSession> {
     let link = link.without_settings();
     let (mut first, mut second) = (link.connect(runtime)?, link.connect(runtime)?);
     // A pooler may use its server connections in rotation.
@@ -139,15 +139,15 @@ fn refuse_transaction_pooling(link: &Link, runtime: &Arc<Runtime>) -> Result<()>
             ));
         }
     }
-    Ok(())
+    Ok(first)
 }
 
 /// Runs a query on a session that cannot write.
 pub(super) fn inspect<T>(url: &str, query: fn(&mut dyn Tx) -> Result<T>) -> Result<T> {
     let link = Link::new(url)?;
     let runtime = Arc::new(connect::runtime()?);
-    refuse_transaction_pooling(&link, &runtime)?;
-    let mut session = link.connect(&runtime)?;
+    let session = refuse_transaction_pooling(&link, &runtime)?;
+    let mut session = link.prepared(session, &runtime)?;
     refuse_old_server(&mut session)?;
     query(&mut Pipeline::reader(&mut session))
 }
@@ -167,8 +167,7 @@ fn refuse_old_server(session: &mut PgSession) -> Result<()> {
     Ok(())
 }
 
-fn apply_migrations(link: &Link, runtime: &Arc<Runtime>) -> Result<()> {
-    let mut session = link.connect(runtime)?;
+fn apply_migrations(mut session: PgSession) -> Result<()> {
     // A migration may take longer than a command, and may wait for another node's migration.
     session.control(
         "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \

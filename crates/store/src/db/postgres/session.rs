@@ -62,9 +62,12 @@ impl PgSession {
 
     /// Returns the process id of the server's end of the session.
     pub(super) fn backend(&mut self) -> Result<String> {
-        let answer = self
-            .runtime
-            .block_on(self.client.simple_query("SELECT pg_backend_pid()"));
+        self.value("SELECT pg_backend_pid()")
+    }
+
+    /// Returns the only value of a statement without parameters, as text.
+    pub(super) fn value(&mut self, sql: &str) -> Result<String> {
+        let answer = self.runtime.block_on(self.client.simple_query(sql));
         let messages = answer.map_err(|error| failure(&error))?;
         let mut rows = messages.iter().filter_map(|message| {
             if let SimpleQueryMessage::Row(row) = message {
@@ -75,7 +78,7 @@ impl PgSession {
         });
         rows.next()
             .map(str::to_owned)
-            .ok_or_else(|| Error::Database("the server reports no process id".to_owned()))
+            .ok_or_else(|| Error::Database(format!("the server answers {sql} with nothing")))
     }
 
     /// Runs statements as [`control`](Self::control) does. Returns false if waiting for a lock took too long.
