@@ -7,14 +7,20 @@ use std::{
     net::SocketAddr,
     path::Path,
     process,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     thread,
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::task::JoinSet;
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::oneshot,
+};
 use tokio_postgres::{NoTls, error::SqlState};
 
 use crate::{
@@ -27,6 +33,9 @@ use crate::{
 
 /// The variable in which `scripts/test-postgres` hands over the address of its server.
 const SERVER: &str = "SORTIE_TEST_POSTGRES_URL";
+
+/// Advisory lock of the one that makes a template.
+const MAKING: i64 = 7_310_314_218_846_317_428;
 
 /// An empty database and its address.
 #[derive(Debug)]
@@ -42,7 +51,7 @@ enum Owned {
         _folder: TempDir,
     },
     Database {
-        server: String,
+        session: Arc<Session>,
         name: String,
     },
     /// Nothing: it goes with its server.
@@ -89,9 +98,9 @@ impl TestDatabase {
         let (session, name) = (Session::connect(&server).await?, next_name());
         session.drop_database(&name).await?;
         if !session.copy(&template, &name).await? {
-            // Others wait for the one that makes it. The lock ends with the session.
+            // Others wait for the one that makes it. After an error the lock ends with the session.
             session
-                .execute("SELECT pg_advisory_lock(7310314218846317428)")
+                .execute(&format!("SELECT pg_advisory_lock({MAKING})"))
                 .await?;
             if !session.copy(&template, &name).await? {
                 let mut whole = Self::on(&server).await?;
@@ -100,8 +109,11 @@ impl TestDatabase {
                 whole.owned = Owned::Nothing;
                 ensure!(session.copy(&template, &name).await?, "there is no {template}");
             }
+            session
+                .execute(&format!("SELECT pg_advisory_unlock({MAKING})"))
+                .await?;
         }
-        Self::named(&server, name)
+        Self::named(&server, session, name)
     }
 
     /// A fresh database on the server whose first database has this address.
@@ -109,14 +121,14 @@ impl TestDatabase {
         let (session, name) = (Session::connect(server).await?, next_name());
         session.drop_database(&name).await?;
         session.execute(&format!("CREATE DATABASE {name}")).await?;
-        Self::named(server, name)
+        Self::named(server, session, name)
     }
 
-    fn named(server: &str, name: String) -> Result<Self> {
+    fn named(server: &str, session: Session, name: String) -> Result<Self> {
         Ok(Self {
             url: url_of(server, &name)?,
             owned: Owned::Database {
-                server: server.to_owned(),
+                session: Arc::new(session),
                 name,
             },
         })
@@ -242,18 +254,14 @@ impl TestDatabase {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        let Owned::Database { server, name } = &self.owned else {
+        let Owned::Database { session, name } = &self.owned else {
             return;
         };
         // Dropping may happen on a runtime, which must not be blocked on from inside: a thread with its own does it.
         // What goes wrong here is swept by the end of the server.
-        let (server, sql) = (server.clone(), format!("DROP DATABASE {name} WITH (FORCE)"));
-        let dropped = thread::spawn(move || -> Result<()> {
-            tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?
-                .block_on(execute(&server, sql))
-        });
+        let session = Arc::clone(session);
+        let sql = format!("DROP DATABASE {name} WITH (FORCE)");
+        let dropped = thread::spawn(move || runtime()?.block_on(session.execute(&sql)));
         drop(dropped.join());
     }
 }
@@ -320,43 +328,57 @@ fn url_of(server: &str, name: &str) -> Result<String> {
     Ok(format!("{address}/{name}"))
 }
 
+fn runtime() -> Result<Runtime> {
+    Ok(Builder::new_current_thread().enable_all().build()?)
+}
+
+/// Returns the option with which a server of this version copies a database file by file. Since version 15 every page is
+/// otherwise written to the log as well, which takes twice as long. Version 14 has no such option.
+fn copying(version: Option<&str>) -> &'static str {
+    let major = version.and_then(|version| version.split(|c: char| !c.is_ascii_digit()).next());
+    match major.map(str::parse::<u32>) {
+        Some(Ok(15..)) => "STRATEGY file_copy",
+        _ => "",
+    }
+}
+
 /// Name of a database of this process that it has not used before.
 fn next_name() -> String {
     static MADE: AtomicU32 = AtomicU32::new(0);
     format!("test_{}_{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Connection for statements one after the other.
+/// Connection for statements one after the other. A thread of its own drives it, so that it also serves when the runtime
+/// of the test has ended.
+#[derive(Debug)]
 struct Session {
     client: tokio_postgres::Client,
     /// Option with which a database is copied file by file.
     strategy: &'static str,
-    _connection: JoinSet<()>,
 }
 
 impl Session {
     async fn connect(server: &str) -> Result<Self> {
-        let (client, connection) = tokio_postgres::connect(server, NoTls)
-            .await
-            .context("cannot connect to the test server")?;
-        let mut connections = JoinSet::new();
-        connections.spawn(async move {
-            // The statement that meets a broken connection fails.
-            let _closed = connection.await;
+        let server = server.to_owned();
+        let (connected, session) = oneshot::channel();
+        thread::spawn(move || {
+            let Ok(runtime) = runtime() else { return };
+            runtime.block_on(async {
+                match tokio_postgres::connect(&server, NoTls).await {
+                    Ok((client, connection)) => {
+                        let strategy = copying(connection.parameter("server_version"));
+                        if connected.send(Ok(Self { client, strategy })).is_ok() {
+                            // The statement that meets a broken connection fails.
+                            let _closed = connection.await;
+                        }
+                    }
+                    // Whoever has asked is gone, or reads it.
+                    Err(error) => drop(connected.send(Err(error))),
+                }
+            });
         });
-        let version = "SELECT CAST(current_setting('server_version_num') AS INT)";
-        let version: i32 = client.query_one(version, &[]).await?.try_get(0)?;
-        Ok(Self {
-            client,
-            // Since version 15 every page is written to the log as well, which takes twice as long. Version 14 has no
-            // such option.
-            strategy: if version < 150_000 {
-                ""
-            } else {
-                "STRATEGY file_copy"
-            },
-            _connection: connections,
-        })
+        let session = session.await.context("cannot make a runtime")?;
+        session.context("cannot connect to the test server")
     }
 
     async fn execute(&self, sql: &str) -> Result<()> {
