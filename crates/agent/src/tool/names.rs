@@ -252,26 +252,12 @@ pub(super) fn is_remark(field: &str) -> bool {
 
 /// Levenshtein distance of two names, without regard to case. Only the first 64 letters count.
 pub(crate) fn distance(a: &str, b: &str) -> usize {
-    let letters = |text: &str| -> Vec<char> { text.chars().take(64).flat_map(char::to_lowercase).collect() };
-    let (a, b) = (letters(a), letters(b));
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.iter().enumerate() {
-        let mut left = i + 1;
-        let mut next = vec![left];
-        for (to, above) in b.iter().zip(row.windows(2)) {
-            let [diagonal, above] = above else { continue };
-            left = (diagonal + usize::from(from != to)).min(above + 1).min(left + 1);
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
+    let letters = |text: &str| -> String { text.chars().take(64).flat_map(char::to_lowercase).collect() };
+    strsim::levenshtein(&letters(a), &letters(b))
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -309,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_distance_counts_single_letters() {
+    fn the_distance_counts_letters_without_regard_to_case() {
         for (a, b, is) in [
             ("", "", 0),
             ("a", "", 1),
@@ -318,14 +304,6 @@ mod tests {
             ("kitten", "sitting", 3),
         ] {
             assert_eq!(distance(a, b), is, "{a} {b}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn the_distance_is_the_same_both_ways(a in "[abc]{0,8}", b in "[abc]{0,8}") {
-            prop_assert_eq!(distance(&a, &b), distance(&b, &a));
-            prop_assert_eq!(distance(&a, &b) == 0, a == b);
         }
     }
 }

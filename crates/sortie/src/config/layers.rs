@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, fmt, path::Path};
 
 use sortie_api::plain;
+use strsim::levenshtein;
 use toml::{Table, Value};
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -275,7 +276,7 @@ fn misspelt(name: &str) -> Option<String> {
         .iter()
         .flat_map(|(key, _)| [variable(key), file_variable(key)]);
     let ours = ours.chain(OTHER_VARIABLES.iter().map(|name| (*name).to_owned()));
-    ours.map(|known| (distance(name, &known), known))
+    ours.map(|known| (levenshtein(name, &known), known))
         .min()
         .filter(|(distance, _)| (1..=2).contains(distance))
         .map(|(_, known)| known)
@@ -288,31 +289,13 @@ fn known(path: &str) -> Option<&'static (&'static str, Kind)> {
 fn unknown_key(path: &str) -> String {
     let nearest = KEYS
         .iter()
-        .map(|(key, _)| (distance(path, key), *key))
+        .map(|(key, _)| (levenshtein(path, key), *key))
         .min()
         .filter(|(distance, _)| *distance <= 3);
     match nearest {
         Some((_, key)) => format!("unknown key `{path}`; did you mean `{key}`?"),
         None => format!("unknown key `{path}`; `sortie config default` lists all keys"),
     }
-}
-
-/// Returns the number of characters to add, remove or change to make one text the other.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.chars().enumerate() {
-        let mut above_left = i;
-        let mut left = i + 1;
-        let mut next = vec![left];
-        for (b, &above) in other.iter().zip(row.iter().skip(1)) {
-            left = (above_left + usize::from(a != *b)).min(above + 1).min(left + 1);
-            next.push(left);
-            above_left = above;
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 /// Reads a value that was not given in TOML.
@@ -339,8 +322,6 @@ fn read(kind: Kind, text: &str) -> Result<Value, &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -377,22 +358,5 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), all);
-    }
-
-    #[test]
-    fn the_distance_counts_the_changes() {
-        assert_eq!(distance("", ""), 0);
-        assert_eq!(distance("listen", "listen"), 0);
-        assert_eq!(distance("listn", "listen"), 1);
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance("", "abc"), 3);
-    }
-
-    proptest! {
-        #[test]
-        fn the_distance_is_the_same_both_ways(a in "[abc]{0,8}", b in "[abc]{0,8}") {
-            prop_assert_eq!(distance(&a, &b), distance(&b, &a));
-            prop_assert_eq!(distance(&a, &b) == 0, a == b);
-        }
     }
 }
