@@ -42,6 +42,11 @@ pub(crate) fn file_bulk(file: &Path, sql: &str) -> Result<()> {
     Ok(file.execute_batch(sql)?)
 }
 
+/// Writes what [`file_bulk`] has added to the disk. Otherwise the first commit of a node waits until the system has done that.
+pub(crate) fn file_to_disk(file: &Path) -> Result<()> {
+    Ok(std::fs::File::open(file)?.sync_all()?)
+}
+
 /// A `SQLite` file as statements that make it again. No node is on it.
 pub(crate) fn file_as_sql(file: &Path) -> Result<String> {
     let file = Connection::open(file)?;

@@ -18,10 +18,10 @@ use sortie_base::Clock;
 /// Interval between two passes of the job.
 const INTERVAL: Duration = Duration::from_hours(1);
 
-/// Most rows that one transaction deletes.
+/// Most rows that one transaction deletes. On SQLite everything else that writes waits for it, a few milliseconds.
 pub(super) const BATCH: Batch = Batch {
-    runs: 200,
-    events: 2_000,
+    runs: 100,
+    events: 1_000,
 };
 
 /// Most occurrences of a schedule that one transaction deletes.

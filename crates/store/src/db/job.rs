@@ -188,6 +188,10 @@ impl Queue {
     }
 
     /// Wakes one thread for a job that was added to `state`.
+    #[cfg_attr(
+        not(feature = "simulation"),
+        expect(clippy::unused_self, reason = "a simulated connection is woken by the queue")
+    )]
     fn wake_one(&self, mut state: MutexGuard<'_, State>) {
         let woken = state.asleep.pop();
         drop(state);

@@ -11,6 +11,7 @@ mod backup;
 mod budgets;
 mod budgets_model;
 mod channel;
+mod checkpoints;
 mod checks;
 mod claim;
 mod commits;

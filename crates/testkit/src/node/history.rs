@@ -21,7 +21,10 @@ use anyhow::{Context, Result, ensure};
 use sortie_api::{RunId, ScheduleId, Timestamp};
 
 use super::{Node, Records};
-use crate::{postgres_statements::execute, sqlite_file::file_bulk};
+use crate::{
+    postgres_statements::execute,
+    sqlite_file::{file_bulk, file_to_disk},
+};
 
 /// Runs that are copied in one transaction.
 const STRETCH: u64 = 50_000;
@@ -68,9 +71,10 @@ impl Node {
                 Records::Shared(database) => execute(database.url(), sql).await?,
             }
         }
-        if let Records::Shared(database) = &self.records {
-            // A database that has grown to this size has done it long ago.
-            execute(database.url(), "VACUUM ANALYZE".to_owned()).await?;
+        // A database that has grown to this size has done it long ago: its statistics are known, and its pages are on the disk.
+        match &self.records {
+            Records::InDataFolder => file_to_disk(&self.data_dir().join("sortie.db"))?,
+            Records::Shared(database) => execute(database.url(), "VACUUM ANALYZE".to_owned()).await?,
         }
         Ok(())
     }

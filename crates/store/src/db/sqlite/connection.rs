@@ -8,7 +8,7 @@ use rusqlite::{
     types::{ToSqlOutput, Value, ValueRef},
 };
 
-use super::space::Space;
+use super::{checkpoint::Bell, space::Space};
 use crate::{
     db::{
         Dialect,
@@ -46,8 +46,8 @@ pub(in crate::db) struct Connection {
 }
 
 impl Connection {
-    /// Opens the connection that writes.
-    pub(super) fn writer(path: &Path, space: &Space) -> Result<Self> {
+    /// Opens the connection that writes. It rings the bell when the log is to be checkpointed.
+    pub(super) fn writer(path: &Path, space: &Space, bell: &Bell) -> Result<Self> {
         let mut connection = Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         connection.space = Some(space.clone());
         let mode: String = connection
@@ -60,7 +60,9 @@ impl Connection {
                 path.display()
             )));
         }
-        connection.script("PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -16384;")?;
+        connection.script("PRAGMA cache_size = -16384;")?;
+        let hooked = connection.inner.wal_hook(Some(bell.clone().after_commit()));
+        hooked.map_err(|error| connection.failed(error))?;
         Ok(connection)
     }
 
@@ -324,7 +326,7 @@ mod tests {
         let path = Path::new(database.url().strip_prefix("sqlite:").unwrap());
         std::fs::write(path, "").unwrap();
         let space = Space::of(path);
-        let connection = Connection::writer(path, &space).unwrap();
+        let connection = Connection::writer(path, &space, &Bell::default()).unwrap();
         let broken = || {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_WRITE);
             rusqlite::Error::SqliteFailure(code, None)

@@ -4,6 +4,7 @@
 //! because it commits in groups. Readers have connections of their own, which cannot write and never wait for
 //! the writer. A lock file beside the database keeps a second process out.
 
+mod checkpoint;
 mod connection;
 mod copy;
 mod space;
@@ -20,6 +21,7 @@ use std::{
 
 use sortie_api::plain;
 
+use self::checkpoint::{Bell, Checkpointer};
 pub(crate) use self::copy::{copy, open_copy};
 pub(super) use self::{connection::Connection, space::Space};
 use crate::{
@@ -55,12 +57,14 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -
         .open(path)
         .map_err(|error| failed("open", path, &error))?;
     let space = Space::of(path);
-    let connection = Connection::writer(path, &space).and_then(|mut connection| {
+    let bell = Bell::default();
+    let connection = Connection::writer(path, &space, &bell).and_then(|mut connection| {
         apply_migrations(&mut connection)?;
         statistics::set(&mut connection)?;
         Ok(connection)
     });
     let connection = connection.map_err(|error| space.cause_of(error))?;
+    let checkpointer = Checkpointer::start(path, &bell).map_err(|error| space.cause_of(error))?;
 
     let [writes, reads, walks] = std::array::from_fn(|_| Arc::new(Queue::default()));
     #[cfg(test)]
@@ -79,6 +83,7 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -
     let owner = writer::Writer {
         connection,
         space: space.clone(),
+        bell,
         path: path.to_owned(),
         metrics: reports.metrics.clone(),
         checkpoint_after,
@@ -92,6 +97,7 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -
     let queue = Arc::clone(&writes);
     threads.push(spawn("store-write", move || {
         writer::run(owner, &queue);
+        checkpointer.end();
         // Keeps other processes out until the last write is on disk.
         drop(lock);
     })?);

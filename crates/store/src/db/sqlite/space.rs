@@ -124,7 +124,10 @@ fn try_to_write(path: &Path) -> io::Result<()> {
 mod tests {
     use sortie_testkit::postgres::TestDatabase;
 
-    use super::{super::Connection, *};
+    use super::{
+        super::{Bell, Connection},
+        *,
+    };
 
     #[test]
     fn a_disk_that_had_no_space_counts_as_full_until_a_file_can_be_written() {
@@ -132,7 +135,7 @@ mod tests {
         let path = PathBuf::from(database.url().strip_prefix("sqlite:").unwrap());
         fs::write(&path, "").unwrap();
         let space = Space::of(&path);
-        let connection = Connection::writer(&path, &space).unwrap();
+        let connection = Connection::writer(&path, &space, &Bell::default()).unwrap();
         let insert = "INSERT INTO large VALUES (zeroblob(100000))";
         connection
             .script("CREATE TABLE large (content BLOB); PRAGMA max_page_count = 10")

@@ -20,7 +20,7 @@ use std::{
 
 use sortie_api::OrgId;
 
-use super::{connection::Connection, space::Space};
+use super::{checkpoint::Bell, connection::Connection, space::Space};
 #[cfg(test)]
 use crate::db::fault::FaultyTx;
 use crate::{
@@ -53,6 +53,7 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
     pub(super) space: Space,
+    pub(super) bell: Bell,
     pub(super) metrics: Metrics,
     /// Time without a job after which the write-ahead log is checkpointed.
     pub(super) checkpoint_after: Duration,
@@ -339,7 +340,7 @@ impl Writer {
         if self.connection.script("ROLLBACK").is_ok() && self.connection.is_idle() {
             return Ok(());
         }
-        self.connection = Connection::writer(&self.path, &self.space)?;
+        self.connection = Connection::writer(&self.path, &self.space, &self.bell)?;
         Ok(())
     }
 }
