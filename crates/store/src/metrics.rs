@@ -201,7 +201,7 @@ impl Collector for LiveFigures {
         )?;
         gauge(
             "store_threads",
-            "Threads that own a connection to the database.",
+            "Threads that run commands on the database.",
             self.threads as u64,
         )?;
         if let Some(wal) = &self.wal {

@@ -4,13 +4,11 @@
 //! Without the server a test that asks for one fails: nothing is skipped.
 
 use std::{
+    mem,
     net::SocketAddr,
     path::Path,
     process,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicU32, Ordering},
     thread,
 };
 
@@ -51,7 +49,7 @@ enum Owned {
         _folder: TempDir,
     },
     Database {
-        session: Arc<Session>,
+        session: Session,
         name: String,
     },
     /// Nothing: it goes with its server.
@@ -127,10 +125,7 @@ impl TestDatabase {
     fn named(server: &str, session: Session, name: String) -> Result<Self> {
         Ok(Self {
             url: url_of(server, &name)?,
-            owned: Owned::Database {
-                session: Arc::new(session),
-                name,
-            },
+            owned: Owned::Database { session, name },
         })
     }
 
@@ -254,12 +249,11 @@ impl TestDatabase {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        let Owned::Database { session, name } = &self.owned else {
+        let Owned::Database { session, name } = mem::replace(&mut self.owned, Owned::Nothing) else {
             return;
         };
         // Dropping may happen on a runtime, which must not be blocked on from inside: a thread with its own does it.
         // What goes wrong here is swept by the end of the server.
-        let session = Arc::clone(session);
         let sql = format!("DROP DATABASE {name} WITH (FORCE)");
         let dropped = thread::spawn(move || runtime()?.block_on(session.execute(&sql)));
         drop(dropped.join());

@@ -219,7 +219,7 @@ impl Queue {
         }
         let mut state = self.lock();
         state.idle -= 1;
-        // It is still there if nobody woke it: the time is over, or it was woken without a cause.
+        // The thread is still listed if no job woke it: the time is over, or it was woken without a cause.
         state.asleep.retain(|other| other.id() != id);
         state
     }
@@ -394,6 +394,7 @@ mod tests {
         // The first job, and a quarter of the twelve behind it.
         assert_eq!(taken(&queue), 4);
     }
+
     #[test]
     fn the_thread_that_has_waited_for_the_shortest_time_is_woken_first_and_the_end_wakes_all() {
         let queue = Arc::new(Queue::default());

@@ -31,6 +31,13 @@ const CONNECT_EACH: Duration = Duration::from_secs(2);
 /// Time limit for an answer. The server gives up earlier; this limit is for a server that has vanished.
 const ANSWER: Duration = Duration::from_secs(8);
 
+/// Silence of the server after which the system asks whether the connection still leads anywhere, if the URL has no
+/// `keepalives_idle`. Firewalls and balancers forget connections after minutes without a word.
+const KEEPALIVE: Duration = Duration::from_mins(1);
+
+/// The driver's own value, which means that the URL has none.
+const KEEPALIVE_OF_DRIVER: Duration = Duration::from_hours(2);
+
 /// Settings of every session. A command that waits longer than these limits waits for something that went
 /// wrong; it ends well before the lease of its node does. An index serves every statement in its order. The
 /// planner is held to that, so that a plan made while a table was small is right when it is large. A session
@@ -63,6 +70,9 @@ impl Link {
             .map_err(|error: tokio_postgres::Error| Error::Database(describe(&error)))?;
         if config.get_application_name().is_none() {
             config.application_name("sortie");
+        }
+        if config.get_keepalives_idle() == KEEPALIVE_OF_DRIVER {
+            config.keepalives_idle(KEEPALIVE);
         }
         let hosts = hosts(&config);
         let each =

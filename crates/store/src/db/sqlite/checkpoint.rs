@@ -6,15 +6,16 @@
 
 use std::{
     ffi::c_int,
+    fs::File,
     path::Path,
     sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        Arc,
+        mpsc::{Receiver, SyncSender, sync_channel},
     },
-    thread::{self, JoinHandle, Thread},
+    thread::JoinHandle,
 };
 
-use rusqlite::hooks::Wal;
+use rusqlite::{ErrorCode, hooks::Wal};
 
 use super::Connection;
 use crate::{db::spawn, types::Result};
@@ -25,64 +26,56 @@ const EARLY: c_int = 3_000;
 /// Number of pages in the log from which on the writing thread copies the rest.
 const FULL: c_int = 4_000;
 
-/// Wakes the thread of the [`Checkpointer`], once there is one.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Bell(Arc<OnceLock<Thread>>);
+/// Tells the thread that the log has [`EARLY`] pages. The thread ends with the last sender.
+#[derive(Clone)]
+pub(super) struct Signal(SyncSender<()>);
 
-impl Bell {
-    /// Returns what the writing thread does after each commit, with the number of pages in the log.
-    pub(super) fn after_commit(self) -> impl FnMut(&mut Wal, c_int) -> rusqlite::Result<()> + Send {
+/// Receiver of a [`Signal`].
+pub(super) struct Signalled(Receiver<()>);
+
+/// Returns both ends of a signal.
+pub(super) fn signal() -> (Signal, Signalled) {
+    let (sender, receiver) = sync_channel(1);
+    (Signal(sender), Signalled(receiver))
+}
+
+impl Signal {
+    /// Returns the hook of the connection that writes. It is called after each commit, with the number of pages in the log.
+    pub(super) fn hook(self) -> impl FnMut(&mut Wal, c_int) -> rusqlite::Result<()> + Send {
         let mut before = 0;
         move |log, pages| {
-            if before < EARLY
-                && pages >= EARLY
-                && let Some(thread) = self.0.get()
-            {
-                thread.unpark();
+            if before < EARLY && pages >= EARLY {
+                // Fails if the thread knows already.
+                let _known = self.0.try_send(());
             }
             before = pages;
-            if pages >= FULL {
-                // What it leaves, because the thread is at work or for a failure, the next commit copies.
-                let _left = log.checkpoint();
+            if pages >= FULL
+                && let Err(error) = log.checkpoint()
+                && error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy)
+            {
+                // The commit took place all the same. The next one tries again.
+                tracing::error!(%error, "WAL checkpoint failed");
             }
             Ok(())
         }
     }
 }
 
-/// Thread that copies pages of the log when the [`Bell`] rings.
-pub(super) struct Checkpointer {
-    thread: JoinHandle<()>,
-    is_over: Arc<AtomicBool>,
-}
-
-impl Checkpointer {
-    /// Starts the thread on the database at `path`.
-    pub(super) fn start(path: &Path, bell: &Bell) -> Result<Self> {
-        let connection = Connection::unchanged(path)?;
-        let is_over = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&is_over);
-        let thread = spawn("store-checkpoint", move || {
-            loop {
-                thread::park();
-                if told.load(Ordering::SeqCst) {
-                    return;
-                }
-                if let Err(error) = connection.script("PRAGMA wal_checkpoint(PASSIVE)") {
-                    tracing::warn!(%error, "WAL checkpoint failed");
-                }
+/// Starts the thread on the database at `path`, which is also open as `file`.
+///
+/// `SQLite` does not wait for the disk where commits came during a checkpoint, so the thread does. It cannot open the file for
+/// that: closing any descriptor of a file drops all locks that the process holds on it.
+pub(super) fn start(path: &Path, file: Arc<File>, signalled: Signalled) -> Result<JoinHandle<()>> {
+    let connection = Connection::unchanged(path)?;
+    spawn("store-checkpoint", move || {
+        while signalled.0.recv().is_ok() {
+            if let Err(error) = connection.script("PRAGMA wal_checkpoint(PASSIVE)") {
+                tracing::error!(%error, "WAL checkpoint failed");
+            } else if let Err(error) = file.sync_data() {
+                tracing::error!(%error, "cannot write the database to the disk");
             }
-        })?;
-        let _is_first = bell.0.set(thread.thread().clone());
-        Ok(Self { thread, is_over })
-    }
-
-    /// Ends the thread and closes its connection.
-    pub(super) fn end(self) {
-        self.is_over.store(true, Ordering::SeqCst);
-        self.thread.thread().unpark();
-        if self.thread.join().is_err() {
-            tracing::error!("the thread of the WAL checkpoint panicked");
         }
-    }
+        drop(connection);
+        drop(file);
+    })
 }

@@ -8,7 +8,7 @@ use rusqlite::{
     types::{ToSqlOutput, Value, ValueRef},
 };
 
-use super::{checkpoint::Bell, space::Space};
+use super::{checkpoint::Signal, space::Space};
 use crate::{
     db::{
         Dialect,
@@ -46,8 +46,8 @@ pub(in crate::db) struct Connection {
 }
 
 impl Connection {
-    /// Opens the connection that writes. It rings the bell when the log is to be checkpointed.
-    pub(super) fn writer(path: &Path, space: &Space, bell: &Bell) -> Result<Self> {
+    /// Opens the connection that writes. It gives the signal when the log is to be checkpointed.
+    pub(super) fn writer(path: &Path, space: &Space, signal: &Signal) -> Result<Self> {
         let mut connection = Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         connection.space = Some(space.clone());
         let mode: String = connection
@@ -61,12 +61,12 @@ impl Connection {
             )));
         }
         connection.script("PRAGMA cache_size = -16384;")?;
-        let hooked = connection.inner.wal_hook(Some(bell.clone().after_commit()));
+        let hooked = connection.inner.wal_hook(Some(signal.clone().hook()));
         hooked.map_err(|error| connection.failed(error))?;
         Ok(connection)
     }
 
-    /// Opens a connection for queries. As the last one on a database it writes the log back, as any but one that cannot
+    /// Opens a connection for queries and checkpoints. As the last one on a database it writes the log back, as any but one that cannot
     /// write does.
     pub(super) fn unchanged(path: &Path) -> Result<Self> {
         Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
@@ -317,7 +317,10 @@ mod tests {
     use rusqlite::StatementStatus;
     use sortie_testkit::postgres::TestDatabase;
 
-    use super::{super::beside, *};
+    use super::{
+        super::{beside, checkpoint::signal},
+        *,
+    };
     use crate::db::vals;
 
     #[test]
@@ -326,7 +329,7 @@ mod tests {
         let path = Path::new(database.url().strip_prefix("sqlite:").unwrap());
         std::fs::write(path, "").unwrap();
         let space = Space::of(path);
-        let connection = Connection::writer(path, &space, &Bell::default()).unwrap();
+        let connection = Connection::writer(path, &space, &signal().0).unwrap();
         let broken = || {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_WRITE);
             rusqlite::Error::SqliteFailure(code, None)

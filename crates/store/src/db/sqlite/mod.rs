@@ -2,7 +2,7 @@
 //!
 //! Every write waits for the disk (`synchronous=FULL`). The [writer](writer::run) is fast all the same,
 //! because it commits in groups. Readers have connections of their own, which cannot write and never wait for
-//! the writer. A lock file beside the database keeps a second process out.
+//! the writer. One more connection copies the log into the database ([`checkpoint`]). A lock file beside the database keeps a second process out.
 
 mod checkpoint;
 mod connection;
@@ -21,7 +21,6 @@ use std::{
 
 use sortie_api::plain;
 
-use self::checkpoint::{Bell, Checkpointer};
 pub(crate) use self::copy::{copy, open_copy};
 pub(super) use self::{connection::Connection, space::Space};
 use crate::{
@@ -50,21 +49,24 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -
     }
     let lock = lock(path)?;
     // SQLite gives its journal files the mode of the database file.
-    OpenOptions::new()
+    let file = OpenOptions::new()
         .create(true)
         .append(true)
         .mode(0o600)
         .open(path)
         .map_err(|error| failed("open", path, &error))?;
+    // Every thread closes its connection before it drops this.
+    let file = Arc::new(file);
     let space = Space::of(path);
-    let bell = Bell::default();
-    let connection = Connection::writer(path, &space, &bell).and_then(|mut connection| {
+    let (signal, signalled) = checkpoint::signal();
+    let connection = Connection::writer(path, &space, &signal).and_then(|mut connection| {
         apply_migrations(&mut connection)?;
         statistics::set(&mut connection)?;
         Ok(connection)
     });
     let connection = connection.map_err(|error| space.cause_of(error))?;
-    let checkpointer = Checkpointer::start(path, &bell).map_err(|error| space.cause_of(error))?;
+    let checkpoints = checkpoint::start(path, Arc::clone(&file), signalled);
+    let checkpoints = checkpoints.map_err(|error| space.cause_of(error))?;
 
     let [writes, reads, walks] = std::array::from_fn(|_| Arc::new(Queue::default()));
     #[cfg(test)]
@@ -74,16 +76,17 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -
         for number in 1..=count {
             let connection = Connection::reader(path).map_err(|error| space.cause_of(error))?;
             let queue = Arc::clone(queue);
-            let metrics = reports.metrics.clone();
+            let (metrics, file) = (reports.metrics.clone(), Arc::clone(&file));
             threads.push(spawn(&format!("store-{name}-{number}"), move || {
                 read(connection, &queue, &metrics);
+                drop(file);
             })?);
         }
     }
     let owner = writer::Writer {
         connection,
         space: space.clone(),
-        bell,
+        signal,
         path: path.to_owned(),
         metrics: reports.metrics.clone(),
         checkpoint_after,
@@ -97,7 +100,10 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -
     let queue = Arc::clone(&writes);
     threads.push(spawn("store-write", move || {
         writer::run(owner, &queue);
-        checkpointer.end();
+        if checkpoints.join().is_err() {
+            tracing::error!("a database thread panicked");
+        }
+        drop(file);
         // Keeps other processes out until the last write is on disk.
         drop(lock);
     })?);

@@ -20,7 +20,7 @@ use std::{
 
 use sortie_api::OrgId;
 
-use super::{checkpoint::Bell, connection::Connection, space::Space};
+use super::{checkpoint::Signal, connection::Connection, space::Space};
 #[cfg(test)]
 use crate::db::fault::FaultyTx;
 use crate::{
@@ -53,7 +53,7 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
     pub(super) space: Space,
-    pub(super) bell: Bell,
+    pub(super) signal: Signal,
     pub(super) metrics: Metrics,
     /// Time without a job after which the write-ahead log is checkpointed.
     pub(super) checkpoint_after: Duration,
@@ -84,6 +84,7 @@ pub(super) fn run(mut writer: Writer, queue: &Queue) {
                 log_has_pages = true;
             }
             Next::Idle => {
+                // While a checkpoint is at work, or somebody reads, the log stays until the next pause.
                 if let Err(error) = writer.connection.checkpoint() {
                     tracing::warn!(%error, "WAL checkpoint failed");
                 }
@@ -340,7 +341,7 @@ impl Writer {
         if self.connection.script("ROLLBACK").is_ok() && self.connection.is_idle() {
             return Ok(());
         }
-        self.connection = Connection::writer(&self.path, &self.space, &self.bell)?;
+        self.connection = Connection::writer(&self.path, &self.space, &self.signal)?;
         Ok(())
     }
 }
