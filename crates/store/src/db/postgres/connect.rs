@@ -261,3 +261,16 @@ pub(super) fn describe(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_kept_alive_each_minute_or_as_the_url_says() {
+        let idle = |url: &str| Link::new(url).unwrap().config.get_keepalives_idle();
+        assert_eq!(idle("postgres://a@127.0.0.1/x"), KEEPALIVE);
+        let other = Duration::from_mins(5);
+        assert_eq!(idle("postgres://a@127.0.0.1/x?keepalives_idle=300"), other);
+    }
+}
