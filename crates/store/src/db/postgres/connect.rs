@@ -35,7 +35,7 @@ const ANSWER: Duration = Duration::from_secs(8);
 /// `keepalives_idle`. Firewalls and balancers forget connections after minutes without a word.
 const KEEPALIVE: Duration = Duration::from_mins(1);
 
-/// The driver's own value, which means that the URL has none.
+/// The driver's own value. A URL that names it is taken for one that names none.
 const KEEPALIVE_OF_DRIVER: Duration = Duration::from_hours(2);
 
 /// Settings of every session. A command that waits longer than these limits waits for something that went

@@ -66,8 +66,8 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Opens a connection for queries and checkpoints. As the last one on a database it writes the log back, as any but one that cannot
-    /// write does.
+    /// Opens a connection for queries and checkpoints. As the last one on a database it writes the log back, as
+    /// any but one that cannot write does.
     pub(super) fn unchanged(path: &Path) -> Result<Self> {
         Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
     }

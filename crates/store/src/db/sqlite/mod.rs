@@ -2,7 +2,8 @@
 //!
 //! Every write waits for the disk (`synchronous=FULL`). The [writer](writer::run) is fast all the same,
 //! because it commits in groups. Readers have connections of their own, which cannot write and never wait for
-//! the writer. One more connection copies the log into the database ([`checkpoint`]). A lock file beside the database keeps a second process out.
+//! the writer. One more connection copies the log into the database ([`checkpoint`]). A lock file beside the
+//! database keeps a second process out.
 
 mod checkpoint;
 mod connection;
