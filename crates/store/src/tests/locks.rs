@@ -1,11 +1,13 @@
 //! Commands that wait for each other on PostgreSQL, or between whose statements another one runs.
 
+use std::time::Duration;
+
 use futures_util::future::join;
 use sortie_api::Micros;
 
 use super::fixture::Fixture;
 use crate::{
-    Error,
+    AfterAutoTopup, Appended, Error,
     db::{Tx, vals},
 };
 
@@ -65,6 +67,47 @@ async fn until_one_waits(fixture: &Fixture) {
     while fixture.count(waiting).await == 0 {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn nothing_is_bought_by_the_credits_from_before_a_payment() {
+    let fixture = Fixture::postgres().await;
+    let org = fixture.buying_org(1).await;
+    let paid = fixture.paid_topup(org, fixture.sent_topup(org).await);
+    // The purchase waits for the payment, which is recorded and not yet committed.
+    let (reached, go_on) = fixture.store.db.faults().pause(1);
+    let (credited, begun) = join(fixture.store.credit_purchase(paid), async {
+        reached.await.unwrap();
+        join(fixture.begun(org), async {
+            until_one_waits(&fixture).await;
+            go_on.send(()).unwrap();
+        })
+        .await
+        .0
+    })
+    .await;
+    assert_eq!((credited, begun), (Ok(Appended::New), None));
+}
+
+#[tokio::test]
+async fn nothing_is_bought_in_the_pause_that_a_declined_card_begins() {
+    let fixture = Fixture::postgres().await;
+    let org = fixture.buying_org(1).await;
+    let id = fixture.sent_topup(org).await;
+    let again = AfterAutoTopup::RetryAt(fixture.now() + Duration::from_hours(1));
+    let declined = fixture.unpaid(org, id, again);
+    let (reached, go_on) = fixture.store.db.faults().pause(1);
+    let (ended, begun) = join(fixture.store.end_unpaid_auto_topup(declined), async {
+        reached.await.unwrap();
+        join(fixture.begun(org), async {
+            until_one_waits(&fixture).await;
+            go_on.send(()).unwrap();
+        })
+        .await
+        .0
+    })
+    .await;
+    assert_eq!((ended, begun), (Ok(true), None));
 }
 
 #[tokio::test]

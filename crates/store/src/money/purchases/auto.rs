@@ -1,8 +1,9 @@
 //! Automatic purchases: the saved card of an organization is charged when few credits are left.
 //!
 //! The settings are a row, and the threshold stands in the row of the credits as well, where the movement of credits compares
-//! it. Each consent is a row of its own too, which outlives the settings, and a purchase names the one it was made under. One purchase of an organization is under way at a time: a unique index of the orders holds that. Rows are locked in the
-//! order organization, order, settings, credits.
+//! it. Each consent is a row of its own too, which outlives the settings, and a purchase names the one it was made under. One
+//! purchase of an organization is under way at a time: a unique index of the orders holds that. Rows are locked in the order
+//! organization, order, settings, credits.
 
 use std::time::Duration;
 
@@ -269,11 +270,12 @@ impl Store {
     pub async fn begin_auto_topup(&self, begin: BeginAutoTopup) -> Result<Option<TopupRow>> {
         self.db
             .write(move |tx| {
-                let [_, _, row] = batch(
+                let [_, _, _, row] = batch(
                     tx,
                     &[
                         // The lock makes the limits exact.
                         lock(begin.org),
+                        wait_for_end(begin.org),
                         insert(&begin),
                         Stmt::new(
                             concat!("SELECT ", topup_columns!(), " FROM topup WHERE id = $1"),
@@ -370,6 +372,15 @@ fn keep_consent(new: &NewAutoTopup) -> Stmt<'_> {
             new.card.last4.as_str(),
             new.consent_text.as_str()
         ],
+    )
+}
+
+/// Waits for a transaction that ends the purchase under way. PostgreSQL lets an insertion wait for it as well, and then
+/// inserts by the credits and the pause of before: that would be one purchase too many.
+fn wait_for_end(org: OrgId) -> Stmt<'static> {
+    Stmt::new(
+        "UPDATE topup SET checks = checks WHERE org_id = $1 AND kind = 'auto' AND state IN ('created', 'processing')",
+        vals![org],
     )
 }
 
