@@ -79,7 +79,7 @@ pub use money::{
         take_backs::{TakeBack, TakeBackKind, TakeBackState, TookBack, UnknownTakeBackState},
         topups::{NewTopup, TOO_MANY_OPEN, TopupMove, TopupRow},
     },
-    usage::{CountedHour, UsageDue, UsagePosition, UsageQuery},
+    usage::{CountedPart, UsageDue, UsagePart, UsagePosition, UsageQuery},
 };
 pub use notices::{NoticeWriter, PaymentNotice};
 pub use oauth::{

@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use sortie_api::{OrgId, Timestamp};
-use sortie_store::{CountedHour, Expiry, OpenCallbacks, Undeletable};
+use sortie_store::{CountedPart, Expiry, OpenCallbacks, Undeletable};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use super::retention::BATCH;
+use super::{retention::BATCH, usage::PART};
 use crate::{Engine, error::Error};
 
 /// Interval between two passes of the job.
@@ -133,10 +133,10 @@ impl Engine {
             };
             while deleted(&mut undeletable).await?.more {}
             match due {
-                Some(due) => match self.store().count_usage(due, 0).await? {
-                    CountedHour::Counted(_) | CountedHour::Elsewhere => {}
+                Some(due) => match self.store().count_usage(due, PART).await? {
+                    CountedPart::Counted(_) | CountedPart::Elsewhere => {}
                     // Runs of the next hour are not settled yet.
-                    CountedHour::Waits => return Ok(()),
+                    CountedPart::Waits => return Ok(()),
                 },
                 None => return Ok(()),
             }

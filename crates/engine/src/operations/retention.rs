@@ -218,7 +218,7 @@ mod tests {
         let (org, clock) = (held.claim.org, Clock::manual(end + DAY * 2));
         held.between_others();
         held.fail(&format!("BEFORE UPDATE ON organization WHEN OLD.id <> '{org}'"));
-        assert_eq!(usage::count(&held.store, clock.now()).await.unwrap().hours, 1);
+        assert_eq!(usage::count(&held.store, clock.now()).await.unwrap().parts, 1);
         assert_eq!(delete_expired(&held.store, &clock, DAY).await.unwrap().runs, 1);
         let gone = held.store.get_run(org, run).await;
         assert_eq!(gone.unwrap_err(), Error::NotFound);

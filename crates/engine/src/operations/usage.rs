@@ -7,7 +7,7 @@ use sortie_api::{
     OrgId, Timestamp, limits,
     usage::{Day, UsageDimension, UsageFigures, UsageRow},
 };
-use sortie_store::{CountedHour, Store, UsageDue, UsagePosition, UsageQuery};
+use sortie_store::{CountedPart, Store, UsageDue, UsagePart, UsagePosition, UsageQuery};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -29,8 +29,11 @@ const MARGIN: Duration = Duration::from_hours(1);
 /// works for as long.
 const LATE: Duration = Duration::from_hours(6);
 
-/// Maximum number of runs that one transaction leaves to be counted by themselves. An hour with more is counted in parts.
-const LATE_RUNS: u32 = 1_000;
+/// Part of an hour that waits for its runs. So many runs take a few milliseconds.
+pub(crate) const PART: UsagePart = UsagePart { runs: 500, late: 0 };
+
+/// Part of an hour that waits no longer.
+const LATE_PART: UsagePart = UsagePart { late: 500, ..PART };
 
 /// Organizations, or runs, in one query.
 const PAGE: u32 = 500;
@@ -132,8 +135,8 @@ pub(crate) async fn keep_counting(
             pass = count(&store, now) => match pass {
                 Ok(pass) => {
                     metrics.counted_usage(pass.uncounted_since.map(|since| now.since(since)));
-                    if pass.hours > 0 {
-                        tracing::debug!(hours = pass.hours, "counted usage");
+                    if pass.parts > 0 {
+                        tracing::debug!(parts = pass.parts, "counted usage");
                     }
                 }
                 Err(error) => tracing::error!(%error, "counting usage failed"),
@@ -146,8 +149,8 @@ pub(crate) async fn keep_counting(
 /// Result of a pass that counts usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pass {
-    /// Number of hours, or parts of hours, that were counted.
-    pub(crate) hours: u64,
+    /// Number of parts of hours that were counted.
+    pub(crate) parts: u64,
     /// End of the oldest completed hour that is not counted. `None` if all are.
     pub(crate) uncounted_since: Option<Timestamp>,
 }
@@ -167,9 +170,9 @@ pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<Pass, Error> 
             while let Some(next) = due.filter(|due| due.hour_end() <= before) {
                 let counted = units.done(org, count_next(store, next, now).await)?;
                 match counted {
-                    Some(CountedHour::Counted(_)) => pass.hours += 1,
-                    Some(CountedHour::Elsewhere) => {}
-                    Some(CountedHour::Waits) | None => {
+                    Some(CountedPart::Counted(_)) => pass.parts += 1,
+                    Some(CountedPart::Elsewhere) => {}
+                    Some(CountedPart::Waits) | None => {
                         let oldest = pass.uncounted_since.into_iter().chain([next.hour_end()]);
                         pass.uncounted_since = oldest.min();
                         break;
@@ -188,25 +191,25 @@ pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<Pass, Error> 
     }
 }
 
-/// Counts an hour of an organization. If too many of its runs stay unsettled, a part of it is counted.
-async fn count_next(store: &Store, next: UsageDue, now: Timestamp) -> Result<CountedHour, Error> {
+/// Counts a part of an hour of an organization.
+async fn count_next(store: &Store, next: UsageDue, now: Timestamp) -> Result<CountedPart, Error> {
     let is_late = next.hour_end() + LATE <= now;
-    let counted = store
-        .count_usage(next, if is_late { LATE_RUNS } else { 0 })
-        .await?;
+    let part = if is_late { LATE_PART } else { PART };
+    let counted = store.count_usage(next, part).await?;
     match counted {
-        CountedHour::Waits if is_late => tracing::warn!(
+        CountedPart::Waits if is_late => tracing::warn!(
             organization = %next.org,
             hour_end = %next.hour_end(),
-            "the usage of an hour is not counted: more than {LATE_RUNS} of its runs have the same time and are not settled"
+            "the usage of an hour is not counted: more than {} of its runs have the same time and are not settled",
+            LATE_PART.late
         ),
-        CountedHour::Counted(runs) if runs > 0 => tracing::warn!(
+        CountedPart::Counted(runs) if runs > 0 => tracing::warn!(
             organization = %next.org,
             hour_end = %next.hour_end(),
             runs,
             "counted the usage of an hour without runs that are not settled; each is counted once it is"
         ),
-        CountedHour::Counted(_) | CountedHour::Waits | CountedHour::Elsewhere => {}
+        CountedPart::Counted(_) | CountedPart::Waits | CountedPart::Elsewhere => {}
     }
     Ok(counted)
 }
@@ -248,11 +251,11 @@ mod tests {
             count(store, over + LATE - Duration::from_micros(1))
                 .await
                 .unwrap()
-                .hours,
+                .parts,
             0
         );
-        assert_eq!(count(store, over + LATE).await.unwrap().hours, 1);
-        assert_eq!(count(store, over + LATE + HOUR).await.unwrap().hours, 0, "once");
+        assert_eq!(count(store, over + LATE).await.unwrap().parts, 1);
+        assert_eq!(count(store, over + LATE + HOUR).await.unwrap().parts, 0, "once");
         assert_eq!(
             store.late_runs(None, 10).await.unwrap().items,
             [(fence.run, false)]
@@ -266,7 +269,7 @@ mod tests {
             Vec::new(),
         );
         settled.await.unwrap();
-        assert_eq!(count(store, over + LATE + HOUR).await.unwrap().hours, 0);
+        assert_eq!(count(store, over + LATE + HOUR).await.unwrap().parts, 0);
         assert_eq!(store.late_runs(None, 10).await.unwrap().items, []);
     }
 
@@ -287,7 +290,7 @@ mod tests {
         assert_eq!(
             waits,
             Pass {
-                hours: 0,
+                parts: 0,
                 uncounted_since: Some(over)
             }
         );
@@ -349,7 +352,7 @@ mod tests {
         let hour = made.as_micros() - made.as_micros().rem_euclid(3_600_000_000);
         let over = Timestamp::from_micros(hour) + HOUR;
         assert_eq!(
-            count(&store, over + MARGIN).await.unwrap().hours,
+            count(&store, over + MARGIN).await.unwrap().parts,
             0,
             "it is still at work"
         );
@@ -371,13 +374,13 @@ mod tests {
         store.finish_run(claim.fence, finish).await.unwrap();
         let just_before = Timestamp::from_micros((over + MARGIN).as_micros() - 1);
         assert_eq!(
-            count(&store, just_before).await.unwrap().hours,
+            count(&store, just_before).await.unwrap().parts,
             0,
             "others may be late"
         );
-        assert_eq!(count(&store, over + MARGIN).await.unwrap().hours, 1);
+        assert_eq!(count(&store, over + MARGIN).await.unwrap().parts, 1);
         assert_eq!(
-            count(&store, over + MARGIN + HOUR).await.unwrap().hours,
+            count(&store, over + MARGIN + HOUR).await.unwrap().parts,
             0,
             "once"
         );

@@ -17,12 +17,12 @@ use sortie_api::{
 
 use crate::{
     Found, Store,
-    db::{Row, Stmt, Tx, Val, batch, vals},
+    db::{Answer, Row, Stmt, Tx, Val, batch, vals},
     found::page_by_id,
     types::{Error, Result, unless},
 };
 
-/// Period that one transaction counts.
+/// Period that is counted as a whole, or in parts.
 const HOUR: Duration = Duration::from_hours(1);
 
 /// Sum of a column that stops at the largest integer. `SUM` itself would fail there, on both databases: the halves of the
@@ -108,8 +108,8 @@ macro_rules! insert_day {
     };
 }
 
-/// Error if an hour is not counted.
-const NOT_NOW: Error = Error::Conflict("the hour cannot be counted now");
+/// Error if a part of an hour is not counted.
+const NOT_NOW: Error = Error::Conflict("the usage cannot be counted now");
 
 /// Query for sums of usage.
 #[derive(Clone, Debug)]
@@ -167,12 +167,21 @@ pub struct UsageDue {
     pub next_run: Timestamp,
 }
 
-/// Result of a count of an hour.
+/// Part of an hour that one transaction counts. Other writes wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CountedHour {
-    /// The hour, or a part of it, is counted. So many of its runs were left out.
+pub struct UsagePart {
+    /// Maximum number of runs. Runs of the same moment are not parted.
+    pub runs: u32,
+    /// Maximum number of runs that are not settled and are left out. With 0 the part waits for its runs.
+    pub late: u32,
+}
+
+/// Result of a count of a part of an hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountedPart {
+    /// The part is counted. So many of its runs were left out.
     Counted(u64),
-    /// Too many runs of the hour are not settled.
+    /// Too many runs of the part are not settled.
     Waits,
     /// Another task or node has counted meanwhile, or the organization is gone.
     Elsewhere,
@@ -241,16 +250,12 @@ impl Store {
         row.await?.map_or(Ok(None), |row| due_from(&row))
     }
 
-    /// System: counts the hour of the next run that is not counted. At most `late` runs that are not settled are left out.
-    /// If more are not settled and `late` is not 0, only the part of the hour in front of them is counted. No further run
-    /// may be created in that hour.
-    pub async fn count_usage(&self, due: UsageDue, late: u32) -> Result<CountedHour> {
-        let end = match late {
-            0 => due.hour_end(),
-            late => self.db.read(move |tx| end_of_part(tx, due, late)).await?,
-        };
-        match self.db.write(move |tx| count(tx, (due, end), late)).await {
-            Ok(left_out) => return Ok(CountedHour::Counted(left_out)),
+    /// System: counts the hour of the next run that is not counted, or its first part where it has more runs than a part,
+    /// or more that are not settled. No further run may be created in that hour.
+    pub async fn count_usage(&self, due: UsageDue, part: UsagePart) -> Result<CountedPart> {
+        let end = self.db.read(move |tx| end_of_part(tx, due, part)).await?;
+        match self.db.write(move |tx| count(tx, (due, end), part.late)).await {
+            Ok(left_out) => return Ok(CountedPart::Counted(left_out)),
             Err(error) if error == NOT_NOW => {}
             Err(error) => return Err(error),
         }
@@ -262,9 +267,9 @@ impl Store {
         });
         let until = row.await?.map(|row| row.time(0)).transpose()?;
         Ok(if until == Some(due.counted_until) {
-            CountedHour::Waits
+            CountedPart::Waits
         } else {
-            CountedHour::Elsewhere
+            CountedPart::Elsewhere
         })
     }
 
@@ -423,7 +428,7 @@ fn params(org: OrgId, query: &UsageQuery) -> Vec<Val<'_>> {
     ]
 }
 
-/// Number of runs that wait for any node, or are bound to one, and were created in the hour that is counted. It stops at one
+/// Number of runs that wait for any node, or are bound to one, and were created in the part that is counted. It stops at one
 /// more than `$4`.
 macro_rules! unsettled {
     ($node:literal) => {
@@ -436,8 +441,8 @@ macro_rules! unsettled {
     };
 }
 
-/// Runs of the hour that wait for any node, or are bound to one. The order binds the planner to the index.
-macro_rules! of_the_hour {
+/// Runs of the part that wait for any node, or are bound to one. The order binds the planner to the index.
+macro_rules! of_the_part {
     ($node:literal) => {
         concat!(
             "SELECT w.run_id, w.org_id, w.enqueued_at FROM (SELECT q.run_id, q.org_id, q.enqueued_at FROM queue q \
@@ -448,47 +453,63 @@ macro_rules! of_the_hour {
     };
 }
 
-/// Notes the runs of the hour that are not settled. One statement, because a run may be claimed or given back meanwhile.
+/// Notes the runs of the part that are not settled. One statement, because a run may be claimed or given back meanwhile.
 const NOTE_UNSETTLED: &str = concat!(
     "INSERT INTO late_run (run_id, org_id, created_at) ",
-    of_the_hour!("NULL"),
+    of_the_part!("NULL"),
     " UNION ALL ",
-    of_the_hour!("NOT NULL")
+    of_the_part!("NOT NULL")
 );
 
-/// Returns the end of the part of the hour that has at most `late` runs that are not settled. More than `late` runs of one
-/// moment cannot be parted: that is then the whole hour.
-fn end_of_part(tx: &mut dyn Tx, due: UsageDue, late: u32) -> Result<Timestamp> {
-    let of_state = |sql| {
-        Stmt::new(
-            sql,
-            vals![due.org, due.counted_until, due.hour_end(), i64::from(late) + 1],
-        )
+/// Returns the end of the next part of the hour.
+fn end_of_part(tx: &mut dyn Tx, due: UsageDue, part: UsagePart) -> Result<Timestamp> {
+    let behind = |sql, runs: u32| {
+        let limit = i64::from(runs);
+        Stmt::new(sql, vals![due.org, due.counted_until, due.hour_end(), limit])
     };
-    let [waiting, held] = batch(
-        tx,
-        &[
-            of_state(
-                "SELECT q.enqueued_at FROM queue q WHERE q.org_id = $1 AND q.enqueued_at >= $2 AND q.enqueued_at < $3 \
-                 AND q.node_id IS NULL ORDER BY q.enqueued_at, q.run_id LIMIT $4",
-            ),
-            of_state(
-                "SELECT q.enqueued_at FROM queue q WHERE q.org_id = $1 AND q.enqueued_at >= $2 AND q.enqueued_at < $3 \
-                 AND q.node_id IS NOT NULL ORDER BY q.enqueued_at, q.run_id LIMIT $4",
-            ),
-        ],
-    )?;
-    let rows = waiting.rows.iter().chain(&held.rows);
-    let mut unsettled: Vec<Timestamp> = rows.map(|row| row.time(0)).collect::<Result<_>>()?;
+    let mut statements = vec![behind(
+        "SELECT r.created_at FROM run r WHERE r.org_id = $1 AND r.created_at >= $2 AND r.created_at >= 0 \
+         AND r.created_at < $3 ORDER BY r.created_at, r.id LIMIT 1 OFFSET $4",
+        part.runs,
+    )];
+    if part.late > 0 {
+        let first_too_many = part.late.saturating_add(1);
+        statements.push(behind(
+            "SELECT q.enqueued_at FROM queue q WHERE q.org_id = $1 AND q.enqueued_at >= $2 AND q.enqueued_at < $3 \
+             AND q.node_id IS NULL ORDER BY q.enqueued_at, q.run_id LIMIT $4",
+            first_too_many,
+        ));
+        statements.push(behind(
+            "SELECT q.enqueued_at FROM queue q WHERE q.org_id = $1 AND q.enqueued_at >= $2 AND q.enqueued_at < $3 \
+             AND q.node_id IS NOT NULL ORDER BY q.enqueued_at, q.run_id LIMIT $4",
+            first_too_many,
+        ));
+    }
+    let found = tx.batch(&statements)?;
+    let times = |answers: &[Answer]| -> Result<Vec<Timestamp>> {
+        let rows = answers.iter().flat_map(|answer| &answer.rows);
+        rows.map(|row| row.time(0)).collect()
+    };
+    let (runs, unsettled) = found.split_at(1);
+    // Runs of the moment at which the part begins belong to it, however many they are.
+    let begins = due.next_run + Duration::from_micros(1);
+    let mut end = due.hour_end();
+    if let Some(at) = times(runs)?.first() {
+        end = end.min((*at).max(begins));
+    }
+    // More than `late` runs of one moment cannot be parted: the part waits for them.
+    let mut unsettled = times(unsettled)?;
     unsettled.sort_unstable();
-    let first_too_many = unsettled.get(usize::try_from(late).unwrap_or(usize::MAX));
-    let end = first_too_many.filter(|at| **at > due.counted_until);
-    Ok(end.copied().unwrap_or_else(|| due.hour_end()))
+    let first_too_many = unsettled.get(usize::try_from(part.late).unwrap_or(usize::MAX));
+    if let Some(at) = first_too_many.filter(|at| **at > due.counted_until) {
+        end = end.min(*at);
+    }
+    Ok(end)
 }
 
 fn count(tx: &mut dyn Tx, (due, end): (UsageDue, Timestamp), late: u32) -> Result<u64> {
-    let hour = || vals![due.org, due.counted_until, end];
-    let mut moved = hour();
+    let part = || vals![due.org, due.counted_until, end];
+    let mut moved = part();
     moved.push(late.into());
     let [_, left_out, _] = batch(
         tx,
@@ -505,14 +526,14 @@ fn count(tx: &mut dyn Tx, (due, end): (UsageDue, Timestamp), late: u32) -> Resul
                 moved,
             )
             .exactly(1, NOT_NOW),
-            Stmt::new(NOTE_UNSETTLED, hour()),
+            Stmt::new(NOTE_UNSETTLED, part()),
             Stmt::new(
                 insert_day!(
                     "(SELECT r.* FROM run r WHERE r.org_id = $1 AND r.created_at >= $2 AND r.created_at >= 0 \
                      AND r.created_at < $3 ORDER BY r.created_at, r.id) AS made \
                      WHERE (SELECT l.run_id FROM late_run l WHERE l.run_id = made.id) IS NULL"
                 ),
-                hour(),
+                part(),
             ),
         ],
     )?;

@@ -8,6 +8,7 @@ use super::{
     commits::Again,
     deliveries::made,
     fixture::{Fixture, entries, of_calls},
+    usage::leaving,
 };
 use crate::{
     AfterAttempt, Append, Batch, Counted, Error, Expiry, InlineCredentials, NewNode, NewRun, NodeId,
@@ -187,7 +188,7 @@ commands! {
         let later = fixture.now() + std::time::Duration::from_hours(2);
         let due = fixture.store.usage_due(later, None, 10).await.unwrap();
         let due = due.items.into_iter().find(|(of, _)| *of == org).unwrap().1.unwrap();
-        assert_eq!(proves(fixture, async || fixture.store.count_usage(due, 0).await).await, crate::CountedHour::Counted(0));
+        assert_eq!(proves(fixture, async || fixture.store.count_usage(due, leaving(0)).await).await, crate::CountedPart::Counted(0));
     }
 
     async fn usage_without_a_late_run_is_counted_in_one_transaction_and_the_run_in_another(fixture: &Fixture) {
@@ -196,7 +197,7 @@ commands! {
         let later = fixture.now() + std::time::Duration::from_hours(2);
         let due = fixture.store.usage_due(later, None, 10).await.unwrap();
         let due = due.items.into_iter().find(|(of, _)| *of == org).unwrap().1.unwrap();
-        assert_eq!(proves(fixture, async || fixture.store.count_usage(due, 1).await).await, crate::CountedHour::Counted(1));
+        assert_eq!(proves(fixture, async || fixture.store.count_usage(due, leaving(1)).await).await, crate::CountedPart::Counted(1));
         fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
         assert!(proves(fixture, async || fixture.store.count_late_run(fence.run).await).await);
     }

@@ -8,6 +8,7 @@ use super::{
     fixture::{Fixture, of_calls},
     people::conflicts,
     purchases::card,
+    usage::leaving,
 };
 use crate::{
     Appended, Batch, Error, Expiry, InlineCredentials, NewTopup, OpenCallbacks, OrganizationDeletion,
@@ -85,8 +86,8 @@ impl Fixture {
         }
         while let Some(due) = store.uncounted_usage(org).await.unwrap() {
             assert_eq!(
-                store.count_usage(due, 0).await.unwrap(),
-                crate::CountedHour::Counted(0)
+                store.count_usage(due, leaving(0)).await.unwrap(),
+                crate::CountedPart::Counted(0)
             );
         }
         let expiry = Expiry {
@@ -285,10 +286,10 @@ both! {
         let cancelled = store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
         assert!(matches!(cancelled, crate::Cancelled::Now(run) if run.status == RunStatus::Cancelled));
         let due = store.uncounted_usage(org).await.unwrap().unwrap();
-        assert_eq!(store.count_usage(due, 0).await.unwrap(), crate::CountedHour::Waits, "its cost is not known yet");
+        assert_eq!(store.count_usage(due, leaving(0)).await.unwrap(), crate::CountedPart::Waits, "its cost is not known yet");
         let cost = Micros::new(70).unwrap();
         store.settle_run(fence.run, fence.attempt, of_calls(cost), Vec::new()).await.unwrap();
-        assert_eq!(store.count_usage(due, 0).await.unwrap(), crate::CountedHour::Counted(0));
+        assert_eq!(store.count_usage(due, leaving(0)).await.unwrap(), crate::CountedPart::Counted(0));
         assert_eq!(store.uncounted_usage(org).await.unwrap(), None);
         fixture.erase(org).await;
         assert_eq!(fixture.tables_of(org).await, ["audit", "credit", "organization", "usage_day"]);

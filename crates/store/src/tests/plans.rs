@@ -17,6 +17,7 @@ use super::{
     deliveries::made,
     fixture::{Fixture, after, entries, of_calls},
     read::read_events_and_texts,
+    usage::leaving,
 };
 use crate::{
     AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, LargeText, NewRun, OpenCallbacks, Rotation,
@@ -267,8 +268,8 @@ async fn administer(fixture: &Fixture, org: OrgId) {
         next_run: Timestamp::from_micros(0),
     };
     assert_eq!(
-        store.count_usage(due, 0).await.unwrap(),
-        crate::CountedHour::Counted(0)
+        store.count_usage(due, leaving(0)).await.unwrap(),
+        crate::CountedPart::Counted(0)
     );
     store.late_runs(None, 10).await.unwrap();
     store.count_late_run(fixture.run_id()).await.unwrap();

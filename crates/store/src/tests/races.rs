@@ -10,9 +10,10 @@ use super::{
     both,
     deliveries::made,
     fixture::{entries, of_calls},
+    usage::leaving,
 };
 use crate::{
-    AfterAttempt, Append, Cancelled, CountedHour, Created, Error, Order, Rotation, SavedWorkflow, db::vals,
+    AfterAttempt, Append, Cancelled, CountedPart, Created, Error, Order, Rotation, SavedWorkflow, db::vals,
 };
 
 both! {
@@ -506,10 +507,10 @@ both! {
         let later = fixture.now() + Duration::from_hours(2);
         let due = fixture.store.usage_due(later, None, 10).await.unwrap().items;
         let due = due[0].1.unwrap();
-        let counted = join_all((0..8).map(|_| fixture.store.count_usage(due, 0))).await;
+        let counted = join_all((0..8).map(|_| fixture.store.count_usage(due, leaving(0)))).await;
         let (first, others): (Vec<_>, Vec<_>) =
-            counted.into_iter().partition(|counted| counted == &Ok(CountedHour::Counted(0)));
-        assert_eq!((first.len(), others), (1, vec![Ok(CountedHour::Elsewhere); 7]));
+            counted.into_iter().partition(|counted| counted == &Ok(CountedPart::Counted(0)));
+        assert_eq!((first.len(), others), (1, vec![Ok(CountedPart::Elsewhere); 7]));
         assert_eq!(fixture.count("SELECT CAST(SUM(runs) AS BIGINT) FROM usage_day").await, 1);
     }
 

@@ -17,7 +17,7 @@ use super::{
     fixture::{Fixture, of_calls},
 };
 use crate::{
-    Batch, By, CountedHour, Created, Expiry, Labels, NewRun, OpenCallbacks, Result, Undeletable,
+    Batch, By, CountedPart, Created, Expiry, Labels, NewRun, OpenCallbacks, Result, Undeletable, UsagePart,
     UsagePosition, UsageQuery, db::vals,
 };
 
@@ -51,8 +51,8 @@ enum Step {
     },
     /// Settles every run.
     Settle,
-    /// Counts the usage of runs that were created before this hour. Of each hour, so many runs may be left out.
-    Count { hour: i64, late: u32 },
+    /// Counts the usage of so many hours more, in parts.
+    Count { hours: i64, part: UsagePart },
     /// Counts the runs that were left out and are settled.
     CountLate,
     /// Deletes the runs that are counted.
@@ -86,7 +86,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => run,
         2 => Just(Step::Settle),
-        3 => (1..72_i64, 0..3_u32).prop_map(|(hour, late)| Step::Count { hour, late }),
+        3 => (1..5_i64, 1..4_u32, 0..3_u32)
+            .prop_map(|(hours, runs, late)| Step::Count { hours, part: UsagePart { runs, late } }),
         2 => Just(Step::CountLate),
         2 => Just(Step::Delete),
         5 => (0..2_usize, 0..3_i64, 0..3_i64, 0..16_usize).prop_map(|(org, from, days, by)| Step::Ask { org, from, days, by }),
@@ -125,10 +126,9 @@ impl Model<'_> {
                     settle(self.fixture, used.id).await;
                 }
             }
-            Step::Count { hour, late } => {
-                let before = START + hour * HOUR;
-                self.counted = self.counted.max(before);
-                self.late += count(self.fixture, Timestamp::from_micros(before), late).await;
+            Step::Count { hours, part } => {
+                self.counted += hours * HOUR;
+                self.late += count(self.fixture, Timestamp::from_micros(self.counted), part).await;
             }
             Step::CountLate => count_late(self.fixture).await,
             Step::Delete => {
@@ -283,9 +283,13 @@ async fn count_late(fixture: &Fixture) {
     }
 }
 
-/// Counts every hour before `before` that can be counted, as a node does, without up to `late` runs each that are not
-/// settled. Returns how many were left out.
-async fn count(fixture: &Fixture, before: Timestamp, late: u32) -> u64 {
+/// Part of an hour of any number of runs, without up to `late` runs that are not settled.
+pub(super) const fn leaving(late: u32) -> UsagePart {
+    UsagePart { runs: u32::MAX, late }
+}
+
+/// Counts every hour before `before` that can be counted, as a node does, part by part. Returns how many runs were left out.
+async fn count(fixture: &Fixture, before: Timestamp, part: UsagePart) -> u64 {
     let due = async || -> Vec<_> {
         let all = fixture.store.usage_due(before, None, 10).await.unwrap().items;
         all.into_iter().filter_map(|(_, due)| due).collect()
@@ -296,7 +300,7 @@ async fn count(fixture: &Fixture, before: Timestamp, late: u32) -> u64 {
         for due in due().await {
             assert!(due.next_run < before);
             if due.hour_end() <= before
-                && let CountedHour::Counted(runs) = fixture.store.count_usage(due, late).await.unwrap()
+                && let CountedPart::Counted(runs) = fixture.store.count_usage(due, part).await.unwrap()
             {
                 progress = true;
                 left_out += runs;
@@ -390,7 +394,12 @@ async fn usage_is_the_sum_of_what_was_run(fixture: &Fixture) {
     assert!(model.late > 0, "something was left out of its hour");
     model.run(Step::Settle).await;
     count_late(fixture).await;
-    count(fixture, Timestamp::from_micros(START + 80 * HOUR), 0).await;
+    count(
+        fixture,
+        Timestamp::from_micros(model.counted + 80 * HOUR),
+        leaving(0),
+    )
+    .await;
     fixture.delete_counted().await;
     assert_eq!(fixture.run_ids().await, []);
     for by in 0..16 {
@@ -431,7 +440,7 @@ both! {
         for runs in [2, 4] {
             change("UPDATE organization SET usage_until = 0").await;
             let due = fixture.store.usage_due(later, None, 10).await.unwrap().items[0].1.unwrap();
-            assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), CountedHour::Counted(0));
+            assert_eq!(fixture.store.count_usage(due, leaving(0)).await.unwrap(), CountedPart::Counted(0));
             check(runs).await;
         }
     }
@@ -442,16 +451,16 @@ both! {
         let waiting = fixture.queued(org).await;
         let later = fixture.now() + Duration::from_hours(30);
         let due = fixture.store.usage_due(later, None, 10).await.unwrap().items[0].1.unwrap();
-        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), CountedHour::Waits, "it waits");
+        assert_eq!(fixture.store.count_usage(due, leaving(0)).await.unwrap(), CountedPart::Waits, "it waits");
         let claim = fixture.claim_one(node).await;
         assert_eq!(claim.fence.run, waiting);
         let fence = fixture.start(claim.fence).await.unwrap();
-        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), CountedHour::Waits, "it is at work");
+        assert_eq!(fixture.store.count_usage(due, leaving(0)).await.unwrap(), CountedPart::Waits, "it is at work");
         fixture.store.cancel_run(org, waiting, fixture.now()).await.unwrap();
-        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), CountedHour::Waits, "its cost is not known");
+        assert_eq!(fixture.store.count_usage(due, leaving(0)).await.unwrap(), CountedPart::Waits, "its cost is not known");
         fixture.store.settle_run(waiting, fence.attempt, of_calls(Micros::new(9).unwrap()), Vec::new()).await.unwrap();
-        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), CountedHour::Counted(0));
-        assert_eq!(fixture.store.count_usage(due, 0).await.unwrap(), CountedHour::Elsewhere, "it is counted once");
+        assert_eq!(fixture.store.count_usage(due, leaving(0)).await.unwrap(), CountedPart::Counted(0));
+        assert_eq!(fixture.store.count_usage(due, leaving(0)).await.unwrap(), CountedPart::Elsewhere, "it is counted once");
         assert_eq!(fixture.store.usage_due(later, None, 10).await.unwrap().items, [(org, None)]);
         assert_eq!(fixture.count("SELECT cost_micros FROM usage_day").await, 9);
     }
@@ -463,11 +472,11 @@ both! {
         let later = fixture.now() + Duration::from_hours(30);
         let due = fixture.store.usage_due(later, None, 10).await.unwrap().items[0].1.unwrap();
         // There are two: the part of the hour in front of the second is counted, then the rest.
-        assert_eq!(fixture.store.count_usage(due, 1).await.unwrap(), CountedHour::Counted(1));
+        assert_eq!(fixture.store.count_usage(due, leaving(1)).await.unwrap(), CountedPart::Counted(1));
         assert_eq!(fixture.count("SELECT COUNT(*) FROM late_run").await, 1);
         let rest = fixture.store.usage_due_of(org, later).await.unwrap().unwrap();
         assert!(rest.counted_until == rest.next_run && rest.hour_end() == due.hour_end(), "{rest:?}");
-        assert_eq!(fixture.store.count_usage(rest, 1).await.unwrap(), CountedHour::Counted(1));
+        assert_eq!(fixture.store.count_usage(rest, leaving(1)).await.unwrap(), CountedPart::Counted(1));
         assert_eq!(fixture.store.usage_due_of(org, later).await.unwrap(), None);
         let seen = fixture.store.observe(later).await.unwrap();
         let oldest = fixture.get(org, fence.run).await.created_at;
@@ -490,6 +499,31 @@ both! {
         assert_eq!(fixture.count("SELECT runs FROM usage_day").await, 1);
         assert!(!fixture.store.count_late_run(fence.run).await.unwrap(), "once");
         assert_eq!(fixture.store.delete_expired_runs(expiry, batch, &mut Undeletable::default()).await.unwrap().runs, 1);
+    }
+
+    async fn an_hour_is_counted_in_parts_and_a_moment_is_not_parted(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        for _ in 0..5 {
+            let fence = fixture.running(org, node).await;
+            fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+        }
+        let later = fixture.now() + Duration::from_hours(30);
+        let counted = async |runs| {
+            let due = fixture.store.usage_due_of(org, later).await.unwrap().unwrap();
+            let part = UsagePart { runs, late: 0 };
+            assert_eq!(fixture.store.count_usage(due, part).await, Ok(CountedPart::Counted(0)));
+            fixture.count("SELECT CAST(SUM(runs) AS BIGINT) FROM usage_day").await
+        };
+        assert_eq!([counted(2).await, counted(2).await], [2, 4]);
+        assert_eq!(counted(2).await, 5);
+        assert_eq!(fixture.store.usage_due_of(org, later).await, Ok(None));
+        let again = "DELETE FROM usage_day; UPDATE organization SET usage_until = 0; \
+                     UPDATE run SET created_at = (SELECT MIN(r.created_at) FROM run r)";
+        for change in again.split(';') {
+            fixture.store.db.write(move |tx| tx.exec(change, vals![]).map(drop)).await.unwrap();
+        }
+        assert_eq!(counted(2).await, 5, "all are of one moment");
+        assert_eq!(fixture.store.usage_due_of(org, later).await, Ok(None));
     }
 
     async fn usage_is_of_one_organization_and_its_rows_are_limited(fixture: &Fixture) {
