@@ -155,15 +155,13 @@ impl Store {
     pub async fn refuse_confirmation(&self, org: OrgId, id: ConnectionId, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {
-                tx.batch(&[
-                    Stmt::new(
-                        "DELETE FROM oauth_flow WHERE connection_id = $1 AND org_id = $2 AND tries >= $3",
-                        vals![id, org, TRIES],
-                    ),
-                    note_end(id, TRIED_TOO_OFTEN),
-                    record(&audit),
-                ])
-                .map(drop)
+                let mut statements = vec![Stmt::new(
+                    "DELETE FROM oauth_flow WHERE connection_id = $1 AND org_id = $2 AND tries >= $3",
+                    vals![id, org, TRIES],
+                )];
+                statements.extend(note_end(id, TRIED_TOO_OFTEN));
+                statements.push(record(&audit));
+                tx.batch(&statements).map(drop)
             })
             .await
     }
@@ -314,13 +312,16 @@ fn begin(tx: &mut dyn Tx, flow: &OauthFlow, now: Timestamp, audit: &Audit) -> Re
     .map(drop)
 }
 
-/// Statement that replaces the note of a connection if none of its flows waits for confirmation any more.
-fn note_end(connection: ConnectionId, reason: &'static str) -> Stmt<'static> {
-    Stmt::new(
+/// Statements that replace the note of a connection if none of its flows waits for confirmation any more. The lock comes
+/// first: a statement that waits for the connection would not see a flow that has begun meanwhile.
+fn note_end(connection: ConnectionId, reason: &'static str) -> [Stmt<'static>; 2] {
+    let lock = Stmt::new("UPDATE connection SET id = id WHERE id = $1", vals![connection]);
+    let note = Stmt::new(
         "UPDATE connection SET error = $3 WHERE id = $1 AND tokens IS NULL AND error LIKE $2 \
          AND NOT EXISTS (SELECT 1 FROM oauth_flow WHERE connection_id = $1 AND tries IS NOT NULL)",
         vals![connection, format!("{AWAITING}%"), reason],
-    )
+    );
+    [lock, note]
 }
 
 /// Deletes expired flows. Returns their number.
@@ -331,7 +332,7 @@ fn forget(tx: &mut dyn Tx, now: Timestamp) -> Result<u64> {
     )?;
     let mut flows = 0;
     for row in &forgotten {
-        tx.batch(&[note_end(row.parse(0)?, NOT_IN_TIME)])?;
+        tx.batch(&note_end(row.parse(0)?, NOT_IN_TIME))?;
         flows += 1;
     }
     Ok(flows)

@@ -295,10 +295,15 @@ fn give_back(tx: &mut dyn Tx, doomed: &[Row]) -> Result<()> {
 
 /// Marks those of the blobs `ids`, a JSON array, as pending delete that are due and without references.
 fn doom(tx: &mut dyn Tx, now: Timestamp, ids: &str) -> Result<()> {
-    // Each blob is checked a second time, under its lock: it may have been touched since it was found.
-    let [doomed, _] = batch(
+    // Each blob is checked a second time, under its lock: it may have been touched since it was found. PostgreSQL takes the
+    // snapshot of a statement before it waits for a lock, so only the statements behind the lock see all references.
+    let [_, doomed, _] = batch(
         tx,
         &[
+            Stmt::new(
+                "UPDATE blob SET size = size WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} AND check_at <= $1",
+                vals![now, ids],
+            ),
             Stmt::new(
                 concat!(
                     "UPDATE blob SET doomed_at = $1, check_at = NULL \

@@ -14,6 +14,7 @@ use crate::{
         tail::{CreditChange, Tail},
         vals,
     },
+    organizations::lock,
     types::{Error, Result},
 };
 
@@ -70,11 +71,7 @@ impl Store {
         let appended = self
             .db
             .write(move |tx| {
-                tx.batch(&[Stmt::new(
-                    "SELECT 1 FROM organization WHERE id = $1 AND deleted_at IS NULL",
-                    vals![entry.org],
-                )
-                .exactly(1, Error::NotFound)])?;
+                tx.batch(&[lock(entry.org)])?;
                 let appended = append(tx, &entry)?;
                 if appended == Appended::New {
                     tx.batch(&[record(&audit)])?;

@@ -6,6 +6,7 @@ use crate::{
     Audit, Store,
     audit::record,
     db::{Row, Stmt, Tx, vals},
+    people::persons,
     types::{Actor, Error, Result},
 };
 
@@ -99,6 +100,8 @@ impl Store {
         self.db
             .write(move |tx| {
                 tx.batch(&[
+                    // Of two grants at once the second one counts the first.
+                    persons::lock(new.user).exactly(1, NOT_ALLOWED),
                     Stmt::new(
                         "SELECT 1 WHERE (SELECT COUNT(*) FROM oauth_grant WHERE user_id = $1 AND expires_at > $2) < $3",
                         vals![new.user, new.created_at, GRANTS_OF_A_PERSON],

@@ -26,25 +26,26 @@ impl Store {
         let codes = Timestamp::from_micros(at.as_micros().saturating_sub(CODE_KEPT));
         self.db
             .write(move |tx| {
+                // The condition appears a second time, to be checked again where the end was put off meanwhile.
                 let answers = tx.batch(&[
                     Stmt::new(
                         "DELETE FROM oauth_grant WHERE id {IN}SELECT g.id FROM oauth_grant g WHERE g.expires_at < $1 \
-                         ORDER BY g.expires_at LIMIT $2{END}",
+                         ORDER BY g.expires_at LIMIT $2{END} AND expires_at < $1",
                         vals![at, limit],
                     ),
                     Stmt::new(
                         "DELETE FROM oauth_token WHERE hash {IN}SELECT t.hash FROM oauth_token t WHERE t.expires_at < $1 \
-                         ORDER BY t.expires_at LIMIT $2{END}",
+                         ORDER BY t.expires_at LIMIT $2{END} AND expires_at < $1",
                         vals![at, limit],
                     ),
                     Stmt::new(
                         "DELETE FROM oauth_code WHERE hash {IN}SELECT c.hash FROM oauth_code c WHERE c.expires_at < $1 \
-                         ORDER BY c.expires_at LIMIT $2{END}",
+                         ORDER BY c.expires_at LIMIT $2{END} AND expires_at < $1",
                         vals![codes, limit],
                     ),
                     Stmt::new(
                         "DELETE FROM oauth_client WHERE id {IN}SELECT c.id FROM oauth_client c WHERE c.expires_at < $1 \
-                         ORDER BY c.expires_at LIMIT $2{END}",
+                         ORDER BY c.expires_at LIMIT $2{END} AND expires_at < $1",
                         vals![at, limit],
                     ),
                 ])?;

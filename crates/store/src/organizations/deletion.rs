@@ -37,9 +37,9 @@ const ACCESS: [&str; 9] = [
     "DELETE FROM api_key WHERE org_id = $1",
     "DELETE FROM oauth_flow WHERE connection_id {IN}SELECT c.id FROM connection c WHERE c.org_id = $1{END}",
     "DELETE FROM connection WHERE org_id = $1",
-    "DELETE FROM auto_topup WHERE org_id = $1",
     "UPDATE billing_account SET payment_method = NULL, brand = NULL, last4 = NULL, exp_month = NULL, exp_year = NULL, \
      source = NULL, seen_at = NULL WHERE org_id = $1",
+    "DELETE FROM auto_topup WHERE org_id = $1",
 ];
 
 /// Organization to delete.

@@ -10,6 +10,7 @@ use crate::{
     db::{Row, Stmt, batch, vals},
     found::page_by_id,
     money::budgets::forget_known,
+    runs::json_ids,
     types::{Error, Result, unless},
 };
 
@@ -158,23 +159,31 @@ impl Store {
     pub async fn erase_files(&self, org: OrgId, check_at: Timestamp, limit: u32) -> Result<u64> {
         self.db
             .write(move |tx| {
-                let [_, _, deleted] = batch(
+                let [_, found] = batch(
                     tx,
                     &[
                         lock_deleted(org),
                         Stmt::new(
-                            "UPDATE blob SET check_at = $2 WHERE id {IN}SELECT f.blob_id FROM file f WHERE f.org_id = $1 \
-                             AND f.created_at >= 0 ORDER BY f.created_at, f.id LIMIT $3{END}",
-                            vals![org, check_at, limit],
-                        ),
-                        Stmt::new(
-                            "DELETE FROM file WHERE id {IN}SELECT f.id FROM file f WHERE f.org_id = $1 \
-                             AND f.created_at >= 0 ORDER BY f.created_at, f.id LIMIT $2{END}",
+                            "SELECT f.id FROM file f WHERE f.org_id = $1 AND f.created_at >= 0 \
+                             ORDER BY f.created_at, f.id LIMIT $2",
                             vals![org, limit],
                         ),
                     ],
                 )?;
-                Ok(deleted.affected)
+                // Both statements are of the same files, whoever deletes some meanwhile.
+                let files = json_ids(&found.rows)?;
+                tx.batch(&[
+                    Stmt::new(
+                        "UPDATE blob SET check_at = $1 WHERE id {IN}SELECT f.blob_id FROM file f \
+                         WHERE f.id {IN}SELECT value FROM {JSON_EACH}($2){END}{END}",
+                        vals![check_at, files.as_str()],
+                    ),
+                    Stmt::new(
+                        "DELETE FROM file WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+                        vals![files.as_str()],
+                    ),
+                ])?;
+                Ok(u64::try_from(found.rows.len()).unwrap_or(u64::MAX))
             })
             .await
     }

@@ -2,9 +2,10 @@
 
 use sortie_api::{Timestamp, UserId};
 
+use super::persons;
 use crate::{
     Store,
-    db::{Row, vals},
+    db::{Row, Stmt, vals},
     types::{Error, Result},
 };
 
@@ -22,24 +23,10 @@ pub struct Avatar {
 }
 
 impl Store {
-    /// Gives a person a picture, in the place of the one before.
+    /// Gives a person a picture, in the place of the one before. `NotFound` where the account was deleted.
     pub async fn put_avatar(&self, user: UserId, avatar: Avatar) -> Result<()> {
         self.db
-            .write(move |tx| {
-                tx.exec(
-                    "INSERT INTO avatar (user_id, content_type, bytes, sha256, updated_at) VALUES ($1, $2, $3, $4, $5) \
-                     ON CONFLICT (user_id) DO UPDATE SET content_type = excluded.content_type, bytes = excluded.bytes, \
-                     sha256 = excluded.sha256, updated_at = excluded.updated_at",
-                    vals![
-                        user,
-                        avatar.content_type.as_str(),
-                        avatar.bytes.as_slice(),
-                        avatar.sha256.as_slice(),
-                        avatar.updated_at
-                    ],
-                )
-                .map(drop)
-            })
+            .write(move |tx| tx.batch(&[persons::lock(user), put(user, &avatar)]).map(drop))
             .await
     }
 
@@ -85,4 +72,19 @@ pub(super) fn hash_from(row: &Row, column: usize) -> Result<[u8; 32]> {
     row.blob(column)?
         .try_into()
         .map_err(|_| Error::Corrupt("the sha256 of an avatar is not 32 bytes".to_owned()))
+}
+
+fn put(user: UserId, avatar: &Avatar) -> Stmt<'_> {
+    Stmt::new(
+        "INSERT INTO avatar (user_id, content_type, bytes, sha256, updated_at) VALUES ($1, $2, $3, $4, $5) \
+         ON CONFLICT (user_id) DO UPDATE SET content_type = excluded.content_type, bytes = excluded.bytes, \
+         sha256 = excluded.sha256, updated_at = excluded.updated_at",
+        vals![
+            user,
+            avatar.content_type.as_str(),
+            avatar.bytes.as_slice(),
+            avatar.sha256.as_slice(),
+            avatar.updated_at
+        ],
+    )
 }

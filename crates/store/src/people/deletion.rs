@@ -92,6 +92,13 @@ fn delete(tx: &mut dyn Tx, deletion: &PersonDeletion) -> Result<()> {
     // deletions at once may share some.
     let mut locks = vec![dispatch_lock()];
     locks.extend(organizations.iter().map(|org| lock(*org).exactly(1, CHANGED)));
+    // The person follows: who makes one a member locks both.
+    let change = PasswordChange {
+        user,
+        old: deletion.password.clone(),
+        new: String::new(),
+    };
+    locks.push(persons::set_password(&change));
     tx.batch(&locks)?;
     let found = tx.query_all(
         "SELECT m.org_id, m.role, (SELECT COUNT(*) FROM membership o WHERE o.org_id = m.org_id), \
@@ -121,12 +128,6 @@ fn delete(tx: &mut dyn Tx, deletion: &PersonDeletion) -> Result<()> {
     if seen != organizations || deleted != deletion.deleted.iter().copied().collect() {
         return Err(CHANGED);
     }
-    let change = PasswordChange {
-        user,
-        old: deletion.password.clone(),
-        new: String::new(),
-    };
-    tx.batch(&[persons::set_password(&change)])?;
     statements.push(
         Stmt::new(
             "UPDATE person SET email = '', name = '', email_key = id, email_verified_at = NULL, totp = NULL, \

@@ -124,7 +124,7 @@ impl Store {
             .write(move |tx| {
                 tx.batch(&[
                     // Of two changes at once the second one sees the first.
-                    Stmt::new("UPDATE person SET id = id WHERE id = $1", vals![user]),
+                    persons::lock(user),
                     Stmt::new(
                         "DELETE FROM identity WHERE issuer = $1 AND subject = $2 AND user_id = $3",
                         vals![identity.issuer.as_str(), identity.subject.as_str(), user],
@@ -150,6 +150,8 @@ impl Store {
 pub(super) fn prove(user: UserId, proven: &ProvenIdentity, at: Timestamp) -> Vec<Stmt<'_>> {
     match proven {
         ProvenIdentity::Known(identity) => vec![
+            // The end of an identity ends the sessions of its person. It is seen here, or sees the new session.
+            persons::lock(user).exactly(1, CHANGED),
             Stmt::new(
                 "SELECT 1 FROM identity i JOIN person p ON p.id = i.user_id \
                  WHERE i.issuer = $1 AND i.subject = $2 AND i.user_id = $3 AND p.disabled_at IS NULL",

@@ -3,6 +3,7 @@
 
 use sortie_api::{InvitationId, MailId, OrgId, Role, Timestamp, UserId};
 
+use super::persons;
 use crate::{
     Audit, NewMail, Store,
     audit::record,
@@ -151,7 +152,7 @@ impl Store {
     }
 
     /// Makes a person a member by an invitation, which ends. Who is a member already keeps the role. `NotFound` where the
-    /// invitation is not open at `at`.
+    /// invitation is not open at `at`, and where the account of the person was deleted.
     pub async fn accept_invitation(
         &self,
         invited: &Invited,
@@ -164,6 +165,7 @@ impl Store {
             .write(move |tx| {
                 tx.batch(&[
                     lock(org),
+                    persons::lock(user),
                     Stmt::new(
                         "DELETE FROM invitation WHERE id = $2 AND org_id = $1 AND expires_at > $3",
                         vals![org, invitation, at],
@@ -187,6 +189,7 @@ impl Store {
         self.db
             .write(move |tx| {
                 tx.batch(&[
+                    lock(org),
                     Stmt::new(
                         "DELETE FROM invitation WHERE id = $2 AND org_id = $1",
                         vals![org, id],

@@ -5,7 +5,7 @@
 
 use sortie_api::{OrgId, Role, Timestamp, UserId};
 
-use super::avatars::hash_from;
+use super::{avatars::hash_from, persons};
 use crate::{
     Audit, NewMail, Store,
     audit::record,
@@ -89,7 +89,7 @@ impl Store {
             .await
     }
 
-    /// Creates an organization with its owner, and with no credits.
+    /// Creates an organization with its owner, and with no credits. `NotFound` where the account of the owner was deleted.
     pub async fn create_organization(&self, new: NewOrganization, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -98,6 +98,7 @@ impl Store {
                         "INSERT INTO organization (id, name, created_at, created_by) VALUES ($1, $2, $3, $4)",
                         vals![new.id, new.name.as_str(), new.created_at, new.owner],
                     ),
+                    persons::lock(new.owner),
                     insert(new.id, new.owner, Role::Owner, new.created_at),
                     credit::begin(new.id),
                     record(&audit),

@@ -179,18 +179,28 @@ pub(crate) fn insert(token: &NewOneTime) -> Stmt<'_> {
     )
 }
 
-/// Ends a token and returns its person.
+/// Ends a token and returns its person, who is locked.
 fn take(tx: &mut dyn Tx, hash: &[u8; 32], purpose: Purpose, at: Timestamp) -> Result<UserId> {
-    let taken = tx.query_opt(
-        "DELETE FROM one_time WHERE hash = $1 AND purpose = $2 AND expires_at > $3 RETURNING user_id",
-        vals![hash.as_slice(), purpose.as_str(), at],
+    let owner = tx.query_opt(
+        "SELECT user_id FROM one_time WHERE hash = $1",
+        vals![hash.as_slice()],
     )?;
-    taken.ok_or(SPENT)?.parse(0)
+    let user = owner.ok_or(SPENT)?.parse(0)?;
+    tx.batch(&[
+        persons::lock(user).exactly(1, SPENT),
+        Stmt::new(
+            "DELETE FROM one_time WHERE hash = $1 AND purpose = $2 AND expires_at > $3",
+            vals![hash.as_slice(), purpose.as_str(), at],
+        )
+        .exactly(1, SPENT),
+    ])?;
+    Ok(user)
 }
 
-/// Keeps a token in the place of the earlier ones, and queues its mail.
+/// Keeps a token in the place of the earlier ones, and queues its mail. Of two at once the second one ends the first.
 pub(super) fn keep(sent: &OneTimeMail) -> Vec<Stmt<'_>> {
     let mut statements = vec![
+        persons::lock(sent.token.user),
         delete_all(sent.token.user, sent.token.purpose),
         insert(&sent.token),
     ];

@@ -190,7 +190,10 @@ impl Store {
         self.db
             .write(move |tx| {
                 person_from(&tx.query_one(
-                    concat!("UPDATE person SET name = $2 WHERE id = $1 RETURNING ", columns!()),
+                    concat!(
+                        "UPDATE person SET name = $2 WHERE id = $1 AND deleted_at IS NULL RETURNING ",
+                        columns!()
+                    ),
                     vals![user, name.as_str()],
                 )?)
             })
@@ -228,6 +231,16 @@ pub(crate) fn insert(person: &NewPerson) -> Stmt<'_> {
             person.created_at
         ],
     )
+}
+
+/// Locks a person until the end of the transaction: behind the organizations of the command, and before the tokens, the
+/// sessions and whatever else the person has. `NotFound` where the account was deleted: nothing is added to it afterwards.
+pub(crate) fn lock(user: UserId) -> Stmt<'static> {
+    Stmt::new(
+        "UPDATE person SET id = id WHERE id = $1 AND deleted_at IS NULL",
+        vals![user],
+    )
+    .exactly(1, Error::NotFound)
 }
 
 pub(super) fn verify(user: UserId, at: Timestamp) -> Stmt<'static> {

@@ -5,7 +5,10 @@
 
 use sortie_api::{Timestamp, UserId};
 
-use super::one_time::{self, NewOneTime, Purpose};
+use super::{
+    one_time::{self, NewOneTime, Purpose},
+    persons,
+};
 use crate::{
     Store,
     db::{Stmt, vals},
@@ -40,7 +43,7 @@ impl Store {
         self.db
             .write(move |tx| {
                 let enrol = Stmt::new(
-                    "UPDATE person SET totp = $2, totp_step = NULL WHERE id = $1 AND totp_since IS NULL",
+                    "UPDATE person SET totp = $2, totp_step = NULL WHERE id = $1 AND totp_since IS NULL AND deleted_at IS NULL",
                     vals![user, sealed.as_slice()],
                 );
                 tx.batch(&[enrol.exactly(1, ENROLLED)]).map(drop)
@@ -78,6 +81,7 @@ impl Store {
         self.db
             .write(move |tx| {
                 tx.batch(&[
+                    persons::lock(user),
                     use_up(user, &factor),
                     Stmt::new(
                         "UPDATE person SET totp = NULL, totp_since = NULL, totp_step = NULL WHERE id = $1",

@@ -11,6 +11,7 @@ use crate::{
     audit::record,
     db::{Stmt, Tx, vals},
     money::credit::{resume, suspend},
+    nodes,
     runs::{OF_ITS_NODE, PARKED},
     types::{Error, Result},
 };
@@ -128,7 +129,7 @@ fn not_deleted(org: OrgId) -> Stmt<'static> {
 
 /// Takes the lock under which runs are claimed.
 pub(crate) fn dispatch_lock() -> Stmt<'static> {
-    Stmt::new("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![])
+    Stmt::new(nodes::LOCK, vals![])
 }
 
 fn park(tx: &mut dyn Tx, org: OrgId, limit: u32) -> Result<u64> {

@@ -234,7 +234,7 @@ fn stored(event: &EventType, at: Timestamp) -> Result<NewEvent> {
 }
 
 /// Identifiers in the first column, as a JSON array for `{JSON_EACH}`.
-fn json_ids<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Result<String> {
+pub(crate) fn json_ids<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Result<String> {
     let ids = rows
         .into_iter()
         .map(|row| row.text(0))

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Store,
-    db::{Stmt, Tx, vals},
+    db::{Stmt, Tx, batch, vals},
     deliveries::delivery_is_due,
     money::settle::settle,
     nodes::LOCK,
@@ -234,7 +234,9 @@ impl Store {
         let ending = Ending::new(at, compute_micros_per_second)?;
         self.db
             .write(move |tx| {
-                let found = tx.query_all(OF_NODE, vals![node])?;
+                // A node that registers again locks contents before runs, and this command locks runs first.
+                let [_, found] = batch(tx, &[Stmt::new(LOCK, vals![]), Stmt::new(OF_NODE, vals![node])])?;
+                let found = found.rows;
                 if found.is_empty() {
                     return Ok(Vec::new());
                 }
@@ -256,11 +258,13 @@ impl Store {
         let ids = ids(&runs)?;
         self.db
             .write(move |tx| {
-                let found = tx.query_all(
+                let missing = Stmt::new(
                     "SELECT run_id FROM unretained \
                      WHERE node_id = $2 AND run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
                     vals![ids.as_str(), node],
-                )?;
+                );
+                let [_, found] = batch(tx, &[Stmt::new(LOCK, vals![]), missing])?;
+                let found = found.rows;
                 if found.is_empty() {
                     return Ok(Vec::new());
                 }

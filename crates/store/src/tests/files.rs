@@ -301,26 +301,10 @@ async fn a_doom_that_waits_for_a_new_reference_lets_the_content_live() {
     };
     // After its second statement the new reference holds the row of the blob. It waits until the sweep waits
     // for that row.
-    let (reached, go_on) = fixture.store.db.faults().pause(3);
-    let (created, doomed) = join(
-        fixture
-            .store
-            .create_file(new.clone(), fixture.audit_of(org, "file.create", "a file")),
-        async {
-            reached.await.unwrap();
-            join(fixture.store.mark_unreferenced_blobs(later, None, 10), async {
-                let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
-                               AND datname = current_database()";
-                while fixture.count(waiting).await == 0 {
-                    tokio::task::yield_now().await;
-                }
-                go_on.send(()).unwrap();
-            })
-            .await
-            .0
-        },
-    )
-    .await;
+    let audit = fixture.audit_of(org, "file.create", "a file");
+    let create = fixture.store.create_file(new.clone(), audit);
+    let doom = fixture.store.mark_unreferenced_blobs(later, None, 10);
+    let (created, doomed) = fixture.overlapped(3, create, doom).await;
     created.unwrap();
     assert_eq!(doomed.unwrap().blobs, 1);
     assert_eq!(fixture.store.pending_deletes(None, 10).await.unwrap().items, []);

@@ -1,10 +1,12 @@
 //! Store on a fresh database, and helpers that drive it.
 
 use std::{
+    pin::pin,
     sync::atomic::{AtomicI64, Ordering},
     time::Duration,
 };
 
+use futures_util::future::{Either, join, select};
 use sortie_api::{
     AuditId, Micros, OrgId, Role, Run, RunId, RunStatus, RunUsage, Timestamp,
     event::{EventType, ModelCall, ToolEnd},
@@ -482,6 +484,38 @@ impl Fixture {
             .read(move |tx| tx.query_one(sql, vals![])?.int(0))
             .await
             .expect("a count")
+    }
+
+    /// Runs a command up to behind the first `after` statements of a batch. Then a second command begins. Once it waits for
+    /// a lock, or is done, the first one goes on. Only `PostgreSQL` lets both be under way.
+    pub(super) async fn overlapped<A, B>(
+        &self,
+        after: usize,
+        first: impl Future<Output = A>,
+        second: impl Future<Output = B>,
+    ) -> (A, B) {
+        let (reached, go_on) = self.store.db.faults().pause(after);
+        let waits = async {
+            let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+                           AND datname = current_database()";
+            while self.count(waiting).await == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let second = async {
+            reached.await.expect("the first command has a batch as long");
+            match select(pin!(second), pin!(waits)).await {
+                Either::Left((done, _)) => {
+                    drop(go_on);
+                    done
+                }
+                Either::Right(((), second)) => {
+                    drop(go_on);
+                    second.await
+                }
+            }
+        };
+        join(first, second).await
     }
 }
 

@@ -1,13 +1,11 @@
 //! Commands that wait for each other on PostgreSQL, or between whose statements another one runs.
 
-use std::time::Duration;
-
 use futures_util::future::join;
 use sortie_api::Micros;
 
 use super::fixture::Fixture;
 use crate::{
-    AfterAutoTopup, Appended, Error,
+    Error,
     db::{Tx, vals},
 };
 
@@ -38,76 +36,16 @@ async fn a_run_that_ends_without_a_worker_is_charged_for_a_call_that_is_recorded
     fixture.on_node_clocks(fence.run).await;
     let at = fixture.now();
     // The slow worker has locked the row of its run. It stores its event once the end of the run waits for this row.
-    let (reached, go_on) = fixture.store.db.faults().pause(1);
     let append = fixture.append(fence, vec![fixture.called(micros(7))], micros(7));
-    let (appended, ended) = join(append, async {
-        reached.await.unwrap();
-        let retake = fixture
-            .store
-            .retake_held(node, vec![fence.run], at, micros(1_000_000));
-        let (ended, ()) = join(retake, async {
-            until_one_waits(&fixture).await;
-            go_on.send(()).unwrap();
-        })
-        .await;
-        ended.unwrap().ended
-    })
-    .await;
-    assert_eq!((appended, ended.len()), (Ok(()), 1));
+    let retake = fixture
+        .store
+        .retake_held(node, vec![fence.run], at, micros(1_000_000));
+    let (appended, ended) = fixture.overlapped(1, append, retake).await;
+    assert_eq!((appended, ended.unwrap().ended.len()), (Ok(()), 1));
     let run = fixture.get(org, fence.run).await;
     let time = at.as_micros() - run.started_at.unwrap().as_micros();
     assert_eq!(run.cost_micros, micros(7 + u64::try_from(time).unwrap()));
     fixture.check().await;
-}
-
-/// Waits until a statement waits for a lock.
-async fn until_one_waits(fixture: &Fixture) {
-    let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
-                   AND datname = current_database()";
-    while fixture.count(waiting).await == 0 {
-        tokio::task::yield_now().await;
-    }
-}
-
-#[tokio::test]
-async fn nothing_is_bought_by_the_credits_from_before_a_payment() {
-    let fixture = Fixture::postgres().await;
-    let org = fixture.buying_org(1).await;
-    let paid = fixture.paid_topup(org, fixture.sent_topup(org).await);
-    // The purchase waits for the payment, which is recorded and not yet committed.
-    let (reached, go_on) = fixture.store.db.faults().pause(1);
-    let (credited, begun) = join(fixture.store.credit_purchase(paid), async {
-        reached.await.unwrap();
-        join(fixture.begun(org), async {
-            until_one_waits(&fixture).await;
-            go_on.send(()).unwrap();
-        })
-        .await
-        .0
-    })
-    .await;
-    assert_eq!((credited, begun), (Ok(Appended::New), None));
-}
-
-#[tokio::test]
-async fn nothing_is_bought_in_the_pause_that_a_declined_card_begins() {
-    let fixture = Fixture::postgres().await;
-    let org = fixture.buying_org(1).await;
-    let id = fixture.sent_topup(org).await;
-    let again = AfterAutoTopup::RetryAt(fixture.now() + Duration::from_hours(1));
-    let declined = fixture.unpaid(org, id, again);
-    let (reached, go_on) = fixture.store.db.faults().pause(1);
-    let (ended, begun) = join(fixture.store.end_unpaid_auto_topup(declined), async {
-        reached.await.unwrap();
-        join(fixture.begun(org), async {
-            until_one_waits(&fixture).await;
-            go_on.send(()).unwrap();
-        })
-        .await
-        .0
-    })
-    .await;
-    assert_eq!((ended, begun), (Ok(true), None));
 }
 
 #[tokio::test]
@@ -117,20 +55,8 @@ async fn a_node_that_is_replaced_while_its_claim_by_name_waits_for_the_lock_is_f
     let old = fixture.node_named("same").await;
     let run = fixture.queued(org).await;
     // The replacement has the lock. It waits until the claim waits for the lock.
-    let (reached, go_on) = fixture.store.db.faults().pause(2);
-    let (_, claimed) = join(fixture.node_named("same"), async {
-        reached.await.unwrap();
-        join(
-            fixture.store.claim_named(old, vec![run], None, fixture.now()),
-            async {
-                until_one_waits(&fixture).await;
-                go_on.send(()).unwrap();
-            },
-        )
-        .await
-        .0
-    })
-    .await;
+    let claim = fixture.store.claim_named(old, vec![run], None, fixture.now());
+    let (_, claimed) = fixture.overlapped(2, fixture.node_named("same"), claim).await;
     assert_eq!(claimed.unwrap_err(), Error::Fenced);
     fixture.check().await;
 }

@@ -40,6 +40,7 @@ mod oauth;
 mod observe;
 mod organization_deletion;
 mod organizations;
+mod overlaps;
 mod people;
 mod persons;
 mod plans;

@@ -142,7 +142,7 @@ impl Store {
     /// Keeps the card that Stripe has for an organization. The page on which a known card was saved stays.
     pub async fn keep_card(&self, org: OrgId, card: Option<SavedCard>, at: Timestamp) -> Result<()> {
         self.db
-            .write(move |tx| tx.batch(&[self::keep_card(org, card.as_ref(), at)]).map(drop))
+            .write(move |tx| tx.batch(&self::keep_card(org, card.as_ref(), at)).map(drop))
             .await
     }
 }
@@ -182,10 +182,15 @@ fn replace(tx: &mut dyn Tx, new: &NewCustomer) -> Result<ReplacedCustomer> {
     })
 }
 
-/// Statement that keeps the card of an organization which is a customer already. The deletion of an organization forgets its
-/// card, and a payment that comes later brings none back.
-pub(super) fn keep_card(org: OrgId, card: Option<&SavedCard>, at: Timestamp) -> Stmt<'_> {
-    Stmt::new(
+/// Statements that keep the card of an organization which is a customer already. The deletion of an organization forgets its
+/// card, and a payment that comes later brings none back. The lock comes first: a statement that waits for the deletion would
+/// not see it.
+pub(super) fn keep_card(org: OrgId, card: Option<&SavedCard>, at: Timestamp) -> [Stmt<'_>; 2] {
+    let lock = Stmt::new(
+        "UPDATE billing_account SET org_id = org_id WHERE org_id = $1",
+        vals![org],
+    );
+    let keep = Stmt::new(
         "UPDATE billing_account SET source = CASE WHEN payment_method = $2 THEN source ELSE $7 END, payment_method = $2, \
          brand = $3, last4 = $4, exp_month = $5, exp_year = $6, seen_at = $8 WHERE org_id = $1 \
          AND (SELECT o.deleted_at FROM organization o WHERE o.id = $1) IS NULL",
@@ -199,7 +204,8 @@ pub(super) fn keep_card(org: OrgId, card: Option<&SavedCard>, at: Timestamp) -> 
             card.map(|card| card.source.as_str()),
             at
         ],
-    )
+    );
+    [lock, keep]
 }
 
 fn account_from(row: &Row) -> Result<BillingAccount> {

@@ -249,7 +249,7 @@ fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
         insert(paid),
         record(&paid.audit),
     ];
-    statements.extend(card.map(|card| keep_card(org, Some(card), at)));
+    statements.extend(card.into_iter().flat_map(|card| keep_card(org, Some(card), at)));
     statements.push(auto::resume(org));
     tx.batch(&statements)?;
     append(tx, &entry(paid)?)

@@ -1,0 +1,274 @@
+//! Commands that wait on `PostgreSQL` for another one, which changes what they decide by. A statement takes its snapshot before
+//! it waits: a condition on other rows is then as old as that. So the lock is a statement of its own, before the condition.
+
+use std::time::Duration;
+
+use sortie_api::{Role, SessionId, UserId};
+
+use super::{
+    fixture::Fixture,
+    identities::{identity, linked, proved},
+    people::{conflicts, token},
+    purchases::card,
+};
+use crate::{
+    AWAITING, AfterAutoTopup, Appended, Avatar, Error, GRANTS_OF_A_PERSON, PersonDeletion, ProvenIdentity,
+    Purpose,
+    db::{Stmt, Tx, vals},
+};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+impl Fixture {
+    /// Runs these statements in one batch.
+    async fn batch(&self, statements: [&'static str; 3]) {
+        let run = move |tx: &mut dyn Tx| tx.batch(&statements.map(|sql| Stmt::new(sql, vals![]))).map(drop);
+        self.store.db.write(run).await.unwrap();
+    }
+
+    /// End of the account of a person without an organization.
+    fn alone(&self, name: &str, user: UserId) -> PersonDeletion {
+        PersonDeletion {
+            user,
+            password: format!("hash of {name}"),
+            audits: Vec::new(),
+            deleted: Vec::new(),
+            at: self.now(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_bought_by_the_credits_from_before_a_payment() {
+    let fixture = Fixture::postgres().await;
+    let org = fixture.buying_org(1).await;
+    let paid = fixture.paid_topup(org, fixture.sent_topup(org).await);
+    let pay = fixture.store.credit_purchase(paid);
+    let (paid, begun) = fixture.overlapped(1, pay, fixture.begun(org)).await;
+    assert_eq!((paid, begun), (Ok(Appended::New), None));
+}
+
+#[tokio::test]
+async fn nothing_is_bought_in_the_pause_that_a_declined_card_begins() {
+    let fixture = Fixture::postgres().await;
+    let org = fixture.buying_org(1).await;
+    let id = fixture.sent_topup(org).await;
+    let again = AfterAutoTopup::RetryAt(fixture.now() + HOUR);
+    let decline = fixture
+        .store
+        .end_unpaid_auto_topup(fixture.unpaid(org, id, again));
+    let (declined, begun) = fixture.overlapped(1, decline, fixture.begun(org)).await;
+    assert_eq!((declined, begun), (Ok(true), None));
+}
+
+#[tokio::test]
+async fn a_payment_beside_the_deletion_of_its_organization_brings_no_card_back() {
+    let fixture = Fixture::postgres().await;
+    let org = fixture.buying_org(1).await;
+    let deletion = fixture.batch([
+        "UPDATE organization SET deleted_at = 1",
+        "UPDATE billing_account SET payment_method = NULL",
+        "SELECT 1",
+    ]);
+    let keep = fixture
+        .store
+        .keep_card(org, Some(card("pm_late", "portal")), fixture.now());
+    let ((), kept) = fixture.overlapped(2, deletion, keep).await;
+    assert_eq!(kept, Ok(()));
+    let cards = "SELECT COUNT(*) FROM billing_account WHERE payment_method IS NOT NULL";
+    assert_eq!(fixture.count(cards).await, 0);
+}
+
+#[tokio::test]
+async fn no_credits_are_given_to_an_organization_that_is_being_deleted() {
+    let fixture = Fixture::postgres().await;
+    let ann = fixture.person("ann").await;
+    let org = fixture.org_of(ann).await;
+    let deletion = fixture
+        .store
+        .delete_organization(fixture.deletion(org, ann), fixture.audit(org));
+    let give = fixture
+        .store
+        .move_credits(fixture.grant(org, 5), fixture.audit(org));
+    let (deleted, given) = fixture.overlapped(2, deletion, give).await;
+    assert_eq!((deleted, given), (Ok(()), Err(Error::NotFound)));
+    assert_eq!(fixture.credits(org).await, (0, 0));
+}
+
+#[tokio::test]
+async fn content_whose_last_reference_goes_during_a_sweep_is_swept_later() {
+    let fixture = Fixture::postgres().await;
+    let org = fixture.org().await;
+    let file = fixture.file(org, "a", 1).await;
+    // It is due during the sweep, as it is where a deleted organization is erased.
+    let delete = fixture
+        .store
+        .delete_file(org, file.id, file.check_at, fixture.audit(org));
+    let sweep = fixture
+        .store
+        .mark_unreferenced_blobs(file.check_at + HOUR, None, 10);
+    let (deleted, swept) = fixture.overlapped(1, delete, sweep).await;
+    deleted.unwrap();
+    swept.unwrap();
+    let swept = fixture.sweep_blobs(file.check_at + HOUR).await;
+    assert_eq!(swept.iter().map(|blob| blob.id).collect::<Vec<_>>(), [file.blob]);
+}
+
+#[tokio::test]
+async fn the_content_of_every_file_of_a_deleted_organization_is_looked_at() {
+    let fixture = Fixture::postgres().await;
+    let (org, _) = fixture.full_organization().await;
+    let files = [fixture.file(org, "x", 31).await, fixture.file(org, "y", 32).await];
+    // A sweep has seen that the contents are used: nobody looks at them any more.
+    let later = files[1].check_at + HOUR;
+    assert_eq!(fixture.sweep_blobs(later).await, []);
+    fixture
+        .batch(["UPDATE organization SET deleted_at = 1", "SELECT 1", "SELECT 1"])
+        .await;
+    let (store, at) = (&fixture.store, later + HOUR);
+    let first = "SELECT id FROM file WHERE created_at >= 0 ORDER BY created_at, id LIMIT 1";
+    let first = store
+        .db
+        .read(move |tx| tx.query_one(first, vals![])?.parse(0))
+        .await
+        .unwrap();
+    let delete = store.delete_file(org, first, at, fixture.audit(org));
+    let (deleted, erased) = fixture.overlapped(1, delete, store.erase_files(org, at, 1)).await;
+    assert_eq!((deleted, erased), (Ok(()), Ok(1)));
+    while store.erase_files(org, at, 1).await.unwrap() > 0 {}
+    fixture.sweep_blobs(at).await;
+    let left =
+        "SELECT COUNT(*) FROM blob b WHERE NOT EXISTS (SELECT 1 FROM artifact_blob a WHERE a.blob_id = b.id)";
+    assert_eq!(fixture.count(left).await, 0);
+}
+
+#[tokio::test]
+async fn no_session_begins_beside_the_end_of_its_identity() {
+    let fixture = Fixture::postgres().await;
+    let (ann, store) = (fixture.person("ann").await, &fixture.store);
+    store.verify_email(ann, fixture.now()).await.unwrap();
+    store
+        .sign_in(fixture.new_session(ann), proved(linked("a", "ann")))
+        .await
+        .unwrap();
+    let sign_in = || {
+        store.sign_in(
+            fixture.new_session(ann),
+            proved(ProvenIdentity::Known(identity("a"))),
+        )
+    };
+    sign_in().await.unwrap();
+    let keep = SessionId::new(fixture.now(), [1; 10]);
+    let identity = identity("a");
+    let unlink = store.unlink_identity(ann, &identity, keep);
+    let (unlinked, signed_in) = fixture.overlapped(1, unlink, sign_in()).await;
+    assert_eq!(unlinked, Ok(()));
+    conflicts(&signed_in);
+    assert_eq!(fixture.count("SELECT COUNT(*) FROM session").await, 0);
+}
+
+#[tokio::test]
+async fn nothing_is_added_to_an_account_that_is_being_deleted() {
+    let fixture = Fixture::postgres().await;
+    let store = &fixture.store;
+    let (ann, bob) = (fixture.person("ann").await, fixture.person("bob").await);
+    let new = fixture.new_organization(ann);
+    let audit = fixture.audit(new.id);
+    // The first batch with more statements follows behind the locks.
+    let delete = store.delete_person(fixture.alone("ann", ann));
+    let (deleted, created) = fixture
+        .overlapped(2, delete, store.create_organization(new, audit))
+        .await;
+    assert_eq!((deleted, created), (Ok(()), Err(Error::NotFound)));
+    assert_eq!(fixture.count("SELECT COUNT(*) FROM membership").await, 0);
+    let avatar = Avatar {
+        content_type: "image/png".to_owned(),
+        bytes: vec![1],
+        sha256: [1; 32],
+        updated_at: fixture.now(),
+    };
+    let delete = store.delete_person(fixture.alone("bob", bob));
+    let (deleted, put) = fixture.overlapped(2, delete, store.put_avatar(bob, avatar)).await;
+    assert_eq!((deleted, put), (Ok(()), Err(Error::NotFound)));
+    assert_eq!(fixture.count("SELECT COUNT(*) FROM avatar").await, 0);
+    let cid = fixture.person("cid").await;
+    let delete = store.delete_person(fixture.alone("cid", cid));
+    let (deleted, renamed) = fixture
+        .overlapped(2, delete, store.rename_person(cid, "Cid"))
+        .await;
+    assert_eq!((deleted, renamed.err()), (Ok(()), Some(Error::NotFound)));
+    assert_eq!(
+        fixture
+            .count("SELECT COUNT(*) FROM person WHERE name <> ''")
+            .await,
+        0
+    );
+}
+
+#[tokio::test]
+async fn two_grants_at_once_do_not_pass_the_limit_of_a_person() {
+    let fixture = Fixture::postgres().await;
+    let ann = fixture.person("ann").await;
+    let org = fixture.org_of(ann).await;
+    let grant = || {
+        let new = fixture.new_grant(org, ann, Role::Member);
+        fixture.store.create_grant(new, fixture.audit(org))
+    };
+    for _ in 1..GRANTS_OF_A_PERSON {
+        grant().await.unwrap();
+    }
+    let (first, second) = fixture.overlapped(2, grant(), grant()).await;
+    assert_eq!(first, Ok(()));
+    conflicts(&second);
+}
+
+#[tokio::test]
+async fn what_was_put_off_is_not_deleted_as_ended() {
+    let fixture = Fixture::postgres().await;
+    let ann = fixture.person("ann").await;
+    let org = fixture.org_of(ann).await;
+    let new = fixture.new_grant(org, ann, Role::Member);
+    let end = new.code_expires_at + HOUR;
+    fixture.store.create_grant(new, fixture.audit(org)).await.unwrap();
+    let put_off = fixture.batch([
+        "UPDATE oauth_grant SET expires_at = 9000000000000000",
+        "SELECT 1",
+        "SELECT 1",
+    ]);
+    let ((), deleted) = fixture
+        .overlapped(1, put_off, fixture.store.delete_ended_oauth(end, 10))
+        .await;
+    deleted.unwrap();
+    assert_eq!(fixture.count("SELECT COUNT(*) FROM oauth_grant").await, 1);
+}
+
+#[tokio::test]
+async fn of_two_mails_at_once_one_resets_the_password() {
+    let fixture = Fixture::postgres().await;
+    let (ann, at) = (fixture.person("ann").await, fixture.now());
+    let mailed = |number| {
+        let token = token(number, Purpose::ResetPassword, ann, at + HOUR);
+        fixture.store.keep_one_time(fixture.sent(token))
+    };
+    let (first, second) = fixture.overlapped(2, mailed(1), mailed(2)).await;
+    assert_eq!((first, second), (Ok(()), Ok(())));
+    assert_eq!(fixture.count("SELECT COUNT(*) FROM one_time").await, 1);
+}
+
+#[tokio::test]
+async fn a_connection_that_waits_for_its_confirmation_says_so_beside_the_end_of_another_one() {
+    let fixture = Fixture::postgres().await;
+    let org = fixture.org().await;
+    let (new, store) = (fixture.connection(org, "a").await, &fixture.store);
+    let waits = |number| {
+        let note = format!("{AWAITING} {number}");
+        store.await_confirmation(Fixture::flow(&new, number), note, fixture.audit(org))
+    };
+    assert_eq!(waits(1).await, Ok(true));
+    store.take_authorization([1; 32], new.at).await.unwrap().unwrap();
+    let refuse = store.refuse_confirmation(org, new.id, fixture.audit(org));
+    let (awaited, refused) = fixture.overlapped(2, waits(2), refuse).await;
+    assert_eq!((awaited, refused), (Ok(true), Ok(())));
+    let noted = "SELECT COUNT(*) FROM connection WHERE error LIKE '%confirmation 2'";
+    assert_eq!(fixture.count(noted).await, 1);
+}
