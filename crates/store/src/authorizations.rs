@@ -10,7 +10,7 @@
 //! stored only if the old ones are still the same. The lease is counted on the database's clock, and names
 //! its holder: a holder whose request got no answer asks again.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use sortie_api::{ConnectionId, ConnectionStatus, OrgId, Timestamp};
 
@@ -315,7 +315,10 @@ fn begin(tx: &mut dyn Tx, flow: &OauthFlow, now: Timestamp, audit: &Audit) -> Re
 /// Statements that replace the note of a connection if none of its flows waits for confirmation any more. The lock comes
 /// first: a statement that waits for the connection would not see a flow that has begun meanwhile.
 fn note_end(connection: ConnectionId, reason: &'static str) -> [Stmt<'static>; 2] {
-    let lock = Stmt::new("UPDATE connection SET id = id WHERE id = $1", vals![connection]);
+    let lock = Stmt::new(
+        "UPDATE connection SET name = name WHERE id = $1",
+        vals![connection],
+    );
     let note = Stmt::new(
         "UPDATE connection SET error = $3 WHERE id = $1 AND tokens IS NULL AND error LIKE $2 \
          AND NOT EXISTS (SELECT 1 FROM oauth_flow WHERE connection_id = $1 AND tries IS NOT NULL)",
@@ -330,12 +333,13 @@ fn forget(tx: &mut dyn Tx, now: Timestamp) -> Result<u64> {
         "DELETE FROM oauth_flow WHERE expires_at < $1 RETURNING connection_id",
         vals![now],
     )?;
-    let mut flows = 0;
-    for row in &forgotten {
-        tx.batch(&note_end(row.parse(0)?, NOT_IN_TIME))?;
-        flows += 1;
+    // In the order of the ids, as everybody locks them who locks several.
+    let connections: BTreeSet<ConnectionId> =
+        forgotten.iter().map(|row| row.parse(0)).collect::<Result<_>>()?;
+    for connection in connections {
+        tx.batch(&note_end(connection, NOT_IN_TIME))?;
     }
-    Ok(flows)
+    Ok(u64::try_from(forgotten.len()).unwrap_or(u64::MAX))
 }
 
 fn await_confirmation(tx: &mut dyn Tx, flow: &OauthFlow, note: &str, audit: &Audit) -> Result<()> {

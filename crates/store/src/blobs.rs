@@ -296,31 +296,32 @@ fn give_back(tx: &mut dyn Tx, doomed: &[Row]) -> Result<()> {
 /// Marks those of the blobs `ids`, a JSON array, as pending delete that are due and without references.
 fn doom(tx: &mut dyn Tx, now: Timestamp, ids: &str) -> Result<()> {
     // Each blob is checked a second time, under its lock: it may have been touched since it was found. PostgreSQL takes the
-    // snapshot of a statement before it waits for a lock, so only the statements behind the lock see all references.
+    // snapshot of a statement before it waits for a lock, so only the statements behind the lock see all references. The
+    // conditions hide `check_at` from the planner: its index would be walked once for each id.
     let [_, doomed, _] = batch(
         tx,
         &[
             Stmt::new(
-                "UPDATE blob SET size = size WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} AND check_at <= $1",
-                vals![now, ids],
+                "UPDATE blob SET size = size WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+                vals![ids],
             ),
             Stmt::new(
                 concat!(
                     "UPDATE blob SET doomed_at = $1, check_at = NULL \
-                     WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} AND check_at <= $1 AND ",
+                     WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} AND COALESCE(check_at, $3) <= $1 AND ",
                     unreferenced!(),
                     " RETURNING org_id, size"
                 ),
-                vals![now, ids],
+                vals![now, ids, i64::MAX],
             ),
             Stmt::new(
                 concat!(
                     "UPDATE blob SET check_at = NULL \
-                     WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} AND check_at <= $1 AND NOT (",
+                     WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} AND COALESCE(check_at, $3) <= $1 AND NOT (",
                     unreferenced!(),
                     ")"
                 ),
-                vals![now, ids],
+                vals![now, ids, i64::MAX],
             ),
         ],
     )?;

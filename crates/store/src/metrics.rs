@@ -122,6 +122,12 @@ impl Metrics {
         self.retries.inc();
     }
 
+    /// Returns the number of commands that were run again.
+    #[cfg(test)]
+    pub(crate) fn retries(&self) -> u64 {
+        self.retries.get()
+    }
+
     /// Counts a command that was refused because too many wait.
     pub(crate) fn refused(&self) {
         self.refusals.inc();

@@ -252,7 +252,7 @@ impl Store {
                 let mut statements = vec![
                     Stmt::new(
                         concat!(
-                            "UPDATE person SET id = id WHERE id = $1 RETURNING ",
+                            "UPDATE person SET name = name WHERE id = $1 RETURNING ",
                             person_columns!()
                         ),
                         vals![user],

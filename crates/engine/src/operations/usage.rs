@@ -155,8 +155,8 @@ pub(crate) struct Pass {
     pub(crate) uncounted_since: Option<Timestamp>,
 }
 
-/// Counts every completed hour of every organization. An hour with unsettled runs waits, and so do the hours after it,
-/// until it is [`LATE`]: it is then counted without these runs. A failure with one organization does not hold up the others.
+/// Counts every completed hour of every organization, part by part. A part with unsettled runs waits, and so does all behind
+/// it, until its hour is [`LATE`]: it is then counted without these runs. A failure with one organization does not hold up the others.
 pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<Pass, Error> {
     let before = Timestamp::from_micros(
         now.as_micros()

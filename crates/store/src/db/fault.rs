@@ -82,6 +82,11 @@ impl Faults {
         (is_reached, told)
     }
 
+    /// Forgets a pause that was not taken. Whoever waits for it is told by an error.
+    pub(crate) fn forget_pause(&self) {
+        *self.pause.lock().expect("no test panics under the lock") = None;
+    }
+
     /// Takes the requested pause, if it lies within a batch of `count` statements.
     fn stop(&self, count: usize) -> Option<Pause> {
         let mut pause = self.pause.lock().expect("no test panics under the lock");

@@ -251,7 +251,7 @@ impl Store {
     }
 
     /// System: counts the hour of the next run that is not counted, or its first part where it has more runs than a part,
-    /// or more that are not settled. No further run may be created in that hour.
+    /// or more that are not settled than the part may leave out. No further run may be created in that hour.
     pub async fn count_usage(&self, due: UsageDue, part: UsagePart) -> Result<CountedPart> {
         let end = self.db.read(move |tx| end_of_part(tx, due, part)).await?;
         match self.db.write(move |tx| count(tx, (due, end), part.late)).await {

@@ -155,7 +155,7 @@ impl Store {
     }
 
     /// System: deletes up to `limit` files of a deleted organization. The sweep checks their content at `check_at`. Returns
-    /// their number.
+    /// the number of files that were found.
     pub async fn erase_files(&self, org: OrgId, check_at: Timestamp, limit: u32) -> Result<u64> {
         self.db
             .write(move |tx| {
@@ -170,7 +170,7 @@ impl Store {
                         ),
                     ],
                 )?;
-                // Both statements are of the same files, whoever deletes some meanwhile.
+                // Both statements name the same files, also where another command deletes some meanwhile.
                 let files = json_ids(&found.rows)?;
                 tx.batch(&[
                     Stmt::new(

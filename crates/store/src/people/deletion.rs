@@ -92,7 +92,7 @@ fn delete(tx: &mut dyn Tx, deletion: &PersonDeletion) -> Result<()> {
     // deletions at once may share some.
     let mut locks = vec![dispatch_lock()];
     locks.extend(organizations.iter().map(|org| lock(*org).exactly(1, CHANGED)));
-    // The person follows: who makes one a member locks both.
+    // The person follows: whoever makes the person a member locks both in this order.
     let change = PasswordChange {
         user,
         old: deletion.password.clone(),

@@ -116,8 +116,8 @@ impl Store {
             .await
     }
 
-    /// Ends an identity of a person, and every session but `keep`. `NotFound` where the person has no such identity,
-    /// `Conflict` where the person could not sign in any more.
+    /// Ends an identity of a person, and every session but `keep`. `NotFound` where the person has no such identity or the
+    /// account was deleted, `Conflict` where the person could not sign in any more.
     pub async fn unlink_identity(&self, user: UserId, identity: &Identity, keep: SessionId) -> Result<()> {
         let identity = identity.clone();
         self.db

@@ -184,7 +184,7 @@ impl Store {
             .await
     }
 
-    /// Withdraws an invitation, and drops its mail. `NotFound` where the organization has no such invitation.
+    /// Withdraws an invitation, and drops its mail. `NotFound` where the organization has no such invitation or was deleted.
     pub async fn withdraw_invitation(&self, org: OrgId, id: InvitationId, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {

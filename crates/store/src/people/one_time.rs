@@ -81,7 +81,8 @@ pub struct NewOneTime {
 }
 
 impl Store {
-    /// Keeps a one-time token and queues its mail. Earlier tokens of the person for the same purpose end.
+    /// Keeps a one-time token and queues its mail. Earlier tokens of the person for the same purpose end. `NotFound` where the
+    /// account was deleted.
     pub async fn keep_one_time(&self, sent: OneTimeMail) -> Result<()> {
         self.db.write(move |tx| tx.batch(&keep(&sent)).map(drop)).await
     }
@@ -181,16 +182,17 @@ pub(crate) fn insert(token: &NewOneTime) -> Stmt<'_> {
 
 /// Ends a token and returns its person, who is locked.
 fn take(tx: &mut dyn Tx, hash: &[u8; 32], purpose: Purpose, at: Timestamp) -> Result<UserId> {
+    let works = || vals![hash.as_slice(), purpose.as_str(), at];
     let owner = tx.query_opt(
-        "SELECT user_id FROM one_time WHERE hash = $1",
-        vals![hash.as_slice()],
+        "SELECT user_id FROM one_time WHERE hash = $1 AND purpose = $2 AND expires_at > $3",
+        works(),
     )?;
     let user = owner.ok_or(SPENT)?.parse(0)?;
     tx.batch(&[
         persons::lock(user).exactly(1, SPENT),
         Stmt::new(
             "DELETE FROM one_time WHERE hash = $1 AND purpose = $2 AND expires_at > $3",
-            vals![hash.as_slice(), purpose.as_str(), at],
+            works(),
         )
         .exactly(1, SPENT),
     ])?;

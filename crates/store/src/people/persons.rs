@@ -237,7 +237,7 @@ pub(crate) fn insert(person: &NewPerson) -> Stmt<'_> {
 /// sessions and whatever else the person has. `NotFound` where the account was deleted: nothing is added to it afterwards.
 pub(crate) fn lock(user: UserId) -> Stmt<'static> {
     Stmt::new(
-        "UPDATE person SET id = id WHERE id = $1 AND deleted_at IS NULL",
+        "UPDATE person SET name = name WHERE id = $1 AND deleted_at IS NULL",
         vals![user],
     )
     .exactly(1, Error::NotFound)
@@ -252,10 +252,11 @@ pub(super) fn verify(user: UserId, at: Timestamp) -> Stmt<'static> {
 }
 
 /// Replaces the hash of a password where it is still the old one and the person may sign in. Of two changes at once one is
-/// refused.
+/// refused. A deleted account has no password, as some others have none.
 pub(super) fn set_password(change: &PasswordChange) -> Stmt<'_> {
     Stmt::new(
-        "UPDATE person SET password = $3 WHERE id = $1 AND password = $2 AND disabled_at IS NULL",
+        "UPDATE person SET password = $3 WHERE id = $1 AND password = $2 AND disabled_at IS NULL \
+         AND deleted_at IS NULL",
         vals![change.user, change.old.as_str(), change.new.as_str()],
     )
     .exactly(1, CHANGED)

@@ -38,15 +38,16 @@ pub enum Factor {
 
 impl Store {
     /// Keeps the sealed key of an authenticator that waits for its confirmation, in the place of an earlier one that
-    /// waits. `Conflict` where a key is confirmed.
+    /// waits. `Conflict` where a key is confirmed, `NotFound` where the account was deleted.
     pub async fn enrol_totp(&self, user: UserId, sealed: Vec<u8>) -> Result<()> {
         self.db
             .write(move |tx| {
                 let enrol = Stmt::new(
-                    "UPDATE person SET totp = $2, totp_step = NULL WHERE id = $1 AND totp_since IS NULL AND deleted_at IS NULL",
+                    "UPDATE person SET totp = $2, totp_step = NULL WHERE id = $1 AND totp_since IS NULL",
                     vals![user, sealed.as_slice()],
                 );
-                tx.batch(&[enrol.exactly(1, ENROLLED)]).map(drop)
+                tx.batch(&[persons::lock(user), enrol.exactly(1, ENROLLED)])
+                    .map(drop)
             })
             .await
     }
@@ -76,7 +77,8 @@ impl Store {
             .await
     }
 
-    /// Removes the second factor of a person by one of its codes. `Conflict` where the code was used before.
+    /// Removes the second factor of a person by one of its codes. `Conflict` where the code was used before, `NotFound` where
+    /// the account was deleted.
     pub async fn remove_totp(&self, user: UserId, factor: Factor) -> Result<()> {
         self.db
             .write(move |tx| {

@@ -21,6 +21,9 @@ use crate::{
     types::{Error, Fence, NewNode, NodeId, Receiver, Result},
 };
 
+/// Runs whose content one transaction gives up. Claims wait for it.
+const ABANDONED: u32 = 500;
+
 /// Progress that a worker reports of a run whose content is not stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
@@ -231,18 +234,22 @@ impl Store {
         at: Timestamp,
         compute_micros_per_second: Micros,
     ) -> Result<Vec<(OrgId, RunId)>> {
-        let ending = Ending::new(at, compute_micros_per_second)?;
-        self.db
-            .write(move |tx| {
-                // A node that registers again locks contents before runs, and this command locks runs first.
-                let [_, found] = batch(tx, &[Stmt::new(LOCK, vals![]), Stmt::new(OF_NODE, vals![node])])?;
-                let found = found.rows;
-                if found.is_empty() {
-                    return Ok(Vec::new());
-                }
-                give_up(tx, &json_ids(&found)?, Answers::All, &ending)
-            })
-            .await
+        let mut ended = Vec::new();
+        loop {
+            let ending = Ending::new(at, compute_micros_per_second)?;
+            let abandoned = self.db.write(move |tx| {
+                let of_node = Stmt::new(
+                    "SELECT run_id FROM unretained WHERE node_id = $1 ORDER BY node_id, run_id LIMIT $2",
+                    vals![node, ABANDONED],
+                );
+                abandon(tx, of_node, &ending)
+            });
+            let (found, of_them) = abandoned.await?;
+            ended.extend(of_them);
+            if found < ABANDONED as usize {
+                return Ok(ended);
+            }
+        }
     }
 
     /// System: gives up those of `runs` that are recorded as held by `node` and whose content it does not
@@ -254,24 +261,34 @@ impl Store {
         at: Timestamp,
         compute_micros_per_second: Micros,
     ) -> Result<Vec<(OrgId, RunId)>> {
-        let ending = Ending::new(at, compute_micros_per_second)?;
-        let ids = ids(&runs)?;
-        self.db
-            .write(move |tx| {
+        let mut ended = Vec::new();
+        for runs in runs.chunks(ABANDONED as usize) {
+            let ending = Ending::new(at, compute_micros_per_second)?;
+            let ids = ids(runs)?;
+            let abandoned = self.db.write(move |tx| {
                 let missing = Stmt::new(
                     "SELECT run_id FROM unretained \
                      WHERE node_id = $2 AND run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
                     vals![ids.as_str(), node],
                 );
-                let [_, found] = batch(tx, &[Stmt::new(LOCK, vals![]), missing])?;
-                let found = found.rows;
-                if found.is_empty() {
-                    return Ok(Vec::new());
-                }
-                give_up(tx, &json_ids(&found)?, Answers::All, &ending)
-            })
-            .await
+                abandon(tx, missing, &ending)
+            });
+            ended.extend(abandoned.await?.1);
+        }
+        Ok(ended)
     }
+}
+
+/// Gives up the content of the runs that `found` finds. Returns their number and those that ended.
+fn abandon(tx: &mut dyn Tx, found: Stmt<'_>, ending: &Ending) -> Result<(usize, Vec<(OrgId, RunId)>)> {
+    // A node that registers again locks contents before runs, and this command locks runs first. So both take the lock of
+    // the claims before.
+    let [_, found] = batch(tx, &[Stmt::new(LOCK, vals![]), found])?;
+    if found.rows.is_empty() {
+        return Ok((0, Vec::new()));
+    }
+    let ended = give_up(tx, &json_ids(&found.rows)?, Answers::All, ending)?;
+    Ok((found.rows.len(), ended))
 }
 
 const OF_NODE: &str = "SELECT run_id FROM unretained WHERE node_id = $1 ORDER BY node_id, run_id";

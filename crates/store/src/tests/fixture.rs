@@ -486,15 +486,21 @@ impl Fixture {
             .expect("a count")
     }
 
-    /// Runs a command up to behind the first `after` statements of a batch. Then a second command begins. Once it waits for
-    /// a lock, or is done, the first one goes on. Only `PostgreSQL` lets both be under way.
+    /// Pauses a command in its first batch of more than `after` statements, behind that many. Then a second command begins.
+    /// Once that one waits for a lock, the first goes on. Only `PostgreSQL` lets both be under way.
     pub(super) async fn overlapped<A, B>(
         &self,
         after: usize,
         first: impl Future<Output = A>,
         second: impl Future<Output = B>,
     ) -> (A, B) {
-        let (reached, go_on) = self.store.db.faults().pause(after);
+        let faults = self.store.db.faults();
+        let (reached, go_on) = faults.pause(after);
+        let first = async {
+            let done = first.await;
+            faults.forget_pause();
+            done
+        };
         let waits = async {
             let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
                            AND datname = current_database()";
@@ -503,12 +509,9 @@ impl Fixture {
             }
         };
         let second = async {
-            reached.await.expect("the first command has a batch as long");
+            reached.await.expect("the first command has such a batch");
             match select(pin!(second), pin!(waits)).await {
-                Either::Left((done, _)) => {
-                    drop(go_on);
-                    done
-                }
+                Either::Left(_) => panic!("the second command does not wait for the first one"),
                 Either::Right(((), second)) => {
                     drop(go_on);
                     second.await

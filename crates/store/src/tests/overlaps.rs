@@ -12,8 +12,8 @@ use super::{
     purchases::card,
 };
 use crate::{
-    AWAITING, AfterAutoTopup, Appended, Avatar, Error, GRANTS_OF_A_PERSON, PersonDeletion, ProvenIdentity,
-    Purpose,
+    AWAITING, AfterAutoTopup, Appended, Avatar, Error, Factor, GRANTS_OF_A_PERSON, PasswordChange,
+    PersonDeletion, ProvenIdentity, Purpose, SentAutoTopup, SignIn,
     db::{Stmt, Tx, vals},
 };
 
@@ -256,6 +256,21 @@ async fn of_two_mails_at_once_one_resets_the_password() {
 }
 
 #[tokio::test]
+async fn nothing_is_charged_beside_the_end_of_the_consent() {
+    let fixture = Fixture::postgres().await;
+    let org = fixture.buying_org(1).await;
+    let (id, store) = (fixture.begun(org).await.unwrap().id, &fixture.store);
+    // Another node claims the purchase meanwhile: its row is locked by the same transaction as the settings.
+    let disable = fixture.batch([
+        "UPDATE topup SET checks = checks + 1",
+        "DELETE FROM auto_topup",
+        "SELECT 1",
+    ]);
+    let ((), sent) = fixture.overlapped(2, disable, store.send_auto_topup(id)).await;
+    assert_eq!(sent, Ok(SentAutoTopup::Never));
+}
+
+#[tokio::test]
 async fn a_connection_that_waits_for_its_confirmation_says_so_beside_the_end_of_another_one() {
     let fixture = Fixture::postgres().await;
     let org = fixture.org().await;
@@ -271,4 +286,57 @@ async fn a_connection_that_waits_for_its_confirmation_says_so_beside_the_end_of_
     assert_eq!((awaited, refused), (Ok(true), Ok(())));
     let noted = "SELECT COUNT(*) FROM connection WHERE error LIKE '%confirmation 2'";
     assert_eq!(fixture.count(noted).await, 1);
+}
+
+/// Two commands that lock in opposite orders wait for each other. `PostgreSQL` ends one after a second, and it is run again.
+#[tokio::test]
+async fn commands_lock_in_one_order() {
+    let fixture = Fixture::postgres().await;
+    let (ann, store) = (fixture.person("ann").await, &fixture.store);
+    let org = fixture.org_of(ann).await;
+    fixture.give(org, 1).await;
+    store.keep_customer(org, "cus_0").await.unwrap();
+    let new = fixture.new_auto_topup(org);
+    store.put_auto_topup(new, fixture.audit(org)).await.unwrap();
+    // Behind the saved card, of which the deletion has locked everything before.
+    let delete = store.delete_organization(fixture.deletion(org, ann), fixture.audit(org));
+    let replace = store.replace_customer(fixture.new_customer(org, "cus_0", "cus_1"));
+    let (deleted, replaced) = fixture.overlapped(14, delete, replace).await;
+    assert_eq!(deleted, Ok(()));
+    replaced.unwrap();
+
+    let org = fixture.org_of(ann).await;
+    let invited = fixture.invite(org, ann, "bob", Role::Member).await.invitation.id;
+    // Behind the mails of the invitations.
+    let delete = store.delete_organization(fixture.deletion(org, ann), fixture.audit(org));
+    let withdraw = store.withdraw_invitation(org, invited, fixture.audit(org));
+    let (deleted, withdrawn) = fixture.overlapped(9, delete, withdraw).await;
+    assert_eq!((deleted, withdrawn), (Ok(()), Err(Error::NotFound)));
+
+    let at = fixture.now();
+    for (number, purpose) in [(1, Purpose::ResetPassword), (2, Purpose::Recovery)] {
+        let token = token(number, purpose, ann, at + HOUR);
+        store.keep_one_time(fixture.sent(token)).await.unwrap();
+    }
+    // Behind the person.
+    let remove = store.remove_totp(ann, Factor::Recovery([2; 32]));
+    let with = SignIn {
+        password: Some(PasswordChange {
+            user: ann,
+            old: "hash of ann".to_owned(),
+            new: "hash of ann".to_owned(),
+        }),
+        factor: Some(Factor::Recovery([2; 32])),
+        ..SignIn::default()
+    };
+    let sign_in = store.sign_in(fixture.new_session(ann), with);
+    let (removed, signed_in) = fixture.overlapped(1, remove, sign_in).await;
+    assert_eq!(removed, Ok(()));
+    conflicts(&signed_in);
+    let delete = store.delete_person(fixture.alone("ann", ann));
+    let reset = store.reset_password(([1; 32], at), "new".to_owned(), None);
+    let (deleted, reset) = fixture.overlapped(2, delete, reset).await;
+    assert_eq!(deleted, Ok(()));
+    conflicts(&reset);
+    assert_eq!(store.db.metrics().retries(), 0);
 }

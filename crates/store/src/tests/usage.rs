@@ -103,6 +103,8 @@ struct Model<'a> {
     counted: i64,
     /// Number of runs that were left out of their hour.
     late: u64,
+    /// Counts that have come to a moment within an hour.
+    parts: i64,
 }
 
 impl Model<'_> {
@@ -129,6 +131,8 @@ impl Model<'_> {
             Step::Count { hours, part } => {
                 self.counted += hours * HOUR;
                 self.late += count(self.fixture, Timestamp::from_micros(self.counted), part).await;
+                let within = "SELECT COUNT(*) FROM organization WHERE usage_until % 3600000000 <> 0";
+                self.parts += self.fixture.count(within).await;
             }
             Step::CountLate => count_late(self.fixture).await,
             Step::Delete => {
@@ -375,6 +379,7 @@ async fn usage_is_the_sum_of_what_was_run(fixture: &Fixture) {
         runs: Vec::new(),
         counted: START,
         late: 0,
+        parts: 0,
     };
     let mut runner = TestRunner::new_with_rng(
         Config::default(),
@@ -392,6 +397,7 @@ async fn usage_is_the_sum_of_what_was_run(fixture: &Fixture) {
         "something was counted and deleted"
     );
     assert!(model.late > 0, "something was left out of its hour");
+    assert!(model.parts > 0, "an hour was counted in parts");
     model.run(Step::Settle).await;
     count_late(fixture).await;
     count(

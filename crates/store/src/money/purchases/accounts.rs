@@ -187,7 +187,7 @@ fn replace(tx: &mut dyn Tx, new: &NewCustomer) -> Result<ReplacedCustomer> {
 /// not see it.
 pub(super) fn keep_card(org: OrgId, card: Option<&SavedCard>, at: Timestamp) -> [Stmt<'_>; 2] {
     let lock = Stmt::new(
-        "UPDATE billing_account SET org_id = org_id WHERE org_id = $1",
+        "UPDATE billing_account SET seen_at = seen_at WHERE org_id = $1",
         vals![org],
     );
     let keep = Stmt::new(

@@ -292,9 +292,11 @@ impl Store {
     pub async fn send_auto_topup(&self, id: TopupId) -> Result<SentAutoTopup> {
         self.db
             .write(move |tx| {
-                let [sent, failed] = batch(
+                let [_, sent, failed] = batch(
                     tx,
                     &[
+                        // The condition on the settings is read behind the lock.
+                        Stmt::new("UPDATE topup SET checks = checks WHERE id = $1", vals![id]),
                         Stmt::new(
                             "UPDATE topup SET state = $2 WHERE id = $1 AND state = $3 \
                              AND (SELECT a.org_id FROM auto_topup a WHERE a.org_id = topup.org_id) IS NOT NULL",
