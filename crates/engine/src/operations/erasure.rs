@@ -135,7 +135,7 @@ impl Engine {
             match due {
                 Some(due) => match self.store().count_usage(due, PART).await? {
                     CountedPart::Counted(_) | CountedPart::Elsewhere => {}
-                    // Runs of the next hour are not settled yet.
+                    // Runs of the next part are not settled yet.
                     CountedPart::Waits => return Ok(()),
                 },
                 None => return Ok(()),

@@ -156,7 +156,8 @@ pub(crate) struct Pass {
 }
 
 /// Counts every completed hour of every organization, part by part. A part with unsettled runs waits, and so does all behind
-/// it, until its hour is [`LATE`]: it is then counted without these runs. A failure with one organization does not hold up the others.
+/// it, until its hour is [`LATE`]: it is then counted without these runs. A failure with one organization does not hold up
+/// the others.
 pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<Pass, Error> {
     let before = Timestamp::from_micros(
         now.as_micros()

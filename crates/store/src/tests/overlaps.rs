@@ -21,7 +21,7 @@ const HOUR: Duration = Duration::from_hours(1);
 
 impl Fixture {
     /// Runs these statements in one batch.
-    async fn batch(&self, statements: [&'static str; 3]) {
+    async fn batch<const N: usize>(&self, statements: [&'static str; N]) {
         let run = move |tx: &mut dyn Tx| tx.batch(&statements.map(|sql| Stmt::new(sql, vals![]))).map(drop);
         self.store.db.write(run).await.unwrap();
     }
@@ -122,9 +122,7 @@ async fn the_content_of_every_file_of_a_deleted_organization_is_looked_at() {
     // A sweep has seen that the contents are used: nobody looks at them any more.
     let later = files[1].check_at + HOUR;
     assert_eq!(fixture.sweep_blobs(later).await, []);
-    fixture
-        .batch(["UPDATE organization SET deleted_at = 1", "SELECT 1", "SELECT 1"])
-        .await;
+    fixture.batch(["UPDATE organization SET deleted_at = 1"]).await;
     let (store, at) = (&fixture.store, later + HOUR);
     let first = "SELECT id FROM file WHERE created_at >= 0 ORDER BY created_at, id LIMIT 1";
     let first = store
@@ -205,6 +203,29 @@ async fn nothing_is_added_to_an_account_that_is_being_deleted() {
     );
 }
 
+/// A deleted account has no password, and so has the account of somebody who sets the first one.
+#[tokio::test]
+async fn no_password_is_set_of_an_account_that_is_being_deleted() {
+    let fixture = Fixture::postgres().await;
+    let (ann, store) = (fixture.person("ann").await, &fixture.store);
+    fixture.batch(["UPDATE person SET password = ''"]).await;
+    let delete = store.delete_person(PersonDeletion {
+        password: String::new(),
+        ..fixture.alone("ann", ann)
+    });
+    let first = PasswordChange {
+        user: ann,
+        old: String::new(),
+        new: "late".to_owned(),
+    };
+    let set = store.change_password(first, SessionId::new(fixture.now(), [1; 10]));
+    let (deleted, set) = fixture.overlapped(2, delete, set).await;
+    assert_eq!(deleted, Ok(()));
+    conflicts(&set);
+    let with = "SELECT COUNT(*) FROM person WHERE password <> ''";
+    assert_eq!(fixture.count(with).await, 0);
+}
+
 #[tokio::test]
 async fn two_grants_at_once_do_not_pass_the_limit_of_a_person() {
     let fixture = Fixture::postgres().await;
@@ -230,11 +251,7 @@ async fn what_was_put_off_is_not_deleted_as_ended() {
     let new = fixture.new_grant(org, ann, Role::Member);
     let end = new.code_expires_at + HOUR;
     fixture.store.create_grant(new, fixture.audit(org)).await.unwrap();
-    let put_off = fixture.batch([
-        "UPDATE oauth_grant SET expires_at = 9000000000000000",
-        "SELECT 1",
-        "SELECT 1",
-    ]);
+    let put_off = fixture.batch(["UPDATE oauth_grant SET expires_at = 9000000000000000", "SELECT 1"]);
     let ((), deleted) = fixture
         .overlapped(1, put_off, fixture.store.delete_ended_oauth(end, 10))
         .await;

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     Cancelled, ContentHolder, Counted, Error, Fence, NodeId, PlainError, RunFilter, Sweep,
+    db::{Tx, vals},
     runs::sweep::{Answers, Ending, give_up},
 };
 
@@ -343,6 +344,25 @@ both! {
         assert_eq!(fixture.get(org, theirs.id).await.status, RunStatus::Queued);
         let holder = fixture.store.content_holder(org, theirs.id).await.unwrap();
         assert!(matches!(holder, Some(ContentHolder { node, .. }) if node == stays));
+        fixture.check().await;
+    }
+
+    async fn a_node_that_stops_gives_up_more_than_a_transaction_takes(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let new = fixture.new_unretained(org, node);
+        fixture.store.create_run(new.clone()).await.unwrap();
+        // Contents whose runs are gone fill two transactions.
+        let many = move |tx: &mut dyn Tx| {
+            tx.exec(
+                "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) \
+                 INSERT INTO unretained (run_id, node_id) SELECT 'run_' || i, CAST($1 AS BIGINT) FROM n",
+                vals![node],
+            )
+        };
+        assert_eq!(fixture.store.db.write(many).await, Ok(1_000));
+        let ended = fixture.store.abandon_content(node, fixture.now(), Micros::ZERO).await.unwrap();
+        assert_eq!(ended, [(org, new.id)]);
+        assert_eq!(fixture.count("SELECT COUNT(*) FROM unretained").await, 0);
         fixture.check().await;
     }
 

@@ -3,7 +3,7 @@
 //! The settings are a row, and the threshold stands in the row of the credits as well, where the movement of credits compares
 //! it. Each consent is a row of its own too, which outlives the settings, and a purchase names the one it was made under. One
 //! purchase of an organization is under way at a time: a unique index of the orders holds that. Rows are locked in the order
-//! organization, order, settings, credits.
+//! organization, order, saved card, settings, credits.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use sortie_api::{ConsentId, OrgId, Timestamp, TopupId, TopupKind, TopupState, Us
 
 use super::{
     accounts::SavedCard,
-    topups::{TopupMove, TopupRow, move_to, topup_columns, topup_from},
+    topups::{TopupMove, TopupRow, lock_order, move_to, topup_columns, topup_from},
 };
 use crate::{
     Store,
@@ -296,7 +296,7 @@ impl Store {
                     tx,
                     &[
                         // The condition on the settings is read behind the lock.
-                        Stmt::new("UPDATE topup SET checks = checks WHERE id = $1", vals![id]),
+                        lock_order(id),
                         Stmt::new(
                             "UPDATE topup SET state = $2 WHERE id = $1 AND state = $3 \
                              AND (SELECT a.org_id FROM auto_topup a WHERE a.org_id = topup.org_id) IS NOT NULL",

@@ -7,6 +7,7 @@ use sortie_api::{LedgerKind, OrgId, PaymentId, Timestamp, TopupId, TopupState};
 use super::{
     accounts::{SavedCard, keep_card},
     auto, micros,
+    topups::lock_order,
 };
 use crate::{
     Store,
@@ -215,11 +216,7 @@ fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
     let [_, found] = batch(
         tx,
         &[
-            Stmt::new(
-                "UPDATE topup SET checks = checks WHERE id = $1",
-                vals![paid.topup],
-            )
-            .exactly(1, Error::NotFound),
+            lock_order(paid.topup).exactly(1, Error::NotFound),
             Stmt::new(
                 "SELECT state, intent_id, amount_cents, save_card, org_id FROM topup WHERE id = $1",
                 vals![paid.topup],

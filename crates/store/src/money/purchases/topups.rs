@@ -201,6 +201,11 @@ fn insert(new: &NewTopup, most: u32) -> Stmt<'_> {
     )
 }
 
+/// Locks an order until the end of the transaction.
+pub(super) fn lock_order(id: TopupId) -> Stmt<'static> {
+    Stmt::new("UPDATE topup SET checks = checks WHERE id = $1", vals![id])
+}
+
 pub(super) fn move_to(tx: &mut dyn Tx, change: &TopupMove) -> Result<bool> {
     let from: Vec<&str> = change.to.from_where().map(TopupState::as_str).collect();
     let from = serde_json::to_string(&from).map_err(|error| Error::Corrupt(error.to_string()))?;
