@@ -109,7 +109,8 @@ impl Bench {
             log: LogOnDrop::Forget,
             ..options.env("SORTIE_LOG_FILTER", "warn,sortie::commands::serve=info")
         };
-        Node::start_with(&self.binary, self.database, options).await
+        // The first start of a node migrates its database.
+        Node::on(&self.binary, self.database.fresh().await?, options, None).await
     }
 
     /// Starts nodes on one empty database.

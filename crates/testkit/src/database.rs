@@ -3,9 +3,9 @@
 
 use std::{path::Path, sync::Arc};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 
-use crate::postgres::TestDatabase;
+use crate::{node::binary_command, postgres::TestDatabase};
 
 /// Database that a test runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,4 +72,34 @@ impl Database {
             Self::Postgres => Ok(Records::Shared(Arc::new(TestDatabase::postgres().await?))),
         }
     }
+
+    /// A database of this kind without rows, for nodes of this binary. On PostgreSQL it is a copy of one that the binary has
+    /// migrated, which takes a fraction of the time.
+    pub(crate) async fn migrated(self, binary: &str) -> Result<Records> {
+        match self {
+            Self::Sqlite => self.fresh().await,
+            Self::Postgres => {
+                let migrate = async |url: &str| migrate(Path::new(binary), url);
+                let database = TestDatabase::made_by(self, "node", migrate).await?;
+                Ok(Records::Shared(Arc::new(database)))
+            }
+        }
+    }
+}
+
+/// Migrates an empty database by a command that needs an organization and stores nothing where there is none.
+fn migrate(binary: &Path, url: &str) -> Result<()> {
+    let data = tempfile::tempdir()?;
+    let output = binary_command(binary)
+        .args(["keys", "create", "nobody", "--role", "admin", "--offline"])
+        .args(["--database-url", url, "--data-dir"])
+        .arg(data.path())
+        .output()
+        .with_context(|| format!("cannot start {}", binary.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        said.contains("no engine has started on this database yet"),
+        "the database is not migrated: {said}"
+    );
+    Ok(())
 }

@@ -66,7 +66,7 @@ impl Listeners {
 }
 
 impl HostedNode {
-    /// Starts the binary on an empty database of the kind and waits until it is ready.
+    /// Starts the binary on a database of the kind without rows and waits until it is ready.
     pub async fn start(binary: &str, database: Database) -> Result<Self> {
         Self::start_with(binary, database, NodeOptions::default()).await
     }
@@ -75,7 +75,7 @@ impl HostedNode {
     pub async fn start_with(binary: &str, database: Database, options: NodeOptions) -> Result<Self> {
         let mut last = None;
         for _ in 0..STARTS {
-            match Self::on(binary, database.fresh().await?, options.clone()).await {
+            match Self::on(binary, database.migrated(binary).await?, options.clone()).await {
                 Ok(node) => return Ok(node),
                 Err(error) => last = Some(error),
             }

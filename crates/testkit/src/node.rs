@@ -63,14 +63,14 @@ struct Process {
 }
 
 impl Node {
-    /// Starts the binary on an empty database of the kind and waits until it is ready.
+    /// Starts the binary on a database of the kind without rows and waits until it is ready.
     pub async fn start(binary: &str, database: Database) -> Result<Self> {
         Self::start_with(binary, database, NodeOptions::default()).await
     }
 
     /// Starts a node with options.
     pub async fn start_with(binary: &str, database: Database, options: NodeOptions) -> Result<Self> {
-        Self::on(binary, database.fresh().await?, options, None).await
+        Self::on(binary, database.migrated(binary).await?, options, None).await
     }
 
     /// Every value in every table, where the records are in PostgreSQL; none where they are in the data folder.
