@@ -13,6 +13,8 @@ use std::{
 
 use futures_util::{StreamExt, future::join_all, stream};
 use sortie_testkit::{CommitFault, CommitProxy, Database, Which, postgres::TestDatabase};
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, NoTls, Statement};
 
 use super::{atomicity, atomicity_accounts, atomicity_auto_topups, fixture::Fixture, settings::options};
 use crate::{Error, Result, Store};
@@ -24,7 +26,7 @@ pub(super) type Scenario = for<'a> fn(&'a Fixture) -> Pin<Box<dyn Future<Output 
 const LATE: Duration = Duration::from_secs(3);
 /// Approximate number of late commands of one database. The other commands of a scenario are late on another
 /// database, so that the delays overlap.
-const LATE_ONES: usize = 4;
+const LATE_ONES: usize = 8;
 /// Number of scenarios at once if nothing waits.
 const AT_ONCE: usize = 4;
 
@@ -56,6 +58,7 @@ pub(super) struct Behind {
     proxy: CommitProxy,
     fault: Fault,
     proven: AtomicUsize,
+    rows: Rows,
 }
 
 impl Behind {
@@ -73,6 +76,7 @@ impl Behind {
             proxy,
             fault,
             proven: AtomicUsize::new(0),
+            rows: Rows::of(database.url()).await?,
         };
         Ok(Fixture::with(store, database, Some(behind)))
     }
@@ -91,13 +95,13 @@ impl Behind {
         {
             return command().await.expect("nothing is late");
         }
-        let start = Start::of(fixture).await;
+        let start = Start::of(fixture, &self.rows).await;
         self.proxy.take_commits();
         command().await.map(drop).expect("nothing is lost");
         let commits = self.proxy.take_commits();
         assert!(commits > 0, "the command commits nothing");
-        let done = state(fixture).await;
-        start.again(fixture).await;
+        let done = self.rows.state().await;
+        start.again(fixture, &self.rows).await;
         match self.fault {
             Fault::Lost => {
                 for nth in 1..=commits {
@@ -114,7 +118,7 @@ impl Behind {
                 self.proxy.delay_commits(Duration::ZERO);
                 assert!(begun.elapsed() >= LATE, "the commit was not late");
                 assert_eq!(self.proxy.take_commits(), commits, "done once");
-                assert_eq!(state(fixture).await, done, "done once");
+                assert_eq!(self.rows.state().await, done, "done once");
                 value
             }
         }
@@ -133,12 +137,12 @@ impl Behind {
         unavailable(command().await);
         assert!(!self.proxy.disarm(), "no commit was lost");
         if nth == 1 {
-            assert_eq!(state(fixture).await, start.rows, "nothing was committed");
+            assert_eq!(self.rows.state().await, start.rows, "nothing was committed");
         }
         start.same_arguments(fixture);
         command().await.map(drop).expect("nothing was done");
-        assert_eq!(state(fixture).await, done, "another try does all of it");
-        start.again(fixture).await;
+        assert_eq!(self.rows.state().await, done, "another try does all of it");
+        start.again(fixture, &self.rows).await;
         self.proxy.take_commits();
     }
 
@@ -156,7 +160,7 @@ impl Behind {
         assert!(!self.proxy.disarm(), "no commit was lost");
         assert_eq!(self.proxy.take_commits(), nth, "done once");
         if nth == commits {
-            assert_eq!(state(fixture).await, done, "it was committed");
+            assert_eq!(self.rows.state().await, done, "it was committed");
         }
         start.same_arguments(fixture);
         let again = command().await.map(drop);
@@ -169,12 +173,12 @@ impl Behind {
         assert!(is_answered, "another try is answered: {again:?}");
         if then == Again::Nothing {
             assert_eq!(
-                state(fixture).await,
+                self.rows.state().await,
                 done,
                 "another try does nothing more: {again:?}"
             );
         }
-        start.again(fixture).await;
+        start.again(fixture, &self.rows).await;
         self.proxy.take_commits();
     }
 }
@@ -202,17 +206,17 @@ const KEEP: &str = "DO $$ DECLARE t text; BEGIN \
     EXECUTE 'DELETE FROM kept.' || t; \
     EXECUTE 'INSERT INTO kept.' || t || ' SELECT * FROM public.' || t; END LOOP; END $$";
 /// Restores these tables from their copies. Foreign keys are not checked meanwhile.
-const RESTORE: &str = "SET session_replication_role = replica; DO $$ DECLARE t text; BEGIN \
+const RESTORE: &str = "SET LOCAL session_replication_role = replica; DO $$ DECLARE t text; BEGIN \
     FOR t IN SELECT quote_ident(relname) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' \
     AND pg_relation_size(oid) + pg_relation_size(to_regclass('kept.' || quote_ident(relname))) > 0 LOOP \
     EXECUTE 'DELETE FROM public.' || t; \
     EXECUTE 'INSERT INTO public.' || t || ' SELECT * FROM kept.' || t; END LOOP; END $$";
 
 impl Start {
-    async fn of(fixture: &Fixture) -> Self {
-        fixture.database.execute(KEEP).await.unwrap();
+    async fn of(fixture: &Fixture, rows: &Rows) -> Self {
+        rows.client.batch_execute(KEEP).await.unwrap();
         Self {
-            rows: state(fixture).await,
+            rows: rows.state().await,
             number: fixture.counter.load(Ordering::SeqCst),
         }
     }
@@ -223,34 +227,51 @@ impl Start {
     }
 
     /// Restores the rows, and makes the fixture repeat its arguments.
-    async fn again(&self, fixture: &Fixture) {
-        fixture.database.execute(RESTORE).await.unwrap();
+    async fn again(&self, fixture: &Fixture, rows: &Rows) {
+        rows.client.batch_execute(RESTORE).await.unwrap();
         self.same_arguments(fixture);
     }
 }
 
-/// Selects every row of every table except `dispatch`, which counts how often its lock was taken. A table of size 0 never
-/// had a row.
-const ROWS: &str = "SELECT relname AS name, \
-    CAST(query_to_xml(format('SELECT * FROM public.%I', relname), true, true, '') AS TEXT) AS rows \
-    FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'dispatch' \
-    AND pg_relation_size(oid) > 0";
+/// Returns the query of every row of every table except `dispatch`, which counts how often its lock was taken.
+const QUERY: &str = "SELECT string_agg(format('SELECT CAST(%L AS TEXT) || '' '' || CAST(row_to_json(t) AS TEXT) \
+    FROM public.%I t', relname, relname), ' UNION ALL ') \
+    FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'dispatch'";
+
+/// Connection to the server itself, past the proxy. It lasts as long as the fixture: to open one costs the server as much as
+/// to read all tables.
+struct Rows {
+    client: Client,
+    all: Statement,
+    _connection: JoinSet<std::result::Result<(), tokio_postgres::Error>>,
+}
+
+impl Rows {
+    async fn of(url: &str) -> anyhow::Result<Self> {
+        let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+        let mut connections = JoinSet::new();
+        connections.spawn(connection);
+        let query: String = client.query_one(QUERY, &[]).await?.try_get(0)?;
+        let all = client.prepare(&query).await?;
+        Ok(Self {
+            client,
+            all,
+            _connection: connections,
+        })
+    }
+
+    /// Returns all stored rows, without times of the server's clock.
+    async fn state(&self) -> Vec<String> {
+        let rows = self.client.query(&self.all, &[]).await.unwrap();
+        let mut rows: Vec<_> = rows.iter().map(|row| without_server_times(row.get(0))).collect();
+        rows.sort();
+        rows
+    }
+}
 
 /// Bound between times of the fixture and times of the server's clock, in micros. Those of the fixture are
 /// earlier.
 const SERVER_TIMES: u64 = 1_750_000_000_000_000;
-
-/// Returns all stored rows, without times of the server's clock.
-async fn state(fixture: &Fixture) -> Vec<String> {
-    let mut rows = Vec::new();
-    for table in fixture.database.rows(ROWS).await.unwrap() {
-        let (name, text) = (&table["name"], table["rows"].as_str().unwrap_or_default());
-        let of_table = text.split("</row>").map(str::trim).filter(|row| !row.is_empty());
-        rows.extend(of_table.map(|row| format!("{name} {}", without_server_times(row))));
-    }
-    rows.sort();
-    rows
-}
 
 fn without_server_times(row: &str) -> String {
     let shown = row.split_inclusive(|c: char| !c.is_ascii_digit()).map(|part| {
