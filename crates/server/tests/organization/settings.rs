@@ -1,4 +1,4 @@
-//! Settings that each test runs in: one node on SQLite, one node on PostgreSQL, and three nodes on PostgreSQL.
+//! Settings that tests run in: one node on SQLite, one node on PostgreSQL, three nodes on PostgreSQL.
 
 use std::net::SocketAddr;
 
@@ -71,12 +71,10 @@ macro_rules! in_settings {
 }
 pub(crate) use in_settings;
 
-/// Runs each of the named tests of a module in every setting.
+/// Runs each of the named tests of a module on one node and on three. What one node does on PostgreSQL, three do as well.
 macro_rules! everywhere {
     ($($name:ident),+ $(,)?) => {$(
-        crate::settings::in_settings! {
-            $name: Sqlite = on_sqlite, Postgres = on_postgres, ThreeNodes = on_three_nodes
-        }
+        crate::settings::in_settings! { $name: Sqlite = on_sqlite, ThreeNodes = on_three_nodes }
     )+};
 }
 pub(crate) use everywhere;
