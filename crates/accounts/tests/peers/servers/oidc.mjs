@@ -10,9 +10,12 @@ const [npm, algorithm, method, claims] = process.argv.slice(2);
 const require = createRequire(`${npm}/`);
 const { default: Provider } = await import(pathToFileURL(require.resolve('oidc-provider')));
 
-const key = (type, options, kid) => ({
-  ...crypto.generateKeyPairSync(type, options).privateKey.export({ format: 'jwk' }), kid, use: 'sig',
-});
+// Node 20 hangs now and then when it exports a key that it has just made as JWK. One that was read from PEM it exports.
+const privateKeyEncoding = { type: 'pkcs8', format: 'pem' };
+const key = (type, options, kid) => {
+  const { privateKey } = crypto.generateKeyPairSync(type, { ...options, privateKeyEncoding });
+  return { ...crypto.createPrivateKey(privateKey).export({ format: 'jwk' }), kid, use: 'sig' };
+};
 const server = http.createServer();
 await new Promise((done) => { server.listen(0, '127.0.0.1', done); });
 const { port } = server.address();
