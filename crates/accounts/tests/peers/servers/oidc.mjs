@@ -10,7 +10,7 @@ const [npm, algorithm, method, claims] = process.argv.slice(2);
 const require = createRequire(`${npm}/`);
 const { default: Provider } = await import(pathToFileURL(require.resolve('oidc-provider')));
 
-// Node 20 hangs now and then when it exports a key that it has just made as JWK. One that was read from PEM it exports.
+// Node 20 hangs now and then when it exports a new key as JWK. A key that it has read from PEM is exported each time.
 const privateKeyEncoding = { type: 'pkcs8', format: 'pem' };
 const key = (type, options, kid) => {
   const { privateKey } = crypto.generateKeyPairSync(type, { ...options, privateKeyEncoding });
