@@ -98,8 +98,8 @@ pub(crate) fn background_processes_live_until_the_sandbox_is_closed(bed: &Bed) -
         let name = marker(bed, "talker");
         // It keeps the command's streams open and goes on writing to them, far more than a pipe holds.
         let talker = format!(
-            "(trap '' HUP; n=0; while [ $n -lt 4000 ]; do echo 0123456789012345678901234567890123456789; \
-             n=$((n+1)); done; touch done; {}) & echo started",
+            "(trap '' HUP; while [ ! -e go ]; do sleep 0.01; done; n=0; while [ $n -lt 4000 ]; do \
+             echo 0123456789012345678901234567890123456789; n=$((n+1)); done; touch done; {}) & echo started; touch go",
             sleeper(&name)
         );
         let finished = run.sh(&talker).await;
