@@ -590,6 +590,7 @@ async fn a_position_beyond_the_last_event_of_a_working_run_sees_what_follows() {
         seen.extend(more);
         done = run;
     }
-    assert_eq!(seen.last().map(|(_, kind)| kind.as_str()), Some("status"));
+    // The call of the model that the cancel meets may be recorded behind the status.
+    assert!(seen.iter().any(|(_, kind)| kind == "status"), "{seen:?}");
     assert_eq!(done.map(|run| run.status), Some(RunStatus::Cancelled));
 }
