@@ -109,7 +109,7 @@ impl Bench {
             log: LogOnDrop::Forget,
             ..options.env("SORTIE_LOG_FILTER", "warn,sortie::commands::serve=info")
         };
-        // The first start of a node migrates its database.
+        // The database is empty: the migrations are a part of the first start, which is measured.
         Node::on(&self.binary, self.database.fresh().await?, options, None).await
     }
 

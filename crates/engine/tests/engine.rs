@@ -340,9 +340,8 @@ async fn what_outlives_the_grace_goes_on_after_the_next_start() {
             "worker_started"
         ]
     );
-    // The call of the model that the cancel meets is recorded, whether before the status or behind it.
-    let others: Vec<_> = rest.iter().filter(|kind| **kind != "model_call").collect();
-    assert_eq!(others, [&"status"]);
+    // The call of the model that the cancel meets may be recorded behind the status.
+    assert!(matches!(rest, ["status"] | ["status", "model_call"]), "{rest:?}");
     assert_eq!(done.map(|run| run.status), Some(RunStatus::Cancelled));
 }
 
@@ -591,6 +590,7 @@ async fn a_position_beyond_the_last_event_of_a_working_run_sees_what_follows() {
         done = run;
     }
     // The call of the model that the cancel meets may be recorded behind the status.
-    assert!(seen.iter().any(|(_, kind)| kind == "status"), "{seen:?}");
+    let recorded = seen.iter().filter(|(_, kind)| kind != "model_call");
+    assert_eq!(recorded.last().map(|(_, kind)| kind.as_str()), Some("status"));
     assert_eq!(done.map(|run| run.status), Some(RunStatus::Cancelled));
 }

@@ -73,8 +73,8 @@ impl Database {
         }
     }
 
-    /// A database of this kind without rows, for nodes of this binary. On PostgreSQL it is a copy of one that the binary has
-    /// migrated, which takes a fraction of the time.
+    /// A database of this kind without rows. On PostgreSQL it is a copy of one that this binary has migrated, which takes a
+    /// fraction of the time. Nodes of another version begin on a [`fresh`](Self::fresh) one.
     pub(crate) async fn migrated(self, binary: &str) -> Result<Records> {
         match self {
             Self::Sqlite => self.fresh().await,

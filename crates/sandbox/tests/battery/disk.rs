@@ -17,7 +17,7 @@ fn limits() -> Limits {
 }
 
 /// The limit of runs whose files lie in folders. What is written between two looks is a smaller part of it.
-const LARGER_LIMIT: u64 = 256;
+const LARGER_LIMIT: u64 = 512;
 
 /// Milliseconds that a mebibyte takes a helper at least. At full speed it would write past any bound while the watch waits
 /// for its turn on a busy machine.
@@ -79,10 +79,10 @@ pub(crate) fn space_is_not_set_aside(bed: &Bed) -> Section<'_> {
 
 pub(crate) fn what_is_moved_during_a_look_is_counted(bed: &Bed) -> Section<'_> {
     Box::pin(async {
-        takes(bed, "plain", (LARGER_LIMIT, 3)).await;
-        takes(bed, "juggle", (LARGER_LIMIT, 3)).await;
-        takes(bed, "dodge", (LARGER_LIMIT, 3)).await;
-        takes(bed, "shut", (LARGER_LIMIT, 3)).await;
+        takes(bed, "plain", (LARGER_LIMIT, 2)).await;
+        takes(bed, "juggle", (LARGER_LIMIT, 2)).await;
+        takes(bed, "dodge", (LARGER_LIMIT, 2)).await;
+        takes(bed, "shut", (LARGER_LIMIT, 2)).await;
     })
 }
 

@@ -238,8 +238,7 @@ const QUERY: &str = "SELECT string_agg(format('SELECT CAST(%L AS TEXT) || '' '' 
     FROM public.%I t', relname, relname), ' UNION ALL ') \
     FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'dispatch'";
 
-/// Connection to the server itself, past the proxy. It lasts as long as the fixture: to open one costs the server as much as
-/// to read all tables.
+/// Connection to the server itself, past the proxy. It lasts as long as the fixture, so that the server plans the query once.
 struct Rows {
     client: Client,
     all: Statement,

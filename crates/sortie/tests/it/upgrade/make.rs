@@ -297,7 +297,7 @@ async fn a_fixture_is_made(database: Database) -> Checked {
     let receiver = CallbackReceiver::start_at(receiver_address(database), SECRET).await?;
     // One slot, so that a run waits at the end.
     let options = options().env("SORTIE_CONCURRENCY", "1");
-    let mut node = Node::start_with(&binary, database, options).await?;
+    let mut node = Node::on(&binary, database.fresh().await?, options, None).await?;
     let admin = node.client()?;
     let mut maker = Maker {
         member: admin.clone(),
