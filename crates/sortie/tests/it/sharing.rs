@@ -48,9 +48,10 @@ impl Rig {
         command
     }
 
-    /// Starts a run and returns once the model was asked so many times in all.
+    /// Starts a run and returns once its start is stored and the model was asked so many times in all.
     async fn run(&self, asked: usize) -> Result<Running> {
-        let running = Running::start(self.command(&["run", "Go.", "--no-shell"]))?;
+        let mut running = Running::start(self.command(&["run", "Go.", "--no-shell"]))?;
+        running.until("without commands")?;
         self.model.asked(asked).await?;
         Ok(running)
     }

@@ -5,6 +5,8 @@ mod callbacks;
 pub(crate) mod nodes;
 mod nothing_is_stored;
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use sortie_api::{Run, RunStatus};
@@ -43,6 +45,20 @@ async fn at_work(client: &Client) -> anyhow::Result<String> {
     let mut stream = client.follow(&id, None).await?;
     stream.until_status(RunStatus::Running).await?;
     Ok(id)
+}
+
+/// Returns a run whose node was lost once a sweep has ended it. A node is ready before its first sweep.
+async fn swept(client: &Client, id: &str) -> anyhow::Result<Run> {
+    let begun = Instant::now();
+    loop {
+        let run = client.run(id).await?;
+        if run.status.is_final() {
+            return Ok(run);
+        }
+        ensure!(begun.elapsed() < Duration::from_mins(1), "{run:?}");
+        // Nothing tells of the sweep.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// Returns the fields of a run that concern its output.
@@ -178,7 +194,7 @@ async fn a_restart_interrupts_those_under_way_and_loses_what_was_held(database: 
     node.restart().await?;
     let client = node.client()?;
     for id in [works, waits] {
-        let run = client.run(&id).await?;
+        let run = swept(&client, &id).await?;
         assert_eq!(
             (run.status, run.error.as_deref(), run.billing_pending),
             (
@@ -217,7 +233,7 @@ async fn a_stop_interrupts_those_that_outlive_the_grace(database: Database) -> C
         (works, "the node that ran it was stopped"),
         (waits, "the node that had its content was lost"),
     ] {
-        let run = node.client()?.run(&id).await?;
+        let run = swept(&node.client()?, &id).await?;
         assert_eq!(
             (run.status, run.error.as_deref()),
             (RunStatus::Interrupted, Some(error))

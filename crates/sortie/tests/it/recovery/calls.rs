@@ -46,26 +46,24 @@ both_databases![
 const RUNS: usize = 24;
 /// Times that the node is killed.
 const KILLS: u32 = 3;
+/// Posts from one kill to the next: a third of what the runs make.
+const POSTS: u32 = 32;
 
 /// Number of posts to each path.
-type Counts = Arc<Mutex<BTreeMap<String, u32>>>;
+type Counts = BTreeMap<String, u32>;
 
 /// A service whose every POST counts, after a time in which the caller may die.
-async fn counter() -> Result<(Serving, Counts)> {
-    let counts = Counts::default();
-    let count = |State(counts): State<Counts>, uri: Uri| async move {
-        *counts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .entry(uri.path().to_owned())
-            .or_default() += 1;
+async fn counter() -> Result<(Serving, watch::Receiver<Counts>)> {
+    let (counts, counted) = watch::channel(Counts::default());
+    let count = |State(counts): State<watch::Sender<Counts>>, uri: Uri| async move {
+        counts.send_modify(|counts| *counts.entry(uri.path().to_owned()).or_default() += 1);
         tokio::time::sleep(Duration::from_millis(30)).await;
         "counted"
     };
     let router = Router::new()
         .route("/api/{*path}", post(count).get(|| async { "read" }))
-        .with_state(Arc::clone(&counts));
-    Ok((Serving::start(router).await?, counts))
+        .with_state(counts);
+    Ok((Serving::start(router).await?, counted))
 }
 
 /// Saves the service as the connection `counter`.
@@ -95,7 +93,7 @@ fn caller(n: usize) -> Value {
 }
 
 async fn no_call_with_an_effect_is_made_twice_when_the_node_is_killed(database: Database) -> Checked {
-    let (service, counts) = counter().await?;
+    let (service, mut counted) = counter().await?;
     let mut node = node(database).await?;
     connect(&node.client()?, &service).await?;
     let mut ids = Vec::new();
@@ -105,8 +103,11 @@ async fn no_call_with_an_effect_is_made_twice_when_the_node_is_killed(database: 
             let run = client.create(&caller(kill as usize * RUNS + n)).await?;
             ids.push(run.id.to_string());
         }
-        // The moment of the kill is the test.
-        tokio::time::sleep(Duration::from_millis(40 + 35 * u64::from(kill))).await;
+        // Each POST takes 30 ms, so some are under way.
+        let posts = POSTS * (kill + 1);
+        counted
+            .wait_for(|counts| counts.values().sum::<u32>() >= posts)
+            .await?;
         node.kill()?;
         node.restart().await?;
     }
@@ -140,7 +141,7 @@ async fn no_call_with_an_effect_is_made_twice_when_the_node_is_killed(database: 
     );
     ensure!(in_doubt > 0, "no run was killed in a call");
     ensure!(succeeded > 0, "no run went on");
-    let counts = counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let counts = counted.borrow().clone();
     let twice: Vec<_> = counts
         .iter()
         .filter(|(path, count)| path.starts_with("/api/once/") && **count > 1)

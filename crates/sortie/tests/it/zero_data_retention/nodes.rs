@@ -6,7 +6,7 @@ use anyhow::ensure;
 use sortie_api::RunStatus;
 use sortie_testkit::{Database, Node, NodeOptions, Signal, client::kinds, http::HeaderValue};
 
-use super::{at_work, held, unretained};
+use super::{at_work, held, swept, unretained};
 use crate::{
     Checked,
     kit::{finals, settled},
@@ -115,18 +115,7 @@ async fn without_its_node_it_is_interrupted_and_asking_another_node_never_hangs(
     let path = format!("/v1/runs/{id}");
     there.get(&path).await?.failure(503, "unavailable")?;
     first.declare_lost().await?;
-    let begun = std::time::Instant::now();
-    let run = loop {
-        let answer = there.get(&path).await?.expect(200)?;
-        let run = answer.read::<sortie_api::Run>()?;
-        if run.status.is_final() {
-            break run;
-        }
-        ensure!(begun.elapsed().as_secs() < 60, "{run:?}");
-        // Nothing tells of the sweep.
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    };
-    assert_eq!(run.status, RunStatus::Interrupted);
+    assert_eq!(swept(&there, &id).await?.status, RunStatus::Interrupted);
     there
         .get(&format!("/v1/runs/{id}/events"))
         .await?

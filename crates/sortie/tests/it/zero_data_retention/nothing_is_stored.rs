@@ -14,6 +14,7 @@ use sortie_api::RunStatus;
 use sortie_testkit::{Client, Database, Node, NodeOptions, Service, client::data};
 use tempfile::TempDir;
 
+use super::swept;
 use crate::{Checked, both_databases, connections::calls, node_with};
 
 both_databases![
@@ -228,7 +229,7 @@ async fn nothing_of_a_run_is_anywhere_after_a_kill_in_the_middle_of_it(database:
     planted.node.kill()?;
     planted.look().await?;
     planted.node.restart().await?;
-    let run = planted.node.client()?.run(&id).await?;
+    let run = swept(&planted.node.client()?, &id).await?;
     assert_eq!(run.status, RunStatus::Interrupted);
     planted.look().await?;
     let mut left = Vec::new();
