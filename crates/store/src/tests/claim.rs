@@ -68,12 +68,15 @@ fn add_waiting(tx: &mut dyn Tx, from: i64, to: i64) -> Result<()> {
     Ok(())
 }
 
-/// Time of the fastest of a few claims, which other work of the machine disturbs least.
+/// Number of tries. Other work of the machine disturbs the fastest of them least.
+const TRIES: usize = 24;
+
+/// Time of the fastest of a few claims. They take nearly 200 runs.
 async fn fastest_claim(fixture: &Fixture, node: NodeId) -> Duration {
     let mut fastest = Duration::MAX;
-    for _ in 0..6 {
+    for _ in 0..TRIES {
         let started = Instant::now();
-        assert_eq!(fixture.claim(node, 32).await.len(), 32);
+        assert_eq!(fixture.claim(node, 8).await.len(), 8);
         fastest = fastest.min(started.elapsed());
     }
     fastest
@@ -233,7 +236,7 @@ both! {
         let filter = RunFilter { status: Some(RunStatus::Running), schedule: None, tag: None, before: None, limit: 21 };
         let fastest = async || {
             let mut fastest = Duration::MAX;
-            for _ in 0..6 {
+            for _ in 0..TRIES {
                 let started = Instant::now();
                 assert_eq!(fixture.store.list_runs(org, filter.clone()).await.unwrap().items.len(), 20);
                 fastest = fastest.min(started.elapsed());
