@@ -109,6 +109,11 @@ impl Proxy {
             .send_modify(|cuts| *cuts = (cuts.0 + 1, nth.max(1)));
     }
 
+    /// Connections that it has taken so far.
+    pub fn taken(&self) -> u64 {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+
     /// Connections that are open through it.
     pub fn open(&self) -> usize {
         self.shared.open.load(Ordering::SeqCst)

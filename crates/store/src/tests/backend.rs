@@ -2,6 +2,7 @@
 
 use std::{
     future::poll_fn,
+    net::SocketAddr,
     os::unix::fs::PermissionsExt,
     path::PathBuf,
     sync::{Arc, Mutex, mpsc},
@@ -10,10 +11,10 @@ use std::{
 };
 
 use futures_util::future::{join, join_all};
-use sortie_testkit::postgres::TestDatabase;
+use sortie_testkit::{Proxy, postgres::TestDatabase};
 use tokio::{sync::oneshot, task::JoinSet};
 
-use super::both;
+use super::{both, fixture::Fixture};
 use crate::{
     Error, Result, Store,
     db::{Tx, vals},
@@ -87,10 +88,7 @@ both! {
 
 #[tokio::test]
 async fn both_databases_have_the_same_tables_and_columns() {
-    let (sqlite, postgres) = (
-        super::fixture::Fixture::sqlite().await,
-        super::fixture::Fixture::postgres().await,
-    );
+    let (sqlite, postgres) = (Fixture::sqlite().await, Fixture::postgres().await);
     let columns = async |store: &Store, sql: &'static str| -> Vec<String> {
         let rows = store.db.read(move |tx| tx.query_all(sql, vals![])).await.unwrap();
         rows.iter()
@@ -215,19 +213,46 @@ async fn a_server_without_tls_is_refused_where_tls_is_asked_for() {
     assert!(refused.to_string().contains("does not support TLS"), "{refused}");
 }
 
+/// Ends every other session of the database.
+async fn cut(fixture: &Fixture) {
+    let killed = fixture.store.db.write(|tx| {
+        tx.query_all(
+            "SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity \
+             WHERE datname = current_database() AND pid <> pg_backend_pid()",
+            vals![],
+        )
+    });
+    killed.await.unwrap();
+}
+
+#[tokio::test]
+async fn the_connections_of_the_first_checks_serve_the_first_command_and_heartbeats() {
+    let fixture = Fixture::postgres().await;
+    let server: SocketAddr = {
+        let config: tokio_postgres::Config = fixture.url().parse().unwrap();
+        ([127, 0, 0, 1], config.get_ports()[0]).into()
+    };
+    let proxy = Proxy::start(server).await.unwrap();
+    let url = fixture
+        .url()
+        .replace(&server.to_string(), &proxy.address().to_string());
+    let store = Store::open(&url).await.unwrap();
+    store.ping().await.unwrap();
+    store.clock().await.unwrap();
+    assert_eq!(proxy.taken(), 2);
+    // They are opened again once they are lost.
+    cut(&fixture).await;
+    store.ping().await.unwrap();
+    store.clock().await.unwrap();
+    assert_eq!(proxy.taken(), 4);
+}
+
 #[tokio::test]
 async fn a_lost_connection_is_made_again() {
-    let fixture = super::fixture::Fixture::postgres().await;
+    let fixture = Fixture::postgres().await;
     for _ in 0..5 {
         fixture.store.ping().await.unwrap();
-        let killed = fixture.store.db.write(|tx| {
-            tx.query_all(
-                "SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity \
-                 WHERE datname = current_database() AND pid <> pg_backend_pid()",
-                vals![],
-            )
-        });
-        killed.await.unwrap();
+        cut(&fixture).await;
         let pings = join_all((0..16).map(|_| fixture.store.ping())).await;
         assert!(pings.iter().all(Result::is_ok), "{pings:?}");
     }
@@ -235,7 +260,7 @@ async fn a_lost_connection_is_made_again() {
 
 #[tokio::test]
 async fn a_deadlock_is_tried_again() {
-    let fixture = super::fixture::Fixture::postgres().await;
+    let fixture = Fixture::postgres().await;
     fixture
         .store
         .db
@@ -309,7 +334,7 @@ pub(super) async fn hold_up(
 
 #[tokio::test]
 async fn an_urgent_command_passes_those_that_wait_for_the_writing_thread() {
-    let fixture = super::fixture::Fixture::sqlite().await;
+    let fixture = Fixture::sqlite().await;
     let (release, held_up) = hold_up(&fixture.store, 1).await;
     let done = Arc::new(Mutex::new(Vec::new()));
     let note = |name: &'static str| {
@@ -330,7 +355,7 @@ async fn an_urgent_command_passes_those_that_wait_for_the_writing_thread() {
 
 #[tokio::test]
 async fn outside_of_a_transaction_that_was_begun_nothing_is_written() {
-    let fixture = super::fixture::Fixture::postgres().await;
+    let fixture = Fixture::postgres().await;
     // A statement that travels behind a failed BEGIN runs like this.
     let stray = fixture
         .store
@@ -343,7 +368,7 @@ async fn outside_of_a_transaction_that_was_begun_nothing_is_written() {
 
 #[tokio::test]
 async fn a_server_that_accepts_no_writes_is_refused_until_it_does() {
-    let fixture = super::fixture::Fixture::postgres().await;
+    let fixture = Fixture::postgres().await;
     let (client, connection) = tokio_postgres::connect(fixture.url(), tokio_postgres::NoTls)
         .await
         .unwrap();
@@ -370,7 +395,7 @@ async fn a_server_that_accepts_no_writes_is_refused_until_it_does() {
 
 #[tokio::test]
 async fn a_heartbeat_does_not_wait_for_commands_that_hold_every_connection() {
-    let fixture = super::fixture::Fixture::postgres().await;
+    let fixture = Fixture::postgres().await;
     let node = fixture.node().await;
     let (release, held_up) = hold_up(&fixture.store, crate::CONNECTIONS as usize).await;
     fixture.renew(node, fixture.now()).await.unwrap();
@@ -380,7 +405,7 @@ async fn a_heartbeat_does_not_wait_for_commands_that_hold_every_connection() {
 
 #[tokio::test]
 async fn a_heartbeat_reaches_the_second_host_where_the_first_is_silent() {
-    let fixture = super::fixture::Fixture::postgres().await;
+    let fixture = Fixture::postgres().await;
     let node = fixture.node().await;
     // Nobody accepts connections at this address. Once its queue is full, the system leaves new ones without
     // an answer.
@@ -400,6 +425,8 @@ async fn a_heartbeat_reaches_the_second_host_where_the_first_is_silent() {
         ports[0]
     );
     let store = Store::open(&url).await.unwrap();
+    // The store has found the second host already.
+    cut(&fixture).await;
     store
         .heartbeat(node, fixture.now(), Duration::from_secs(10))
         .await
@@ -410,7 +437,7 @@ async fn a_heartbeat_reaches_the_second_host_where_the_first_is_silent() {
 async fn a_heartbeat_that_takes_two_seconds_is_given_up_and_never_done() {
     let database = TestDatabase::sqlite().unwrap();
     let store = Store::open(database.url()).await.unwrap();
-    let fixture = super::fixture::Fixture::with(store, database, None);
+    let fixture = Fixture::with(store, database, None);
     let node = fixture.node().await;
     let lease = "SELECT lease_until FROM node";
     let before = fixture.count(lease).await;

@@ -145,9 +145,9 @@ impl Link {
 
     /// Makes a session [without settings](Self::without_settings) ready for commands. Where it accepts no writes, one of
     /// the other hosts may: then a new session takes its place.
-    pub(super) fn prepared(&self, mut session: PgSession, runtime: &Arc<Runtime>) -> Result<PgSession> {
+    pub(super) fn prepared(&self, mut session: PgSession) -> Result<PgSession> {
         if session.value("SHOW transaction_read_only")? == "on" {
-            return self.connect(runtime);
+            return self.connect(session.runtime());
         }
         session.control(self.settings)?;
         Ok(session)

@@ -10,7 +10,11 @@ mod channel;
 mod connect;
 mod session;
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
 
 use tokio::runtime::Runtime;
 
@@ -24,7 +28,7 @@ use crate::{
         Backend, Dialect, Reports, WALKERS,
         job::Queue,
         migrate::{self, Migration},
-        sessions::{Pipeline, Server, Worker},
+        sessions::{Pipeline, Server, Session as _, Worker},
         spawn,
         tx::Tx,
         value::vals,
@@ -34,6 +38,8 @@ use crate::{
 
 /// Takes the advisory lock under which migrations run, across all nodes of the database.
 const MIGRATION_LOCK: &str = "SELECT pg_advisory_lock(7310314218846317427)";
+/// Releases it. The end of the session would, too.
+const MIGRATION_UNLOCK: &str = "SELECT pg_advisory_unlock_all()";
 
 /// Begins a migration. While it waits for a table lock, everybody else waits behind it, so its limit is much
 /// shorter than that of a command.
@@ -56,23 +62,27 @@ const OLDEST_SERVER: i64 = 140_000;
 
 /// Connects, migrates and starts `connections` threads. Each thread connects at its first job. One more
 /// thread serves urgent jobs, so that they do not wait for a lock behind others. A few serve queries that may take long.
+/// The sessions of the first checks go on as those of the first command and of the urgent jobs.
 pub(super) fn open(url: &str, options: OpenOptions, reports: &Reports) -> Result<Backend> {
     let connections = options.connections.max(1) as usize;
     let link = Link::new(url)?;
-    let runtime = Arc::new(connect::runtime()?);
-    let session = refuse_transaction_pooling(&link, &runtime)?;
-    apply_migrations(link.prepared(session, &runtime)?)?;
+    let [session, other] = refuse_transaction_pooling(&link)?;
+    let other = link.prepared(other)?.with_limit(options.urgent.connection);
+    let session = apply_migrations(link.prepared(session)?, &link)?;
     let [queue, urgent, walks] = std::array::from_fn(|_| Arc::new(Queue::default()));
     #[cfg(test)]
     let faults = Arc::new(crate::db::fault::Faults::default());
     let mut threads = Vec::with_capacity(1 + connections + WALKERS);
-    let mut links = vec![(&urgent, link.urgent(options.urgent.connection))];
-    links.extend((0..connections).map(|_| (&queue, link.clone())));
-    links.extend((0..WALKERS).map(|_| (&walks, link.clone())));
-    for (number, (queue, link)) in links.into_iter().enumerate() {
+    let [first, first_urgent, none] =
+        [Some(session), Some(other), None].map(|open| Arc::new(Mutex::new(open)));
+    let mut links = vec![(&urgent, link.urgent(options.urgent.connection), &first_urgent)];
+    links.extend((0..connections).map(|_| (&queue, link.clone(), &first)));
+    links.extend((0..WALKERS).map(|_| (&walks, link.clone(), &none)));
+    for (number, (queue, link, first)) in links.into_iter().enumerate() {
         let server = PgServer {
             link,
             runtime: Arc::new(connect::runtime()?),
+            first: Arc::clone(first),
         };
         let pool = Arc::clone(server.link.pool());
         let worker = Worker::new(
@@ -105,12 +115,21 @@ pub(super) fn open(url: &str, options: OpenOptions, reports: &Reports) -> Result
 struct PgServer {
     link: Link,
     runtime: Arc<Runtime>,
+    /// A session that is open already, for the first of the threads that connects.
+    first: Arc<Mutex<Option<PgSession>>>,
 }
 
 impl Server for PgServer {
     type Session = PgSession;
 
     fn connect(&mut self) -> Result<PgSession> {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut first) = first
+            && self.link.pool().is_unchanged()
+            && first.is_open()
+        {
+            return Ok(first);
+        }
         self.link.connect(&self.runtime)
     }
 
@@ -121,10 +140,11 @@ impl Server for PgServer {
 
 /// Refuses a pooler that gives a server connection to another client after each transaction. Prepared
 /// statements, session settings and `LISTEN` need a connection of their own: they would be lost, or would be
-/// those of another client. Returns a session without settings.
-fn refuse_transaction_pooling(link: &Link, runtime: &Arc<Runtime>) -> Result<PgSession> {
+/// those of another client. Returns two sessions without settings.
+fn refuse_transaction_pooling(link: &Link) -> Result<[PgSession; 2]> {
     let link = link.without_settings();
-    let (mut first, mut second) = (link.connect(runtime)?, link.connect(runtime)?);
+    let connect = || link.connect(&Arc::new(connect::runtime()?));
+    let (mut first, mut second) = (connect()?, connect()?);
     // A pooler may use its server connections in rotation.
     for _ in 0..POOLED {
         let before = first.backend()?;
@@ -139,15 +159,14 @@ fn refuse_transaction_pooling(link: &Link, runtime: &Arc<Runtime>) -> Result<PgS
             ));
         }
     }
-    Ok(first)
+    Ok([first, second])
 }
 
 /// Runs a query on a session that cannot write.
 pub(super) fn inspect<T>(url: &str, query: fn(&mut dyn Tx) -> Result<T>) -> Result<T> {
     let link = Link::new(url)?;
-    let runtime = Arc::new(connect::runtime()?);
-    let session = refuse_transaction_pooling(&link, &runtime)?;
-    let mut session = link.prepared(session, &runtime)?;
+    let [session, _] = refuse_transaction_pooling(&link)?;
+    let mut session = link.prepared(session)?;
     refuse_old_server(&mut session)?;
     query(&mut Pipeline::reader(&mut session))
 }
@@ -167,7 +186,8 @@ fn refuse_old_server(session: &mut PgSession) -> Result<()> {
     Ok(())
 }
 
-fn apply_migrations(mut session: PgSession) -> Result<()> {
+/// Applies what is missing. Returns the session as it was.
+fn apply_migrations(mut session: PgSession, link: &Link) -> Result<PgSession> {
     // A migration may take longer than a command, and may wait for another node's migration.
     session.control(
         "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
@@ -180,8 +200,8 @@ fn apply_migrations(mut session: PgSession) -> Result<()> {
     for migration in migrate::pending(migrate::MIGRATIONS, &applied)? {
         apply(migration, &mut session)?;
     }
-    // The end of the session releases the lock and rolls back anything uncommitted.
-    Ok(())
+    session.control(MIGRATION_UNLOCK)?;
+    link.prepared(session)
 }
 
 /// Applies one migration. It locks tables, and other sessions wait behind it for these tables. While somebody

@@ -53,6 +53,16 @@ impl PgSession {
         }
     }
 
+    /// Returns the session with another time limit for an answer.
+    pub(super) fn with_limit(mut self, answer: Duration) -> Self {
+        self.answer = answer;
+        self
+    }
+
+    pub(super) fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
+    }
+
     /// Runs statements that take no parameters and whose rows are not needed.
     pub(super) fn control(&mut self, sql: &str) -> Result<()> {
         self.runtime

@@ -68,6 +68,11 @@ impl Pool {
         self.generation.load(Ordering::SeqCst)
     }
 
+    /// Whether no session was retired so far.
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.generation() == 0
+    }
+
     /// Retires all sessions that are open now.
     pub(super) fn retire_all(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
