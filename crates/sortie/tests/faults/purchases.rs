@@ -40,6 +40,8 @@ const SECRET: &str = "whsec_of_the_test";
 const WEBHOOKS: &str = "/v1/webhooks/stripe";
 /// Organizations that buy at once. Each round one comes and one goes.
 const CUSTOMERS: usize = 6;
+/// Answers of a round before its kill.
+const ANSWERS: usize = 200;
 /// Price of a second of a run, in micros.
 const RATE: &str = "4000000";
 /// Time after which a purchase on a page is looked at for the first time, and a little more.
@@ -212,6 +214,7 @@ impl Shop {
         self.double.send_webhooks(&url, &[SECRET])?;
         weather.begin(&self.double);
         let stop = Arc::<AtomicBool>::default();
+        let answered = self.answered();
         let (mut load, mut bank) = (JoinSet::new(), JoinSet::new());
         for customer in std::mem::take(&mut self.customers) {
             load.spawn(customer.act(Arc::clone(&stop)));
@@ -219,6 +222,12 @@ impl Shop {
         bank.spawn(self.bank.clone().act(Arc::clone(&stop)));
 
         self.pause(800..2_500).await;
+        // A busy machine needs longer until there is a load to be killed under.
+        let begun = Instant::now();
+        while self.answered() < answered + ANSWERS {
+            ensure!(begun.elapsed() < PATIENCE, "the nodes hardly answer");
+            tokio::time::sleep(AGAIN).await;
+        }
         let nth = self.kill()?;
         // The clients find out for themselves, and then nobody begins anything there.
         self.pause(0..100).await;
@@ -322,7 +331,6 @@ impl Shop {
 
     /// Prints the figures. An error where there was hardly any load.
     async fn report(&self, rounds: usize, took: Duration) -> Checked {
-        let figures = &self.ways.figures;
         let counts = self.counts().await?;
         let runs: usize = self.everybody().map(|customer| customer.runs.len()).sum();
         let refused: usize = self.everybody().map(|customer| customer.refused).sum();
@@ -332,14 +340,19 @@ impl Shop {
             self.name,
             self.kills,
             took.as_secs_f64(),
-            figures.answered.load(Ordering::Relaxed),
-            figures.lost.load(Ordering::Relaxed),
+            self.answered(),
+            self.ways.figures.lost.load(Ordering::Relaxed),
         );
         ensure!(
             counts.checkouts > rounds * CUSTOMERS && counts.automatic > rounds && counts.refunds > 0,
             "hardly any load: {counts}"
         );
         Ok(())
+    }
+
+    /// Answers to the requests of all customers so far.
+    fn answered(&self) -> usize {
+        self.ways.figures.answered.load(Ordering::Relaxed)
     }
 
     fn everybody(&self) -> impl Iterator<Item = &Customer> {

@@ -46,7 +46,7 @@ both_databases![
 const RUNS: usize = 24;
 /// Times that the node is killed.
 const KILLS: u32 = 3;
-/// Posts from one kill to the next: a third of what the runs make.
+/// Posts of a round before its kill: a third of what its runs make.
 const POSTS: u32 = 32;
 
 /// Number of posts to each path.
@@ -64,6 +64,10 @@ async fn counter() -> Result<(Serving, watch::Receiver<Counts>)> {
         .route("/api/{*path}", post(count).get(|| async { "read" }))
         .with_state(counts);
     Ok((Serving::start(router).await?, counted))
+}
+
+fn posts(counts: &Counts) -> u32 {
+    counts.values().sum()
 }
 
 /// Saves the service as the connection `counter`.
@@ -99,15 +103,13 @@ async fn no_call_with_an_effect_is_made_twice_when_the_node_is_killed(database: 
     let mut ids = Vec::new();
     for kill in 0..KILLS {
         let client = node.client()?;
+        let before = posts(&counted.borrow());
         for n in 0..RUNS {
             let run = client.create(&caller(kill as usize * RUNS + n)).await?;
             ids.push(run.id.to_string());
         }
         // Each POST takes 30 ms, so some are under way.
-        let posts = POSTS * (kill + 1);
-        counted
-            .wait_for(|counts| counts.values().sum::<u32>() >= posts)
-            .await?;
+        counted.wait_for(|counts| posts(counts) >= before + POSTS).await?;
         node.kill()?;
         node.restart().await?;
     }
