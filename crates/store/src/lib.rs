@@ -141,7 +141,7 @@ pub const CONNECTIONS: u32 = 4;
 /// Settings of an open database.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
-    /// Number of connections for commands on `PostgreSQL`. Up to five more connections serve other purposes.
+    /// Number of connections for commands on `PostgreSQL`. Up to four more connections serve other purposes.
     pub connections: u32,
     /// Time limits of urgent commands.
     pub urgent: UrgentLimits,

@@ -17,8 +17,8 @@ use sortie_billing::{AutoTopupLimits, Billing, Plan};
 use sortie_engine::{Engine, Serves};
 use sortie_server::{Listeners, Options, OrganizationListener};
 use sortie_store::{
-    Actor, Appended, Audit, NewLedgerEntry, NewOrganization, NewPerson, NewSession, SessionKind, SignIn,
-    Store,
+    Actor, Appended, Audit, NewLedgerEntry, NewOrganization, NewPerson, NewSession, OpenOptions, SessionKind,
+    SignIn, Store,
 };
 use sortie_testkit::{Answer, Balancer, Client, StripeDouble, postgres::TestDatabase};
 use tempfile::TempDir;
@@ -140,8 +140,13 @@ impl Rig {
             (in_front_of(&apis).await, in_front_of(&organizations).await);
         let (org_url, engine_url) = (format!("http://{address}"), format!("http://{engine_address}"));
         let (mut nodes, mut billings) = (Vec::new(), Vec::new());
+        // Enough for races within a node. The server prepares every statement anew for each connection.
+        let store_options = OpenOptions {
+            connections: 2,
+            ..OpenOptions::default()
+        };
         for (number, (api, organization)) in listeners.into_iter().enumerate() {
-            let store = Store::open(database.url()).await.unwrap();
+            let store = Store::open_with(database.url(), store_options).await.unwrap();
             let data_dir = dir.path().join(number.to_string());
             let engine = engine(&store, &clock, (&data_dir, serves), &engine_url).await;
             let billing = double.map(|double| billing(double, store.clone(), &clock, &org_url));

@@ -2,7 +2,6 @@
 
 use std::{
     future::poll_fn,
-    net::SocketAddr,
     os::unix::fs::PermissionsExt,
     path::PathBuf,
     sync::{Arc, Mutex, mpsc},
@@ -14,9 +13,9 @@ use futures_util::future::{join, join_all};
 use sortie_testkit::{Proxy, postgres::TestDatabase};
 use tokio::{sync::oneshot, task::JoinSet};
 
-use super::{both, fixture::Fixture};
+use super::{both, fixture::Fixture, settings::options};
 use crate::{
-    Error, Result, Store,
+    CONNECTIONS, Error, Result, Store,
     db::{Tx, vals},
 };
 
@@ -213,35 +212,17 @@ async fn a_server_without_tls_is_refused_where_tls_is_asked_for() {
     assert!(refused.to_string().contains("does not support TLS"), "{refused}");
 }
 
-/// Ends every other session of the database.
-async fn cut(fixture: &Fixture) {
-    let killed = fixture.store.db.write(|tx| {
-        tx.query_all(
-            "SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity \
-             WHERE datname = current_database() AND pid <> pg_backend_pid()",
-            vals![],
-        )
-    });
-    killed.await.unwrap();
-}
-
 #[tokio::test]
 async fn the_connections_of_the_first_checks_serve_the_first_command_and_heartbeats() {
-    let fixture = Fixture::postgres().await;
-    let server: SocketAddr = {
-        let config: tokio_postgres::Config = fixture.url().parse().unwrap();
-        ([127, 0, 0, 1], config.get_ports()[0]).into()
-    };
-    let proxy = Proxy::start(server).await.unwrap();
-    let url = fixture
-        .url()
-        .replace(&server.to_string(), &proxy.address().to_string());
-    let store = Store::open(&url).await.unwrap();
+    let database = TestDatabase::postgres().await.unwrap();
+    let proxy = Proxy::start(database.server().unwrap()).await.unwrap();
+    let url = database.url_at(proxy.address()).unwrap();
+    let store = Store::open_with(&url, options(CONNECTIONS)).await.unwrap();
     store.ping().await.unwrap();
     store.clock().await.unwrap();
     assert_eq!(proxy.taken(), 2);
     // They are opened again once they are lost.
-    cut(&fixture).await;
+    database.disconnect_all().await.unwrap();
     store.ping().await.unwrap();
     store.clock().await.unwrap();
     assert_eq!(proxy.taken(), 4);
@@ -252,7 +233,7 @@ async fn a_lost_connection_is_made_again() {
     let fixture = Fixture::postgres().await;
     for _ in 0..5 {
         fixture.store.ping().await.unwrap();
-        cut(&fixture).await;
+        fixture.database.disconnect_all().await.unwrap();
         let pings = join_all((0..16).map(|_| fixture.store.ping())).await;
         assert!(pings.iter().all(Result::is_ok), "{pings:?}");
     }
@@ -425,8 +406,8 @@ async fn a_heartbeat_reaches_the_second_host_where_the_first_is_silent() {
         ports[0]
     );
     let store = Store::open(&url).await.unwrap();
-    // The store has found the second host already.
-    cut(&fixture).await;
+    // The heartbeat would otherwise use a session that the start has opened.
+    fixture.database.disconnect_all().await.unwrap();
     store
         .heartbeat(node, fixture.now(), Duration::from_secs(10))
         .await

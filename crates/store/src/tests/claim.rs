@@ -71,7 +71,7 @@ fn add_waiting(tx: &mut dyn Tx, from: i64, to: i64) -> Result<()> {
 /// Number of tries. Other work of the machine disturbs the fastest of them least.
 const TRIES: usize = 24;
 
-/// Time of the fastest of a few claims. They take nearly 200 runs.
+/// Time of the fastest of [`TRIES`] claims. They take nearly 200 runs.
 async fn fastest_claim(fixture: &Fixture, node: NodeId) -> Duration {
     let mut fastest = Duration::MAX;
     for _ in 0..TRIES {

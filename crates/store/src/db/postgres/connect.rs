@@ -112,6 +112,11 @@ impl Link {
         link
     }
 
+    /// Time limit for an answer.
+    pub(super) fn answer(&self) -> Duration {
+        self.answer
+    }
+
     pub(super) fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
@@ -143,8 +148,8 @@ impl Link {
         Ok(PgSession::new(client, Arc::clone(runtime), self.answer))
     }
 
-    /// Makes a session [without settings](Self::without_settings) ready for commands. Where it accepts no writes, one of
-    /// the other hosts may: then a new session takes its place.
+    /// Makes a session ready for commands, whatever its settings are. Where it accepts no writes, one of the other hosts
+    /// may: then a new session takes its place.
     pub(super) fn prepared(&self, mut session: PgSession) -> Result<PgSession> {
         if session.value("SHOW transaction_read_only")? == "on" {
             return self.connect(session.runtime());

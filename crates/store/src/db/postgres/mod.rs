@@ -38,7 +38,7 @@ use crate::{
 
 /// Takes the advisory lock under which migrations run, across all nodes of the database.
 const MIGRATION_LOCK: &str = "SELECT pg_advisory_lock(7310314218846317427)";
-/// Releases it. The end of the session would, too.
+/// Releases the advisory lock. The end of the session would release it, too.
 const MIGRATION_UNLOCK: &str = "SELECT pg_advisory_unlock_all()";
 
 /// Begins a migration. While it waits for a table lock, everybody else waits behind it, so its limit is much
@@ -62,20 +62,21 @@ const OLDEST_SERVER: i64 = 140_000;
 
 /// Connects, migrates and starts `connections` threads. Each thread connects at its first job. One more
 /// thread serves urgent jobs, so that they do not wait for a lock behind others. A few serve queries that may take long.
-/// The sessions of the first checks go on as those of the first command and of the urgent jobs.
+/// The two sessions of the checks at the start go on as that of the first command and that of the urgent jobs.
 pub(super) fn open(url: &str, options: OpenOptions, reports: &Reports) -> Result<Backend> {
     let connections = options.connections.max(1) as usize;
     let link = Link::new(url)?;
-    let [session, other] = refuse_transaction_pooling(&link)?;
-    let other = link.prepared(other)?.with_limit(options.urgent.connection);
+    let urgent_link = link.urgent(options.urgent.connection);
+    let [session, urgent_session] = refuse_transaction_pooling(&link)?;
+    let urgent_session = link.prepared(urgent_session)?.with_limit(urgent_link.answer());
     let session = apply_migrations(link.prepared(session)?, &link)?;
     let [queue, urgent, walks] = std::array::from_fn(|_| Arc::new(Queue::default()));
     #[cfg(test)]
     let faults = Arc::new(crate::db::fault::Faults::default());
     let mut threads = Vec::with_capacity(1 + connections + WALKERS);
     let [first, first_urgent, none] =
-        [Some(session), Some(other), None].map(|open| Arc::new(Mutex::new(open)));
-    let mut links = vec![(&urgent, link.urgent(options.urgent.connection), &first_urgent)];
+        [Some(session), Some(urgent_session), None].map(|open| Arc::new(Mutex::new(open)));
+    let mut links = vec![(&urgent, urgent_link, &first_urgent)];
     links.extend((0..connections).map(|_| (&queue, link.clone(), &first)));
     links.extend((0..WALKERS).map(|_| (&walks, link.clone(), &none)));
     for (number, (queue, link, first)) in links.into_iter().enumerate() {
@@ -115,7 +116,7 @@ pub(super) fn open(url: &str, options: OpenOptions, reports: &Reports) -> Result
 struct PgServer {
     link: Link,
     runtime: Arc<Runtime>,
-    /// A session that is open already, for the first of the threads that connects.
+    /// A session that is open already, for the first of these threads to connect.
     first: Arc<Mutex<Option<PgSession>>>,
 }
 
@@ -186,7 +187,7 @@ fn refuse_old_server(session: &mut PgSession) -> Result<()> {
     Ok(())
 }
 
-/// Applies what is missing. Returns the session as it was.
+/// Applies missing migrations. Returns a session that is ready for commands.
 fn apply_migrations(mut session: PgSession, link: &Link) -> Result<PgSession> {
     // A migration may take longer than a command, and may wait for another node's migration.
     session.control(
@@ -230,5 +231,33 @@ fn apply(migration: &Migration, session: &mut PgSession) -> Result<()> {
             );
         }
         thread::sleep(NEXT_TRY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sortie_testkit::postgres::TestDatabase;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_session_from_before_a_fail_over_is_not_used() {
+        let database = TestDatabase::postgres().await.unwrap();
+        let url = database.url().to_owned();
+        let connects = move |fails_over: bool| {
+            let link = Link::new(&url).unwrap();
+            let runtime = Arc::new(connect::runtime().unwrap());
+            let mut first = link.connect(&runtime).unwrap();
+            let before = first.backend().unwrap();
+            let first = Arc::new(Mutex::new(Some(first)));
+            let mut server = PgServer { link, runtime, first };
+            if fails_over {
+                server.link.pool().retire_all();
+            }
+            server.connect().unwrap().backend().unwrap() == before
+        };
+        // A thread of its own: a session waits for its answers.
+        let used = thread::spawn(move || [false, true].map(connects)).join().unwrap();
+        assert_eq!(used, [true, false]);
     }
 }

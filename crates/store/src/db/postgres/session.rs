@@ -103,8 +103,12 @@ impl PgSession {
 
 impl Session for PgSession {
     fn is_open(&mut self) -> bool {
-        // Lets the connection see messages of the server that have arrived meanwhile.
-        self.runtime.block_on(tokio::task::yield_now());
+        // Lets the connection see messages of the server that have arrived meanwhile: the first pause looks for them, and
+        // during the second one the connection reads them.
+        self.runtime.block_on(async {
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
+        });
         !self.client.is_closed()
     }
 
