@@ -23,23 +23,9 @@ const LARGER_LIMIT: u64 = 512;
 /// for its turn on a busy machine.
 const PACE: u32 = 3;
 
-/// Tries to hold four times the limit. What it comes to has to be less than `times` the limit: on a quiet machine it is a
-/// tenth more than the limit at most. Others that delete meanwhile hide for a while what this run takes: then it is done
-/// again.
+/// Tries to hold four times the limit, and says how much it came to. That has to be less than `times` the limit: on a
+/// quiet machine it is a tenth more than the limit at most.
 async fn takes(bed: &Bed, way: &str, (limit, times): (u64, u64)) {
-    loop {
-        let free = bed.free();
-        let held = comes_to(bed, way, limit).await;
-        if held < times * limit {
-            return;
-        }
-        let freed = bed.free().saturating_sub(free);
-        assert!(freed > limit / 4, "{way}: {held} MiB, and others freed {freed}");
-    }
-}
-
-/// Tries to hold four times the limit, in mebibytes. Says and returns how much it came to.
-async fn comes_to(bed: &Bed, way: &str, limit: u64) -> u64 {
     let limits = Limits {
         disk_bytes: limit << 20,
         ..limits()
@@ -52,12 +38,12 @@ async fn comes_to(bed: &Bed, way: &str, limit: u64) -> u64 {
         bed.test, finished.exit
     ));
     assert_eq!(finished.exit, ExitKind::Disk, "{way}: {held} MiB");
+    assert!(held < times * limit, "{way}: {held} MiB");
     assert_eq!(
         run.sh("chmod -f 700 shut; rm -rf [a-z]").await.exit,
         ExitKind::Code(0)
     );
     run.end().await;
-    held
 }
 
 /// Commands after each other, each of which tries to write several times the limit. What each could write before it is

@@ -193,12 +193,6 @@ impl Bed {
         }
     }
 
-    /// Free space of the file system with the working directories, in mebibytes.
-    pub(crate) fn free(&self) -> u64 {
-        let system = rustix::fs::statvfs(self.root.path()).unwrap();
-        (system.f_bfree * system.f_frsize) >> 20
-    }
-
     pub(crate) fn not_checked(&self, what: &str) {
         tell(&format!("NOT CHECKED: {}: {what}\n", self.test));
     }
