@@ -20,8 +20,8 @@ use crate::{
     staging::{gone, make_folder},
 };
 
-/// Bytes that are read at once: the memory of one reader.
-const PIECE: u64 = 256 * 1024;
+/// Bytes that are read at once. A reader holds two pieces, and its connection the rest of the one before.
+const PIECE: u64 = 96 * 1024;
 
 /// Folders that are remembered as durable. An organization has 256 of them at most.
 const REMEMBERED: usize = 16 * 1024;
@@ -93,19 +93,23 @@ impl Folder {
     }
 
     pub(crate) async fn read(&self, address: Address, range: Range<u64>) -> Result<Content> {
-        let file = self.open_file(address).await?;
-        let pieces = stream::try_unfold((file, range), move |(file, range)| async move {
-            if range.is_empty() {
+        let file = Arc::new(self.open_file(address).await?);
+        let next = move |range: Range<u64>| {
+            let piece = (!range.is_empty()).then(|| read_piece(&file, range.clone()));
+            (piece, range)
+        };
+        let first = next(range);
+        let pieces = stream::try_unfold((first, next), move |((piece, range), next)| async move {
+            let Some(piece) = piece else {
                 return Ok(None);
-            }
-            let Range { start, end } = range;
-            let (file, piece) =
-                blocking(move || piece(&file, start..end).map(|piece| (file, piece))).await??;
+            };
+            let piece = piece.await??;
             if piece.is_empty() {
                 return Err(Error::Damaged(address));
             }
-            let next = start.saturating_add(piece.len() as u64)..end;
-            Ok(Some((piece, (file, next))))
+            // The next piece is read while this one is sent.
+            let rest = next(range.start.saturating_add(piece.len() as u64)..range.end);
+            Ok(Some((piece, (rest, next))))
         });
         Ok(pieces.boxed())
     }
@@ -123,19 +127,25 @@ impl Folder {
     }
 }
 
-/// The first bytes of the range, fewer where the file ends before it.
-fn piece(file: &File, range: Range<u64>) -> io::Result<Bytes> {
-    let wanted = range.end.saturating_sub(range.start).min(PIECE);
-    let mut piece = vec![0; usize::try_from(wanted).map_err(io::Error::other)?];
-    let mut read = 0;
-    while let Some(rest) = piece.get_mut(read..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, range.start.saturating_add(read as u64))? {
-            0 => break,
-            more => read += more,
+/// Reads the first bytes of the range, fewer where the file ends before it. The reading begins at once.
+fn read_piece(
+    file: &Arc<File>,
+    range: Range<u64>,
+) -> impl Future<Output = Result<io::Result<Bytes>>> + use<> {
+    let file = Arc::clone(file);
+    blocking(move || {
+        let wanted = range.end.saturating_sub(range.start).min(PIECE);
+        let mut piece = vec![0; usize::try_from(wanted).map_err(io::Error::other)?];
+        let mut read = 0;
+        while let Some(rest) = piece.get_mut(read..).filter(|rest| !rest.is_empty()) {
+            match file.read_at(rest, range.start.saturating_add(read as u64))? {
+                0 => break,
+                more => read += more,
+            }
         }
-    }
-    piece.truncate(read);
-    Ok(piece.into())
+        piece.truncate(read);
+        Ok(piece.into())
+    })
 }
 
 /// The folders whose names this process has synced, up to the root. A folder that is there may have been made by

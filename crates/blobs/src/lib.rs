@@ -288,9 +288,13 @@ pub fn folder_of(url: &str) -> Option<PathBuf> {
     Some(path.strip_prefix("//").unwrap_or(path).into())
 }
 
-/// Does work that blocks on a thread of its own.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| Error::Unavailable(format!("work on a file broke off: {error}")))
+/// Does work that blocks on a thread of its own. The work begins at once, and goes on if nobody waits for it.
+fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = Result<T>> + Send {
+    let work = tokio::task::spawn_blocking(work);
+    async move {
+        work.await
+            .map_err(|error| Error::Unavailable(format!("work on a file broke off: {error}")))
+    }
 }
