@@ -71,7 +71,7 @@ pub(crate) async fn serve(
         match accepted {
             Ok((stream, peer)) => {
                 // One that finds no place is closed.
-                if let Some(place) = connections.admit(peer.ip()) {
+                if let Some(place) = connections.admit(peer.ip(), &stop) {
                     let client = (stream, peer, place);
                     tasks.spawn(serve_connection(client, Arc::clone(&answers), stop.clone()));
                 }
@@ -141,8 +141,11 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = place.gave_way() => return,
-        () = stop.cancelled() => {
+        () = place.closes() => {
+            if !stop.is_cancelled() {
+                // It gave way to another.
+                return;
+            }
             connection.as_mut().graceful_shutdown();
             match tokio::time::timeout(CLOSE_GRACE, connection).await {
                 Ok(ended) => ended,

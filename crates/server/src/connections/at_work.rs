@@ -5,7 +5,6 @@
 //! does once all that it has taken is written.
 
 use std::{
-    any::Any,
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -19,8 +18,15 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::Notify;
 
-/// Something that is held until an answer is sent.
-pub(super) type Hold = Box<dyn Any + Send + Sync>;
+use super::registry::AtRequest;
+use crate::kit::AnswerRoom;
+
+/// Holds of an answer until it is sent.
+#[derive(Debug)]
+struct Holds {
+    _request: AtRequest,
+    room: AnswerRoom,
+}
 
 /// Requests of one connection.
 #[derive(Debug, Default)]
@@ -34,24 +40,27 @@ pub(super) struct Requests {
 struct Answers {
     /// Number of requests whose answers the library has not taken whole.
     at_work: usize,
-    /// Holds of answers that the library has taken whole and has not flushed.
-    unsent: Vec<Hold>,
+    /// Holds of the answer that the library has taken whole and has not flushed. The request behind it waits for it.
+    unsent: Option<Holds>,
 }
 
 impl Requests {
-    /// Begins a request, which holds `hold`.
-    pub(super) fn begin(self: &Arc<Self>, hold: impl Send + Sync + 'static) -> AtWork {
+    /// Begins a request of a connection, which is at it until the answer is sent.
+    pub(super) fn begin(self: &Arc<Self>, request: AtRequest) -> AtWork {
         self.answers().at_work += 1;
         AtWork {
             requests: Arc::clone(self),
-            holds: vec![Box::new(hold)],
+            holds: Some(Holds {
+                _request: request,
+                room: AnswerRoom::default(),
+            }),
         }
     }
 
     /// Notes that all that was written is sent.
     pub(super) fn flushed(&self) {
-        let sent = std::mem::take(&mut self.answers().unsent);
-        if !sent.is_empty() {
+        let sent = self.answers().unsent.take();
+        if sent.is_some() {
             // What is held may take locks of its own.
             drop(sent);
             self.flushed.notify_waiters();
@@ -63,7 +72,7 @@ impl Requests {
     pub(super) async fn until_sent(&self) {
         loop {
             let flushed = self.flushed.notified();
-            if self.answers().unsent.is_empty() {
+            if self.answers().unsent.is_none() {
                 return;
             }
             flushed.await;
@@ -73,7 +82,7 @@ impl Requests {
     /// Returns true while no request is at work and no answer is on its way.
     pub(super) fn is_idle(&self) -> bool {
         let answers = self.answers();
-        answers.at_work == 0 && answers.unsent.is_empty()
+        answers.at_work == 0 && answers.unsent.is_none()
     }
 
     /// Notes that the connection is closed with something of its client still on the way.
@@ -93,13 +102,16 @@ impl Requests {
 /// Request at work, with what it holds until its answer is sent.
 pub(super) struct AtWork {
     requests: Arc<Requests>,
-    holds: Vec<Hold>,
+    /// None once dropped.
+    holds: Option<Holds>,
 }
 
 impl AtWork {
-    /// Holds something more.
-    pub(super) fn hold(&mut self, more: impl Send + Sync + 'static) {
-        self.holds.push(Box::new(more));
+    /// Holds the room of the answer.
+    pub(super) fn hold(&mut self, room: AnswerRoom) {
+        if let Some(holds) = &mut self.holds {
+            holds.room = room;
+        }
     }
 
     /// Makes the body of the answer. The request is at work until the library drops it.
@@ -112,7 +124,7 @@ impl Drop for AtWork {
     fn drop(&mut self) {
         let mut answers = self.requests.answers();
         answers.at_work -= 1;
-        answers.unsent.append(&mut self.holds);
+        answers.unsent = self.holds.take();
     }
 }
 

@@ -159,9 +159,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Refusals<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::{connections::Connections, metrics::ConnectionMetrics};
+
+    const STALL: Duration = Duration::from_secs(30);
 
     const LIBRARYS: &str = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\ndate: now\r\n\r\n";
 
@@ -172,7 +178,9 @@ mod tests {
         let mut stream = Refusals::new(ours, Arc::clone(&requests), Box::new(|| "7".to_owned()));
         let mut seen = [0; 1_000];
         // The same text as a part of an answer, before and after the answer was handed over.
-        let begun = requests.begin(());
+        let connections = Connections::new(1, Vec::new(), STALL, ConnectionMetrics::default());
+        let connection = connections.admit([127, 0, 0, 1].into(), &CancellationToken::new());
+        let begun = requests.begin(connection.unwrap().begin_request());
         stream.write_all(LIBRARYS.as_bytes()).await.unwrap();
         drop(begun);
         stream.write_all(LIBRARYS.as_bytes()).await.unwrap();

@@ -7,6 +7,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    fmt,
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -119,8 +120,9 @@ impl Connections {
         }))
     }
 
-    /// Admits a connection from `peer`, in the place of another where there are too many. None where no other gives way.
-    pub(super) fn admit(&self, peer: IpAddr) -> Option<Connection> {
+    /// Admits a connection from `peer`, in the place of another where there are too many. None where no other gives way. It is
+    /// told to close when it gives way itself, and at `stop`.
+    pub(super) fn admit(&self, peer: IpAddr, stop: &CancellationToken) -> Option<Connection> {
         let address = peer.to_canonical();
         let is_proxy = self
             .0
@@ -147,7 +149,7 @@ impl Connections {
         }
         open.clock += 1;
         let id = open.clock;
-        let close = CancellationToken::new();
+        let close = stop.child_token();
         let entry = Entry {
             network,
             stage: Stage::New,
@@ -177,6 +179,12 @@ impl Connections {
 #[derive(Clone)]
 pub(super) struct Connection(Arc<Registration>);
 
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Connection").field(&self.0.id).finish()
+    }
+}
+
 struct Registration {
     connections: Connections,
     id: u64,
@@ -184,8 +192,8 @@ struct Registration {
 }
 
 impl Connection {
-    /// Completes when the connection has given way to another.
-    pub(super) fn gave_way(&self) -> WaitForCancellationFutureOwned {
+    /// Completes when the connection has given way to another, or at the stop.
+    pub(super) fn closes(&self) -> WaitForCancellationFutureOwned {
         self.0.close.clone().cancelled_owned()
     }
 
@@ -210,6 +218,7 @@ impl Drop for Registration {
 }
 
 /// Request that a connection is at, until its answer is sent.
+#[derive(Debug)]
 pub(super) struct AtRequest(Connection);
 
 impl Drop for AtRequest {
@@ -243,8 +252,8 @@ mod tests {
 
     #[test]
     fn the_oldest_connection_without_a_request_gives_way() {
-        let all = connections(4);
-        let admit = |last| all.admit(peer(last)).unwrap();
+        let (all, stop) = (connections(4), CancellationToken::new());
+        let admit = |last| all.admit(peer(last), &stop).unwrap();
         let (busy, answered, first, second) = (admit(1), admit(2), admit(3), admit(4));
         let request = busy.begin_request();
         drop(answered.begin_request());
@@ -256,7 +265,7 @@ mod tests {
         let fifth = admit(7);
         assert!(gave_way(&answered), "it waits for its next request");
         let more = fifth.begin_request();
-        assert!(all.admit(peer(8)).is_none(), "all are at work");
+        assert!(all.admit(peer(8), &stop).is_none(), "all are at work");
         assert!(![&busy, &third, &fourth, &fifth].into_iter().any(gave_way));
         drop((request, requests, more));
         drop((busy, answered, first, second, third, fourth, fifth));
@@ -267,21 +276,21 @@ mod tests {
 
     #[test]
     fn one_address_has_half_of_the_connections_and_a_trusted_proxy_all() {
-        let all = connections(8);
-        let of_one: Vec<Connection> = (0..4).map(|_| all.admit(peer(1)).unwrap()).collect();
-        let other = all.admit(peer(2)).unwrap();
-        let fifth = all.admit(peer(1)).unwrap();
+        let (all, stop) = (connections(8), CancellationToken::new());
+        let of_one: Vec<Connection> = (0..4).map(|_| all.admit(peer(1), &stop).unwrap()).collect();
+        let other = all.admit(peer(2), &stop).unwrap();
+        let fifth = all.admit(peer(1), &stop).unwrap();
         assert!(gave_way(&of_one[0]) && !gave_way(&other), "its own oldest");
         let requests: Vec<AtRequest> = of_one[1..]
             .iter()
             .chain([&fifth])
             .map(Connection::begin_request)
             .collect();
-        assert!(all.admit(peer(1)).is_none());
+        assert!(all.admit(peer(1), &stop).is_none());
         let proxy = IpAddr::from([10, 1, 2, 3]);
-        let of_proxy: Vec<Connection> = (0..3).map(|_| all.admit(proxy).unwrap()).collect();
+        let of_proxy: Vec<Connection> = (0..3).map(|_| all.admit(proxy, &stop).unwrap()).collect();
         assert!(!gave_way(&other));
-        let _another = all.admit(proxy).unwrap();
+        let _another = all.admit(proxy, &stop).unwrap();
         assert!(gave_way(&other), "the oldest that is not at a request");
         assert!(!of_proxy.iter().any(gave_way));
         drop(requests);

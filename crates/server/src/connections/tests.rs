@@ -65,13 +65,10 @@ fn connections(most: usize) -> Connections {
 /// Serves a client that reads what it is told to.
 fn served(answers: &Arc<Large>, connections: &Connections) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(4096);
-    let place = connections.admit(PEER).unwrap();
+    let stop = CancellationToken::new();
+    let place = connections.admit(PEER, &stop).unwrap();
     let answers = Arc::clone(answers);
-    TaskTracker::new().spawn(serve_stream(
-        (ours, PEER, place),
-        answers,
-        CancellationToken::new(),
-    ));
+    TaskTracker::new().spawn(serve_stream((ours, PEER, place), answers, stop));
     theirs
 }
 
@@ -105,14 +102,17 @@ async fn idle_connections_give_way_to_one_that_sends_a_request() {
 async fn an_answer_that_is_not_read_has_its_room_and_its_connection_until_its_last_byte_is_sent() {
     let answers = Arc::new(Large::default());
     // One of an address.
-    let connections = connections(2);
+    let (connections, stop) = (connections(2), CancellationToken::new());
     let mut theirs = served(&answers, &connections);
     theirs.write_all(GET).await.unwrap();
     // The library has taken the whole body once it has written the header.
     let mut read = vec![0; 4096];
     theirs.read_exact(&mut read).await.unwrap();
     assert!(!answers.has_room());
-    assert!(connections.admit(PEER).is_none(), "it would cut the answer off");
+    assert!(
+        connections.admit(PEER, &stop).is_none(),
+        "it would cut the answer off"
+    );
     let mut rest = LARGE;
     let head = String::from_utf8_lossy(&read).find("\r\n\r\n").unwrap() + 4;
     rest -= read.len() - head;
@@ -125,7 +125,10 @@ async fn an_answer_that_is_not_read_has_its_room_and_its_connection_until_its_la
     while !answers.has_room() {
         tokio::task::yield_now().await;
     }
-    assert!(connections.admit(PEER).is_some(), "it waits for its next request");
+    assert!(
+        connections.admit(PEER, &stop).is_some(),
+        "it waits for its next request"
+    );
     assert_eq!(theirs.read(&mut read).await.unwrap(), 0, "and has given way");
 }
 
