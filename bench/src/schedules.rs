@@ -70,7 +70,7 @@ async fn lags(
     connection: &mut Connection,
     (due, due_at): (Timestamp, Instant),
 ) -> Result<(Samples, Samples)> {
-    let deadline = due_at + Duration::from_secs(60);
+    let deadline = due_at + Duration::from_mins(1);
     tokio::time::sleep_until(due_at.into()).await;
     loop {
         tokio::time::sleep(Duration::from_secs(3)).await;
