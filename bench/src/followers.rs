@@ -74,8 +74,8 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     each_on_its_own(bench, report, MANY, (LONG, SPREAD)).await
 }
 
-/// A node that takes this machine for a trusted proxy: the followers of one address would get half of the connections at
-/// most.
+/// Starts a node that takes this machine for a trusted proxy. The followers, who have one address, would otherwise get half
+/// of the connections at most.
 async fn node(bench: &Bench) -> Result<Node> {
     bench
         .node_with(NodeOptions::default().env("SORTIE_TRUSTED_PROXIES", "127.0.0.1"))

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, io::Read, os::unix::fs::PermissionsExt, path::Path};
 
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use sortie_api::{BlobId, OrgId, Timestamp};
 use sortie_blobs::{Address, Blobs, Error, Settings, Staged};
 
@@ -167,6 +167,33 @@ async fn content_that_is_shorter_than_it_was_is_damaged_and_no_endless_stream() 
     std::fs::write(folder.path().join(address.to_string()), b"the").unwrap();
     let read: Result<Vec<_>, _> = blobs.read(address, 0..9).await.unwrap().try_collect().await;
     assert!(matches!(read, Err(Error::Damaged(_))));
+}
+
+#[test]
+fn the_next_piece_is_read_before_it_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    // One thread for files: it does what it was given first.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let blobs = open(folder.path()).await;
+        let content = content(1_300_001);
+        let staged = staged(&blobs, &content).await;
+        let address = address(&staged, 2);
+        blobs.keep(address, staged).await.unwrap();
+        let mut pieces = blobs.read(address, 0..1_300_001).await.unwrap();
+        let first = pieces.next().await.unwrap().unwrap();
+        let file = folder.path().join(address.to_string());
+        let emptied = tokio::task::spawn_blocking(move || std::fs::write(file, b""));
+        emptied.await.unwrap().unwrap();
+        let second = pieces.next().await.unwrap().unwrap();
+        let (end, next) = (first.len(), first.len() + second.len());
+        assert!(first == content[..end] && second == content[end..next]);
+        let third = pieces.next().await.unwrap();
+        assert!(matches!(third, Err(Error::Damaged(_))), "{third:?}");
+    });
 }
 
 #[tokio::test]
