@@ -84,7 +84,7 @@ pub(crate) async fn of_the_database(bench: &Bench, report: &mut Report) -> Resul
         Ok(())
     };
     match bench.database.fresh().await? {
-        Records::InDataFolder => add(GROUP, sqlite()?, "")?,
+        Records::InDataFolder { .. } => add(GROUP, sqlite()?, "")?,
         Records::Shared(database) => {
             for (size, connections) in TRANSACTIONS {
                 let rows = postgres(database.url(), size, connections).await?;

@@ -90,7 +90,7 @@ fn file_system() -> Result<String> {
 pub(crate) async fn database(database: Database, report: &mut Report) -> Result<()> {
     let what = match database.fresh().await? {
         // The library is the one in the engine, and these are its settings there.
-        Records::InDataFolder => format!("{}, WAL, synchronous=FULL", rusqlite::version()),
+        Records::InDataFolder { .. } => format!("{}, WAL, synchronous=FULL", rusqlite::version()),
         Records::Shared(database) => {
             let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await?;
             let mut driver = JoinSet::new();

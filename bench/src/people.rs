@@ -74,7 +74,8 @@ async fn start(bench: &Bench) -> Result<HostedNode> {
 
 /// Starts a hosted node with options, on an empty database.
 pub(crate) async fn start_with(bench: &Bench, options: NodeOptions) -> Result<HostedNode> {
-    HostedNode::start_with(&bench.binary, bench.database, on_this_machine(options)).await
+    let records = bench.database.fresh().await?;
+    HostedNode::on(&bench.binary, records, on_this_machine(options)).await
 }
 
 /// Returns the options of a hosted node whose clients are all on this machine.

@@ -124,7 +124,7 @@ impl Shop {
             .env("SORTIE_STRIPE_WEBHOOK_SECRETS", SECRET)
             .env("SORTIE_STRIPE_API_URL", &double.url());
         let options = on_this_machine(options);
-        let first = HostedNode::start_with(&bench.binary, bench.database, options.clone()).await?;
+        let first = HostedNode::on(&bench.binary, bench.database.fresh().await?, options.clone()).await?;
         let mut others = Vec::new();
         while others.len() + 1 < bench.nodes {
             others.push(first.beside(options.clone()).await?);

@@ -1,11 +1,19 @@
 //! The database a node stands on: a file in its data folder, or a fresh database on the PostgreSQL server that
 //! `scripts/test-postgres` starts.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    fs::OpenOptions,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{node::binary_command, postgres::TestDatabase};
+use crate::{node::binary_command, postgres::TestDatabase, template::sqlite_template};
+
+/// Name of the file in a data folder.
+pub(crate) const SQLITE_FILE: &str = "sortie.db";
 
 /// Database that a test runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +48,8 @@ macro_rules! both_databases {
 /// Records of a node.
 #[derive(Clone, Debug)]
 pub enum Records {
-    /// In a file in the node's own data folder: nothing is passed, the default is tested.
-    InDataFolder,
+    /// In a file in the node's own data folder: nothing is passed, the default is tested. Some begin as a copy of a file.
+    InDataFolder { copy_of: Option<PathBuf> },
     /// In a PostgreSQL database, which several nodes may share. It goes with the last of them.
     Shared(Arc<TestDatabase>),
 }
@@ -50,7 +58,7 @@ impl Records {
     /// Address of the database of a node with this data folder.
     pub(crate) fn address(&self, data_dir: &Path) -> String {
         match self {
-            Self::InDataFolder => format!("sqlite:{}", data_dir.join("sortie.db").display()),
+            Self::InDataFolder { .. } => format!("sqlite:{}", data_dir.join(SQLITE_FILE).display()),
             Self::Shared(database) => database.url().to_owned(),
         }
     }
@@ -68,18 +76,20 @@ impl Database {
     /// An empty database of this kind. Without a server this is an error: a test never passes by not running.
     pub async fn fresh(self) -> Result<Records> {
         match self {
-            Self::Sqlite => Ok(Records::InDataFolder),
+            Self::Sqlite => Ok(Records::InDataFolder { copy_of: None }),
             Self::Postgres => Ok(Records::Shared(Arc::new(TestDatabase::postgres().await?))),
         }
     }
 
-    /// A database of this kind without rows. On PostgreSQL it is a copy of one that this binary has migrated, which takes a
-    /// fraction of the time. Nodes of another version begin on a [`fresh`](Self::fresh) one.
+    /// A database of this kind without rows: a copy of one that this binary has migrated, which takes a fraction of the time.
+    /// Nodes of another version begin on a [`fresh`](Self::fresh) one.
     pub(crate) async fn migrated(self, binary: &str) -> Result<Records> {
+        let migrate = async |url: &str| migrate(Path::new(binary), url);
         match self {
-            Self::Sqlite => self.fresh().await,
+            Self::Sqlite => Ok(Records::InDataFolder {
+                copy_of: Some(sqlite_template("node", migrate).await?),
+            }),
             Self::Postgres => {
-                let migrate = async |url: &str| migrate(Path::new(binary), url);
                 let database = TestDatabase::made_by(self, "node", migrate).await?;
                 Ok(Records::Shared(Arc::new(database)))
             }
@@ -90,6 +100,14 @@ impl Database {
 /// Migrates an empty database by a command that needs an organization and stores nothing where there is none.
 fn migrate(binary: &Path, url: &str) -> Result<()> {
     let data = tempfile::tempdir()?;
+    // The command makes no file, and takes an empty one for an empty database.
+    if let Some(file) = url.strip_prefix("sqlite:") {
+        OpenOptions::new()
+            .create_new(true)
+            .write(true)
+            .mode(0o600)
+            .open(file)?;
+    }
     let output = binary_command(binary)
         .args(["keys", "create", "nobody", "--role", "admin", "--offline"])
         .args(["--database-url", url, "--data-dir"])

@@ -6,6 +6,7 @@ mod history;
 mod options;
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Read},
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -31,7 +32,7 @@ pub use self::{
 };
 use crate::{
     client::{Client, PATIENCE},
-    database::{Database, Records},
+    database::{Database, Records, SQLITE_FILE},
     postgres_statements::execute,
     sqlite_file::{file_as_sql, file_rows},
 };
@@ -76,7 +77,7 @@ impl Node {
     /// Every value in every table, where the records are in PostgreSQL; none where they are in the data folder.
     pub async fn dump(&self) -> Result<Vec<(String, Vec<u8>)>> {
         match &self.records {
-            Records::InDataFolder => Ok(Vec::new()),
+            Records::InDataFolder { .. } => Ok(Vec::new()),
             Records::Shared(database) => database.dump().await,
         }
     }
@@ -110,6 +111,9 @@ impl Node {
             .tempdir_in(parent)?;
         if let Some(from) = &options.data_from {
             copy(from, data.path())?;
+        } else if let Records::InDataFolder { copy_of: Some(file) } = &records {
+            fs::copy(file, data.path().join(SQLITE_FILE))
+                .with_context(|| format!("cannot copy {}", file.display()))?;
         }
         let mut node = Self {
             binary: binary.into(),
@@ -123,7 +127,7 @@ impl Node {
         node.restart().await?;
         node.key = match key {
             Some(key) => key,
-            None => std::fs::read_to_string(node.data_dir().join("admin.key"))
+            None => fs::read_to_string(node.data_dir().join("admin.key"))
                 .context("the node wrote no admin.key")?
                 .trim()
                 .to_owned(),
@@ -265,7 +269,7 @@ impl Node {
             .iter()
             .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
         let hash = match &self.records {
-            Records::InDataFolder => format!("X'{hash}'"),
+            Records::InDataFolder { .. } => format!("X'{hash}'"),
             Records::Shared(_) => format!("'\\x{hash}'"),
         };
         let (made, role) = (at.as_micros(), Role::Admin);
@@ -281,9 +285,9 @@ impl Node {
     /// Changes the database of the node from outside. The node must be down where its records are in its data folder.
     pub async fn meddle(&self, sql: &str) -> Result<()> {
         match &self.records {
-            Records::InDataFolder => {
+            Records::InDataFolder { .. } => {
                 ensure!(self.process.is_none(), "the node is up");
-                let file = rusqlite::Connection::open(self.data_dir().join("sortie.db"))?;
+                let file = rusqlite::Connection::open(self.data_dir().join(SQLITE_FILE))?;
                 Ok(file.execute_batch(sql)?)
             }
             Records::Shared(database) => execute(database.url(), sql.to_owned()).await,
@@ -292,7 +296,7 @@ impl Node {
 
     /// Name of the node, which its data folder remembers.
     pub fn name(&self) -> Result<String> {
-        let name = std::fs::read_to_string(self.data_dir().join("node_name"))?;
+        let name = fs::read_to_string(self.data_dir().join("node_name"))?;
         Ok(name.trim().to_owned())
     }
 
@@ -317,8 +321,8 @@ impl Node {
              clock_cancelled_at = clock_cancelled_at - {micros} WHERE id = '{run}'"
         );
         match &self.records {
-            Records::InDataFolder => {
-                let file = rusqlite::Connection::open(self.data_dir().join("sortie.db"))?;
+            Records::InDataFolder { .. } => {
+                let file = rusqlite::Connection::open(self.data_dir().join(SQLITE_FILE))?;
                 ensure!(file.execute(&sql, ())? == 1, "{run} is not there");
                 Ok(())
             }
@@ -341,7 +345,7 @@ impl Node {
     /// The rows of a query on the records of this node, each as an object with its columns, whether it is up or not.
     pub async fn rows(&self, sql: &str) -> Result<Vec<Value>> {
         match &self.records {
-            Records::InDataFolder => file_rows(&self.data_dir().join("sortie.db"), sql),
+            Records::InDataFolder { .. } => file_rows(&self.data_dir().join(SQLITE_FILE), sql),
             Records::Shared(database) => database.rows(sql).await,
         }
     }
@@ -355,7 +359,7 @@ impl Node {
     pub fn records_as_sql(&self) -> Result<String> {
         ensure!(self.process.is_none(), "the node is up");
         match &self.records {
-            Records::InDataFolder => file_as_sql(&self.data_dir().join("sortie.db")),
+            Records::InDataFolder { .. } => file_as_sql(&self.data_dir().join(SQLITE_FILE)),
             Records::Shared(database) => database.as_sql(),
         }
     }
@@ -464,7 +468,7 @@ impl Drop for Node {
 #[expect(clippy::disallowed_methods, reason = "a test lays no tree that this fails on")]
 fn remove(folder: &Path) {
     // Most nodes have none.
-    let _removed = std::fs::remove_dir_all(folder);
+    let _removed = fs::remove_dir_all(folder);
 }
 
 /// The binary with the environment of a test: no provider's key, no engine and no collector elsewhere, a rate limit out
@@ -487,14 +491,14 @@ pub fn binary_command(binary: &Path) -> Command {
 
 /// Copies what a folder holds into another one.
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    for entry in std::fs::read_dir(from)? {
+    for entry in fs::read_dir(from)? {
         let entry = entry?;
         let copied = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            std::fs::create_dir_all(&copied)?;
+            fs::create_dir_all(&copied)?;
             copy(&entry.path(), &copied)?;
         } else {
-            std::fs::copy(entry.path(), copied)?;
+            fs::copy(entry.path(), copied)?;
         }
     }
     Ok(())

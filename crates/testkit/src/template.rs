@@ -10,13 +10,23 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use sha2::{Digest as _, Sha256};
 
-/// Makes the new `SQLite` file `file` a copy of the one that `make` has made at the address it is given. `make` is called by
-/// the first test that names the `template`; it closes the file before it returns.
+/// Makes the new `SQLite` file `file` a copy of a [template](sqlite_template).
 pub async fn copy_sqlite_template(
     file: &Path,
     template: &str,
     make: impl AsyncFnOnce(&str) -> Result<()>,
 ) -> Result<()> {
+    let kept = sqlite_template(template, make).await?;
+    fs::copy(&kept, file).with_context(|| format!("cannot copy {}", kept.display()))?;
+    Ok(())
+}
+
+/// Returns the `SQLite` file that `make` has made at the address it is given. `make` is called by the first test that names
+/// the `template`; it closes the file before it returns.
+pub(crate) async fn sqlite_template(
+    template: &str,
+    make: impl AsyncFnOnce(&str) -> Result<()>,
+) -> Result<PathBuf> {
     let folder = folder()?;
     let kept = folder.join(format!("{}.db", versioned(template)?));
     if !kept.exists() {
@@ -27,8 +37,7 @@ pub async fn copy_sqlite_template(
         // A test that makes it at the same time replaces this file by an equal one.
         fs::rename(&first, &kept).with_context(|| format!("cannot keep {}", kept.display()))?;
     }
-    fs::copy(&kept, file).with_context(|| format!("cannot copy {}", kept.display()))?;
-    Ok(())
+    Ok(kept)
 }
 
 /// Writes the log of a database back into its file, so that a copy of the file is whole. The last connection that was

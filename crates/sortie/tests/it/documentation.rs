@@ -73,7 +73,6 @@ struct Nodes {
 
 impl Nodes {
     async fn start(page: &str) -> Result<Self> {
-        let binary = env!("CARGO_BIN_EXE_sortie");
         let options = NodeOptions {
             default_model: DefaultModel::Unset,
             ..NodeOptions::default().env("SORTIE_SANDBOX_MINIMUM", "landlock")
@@ -82,7 +81,7 @@ impl Nodes {
             let seed = "5c".repeat(32);
             let signer: LicenseSigner = seed.parse()?;
             let issues = options.clone().env("SORTIE_LICENSE_SIGNING_KEY", &seed);
-            let hosted = HostedNode::start_with(binary, Database::Sqlite, issues).await?;
+            let hosted = crate::hosted_with(Database::Sqlite, issues).await?;
             let verifies = options.env("SORTIE_LICENSE_PUBLIC_KEYS", &signer.public().to_string());
             return Ok(Self {
                 engine: node_with(Database::Sqlite, verifies).await?,
@@ -91,7 +90,7 @@ impl Nodes {
             });
         }
         if HOSTED.contains(&page) {
-            let hosted = HostedNode::start_with(binary, Database::Sqlite, options).await?;
+            let hosted = crate::hosted_with(Database::Sqlite, options).await?;
             return Ok(Self {
                 org_url: Some(hosted.org_url()),
                 engine: hosted.node,

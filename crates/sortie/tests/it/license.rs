@@ -32,7 +32,7 @@ struct Issuer {
 impl Issuer {
     async fn start(database: Database) -> Result<Self> {
         let options = NodeOptions::default().env("SORTIE_LICENSE_SIGNING_KEY", &"5c".repeat(32));
-        let hosted = HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), database, options).await?;
+        let hosted = crate::hosted_with(database, options).await?;
         let person = json!({"email": "ann@example.com", "name": "Ann", "password": "plum-anchor-violet-42"});
         let signed = hosted.anybody().post("/v1/auth/signup", &person).await?;
         let session = text_of(&signed.expect(201)?.json()?, "token")?;

@@ -30,7 +30,7 @@ fn through(sink: &MailSink) -> NodeOptions {
 }
 
 async fn hosted(database: Database, options: NodeOptions) -> Result<HostedNode> {
-    HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), database, options).await
+    crate::hosted_with(database, options).await
 }
 
 /// A node that sends mail, and the mail server.

@@ -48,14 +48,34 @@ mod versions;
 mod workflows;
 mod zero_data_retention;
 
-use sortie_testkit::{Checked, Database, Node, NodeOptions, both_databases};
+use sortie_testkit::{Checked, Database, HostedNode, Node, NodeOptions, both_databases};
 
 /// A node on an empty database.
 async fn node(database: Database) -> anyhow::Result<Node> {
-    Node::start(env!("CARGO_BIN_EXE_sortie"), database).await
+    node_with(database, NodeOptions::default()).await
 }
 
 /// A node on an empty database, started in its own way.
 async fn node_with(database: Database, options: NodeOptions) -> anyhow::Result<Node> {
-    Node::start_with(env!("CARGO_BIN_EXE_sortie"), database, options).await
+    Node::start_with(
+        env!("CARGO_BIN_EXE_sortie"),
+        database,
+        options.with_few_connections(),
+    )
+    .await
+}
+
+/// A node of a hosted deployment on an empty database.
+async fn hosted_with(database: Database, options: NodeOptions) -> anyhow::Result<HostedNode> {
+    HostedNode::start_with(
+        env!("CARGO_BIN_EXE_sortie"),
+        database,
+        options.with_few_connections(),
+    )
+    .await
+}
+
+/// A node on an empty database, with as many connections to it as by default.
+async fn node_under_load(database: Database) -> anyhow::Result<Node> {
+    Node::start(env!("CARGO_BIN_EXE_sortie"), database).await
 }

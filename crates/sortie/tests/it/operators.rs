@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use sortie_testkit::{Database, HostedNode};
+use sortie_testkit::{Database, HostedNode, NodeOptions};
 
 use crate::{
     Checked, both_databases,
@@ -20,7 +20,7 @@ both_databases![
 
 /// A node of a hosted deployment.
 async fn hosted(database: Database) -> Result<HostedNode> {
-    HostedNode::start(env!("CARGO_BIN_EXE_sortie"), database).await
+    crate::hosted_with(database, NodeOptions::default()).await
 }
 
 /// The answer of a command as JSON.

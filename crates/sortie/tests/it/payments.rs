@@ -34,7 +34,7 @@ async fn selling(database: Database, options: NodeOptions) -> Result<(HostedNode
         .env("SORTIE_STRIPE_SECRET_KEY", double.secret_key())
         .env("SORTIE_STRIPE_WEBHOOK_SECRETS", SECRET)
         .env("SORTIE_STRIPE_API_URL", &double.url());
-    let node = HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), database, options).await?;
+    let node = crate::hosted_with(database, options).await?;
     double.send_webhooks(&format!("{}/v1/webhooks/stripe", node.org_url()), &[SECRET])?;
     Ok((node, double))
 }

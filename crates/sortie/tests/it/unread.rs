@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    Checked, both_databases, node,
+    Checked, both_databases, node_under_load,
     zero_data_retention::{nodes::two, unretained},
 };
 
@@ -155,7 +155,7 @@ async fn unread_events_that_are_not_stored_hold_little_memory() -> Checked {
 }
 
 async fn unread_answers_hold_little_memory(database: Database) -> Checked {
-    let node = node(database).await?;
+    let node = node_under_load(database).await?;
     let client = node.client()?;
     let clients = match database {
         Database::Sqlite => CLIENTS,

@@ -253,7 +253,7 @@ fn options(bucket: &S3) -> NodeOptions {
 fn url(records: &Records) -> Result<String> {
     match records {
         Records::Shared(database) => Ok(database.url().to_owned()),
-        Records::InDataFolder => bail!("not a database of PostgreSQL"),
+        Records::InDataFolder { .. } => bail!("not a database of PostgreSQL"),
     }
 }
 

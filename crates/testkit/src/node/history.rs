@@ -20,7 +20,7 @@ use std::{collections::BTreeSet, time::Duration};
 use anyhow::{Context, Result, ensure};
 use sortie_api::{RunId, ScheduleId, Timestamp};
 
-use super::{Node, Records};
+use super::{Node, Records, SQLITE_FILE};
 use crate::{
     postgres_statements::execute,
     sqlite_file::{file_bulk, file_to_disk},
@@ -67,13 +67,13 @@ impl Node {
             });
             let sql = format!("BEGIN;\n{};\nCOMMIT", filled.collect::<Vec<_>>().join(";\n"));
             match &self.records {
-                Records::InDataFolder => file_bulk(&self.data_dir().join("sortie.db"), &sql)?,
+                Records::InDataFolder { .. } => file_bulk(&self.data_dir().join(SQLITE_FILE), &sql)?,
                 Records::Shared(database) => execute(database.url(), sql).await?,
             }
         }
         // A database that has grown to this size has done it long ago: its statistics are known, and its pages are on the disk.
         match &self.records {
-            Records::InDataFolder => file_to_disk(&self.data_dir().join("sortie.db"))?,
+            Records::InDataFolder { .. } => file_to_disk(&self.data_dir().join(SQLITE_FILE))?,
             Records::Shared(database) => execute(database.url(), "VACUUM ANALYZE".to_owned()).await?,
         }
         Ok(())

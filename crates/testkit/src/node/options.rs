@@ -2,6 +2,9 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
+/// Variable with the number of connections to the database.
+const CONNECTIONS: &str = "SORTIE_DATABASE_CONNECTIONS";
+
 /// Options of a node, beyond the defaults of a test.
 #[derive(Clone, Debug, Default)]
 pub struct NodeOptions {
@@ -49,6 +52,16 @@ impl NodeOptions {
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Gives the node two connections to its database, unless a variable says another number. A connection costs the server
+    /// as much as a small test.
+    #[must_use]
+    pub fn with_few_connections(self) -> Self {
+        if self.environment.iter().any(|(name, _)| name == CONNECTIONS) {
+            return self;
+        }
+        self.env(CONNECTIONS, "2")
     }
 
     /// Adds an argument.

@@ -62,8 +62,7 @@ struct Paying {
 impl Paying {
     async fn start(database: Database, count: usize) -> Result<Self> {
         let options = NodeOptions::default().env("SORTIE_MASTER_KEY", &"5a".repeat(32));
-        let binary = env!("CARGO_BIN_EXE_sortie");
-        let first = HostedNode::start_with(binary, database, options.clone()).await?;
+        let first = crate::hosted_with(database, options.clone()).await?;
         let operator = std::fs::read_to_string(first.node.data_dir().join("operator.key"))?;
         let operator = first.client(operator.trim());
         let owner = Person::sign_up(&first, "ann@example.com", "Ann").await?;

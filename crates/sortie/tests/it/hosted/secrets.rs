@@ -218,7 +218,7 @@ async fn no_secret_of_a_person_is_kept_or_told(database: Database) -> Checked {
             &format!("smtp://sortie:{MAIL_PASSWORD}@{}", sink.address()),
         )
         .env("SORTIE_MAIL_FROM", "sortie@example.com");
-    let mut node = HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), database, options).await?;
+    let mut node = crate::hosted_with(database, options).await?;
     let mut planted = Planted::default();
     let mut looked = lived(&node, &sink, &mut planted).await?;
     without_core(&node)?;

@@ -140,7 +140,7 @@ async fn hosted() -> Result<HostedNode> {
         .env("SORTIE_STRIPE_SECRET_KEY", "sk_test_x")
         .env("SORTIE_STRIPE_WEBHOOK_SECRETS", "whsec_x")
         .env("SORTIE_STRIPE_API_URL", "http://127.0.0.1:1");
-    HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await
+    crate::hosted_with(Database::Sqlite, options).await
 }
 
 /// Returns the metrics of a hosted node, which has all of a self-hosted one and more.

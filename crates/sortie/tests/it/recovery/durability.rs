@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::{
     Checked, both_databases,
     kit::{finals, of_kind},
-    node,
+    node_under_load,
 };
 
 both_databases![no_acknowledged_run_is_lost_when_the_node_is_killed_under_load];
@@ -135,7 +135,7 @@ fn check(events: &[Event], run: &Run, answer: &str) -> Checked {
 }
 
 async fn no_acknowledged_run_is_lost_when_the_node_is_killed_under_load(database: Database) -> Checked {
-    let mut node = node(database).await?;
+    let mut node = node_under_load(database).await?;
     let rounds = rounds()?;
     let acknowledged = Acknowledged::default();
     for round in 0..rounds {

@@ -7,7 +7,7 @@ use sortie_testkit::Database;
 use crate::{
     Checked, both_databases,
     kit::{commands, plain},
-    node,
+    node, node_under_load,
 };
 
 both_databases![
@@ -108,7 +108,7 @@ async fn everything_optional_at_its_limit_is_accepted(database: Database) -> Che
 /// The output is the agent's answer, so it shows in which working directory the commands ran.
 #[tokio::test]
 async fn many_runs_at_once_keep_apart() -> Checked {
-    let node = node(Database::Sqlite).await?;
+    let node = node_under_load(Database::Sqlite).await?;
     let client = node.client()?;
     let runs = (0..12).map(|n| {
         let client = client.clone();

@@ -102,7 +102,7 @@ pub(super) async fn start(database: Database, also: &str) -> Result<(Node, Besid
     let records = match database {
         Database::Sqlite => {
             file_from_sql(&data.path().join("sortie.db"), &sql)?;
-            Records::InDataFolder
+            Records::InDataFolder { copy_of: None }
         }
         Database::Postgres => {
             let fresh = TestDatabase::postgres().await?;
