@@ -172,7 +172,7 @@ pub async fn serve(
         stop: stop.clone(),
         people: people.clone(),
         heartbeat: options.heartbeat,
-        watch: CredentialWatch::new(engine.clone(), accounts.cloned()),
+        watch: CredentialWatch::new(engine.clone(), accounts.cloned(), stop.clone()),
     });
     let limits = Arc::new(rate_limits(&engine, &options));
     let shared = (&limits, &app.bodies);

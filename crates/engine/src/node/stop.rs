@@ -100,7 +100,7 @@ impl Engine {
         }
         self.stop_delivering().await;
         self.abandon_content().await;
-        node.tasks.closed.cancel();
+        self.close();
         node.tasks.tracker.close();
         if tokio::time::timeout(LAST_WRITES, node.tasks.tracker.wait())
             .await
@@ -109,6 +109,12 @@ impl Engine {
             tracing::error!("the node's tasks did not end in time; leaving them behind");
         }
         self.send_last_hints().await;
+    }
+
+    /// Ends the tasks of the node and every stream.
+    pub(crate) fn close(&self) {
+        self.0.tasks.closed.cancel();
+        self.0.work.hub.stopped();
     }
 
     /// Waits until no run is at work. Runs that wait for the storage do not delay that: the next process goes on with

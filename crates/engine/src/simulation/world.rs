@@ -216,7 +216,7 @@ impl World {
             engine.0.work.active.stop_all(StopReason::Lost);
             engine.0.tasks.closing.cancel();
             engine.0.tasks.hints_done.cancel();
-            engine.0.tasks.closed.cancel();
+            engine.close();
         }
     }
 

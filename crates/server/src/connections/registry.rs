@@ -70,7 +70,9 @@ impl Open {
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
-        self.idle.remove(&(entry.stage, entry.since));
+        if entry.stage != Stage::Busy {
+            self.idle.remove(&(entry.stage, entry.since));
+        }
         entry.stage = stage;
         entry.since = self.clock;
         if stage != Stage::Busy {

@@ -8,7 +8,10 @@
 use std::{
     collections::HashMap,
     convert::Infallible,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -59,12 +62,25 @@ impl<S: Send + Sync> FromRequestParts<S> for Opener {
 
 /// Credential of an open stream. The watch asks for it until the last stream of the credential is dropped.
 #[derive(Debug)]
-pub(crate) struct Watched(Arc<CancellationToken>);
+pub(crate) struct Watched(Arc<Streams>);
+
+/// Open streams of a credential.
+#[derive(Debug)]
+struct Streams {
+    is_revoked: AtomicBool,
+    /// Cancelled when the credential has ended, and when the node stops.
+    over: CancellationToken,
+}
 
 impl Watched {
-    /// Returns the future that completes when the credential has ended.
-    pub(crate) fn ended(&self) -> WaitForCancellationFutureOwned {
-        CancellationToken::clone(&self.0).cancelled_owned()
+    /// Returns true once the credential has ended.
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.0.is_revoked.load(Ordering::Acquire)
+    }
+
+    /// Returns the future that completes when the credential has ended or the node stops.
+    pub(crate) fn over(&self) -> WaitForCancellationFutureOwned {
+        self.0.over.clone().cancelled_owned()
     }
 }
 
@@ -73,17 +89,20 @@ pub(crate) struct CredentialWatch {
     engine: Engine,
     /// Accounts of the people who sign in at this server; none where nobody does.
     accounts: Option<Accounts>,
-    open: Mutex<HashMap<Asked, Weak<CancellationToken>>>,
+    open: Mutex<HashMap<Asked, Weak<Streams>>>,
     opened: Notify,
+    stop: CancellationToken,
 }
 
 impl CredentialWatch {
-    pub(crate) fn new(engine: Engine, accounts: Option<Accounts>) -> Self {
+    /// Streams are over at `stop` too.
+    pub(crate) fn new(engine: Engine, accounts: Option<Accounts>, stop: CancellationToken) -> Self {
         Self {
             engine,
             accounts,
             open: Mutex::default(),
             opened: Notify::new(),
+            stop,
         }
     }
 
@@ -92,14 +111,17 @@ impl CredentialWatch {
         let asked = opener.0?;
         let mut open = self.open();
         let known = open.get(&asked).and_then(Weak::upgrade);
-        let ended = known.unwrap_or_else(|| {
-            let ended = Arc::new(CancellationToken::new());
-            open.insert(asked, Arc::downgrade(&ended));
-            ended
+        let streams = known.unwrap_or_else(|| {
+            let streams = Arc::new(Streams {
+                is_revoked: AtomicBool::new(false),
+                over: self.stop.child_token(),
+            });
+            open.insert(asked, Arc::downgrade(&streams));
+            streams
         });
         drop(open);
         self.opened.notify_one();
-        Some(Watched(ended))
+        Some(Watched(streams))
     }
 
     /// Ends streams with their credentials, until the future is dropped.
@@ -122,7 +144,7 @@ impl CredentialWatch {
     /// Returns the credentials of open streams, and forgets the others.
     fn still_open(&self) -> Vec<Asked> {
         let mut open = self.open();
-        open.retain(|_, ended| ended.strong_count() > 0);
+        open.retain(|_, streams| streams.strong_count() > 0);
         open.keys().copied().collect()
     }
 
@@ -131,9 +153,10 @@ impl CredentialWatch {
         match self.is_valid(asked).await {
             Ok(true) => {}
             Ok(false) => {
-                let ended = self.open().remove(&asked);
-                if let Some(ended) = ended.as_ref().and_then(Weak::upgrade) {
-                    ended.cancel();
+                let streams = self.open().remove(&asked);
+                if let Some(streams) = streams.as_ref().and_then(Weak::upgrade) {
+                    streams.is_revoked.store(true, Ordering::Release);
+                    streams.over.cancel();
                 }
             }
             Err(LookUpFailure::Unavailable(cause) | LookUpFailure::Internal(cause)) => {
@@ -156,7 +179,7 @@ impl CredentialWatch {
         Ok(principal.is_some_and(|principal| !principal.suspended))
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<Asked, Weak<CancellationToken>>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<Asked, Weak<Streams>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -64,10 +64,10 @@ pub(super) struct EventStream {
     /// Whether a message that another node sends has begun, and not ended.
     is_within: bool,
     heartbeat: Interval,
-    stop: Pin<Box<WaitForCancellationFutureOwned>>,
-    revoked: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    credential: Option<Watched>,
+    /// Completes when the node stops or the credential has ended.
+    over: Pin<Box<WaitForCancellationFutureOwned>>,
     state: State,
-    _credential: Option<Watched>,
     _open: OpenStream,
 }
 
@@ -91,10 +91,12 @@ impl EventStream {
             piece: None,
             is_within: false,
             heartbeat,
-            stop: Box::pin(stop.cancelled_owned()),
-            revoked: credential.as_ref().map(|watched| Box::pin(watched.ended())),
+            over: Box::pin(match &credential {
+                Some(credential) => credential.over(),
+                None => stop.cancelled_owned(),
+            }),
+            credential,
             state: State::Opening,
-            _credential: credential,
             _open: open,
         }
     }
@@ -184,8 +186,7 @@ impl HttpBody for EventStream {
             return Poll::Ready(None);
         }
         // Before the events: a reader who is far behind gets no more of them either.
-        let revoked = this.revoked.as_mut();
-        if revoked.is_some_and(|revoked| revoked.poll_unpin(cx).is_ready()) {
+        if this.credential.as_ref().is_some_and(Watched::is_revoked) {
             this.state = State::Ended;
             return Poll::Ready(None);
         }
@@ -193,7 +194,7 @@ impl HttpBody for EventStream {
             return match this.poll_piece(&mut piece, cx) {
                 Poll::Ready(Ok(bytes)) => Poll::Ready(Some(Ok(Chunk::data(bytes)))),
                 Poll::Ready(Err(error)) => this.broken(error),
-                Poll::Pending if this.stop.poll_unpin(cx).is_ready() => {
+                Poll::Pending if this.over.poll_unpin(cx).is_ready() => {
                     this.state = State::Ended;
                     Poll::Ready(None)
                 }
@@ -210,7 +211,7 @@ impl HttpBody for EventStream {
         if !chunk.is_empty() {
             return Poll::Ready(Some(Ok(Chunk::data(chunk))));
         }
-        if this.state == State::Ended || this.stop.poll_unpin(cx).is_ready() {
+        if this.state == State::Ended || this.over.poll_unpin(cx).is_ready() {
             this.state = State::Ended;
             return Poll::Ready(None);
         }

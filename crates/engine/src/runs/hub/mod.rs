@@ -82,7 +82,8 @@ fn shared(events: &[EventRow]) -> impl Iterator<Item = ListedEvent> {
 }
 
 impl Hub {
-    /// Creates a hub whose readers add to `metrics`, by `clock`.
+    /// Creates a hub whose readers add to `metrics`, by `clock`. Each ends once `stop` is cancelled and [`Self::stopped`]
+    /// called.
     pub(crate) fn measured(
         records: &Records,
         hints: &HintSender,
@@ -193,6 +194,13 @@ impl Hub {
     pub(crate) fn ended_elsewhere(&self, run: RunId) {
         if let Some(live) = self.followed(run) {
             live.tail().end_elsewhere();
+            live.changed.send_replace(());
+        }
+    }
+
+    /// Notifies every reader that the node stops. To be called once the token is cancelled that the hub was made with.
+    pub(crate) fn stopped(&self) {
+        for live in self.runs().values().filter_map(Weak::upgrade) {
             live.changed.send_replace(());
         }
     }
@@ -320,6 +328,29 @@ mod tests {
         hub.delta(run, 2, "line\nfeed");
         assert_eq!(seen(wanting.next().await), r#""line\nfeed" in step 2"#);
         assert!(futures_util::poll!(plain.next()).is_pending());
+    }
+
+    #[tokio::test]
+    async fn the_stop_of_the_node_ends_who_waits_and_who_would_wait() {
+        let dir = tempfile::tempdir().unwrap();
+        let (hub, org, run) = with_run(&dir).await;
+        let follow = |deltas| hub.follow(org, run, 0, deltas);
+        let mut waiting = [
+            follow(Deltas::Off).await.unwrap(),
+            follow(Deltas::Live).await.unwrap(),
+        ];
+        for stream in &mut waiting {
+            assert_eq!(seen(stream.next().await), "status");
+            assert!(futures_util::poll!(stream.next()).is_pending());
+        }
+        let mut late = follow(Deltas::Off).await.unwrap();
+        hub.stop.cancel();
+        hub.stopped();
+        for mut stream in waiting {
+            assert!(stream.next().await.is_none());
+        }
+        assert_eq!(seen(late.next().await), "status");
+        assert!(late.next().await.is_none());
     }
 
     /// A run that a worker holds, with this number of events, and a hub that no worker tells of it.

@@ -289,10 +289,9 @@ impl Reader {
 
     /// Waits for a hint. When the node stops the reader ends.
     async fn hint(&mut self) {
-        tokio::select! {
-            biased;
-            hint = self.changed.changed() => if hint.is_err() { self.state = State::Ended },
-            () = self.hub.stop.cancelled() => self.state = State::Ended,
+        // A stop behind this look is a hint: thousands of readers need not wait for both.
+        if self.hub.stop.is_cancelled() || self.changed.changed().await.is_err() {
+            self.state = State::Ended;
         }
     }
 }
