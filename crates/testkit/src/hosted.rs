@@ -66,12 +66,7 @@ impl Listeners {
 }
 
 impl HostedNode {
-    /// Starts the binary on a database of the kind without rows and waits until it is ready.
-    pub async fn start(binary: &str, database: Database) -> Result<Self> {
-        Self::start_with(binary, database, NodeOptions::default()).await
-    }
-
-    /// Starts a node with options.
+    /// Starts the binary with options on a database of the kind without rows, and waits until it is ready.
     pub async fn start_with(binary: &str, database: Database, options: NodeOptions) -> Result<Self> {
         let mut last = None;
         for _ in 0..STARTS {

@@ -2,9 +2,6 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-/// Variable with the number of connections to the database.
-const CONNECTIONS: &str = "SORTIE_DATABASE_CONNECTIONS";
-
 /// Options of a node, beyond the defaults of a test.
 #[derive(Clone, Debug, Default)]
 pub struct NodeOptions {
@@ -54,14 +51,10 @@ impl NodeOptions {
         self
     }
 
-    /// Gives the node two connections to its database, unless a variable says another number. A connection costs the server
-    /// as much as a small test.
+    /// Gives the node two connections to its database. To open one costs the server as much processor time as a small test.
     #[must_use]
     pub fn with_few_connections(self) -> Self {
-        if self.environment.iter().any(|(name, _)| name == CONNECTIONS) {
-            return self;
-        }
-        self.env(CONNECTIONS, "2")
+        self.env("SORTIE_DATABASE_CONNECTIONS", "2")
     }
 
     /// Adds an argument.
