@@ -44,12 +44,12 @@ const IN_MEMORY: [&str; 2] = ["/tmp", "/dev/shm"];
 const TMPFS: i128 = 0x0102_1994;
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Adds up the deleted files of a device that the processes hold open, each once.
+/// Adds up the deleted files that the processes hold open on the device of the working directory, each once.
 pub(super) fn deleted(processes: &[Process], device: u64, thoroughness: Thoroughness) -> Held {
     let mut search = Search {
         device,
         thoroughness,
-        in_memory: in_memory(),
+        in_memory: in_memory(device),
         known: HashSet::new(),
         held: Held {
             bytes: 0,
@@ -65,13 +65,14 @@ pub(super) fn deleted(processes: &[Process], device: u64, thoroughness: Thorough
     held
 }
 
-/// The devices of the memory file systems that a run writes to.
-fn in_memory() -> Vec<u64> {
+/// The devices of the memory file systems that a run writes to, without the one of its working directory.
+fn in_memory(working_directory: u64) -> Vec<u64> {
     IN_MEMORY
         .into_iter()
         .filter(|folder| statfs(*folder).is_ok_and(|system| i128::from(system.f_type) == TMPFS))
         .filter_map(|folder| stat(folder).ok())
         .map(|stat| device_of(&stat))
+        .filter(|device| *device != working_directory)
         .collect()
 }
 

@@ -113,6 +113,14 @@ pub(crate) fn deleted_files_are_counted(bed: &Bed) -> Section<'_> {
     })
 }
 
+/// At some levels, `/dev/shm` of the run is the file system of the working directory then.
+pub(crate) fn deleted_files_are_counted_in_memory(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let bed = bed.in_memory().await.unwrap();
+        takes(&bed, "mapped", (LIMIT, 3), PACE).await;
+    })
+}
+
 /// Folders come and go during each look of an ordinary build, too.
 pub(crate) fn what_moves_within_the_limit_goes_on(bed: &Bed) -> Section<'_> {
     Box::pin(async {

@@ -18,6 +18,8 @@ use sortie_sandbox::{
 };
 
 pub(crate) const PROBE: &str = env!("CARGO_BIN_EXE_sandbox-probe");
+/// Place of the working directories, as in production. `/tmp` may be in memory.
+const ON_DISK: &str = "/var/tmp";
 const INSIDE: &str = "SORTIE_BATTERY_INSIDE";
 /// Switch for a machine that gives every level. It is not a part of `SORTIE_TEST_PACKAGES`, which is about packages that
 /// could be installed: a level that the kernel denies cannot be.
@@ -64,7 +66,7 @@ impl Pass {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let Some(bed) = Bed::make(self, test).await else {
+            let Some(bed) = Bed::make(self, test, ON_DISK).await else {
                 return;
             };
             section(&bed).await;
@@ -156,8 +158,8 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    async fn make(pass: Pass, test: &str) -> Option<Self> {
-        let root = folder();
+    async fn make(pass: Pass, test: &str, place: &str) -> Option<Self> {
+        let root = folder_in(place);
         // The mode of a node's data folder.
         std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
         let leaked = File::open(root.path()).unwrap();
@@ -191,6 +193,11 @@ impl Bed {
             }
             Err(error) => panic!("{test}: {error}"),
         }
+    }
+
+    /// A bed of the same kind whose working directories are in memory, as those of runs with zero data retention.
+    pub(crate) async fn in_memory(&self) -> Option<Self> {
+        Self::make(self.pass, &self.test, "/dev/shm").await
     }
 
     pub(crate) fn not_checked(&self, what: &str) {
@@ -324,9 +331,13 @@ pub(crate) fn out(finished: &Finished) -> String {
     String::from_utf8_lossy(&finished.stdout.head).into_owned()
 }
 
-/// A folder that a run's user can pass through.
+/// A folder on the disk that a run's user can pass through.
 pub(crate) fn folder() -> tempfile::TempDir {
-    let root = tempfile::tempdir().unwrap();
+    folder_in(ON_DISK)
+}
+
+fn folder_in(place: &str) -> tempfile::TempDir {
+    let root = tempfile::tempdir_in(place).unwrap();
     std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     root
 }

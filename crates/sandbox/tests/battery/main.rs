@@ -108,6 +108,7 @@ battery! {
     disk::space_is_not_set_aside,
     disk::what_is_moved_during_a_look_is_counted,
     disk::deleted_files_are_counted,
+    disk::deleted_files_are_counted_in_memory,
     disk::commands_after_the_limit_do_not_add_up,
     disk::what_moves_within_the_limit_goes_on,
     limits::temporary_files_are_bounded,
