@@ -152,9 +152,10 @@ impl PostgresServer {
 
     /// Starts it again, on the same address and data, and returns when it takes connections.
     pub fn up(&self) -> Result<()> {
+        // A server that is killed would leave its shared memory in `/dev/shm` for good. In a file, it goes with the folder.
         let mut settings = format!(
             "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off -c max_connections=100 \
-             -c shared_buffers=32MB -c log_min_messages=warning",
+             -c shared_buffers=32MB -c log_min_messages=warning -c dynamic_shared_memory_type=mmap",
             self.address.port()
         );
         for setting in &self.settings {
