@@ -18,8 +18,9 @@ use sortie_sandbox::{
 };
 
 pub(crate) const PROBE: &str = env!("CARGO_BIN_EXE_sandbox-probe");
-/// Place of the working directories, as in production. `/tmp` may be in memory.
+/// Working directories lie on a disk here, as in production. `/tmp` may be in memory.
 const ON_DISK: &str = "/var/tmp";
+const IN_MEMORY: &str = "/dev/shm";
 const INSIDE: &str = "SORTIE_BATTERY_INSIDE";
 /// Switch for a machine that gives every level. It is not a part of `SORTIE_TEST_PACKAGES`, which is about packages that
 /// could be installed: a level that the kernel denies cannot be.
@@ -195,9 +196,19 @@ impl Bed {
         }
     }
 
-    /// A bed of the same kind whose working directories are in memory, as those of runs with zero data retention.
-    pub(crate) async fn in_memory(&self) -> Option<Self> {
-        Self::make(self.pass, &self.test, "/dev/shm").await
+    /// A bed of the same kind whose working directories are in memory, as those of runs with zero data retention. None
+    /// where that has less than this many bytes free, or lets no program be started.
+    pub(crate) async fn in_memory(&self, bytes: u64) -> Option<Self> {
+        let system = rustix::fs::statvfs(IN_MEMORY).unwrap();
+        if system.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC) {
+            self.not_checked("this host starts no programs in /dev/shm");
+            return None;
+        }
+        if system.f_bavail * system.f_frsize < bytes {
+            self.not_checked("this host has too little free space in /dev/shm");
+            return None;
+        }
+        Self::make(self.pass, &self.test, IN_MEMORY).await
     }
 
     pub(crate) fn not_checked(&self, what: &str) {
