@@ -35,12 +35,15 @@ both! {
     }
 
     async fn a_command_whose_caller_is_gone_is_done_all_the_same(fixture: &Fixture) {
-        let mut command = Box::pin(fixture.store.db.write(|tx| {
+        let (go_on, gone) = mpsc::channel::<()>();
+        let mut command = Box::pin(fixture.store.db.write(move |tx| {
+            let _closed = gone.recv();
             tx.exec("UPDATE dispatch SET turn = 77 WHERE id = 1", vals![])
         }));
-        // Polled once, the command is sent. Then the caller goes away.
+        // Polled once, the command is sent. Then the caller goes away, before the command has an answer.
         assert!(poll_fn(|context| Poll::Ready(command.as_mut().poll(context).is_pending())).await);
         drop(command);
+        drop(go_on);
         while fixture.count("SELECT turn FROM dispatch").await != 77 {
             tokio::task::yield_now().await;
         }
