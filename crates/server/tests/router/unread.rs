@@ -129,6 +129,19 @@ async fn until(rig: &Rig, is_so: fn(u64) -> bool) {
     }
 }
 
+/// A client that has asked for this path and reads nothing. Its receive buffer holds 4 KiB.
+async fn asked(rig: &Rig, path: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let mut stream = socket.connect(rig.address).await.unwrap();
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
+        rig.member_key
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
 /// `docs/API.md#large-answers`: the limit is 30 seconds where nothing else is set.
 #[tokio::test]
 async fn a_client_that_does_not_read_is_closed() {
@@ -140,14 +153,7 @@ async fn a_client_that_does_not_read_is_closed() {
     let body = Bytes::from(definition.to_string());
     let saved = rig.admin.send(Method::PUT, "/v1/workflows/large", body).await;
     saved.unwrap().expect(201).unwrap();
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(4_096).unwrap();
-    let mut stream = socket.connect(rig.address).await.unwrap();
-    let request = format!(
-        "GET /v1/workflows/large HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
-        rig.member_key
-    );
-    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut stream = asked(&rig, "/v1/workflows/large").await;
     stream.readable().await.unwrap();
     // The connection that asks is the other one.
     let closed = until(&rig, |open| open <= 1);
@@ -157,19 +163,11 @@ async fn a_client_that_does_not_read_is_closed() {
     assert!(answer.len() < 4 << 20, "{}", answer.len());
 }
 
-/// Clients that ask for these paths in turn and do not read, once all of them are closed.
+/// Connects 300 clients that ask for these paths in turn and read nothing. Returns once the node has closed them all.
 async fn unread(rig: &Rig, paths: &[String; 2]) -> Vec<TcpStream> {
     let mut clients = Vec::new();
     for path in paths.iter().cycle().take(300) {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.set_recv_buffer_size(4_096).unwrap();
-        let mut stream = socket.connect(rig.address).await.unwrap();
-        let request = format!(
-            "GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
-            rig.member_key
-        );
-        stream.write_all(request.as_bytes()).await.unwrap();
-        clients.push(stream);
+        clients.push(asked(rig, path).await);
     }
     for client in &clients {
         client.readable().await.unwrap();
@@ -182,7 +180,7 @@ async fn unread(rig: &Rig, paths: &[String; 2]) -> Vec<TcpStream> {
 /// `docs/API.md#large-answers`: nothing of an answer is held once its connection is closed.
 #[tokio::test]
 async fn what_clients_that_do_not_read_have_held_is_free_once_they_are_closed() {
-    // As a node does.
+    // The allocator is set as in a node.
     sortie_sandbox::give_back_large_blocks();
     let stall = Duration::from_millis(500);
     let rig = Rig::start_with(sortie_api::Mode::SelfHosted, Options { stall, ..options() }).await;
@@ -204,7 +202,7 @@ async fn what_clients_that_do_not_read_have_held_is_free_once_they_are_closed() 
         assert!(answer.starts_with(b"HTTP/1.1 200"));
         assert!(answer.len() < 4 << 20, "{}", answer.len());
     }
-    // What the first ones have held stays with the process in part, free for the next ones.
+    // The process keeps a part of what the first ones have held. It is free for the next ones.
     let own = std::process::id();
     let before = in_use(own).unwrap().memory;
     for _ in 0..2 {
