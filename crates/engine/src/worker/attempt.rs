@@ -95,7 +95,7 @@ impl Worker {
         };
         let worked = AssertUnwindSafe(attempt.work()).catch_unwind().await;
         let ended = match worked {
-            Ok(Err(StoreError::Fenced)) => attempt.settle().await,
+            Ok(Err(StoreError::Fenced)) => Box::pin(attempt.settle()).await,
             Ok(ended) => ended,
             Err(_panic) => Err(StoreError::Corrupt("the run's task panicked".to_owned())),
         };
@@ -116,7 +116,8 @@ impl Worker {
 }
 
 impl Attempt<'_> {
-    /// Works on the run until its end is recorded.
+    /// Works on the run until its end is recorded. All but the work of the agent is boxed: a run that the agent works on keeps
+    /// no memory for its beginning and its end.
     async fn work(&mut self) -> Result<(), StoreError> {
         let run = self.claim.fence.run;
         let begun = match self.claim.origin {
@@ -125,14 +126,16 @@ impl Attempt<'_> {
                 files: Files::NotStaged,
                 journal: None,
             }),
-            Origin::Lost { cost, usage, .. } => self.resume(cost, usage).await?,
+            Origin::Lost { cost, usage, .. } => Box::pin(self.resume(cost, usage)).await?,
         };
         let mut state = match begun {
             Begun::At(state) => state,
-            Begun::Ended(ended) => return self.finish(ended, Outputs::default(), self.claim.fence).await,
-            Begun::Unstored(unstored, left) => return self.store_left(unstored, left).await,
+            Begun::Ended(ended) => {
+                return Box::pin(self.finish(ended, Outputs::default(), self.claim.fence)).await;
+            }
+            Begun::Unstored(unstored, left) => return Box::pin(self.store_left(unstored, left)).await,
         };
-        let prepared = self.prepare(&mut state).await;
+        let prepared = Box::pin(self.prepare(&mut state)).await;
         let Supervised {
             mut ended,
             kept,
@@ -153,12 +156,12 @@ impl Attempt<'_> {
         }
         let stored = match kept {
             Ok(mut fence) => {
-                let collected = self.collect(ended, &workspace, &mut fence).await;
+                let collected = Box::pin(self.collect(ended, &workspace, &mut fence)).await;
                 collected.map(|(ended, outputs)| (ended, outputs, fence))
             }
             Err(error) => Err(error),
         };
-        self.finish_with(stored, workspace).await
+        Box::pin(self.finish_with(stored, workspace)).await
     }
 
     /// Stores the outputs of a run that an earlier attempt has ended, and finishes it.

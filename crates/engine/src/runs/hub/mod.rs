@@ -12,7 +12,7 @@ mod tail;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 
@@ -56,8 +56,9 @@ struct Live {
     changed: watch::Sender<()>,
     /// Locked by the reader that reads the newest events from the store.
     reading: tokio::sync::Mutex<()>,
-    /// Live text of the model, for readers with [`Deltas::Live`].
-    deltas: broadcast::Sender<Arc<Batch>>,
+    /// Live text of the model. It has room for [`DELTAS`] pieces, 8 KiB, which is made for the first reader with
+    /// [`Deltas::Live`]: most runs have none.
+    deltas: OnceLock<broadcast::Sender<Arc<Batch>>>,
 }
 
 /// Number of pieces of live text that a reader may be behind. It misses older ones.
@@ -66,6 +67,12 @@ const DELTAS: usize = 256;
 impl Live {
     fn tail(&self) -> MutexGuard<'_, Tail> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to read live text.
+    fn deltas(&self) -> broadcast::Receiver<Arc<Batch>> {
+        let sender = self.deltas.get_or_init(|| broadcast::Sender::new(DELTAS));
+        sender.subscribe()
     }
 
     /// Adds committed events to the tail and wakes the readers, unless the tail had them already.
@@ -157,14 +164,15 @@ impl Hub {
     /// Publishes a piece of live text of a run's model. Costs nothing if no reader wants it.
     pub(crate) fn delta(&self, run: RunId, step: u32, text: &str) {
         if let Some(live) = self.followed(run)
-            && live.deltas.receiver_count() > 0
+            && let Some(deltas) = live.deltas.get()
+            && deltas.receiver_count() > 0
         {
             let delta = Message::Delta(TextDelta {
                 text: text.to_owned(),
                 step,
             });
             // An error means that the last reader has just gone.
-            let _nobody = live.deltas.send(Arc::new(Batch::new(vec![delta])));
+            let _nobody = deltas.send(Arc::new(Batch::new(vec![delta])));
         }
     }
 
@@ -221,7 +229,7 @@ impl Hub {
             tail: Mutex::default(),
             changed: watch::Sender::new(()),
             reading: tokio::sync::Mutex::default(),
-            deltas: broadcast::Sender::new(DELTAS),
+            deltas: OnceLock::new(),
         });
         runs.insert(run, Arc::downgrade(&live));
         live
@@ -320,8 +328,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (hub, org, run) = with_run(&dir).await;
         hub.delta(run, 1, "nobody reads this");
-        let mut wanting = hub.follow(org, run, 0, Deltas::Live).await.unwrap();
         let mut plain = hub.follow(org, run, 0, Deltas::Off).await.unwrap();
+        hub.delta(run, 1, "nobody wants this");
+        let live = hub.followed(run).unwrap();
+        assert!(
+            live.deltas.get().is_none(),
+            "no room is made for what nobody wants"
+        );
+        let mut wanting = hub.follow(org, run, 0, Deltas::Live).await.unwrap();
         for stream in [&mut wanting, &mut plain] {
             assert_eq!(seen(stream.next().await), "status");
         }

@@ -57,7 +57,7 @@ impl Reader {
         after: i64,
         deltas: Deltas,
     ) -> Result<Self, Error> {
-        let deltas = (deltas == Deltas::Live).then(|| live.deltas.subscribe());
+        let deltas = (deltas == Deltas::Live).then(|| live.deltas());
         let changed = live.changed.subscribe();
         let mut reader = Self {
             hub,
