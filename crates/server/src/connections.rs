@@ -123,7 +123,8 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(
         async move {
             requests.until_sent().await;
             let mut at_work = requests.begin(at.begin_request());
-            let mut response = answers.answers(peer, request.map(Body::new)).await;
+            // Boxed: while it waits for a request or sends a stream, a connection keeps no room for the work on one.
+            let mut response = Box::pin(answers.answers(peer, request.map(Body::new))).await;
             if response.extensions().get::<LeavesBody>().is_some() {
                 requests.linger();
             }
