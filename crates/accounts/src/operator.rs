@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sortie_api::{
     OrgId, Timestamp, UserId, limits,
-    secret::{MAIL_TOKEN, OPERATOR_KEY, Secret},
+    secret::{MAIL_TOKEN, OPERATOR_KEY, Presented, Secret},
 };
 use sortie_base::random;
 use sortie_store::{
@@ -51,11 +51,9 @@ impl Accounts {
     }
 
     /// Whether a credential is an operator's key.
-    pub async fn is_operator(&self, credential: &str) -> Result<bool> {
-        match Secret::parse(OPERATOR_KEY, credential) {
-            Ok(secret) => Ok(self.0.store.is_operator_key(secret.hash()).await?),
-            Err(_) => Ok(false),
-        }
+    pub async fn is_operator(&self, credential: impl Into<Presented<'_>>) -> Result<bool> {
+        let credential = credential.into();
+        Ok(credential.is(OPERATOR_KEY) && self.0.store.is_operator_key(credential.hash()).await?)
     }
 
     /// Suspends an organization: its credentials get 403, its waiting runs stay where they are. A second suspension

@@ -42,10 +42,9 @@ pub struct Secret(String);
 #[error("not a valid credential")]
 pub struct InvalidSecret;
 
-/// Writes `value` (big-endian bytes) as `len` base62 characters, most significant first.
-fn base62(value: Vec<u8>, len: usize) -> String {
-    let mut value = Zeroizing::new(value);
-    let mut digits = vec![b'0'; len];
+/// Returns `value` (big-endian bytes) as `LEN` base62 characters, most significant first. The value is used up.
+fn base62<const LEN: usize>(value: &mut [u8]) -> [u8; LEN] {
+    let mut digits = [b'0'; LEN];
     for digit in digits.iter_mut().rev() {
         let mut remainder = 0_u32;
         for byte in value.iter_mut() {
@@ -59,34 +58,77 @@ fn base62(value: Vec<u8>, len: usize) -> String {
             .copied()
             .unwrap_or(b'0');
     }
-    String::from_utf8(digits).unwrap_or_default()
+    digits
 }
 
-fn checksum(text: &str) -> String {
-    base62(crc32fast::hash(text.as_bytes()).to_be_bytes().to_vec(), CHECK_LEN)
+fn checksum(text: &str) -> [u8; CHECK_LEN] {
+    base62(&mut crc32fast::hash(text.as_bytes()).to_be_bytes())
+}
+
+/// Returns true where a text has the form of a secret of the kind `prefix`, and the checksum of one.
+fn has_form(prefix: &str, text: &str) -> bool {
+    let Some(body) = text.strip_prefix(prefix) else {
+        return false;
+    };
+    if body.len() != BODY_LEN + CHECK_LEN || !body.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        return false;
+    }
+    let (signed, check) = text.split_at(text.len() - CHECK_LEN);
+    checksum(signed) == check.as_bytes()
+}
+
+/// Text that a request brings as its credential. It is hashed once, for everything that asks whose it is.
+#[derive(Clone, Copy)]
+pub struct Presented<'a> {
+    text: &'a str,
+    hash: [u8; 32],
+}
+
+impl Presented<'_> {
+    /// Returns true where the text has the form of a secret of the kind `prefix`.
+    pub fn is(&self, prefix: &str) -> bool {
+        has_form(prefix, self.text)
+    }
+
+    /// Returns the SHA-256 of the text: of a secret, the one that is stored and looked up.
+    pub const fn hash(&self) -> [u8; 32] {
+        self.hash
+    }
+}
+
+impl<'a, T: AsRef<str> + ?Sized> From<&'a T> for Presented<'a> {
+    fn from(text: &'a T) -> Self {
+        let text = text.as_ref();
+        Self {
+            text,
+            hash: Sha256::digest(text.as_bytes()).into(),
+        }
+    }
+}
+
+impl fmt::Debug for Presented<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Presented").finish_non_exhaustive()
+    }
 }
 
 impl Secret {
     /// A new secret of the kind `prefix` from 32 random bytes.
     pub fn new(prefix: &str, random: [u8; 32]) -> Self {
-        let body = Zeroizing::new(base62(random.to_vec(), BODY_LEN));
+        let mut random = Zeroizing::new(random);
+        let body: Zeroizing<[u8; BODY_LEN]> = Zeroizing::new(base62(random.as_mut()));
         // The whole length at once: a text that grows leaves copies behind.
         let mut text = String::with_capacity(prefix.len() + BODY_LEN + CHECK_LEN);
         text.push_str(prefix);
-        text.push_str(&body);
+        text.extend(body.iter().copied().map(char::from));
         let check = checksum(&text);
-        text.push_str(&check);
+        text.extend(check.map(char::from));
         Self(text)
     }
 
     /// Reads a secret of the kind `prefix`, checking its form and its checksum.
     pub fn parse(prefix: &str, text: &str) -> Result<Self, InvalidSecret> {
-        let body = text.strip_prefix(prefix).ok_or(InvalidSecret)?;
-        if body.len() != BODY_LEN + CHECK_LEN || !body.bytes().all(|b| b.is_ascii_alphanumeric()) {
-            return Err(InvalidSecret);
-        }
-        let (signed, check) = text.split_at(text.len() - CHECK_LEN);
-        if checksum(signed) == check {
+        if has_form(prefix, text) {
             Ok(Self(text.to_owned()))
         } else {
             Err(InvalidSecret)

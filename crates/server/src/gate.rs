@@ -20,7 +20,7 @@ use http::{
     header::{CONNECTION, RETRY_AFTER},
 };
 use ipnet::IpNet;
-use sortie_api::{ErrorBody, ErrorCode, Role};
+use sortie_api::{ErrorBody, ErrorCode, Role, secret::Presented};
 use sortie_base::network;
 use sortie_engine::{Engine, Hop, PEER_HEADER};
 use sortie_store::Principal;
@@ -212,8 +212,9 @@ impl Gate {
             return self.webhook(network, request, counted).await;
         } else if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ | METRICS) {
             let (sent, by_cookie) = self.sent(request.headers());
+            let sent = sent.map(Presented::from);
             let token = sent.map(Token::of);
-            let credential = self.look_up(sent.zip(token)).await;
+            let credential = self.look_up(sent).await;
             let clock = || now_seconds(&self.engine);
             let by = match &credential {
                 Credential::Valid(holder) => {
@@ -313,7 +314,7 @@ impl Gate {
     }
 
     /// Finds the holder of a credential.
-    async fn holder(&self, credential: &str) -> Result<Option<Holder>, LookUpFailure> {
+    async fn holder(&self, credential: Presented<'_>) -> Result<Option<Holder>, LookUpFailure> {
         match &self.door {
             Door::Organization(door) => door.holder(credential).await,
             Door::Engine(door) => {
@@ -329,11 +330,12 @@ impl Gate {
     }
 
     /// Looks a credential up, unless it was nobody's a moment ago.
-    async fn look_up(&self, sent: Option<(&str, Token)>) -> Credential {
-        let Some((credential, token)) = sent else {
+    async fn look_up(&self, sent: Option<Presented<'_>>) -> Credential {
+        let Some(credential) = sent else {
             return Credential::Missing;
         };
-        if credential.is_empty() || self.throttle.is_unknown(token, now_seconds(&self.engine)) {
+        let token = Token::of(credential);
+        if self.throttle.is_unknown(token, now_seconds(&self.engine)) {
             return Credential::Invalid;
         }
         match self.holder(credential).await {

@@ -13,7 +13,7 @@ use std::{
 
 use sortie_api::{
     Mode, OrgId, SessionId, UserId,
-    secret::{SESSION_TOKEN, Secret},
+    secret::{Presented, SESSION_TOKEN, Secret},
 };
 use sortie_base::{network, random};
 use sortie_store::{MemberSession, NewSession, SessionKind, SessionRow, SignedIn};
@@ -73,8 +73,8 @@ struct Kept {
 impl Accounts {
     /// Finds the person who is signed in with a token. None where the token is malformed, unknown, ended or expired, and
     /// where the operator has disabled the person.
-    pub async fn session(&self, token: &str) -> Result<Option<SignedIn>> {
-        self.0.session(token).await
+    pub async fn session(&self, token: impl Into<Presented<'_>>) -> Result<Option<SignedIn>> {
+        self.0.session(token.into()).await
     }
 
     /// Finds the person who is signed in with a token by the SHA-256 of the token, as [`Accounts::session`] does.
@@ -129,11 +129,11 @@ impl Options {
 
 impl Parts {
     /// Finds the person who is signed in with a token; see [`Accounts::session`].
-    pub(crate) async fn session(&self, token: &str) -> Result<Option<SignedIn>> {
-        let Ok(secret) = Secret::parse(SESSION_TOKEN, token) else {
+    pub(crate) async fn session(&self, token: Presented<'_>) -> Result<Option<SignedIn>> {
+        if !token.is(SESSION_TOKEN) {
             return Ok(None);
-        };
-        self.session_by_hash(secret.hash()).await
+        }
+        self.session_by_hash(token.hash()).await
     }
 
     /// Finds the person who is signed in with a token; see [`Accounts::session_by_hash`].

@@ -13,7 +13,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 use sortie_api::{
     KeyId, Mode, OrgId, OrganizationInfo, Role,
-    secret::{ACCESS_TOKEN, HOSTED_KEY, SELF_HOSTED_KEY, Secret},
+    secret::{ACCESS_TOKEN, HOSTED_KEY, Presented, SELF_HOSTED_KEY, Secret},
 };
 use sortie_store::{By, Principal, SignedIn, Store};
 use tokio::time::Instant;
@@ -49,8 +49,11 @@ struct Kept {
 
 impl Engine {
     /// Finds the principal of a bearer credential. None where the credential is malformed, unknown, expired or revoked.
-    pub async fn authenticate(&self, credential: &str) -> Result<Option<Principal>, Error> {
-        self.0.stores.principals.authenticate(credential).await
+    pub async fn authenticate(
+        &self,
+        credential: impl Into<Presented<'_>>,
+    ) -> Result<Option<Principal>, Error> {
+        self.0.stores.principals.authenticate(credential.into()).await
     }
 
     /// Finds the principal of a credential by its SHA-256, as [`Engine::authenticate`] does.
@@ -135,16 +138,13 @@ impl Principals {
     }
 
     /// Finds the principal of a credential; see [`Engine::authenticate`].
-    pub(crate) async fn authenticate(&self, credential: &str) -> Result<Option<Principal>, Error> {
-        let prefixes = [Some(self.prefix), self.token_prefix];
-        let Some(secret) = prefixes
-            .into_iter()
-            .flatten()
-            .find_map(|prefix| Secret::parse(prefix, credential).ok())
-        else {
+    pub(crate) async fn authenticate(&self, credential: Presented<'_>) -> Result<Option<Principal>, Error> {
+        // Before the kept look-ups: that of a session is kept by the hash of a text that anybody can send.
+        let mut prefixes = [Some(self.prefix), self.token_prefix].into_iter().flatten();
+        if !prefixes.any(|prefix| credential.is(prefix)) {
             return Ok(None);
-        };
-        self.authenticate_hash(secret.hash()).await
+        }
+        self.authenticate_hash(credential.hash()).await
     }
 
     /// Finds the principal of a credential by its SHA-256; see [`Engine::authenticate_hash`].
@@ -158,7 +158,7 @@ impl Principals {
         org: OrgId,
         person: &SignedIn,
     ) -> Result<Option<Principal>, Error> {
-        // No credential has this text.
+        // No credential has the form of this text.
         let hash = Sha256::digest(format!("{} {org}", person.session)).into();
         let found = async {
             let membership = self.store.membership(org, person.user).await?;
@@ -296,7 +296,7 @@ mod tests {
         /// Roles of the key, of the token and of the session.
         async fn roles(&mut self) -> [Option<Role>; 3] {
             let role = |found: Option<Principal>| found.map(|principal| principal.role);
-            let (key, token) = (self.key.expose(), self.token.expose());
+            let (key, token) = (self.key.expose().into(), self.token.expose().into());
             [
                 role(self.principals.authenticate(key).await.unwrap()),
                 role(self.principals.authenticate(token).await.unwrap()),
@@ -324,6 +324,15 @@ mod tests {
         assert_eq!(rig.roles().await, ROLES);
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(rig.roles().await, [None; 3]);
+    }
+
+    #[tokio::test]
+    async fn the_text_by_which_a_session_is_kept_is_no_credential() {
+        let mut rig = Rig::new().await;
+        assert_eq!(rig.roles().await, ROLES);
+        let text = format!("{} {}", rig.person.session, rig.org);
+        let found = rig.principals.authenticate((&text).into()).await.unwrap();
+        assert!(found.is_none());
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use sha2::{Digest as _, Sha256};
+use sortie_api::secret::Presented;
 
 use super::rate_limit::WINDOW_SECONDS;
 
@@ -23,8 +23,8 @@ const MOST_UNKNOWN: usize = 4_096;
 pub(crate) struct Token([u8; 32]);
 
 impl Token {
-    pub(crate) fn of(credential: &str) -> Self {
-        Self(Sha256::digest(credential.as_bytes()).into())
+    pub(crate) const fn of(credential: Presented<'_>) -> Self {
+        Self(credential.hash())
     }
 
     /// Returns the bytes that the store knows the credential by.
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     fn token(number: usize) -> Token {
-        Token::of(&number.to_string())
+        Token::of((&number.to_string()).into())
     }
 
     #[test]

@@ -9,7 +9,7 @@ use http::{Request, Uri, uri::PathAndQuery};
 use sortie_accounts::Accounts;
 use sortie_api::{
     OrgId,
-    secret::{HOSTED_KEY, OPERATOR_KEY, SESSION_TOKEN},
+    secret::{HOSTED_KEY, Presented},
 };
 use sortie_engine::Engine;
 
@@ -35,20 +35,16 @@ pub(crate) struct OrganizationDoor {
 
 impl OrganizationDoor {
     /// Finds the holder of a credential. API keys are known, so that they are refused as what they are.
-    pub(crate) async fn holder(&self, credential: &str) -> Result<Option<Holder>, LookUpFailure> {
-        if credential.starts_with(SESSION_TOKEN) {
-            let person = self.accounts.session(credential).await?;
-            return Ok(person.map(Holder::Person));
+    pub(crate) async fn holder(&self, credential: Presented<'_>) -> Result<Option<Holder>, LookUpFailure> {
+        if let Some(person) = self.accounts.session(credential).await? {
+            return Ok(Some(Holder::Person(person)));
         }
-        if credential.starts_with(HOSTED_KEY) {
+        if credential.is(HOSTED_KEY) {
             let principal = self.engine.authenticate(credential).await?;
             return Ok(principal.map(Holder::Principal));
         }
-        if credential.starts_with(OPERATOR_KEY) {
-            let is_operator = self.accounts.is_operator(credential).await?;
-            return Ok(is_operator.then_some(Holder::Operator));
-        }
-        Ok(None)
+        let is_operator = self.accounts.is_operator(credential).await?;
+        Ok(is_operator.then_some(Holder::Operator))
     }
 
     /// Returns true where a path leads to the engine API.

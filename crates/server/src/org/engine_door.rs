@@ -3,7 +3,7 @@
 use axum::{Router, body::Body, response::Response};
 use http::Request;
 use sortie_accounts::Accounts;
-use sortie_api::secret::SESSION_TOKEN;
+use sortie_api::secret::Presented;
 use sortie_store::{By, Principal, SignedIn};
 
 use crate::{
@@ -54,10 +54,7 @@ impl EngineDoor {
 
 impl SignInDoor {
     /// Finds the person of a session. None for every other credential.
-    pub(crate) async fn holder(&self, credential: &str) -> Result<Option<Holder>, LookUpFailure> {
-        if !credential.starts_with(SESSION_TOKEN) {
-            return Ok(None);
-        }
+    pub(crate) async fn holder(&self, credential: Presented<'_>) -> Result<Option<Holder>, LookUpFailure> {
         let person = self.accounts.session(credential).await?;
         Ok(person.map(Holder::Person))
     }
