@@ -29,8 +29,8 @@ const SIGN_INS: usize = 16;
 const LOOK_UPS: usize = 16;
 /// Pause between two requests of the client beside the flood.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Credits of an organization, in micros: enough for every run of a measurement.
-const CREDITS: i64 = 1_000_000_000_000;
+/// Credits of an organization, in micros: enough for 20 million runs, each of which reserves a million.
+const CREDITS: i64 = 20_000_000_000_000;
 const PASSWORD: &str = "plum anchor violet 42";
 
 /// A hosted node with an organization, and people who have a password.

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, Result};
+use sortie_api::limits;
 
 use crate::{Client, Database, Node, NodeOptions, database::Records, ports::free_ports};
 
@@ -104,18 +105,22 @@ impl HostedNode {
     }
 
     /// Gives credits to an organization, as the operator of the deployment. This node must have made the operator's key.
+    /// More than one movement may have comes in several.
     pub async fn give_credits(&self, organization: &str, micros: i64) -> Result<()> {
         let key = std::fs::read_to_string(self.node.data_dir().join("operator.key"))?;
+        let operator = self.client(key.trim());
         let path = format!("/v1/operator/organizations/{organization}/credits");
-        let movement = serde_json::json!({
-            "amount_micros": micros,
-            "reason": "for tests",
-            "reference": organization,
-        });
-        self.client(key.trim())
-            .post(&path, &movement)
-            .await?
-            .expect(201)?;
+        let mut left = micros;
+        while left > 0 {
+            let amount = left.min(limits::MOVEMENT_MICROS_MAX);
+            let movement = serde_json::json!({
+                "amount_micros": amount,
+                "reason": "for tests",
+                "reference": format!("{organization} {left}"),
+            });
+            operator.post(&path, &movement).await?.expect(201)?;
+            left -= amount;
+        }
         Ok(())
     }
 
