@@ -188,7 +188,8 @@ pub struct ToolDefinition<'a> {
     pub name: &'a str,
     /// Purpose of the tool, and when to use it.
     pub description: &'a str,
-    /// The JSON Schema of its arguments, as text.
+    /// The JSON Schema of its arguments, as text without white space between its parts: that is read and billed like other
+    /// text.
     pub parameters: &'a str,
 }
 

@@ -67,14 +67,15 @@ pub(crate) fn toolbox(shell: Shell, egress: Egress) -> &'static [&'static dyn To
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ToolDefinition;
+    use crate::{compact::compact_object, model::ToolDefinition};
 
     #[test]
-    fn every_tool_has_a_schema_that_takes_nothing_else() {
+    fn every_tool_has_a_schema_without_white_space_that_takes_nothing_else() {
         for tool in toolbox(Shell::Allowed, Egress::Closed) {
             let ToolDefinition { name, parameters, .. } = tool.definition();
             let schema = crate::schema::Schema::compile(parameters).unwrap();
             assert!(schema.check("input", r#"{"bogus": 1}"#).is_err(), "{name}");
+            assert_eq!(compact_object(parameters).unwrap().get(), parameters, "{name}");
         }
     }
 

@@ -64,19 +64,12 @@ impl Tool for WebFetch {
             description: "Fetches a public web page and returns its text: HTML as Markdown (the main article where \
                           the page has one), JSON, XML, CSV and plain text as they are. A last line in brackets \
                           tells where to go on when there is more than fits into one result.",
-            parameters: r#"{
-                "type": "object",
-                "properties": {
-                    "url": {"type": "string", "description": "An http or https URL."},
-                    "start": {
-                        "type": "integer",
-                        "minimum": 0,
-                        "description": "Position in a long text to continue from, as an earlier result says. Default: 0."
-                    }
-                },
-                "required": ["url"],
-                "additionalProperties": false
-            }"#,
+            parameters: concat!(
+                r#"{"type":"object","#,
+                r#""properties":{"url":{"type":"string","description":"An http or https URL."},"#,
+                r#""start":{"type":"integer","minimum":0,"description":"Position in a long text to continue from, as an earlier result says. Default: 0."}},"#,
+                r#""required":["url"],"additionalProperties":false}"#
+            ),
         }
     }
 

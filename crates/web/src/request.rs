@@ -139,30 +139,16 @@ impl Tool for HttpRequest {
                           Redirects are followed for GET and HEAD alone. For a call that changes something, give an \
                           idempotency_key where the API knows that header: it can then be repeated safely. To read \
                           a web page use web_fetch.",
-            parameters: r#"{
-                "type": "object",
-                "properties": {
-                    "method": {
-                        "type": "string",
-                        "enum": ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"],
-                        "description": "Default: GET."
-                    },
-                    "url": {"type": "string", "description": "An http or https URL."},
-                    "headers": {
-                        "type": "object",
-                        "additionalProperties": {"type": "string"},
-                        "description": "Header fields of the request."
-                    },
-                    "body": {"type": "string", "description": "The body as text. Name its type in the headers."},
-                    "json": {"description": "The body as a JSON value, in place of body."},
-                    "idempotency_key": {
-                        "type": "string",
-                        "description": "Sent as Idempotency-Key: unique for what the call is to do."
-                    }
-                },
-                "required": ["url"],
-                "additionalProperties": false
-            }"#,
+            parameters: concat!(
+                r#"{"type":"object","#,
+                r#""properties":{"method":{"type":"string","enum":["GET","HEAD","OPTIONS","POST","PUT","PATCH","DELETE"],"description":"Default: GET."},"#,
+                r#""url":{"type":"string","description":"An http or https URL."},"#,
+                r#""headers":{"type":"object","additionalProperties":{"type":"string"},"description":"Header fields of the request."},"#,
+                r#""body":{"type":"string","description":"The body as text. Name its type in the headers."},"#,
+                r#""json":{"description":"The body as a JSON value, in place of body."},"#,
+                r#""idempotency_key":{"type":"string","description":"Sent as Idempotency-Key: unique for what the call is to do."}},"#,
+                r#""required":["url"],"additionalProperties":false}"#
+            ),
         }
     }
 

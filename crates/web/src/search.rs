@@ -168,20 +168,12 @@ impl Tool for WebSearch {
         ToolDefinition {
             name: "web_search",
             description: "Searches the web and returns titles, URLs and snippets of pages. Read a page with web_fetch.",
-            parameters: r#"{
-                "type": "object",
-                "properties": {
-                    "query": {"type": "string", "description": "Words to search for."},
-                    "count": {
-                        "type": "integer",
-                        "minimum": 1,
-                        "maximum": 20,
-                        "description": "Number of results. Default: 8."
-                    }
-                },
-                "required": ["query"],
-                "additionalProperties": false
-            }"#,
+            parameters: concat!(
+                r#"{"type":"object","#,
+                r#""properties":{"query":{"type":"string","description":"Words to search for."},"#,
+                r#""count":{"type":"integer","minimum":1,"maximum":20,"description":"Number of results. Default: 8."}},"#,
+                r#""required":["query"],"additionalProperties":false}"#
+            ),
         }
     }
 

@@ -33,18 +33,12 @@ impl Tool for Jobs {
             name: "jobs",
             description: "Commands that run in the background. Without job: lists them. With job: its status, and its \
                           output since the last look. Its log file has all of its output.",
-            parameters: r#"{
-                "type": "object",
-                "properties": {
-                    "job": {"type": "integer", "minimum": 1},
-                    "wait_seconds": {
-                        "type": "integer", "minimum": 0,
-                        "description": "Wait up to so long for it to end."
-                    },
-                    "kill": {"type": "boolean", "description": "End it, with all that it started."}
-                },
-                "additionalProperties": false
-            }"#,
+            parameters: concat!(
+                r#"{"type":"object","properties":{"job":{"type":"integer","minimum":1},"#,
+                r#""wait_seconds":{"type":"integer","minimum":0,"description":"Wait up to so long for it to end."},"#,
+                r#""kill":{"type":"boolean","description":"End it, with all that it started."}},"#,
+                r#""additionalProperties":false}"#
+            ),
         }
     }
 

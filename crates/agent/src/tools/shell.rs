@@ -60,22 +60,12 @@ impl Tool for Shell {
                           processes stay, the current folder and variables do not. There is no terminal and no input: \
                           use flags such as -y. A command that outlasts its time goes on as a job (see `jobs`). The \
                           middle of long output goes to a file that the result names.",
-            parameters: r#"{
-                "type": "object",
-                "properties": {
-                    "command": {"type": "string"},
-                    "timeout_seconds": {
-                        "type": "integer", "minimum": 1,
-                        "description": "Seconds until it goes on as a job. Default: 120."
-                    },
-                    "background": {
-                        "type": "boolean",
-                        "description": "Make it a job at once: for servers and the like."
-                    }
-                },
-                "required": ["command"],
-                "additionalProperties": false
-            }"#,
+            parameters: concat!(
+                r#"{"type":"object","properties":{"command":{"type":"string"},"#,
+                r#""timeout_seconds":{"type":"integer","minimum":1,"description":"Seconds until it goes on as a job. Default: 120."},"#,
+                r#""background":{"type":"boolean","description":"Make it a job at once: for servers and the like."}},"#,
+                r#""required":["command"],"additionalProperties":false}"#
+            ),
         }
     }
 

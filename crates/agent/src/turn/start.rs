@@ -9,7 +9,6 @@ use super::Agent;
 use crate::{
     RunSpec, Shell, Sink, Workspace,
     answer::Answer,
-    compact::compact_object,
     counts::Counts,
     journal::{Ended, Journal, NoteKind, What},
     journal_writer::JournalWriter,
@@ -53,8 +52,7 @@ impl Parts<'_> {
         } = *self;
         let input_file = input_file(spec, workspace);
         let toolbox = toolbox(spec)?;
-        let schemas = schemas(&toolbox);
-        let definitions = definitions(&toolbox, &schemas);
+        let definitions: Vec<ToolDefinition<'_>> = toolbox.iter().map(|tool| tool.definition()).collect();
         let workdir = workspace.shown_path();
         let workspace = Mutex::new(workspace);
         let journal_writer = JournalWriter::new(sink, meter);
@@ -243,52 +241,9 @@ fn toolbox(spec: &RunSpec) -> Result<Vec<&dyn Tool>, Stop> {
     Ok(toolbox)
 }
 
-/// The schema of each tool on one line: white space is read and billed like other text. A schema that is no object
-/// stays as it is.
-fn schemas(toolbox: &[&dyn Tool]) -> Vec<Option<Box<RawValue>>> {
-    let compacted = |tool: &&dyn Tool| compact_object(tool.definition().parameters).ok();
-    toolbox.iter().map(compacted).collect()
-}
-
-/// The tools as the model is told of them, with these schemas.
-fn definitions<'a>(
-    toolbox: &'a [&'a dyn Tool],
-    schemas: &'a [Option<Box<RawValue>>],
-) -> Vec<ToolDefinition<'a>> {
-    let definition = |(tool, schema): (&'a &'a dyn Tool, &'a Option<Box<RawValue>>)| {
-        let plain = tool.definition();
-        ToolDefinition {
-            parameters: schema.as_ref().map_or(plain.parameters, |schema| schema.get()),
-            ..plain
-        }
-    };
-    toolbox.iter().zip(schemas).map(definition).collect()
-}
-
 /// Returns the content of `input.json`, which is written once there is a working directory.
 fn input_file<'a>(spec: &'a RunSpec, workspace: &Workspace) -> Option<&'a RawValue> {
     let input = spec.input.as_deref()?;
     let wanted = spec.shell == Shell::Allowed || input.get().len() > INPUT_FILE_FROM_BYTES;
     (wanted && workspace.takes_input_file()).then_some(input)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::Value;
-
-    use super::*;
-    use crate::Egress;
-
-    #[test]
-    fn schemas_go_out_on_one_line_with_the_same_meaning() {
-        let toolbox = tools::toolbox(Shell::Allowed, Egress::Open).to_vec();
-        let schemas = schemas(&toolbox);
-        for (tool, sent) in toolbox.iter().zip(definitions(&toolbox, &schemas)) {
-            let plain = tool.definition();
-            let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
-            assert_eq!(value(sent.parameters), value(plain.parameters));
-            assert!(!sent.parameters.contains('\n'), "{}", sent.name);
-            assert!(sent.parameters.len() <= plain.parameters.len(), "{}", sent.name);
-        }
-    }
 }

@@ -173,6 +173,20 @@ async fn only_a_search_that_was_not_sent_says_so() {
 }
 
 #[tokio::test]
+async fn the_schema_of_each_tool_is_without_white_space() {
+    let rig = self::rig(Backend::Brave, "").await;
+    let tools = rig.tools(None);
+    assert_eq!(tools.len(), 3);
+    for tool in tools {
+        let definition = tool.definition();
+        let schema: Value = serde_json::from_str(definition.parameters).unwrap();
+        // The order of the fields may be another one.
+        let shortest = schema.to_string().len();
+        assert_eq!(definition.parameters.len(), shortest, "{}", definition.name);
+    }
+}
+
+#[tokio::test]
 async fn there_is_no_search_where_none_is_configured_or_the_run_wants_none() {
     let rig = Rig::new(engines).await;
     let names: Vec<_> = rig
