@@ -105,7 +105,7 @@ impl HostedNode {
     }
 
     /// Gives credits to an organization, as the operator of the deployment. This node must have made the operator's key.
-    /// More than one movement may have comes in several.
+    /// An amount above the limit of one movement is given in several.
     pub async fn give_credits(&self, organization: &str, micros: i64) -> Result<()> {
         let key = std::fs::read_to_string(self.node.data_dir().join("operator.key"))?;
         let operator = self.client(key.trim());
