@@ -57,12 +57,10 @@ impl FromStr for Sha256 {
         if text.len() != 64 {
             return Err(InvalidSha256);
         }
-        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            *byte = match pair {
-                [high, low] => digit(*high).zip(digit(*low)).map(|(high, low)| high << 4 | low),
-                _ => None,
-            }
-            .ok_or(InvalidSha256)?;
+        let (pairs, _) = text.as_bytes().as_chunks();
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            let (high, low) = digit(*high).zip(digit(*low)).ok_or(InvalidSha256)?;
+            *byte = high << 4 | low;
         }
         Ok(Self(bytes))
     }

@@ -90,10 +90,8 @@ fn decoded(text: &str) -> Option<[u8; LENGTH]> {
         _ => None,
     };
     let digits: Vec<u8> = text.bytes().map(digit).collect::<Option<_>>()?;
-    let bytes: Vec<u8> = digits
-        .chunks_exact(2)
-        .map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit))
-        .collect();
+    let (pairs, _) = digits.as_chunks();
+    let bytes: Vec<u8> = pairs.iter().map(|[high, low]| high << 4 | low).collect();
     (digits.len() == 2 * LENGTH).then_some(())?;
     bytes.try_into().ok()
 }
