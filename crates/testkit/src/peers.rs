@@ -1,6 +1,8 @@
 //! Programs that nobody here wrote, in the versions that `scripts/peers` installs.
 
 use std::{
+    env,
+    ffi::OsStr,
     io::{BufRead, BufReader, Write as _},
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -35,7 +37,7 @@ pub fn folder() -> PathBuf {
         clippy::disallowed_methods,
         reason = "where the peers are is no setting of the node"
     )]
-    let given = std::env::var_os("SORTIE_PEERS");
+    let given = env::var_os("SORTIE_PEERS");
     let folder = given.map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"),
         PathBuf::from,
@@ -51,6 +53,19 @@ pub fn installed(path: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Makes a command of a peer. Programs that it starts by name, such as `node`, are those that `scripts/node` provides.
+pub fn command(program: impl AsRef<OsStr>) -> Result<Command> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a peer is no process of the node, and has the tests' environment"
+    )]
+    let (mut command, path) = (Command::new(program), env::var_os("PATH"));
+    let path = path.unwrap_or_default();
+    let folders = std::iter::once(installed("node/bin")?).chain(env::split_paths(&path));
+    command.env("PATH", env::join_paths(folders)?);
+    Ok(command)
+}
+
 /// A running peer that writes lines to its standard output. Dropping it ends it.
 #[derive(Debug)]
 pub struct Peer {
@@ -62,8 +77,7 @@ pub struct Peer {
 impl Peer {
     /// Starts a program.
     pub fn start(program: &Path, arguments: &[&str]) -> Result<Self> {
-        #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
-        let mut child = Command::new(program)
+        let mut child = command(program)?
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     sync::{Arc, mpsc::RecvTimeoutError},
     time::Duration,
 };
@@ -22,7 +22,10 @@ use sortie_agent::{
 use sortie_api::{EventType, Micros};
 use sortie_connect::{Auth, Connection, Connector, Opened, StdioLauncher, Target};
 use sortie_net::{EngineClient, Network, Reach, Timeouts};
-use sortie_testkit::ports::{free_ports, listens};
+use sortie_testkit::{
+    peers,
+    ports::{free_ports, listens},
+};
 use url::Url;
 
 /// A peer; dropping it ends it.
@@ -45,24 +48,9 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// Ports that are tried, where others are faster or a peer does not start at all.
 const TRIES: usize = 5;
 
-/// Folder in which the peers are installed.
-pub(crate) fn peers() -> PathBuf {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "where the peers are is no setting of the node"
-    )]
-    let given = std::env::var("SORTIE_PEERS");
-    given.map_or_else(
-        |_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"),
-        PathBuf::from,
-    )
-}
-
 /// Returns the path of a peer's file, or fails with the command that installs it.
 pub(crate) fn installed(path: &str) -> PathBuf {
-    let path = peers().join(path);
-    assert!(path.exists(), "{} is missing: run scripts/peers", path.display());
-    path
+    peers::installed(path).unwrap()
 }
 
 /// A server among the files of the tests.
@@ -97,8 +85,7 @@ impl Peer {
 
     /// Starts the peer on a port. The error is its output, where it has ended or has not got the port.
     fn on(port: u16, program: &Path, arguments: &[&str], ready: &str) -> Result<Self, String> {
-        #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]
-        let mut command = Command::new(program);
+        let mut command = peers::command(program).unwrap();
         let port_text = port.to_string();
         let arguments = arguments.iter().map(|argument| {
             if *argument == "PORT" {
@@ -110,10 +97,7 @@ impl Peer {
         let child = command
             .args(arguments)
             .env("PORT", &port_text)
-            .env(
-                "PEERS_NPM",
-                peers().join("npm").canonicalize().unwrap_or_default(),
-            )
+            .env("PEERS_NPM", peers::folder().join("npm"))
             .env("PYTHONUNBUFFERED", "1")
             .env("FASTMCP_CHECK_FOR_UPDATES", "off")
             .stdin(Stdio::null())

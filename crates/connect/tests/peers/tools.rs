@@ -285,11 +285,12 @@ impl StdioLauncher for Bare {
 #[tokio::test]
 async fn the_reference_server_is_called_as_a_program() {
     let index = installed("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let node = installed("node/bin/node");
     let connection = Connection {
         name: "peer".to_owned(),
         target: Target::McpStdio {
             command: vec![
-                "node".to_owned(),
+                node.to_str().unwrap().to_owned(),
                 index.to_str().unwrap().to_owned(),
                 "stdio".to_owned(),
             ],

@@ -8,10 +8,10 @@ use sortie_agent::{
     model::{Content, Model, Retry, StopReason, ToolCall, ToolResult, Turn},
 };
 use sortie_models::Api;
-use sortie_testkit::Client;
+use sortie_testkit::{Client, peers::installed};
 use tempfile::NamedTempFile;
 
-use crate::support::{Peer, Streamed, command, model, peer, request};
+use crate::support::{Peer, Streamed, command, model, request};
 
 /// The protocols with what stands between the address and the endpoint in their clients' settings.
 const APIS: [(Api, &str); 3] = [
@@ -31,8 +31,8 @@ impl Aimock {
     fn start(fixtures: &Value) -> Self {
         let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
         serde_json::to_writer(&file, &json!({ "fixtures": fixtures })).unwrap();
-        let mut node = command("node");
-        node.arg(peer("npm/node_modules/@copilotkit/aimock/dist/cli.js"))
+        let mut node = command("node/bin/node");
+        node.arg(installed("npm/node_modules/@copilotkit/aimock/dist/cli.js").unwrap())
             .args(["--port", "0", "--strict", "--chunk-size", "7", "--fixtures"])
             .arg(file.path());
         let peer = Peer::start(node);

@@ -14,7 +14,7 @@ use sortie_models::{Api, ProviderSettings, Settings, catalog};
 use sortie_testkit::{ScriptedModel, http::StatusCode, model::Turn as Says};
 use tokio::task::JoinSet;
 
-use crate::support::{Peer, Streamed, command, model, peer, request, run_script};
+use crate::support::{Peer, Streamed, command, model, request, run_script};
 
 const MASTER_KEY: &str = "sk-master";
 
@@ -39,7 +39,7 @@ fn proxy(models: &[(&str, &ScriptedModel)]) -> (Peer, tempfile::TempDir) {
     // JSON is YAML as well.
     std::fs::write(&config, settings.to_string()).unwrap();
     let litellm = || {
-        let mut litellm = command(peer("venv/bin/litellm"));
+        let mut litellm = command("venv/bin/litellm");
         litellm
             .args(["--host", "127.0.0.1", "--config"])
             .arg(&config)

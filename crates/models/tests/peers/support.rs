@@ -14,7 +14,10 @@ use serde_json::Value;
 use sortie_agent::model::{Deltas, Model, Request, Task, ToolDefinition, ToolUse, Turn};
 use sortie_api::{Credential, Micros, model::ModelPrices};
 use sortie_models::{Api, ModelSettings, ProviderSettings, Settings, catalog};
-use sortie_testkit::ports::{free_ports, listens};
+use sortie_testkit::{
+    peers::{self, installed},
+    ports::{free_ports, listens},
+};
 
 /// Longest start of a peer: Python on a busy machine is slow.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -22,37 +25,14 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// Ports that are tried, where others are faster or a server does not start at all.
 const TRIES: usize = 3;
 
-/// A file below the folder of the peers.
-pub(crate) fn peer(path: &str) -> PathBuf {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the test command says where the peers are"
-    )]
-    let folder = std::env::var_os("SORTIE_PEERS").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers")),
-        PathBuf::from,
-    );
-    let file = folder.join(path);
-    assert!(
-        file.exists(),
-        "{} is not there: run scripts/peers",
-        file.display()
-    );
-    file
-}
-
-/// A command of the tests' own.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a test starts peers as a developer would, outside of any sandbox"
-)]
-pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
-    Command::new(program)
+/// A program below the folder of the peers.
+pub(crate) fn command(path: &str) -> Command {
+    peers::command(installed(path).unwrap()).unwrap()
 }
 
 /// Python with the packages of the peers.
 pub(crate) fn python() -> Command {
-    let mut python = command(peer("venv/bin/python"));
+    let mut python = command("venv/bin/python");
     python.env("PYTHONDONTWRITEBYTECODE", "1");
     python
 }

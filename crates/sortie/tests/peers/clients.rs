@@ -1,6 +1,6 @@
 //! Clients that are generated from the description, at work with a node.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use sortie_testkit::peers::installed;
@@ -45,12 +45,9 @@ async fn a_generated_typescript_client_creates_a_run_and_reads_it() -> Result<()
     let options =
         "--strict --target es2022 --module nodenext --moduleResolution nodenext --skipLibCheck client.mts";
     succeeds(peer("npm/node_modules/.bin/tsc", &folder)?.args(options.split(' ')))?;
-    #[expect(clippy::disallowed_methods, reason = "a test starts what others wrote")]
-    let mut node_js = Command::new("node");
     let said = succeeds(
-        node_js
+        peer("node/bin/node", &folder)?
             .arg("client.mjs")
-            .current_dir(folder.path())
             .env("SORTIE_URL", node.url()?)
             .env("SORTIE_API_KEY", node.key()),
     )?;

@@ -15,13 +15,15 @@ mod traces;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use sortie_testkit::{Database, Node, peers::installed};
+use sortie_testkit::{
+    Database, Node,
+    peers::{self, installed},
+};
 use tempfile::TempDir;
 
 /// A command of a peer, in `folder`.
 fn peer(path: &str, folder: &TempDir) -> Result<Command> {
-    #[expect(clippy::disallowed_methods, reason = "a test starts what others wrote")]
-    let mut command = Command::new(installed(path)?);
+    let mut command = peers::command(installed(path)?)?;
     command
         .current_dir(folder.path())
         // Nothing is told to anybody, and nothing is looked up.
