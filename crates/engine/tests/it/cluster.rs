@@ -1,10 +1,4 @@
 //! Engines that share a database, and what they find out without being told.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
 
 use std::{sync::Arc, time::Duration};
 

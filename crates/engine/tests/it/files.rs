@@ -1,7 +1,5 @@
 //! Content and time: what nothing refers to goes after an hour, and what something refers to never does.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::{path::Path, time::Duration};
 
 use sortie_api::{

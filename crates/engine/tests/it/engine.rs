@@ -1,9 +1,4 @@
 //! A whole engine on a SQLite file: runs of the offline model from creation to their end.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +14,6 @@ use sortie_engine::{Batch, Caller, Clock, Deltas, Engine, Error, Hop, Message, O
 use sortie_store::{Actor, Created, Store};
 use tempfile::TempDir;
 
-#[path = "engine/left.rs"]
 mod left;
 
 /// An engine with an organization, without a sandbox.

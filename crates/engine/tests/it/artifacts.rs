@@ -1,6 +1,5 @@
 //! Artifacts and their content over the life of a run, on a SQLite file and with a clock that is moved. What a run brings
 //! below `outputs/` lies there at its end as well, so that none of this needs a sandbox.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     path::{Path, PathBuf},

@@ -1,9 +1,4 @@
 //! An engine that starts on a store where a worker has died: which runs go on, and what the others say.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
 
 use std::time::Duration;
 
