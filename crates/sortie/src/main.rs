@@ -32,6 +32,7 @@ mod transcript;
 use std::process::ExitCode;
 
 use clap::{Parser as _, error::ErrorKind};
+use futures_util::FutureExt as _;
 
 use crate::{
     args::Cli,
@@ -52,7 +53,9 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&Failure::internal(format!("no threads to work with: {error}"))),
     };
-    let done = runtime.block_on(commands::execute(cli, Environment::of_process()));
+    // Without its type: the compiler otherwise makes one piece of all commands, for minutes.
+    let command = commands::execute(cli, Environment::of_process()).boxed_local();
+    let done = runtime.block_on(command);
     // What still waits on a thread of its own, such as a read of standard input, does not hold up the end.
     runtime.shutdown_background();
     match done {

@@ -7,6 +7,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::{FutureExt as _, future::BoxFuture};
 use rmcp::{
     ClientHandler, ServiceError,
     model::{
@@ -375,7 +376,13 @@ impl Dial {
         Failure::Error(format!("{whose} did not answer within {} s", limit.as_secs()))
     }
 
-    async fn connect(&self) -> Result<Arc<Running>, Failure> {
+    // Boxed without its type: it holds the clients of three transports, which the compiler otherwise makes again in the
+    // future of everything that opens a session.
+    fn connect(&self) -> BoxFuture<'_, Result<Arc<Running>, Failure>> {
+        self.open_session().boxed()
+    }
+
+    async fn open_session(&self) -> Result<Arc<Running>, Failure> {
         let (started, channel) = match &self.way {
             Way::Http { outlets, url } => match streamable(outlets, url).await {
                 // The server takes no messages here: it may speak the older transport.
