@@ -1,11 +1,12 @@
-//! Parts that the crates of a node share: the clock, random bytes, sealing under the master keys, licenses, and patience with a
-//! full table of file descriptors. No SQL, no HTTP.
+//! Parts that the crates of a node share: the clock, random bytes, sealing under the master keys, licenses, the start of
+//! tasks, and patience with a full table of file descriptors. No SQL, no HTTP.
 
 mod clock;
 pub mod descriptors;
 mod license;
 mod network;
 mod sealing;
+mod tasks;
 
 pub use clock::{CREDENTIAL_LOOKUP, Clock, NoRandomness, random};
 pub use license::{
@@ -15,3 +16,4 @@ pub use network::network;
 pub use sealing::{
     InvalidKey, MasterKey, SealContext, SealError, Sealer, derived_key, from_hex, hex, key_of,
 };
+pub use tasks::{lasting_thread, spawn_lasting, spawn_short};

@@ -161,6 +161,10 @@ impl Bucket {
             turn,
         };
         let given_up = CancellationToken::new();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "an upload ends, and its panic is an error below"
+        )]
         let sending = self.uploads.spawn(upload.send(given_up.clone()));
         // Dropping this future gives the upload up.
         let _guard = given_up.drop_guard();

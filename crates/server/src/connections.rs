@@ -18,6 +18,7 @@ use axum::{body::Body, response::Response};
 use http::Request;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sortie_base::spawn_short;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -73,7 +74,10 @@ pub(crate) async fn serve(
                 // One that finds no place is closed.
                 if let Some(place) = connections.admit(peer.ip(), &stop) {
                     let client = (stream, peer, place);
-                    tasks.spawn(serve_connection(client, Arc::clone(&answers), stop.clone()));
+                    spawn_short(
+                        &tasks,
+                        serve_connection(client, Arc::clone(&answers), stop.clone()),
+                    );
                 }
             }
             Err(error) if is_of_one_connection(&error) => {}

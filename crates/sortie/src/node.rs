@@ -6,6 +6,7 @@ use std::{future::Future, io, net::SocketAddr, path::Path, process, sync::Arc, t
 
 use sortie_accounts::{Accounts, ApiDeprecation};
 use sortie_api::{Mode, plain, secret::Secret};
+use sortie_base::spawn_lasting;
 use sortie_engine::{Engine, MasterKey, Serves, Traces, check_master_keys};
 use sortie_sandbox::{Backend, Capabilities, Level};
 use sortie_server::Listeners;
@@ -145,7 +146,7 @@ impl Node {
         };
         if let Some(accounts) = listeners.people.clone() {
             let stop = self.stop.clone();
-            self.tasks.spawn(async move {
+            spawn_lasting(&self.tasks, "people", async move {
                 stop.run_until_cancelled(accounts.keep_clean()).await;
             });
         }
@@ -157,13 +158,13 @@ impl Node {
                 successor: deprecation.successor,
             });
             let mailer = side.accounts.clone().run_mailer(deprecation, self.stop.clone());
-            self.tasks.spawn(mailer);
+            spawn_lasting(&self.tasks, "mailer", mailer);
             if let Some(billing) = side.billing.clone() {
                 let stop = self.stop.clone();
-                self.tasks.spawn(async move { billing.run(stop).await });
+                spawn_lasting(&self.tasks, "billing", async move { billing.run(stop).await });
             }
             let (accounts, stop) = (side.accounts.clone(), self.stop.clone());
-            self.tasks.spawn(async move {
+            spawn_lasting(&self.tasks, "accounts", async move {
                 let work = async { tokio::join!(accounts.run_jobs(), accounts.keep_clean()) };
                 stop.run_until_cancelled(work).await;
             });
@@ -175,7 +176,7 @@ impl Node {
             self.stop.clone(),
         );
         let stop = self.stop.clone();
-        self.tasks.spawn(async move {
+        spawn_lasting(&self.tasks, "server", async move {
             if let Err(error) = serving.await {
                 tracing::error!(%error, "server stopped");
             }

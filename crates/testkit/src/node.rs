@@ -3,16 +3,14 @@
 //! Its log is kept, and shown when the test that owns it fails.
 
 mod history;
+mod log;
 mod options;
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, Mutex, PoisonError},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -24,8 +22,9 @@ use sortie_api::{
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use tempfile::TempDir;
-use tokio::{sync::watch, time::timeout};
+use tokio::time::timeout;
 
+use self::log::Log;
 pub use self::{
     history::History,
     options::{DefaultModel, LogOnDrop, NodeOptions},
@@ -138,13 +137,8 @@ impl Node {
     /// Starts the process again, on the same data, after [`kill`](Self::kill) or [`stop`](Self::stop), and waits
     /// until it is ready. Returns how long that took.
     pub async fn restart(&mut self) -> Result<Duration> {
-        ensure!(self.process.is_none(), "the node is up");
         let begun = Instant::now();
-        let mut child = self
-            .command()
-            .spawn()
-            .with_context(|| format!("cannot start {}", self.binary.display()))?;
-        let log = Log::of(&mut child);
+        let (child, log) = self.begin()?;
         let listening = log.wait_for(address_in).await;
         // The process is owned from here on, so that it is killed and its log is shown whatever goes wrong.
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -153,6 +147,25 @@ impl Node {
         listening.context("the node tells no address")?;
         self.wait_until_ready().await?;
         Ok(begun.elapsed())
+    }
+
+    /// Starts the process again, on the same data, and waits until it has ended by itself.
+    pub async fn restart_until_ended(&mut self) -> Result<ExitStatus> {
+        let (child, log) = self.begin()?;
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        self.process = Some(Process { child, address, log });
+        self.ended().await
+    }
+
+    /// Starts the process.
+    fn begin(&self) -> Result<(Child, Log)> {
+        ensure!(self.process.is_none(), "the node is up");
+        let mut child = self
+            .command()
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.binary.display()))?;
+        let log = Log::of(&mut child);
+        Ok((child, log))
     }
 
     async fn wait_until_ready(&self) -> Result<()> {
@@ -515,71 +528,6 @@ fn address_in(line: &str) -> Option<SocketAddr> {
         .parse()
         .ok()
         .filter(|address: &SocketAddr| address.port() != 0)
-}
-
-/// Both output streams of a process, line by line, as they come.
-#[derive(Debug)]
-struct Log {
-    lines: Arc<Mutex<Vec<String>>>,
-    /// Number of lines.
-    count: watch::Receiver<usize>,
-}
-
-impl Log {
-    fn of(child: &mut Child) -> Self {
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let (told, count) = watch::channel(0);
-        let told = Arc::new(told);
-        let streams: [Option<Box<dyn Read + Send>>; 2] = [
-            child.stdout.take().map(|stream| Box::new(stream) as _),
-            child.stderr.take().map(|stream| Box::new(stream) as _),
-        ];
-        for stream in streams.into_iter().flatten() {
-            let (lines, told) = (Arc::clone(&lines), Arc::clone(&told));
-            thread::spawn(move || {
-                for line in BufReader::new(stream)
-                    .split(b'\n')
-                    .map_while(std::result::Result::ok)
-                {
-                    let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
-                    lines.push(String::from_utf8_lossy(&line).into_owned());
-                    told.send_replace(lines.len());
-                }
-            });
-        }
-        Self { lines, count }
-    }
-
-    fn text(&self) -> String {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.iter().flat_map(|line| [line, "\n"]).collect()
-    }
-
-    /// The first thing `find` finds in a line; an error when the process ends before.
-    async fn wait_for<T>(&self, find: impl Fn(&str) -> Option<T>) -> Result<T> {
-        let mut count = self.count.clone();
-        loop {
-            let open = count.has_changed().is_ok();
-            count.mark_unchanged();
-            let found = {
-                let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-                lines.iter().find_map(|line| find(line))
-            };
-            if let Some(found) = found {
-                return Ok(found);
-            }
-            ensure!(open, "the process ended:\n{}", self.text());
-            let changed = timeout(PATIENCE, count.changed()).await;
-            // Closed channels are seen at the top of the loop, after a last look at the lines.
-            let _closed = changed.with_context(|| format!("the process is silent:\n{}", self.text()))?;
-        }
-    }
-
-    /// Returns when both streams are closed.
-    async fn ended(&self) {
-        let mut count = self.count.clone();
-        while count.changed().await.is_ok() {}
-    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use super::{
     addressed::{Address, Addressed},
 };
 use crate::{error::Error, kit::random::random};
-use sortie_base::SealContext;
+use sortie_base::{SealContext, spawn_short};
 
 /// Duration of the lease under which a node refreshes tokens. Afterwards another node may try.
 const LEASE: Duration = Duration::from_mins(2);
@@ -174,10 +174,8 @@ impl Connections {
                 value: held,
                 address: Some(address.clone()),
             };
-            let refresh = self
-                .0
-                .tracker
-                .spawn(async move { connections.refresh(seen, held, give_up).await });
+            let refresh = async move { connections.refresh(seen, held, give_up).await };
+            let refresh = spawn_short(&self.0.tracker, refresh);
             let refreshed = refresh
                 .await
                 .map_err(|_| unavailable("the refresh of the access token failed within the engine"))?;

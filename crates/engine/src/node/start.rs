@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sortie_api::Mode;
+use sortie_base::spawn_lasting;
 use sortie_sandbox::{Backend, Tenancy};
 use sortie_store::Store;
 
@@ -117,20 +118,17 @@ impl Engine {
             node: sweeper.node.clone(),
             wake: sweeper.wake.clone(),
         };
-        node.tasks.tracker.spawn(async move {
+        let tracker = &node.tasks.tracker;
+        spawn_lasting(tracker, "dispatcher", async move {
             first.sweep_or_warn().await;
             dispatcher.run().await;
         });
-        node.tasks
-            .tracker
-            .spawn(Keeper::new(self.clone()).run(node.tasks.closed.clone()));
+        let keeper = Keeper::new(self.clone());
+        spawn_lasting(tracker, "keeper", keeper.run(node.tasks.closed.clone()));
         self.begin_node(sweeper);
         if let Some(channel) = channel {
-            node.tasks.exchanges.spawn(hints::exchange(
-                self.clone(),
-                channel,
-                node.tasks.hints_done.clone(),
-            ));
+            let exchange = hints::exchange(self.clone(), channel, node.tasks.hints_done.clone());
+            spawn_lasting(&node.tasks.exchanges, "hints", exchange);
         }
     }
 
@@ -140,23 +138,25 @@ impl Engine {
         let (clock, closed) = (&node.options.clock, &node.tasks.closed);
         let (store, tracker) = (&node.stores.database, &node.tasks.tracker);
         let (work_dir, active) = (node.options.work_dir(), node.work.active.clone());
-        tracker.spawn(leftovers::clean_up(
-            store.clone(),
-            work_dir,
-            active,
-            closed.clone(),
-        ));
-        tracker.spawn(node.stores.contents.clone().watch_until(closed.clone()));
-        tracker.spawn(node.stores.contents.clone().sweep_until(closed.clone()));
+        let leftovers = leftovers::clean_up(store.clone(), work_dir, active, closed.clone());
+        spawn_lasting(tracker, "leftovers", leftovers);
+        let contents = || node.stores.contents.clone();
+        spawn_lasting(tracker, "storage-watch", contents().watch_until(closed.clone()));
+        spawn_lasting(tracker, "storage-sweep", contents().sweep_until(closed.clone()));
         if node.options.mode == Mode::SelfHosted && store.is_shared() {
             let licensing = node.stores.licensing.clone();
-            tracker.spawn(licensing.keep_reading(closed.clone()));
+            spawn_lasting(tracker, "license", licensing.keep_reading(closed.clone()));
         }
-        let connections = &node.stores.connections;
-        tracker.spawn(connections.clone().keep_forgetting(closed.clone()));
-        if connections.unaddressed() == Unaddressed::Opens {
+        let connections = || node.stores.connections.clone();
+        spawn_lasting(
+            tracker,
+            "authorizations",
+            connections().keep_forgetting(closed.clone()),
+        );
+        if connections().unaddressed() == Unaddressed::Opens {
             let leases = node.cluster.identity.leases.clone();
-            tracker.spawn(connections.clone().keep_upgrading(leases, closed.clone()));
+            let upgrade = connections().keep_upgrading(leases, closed.clone());
+            spawn_lasting(tracker, "connections-upgrade", upgrade);
         }
         match node.options.serves {
             Serves::Everyone => {
@@ -166,24 +166,17 @@ impl Engine {
                     );
                 }
                 self.begin_callbacks();
-                tracker.spawn(schedules::run_timer(self.clone(), node.tasks.closing.clone()));
-                let metrics = Arc::clone(&node.metrics);
-                tracker.spawn(usage::keep_counting(
-                    store.clone(),
-                    clock.clone(),
-                    metrics,
-                    closed.clone(),
-                ));
+                let timer = schedules::run_timer(self.clone(), node.tasks.closing.clone());
+                spawn_lasting(tracker, "timer", timer);
+                let metrics = || Arc::clone(&node.metrics);
+                let usage = usage::keep_counting(store.clone(), clock.clone(), metrics(), closed.clone());
+                spawn_lasting(tracker, "usage", usage);
                 self.begin_retention();
                 if node.options.mode == Mode::Hosted {
-                    tracker.spawn(self.clone().keep_erasing(closed.clone()));
-                    let metrics = Arc::clone(&node.metrics);
-                    tracker.spawn(ledger::keep_checking(
-                        store.clone(),
-                        clock.clone(),
-                        metrics,
-                        closed.clone(),
-                    ));
+                    spawn_lasting(tracker, "erasure", self.clone().keep_erasing(closed.clone()));
+                    let ledger =
+                        ledger::keep_checking(store.clone(), clock.clone(), metrics(), closed.clone());
+                    spawn_lasting(tracker, "ledger", ledger);
                 }
             }
             Serves::OwnRuns => self.begin_retention(),
@@ -201,7 +194,7 @@ impl Engine {
             Arc::clone(&node.metrics),
             node.tasks.delivered.clone(),
         );
-        node.tasks.callback_workers.spawn(worker.run());
+        spawn_lasting(&node.tasks.callback_workers, "callbacks", worker.run());
     }
 
     /// Starts the deletion of expired runs.
@@ -210,23 +203,22 @@ impl Engine {
         if let Some(retention) = node.options.retention {
             let (store, clock) = (node.stores.database.clone(), node.options.clock.clone());
             let job = retention::run(store, clock, retention, node.tasks.closed.clone());
-            node.tasks.tracker.spawn(job);
+            spawn_lasting(&node.tasks.tracker, "retention", job);
         }
     }
 
     /// Starts the tasks that maintain the node.
     fn begin_node(&self, sweeper: Sweeper) {
         let node = &self.0;
+        let (tracker, closed) = (&node.tasks.tracker, &node.tasks.closed);
         let heartbeat = Heartbeat {
             node: sweeper.node.clone(),
             wake: node.cluster.wake.clone(),
         };
-        node.tasks.tracker.spawn(heartbeat.run(node.tasks.closed.clone()));
+        spawn_lasting(tracker, "heartbeat", heartbeat.run(closed.clone()));
         let reconciler = Reconciler(sweeper.node.clone());
-        node.tasks
-            .tracker
-            .spawn(reconciler.run(node.tasks.closed.clone()));
-        node.tasks.tracker.spawn(sweeper.run(node.tasks.closed.clone()));
+        spawn_lasting(tracker, "reconciler", reconciler.run(closed.clone()));
+        spawn_lasting(tracker, "sweeper", sweeper.run(closed.clone()));
         let watch = Watch {
             store: node.stores.database.clone(),
             options: Arc::clone(&node.options),
@@ -235,7 +227,7 @@ impl Engine {
             identity: node.cluster.identity.clone(),
             wake: node.cluster.wake.clone(),
         };
-        node.tasks.tracker.spawn(watch.run(node.tasks.closed.clone()));
+        spawn_lasting(tracker, "watch", watch.run(closed.clone()));
     }
 }
 

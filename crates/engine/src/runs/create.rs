@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sortie_api::{OrgId, RunId, RunRequest, ScheduleId, Timestamp, TraceContext, model::ModelCatalog};
+use sortie_base::spawn_short;
 use sortie_store::{Cancelled, Created, Definition, InlineCredentials, Labels, ListedRun, NewRun, Retention};
 use tracing::Instrument as _;
 
@@ -80,7 +81,7 @@ impl Engine {
         // gone.
         let engine = self.clone();
         let recording = async move { recorded(admission, engine.record_run(run).await) };
-        let recording = node.tasks.tracker.spawn(recording.in_current_span());
+        let recording = spawn_short(&node.tasks.tracker, recording.in_current_span());
         recording
             .await
             .map_err(|error| Error::Internal(format!("cannot record a run: {error}")))?

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use sortie_base::spawn_short;
 use sortie_sandbox::Capabilities;
 use sortie_store::Claim;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -107,8 +108,6 @@ impl StartPermit<'_> {
         let active_run = self.inner.worker.active.enter(claim.fence.run);
         let worker = Arc::clone(&self.inner.worker);
         let spans = worker.options.traces.execute(&claim);
-        self.inner
-            .tracker
-            .spawn(spans.around(worker.run(claim, active_run)));
+        spawn_short(&self.inner.tracker, spans.around(worker.run(claim, active_run)));
     }
 }

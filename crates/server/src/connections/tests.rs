@@ -68,7 +68,10 @@ fn served(answers: &Arc<Large>, connections: &Connections) -> DuplexStream {
     let stop = CancellationToken::new();
     let place = connections.admit(PEER, &stop).unwrap();
     let answers = Arc::clone(answers);
-    TaskTracker::new().spawn(serve_stream((ours, PEER, place), answers, stop));
+    spawn_short(
+        &TaskTracker::new(),
+        serve_stream((ours, PEER, place), answers, stop),
+    );
     theirs
 }
 

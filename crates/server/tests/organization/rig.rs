@@ -12,7 +12,7 @@ use sortie_api::{
     AuditId, Credential, LedgerKind, Micros, Mode, OrgId, Role, SessionId, Timestamp, UserId,
     secret::{SESSION_TOKEN, Secret},
 };
-use sortie_base::{Clock, MasterKey, Sealer};
+use sortie_base::{Clock, MasterKey, Sealer, spawn_short};
 use sortie_billing::{AutoTopupLimits, Billing, Plan};
 use sortie_engine::{Engine, Serves};
 use sortie_server::{Listeners, Options, OrganizationListener};
@@ -154,12 +154,10 @@ impl Rig {
             let accounts = accounts(store, &clock, [&org_url, &engine_url], &change);
             let listeners = both(api, (organization, &accounts, billing));
             let options = Arc::new(server_options(engine_url.clone()));
-            serving.spawn(sortie_server::serve(
-                listeners,
-                engine.clone(),
-                options,
-                stop.clone(),
-            ));
+            spawn_short(
+                &serving,
+                sortie_server::serve(listeners, engine.clone(), options, stop.clone()),
+            );
             nodes.push((engine, accounts));
         }
         serving.close();

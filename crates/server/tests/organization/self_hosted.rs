@@ -8,7 +8,7 @@ use sortie_api::{
     Credential, Mode,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_base::{CREDENTIAL_LOOKUP, Clock, MasterKey, Sealer};
+use sortie_base::{CREDENTIAL_LOOKUP, Clock, MasterKey, Sealer, spawn_short};
 use sortie_engine::Engine;
 use sortie_server::{Listeners, Options};
 use sortie_store::Store;
@@ -92,12 +92,10 @@ impl Rig {
             ..Options::default()
         };
         let (stop, serving) = (CancellationToken::new(), TaskTracker::new());
-        serving.spawn(sortie_server::serve(
-            listeners,
-            engine,
-            Arc::new(options),
-            stop.clone(),
-        ));
+        spawn_short(
+            &serving,
+            sortie_server::serve(listeners, engine, Arc::new(options), stop.clone()),
+        );
         serving.close();
         Self {
             address,

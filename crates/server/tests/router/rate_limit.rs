@@ -7,6 +7,7 @@ use sortie_api::{
     Mode, Timestamp,
     secret::{SELF_HOSTED_KEY, Secret},
 };
+use sortie_base::spawn_short;
 use sortie_engine::{Clock, Engine};
 use sortie_server::Options;
 use sortie_store::Store;
@@ -131,7 +132,10 @@ impl ThreeNodes {
             let address = listener.local_addr().unwrap();
             clients.push(Client::new(address, Some(key.expose().to_owned())));
             let limits = Arc::new(limits.clone());
-            serving.spawn(sortie_server::serve(listener, engine, limits, stop.clone()));
+            spawn_short(
+                &serving,
+                sortie_server::serve(listener, engine, limits, stop.clone()),
+            );
         }
         serving.close();
         Self {

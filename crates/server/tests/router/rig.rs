@@ -7,6 +7,7 @@ use sortie_api::{
     AuditId, KeyId, LedgerKind, Mode, OrgId, Role, Timestamp,
     secret::{HOSTED_KEY, SELF_HOSTED_KEY, Secret},
 };
+use sortie_base::spawn_short;
 use sortie_engine::{Engine, MasterKey};
 use sortie_server::Options;
 use sortie_store::{Actor, Audit, NewKey, NewLedgerEntry, Store};
@@ -123,12 +124,10 @@ impl Rig {
         let address = listener.local_addr().unwrap();
         let admin = Client::new(address, Some(first.expose().to_owned()));
         let (stop, serving) = (CancellationToken::new(), TaskTracker::new());
-        serving.spawn(sortie_server::serve(
-            listener,
-            engine.clone(),
-            Arc::new(options),
-            stop.clone(),
-        ));
+        spawn_short(
+            &serving,
+            sortie_server::serve(listener, engine.clone(), Arc::new(options), stop.clone()),
+        );
         serving.close();
         Self {
             member: admin.with_key(member.expose()),

@@ -17,6 +17,7 @@ mod people;
 mod pooler;
 mod process;
 mod purchases;
+mod tasks;
 mod world;
 
 use sortie_testkit::{Checked, Database, both_databases};

@@ -29,6 +29,7 @@ use std::{
 };
 
 use prometheus_client::registry::Registry;
+use sortie_base::lasting_thread;
 use tokio::sync::{mpsc, oneshot};
 
 use self::job::{Access, Job, Queue, Task};
@@ -376,9 +377,8 @@ impl Drop for Inner {
             .get_mut()
             .map_or_else(|poisoned| std::mem::take(poisoned.into_inner()), std::mem::take);
         for thread in threads {
-            if thread.join().is_err() {
-                tracing::error!("a database thread panicked");
-            }
+            // The panic of one of them would have ended the process.
+            let _ended = thread.join();
         }
     }
 }
@@ -414,16 +414,23 @@ where
     F: FnOnce() -> Result<T> + Send + 'static,
 {
     let (reply, answer) = oneshot::channel();
-    spawn("store-open", move || drop(reply.send(work())))?;
+    short_thread("store-open", move || drop(reply.send(work())))?;
     answer
         .await
         .map_err(|_| Error::Database("opening the database panicked".to_owned()))?
 }
 
-/// Starts a named thread.
+/// Starts a thread that lasts as long as the database is open. Its panic ends the process.
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(work)
-        .map_err(|error| Error::Unavailable(format!("cannot start a database thread: {error}")))
+    lasting_thread(name, work).map_err(|error| not_started(&error))
+}
+
+/// Starts a thread for one piece of work. The caller waits for its answer, and notices a panic.
+fn short_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(work).map_err(|error| not_started(&error))
+}
+
+fn not_started(error: &std::io::Error) -> Error {
+    Error::Unavailable(format!("cannot start a database thread: {error}"))
 }

@@ -101,9 +101,8 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -
     let queue = Arc::clone(&writes);
     threads.push(spawn("store-write", move || {
         writer::run(owner, &queue);
-        if checkpoints.join().is_err() {
-            tracing::error!("a database thread panicked");
-        }
+        // Its panic would have ended the process.
+        let _ended = checkpoints.join();
         drop(file);
         // Keeps other processes out until the last write is on disk.
         drop(lock);

@@ -1,0 +1,101 @@
+//! Each task and thread that lasts as long as a node panics once. The process ends each time, says which one it was, and
+//! exits with a code after which a service manager starts it again: docs/FAULTS.md.
+
+use std::collections::BTreeSet;
+
+use anyhow::ensure;
+use sortie_testkit::{Checked, Database, HostedNode, Node, NodeOptions, StripeDouble};
+
+/// Names the task that is to panic. Only builds for tests look at it.
+const PANIC_IN: &str = "SORTIE_TEST_PANIC_IN";
+
+/// Tasks and threads of a node of a hosted deployment on `SQLite`. The store has several threads of some kinds. The upgrade of
+/// connections is not among them: only a database of an earlier version starts it.
+const HOSTED: [&str; 24] = [
+    "accounts",
+    "authorizations",
+    "billing",
+    "callbacks",
+    "dispatcher",
+    "erasure",
+    "heartbeat",
+    "keeper",
+    "ledger",
+    "leftovers",
+    "mailer",
+    "reconciler",
+    "retention",
+    "server",
+    "storage-sweep",
+    "storage-watch",
+    "store-checkpoint",
+    "store-read-1",
+    "store-walk-1",
+    "store-write",
+    "sweeper",
+    "timer",
+    "usage",
+    "watch",
+];
+
+/// Tasks and threads that only a self-hosted node on PostgreSQL has.
+const SHARED: [&str; 5] = ["hints", "license", "store-0", "store-1", "store-channel"];
+
+/// Options of a node that logs the name of each task.
+fn options() -> NodeOptions {
+    NodeOptions::default()
+        .with_few_connections()
+        .env("SORTIE_LOG_FILTER", "info,sortie_base=debug")
+}
+
+/// Names of the tasks that a node has started. Of threads of one kind only the first is named.
+fn started(log: &str) -> BTreeSet<&str> {
+    log.lines()
+        .filter_map(|line| line.split_once("starting a ")?.1.split_once("task=\""))
+        .filter_map(|(_, name)| name.split('"').next())
+        .filter(|name| !name.ends_with(|last: char| ('2'..='9').contains(&last)))
+        .collect()
+}
+
+async fn panics_end(mut node: Node, tasks: &[&str]) -> Checked {
+    node.stop().await?;
+    for task in tasks {
+        node.set_env(PANIC_IN, task);
+        let before = node.log().len();
+        let status = node.restart_until_ended().await?;
+        let log = node.log().split_off(before);
+        ensure!(status.code() == Some(70), "{task} panicked, and then: {status}");
+        let named = format!("task=\"{task}\"");
+        let says = |line: &str| line.contains("a task of the node panicked") && line.contains(&named);
+        ensure!(log.lines().any(says), "{task} panicked, and the log is:\n{log}");
+    }
+    node.set_env(PANIC_IN, "");
+    node.restart().await?;
+    node.stop().await
+}
+
+#[tokio::test]
+async fn a_node_ends_when_any_of_its_tasks_panics_on_sqlite() -> Checked {
+    let stripe = StripeDouble::start().await?;
+    let options = options()
+        .env("SORTIE_STRIPE_SECRET_KEY", stripe.secret_key())
+        .env("SORTIE_STRIPE_WEBHOOK_SECRETS", "whsec_hush")
+        .env("SORTIE_STRIPE_API_URL", &stripe.url());
+    let binary = env!("CARGO_BIN_EXE_sortie");
+    let hosted = HostedNode::start_with(binary, Database::Sqlite, options).await?;
+    let log = hosted.node.log();
+    assert_eq!(started(&log), BTreeSet::from(HOSTED));
+    panics_end(hosted.node, &HOSTED).await
+}
+
+#[tokio::test]
+async fn a_node_ends_when_any_of_its_tasks_panics_on_postgres() -> Checked {
+    let node = Node::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Postgres, options()).await?;
+    let log = node.log();
+    let started = started(&log);
+    let known: BTreeSet<&str> = HOSTED.into_iter().chain(SHARED).collect();
+    let unknown: Vec<_> = started.difference(&known).collect();
+    assert!(unknown.is_empty(), "no test kills {unknown:?}");
+    assert!(SHARED.iter().all(|task| started.contains(task)), "{started:?}");
+    panics_end(node, &SHARED).await
+}
