@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use sortie_api::{OrgId, RunId, Timestamp, usage::Day};
 use sortie_store::{LedgerChecked, LedgerDifference, LedgerRule, Store};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -23,8 +23,14 @@ const LOOK: Duration = Duration::from_mins(1);
 /// Time of the check, after midnight in UTC.
 const AT_NIGHT: Duration = Duration::from_hours(3);
 
+/// Longest pause after a check that has failed. The first one is a look, and each is twice the one before.
+const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+
 /// Organizations in one query.
-const ORGANIZATIONS: u32 = 500;
+const ORGANIZATIONS: u32 = 100;
+
+/// Entries of the ledger that are added to the running sums at once. The query of a page reads fewer of each organization.
+const ENTRIES: u32 = 5_000;
 
 /// Runs in one query.
 const RUNS: u32 = 2_000;
@@ -51,6 +57,7 @@ impl Engine {
 
 async fn check_page(store: &Store, after: Option<OrgId>, limit: u32) -> Result<CheckedLedger, Error> {
     let mut units = Units::new("checking the ledger of an organization");
+    add_up(store, after, limit, &mut units).await?;
     let (page, is_last) = check_credits(store, after, limit, &mut units).await?;
     let mut checked = CheckedLedger {
         organizations: page.looked_at.len() as u64,
@@ -67,24 +74,42 @@ async fn check_page(store: &Store, after: Option<OrgId>, limit: u32) -> Result<C
     Ok(checked)
 }
 
-/// Checks the credits of a page of organizations, and returns whether it is the last one. Where one of them fails the page,
-/// each is checked by itself.
+/// Adds up the new entries of a page of organizations, step by step: no query reads a whole ledger.
+async fn add_up(store: &Store, after: Option<OrgId>, limit: u32, units: &mut Units) -> Result<(), Error> {
+    let organizations = store
+        .organizations(after.map(|org| org.to_string()), limit)
+        .await?;
+    for (org, _) in organizations.items {
+        let added = async {
+            while store.add_up_ledger(org, ENTRIES).await? {}
+            Ok::<_, Error>(())
+        };
+        // What fails here fails the check of the organization as well, which reports it.
+        units.done(org, added.await)?;
+    }
+    Ok(())
+}
+
+/// Checks the credits of a page of organizations, and returns whether it is the last one. Where the query of the page fails, each
+/// organization is checked by itself.
 async fn check_credits(
     store: &Store,
     after: Option<OrgId>,
     limit: u32,
     units: &mut Units,
 ) -> Result<(LedgerChecked<OrgId>, bool), Error> {
-    let mut page = match store.check_credits(after, limit).await {
+    match store.check_credits(after, limit).await {
         Ok(page) => {
             let is_last = page.looked_at.len() < usize::try_from(limit).unwrap_or(usize::MAX);
             return Ok((page, is_last));
         }
-        Err(error) if error.is_of_data() => LedgerChecked {
-            differences: Vec::new(),
-            looked_at: Vec::new(),
-        },
-        Err(error) => return Err(error.into()),
+        Err(error) => {
+            tracing::warn!(%error, "checking many organizations at once failed; each is checked by itself")
+        }
+    }
+    let mut page = LedgerChecked {
+        differences: Vec::new(),
+        looked_at: Vec::new(),
     };
     let organizations = store
         .organizations(after.map(|org| org.to_string()), limit)
@@ -137,23 +162,36 @@ pub(crate) async fn keep_checking(
     let mut tick = tokio::time::interval(LOOK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut checked = night_of(clock.now());
+    let (mut failures, mut not_before) = (0_u32, Instant::now());
     loop {
         tokio::select! {
             _ = tick.tick() => {}
             () = stop.cancelled() => return,
         }
         let night = night_of(clock.now());
-        if night <= checked {
+        if night <= checked || Instant::now() < not_before {
             continue;
         }
-        tokio::select! {
-            done = check_everything(&store, &metrics) => match done {
-                Ok(()) => checked = night,
-                Err(error) => tracing::error!(%error, "checking the ledger failed"),
-            },
-            () = stop.cancelled() => return,
+        let Some(done) = stop.run_until_cancelled(check_everything(&store, &metrics)).await else {
+            return;
+        };
+        match done {
+            Ok(()) => (checked, failures) = (night, 0),
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                let pause = pause_after(failures);
+                not_before = Instant::now() + pause;
+                tracing::error!(%error, again_in_seconds = pause.as_secs(), "checking the ledger failed");
+            }
         }
     }
+}
+
+/// Pause after so many checks in a row that have failed.
+fn pause_after(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(16);
+    LOOK.saturating_mul(2_u32.saturating_pow(doublings))
+        .min(LONGEST_PAUSE)
 }
 
 /// The day in whose night a time is, or whose night was the last one before it.
@@ -207,6 +245,14 @@ mod tests {
         ]
         .map(|text| night_of(at(text)).to_string());
         assert_eq!(nights, ["2026-11-19", "2026-11-20", "2026-11-20", "2026-11-21"]);
+    }
+
+    #[test]
+    fn a_check_that_fails_is_repeated_less_and_less_often() {
+        let minutes: Vec<u64> = (1..=8)
+            .map(|failures| pause_after(failures).as_secs() / 60)
+            .collect();
+        assert_eq!(minutes, [1, 2, 4, 8, 16, 32, 60, 60]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,5 @@
-//! Comparison of credits with the ledger, the runs and the payments, for operators and for the nightly check.
+//! Comparison of credits with the ledger, the runs and the payments, for operators and for the nightly check. The ledger is the
+//! [running sums](super::ledger_sums) and the entries since.
 //!
 //! A difference is a defect: no command leaves one behind.
 
@@ -114,13 +115,14 @@ macro_rules! credits {
     () => {
         "SELECT o.id, \
          COALESCE((SELECT c.balance_micros FROM credit c WHERE c.org_id = o.id), 0), \
-         (SELECT CAST(COALESCE(SUM(l.amount_micros), 0) AS BIGINT) FROM ledger l WHERE l.org_id = o.id), \
+         COALESCE(s.balance_micros, 0) + (SELECT CAST(COALESCE(SUM(l.amount_micros), 0) AS BIGINT) FROM ledger l \
+           WHERE l.org_id = o.id AND (l.at, l.cause) > (COALESCE(s.at, -1), COALESCE(s.cause, ''))), \
          COALESCE((SELECT c.reserved_micros FROM credit c WHERE c.org_id = o.id), 0), \
          (SELECT CAST(COALESCE(SUM((SELECT r.reserved_micros FROM run r WHERE r.id = q.run_id)), 0) AS BIGINT) \
            FROM queue q WHERE q.org_id = o.id AND q.node_id IS NULL) + \
          (SELECT CAST(COALESCE(SUM((SELECT r.reserved_micros FROM run r WHERE r.id = q.run_id)), 0) AS BIGINT) \
            FROM queue q WHERE q.org_id = o.id AND q.node_id IS NOT NULL) \
-         FROM organization o "
+         FROM organization o LEFT JOIN ledger_sum s ON s.org_id = o.id "
     };
 }
 use credits;
@@ -223,8 +225,12 @@ fn check_payments(tx: &mut dyn Tx, org: OrgId) -> Result<Vec<LedgerDifference>> 
            FROM payment p WHERE p.org_id = $1 AND p.created_at >= 0 \
           UNION ALL SELECT l.payment_id, 0, CASE WHEN l.kind = 'purchase' THEN l.amount_micros ELSE 0 END, \
            0, CASE WHEN l.kind = 'purchase' THEN 0 ELSE 0 - l.amount_micros END \
-           FROM ledger l WHERE l.org_id = $1 AND l.at >= 0 \
-           AND l.kind IN ('purchase', 'refund', 'refund_failed', 'dispute', 'dispute_won')) AS moved \
+           FROM ledger l WHERE l.org_id = $1 AND (l.at, l.cause) > \
+           (COALESCE((SELECT s.at FROM ledger_sum s WHERE s.org_id = $1), -1), \
+            COALESCE((SELECT s.cause FROM ledger_sum s WHERE s.org_id = $1), '')) \
+           AND l.kind IN ('purchase', 'refund', 'refund_failed', 'dispute', 'dispute_won') \
+          UNION ALL SELECT CASE WHEN s.payment_id <> '' THEN s.payment_id END, 0, s.bought_micros, 0, s.taken_micros \
+           FROM ledger_payment_sum s WHERE s.org_id = $1) AS moved \
          GROUP BY moved.payment_id \
          HAVING SUM(moved.paid) <> SUM(moved.bought) OR SUM(moved.reported) <> SUM(moved.taken)",
         vals![org, MICROS_OF_A_CENT],

@@ -227,7 +227,7 @@ pub(super) fn change_again(
 }
 
 /// Statement that locks the credit of an organization.
-fn lock(org: OrgId) -> Stmt<'static> {
+pub(super) fn lock(org: OrgId) -> Stmt<'static> {
     Stmt::new(
         "UPDATE credit SET suspended = suspended WHERE org_id = $1",
         vals![org],

@@ -2,6 +2,9 @@
 //!
 //! The primary key of an entry is its cause, so a cause moves a balance once however often it is reported. Settlements enter
 //! their charges by [`charge`], in the tail of their transaction. Every other movement goes through [`append`].
+//!
+//! Both hold the lock of the organization's credit when they choose the time of an entry: that of its cause, or the one after the
+//! newest entry where that is later. So an entry is always newer than those that were committed before it.
 
 use sortie_api::{LedgerEntry, LedgerKind, OrgId, Timestamp, UserId};
 
@@ -41,7 +44,7 @@ pub struct NewLedgerEntry {
     pub topup: Option<String>,
     /// Person who made the movement.
     pub user: Option<UserId>,
-    /// Time of the movement.
+    /// Time of the movement. The entry gets a later one where the newest entry of the organization has it.
     pub at: Timestamp,
 }
 
@@ -133,16 +136,34 @@ fn list(
     .collect()
 }
 
+/// Time of a new entry of the organization `$org` with a cause of the time `$at`.
+macro_rules! time_of_entry {
+    ($org:literal, $at:literal) => {
+        concat!(
+            "{GREATEST}(",
+            $at,
+            ", 1 + COALESCE((SELECT l.at FROM ledger l WHERE l.org_id = ",
+            $org,
+            " ORDER BY l.at DESC LIMIT 1), -1))"
+        )
+    };
+}
+
 /// Appends an entry and moves the balance by its amount, unless the entry is there. [`OTHER_ENTRY`] if its cause is there
-/// with another organization, kind or amount.
+/// with another organization, kind or amount. It goes last in a command, as it locks the credit of the organization.
 pub(crate) fn append(tx: &mut dyn Tx, entry: &NewLedgerEntry) -> Result<Appended> {
-    let [_, inserted] = batch(
+    let [_, _, inserted] = batch(
         tx,
         &[
             credit::begin(entry.org),
+            credit::lock(entry.org),
             Stmt::new(
-                "INSERT INTO ledger (cause, org_id, at, kind, amount_micros, payment_id, topup_id, description, user_id) \
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (cause) DO NOTHING",
+                concat!(
+                    "INSERT INTO ledger (cause, org_id, at, kind, amount_micros, payment_id, topup_id, description, user_id) \
+                     VALUES ($1, $2, ",
+                    time_of_entry!("$2", "CAST($3 AS BIGINT)"),
+                    ", $4, $5, $6, $7, $8, $9) ON CONFLICT (cause) DO NOTHING"
+                ),
                 vals![
                     entry.cause.as_str(),
                     entry.org,
@@ -174,14 +195,17 @@ pub(crate) fn append(tx: &mut dyn Tx, entry: &NewLedgerEntry) -> Result<Appended
     Ok(Appended::Before)
 }
 
-/// Enters the costs of the settled runs `ids`, a JSON array of `count` runs that have cost something. The transaction takes
-/// the amounts from the balances. A run that was charged before is an error of the database.
+/// Enters the costs of the settled runs `ids`, a JSON array of `count` runs that have cost something. The transaction has taken
+/// the amounts from the balances, which it has locked by that. A run that was charged before is an error of the database.
 pub(super) fn charge(ids: &str, count: usize) -> Stmt<'_> {
     let count = u64::try_from(count).unwrap_or(u64::MAX);
     Stmt::new(
-        "INSERT INTO ledger (cause, org_id, at, kind, amount_micros, run_id, description) \
-         SELECT r.id, r.org_id, r.finished_at, 'charge', 0 - r.cost_micros, r.id, 'run' FROM run r \
-         WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} AND r.cost_micros > 0 AND r.finished_at IS NOT NULL",
+        concat!(
+            "INSERT INTO ledger (cause, org_id, at, kind, amount_micros, run_id, description) SELECT r.id, r.org_id, ",
+            time_of_entry!("r.org_id", "r.finished_at"),
+            ", 'charge', 0 - r.cost_micros, r.id, 'run' FROM run r \
+             WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} AND r.cost_micros > 0 AND r.finished_at IS NOT NULL"
+        ),
         vals![ids],
     )
     .exactly(count, Error::Corrupt("a settled run has no cost".to_owned()))

@@ -9,6 +9,7 @@ pub(crate) mod check;
 pub(crate) mod credit;
 pub(crate) mod holds;
 pub(crate) mod ledger;
+mod ledger_sums;
 pub(crate) mod low_credits;
 pub(crate) mod purchases;
 pub(crate) mod refusals;

@@ -67,7 +67,7 @@ pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<Written> {
                 return Err(windows::refusal(tx, &key, &change)?);
             }
             SharedRow::Allowance(month) => return Err(allowance::refusal(sums.allowances().get(&month))),
-            // Credits are the last rows in the order of locks, so nothing that is to be written comes behind them.
+            // Credits are the last rows in the order of locks, and a command that reserves some charges nothing.
             SharedRow::Credit(org) => {
                 let change = sums.credits().get(&org).copied().unwrap_or_default();
                 let writers = Writers::of(tx);
@@ -123,9 +123,6 @@ fn steps<'a>(sums: &'a Sums, ids: &'a Ids, writers: Writers) -> Vec<(Option<Shar
     if !sums.released().is_empty() {
         steps.push((None, holds::delete(&ids.released)));
     }
-    if !sums.charged().is_empty() {
-        steps.push((None, ledger::charge(&ids.charged, sums.charged().len())));
-    }
     for (key, change) in sums.windows() {
         let row = SharedRow::Window(key.clone());
         steps.push((Some(row), windows::statement(key, change, writers)));
@@ -143,6 +140,10 @@ fn steps<'a>(sums: &'a Sums, ids: &'a Ids, writers: Writers) -> Vec<(Option<Shar
             Some(SharedRow::Credit(*org)),
             credit::statement(*org, *change, writers),
         ));
+    }
+    // The locks of the credits give each charge a time behind all entries of its organization.
+    if !sums.charged().is_empty() {
+        steps.push((None, ledger::charge(&ids.charged, sums.charged().len())));
     }
     steps
 }

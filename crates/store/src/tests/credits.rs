@@ -518,6 +518,26 @@ both! {
         assert_eq!(fixture.differences().await, []);
     }
 
+    // `docs/BILLING.md#the-ledger`: who reads the newest entries until a known one misses none.
+    async fn a_charge_that_is_entered_late_is_the_newest_entry(fixture: &Fixture) {
+        let (org, node, store) = (fixture.paying_org(1_000).await, fixture.node().await, &fixture.store);
+        store.create_run(fixture.paid(org, 100)).await.unwrap();
+        let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
+        store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
+        // The worker reports its cost once other credits have moved.
+        fixture.give(org, 5).await;
+        store.settle_run(fence.run, fence.attempt, of_calls(micros(7)), Vec::new()).await.unwrap();
+        let newest = store.list_ledger(org, None, 10).await.unwrap();
+        let kinds: Vec<_> = newest.iter().map(|(_, entry)| (entry.kind, entry.amount_micros)).collect();
+        assert_eq!(kinds, [(LedgerKind::Charge, -7), (LedgerKind::Grant, 5), (LedgerKind::Grant, 1_000)]);
+        // So is a movement of a node with an earlier clock.
+        let early = NewLedgerEntry { at: sortie_api::Timestamp::from_micros(1), ..fixture.grant(org, 3) };
+        store.move_credits(early, fixture.audit(org)).await.unwrap();
+        let newest = store.list_ledger(org, None, 2).await.unwrap();
+        assert_eq!((newest[0].1.amount_micros, newest[1].1.amount_micros), (3, -7));
+        assert!(newest[0].0.at > newest[1].0.at);
+    }
+
     async fn an_organization_begins_with_credits_of_its_own_and_an_account_with_credits_stays(fixture: &Fixture) {
         let (store, ann) = (&fixture.store, fixture.person("ann").await);
         let org = fixture.org_of(ann).await;

@@ -1,8 +1,13 @@
 //! The check of the ledger: what it finds where one row is changed by hand.
 
+use futures_util::future::join_all;
 use sortie_api::{LedgerKind, RunStatus};
 
-use super::{both, purchases::CENT};
+use super::{
+    both,
+    examined::{Bound, within},
+    purchases::CENT,
+};
 use crate::{LedgerDifference, LedgerRule, NewLedgerEntry, TakeBackKind, TakeBackState};
 
 both! {
@@ -31,6 +36,46 @@ both! {
             assert_eq!(fixture.tamper(change(repair)).await, Ok(1));
         }
         assert_eq!(fixture.differences().await, []);
+    }
+
+    async fn a_long_ledger_is_added_up_in_steps_and_checked_by_its_newest_entries(fixture: &Fixture) {
+        let (store, org) = (&fixture.store, fixture.paying_org(1_000).await);
+        let paid = fixture.bought(org, 1_000).await;
+        store.take_back(fixture.report(&paid, (TakeBackKind::Refund, "re_1"), 300, TakeBackState::Taken)).await.unwrap();
+        for _ in 0..200 {
+            fixture.give(org, 3).await;
+        }
+        let mut steps = 0;
+        while store.add_up_ledger(org, 20).await.unwrap() {
+            steps += 1;
+        }
+        assert_eq!(steps, 10);
+        let bound = Bound { steps: 1_000, rows: 60, of_a_scan: 20 };
+        assert_eq!(within(fixture, bound, store.check_credits_of(org)).await, []);
+        assert_eq!(within(fixture, bound, store.check_payments(org)).await, []);
+        assert_eq!(fixture.differences().await, []);
+        // What is wrong in front of the position is found as before, and so is what comes behind it.
+        let balance = 1_600 + 700 * CENT;
+        let wrong = LedgerDifference { org, rule: LedgerRule::Balance, run: None, payment: None, expected: balance, found: balance + 1 };
+        assert_eq!(fixture.tamper("UPDATE credit SET balance_micros = balance_micros + 1").await, Ok(1));
+        assert_eq!(store.check_credits_of(org).await.unwrap(), [wrong]);
+        assert_eq!(fixture.tamper("UPDATE payment SET refunded_cents = 299").await, Ok(1));
+        let payment = Some(paid.payment);
+        let taken = LedgerDifference { org, rule: LedgerRule::TakenBack, run: None, payment, expected: 299 * CENT, found: 300 * CENT };
+        assert_eq!(store.check_payments(org).await.unwrap(), [taken]);
+        assert_eq!(fixture.tamper("UPDATE payment SET refunded_cents = 300").await, Ok(1));
+        store.take_back(fixture.report(&paid, (TakeBackKind::Refund, "re_2"), 1, TakeBackState::Taken)).await.unwrap();
+        assert_eq!(store.check_payments(org).await.unwrap(), []);
+    }
+
+    async fn nodes_that_add_up_at_once_count_each_entry_once(fixture: &Fixture) {
+        let (store, org) = (&fixture.store, fixture.paying_org(1_000).await);
+        for _ in 0..40 {
+            fixture.give(org, 3).await;
+        }
+        let all = join_all((0..8).map(|_| async { while store.add_up_ledger(org, 5).await.unwrap() {} })).await;
+        assert_eq!((all.len(), fixture.differences().await), (8, Vec::new()));
+        assert_eq!(fixture.count("SELECT balance_micros FROM ledger_sum").await, 1_000 + 39 * 3);
     }
 
     async fn the_check_compares_payments_with_their_entries(fixture: &Fixture) {

@@ -1,0 +1,131 @@
+//! Running sums of the ledger, by organization and by payment, up to a position of each organization.
+//!
+//! Entries are never changed or deleted, and a new one is behind all others of its organization
+//! ([`ledger`](super::ledger)). So the sum up to a position stays true, and the check of the ledger adds up what came since.
+
+use sortie_api::{LedgerKind, OrgId, Timestamp};
+
+use super::ledger::LedgerPosition;
+use crate::{
+    Store,
+    db::{Row, Stmt, Tx, vals},
+    types::{Error, Result},
+};
+
+/// Error of a step from a position that another node has left.
+const MOVED: Error = Error::Conflict("another node has added up these entries");
+
+/// Sums of a step of entries.
+struct Step {
+    from: Option<LedgerPosition>,
+    to: LedgerPosition,
+    balance_micros: i64,
+    payments: Vec<PaymentSum>,
+}
+
+/// Sums of the entries of one payment.
+struct PaymentSum {
+    payment: String,
+    bought_micros: i64,
+    taken_micros: i64,
+}
+
+impl Store {
+    /// System: adds the oldest `entries` of an organization that are not in its running sums to these. Returns false where
+    /// there are fewer: they stay for the check itself.
+    pub async fn add_up_ledger(&self, org: OrgId, entries: u32) -> Result<bool> {
+        let Some(step) = self.db.walk(move |tx| next_step(tx, org, entries)).await? else {
+            return Ok(false);
+        };
+        match self.db.write(move |tx| take_step(tx, org, &step)).await {
+            Ok(()) => Ok(true),
+            // The next step begins where the other node has ended.
+            Err(error) if error == MOVED => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn position_from(row: &Row) -> Result<LedgerPosition> {
+    Ok(LedgerPosition {
+        at: row.time(0)?,
+        cause: row.text(1)?.to_owned(),
+    })
+}
+
+fn next_step(tx: &mut dyn Tx, org: OrgId, entries: u32) -> Result<Option<Step>> {
+    let from = tx.query_opt("SELECT at, cause FROM ledger_sum WHERE org_id = $1", vals![org])?;
+    let from = from.as_ref().map(position_from).transpose()?;
+    let start = from.clone().unwrap_or(LedgerPosition {
+        at: Timestamp::from_micros(-1),
+        cause: String::new(),
+    });
+    let last = tx.query_opt(
+        "SELECT at, cause FROM ledger WHERE org_id = $1 AND (at, cause) > ($2, $3) ORDER BY at, cause LIMIT 1 OFFSET $4",
+        vals![org, start.at, start.cause.as_str(), entries.saturating_sub(1)],
+    )?;
+    let Some(last) = last else { return Ok(None) };
+    let to = position_from(&last)?;
+    let rows = tx.query_all(
+        "SELECT COALESCE(l.payment_id, ''), CASE WHEN l.kind IN ($6, $7, $8) THEN 0 ELSE 1 END, \
+         CAST(SUM(l.amount_micros) AS BIGINT), \
+         CAST(SUM(CASE WHEN l.kind = $9 THEN l.amount_micros ELSE 0 END) AS BIGINT) \
+         FROM ledger l WHERE l.org_id = $1 AND (l.at, l.cause) > ($2, $3) AND (l.at, l.cause) <= ($4, $5) GROUP BY 1, 2",
+        vals![
+            org,
+            start.at,
+            start.cause.as_str(),
+            to.at,
+            to.cause.as_str(),
+            LedgerKind::Charge.as_str(),
+            LedgerKind::Grant.as_str(),
+            LedgerKind::Correction.as_str(),
+            LedgerKind::Purchase.as_str()
+        ],
+    )?;
+    let mut step = Step {
+        from,
+        to,
+        balance_micros: 0,
+        payments: Vec::new(),
+    };
+    for row in &rows {
+        let (sum, bought_micros) = (row.int(2)?, row.int(3)?);
+        step.balance_micros = step.balance_micros.saturating_add(sum);
+        if row.int(1)? == 1 {
+            step.payments.push(PaymentSum {
+                payment: row.text(0)?.to_owned(),
+                bought_micros,
+                taken_micros: bought_micros.saturating_sub(sum),
+            });
+        }
+    }
+    Ok(Some(step))
+}
+
+fn take_step(tx: &mut dyn Tx, org: OrgId, step: &Step) -> Result<()> {
+    let (to, cause) = (step.to.at, step.to.cause.as_str());
+    let moved = match &step.from {
+        Some(from) => Stmt::new(
+            "UPDATE ledger_sum SET at = $2, cause = $3, balance_micros = balance_micros + $4 \
+             WHERE org_id = $1 AND at = $5 AND cause = $6",
+            vals![org, to, cause, step.balance_micros, from.at, from.cause.as_str()],
+        ),
+        None => Stmt::new(
+            "INSERT INTO ledger_sum (org_id, at, cause, balance_micros) VALUES ($1, $2, $3, $4) \
+             ON CONFLICT (org_id) DO NOTHING",
+            vals![org, to, cause, step.balance_micros],
+        ),
+    };
+    let mut statements = vec![moved.exactly(1, MOVED)];
+    statements.extend(step.payments.iter().map(|of| {
+        Stmt::new(
+            "INSERT INTO ledger_payment_sum (org_id, payment_id, bought_micros, taken_micros) VALUES ($1, $2, $3, $4) \
+             ON CONFLICT (org_id, payment_id) DO UPDATE SET \
+             bought_micros = ledger_payment_sum.bought_micros + excluded.bought_micros, \
+             taken_micros = ledger_payment_sum.taken_micros + excluded.taken_micros",
+            vals![org, of.payment.as_str(), of.bought_micros, of.taken_micros],
+        )
+    }));
+    tx.batch(&statements).map(drop)
+}
