@@ -308,7 +308,7 @@ pub struct PaymentPage {
 }
 
 /// Body of `POST /v1/operator/payments/{id}/refund`.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct RefundPayment {
     /// Cents to refund. Default: all that is left of the payment.
@@ -319,6 +319,14 @@ pub struct RefundPayment {
     )]
     #[schema(nullable = false, minimum = 1, example = 500)]
     pub amount_cents: Option<i64>,
+    /// Name of the refund: the same one twice is one refund of the payment. Required with `amount_cents`.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(nullable = false, min_length = 1, max_length = 200, example = "ticket-4711")]
+    pub reference: Option<String>,
 }
 
 /// Body of `POST /v1/operator/organizations/{id}/credits`.

@@ -167,6 +167,8 @@ ids! {
     ConsentId = "consent";
     /// A payment of a purchase.
     PaymentId = "pay";
+    /// A refund that was ordered here: no client ever sees one.
+    RefundOrderId = "refund";
     /// A mail to send: no client ever sees one.
     MailId = "mail";
     /// Content as it is stored: no client ever sees one.

@@ -58,7 +58,7 @@ pub use event::{Event, EventType};
 pub use file::{File, FilePage};
 pub use id::{
     AuditId, BlobId, ConnectionId, ConsentId, DeploymentId, FileId, GrantId, InvitationId, KeyId, MailId,
-    OauthClientId, OrgId, PaymentId, RunId, ScheduleId, SessionId, TopupId, UserId,
+    OauthClientId, OrgId, PaymentId, RefundOrderId, RunId, ScheduleId, SessionId, TopupId, UserId,
 };
 pub use license::License;
 pub use mail::EmailDelivery;

@@ -9,10 +9,10 @@ use sortie_base::{hex, random};
 use sortie_store::{Actor, NewCustomer, NewTopup, PaymentNotice, TopupMove, TopupRow};
 
 use crate::{
-    Billing, Checkout, CheckoutOrder,
+    Billing, Checkout, CheckoutOrder, Part,
     error::{Error, Result},
     events::is_name,
-    service::{Parts, seconds},
+    service::{LISTED_BEFORE, Parts, seconds},
 };
 
 /// Checkouts of an organization that may be open at once.
@@ -223,7 +223,7 @@ impl Parts {
                 success_url: &success_url,
                 cancel_url: &cancel_url,
             };
-            self.make_page(key, &order).await
+            self.make_page(topup, key, &order).await
         };
         let checkout = match page(customer, &id).await {
             Err(Error::Stripe(error)) if error.lacks_customer() => {
@@ -241,7 +241,7 @@ impl Parts {
     ///
     /// Stripe may still make the first page later. Nobody can pay on it: its address was in the answer alone, and only the page
     /// that the purchase names is handed out.
-    async fn make_page(&self, key: &str, order: &CheckoutOrder<'_>) -> Result<Checkout> {
+    async fn make_page(&self, topup: &TopupRow, key: &str, order: &CheckoutOrder<'_>) -> Result<Checkout> {
         let made = async |key: &str| {
             let checkout = self.stripe.create_checkout(key, order);
             self.ask("create_checkout", checkout).await
@@ -250,19 +250,27 @@ impl Parts {
             Err(Error::Stripe(error)) if error.is_indefinite() => {}
             answered => return answered,
         }
-        if let Some(page) = self.find_page(order).await? {
+        if let Some(page) = self.find_page(topup, order).await? {
             return Ok(page);
         }
         made(&format!("{key}-2")).await
     }
 
-    async fn find_page(&self, order: &CheckoutOrder<'_>) -> Result<Option<Checkout>> {
-        let pages = self.ask("list_checkouts", self.stripe.checkouts(order.customer));
+    async fn find_page(&self, topup: &TopupRow, order: &CheckoutOrder<'_>) -> Result<Option<Checkout>> {
+        let (customer, since) = (order.customer, seconds(topup.created_at - LISTED_BEFORE));
+        let page = |after: Option<String>| async move {
+            let part = Part {
+                since: Some(since),
+                after: after.as_deref(),
+            };
+            self.stripe.checkouts(customer, &part).await
+        };
+        let pages = self.read_all("list_checkouts", page, |page| &page.id);
         let is_named = |page: &Checkout| {
             let metadata = page.metadata.as_ref();
             metadata.is_some_and(|metadata| metadata.get("topup").is_some_and(|topup| topup == order.topup))
         };
-        Ok(pages.await?.data.into_iter().find(is_named))
+        Ok(pages.await?.into_iter().find(is_named))
     }
 
     /// Keeps the page of a purchase. `Conflict` if the purchase has ended meanwhile, or has another page.

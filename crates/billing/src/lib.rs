@@ -11,6 +11,7 @@ mod account;
 mod auto_tests;
 mod auto_topup;
 mod checkout;
+mod closing;
 mod error;
 mod event_types;
 mod events;
@@ -18,6 +19,7 @@ mod metrics;
 mod off_session;
 mod purchase;
 mod reconcile;
+mod refunds;
 mod service;
 mod stripe;
 mod subscriptions;
@@ -30,8 +32,8 @@ pub use error::Error;
 pub use service::{Billing, Options};
 pub use stripe::{
     Account, Card, Charge, Checkout, CheckoutOrder, Customer, Dispute, Event, EventFilter, FundsMovement,
-    InvalidSignature, Page, PaymentFailure, PaymentIntent, PaymentMethod, PortalSession, Refund, RefundOrder,
-    Refusal, SavedCardPayment, Stripe, StripeError, StripeSettings, Subscription, SubscriptionItem,
-    SubscriptionOrder, verify_signature,
+    InvalidSignature, Page, Part, PaymentFailure, PaymentIntent, PaymentMethod, PortalSession, Refund,
+    RefundOrder, Refusal, SavedCardPayment, Stripe, StripeError, StripeSettings, Subscription,
+    SubscriptionItem, SubscriptionOrder, verify_signature,
 };
 pub use subscriptions::{Plan, SUBSCRIBED_PAGE};

@@ -33,13 +33,15 @@ pub(crate) struct Metrics {
 const OUTCOMES: [&str; 4] = ["done", "ignored", "failed", "retried"];
 
 /// Names of requests to Stripe.
-const REQUESTS: [&str; 19] = [
+const REQUESTS: [&str; 21] = [
     "cancel_intent",
+    "cancel_subscription",
     "charge_card",
     "create_checkout",
     "create_customer",
     "create_portal",
     "create_refund",
+    "expire_checkout",
     "list_cards",
     "list_checkouts",
     "list_disputes",

@@ -20,19 +20,19 @@ use sortie_store::{
 };
 
 use crate::{
-    PaymentIntent, Refusal, SavedCardPayment, StripeError,
+    Part, PaymentIntent, Refusal, SavedCardPayment, StripeError,
     checkout::{FIRST_LOOK, OPEN},
     error::{Error, Result},
     purchase::Seen,
-    service::Parts,
+    service::{LISTED_BEFORE, Parts, seconds},
 };
 
 /// Time after which no request is repeated: Stripe forgets keys after 24 hours.
-const KEY_STANDS: Duration = Duration::from_hours(23);
+pub(crate) const KEY_STANDS: Duration = Duration::from_hours(23);
 
 /// Time after which a purchase is given up whose key Stripe answers for good without a payment, and of which it knows nothing.
 /// The look after it comes within three minutes.
-const NO_ANSWER_STANDS: Duration = Duration::from_secs(90);
+pub(crate) const NO_ANSWER_STANDS: Duration = Duration::from_secs(90);
 
 /// Time after which a purchase is given up that Stripe only fails on and knows nothing of.
 const ERRORS_STAND: Duration = Duration::from_mins(10);
@@ -46,9 +46,6 @@ const DECLINED: [Duration; 2] = [Duration::from_hours(1), Duration::from_hours(6
 /// Attempts to record an end beside changes of the settings.
 const TRIES: u32 = 3;
 
-/// Pages of payments that are searched.
-const PAGES: u32 = 20;
-
 /// Longest code that is kept, in bytes.
 const LONGEST: usize = 100;
 
@@ -61,8 +58,8 @@ enum Unpaid {
     Declined(String),
     /// The bank asks for the cardholder.
     NeedsCardholder,
-    /// Stripe does not have the customer, nor the card.
-    NoCustomer,
+    /// Stripe does not have the card, for this reason.
+    NoCard(&'static str),
     /// Stripe failed, or did not answer in time.
     Unknown(&'static str),
 }
@@ -142,9 +139,28 @@ impl Parts {
                 self.take_intent(topup, intent).await
             }
             Some(intent) => self.declined(topup, Some(intent), code).await,
-            None if refusal.lacks_customer() => self.end_unpaid(topup, None, Unpaid::NoCustomer).await,
+            None if refusal.lacks_customer() => {
+                let why = "Stripe does not have the customer";
+                self.end_unpaid(topup, None, Unpaid::NoCard(why)).await
+            }
+            // The request was wrong: the card may have been removed.
+            None if self.is_card_gone(topup).await? => {
+                let why = "the card was removed at Stripe";
+                self.end_unpaid(topup, None, Unpaid::NoCard(why)).await
+            }
             None => self.declined(topup, None, code).await,
         }
+    }
+
+    /// Whether the customer has no card any more. Another one that was saved meanwhile is kept for the next attempt.
+    async fn is_card_gone(&self, topup: &TopupRow) -> Result<bool> {
+        let Some(customer) = &topup.customer else {
+            return Ok(true);
+        };
+        let card = self.read_card(customer).await?;
+        let is_gone = card.is_none();
+        self.store.keep_card(topup.org, card, self.now()).await?;
+        Ok(is_gone)
     }
 
     /// Takes a payment of an automatic purchase that has not succeeded.
@@ -237,29 +253,23 @@ impl Parts {
         let Some(customer) = &topup.customer else {
             return Ok(None);
         };
-        let (id, mut after) = (topup.id.to_string(), None);
-        for _ in 0..PAGES {
-            let page = self.stripe.intents(customer, after.as_deref());
-            let page = match self.ask("list_intents", page).await {
-                Err(Error::Stripe(error)) if error.lacks_customer() => return Ok(None),
-                page => page?,
+        // The payment is not older than its purchase, so older ones are not listed.
+        let (id, since) = (topup.id.to_string(), seconds(topup.created_at - LISTED_BEFORE));
+        let page = |after: Option<String>| async move {
+            let part = Part {
+                since: Some(since),
+                after: after.as_deref(),
             };
-            let found = page
-                .data
-                .iter()
-                .find(|intent| intent.metadata.get("topup") == Some(&id));
-            if let Some(intent) = found {
-                return Ok(Some(intent.clone()));
-            }
-            after = page.data.last().map(|intent| intent.id.clone());
-            if !page.has_more || after.is_none() {
-                return Ok(None);
+            self.stripe.intents(customer, &part).await
+        };
+        let intents = self.read_all("list_intents", page, |intent| &intent.id);
+        match intents.await {
+            Err(Error::Stripe(error)) if error.lacks_customer() => Ok(None),
+            intents => {
+                let is_named = |intent: &PaymentIntent| intent.metadata.get("topup") == Some(&id);
+                Ok(intents?.into_iter().find(is_named))
             }
         }
-        // Too many payments to say that there is none.
-        Err(Error::Internal(
-            "the payment of a purchase was not found".to_owned(),
-        ))
     }
 
     /// Ends a purchase that was not paid, pauses or disables the automatic purchases, and tells the owner.
@@ -305,7 +315,7 @@ impl Parts {
         let (after, notice) = match how {
             Unpaid::Unknown(_) => (AfterAutoTopup::PausedUntil(now + AFTER_ERRORS), None),
             Unpaid::Declined(_) => declined(failures.unwrap_or_default(), now, amount_cents),
-            Unpaid::NoCustomer => (AfterAutoTopup::Disabled, Some(PaymentNotice::CardGone)),
+            Unpaid::NoCard(_) => (AfterAutoTopup::Disabled, Some(PaymentNotice::CardGone)),
             Unpaid::NeedsCardholder => {
                 let checkout = match failures {
                     Some(_) => self.mailed_checkout(topup).await,
@@ -321,8 +331,7 @@ impl Parts {
         let error = match how {
             Unpaid::Declined(code) => format!("declined: {code}"),
             Unpaid::NeedsCardholder => "the bank asks for the cardholder".to_owned(),
-            Unpaid::NoCustomer => "Stripe does not have the customer".to_owned(),
-            Unpaid::Unknown(why) => (*why).to_owned(),
+            Unpaid::NoCard(why) | Unpaid::Unknown(why) => (*why).to_owned(),
         };
         let audit = self.audit(
             topup.org,

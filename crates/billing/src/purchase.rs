@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use sortie_api::{PaymentId, TopupKind, TopupState};
+use sortie_api::{PaymentId, RefundOrderId, TopupKind, TopupState};
 use sortie_base::random;
 use sortie_store::{
     Actor, Appended, Error as StoreError, OTHER_AMOUNT, OTHER_ENTRY, PAID_TWICE, PaidTopup, SavedCard,
@@ -183,6 +183,7 @@ impl Parts {
             card: self.card_saved_with(topup, intent).await,
             description: "purchase".to_owned(),
             compare_at: audit.at + COMPARED_EVERY,
+            refund: RefundOrderId::new(audit.at, random()?),
             audit,
         };
         match self.store.credit_purchase(paid).await {

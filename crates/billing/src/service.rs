@@ -8,12 +8,16 @@ use sortie_base::{Clock, random};
 use sortie_store::{Actor, Audit, NoticeWriter, Store};
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{AutoTopupLimits, Plan, Stripe, StripeError, StripeSettings, error::Result, metrics::Metrics};
+use crate::{
+    AutoTopupLimits, Page, Plan, Stripe, StripeError, StripeSettings,
+    error::{Error, Result},
+    metrics::Metrics,
+};
 
 /// Settings of the payments of a node.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Clock of the node.
+    /// Clock that the nodes share: keys of Stripe and searches for events have horizons.
     pub clock: Clock,
     /// Address of the organization API that people use, without a slash at its end.
     pub org_url: String,
@@ -85,6 +89,30 @@ impl Parts {
         Ok(answer?)
     }
 
+    /// Reads a whole list of Stripe. `page` asks for the objects behind one, and `id` names an object.
+    pub(crate) async fn read_all<T, F>(
+        &self,
+        name: &'static str,
+        mut page: impl FnMut(Option<String>) -> F,
+        id: fn(&T) -> &String,
+    ) -> Result<Vec<T>>
+    where
+        F: Future<Output = std::result::Result<Page<T>, StripeError>>,
+    {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let found = self.ask(name, page(after)).await?;
+            let last = found.data.last().map(|object| id(object).clone());
+            all.extend(found.data);
+            if !found.has_more {
+                return Ok(all);
+            }
+            // A page without objects, but with more behind it, would be asked for again and again.
+            let unreadable = StripeError::Unreadable("a list without an end");
+            after = Some(last.ok_or(Error::Stripe(unreadable))?);
+        }
+    }
+
     /// Makes the entry of the audit log for a change that happens now.
     pub(crate) fn audit(
         &self,
@@ -107,6 +135,9 @@ impl Parts {
 
 /// Lease on a purchase, a payment or an event that a node has claimed: more than the requests of one take.
 pub(crate) const LEASE: Duration = Duration::from_mins(2);
+
+/// Time by which a list of Stripe begins before what is searched for: the clocks of Stripe and of the nodes may differ.
+pub(crate) const LISTED_BEFORE: Duration = Duration::from_hours(1);
 
 /// Returns a time in seconds since 1970.
 pub(crate) const fn seconds(at: Timestamp) -> i64 {

@@ -171,7 +171,7 @@ impl Parts {
             let audit = self.audit(org, &Actor::default(), "license.subscription", &subscription.id)?;
             let recorded = match self.store.record_subscription(read, audit).await {
                 // The organization was deleted.
-                Err(StoreError::NotFound) => return Ok(Seen::NotOurs),
+                Err(StoreError::NotFound) => return self.end_late_subscription(org, &subscription).await,
                 recorded => recorded?,
             };
             match recorded {
@@ -198,6 +198,22 @@ impl Parts {
             }
         }
         Err(Error::Internal("a subscription changes all the time".to_owned()))
+    }
+
+    /// Ends a subscription of an organization that was deleted before it was known. A failure is an error of the event, which is
+    /// handled again.
+    async fn end_late_subscription(&self, org: OrgId, subscription: &Subscription) -> Result<Seen> {
+        if subscription.ended_at.is_some() {
+            return Ok(Seen::NotOurs);
+        }
+        let id = &subscription.id;
+        tracing::error!(subscription = %id, organization = %org,
+            "a deleted organization has subscribed; the subscription is cancelled, and its invoice is to be refunded at Stripe");
+        self.metrics.differs();
+        self.ask("cancel_subscription", self.stripe.cancel_subscription(id))
+            .await?;
+        tracing::info!(subscription = %id, organization = %org, "cancelled the subscription of a deleted organization");
+        Ok(Seen::Recorded)
     }
 
     /// Reports a subscription that a person has to look at.

@@ -1,70 +1,17 @@
 //! Refunds and disputes: what goes back to the cardholder is taken from the credits.
 
-use sortie_api::PaymentId;
-use sortie_base::{hex, random};
+use sortie_api::RefundOrderId;
 use sortie_store::{Actor, PaymentNotice, PaymentRow, TakeBack, TakeBackKind, TakeBackState, TookBack};
 
-use crate::{
-    Billing, Dispute, Refund, RefundOrder,
-    error::{Error, Result},
-    purchase::Seen,
-    service::Parts,
-};
+use crate::{Dispute, Refund, error::Result, purchase::Seen, refunds::order_of, service::Parts};
 
-/// Error of a refund that Stripe refuses.
-const REFUSED: Error =
-    Error::Conflict("Stripe refuses the refund: it was refunded, or is disputed; see the payment at Stripe");
-
-/// Error of a refund that has failed.
-const FAILED: Error = Error::Conflict(
-    "the refund has failed at Stripe, and the credits are back: see the payment at Stripe, or refund it again",
-);
-
-impl Billing {
-    /// Operator: refunds a payment, or a part of it, and takes the credits back. Returns the payment. A repetition before the
-    /// refund is known is the same refund. `Conflict` for a refund that has failed meanwhile.
-    pub async fn refund(
-        &self,
-        payment: PaymentId,
-        amount_cents: Option<i64>,
-        actor: &Actor,
-    ) -> Result<PaymentRow> {
-        let parts = &self.0;
-        let before = parts.store.operated_payment(payment).await?;
-        let left = before.amount_cents.saturating_sub(before.refunded_cents);
-        if left <= 0 {
-            return Err(Error::Conflict("the payment was refunded before"));
-        }
-        if amount_cents.is_some_and(|cents| !(1..=left).contains(&cents)) {
-            let rule = format!("amount_cents: must be from 1 to {left}, which is left of the payment");
-            return Err(Error::Invalid(rule));
-        }
-        let cents = amount_cents.unwrap_or(left);
-        // A failed refund leaves the amounts as they were. The number of refunds tells the next one from its repetition.
-        let name = format!(
-            "refund_{payment}-{}-{cents}",
-            parts.store.known_refunds(payment).await?
-        );
-        let order = RefundOrder {
-            intent: &before.intent,
-            amount_cents: Some(cents),
-            name: &name,
-        };
-        let refund = match parts.make_refund(&before, &order).await {
-            Ok(refund) => refund,
-            Err(Error::Stripe(error)) if error.is_final() => {
-                tracing::warn!(%payment, %error, "a refund was refused");
-                return Err(REFUSED);
-            }
-            Err(error) => return Err(error),
-        };
-        let recorded = parts.record_refund(&refund, actor).await?;
-        if recorded.is_some_and(|took| took.state == TakeBackState::Returned) {
-            tracing::warn!(%payment, refund = refund.id, "a refund has failed");
-            return Err(FAILED);
-        }
-        Ok(parts.store.operated_payment(payment).await?)
-    }
+/// Refund or dispute, as Stripe has answered.
+struct Report<'a> {
+    kind: TakeBackKind,
+    id: &'a str,
+    amount_cents: i64,
+    state: TakeBackState,
+    order: Option<RefundOrderId>,
 }
 
 impl Parts {
@@ -76,12 +23,9 @@ impl Parts {
 
     /// Reads the refunds of a charge, and records them.
     pub(crate) async fn look_at_charge(&self, id: &str) -> Result<Seen> {
-        let refunds = self.ask("list_refunds", self.stripe.refunds(id)).await?;
-        if refunds.has_more {
-            tracing::warn!("a charge has more than 100 refunds: only the newest are read");
-        }
+        let refunds = self.refunds_of(id).await?;
         let mut seen = Seen::NotOurs;
-        for refund in &refunds.data {
+        for refund in &refunds {
             if self.take_refund(refund, &Actor::default()).await? == Seen::Recorded {
                 seen = Seen::Recorded;
             }
@@ -95,32 +39,10 @@ impl Parts {
         self.take_dispute(&dispute).await
     }
 
-    /// Makes a refund, or gets the one that was made before. A refusal and an answer of 500 are repeated by Stripe for a day,
-    /// also where the dispute that was the reason is won meanwhile. So what has become of the request is looked up, and where
-    /// nothing has, it is sent once more under another key.
-    async fn make_refund(&self, payment: &PaymentRow, order: &RefundOrder<'_>) -> Result<Refund> {
-        let made = async |key: &str| self.ask("create_refund", self.stripe.refund(key, order)).await;
-        match made(order.name).await {
-            Err(Error::Stripe(error))
-                if error.is_indefinite() || matches!(error, crate::StripeError::Refused(_)) => {}
-            answered => return answered,
-        }
-        if let Some(refund) = self.find_refund(payment, order.name).await? {
-            return Ok(refund);
-        }
-        made(&format!("{}-{}", order.name, hex(&random::<16>()?))).await
-    }
-
-    async fn find_refund(&self, payment: &PaymentRow, name: &str) -> Result<Option<Refund>> {
-        let Some(charge) = self.charge_of(payment).await? else {
-            return Ok(None);
-        };
-        let refunds = self.ask("list_refunds", self.stripe.refunds(&charge)).await?;
-        let is_named = |refund: &Refund| {
-            let metadata = refund.metadata.as_ref();
-            metadata.is_some_and(|metadata| metadata.get("refund").is_some_and(|found| found == name))
-        };
-        Ok(refunds.data.into_iter().find(is_named))
+    /// Reads all refunds of a charge, the newest first.
+    pub(crate) async fn refunds_of(&self, charge: &str) -> Result<Vec<Refund>> {
+        let page = |after: Option<String>| async move { self.stripe.refunds(charge, after.as_deref()).await };
+        self.read_all("list_refunds", page, |refund| &refund.id).await
     }
 
     /// Returns the charge of a payment, which is read where it is not known.
@@ -138,7 +60,7 @@ impl Parts {
     }
 
     /// Records a refund. None where it is of no payment of this deployment.
-    async fn record_refund(&self, refund: &Refund, actor: &Actor) -> Result<Option<TookBack>> {
+    pub(crate) async fn record_refund(&self, refund: &Refund, actor: &Actor) -> Result<Option<TookBack>> {
         let state = match refund.status.as_deref() {
             Some("failed" | "canceled") => TakeBackState::Returned,
             Some(_) | None => TakeBackState::Taken,
@@ -147,9 +69,14 @@ impl Parts {
         let Some(payment) = found.await? else {
             return Ok(None);
         };
-        let id = (TakeBackKind::Refund, refund.id.as_str());
-        let took = self.take_back(&payment, id, (refund.amount, state), actor);
-        took.await.map(Some)
+        let report = Report {
+            kind: TakeBackKind::Refund,
+            id: &refund.id,
+            amount_cents: refund.amount,
+            state,
+            order: order_of(refund),
+        };
+        self.take_back(&payment, report, actor).await.map(Some)
     }
 
     /// Records a dispute. The question of a bank takes no money.
@@ -166,19 +93,25 @@ impl Parts {
         if dispute.balance_transactions.is_empty() {
             return Ok(Seen::Recorded);
         }
-        let id = (TakeBackKind::Dispute, dispute.id.as_str());
-        self.take_back(&payment, id, (dispute.amount, state), &Actor::default())
-            .await?;
+        let report = Report {
+            kind: TakeBackKind::Dispute,
+            id: &dispute.id,
+            amount_cents: dispute.amount,
+            state,
+            order: None,
+        };
+        self.take_back(&payment, report, &Actor::default()).await?;
         Ok(Seen::Recorded)
     }
 
-    async fn take_back(
-        &self,
-        payment: &PaymentRow,
-        (kind, id): (TakeBackKind, &str),
-        (amount_cents, state): (i64, TakeBackState),
-        actor: &Actor,
-    ) -> Result<TookBack> {
+    async fn take_back(&self, payment: &PaymentRow, report: Report<'_>, actor: &Actor) -> Result<TookBack> {
+        let Report {
+            kind,
+            id,
+            amount_cents,
+            state,
+            order,
+        } = report;
         let action = match kind {
             TakeBackKind::Refund => "billing.refund",
             TakeBackKind::Dispute => "billing.dispute",
@@ -197,6 +130,7 @@ impl Parts {
             payment: payment.id,
             amount_cents,
             state,
+            order,
             mail,
             audit: self.audit(payment.org, actor, action, payment.id.to_string())?,
         };
@@ -242,8 +176,11 @@ impl Parts {
         }
         let mut disputed_cents = 0_i64;
         if found.disputed {
-            let disputes = self.ask("list_disputes", self.stripe.disputes(&charge)).await?;
-            for dispute in &disputes.data {
+            let charge = charge.as_str();
+            let page =
+                |after: Option<String>| async move { self.stripe.disputes(charge, after.as_deref()).await };
+            let disputes = self.read_all("list_disputes", page, |dispute| &dispute.id);
+            for dispute in &disputes.await? {
                 if dispute.is_withdrawn() {
                     disputed_cents = disputed_cents.saturating_add(dispute.amount);
                 }

@@ -69,13 +69,17 @@ pub use money::{
     credit::{Credit, CreditSums, InsufficientCredit, Payment},
     ledger::{Appended, LedgerPosition, NewLedgerEntry, OTHER_ENTRY},
     purchases::{
-        accounts::{BillingAccount, NewCustomer, ReplacedCustomer, SavedCard},
+        accounts::{BillingAccount, ClosingAccount, NewCustomer, RemovedCard, ReplacedCustomer, SavedCard},
         auto::{
             AfterAutoTopup, AutoTopupRow, BeginAutoTopup, NewAutoTopup, SETTINGS_CHANGED, SentAutoTopup,
             UnpaidAutoTopup,
         },
         events::{AfterEvent, ClaimedEvent, NewStripeEvent},
         payments::{OTHER_AMOUNT, PAID_TWICE, PaidTopup, PaymentRow},
+        refund_orders::{
+            NewRefundOrder, OTHER_REFUND, OrderedRefund, RefundOrderRow, RefundOrderState,
+            UnknownRefundOrderState,
+        },
         take_backs::{TakeBack, TakeBackKind, TakeBackState, TookBack, UnknownTakeBackState},
         topups::{NewTopup, TOO_MANY_OPEN, TopupMove, TopupRow},
     },

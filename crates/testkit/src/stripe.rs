@@ -284,6 +284,28 @@ impl StripeDouble {
         id.map(ToOwned::to_owned).context("the refund has no identifier")
     }
 
+    /// Finishes a refund for which it has answered 500 before, with the name that the request gave it.
+    pub fn refund_named(&self, intent: &str, amount: i64, name: &str) -> Result<()> {
+        let amount = amount.to_string();
+        let mut form = pages::members(&[("payment_intent", intent), ("amount", &amount)]);
+        form.insert(
+            "metadata".to_owned(),
+            Value::Object(pages::members(&[("refund", name)])),
+        );
+        self.change(|state| state.perform((Call::CreateRefund, ""), form))
+            .map(drop)
+    }
+
+    /// Names that requests gave their refunds, oldest first.
+    pub fn refund_names(&self) -> Vec<String> {
+        let state = lock(&self.shared.state);
+        let names = state
+            .refunds
+            .all()
+            .filter_map(|refund| refund.metadata.get("refund"));
+        names.cloned().collect()
+    }
+
     /// Fails a refund that the bank of the customer does not take.
     pub fn fail_refund(&self, refund: &str) -> Result<()> {
         self.change(|state| state.fail_refund(refund))

@@ -2,6 +2,7 @@
 //! of a payment that is disputed.
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
+use sortie_api::billing::RefundPayment;
 use sortie_store::{Actor, PaymentRow};
 use sortie_testkit::{
     Checked, Database, both_databases,
@@ -45,7 +46,7 @@ impl Rig {
     }
 
     /// Number of payments that a person has to look at, by the metric.
-    fn differences(&self) -> u64 {
+    pub(super) fn differences(&self) -> u64 {
         self.metric("payment_differences_total")
     }
 
@@ -111,8 +112,12 @@ async fn a_refund_that_a_dispute_kept_from_being_made_can_be_made_once_it_is_won
     let intent = rig.bought().await;
     let (payment, _) = rig.compared().await;
     let operator = Actor::default();
-    let refund = || rig.billing.refund(payment.id, Some(300), &operator);
-    // The deployment does not know of the dispute, so each command asks for the refund under the same key.
+    let request = RefundPayment {
+        amount_cents: Some(300),
+        reference: Some("a".to_owned()),
+    };
+    let refund = || rig.billing.refund(payment.id, &request, &operator);
+    // The deployment does not know of the dispute, so Stripe is asked for the refund each time.
     let dispute = rig.double.dispute(&intent, 5_000, DisputeStage::Chargeback)?;
     for _ in 0..2 {
         let refused = refund().await;

@@ -3,7 +3,10 @@
 
 mod accounts;
 mod comparison;
+mod deleted;
 mod failures;
+mod refunds;
+mod stops;
 
 use std::{
     sync::{
@@ -301,7 +304,9 @@ both_databases! {
     a_bank_that_asks_for_the_cardholder_pauses_until_a_page_was_paid,
     a_slow_bank_is_waited_for,
     the_limits_of_a_day_end_the_purchases,
-    a_card_that_was_removed_is_a_declined_one,
+    a_card_of_another_customer_is_a_declined_one,
+    a_card_that_was_removed_is_forgotten,
+    a_removed_card_is_forgotten_before_it_is_charged,
     a_dispute_is_told_to_the_owner_once,
 }
 
@@ -520,7 +525,39 @@ async fn the_limits_of_a_day_end_the_purchases(database: Database) -> Checked {
     Ok(())
 }
 
-async fn a_card_that_was_removed_is_a_declined_one(database: Database) -> Checked {
+async fn a_card_that_was_removed_is_forgotten(database: Database) -> Checked {
+    let rig = Rig::start(database).await;
+    rig.enable(Card::Good).await;
+    rig.double.remove_cards(&rig.customer).unwrap();
+    rig.buy().await;
+    assert_eq!(
+        (rig.last().await, rig.failures().await),
+        (Some(TopupState::Failed), None)
+    );
+    assert_eq!(rig.notices(), [PaymentNotice::CardGone]);
+    let account = rig.billing.0.store.billing_account(rig.org).await?.unwrap();
+    assert_eq!(account.card, None);
+    rig.check("removed").await;
+    Ok(())
+}
+
+async fn a_removed_card_is_forgotten_before_it_is_charged(database: Database) -> Checked {
+    let rig = Rig::start(database).await;
+    rig.give(20_000_000).await;
+    rig.enable(Card::Good).await;
+    rig.double.remove_cards(&rig.customer).unwrap();
+    // The event tells of it, by a webhook or the search.
+    rig.work_for(2 * HOUR).await;
+    assert_eq!(
+        (rig.failures().await, rig.notices()),
+        (None, vec![PaymentNotice::CardGone])
+    );
+    let account = rig.billing.0.store.billing_account(rig.org).await?.unwrap();
+    assert_eq!(account.card, None);
+    Ok(())
+}
+
+async fn a_card_of_another_customer_is_a_declined_one(database: Database) -> Checked {
     let rig = Rig::start(database).await;
     rig.enable(Card::Good).await;
     // A card of somebody else, as far as Stripe is concerned.

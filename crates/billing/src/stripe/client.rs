@@ -15,12 +15,13 @@ use sortie_net::{Client, Reach, Timeouts, read_body};
 use url::Url;
 
 use super::{
-    CheckoutOrder, EventFilter, RefundOrder, SavedCardPayment, StripeError, SubscriptionOrder,
+    CheckoutOrder, EventFilter, Part, RefundOrder, SavedCardPayment, StripeError, SubscriptionOrder,
     form::Form,
     objects::{
         Account, Charge, Checkout, Customer, Dispute, Event, Page, PaymentIntent, PaymentMethod,
         PortalSession, Refund, Subscription,
     },
+    orders::LIST,
 };
 
 /// Version of the API, whatever the account has for its own.
@@ -28,9 +29,6 @@ const VERSION: &str = "2026-10-28.endive";
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest answer that is taken, in bytes: a page of 100 events.
 const LARGEST: usize = 4 * 1_024 * 1_024;
-
-/// Objects of a page.
-const LIST: u8 = 100;
 
 /// Settings of the payments.
 #[derive(Clone, Debug)]
@@ -107,10 +105,23 @@ impl Stripe {
         self.post(key, &["checkout", "sessions"], order.form()).await
     }
 
-    /// Lists the newest 100 pages of a customer.
-    pub async fn checkouts(&self, customer: &str) -> Result<Page<Checkout>> {
-        let form = Form::default().with("customer", customer).with("limit", LIST);
-        self.get(&["checkout", "sessions"], form).await
+    /// Lists pages of a customer, 100 at once.
+    pub async fn checkouts(&self, customer: &str, part: &Part<'_>) -> Result<Page<Checkout>> {
+        let form = Form::default().with("customer", customer);
+        self.get(&["checkout", "sessions"], part.form(form)).await
+    }
+
+    /// Lists pages of a customer that can be paid, 100 at once.
+    pub async fn open_checkouts(&self, customer: &str, after: Option<&str>) -> Result<Page<Checkout>> {
+        let form = Form::default().with("customer", customer).with("status", "open");
+        let part = Part { since: None, after };
+        self.get(&["checkout", "sessions"], part.form(form)).await
+    }
+
+    /// Expires a page that can be paid.
+    pub async fn expire_checkout(&self, key: &str, id: &str) -> Result<Checkout> {
+        let path = ["checkout", "sessions", id, "expire"];
+        self.post(key, &path, Form::default()).await
     }
 
     /// Makes a page on which a customer subscribes.
@@ -141,13 +152,10 @@ impl Stripe {
         self.get(&["payment_intents", id], Form::default()).await
     }
 
-    /// Lists the payments of a customer behind `after`, 100 at once.
-    pub async fn intents(&self, customer: &str, after: Option<&str>) -> Result<Page<PaymentIntent>> {
-        let form = Form::default()
-            .with("customer", customer)
-            .with("limit", LIST)
-            .with_some("starting_after", after);
-        self.get(&["payment_intents"], form).await
+    /// Lists payments of a customer, 100 at once.
+    pub async fn intents(&self, customer: &str, part: &Part<'_>) -> Result<Page<PaymentIntent>> {
+        let form = Form::default().with("customer", customer);
+        self.get(&["payment_intents"], part.form(form)).await
     }
 
     /// Cancels a payment that has not succeeded.
@@ -171,10 +179,11 @@ impl Stripe {
         self.get(&["refunds", id], Form::default()).await
     }
 
-    /// Lists the refunds of a charge.
-    pub async fn refunds(&self, charge: &str) -> Result<Page<Refund>> {
-        let form = Form::default().with("charge", charge).with("limit", LIST);
-        self.get(&["refunds"], form).await
+    /// Lists the refunds of a charge behind `after`, 100 at once.
+    pub async fn refunds(&self, charge: &str, after: Option<&str>) -> Result<Page<Refund>> {
+        let form = Form::default().with("charge", charge);
+        let part = Part { since: None, after };
+        self.get(&["refunds"], part.form(form)).await
     }
 
     /// Reads a dispute.
@@ -182,15 +191,22 @@ impl Stripe {
         self.get(&["disputes", id], Form::default()).await
     }
 
-    /// Lists the disputes of a charge.
-    pub async fn disputes(&self, charge: &str) -> Result<Page<Dispute>> {
-        let form = Form::default().with("charge", charge).with("limit", LIST);
-        self.get(&["disputes"], form).await
+    /// Lists the disputes of a charge behind `after`, 100 at once.
+    pub async fn disputes(&self, charge: &str, after: Option<&str>) -> Result<Page<Dispute>> {
+        let form = Form::default().with("charge", charge);
+        let part = Part { since: None, after };
+        self.get(&["disputes"], part.form(form)).await
     }
 
     /// Reads a subscription.
     pub async fn subscription(&self, id: &str) -> Result<Subscription> {
         self.get(&["subscriptions", id], Form::default()).await
+    }
+
+    /// Ends a subscription at once. Stripe takes no key for this: a repetition is refused.
+    pub async fn cancel_subscription(&self, id: &str) -> Result<Subscription> {
+        let url = self.url(&["subscriptions", id])?;
+        self.send(Method::DELETE, &url, None).await
     }
 
     /// Lists events, newest first. Stripe keeps them for 30 days.

@@ -15,5 +15,5 @@ pub use objects::{
     Account, Card, Charge, Checkout, Customer, Dispute, Event, FundsMovement, Page, PaymentFailure,
     PaymentIntent, PaymentMethod, PortalSession, Refund, Subscription, SubscriptionItem,
 };
-pub use orders::{CheckoutOrder, EventFilter, RefundOrder, SavedCardPayment, SubscriptionOrder};
+pub use orders::{CheckoutOrder, EventFilter, Part, RefundOrder, SavedCardPayment, SubscriptionOrder};
 pub use signature::{InvalidSignature, verify_signature};

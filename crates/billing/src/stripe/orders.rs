@@ -120,6 +120,27 @@ impl RefundOrder<'_> {
     }
 }
 
+/// Objects of a page.
+pub(super) const LIST: u8 = 100;
+
+/// Part of a list.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Part<'a> {
+    /// Time of the oldest object, in seconds since 1970.
+    pub since: Option<i64>,
+    /// Last object of the page before this one.
+    pub after: Option<&'a str>,
+}
+
+impl Part<'_> {
+    /// Adds the part, of the largest pages, to the form of a list.
+    pub(super) fn form(&self, form: Form) -> Form {
+        form.with("limit", LIST)
+            .with_some("created[gte]", self.since)
+            .with_some("starting_after", self.after)
+    }
+}
+
 /// Part of the events that is listed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EventFilter<'a> {

@@ -8,7 +8,7 @@ use sortie_testkit::{
 use tokio::net::TcpListener;
 
 use super::{
-    CheckoutOrder, EventFilter, RefundOrder, SavedCardPayment, Stripe, StripeError, StripeSettings,
+    CheckoutOrder, EventFilter, Part, RefundOrder, SavedCardPayment, Stripe, StripeError, StripeSettings,
     SubscriptionOrder,
 };
 
@@ -107,7 +107,7 @@ async fn a_purchase_is_read_back_with_all_that_follows_it() {
         (refund.amount, refund.status.as_deref()),
         (500, Some("succeeded"))
     );
-    assert_eq!(stripe.refunds(&charge.id).await.unwrap().data, [refund]);
+    assert_eq!(stripe.refunds(&charge.id, None).await.unwrap().data, [refund]);
     let dispute = double
         .dispute(&intent.id, 2_000, DisputeStage::Chargeback)
         .unwrap();
@@ -176,9 +176,13 @@ async fn a_refused_card_is_told_with_its_payment() {
         .await
         .unwrap();
     assert_eq!(awaits.status, "requires_action");
-    let all = stripe.intents(&customer, None).await.unwrap();
+    let all = stripe.intents(&customer, &Part::default()).await.unwrap();
     assert_eq!((all.data.len(), all.has_more), (4, false));
-    let older = stripe.intents(&customer, Some(&all.data[2].id)).await.unwrap();
+    let behind = Part {
+        since: Some(double.now() - 60),
+        after: Some(&all.data[2].id),
+    };
+    let older = stripe.intents(&customer, &behind).await.unwrap();
     assert_eq!(older.data, [all.data[3].clone()]);
 }
 

@@ -91,7 +91,7 @@ async fn scenario(api: &Api) {
         (Some(&*charge), Some(&*paid.id)),
         "{name}"
     );
-    let refunds = stripe.refunds(&charge).await.unwrap();
+    let refunds = stripe.refunds(&charge, None).await.unwrap();
     assert_eq!(
         (refunds.data.as_slice(), refunds.has_more),
         ([refund].as_slice(), false),

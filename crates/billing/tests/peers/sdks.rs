@@ -4,7 +4,7 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use serde_json::{Value, json};
 use sortie_billing::{
-    CheckoutOrder, EventFilter, RefundOrder, SavedCardPayment, SubscriptionOrder, verify_signature,
+    CheckoutOrder, EventFilter, Part, RefundOrder, SavedCardPayment, SubscriptionOrder, verify_signature,
 };
 use sortie_testkit::{
     Client, StripeDouble,
@@ -277,10 +277,14 @@ async fn requests(double: &StripeDouble, ids: &Value) -> String {
         .create_portal_session("portal_1", id("customer"), back)
         .await
         .unwrap();
-    stripe.intents(id("customer"), Some(id("intent"))).await.unwrap();
+    let part = Part {
+        since: Some(1),
+        after: Some(id("intent")),
+    };
+    stripe.intents(id("customer"), &part).await.unwrap();
     stripe.saved_cards(id("customer")).await.unwrap();
     stripe.customer(id("customer")).await.unwrap();
-    stripe.refunds(id("charge")).await.unwrap();
+    stripe.refunds(id("charge"), None).await.unwrap();
     let filter = EventFilter {
         kinds: &["charge.refunded"],
         since: Some(1),

@@ -168,12 +168,12 @@ pub(crate) async fn get_receipt(
 /// Refund a payment
 ///
 /// Refunds a payment, or a part of it, and takes the credits back, also those that were spent: the balance is negative then, and
-/// new runs are refused.
+/// new runs are refused. A part needs a `reference`, which names the refund: the same one twice is one refund.
 #[utoipa::path(
     post, path = "/v1/operator/payments/{id}/refund", tag = "operator",
     params(("id" = PaymentId, Path, description = "The payment.", example = "pay_01kafs6w1cefkstv6qr1ptb0mp")),
     request_body(content = RefundPayment, description = "Amount, unless all that is left is refunded.",
-        example = json!({"amount_cents": 500})),
+        example = json!({"amount_cents": 500, "reference": "ticket-4711"})),
     responses(
         (status = 200, description = "The payment.", body = Payment, example = json!({
             "id": "pay_01kafs6w1cefkstv6qr1ptb0mp", "amount_cents": 2_500, "refunded_cents": 500, "disputed_cents": 0,
@@ -191,9 +191,7 @@ pub(crate) async fn refund_payment(
     JsonBody(request, _room): JsonBody<RefundPayment>,
 ) -> ApiResult<Json<Payment>> {
     let billing = app.billing()?;
-    let refunded = billing
-        .refund(payment, request.amount_cents, &who.author.actor)
-        .await?;
+    let refunded = billing.refund(payment, &request, &who.author.actor).await?;
     tracing::info!(%payment, "refunded a payment");
     Ok(Json(shown(&refunded)))
 }

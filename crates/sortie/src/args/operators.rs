@@ -63,12 +63,15 @@ Examples:
     #[command(after_help = "\
 Examples:
   sortie credits refund pay_01kafs6w1cefkstv6qr1ptb0mp
-  sortie credits refund pay_01kafs6w1cefkstv6qr1ptb0mp --amount-cents 500")]
+  sortie credits refund pay_01kafs6w1cefkstv6qr1ptb0mp --amount-cents 500 --reference ticket-4711")]
     Refund {
         payment: PaymentId,
         /// Cents to refund; without this all that is left
-        #[arg(long, value_name = "CENTS", value_parser = whole::<i64>)]
+        #[arg(long, value_name = "CENTS", value_parser = whole::<i64>, requires = "reference")]
         amount_cents: Option<i64>,
+        /// Idempotency reference of the refund; required with --amount-cents
+        #[arg(long, value_name = "TEXT")]
+        reference: Option<String>,
         #[command(flatten)]
         operator: OperatorArgs,
     },

@@ -30,9 +30,13 @@ pub(super) async fn credits(context: &Context, command: CreditsCommand) -> Resul
         CreditsCommand::Refund {
             payment,
             amount_cents,
+            reference,
             operator,
         } => {
-            let request = RefundPayment { amount_cents };
+            let request = RefundPayment {
+                amount_cents,
+                reference,
+            };
             let refunded = client(context, &operator)?
                 .refund_payment(payment, &request)
                 .await?;

@@ -83,7 +83,10 @@ async fn credits_are_bought_and_refunded(database: Database) -> Checked {
         let command = node.node.sortie(&[&refund[..], more].concat());
         tokio::task::spawn_blocking(move || exits(command, code)).await?
     };
-    let part = refund(&["--amount-cents", "700", "--json"], 0).await?;
+    let seven = ["--amount-cents", "700", "--reference", "seven", "--json"];
+    let repeated = refund(&seven, 0).await?;
+    let part = refund(&seven, 0).await?;
+    assert_eq!(repeated.stdout, part.stdout, "one refund");
     let part: Value = serde_json::from_slice(&part.stdout)?;
     assert_eq!(
         (&part["refunded_cents"], &part["refund_status"]),

@@ -191,6 +191,16 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "holds",
         text: include_str!("../../../../migrations/0033_holds.sql"),
     },
+    Migration {
+        version: 34,
+        name: "refunds",
+        text: include_str!("../../../../migrations/0034_refunds.sql"),
+    },
+    Migration {
+        version: 35,
+        name: "ledger_sums",
+        text: include_str!("../../../../migrations/0035_ledger_sums.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.

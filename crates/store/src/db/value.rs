@@ -9,7 +9,7 @@ use sortie_api::{
     AuditId, BlobId, BudgetPeriod, ConnectionId, ConnectionStatus, DeploymentId, FileId, GrantId,
     InvitationId, MailId, Micros, OrgId, PaymentId, Role, RunId, RunStatus, ScheduleId, SessionId, Timestamp,
     TopupId, TopupKind, TopupState, UserId,
-    id::{ConsentId, KeyId},
+    id::{ConsentId, KeyId, RefundOrderId},
 };
 
 use crate::types::{Error, NodeId, Result};
@@ -74,7 +74,7 @@ macro_rules! texts {
     )+};
 }
 
-texts!(RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId BlobId UserId SessionId MailId GrantId InvitationId DeploymentId ConsentId TopupId PaymentId);
+texts!(RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId BlobId UserId SessionId MailId GrantId InvitationId DeploymentId ConsentId TopupId PaymentId RefundOrderId);
 
 impl<'a> From<&'a str> for Val<'a> {
     fn from(text: &'a str) -> Self {

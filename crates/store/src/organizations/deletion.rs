@@ -25,9 +25,10 @@ const NOT_THE_OWNER: Error = Error::Conflict("only the owner can delete the orga
 /// Reason of the suspension of a deleted organization.
 const DELETED: &str = "the owner has deleted the organization";
 
-/// Statements that end the access to the organization `$1`, and what it buys automatically, and forget its saved card. Its
-/// customer at Stripe stays with the books. Grants go before the memberships through which they are found.
-const ACCESS: [&str; 9] = [
+/// Statements that end the access to the organization `$1`, and what it buys, and forget its saved card. Its customer at Stripe
+/// stays with the books, and a node expires the pages that can still be paid. Grants go before the memberships through which
+/// they are found.
+const ACCESS: [&str; 10] = [
     "DELETE FROM oauth_grant WHERE org_id = $1 \
      AND user_id {IN}SELECT m.user_id FROM membership m WHERE m.org_id = $1{END}",
     "DELETE FROM membership WHERE org_id = $1",
@@ -37,8 +38,11 @@ const ACCESS: [&str; 9] = [
     "DELETE FROM api_key WHERE org_id = $1",
     "DELETE FROM oauth_flow WHERE connection_id {IN}SELECT c.id FROM connection c WHERE c.org_id = $1{END}",
     "DELETE FROM connection WHERE org_id = $1",
+    // A purchase without a page gets none any more.
+    "UPDATE topup SET state = 'failed', error = 'the organization was deleted', check_at = NULL \
+     WHERE org_id = $1 AND kind = 'checkout' AND state = 'created'",
     "UPDATE billing_account SET payment_method = NULL, brand = NULL, last4 = NULL, exp_month = NULL, exp_year = NULL, \
-     source = NULL, seen_at = NULL WHERE org_id = $1",
+     source = NULL, seen_at = NULL, close_at = 0 WHERE org_id = $1",
     "DELETE FROM auto_topup WHERE org_id = $1",
 ];
 

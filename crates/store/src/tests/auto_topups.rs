@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::future::join_all;
-use sortie_api::{ConsentId, OrgId, PaymentId, Timestamp, TopupId, TopupState, UserId};
+use sortie_api::{ConsentId, OrgId, PaymentId, RefundOrderId, Timestamp, TopupId, TopupState, UserId};
 
 use super::{both, fixture::Fixture};
 use crate::{
@@ -91,6 +91,7 @@ impl Fixture {
             card: None,
             description: "purchase".to_owned(),
             compare_at: audit.at + HOUR,
+            refund: RefundOrderId::new(audit.at, self.random()),
             audit,
         }
     }
@@ -335,6 +336,7 @@ both! {
             payment,
             amount_cents: 100,
             state: TakeBackState::Taken,
+            order: None,
             mail: None,
             audit: fixture.audit(org),
         };
@@ -363,6 +365,7 @@ both! {
             payment: paid.payment,
             amount_cents: 5_000,
             state: TakeBackState::Taken,
+            order: None,
             mail: None,
             audit: fixture.audit(org),
         };
@@ -417,7 +420,11 @@ both! {
         assert_eq!(store.is_auto_topup_due(org, fixture.now()).await, Ok(true));
         fixture.suspend(org).await;
         assert_eq!(store.is_auto_topup_due(org, fixture.now()).await, Ok(false));
-        store.resume_organization(org, fixture.audit(org)).await.unwrap();
+        let resumed = fixture.audit(org);
+        let at = resumed.at;
+        store.resume_organization(org, resumed).await.unwrap();
+        assert_eq!(store.is_auto_topup_due(org, fixture.now()).await, Ok(false), "not at once");
+        assert_eq!(store.is_auto_topup_due(org, at + HOUR).await, Ok(true));
         store.delete_organization(fixture.deletion(org, ann), fixture.audit(org)).await.unwrap();
         assert_eq!(fixture.count(SETTINGS).await, 0);
         let put = store.put_auto_topup(fixture.new_auto_topup(org), fixture.audit(org)).await;

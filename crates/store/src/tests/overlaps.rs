@@ -285,6 +285,13 @@ async fn nothing_is_charged_beside_the_end_of_the_consent() {
     ]);
     let ((), sent) = fixture.overlapped(2, disable, store.send_auto_topup(id)).await;
     assert_eq!(sent, Ok(SentAutoTopup::Never));
+
+    // A person disables them, and is answered only then.
+    let org = fixture.buying_org(1).await;
+    let (id, audit) = (fixture.begun(org).await.unwrap().id, fixture.audit(org));
+    let disable = store.disable_auto_topup(org, audit);
+    let (disabled, sent) = fixture.overlapped(1, disable, store.send_auto_topup(id)).await;
+    assert_eq!((disabled, sent), (Ok(true), Ok(SentAutoTopup::Never)));
 }
 
 #[tokio::test]
@@ -318,7 +325,7 @@ async fn commands_lock_in_one_order() {
     // Behind the saved card, of which the deletion has locked everything before.
     let delete = store.delete_organization(fixture.deletion(org, ann), fixture.audit(org));
     let replace = store.replace_customer(fixture.new_customer(org, "cus_0", "cus_1"));
-    let (deleted, replaced) = fixture.overlapped(14, delete, replace).await;
+    let (deleted, replaced) = fixture.overlapped(15, delete, replace).await;
     assert_eq!(deleted, Ok(()));
     replaced.unwrap();
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sortie_api::{OrgId, PaymentId, TopupId, TopupKind, TopupState};
+use sortie_api::{OrgId, PaymentId, RefundOrderId, TopupId, TopupKind, TopupState};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    AfterEvent, Appended, Error, NewCustomer, NewStripeEvent, NewTopup, OTHER_AMOUNT, PAID_TWICE, PaidTopup,
-    ReplacedCustomer, SavedCard, Store, TOO_MANY_OPEN, TakeBack, TakeBackKind, TakeBackState, TookBack,
-    TopupMove, db::vals,
+    AfterEvent, Appended, Error, NewCustomer, NewRefundOrder, NewStripeEvent, NewTopup, OTHER_AMOUNT,
+    PAID_TWICE, PaidTopup, RemovedCard, ReplacedCustomer, SavedCard, Store, TOO_MANY_OPEN, TakeBack,
+    TakeBackKind, TakeBackState, TookBack, TopupMove, db::vals,
 };
 
 /// Micros of a cent.
@@ -54,6 +54,7 @@ impl Fixture {
             card: None,
             description: "purchase".to_owned(),
             compare_at: audit.at + MINUTE,
+            refund: RefundOrderId::new(audit.at, self.random()),
             audit,
         }
     }
@@ -86,6 +87,7 @@ impl Fixture {
             payment: paid.payment,
             amount_cents,
             state,
+            order: None,
             mail: None,
             audit: self.audit(paid.audit.org),
         }
@@ -127,6 +129,13 @@ impl Fixture {
             .keep_card(org, Some(card("pm_1", "portal")), at)
             .await
             .unwrap();
+        assert_eq!(store.org_of_card("pm_1").await, Ok(Some(org)));
+        let removed = RemovedCard {
+            payment_method: "pm_1".to_owned(),
+            mail: None,
+            audit: self.audit(org),
+        };
+        assert_eq!(store.forget_card(removed).await, Ok(false));
         let topup = self.ordered(self.new_topup(org)).await;
         assert!(
             store
@@ -152,7 +161,21 @@ impl Fixture {
             let taken = self.report(&paid, (kind, &format!("{kind:?}")), 100, TakeBackState::Taken);
             store.take_back(taken).await.unwrap();
         }
-        assert_eq!(store.known_refunds(paid.payment).await, Ok(1));
+        let order = NewRefundOrder {
+            id: RefundOrderId::new(at, self.random()),
+            payment: paid.payment,
+            reference: Some("a".to_owned()),
+            amount_cents: Some(1),
+            at,
+        };
+        store.order_refund(order.clone()).await.unwrap();
+        assert!(store.send_refund(order.id).await.unwrap());
+        store.abandon_refund(order.id).await.unwrap();
+        store.withdraw_refund(order.id).await.unwrap();
+        store.claim_refunds(late, LEASE, 10).await.unwrap();
+        store.refund_due_at(order.id, 1, None).await.unwrap();
+        store.claim_closing_accounts(late, LEASE, 10).await.unwrap();
+        store.close_account_at(org, None).await.unwrap();
         store.payment(org, paid.payment).await.unwrap();
         store.operated_payment(paid.payment).await.unwrap();
         store

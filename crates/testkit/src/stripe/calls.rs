@@ -54,6 +54,8 @@ pub enum Call {
     ReadDispute,
     /// `GET /v1/subscriptions/{id}`
     ReadSubscription,
+    /// `DELETE /v1/subscriptions/{id}`
+    CancelSubscription,
     /// `GET /v1/events`
     ListEvents,
     /// `GET /v1/events/{id}`
@@ -69,6 +71,12 @@ impl Call {
         let is_post = match *method {
             Method::GET => false,
             Method::POST => true,
+            Method::DELETE => {
+                return match segments.as_slice() {
+                    ["subscriptions", id] => Some((Self::CancelSubscription, (*id).to_owned())),
+                    _ => None,
+                };
+            }
             _ => return None,
         };
         let (call, id) = match (is_post, segments.as_slice()) {
@@ -137,6 +145,7 @@ impl State {
             Call::ListDisputes => self.list_disputes(parameters),
             Call::ListEvents => self.list_events(parameters),
             Call::CreatePortalSession => self.create_portal_session(parameters),
+            Call::CancelSubscription => self.cancel_subscription(id, parameters),
             Call::ReadAccount => parameters.finish().map(|()| self.read_account()),
             Call::ReadCustomer => parameters.finish().and_then(|()| self.customers.read(id)),
             Call::ReadPaymentMethod => parameters.finish().and_then(|()| self.payment_methods.read(id)),

@@ -89,6 +89,7 @@ impl State {
             created: self.now(),
             customer,
             card,
+            is_detached: false,
         });
         id
     }
@@ -125,7 +126,10 @@ impl State {
             .map(|method| method.id.clone())
             .collect();
         for id in saved {
-            self.payment_methods.change(&id, |method| method.customer = None);
+            self.payment_methods.change(&id, |method| {
+                method.customer = None;
+                method.is_detached = true;
+            });
             if let Ok(object) = self.payment_methods.read(&id) {
                 self.tell("payment_method.detached", object);
             }
@@ -221,6 +225,11 @@ impl State {
         if method.customer.is_some() && method.customer != intent.customer {
             let message = "The provided PaymentMethod cannot be used: it belongs to another Customer.";
             return Err(Failure::invalid(message).with("param", "payment_method"));
+        }
+        if method.is_detached {
+            let message =
+                "The provided PaymentMethod was detached from a Customer. It may not be used again.";
+            return Err(Failure::invalid(message));
         }
         Ok(Some(method.card))
     }

@@ -35,6 +35,8 @@ pub(super) struct PaymentMethod {
     pub(super) created: i64,
     pub(super) customer: Option<String>,
     pub(super) card: Card,
+    /// Whether a customer has removed it. It can never be charged again.
+    pub(super) is_detached: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     failure::Failure,
-    form::Metadata,
+    form::{Metadata, Parameters},
     records::{Price, Record, Subscription, list, with_nulls},
     state::{State, new_id},
 };
@@ -121,6 +121,17 @@ impl State {
             self.tell(kind, object);
         }
         Ok(())
+    }
+
+    /// Ends a subscription at once, as a request asks for it.
+    pub(super) fn cancel_subscription(&mut self, id: &str, parameters: Parameters) -> Result<Value, Failure> {
+        parameters.finish()?;
+        let subscription = self.subscriptions.named(id, "id")?;
+        if subscription.ended_at.is_some() {
+            return Err(Failure::no_such("subscription", id, "id"));
+        }
+        self.change_subscription(id, SubscriptionChange::Ended)?;
+        self.subscriptions.read(id)
     }
 
     /// Replaces the price of a subscription, as the customer does in the portal.

@@ -15,6 +15,7 @@ crate::settings::everywhere! {
     the_operator_refunds_a_payment,
     a_refund_after_one_that_has_failed_is_made,
     a_refund_that_stripe_has_failed_on_is_made_once,
+    a_repeated_refund_is_the_same_one_although_a_webhook_was_faster,
     a_refund_that_fails_before_it_is_answered_is_no_success,
     a_dispute_takes_credits_until_it_is_won,
     refunds_and_disputes_never_take_more_than_the_payment,
@@ -67,14 +68,17 @@ async fn the_operator_refunds_a_payment() {
     let payment = shop.payment().await["id"].as_str().unwrap().to_owned();
     let path = format!("/v1/operator/payments/{payment}/refund");
     for wrong in [
-        json!({"amount_cents": 0}),
-        json!({"amount_cents": 2_501}),
+        json!({"amount_cents": 0, "reference": "a"}),
+        json!({"amount_cents": 2_501, "reference": "a"}),
+        json!({"amount_cents": 700}),
+        json!({"amount_cents": 700, "reference": " "}),
         json!({"cents": 1}),
     ] {
         let answer = send(&operator, Method::POST, &path, &wrong).await;
         answer.failure(400, "invalid_request").unwrap();
     }
-    let part = send(&operator, Method::POST, &path, &json!({"amount_cents": 700})).await;
+    let seven = json!({"amount_cents": 700, "reference": "seven"});
+    let part = send(&operator, Method::POST, &path, &seven).await;
     let part = part.expect(200).unwrap().json().unwrap();
     assert_eq!(
         (&part["refunded_cents"], &part["id"]),
@@ -117,20 +121,15 @@ impl Refunder {
         }
     }
 
-    async fn refund(&self, cents: i64) -> Answer {
-        send(
-            &self.client,
-            Method::POST,
-            &self.path,
-            &json!({"amount_cents": cents}),
-        )
-        .await
+    async fn refund(&self, cents: i64, reference: &str) -> Answer {
+        let part = json!({"amount_cents": cents, "reference": reference});
+        send(&self.client, Method::POST, &self.path, &part).await
     }
 
     /// Refunds a part of the payment. Returns what was refunded so far.
-    async fn refunded(&self, cents: i64) -> Value {
-        let payment = self.refund(cents).await.expect(200).unwrap().json().unwrap();
-        payment["refunded_cents"].clone()
+    async fn refunded(&self, cents: i64, reference: &str) -> Value {
+        let answer = self.refund(cents, reference).await;
+        answer.expect(200).unwrap().json().unwrap()["refunded_cents"].clone()
     }
 }
 
@@ -148,12 +147,18 @@ async fn a_refund_after_one_that_has_failed_is_made() {
     shop.buy(2_500).await;
     shop.hear().await;
     let operator = Refunder::of(&shop).await;
-    assert_eq!(operator.refunded(700).await, 700);
+    assert_eq!(operator.refunded(700, "a").await, 700);
     shop.double.fail_refund(&refunds(&shop)[0]).unwrap();
     shop.hear().await;
     assert_eq!(shop.payment().await["refunded_cents"], 0);
-    assert_eq!(operator.refunded(700).await, 700);
-    assert_eq!(operator.refunded(700).await, 1_400, "two refunds of one amount");
+    let failed = operator.refund(700, "a").await.failure(409, "conflict").unwrap();
+    assert!(failed.error.contains("the refund has failed"), "{failed:?}");
+    assert_eq!(operator.refunded(700, "b").await, 700);
+    assert_eq!(
+        operator.refunded(700, "c").await,
+        1_400,
+        "two refunds of one amount"
+    );
     assert_eq!(refunds(&shop).len(), 3);
     shop.hear().await;
     assert_eq!(shop.bought().await, 1_100);
@@ -166,25 +171,58 @@ async fn a_refund_that_stripe_has_failed_on_is_made_once() {
     shop.buy(2_500).await;
     shop.hear().await;
     let operator = Refunder::of(&shop).await;
-    // Stripe has done nothing, and repeats that under the key for a day.
+    // Stripe has done nothing, and repeats that under the key. No other key is used.
     shop.double.fail(Call::CreateRefund, 1, Fault::ErrorKept);
-    assert_eq!(operator.refunded(700).await, 700);
-    for nth in [1, 2] {
-        shop.double.fail(Call::CreateRefund, nth, Fault::ErrorKept);
+    for _ in 0..2 {
+        let answer = operator.refund(700, "a").await;
+        answer.failure(503, "unavailable").unwrap();
     }
-    operator.refund(300).await.failure(503, "unavailable").unwrap();
-    assert_eq!(operator.refunded(300).await, 1_000);
+    assert_eq!(
+        operator.refunded(700, "b").await,
+        700,
+        "the operator has looked at Stripe"
+    );
     // Stripe has made the refund all the same.
     shop.double.fail(Call::CreateRefund, 1, Fault::ErrorAfter);
-    assert_eq!(operator.refunded(200).await, 1_200);
-    assert_eq!(refunds(&shop).len(), 3);
-    // No answer came: the repetition gets the one refund.
-    shop.double.fail(Call::CreateRefund, 1, Fault::LostAfter);
-    operator.refund(100).await.failure(503, "unavailable").unwrap();
-    assert_eq!(operator.refunded(100).await, 1_300);
-    assert_eq!(refunds(&shop).len(), 4);
+    assert_eq!(operator.refunded(200, "c").await, 900);
+    assert_eq!(refunds(&shop).len(), 2);
+    let keys = shop.double.requests(Call::CreateRefund);
+    let keys: std::collections::BTreeSet<_> = keys.into_iter().map(|sent| sent.key).collect();
+    assert_eq!(keys.len(), 3, "one key for each reference");
+    let other = operator.refund(300, "c").await.failure(409, "conflict").unwrap();
+    assert!(other.error.contains("another amount"), "{other:?}");
     shop.hear().await;
-    assert_eq!(shop.bought().await, 1_200);
+    assert_eq!(shop.bought().await, 1_600);
+    shop.audit().await;
+    shop.close().await;
+}
+
+/// `docs/BILLING.md#refund-a-payment`: a webhook tells of the refund before the command is repeated.
+async fn a_repeated_refund_is_the_same_one_although_a_webhook_was_faster() {
+    let shop = Shop::open().await;
+    shop.buy(2_500).await;
+    shop.hear().await;
+    let operator = Refunder::of(&shop).await;
+    for (number, (fault, reference)) in [
+        (Fault::LostAfter, "a"),
+        (Fault::LostBefore, "b"),
+        (Fault::TooMany, "c"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let number = i64::try_from(number).unwrap() + 1;
+        shop.double.fail(Call::CreateRefund, 1, fault);
+        let lost = operator.refund(100, reference).await;
+        lost.failure(503, "unavailable").unwrap();
+        shop.hear().await;
+        for _ in 0..2 {
+            assert_eq!(operator.refunded(100, reference).await, 100 * number, "{fault:?}");
+            shop.hear().await;
+        }
+        assert_eq!(shop.bought().await, 2_500 - 100 * number, "{fault:?}");
+    }
+    assert_eq!(refunds(&shop).len(), 3);
     shop.audit().await;
     shop.close().await;
 }
@@ -204,11 +242,11 @@ async fn a_refund_that_fails_before_it_is_answered_is_no_success() {
         shop.hear().await;
         shop.double.release();
     };
-    let (answer, ()) = tokio::join!(operator.refund(700), meanwhile);
+    let (answer, ()) = tokio::join!(operator.refund(700, "a"), meanwhile);
     let refused = answer.failure(409, "conflict").unwrap();
     assert!(refused.error.contains("the refund has failed"), "{refused:?}");
     assert_eq!(shop.bought().await, 2_500);
-    assert_eq!(operator.refunded(700).await, 700);
+    assert_eq!(operator.refunded(700, "b").await, 700);
     shop.hear().await;
     shop.audit().await;
     shop.close().await;

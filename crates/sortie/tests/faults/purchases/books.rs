@@ -1,6 +1,9 @@
 //! Books of the deployment, as its tables have them, beside those of the double.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -142,6 +145,7 @@ impl Shop {
                 ours.topup
             );
         }
+        self.compare_refunds().await?;
         let unknown: Vec<&String> = paid.keys().collect();
         ensure!(unknown.is_empty(), "Stripe has no such payments: {unknown:?}");
         let expected: BTreeMap<&str, i64> = holdings
@@ -171,6 +175,25 @@ impl Shop {
             usize::try_from(runs) == Ok(acknowledged),
             "{acknowledged} runs were acknowledged, and there are {runs}"
         );
+        Ok(())
+    }
+
+    /// Compares the refunds that were ordered here: Stripe has made each of them once at most.
+    async fn compare_refunds(&self) -> Result<()> {
+        let names = self.double.refund_names();
+        let made: BTreeSet<&String> = names.iter().collect();
+        ensure!(
+            made.len() == names.len(),
+            "Stripe has made refunds twice: {names:?}"
+        );
+        // Stripe may have made others that no event has told yet.
+        for row in self
+            .rows("SELECT id FROM refund_order WHERE state = 'made'")
+            .await?
+        {
+            let id = text(&row, "id")?;
+            ensure!(made.contains(&id), "Stripe has not made {id}");
+        }
         Ok(())
     }
 

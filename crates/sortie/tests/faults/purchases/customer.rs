@@ -22,6 +22,8 @@ use crate::people::{Call, Requests, Ways, text};
 const MAX_COST: i64 = 13_000_000;
 /// Credits that the operator gives at first, in micros.
 const GIFT: i64 = 100_000_000;
+/// Attempts at a refund. Those that are left open are no difference of the books.
+const REPEATED: usize = 4;
 /// Credits are bought when less than this is available, in cents.
 const THRESHOLD: i64 = 6_000;
 
@@ -264,7 +266,7 @@ impl Customer {
         Ok(page)
     }
 
-    /// Lets the operator refund a part of some payment, or all of it.
+    /// Lets the operator refund a part of some payment, or all of it. The command is repeated while it is not answered.
     async fn be_refunded(&self) -> Result<()> {
         let call = Call::get(self.path("payments?limit=100")).by(&self.token);
         let page = self.requests.ask(&call).await?.expect(200)?.json()?;
@@ -282,20 +284,26 @@ impl Customer {
         let part = if self.number(0..6) == 0 {
             json!({})
         } else {
-            json!({"amount_cents": self.cents(1..left.min(800) + 1)})
+            let reference = self.requests.draw(|random| format!("{:016x}", random.u64(..)));
+            json!({"amount_cents": self.cents(1..left.min(800) + 1), "reference": reference})
         };
         let path = format!("/v1/operator/payments/{payment}/refund");
         let call = Call::post(path, &part).by(&self.operator).or_unavailable();
-        let Some(answer) = self.requests.try_once(&call).await? else {
-            return Ok(());
-        };
-        match answer.status {
-            // The payment is disputed, or Stripe is away.
-            200 | 409 | 503 => Ok(()),
-            // Another refund was faster.
-            400 if answer.text().contains("which is left of the payment") => Ok(()),
-            status => bail!("{status}: {}", answer.text()),
+        for _ in 0..REPEATED {
+            // The node is killed, or Stripe is away.
+            let Some(answer) = self.requests.try_once(&call).await? else {
+                continue;
+            };
+            match answer.status {
+                503 => {}
+                // The payment is disputed, or Stripe has failed for good.
+                200 | 409 => return Ok(()),
+                // Another refund was faster.
+                400 if answer.text().contains("which is left of the payment") => return Ok(()),
+                status => bail!("{status}: {}", answer.text()),
+            }
         }
+        Ok(())
     }
 
     /// Lets the saved card be charged whenever few credits are left.

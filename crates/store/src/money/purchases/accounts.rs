@@ -1,12 +1,14 @@
 //! Organizations as customers of Stripe, and their saved cards as they were last seen.
 
+use std::time::Duration;
+
 use sortie_api::{OrgId, Timestamp};
 
 use super::auto;
 use crate::{
     Store,
     audit::{Audit, record},
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{Row, Stmt, Tx, batch, readable, vals},
     mail::{self, NewMail},
     types::{Error, Result},
 };
@@ -37,6 +39,17 @@ pub struct NewCustomer {
     pub audit: Audit,
 }
 
+/// Card that Stripe does not have any more.
+#[derive(Clone, Debug)]
+pub struct RemovedCard {
+    /// ID of its payment method.
+    pub payment_method: String,
+    /// Mail to the owner, if the automatic purchases are disabled.
+    pub mail: Option<NewMail>,
+    /// Audit entry, if the automatic purchases are disabled. It has the organization and the time.
+    pub audit: Audit,
+}
+
 /// Result of the replacement of a customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplacedCustomer {
@@ -63,7 +76,59 @@ pub struct SavedCard {
     pub source: String,
 }
 
+/// Customer whose organization was deleted, and whose pages are to be expired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClosingAccount {
+    /// The organization.
+    pub org: OrgId,
+    /// ID of the customer at Stripe.
+    pub customer: String,
+    /// Time of the deletion.
+    pub deleted_at: Timestamp,
+}
+
 impl Store {
+    /// System: claims at most `limit` customers whose pages are to be expired, for the time `lease`.
+    pub async fn claim_closing_accounts(
+        &self,
+        at: Timestamp,
+        lease: Duration,
+        limit: u32,
+    ) -> Result<Vec<ClosingAccount>> {
+        self.db
+            .write(move |tx| {
+                let due = tx.query_all(
+                    // The condition on `close_at` appears a second time, to be checked again if another node was faster.
+                    "UPDATE billing_account SET close_at = $2 WHERE org_id {IN}SELECT b.org_id FROM billing_account b \
+                     WHERE b.close_at >= 0 AND b.close_at <= $1 ORDER BY b.close_at, b.org_id LIMIT $3{END} \
+                     AND close_at <= $1 RETURNING org_id, customer, \
+                     COALESCE((SELECT o.deleted_at FROM organization o WHERE o.id = billing_account.org_id), 0)",
+                    vals![at, at + lease, limit],
+                )?;
+                Ok(readable(&due, "customer of a deleted organization", |row| {
+                    Ok(ClosingAccount {
+                        org: row.parse(0)?,
+                        customer: row.text(1)?.to_owned(),
+                        deleted_at: row.time(2)?,
+                    })
+                }))
+            })
+            .await
+    }
+
+    /// System: sets the time at which the pages of a customer are expired once more; none if there can be no others.
+    pub async fn close_account_at(&self, org: OrgId, next: Option<Timestamp>) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "UPDATE billing_account SET close_at = $2 WHERE org_id = $1 AND close_at IS NOT NULL",
+                    vals![org, next],
+                )
+                .map(drop)
+            })
+            .await
+    }
+
     /// Reads an organization as a customer. None before its first purchase.
     pub async fn billing_account(&self, org: OrgId) -> Result<Option<BillingAccount>> {
         self.db
@@ -126,6 +191,40 @@ impl Store {
             .await
     }
 
+    /// System: returns the organization with a saved card.
+    pub async fn org_of_card(&self, payment_method: &str) -> Result<Option<OrgId>> {
+        let payment_method = payment_method.to_owned();
+        self.db
+            .read(move |tx| {
+                tx.query_opt(
+                    "SELECT org_id FROM billing_account WHERE payment_method = $1",
+                    vals![payment_method.as_str()],
+                )?
+                .map(|row| row.parse(0))
+                .transpose()
+            })
+            .await
+    }
+
+    /// Forgets a card that Stripe does not have any more, unless another one is saved by now, and disables the automatic
+    /// purchases, which would charge it. Returns whether they were enabled.
+    pub async fn forget_card(&self, removed: RemovedCard) -> Result<bool> {
+        self.db
+            .write(move |tx| {
+                let (org, at) = (removed.audit.org, removed.audit.at);
+                let forgotten = tx.exec(
+                    "UPDATE billing_account SET payment_method = NULL, brand = NULL, last4 = NULL, exp_month = NULL, \
+                     exp_year = NULL, source = NULL, seen_at = $3 WHERE org_id = $1 AND payment_method = $2",
+                    vals![org, removed.payment_method.as_str(), at],
+                )?;
+                if forgotten == 0 {
+                    return Ok(false);
+                }
+                disable_auto_topup(tx, &removed.audit, removed.mail.as_ref())
+            })
+            .await
+    }
+
     /// Claims a look at the card of an organization, unless there was one after `since`. Returns whether it was claimed.
     pub async fn ask_for_card(&self, org: OrgId, at: Timestamp, since: Timestamp) -> Result<bool> {
         self.db
@@ -165,21 +264,26 @@ fn replace(tx: &mut dyn Tx, new: &NewCustomer) -> Result<ReplacedCustomer> {
         ],
     )?;
     let customer = kept.rows.first().ok_or(Error::NotFound)?.text(0)?.to_owned();
-    let disabled_auto_topup = replaced.affected == 1 && {
-        let [delete, forget_threshold] = auto::disable(org);
-        let [deleted] = batch(tx, &[delete])?;
-        if deleted.affected == 1 {
-            let mut statements = vec![record(&new.audit)];
-            statements.extend(new.mail.as_ref().map(mail::insert));
-            statements.push(forget_threshold);
-            tx.batch(&statements)?;
-        }
-        deleted.affected == 1
-    };
+    let disabled_auto_topup =
+        replaced.affected == 1 && disable_auto_topup(tx, &new.audit, new.mail.as_ref())?;
     Ok(ReplacedCustomer {
         customer,
         disabled_auto_topup,
     })
+}
+
+/// Disables the automatic purchases of an organization whose card is gone, with the mail about it. Returns whether they were
+/// enabled.
+fn disable_auto_topup(tx: &mut dyn Tx, audit: &Audit, told: Option<&NewMail>) -> Result<bool> {
+    let [delete, forget_threshold] = auto::disable(audit.org);
+    let [deleted] = batch(tx, &[delete])?;
+    if deleted.affected == 1 {
+        let mut statements = vec![record(audit)];
+        statements.extend(told.map(mail::insert));
+        statements.push(forget_threshold);
+        tx.batch(&statements)?;
+    }
+    Ok(deleted.affected == 1)
 }
 
 /// Statements that keep the card of an organization which is a customer already. The deletion of an organization forgets its

@@ -31,7 +31,7 @@ use crate::{
 pub const SETTINGS_CHANGED: Error = Error::Conflict("the automatic purchases were changed at the same time");
 
 /// Reason of a purchase that was not sent to Stripe.
-const SWITCHED_OFF: &str = "the automatic purchases were disabled before the card was charged";
+const SWITCHED_OFF: &str = "the automatic purchases were disabled or changed before the card was charged";
 
 /// Time in which the limits count.
 const DAY: Duration = Duration::from_hours(24);
@@ -147,6 +147,15 @@ macro_rules! is_due {
         )
     };
 }
+
+/// Consent to the settings of a row `a` of `auto_topup`.
+macro_rules! consent_in_force {
+    () => {
+        "(SELECT c.id FROM auto_topup_consent c WHERE c.org_id = a.org_id AND c.at = a.consent_at \
+         AND c.consent_by = a.consent_by AND c.consent_text = a.consent_text ORDER BY c.id LIMIT 1)"
+    };
+}
+
 impl Store {
     /// Saves the settings of the automatic purchases, in place of earlier ones. Failures and pauses end. The consent is kept
     /// beside earlier ones. `NotFound` for an organization that was deleted.
@@ -288,18 +297,29 @@ impl Store {
             .await
     }
 
-    /// System: marks an automatic purchase as sent, before the request to Stripe. One that must not be sent has failed then.
+    /// System: marks an automatic purchase as sent, before the request to Stripe. One that must not be sent has failed then: its
+    /// consent is not the one in force any more.
     pub async fn send_auto_topup(&self, id: TopupId) -> Result<SentAutoTopup> {
         self.db
             .write(move |tx| {
-                let [_, sent, failed] = batch(
+                let [_, _, sent, failed] = batch(
                     tx,
                     &[
-                        // The condition on the settings is read behind the lock.
+                        // The condition on the settings is read behind both locks: whoever disables or changes them comes before,
+                        // and nothing is sent, or after.
                         lock_order(id),
                         Stmt::new(
-                            "UPDATE topup SET state = $2 WHERE id = $1 AND state = $3 \
-                             AND (SELECT a.org_id FROM auto_topup a WHERE a.org_id = topup.org_id) IS NOT NULL",
+                            "UPDATE auto_topup SET failures = failures \
+                             WHERE org_id = (SELECT t.org_id FROM topup t WHERE t.id = $1)",
+                            vals![id],
+                        ),
+                        Stmt::new(
+                            concat!(
+                                "UPDATE topup SET state = $2 WHERE id = $1 AND state = $3 AND (SELECT a.org_id FROM auto_topup a \
+                                 WHERE a.org_id = topup.org_id AND (topup.consent_id IS NULL OR topup.consent_id = ",
+                                consent_in_force!(),
+                                ")) IS NOT NULL"
+                            ),
                             vals![id, TopupState::Processing, TopupState::Created],
                         ),
                         Stmt::new(
@@ -394,10 +414,9 @@ fn insert(begin: &BeginAutoTopup) -> Stmt<'static> {
             "INSERT INTO topup (id, org_id, kind, amount_cents, state, save_card, payment_method, created_by, consent_id, \
              created_at, check_at, checks) SELECT $1, a.org_id, $3, a.amount_cents, $4, 0, \
              COALESCE((SELECT b.payment_method FROM billing_account b WHERE b.org_id = a.org_id), a.payment_method), \
-             a.consent_by, \
-             (SELECT c.id FROM auto_topup_consent c WHERE c.org_id = a.org_id AND c.at = a.consent_at \
-               AND c.consent_by = a.consent_by AND c.consent_text = a.consent_text ORDER BY c.id LIMIT 1), \
-             CAST($5 AS BIGINT), CAST($6 AS BIGINT), 0 FROM auto_topup a WHERE a.org_id = $2 AND ",
+             a.consent_by, ",
+            consent_in_force!(),
+            ", CAST($5 AS BIGINT), CAST($6 AS BIGINT), 0 FROM auto_topup a WHERE a.org_id = $2 AND ",
             is_due!("$5"),
             " AND (SELECT COUNT(*) FROM topup t WHERE t.org_id = $2 AND t.created_at > $7 AND t.kind = $3) < $8 \
              AND a.amount_cents + (SELECT CAST(COALESCE(SUM(t.amount_cents), 0) AS BIGINT) FROM topup t \
@@ -434,6 +453,14 @@ fn forget_threshold(org: OrgId) -> Stmt<'static> {
     Stmt::new(
         "UPDATE credit SET topup_below_micros = NULL WHERE org_id = $1",
         vals![org],
+    )
+}
+
+/// Statement that lets the automatic purchases of an organization wait until a time, or longer if they do already.
+pub(crate) fn pause_until(org: OrgId, until: Timestamp) -> Stmt<'static> {
+    Stmt::new(
+        "UPDATE auto_topup SET paused_until = {GREATEST}(COALESCE(paused_until, 0), CAST($2 AS BIGINT)) WHERE org_id = $1",
+        vals![org, until],
     )
 }
 

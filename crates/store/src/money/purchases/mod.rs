@@ -1,13 +1,15 @@
 //! Purchases of credits: the orders, their payments, and what Stripe takes back.
 //!
 //! Stripe is asked outside of transactions, so that anybody can repeat a command here with the same result. [`topups`] has the
-//! orders, [`auto`] those that the engine makes itself, [`payments`] the payments and the one function that credits them, [`take_backs`] refunds and disputes. [`events`] is
-//! the queue of Stripe's news, [`accounts`] what is known of the organizations as customers. Times are those of the caller.
+//! orders, [`auto`] those that the engine makes itself, [`payments`] the payments and the one function that credits them,
+//! [`refund_orders`] the refunds that are ordered here, [`take_backs`] refunds and disputes. [`events`] is the queue of Stripe's
+//! events, [`accounts`] what is known of the organizations as customers. Times are those of the caller.
 
 pub(crate) mod accounts;
 pub(crate) mod auto;
 pub(crate) mod events;
 pub(crate) mod payments;
+pub(crate) mod refund_orders;
 pub(crate) mod take_backs;
 pub(crate) mod topups;
 

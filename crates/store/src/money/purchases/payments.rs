@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use sortie_api::{LedgerKind, OrgId, PaymentId, Timestamp, TopupId, TopupState};
+use sortie_api::{LedgerKind, OrgId, PaymentId, RefundOrderId, Timestamp, TopupId, TopupState};
 
 use super::{
     accounts::{SavedCard, keep_card},
-    auto, micros,
+    auto, micros, refund_orders,
     topups::lock_order,
 };
 use crate::{
@@ -42,6 +42,8 @@ pub struct PaidTopup {
     pub description: String,
     /// Time at which Stripe is asked again whether the payment stands.
     pub compare_at: Timestamp,
+    /// ID of the refund, if the organization was deleted.
+    pub refund: RefundOrderId,
     /// Audit entry, if the payment is new. It has the organization and the time.
     pub audit: Audit,
 }
@@ -79,6 +81,7 @@ macro_rules! payment_columns {
 impl Store {
     /// System: credits an order that was paid, whatever its kind and whoever has seen the payment. A repetition changes
     /// nothing. [`PAID_TWICE`] for an order with another payment, and [`OTHER_AMOUNT`] if it is not the one that was ordered.
+    /// What a deleted organization has paid is credited as well, and a refund of it is ordered.
     pub async fn credit_purchase(&self, paid: PaidTopup) -> Result<Appended> {
         let amount = micros(paid.amount_cents)?;
         let appended = self.db.write(move |tx| credit(tx, &paid)).await?;
@@ -212,14 +215,18 @@ fn payment_with(tx: &mut dyn Tx, id: PaymentId) -> Result<PaymentRow> {
 
 fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
     let (org, at) = (paid.audit.org, paid.audit.at);
-    // The row of the order is locked first, so that two who have seen the payment come one after the other.
-    let [_, found] = batch(
+    // The row of the order is locked, so that two who have seen the payment come one after the other. That of the organization
+    // comes before it: a deletion at the same time is seen, or sees this payment.
+    let [_, _, found] = batch(
         tx,
         &[
+            Stmt::new("UPDATE organization SET name = name WHERE id = $1", vals![org])
+                .exactly(1, Error::NotFound),
             lock_order(paid.topup).exactly(1, Error::NotFound),
             Stmt::new(
-                "SELECT state, intent_id, amount_cents, save_card, org_id FROM topup WHERE id = $1",
-                vals![paid.topup],
+                "SELECT t.state, t.intent_id, t.amount_cents, t.save_card, t.org_id, \
+                 (SELECT o.deleted_at FROM organization o WHERE o.id = $2) FROM topup t WHERE t.id = $1",
+                vals![paid.topup, org],
             ),
         ],
     )?;
@@ -248,6 +255,10 @@ fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
     ];
     statements.extend(card.into_iter().flat_map(|card| keep_card(org, Some(card), at)));
     statements.push(auto::resume(org));
+    if row.opt_time(5)?.is_some() {
+        let whole = (paid.payment, paid.amount_cents);
+        statements.push(refund_orders::order_whole(paid.refund, whole, at));
+    }
     tx.batch(&statements)?;
     append(tx, &entry(paid)?)
 }

@@ -6,9 +6,9 @@
 
 use std::{fmt, str::FromStr};
 
-use sortie_api::{LedgerKind, OrgId, PaymentId};
+use sortie_api::{LedgerKind, OrgId, PaymentId, RefundOrderId};
 
-use super::{auto, micros};
+use super::{auto, micros, refund_orders};
 use crate::{
     Store,
     audit::{Audit, record},
@@ -80,6 +80,8 @@ pub struct TakeBack {
     pub amount_cents: i64,
     /// State at Stripe.
     pub state: TakeBackState,
+    /// Order of the refund, if it was ordered here.
+    pub order: Option<RefundOrderId>,
     /// Mail to the owner, if the report is a new dispute.
     pub mail: Option<NewMail>,
     /// Audit entry, if the report is new. It has the organization and the time.
@@ -169,19 +171,6 @@ impl Store {
         }
         Ok(took)
     }
-
-    /// Operator: returns the number of refunds of a payment that are known, also of those that have failed.
-    pub async fn known_refunds(&self, payment: PaymentId) -> Result<i64> {
-        self.db
-            .read(move |tx| {
-                tx.query_one(
-                    "SELECT COUNT(*) FROM refund WHERE payment_id = $1",
-                    vals![payment],
-                )?
-                .int(0)
-            })
-            .await
-    }
 }
 
 /// Amount of a payment that is taken back, in cents: the sum of refunds and disputes, and never more than the payment. Also
@@ -203,17 +192,15 @@ fn record_report(tx: &mut dyn Tx, report: &TakeBack) -> Result<TookBack> {
     let [_, known] = batch(
         tx,
         &[
-            // The lock of the payment puts all that is taken back of it in an order.
-            Stmt::new(
-                "UPDATE payment SET amount_cents = amount_cents WHERE id = $1",
-                vals![report.payment],
-            )
-            .exactly(1, Error::NotFound),
+            refund_orders::lock_payment(report.payment),
             Stmt::new(table.find, vals![report.id.as_str()]),
         ],
     )?;
     let known: Option<TakeBackState> = known.rows.first().map(|row| row.parse(0)).transpose()?;
     let (before, topup) = taken(tx, report)?;
+    if let Some(order) = report.order {
+        tx.batch(&[refund_orders::made(order, report.payment, &report.id)])?;
+    }
     if let Some(state) = known.filter(|known| *known >= report.state) {
         return Ok(TookBack {
             is_new: false,
@@ -237,6 +224,11 @@ fn record_report(tx: &mut dyn Tx, report: &TakeBack) -> Result<TookBack> {
     ])?;
     let (after, _) = taken(tx, report)?;
     let moved_micros = micros(before.saturating_sub(after))?;
+    if (report.kind, report.state) == (TakeBackKind::Dispute, TakeBackState::Taken) {
+        let mail = report.mail.as_ref().map(mail::insert);
+        let statements: Vec<_> = mail.into_iter().chain(auto::disable(report.audit.org)).collect();
+        tx.batch(&statements)?;
+    }
     if moved_micros != 0 {
         let (kind, cause, description) = report.entry();
         let entry = NewLedgerEntry {
@@ -251,11 +243,6 @@ fn record_report(tx: &mut dyn Tx, report: &TakeBack) -> Result<TookBack> {
             at: report.audit.at,
         };
         append(tx, &entry)?;
-    }
-    if (report.kind, report.state) == (TakeBackKind::Dispute, TakeBackState::Taken) {
-        let mail = report.mail.as_ref().map(mail::insert);
-        let statements: Vec<_> = mail.into_iter().chain(auto::disable(report.audit.org)).collect();
-        tx.batch(&statements)?;
     }
     Ok(TookBack {
         is_new: true,
