@@ -28,6 +28,8 @@ pub struct Clock(Source);
 enum Source {
     System,
     Manual(Arc<AtomicI64>),
+    /// A clock that several nodes share.
+    Shared(Arc<dyn Fn() -> Timestamp + Send + Sync>),
     /// A clock that advances with the time of the runtime.
     #[cfg(any(test, feature = "simulation"))]
     Going(Arc<AtomicI64>, Instant),
@@ -42,6 +44,11 @@ impl Clock {
     /// A clock that stands at `at` until [`set`](Self::set) moves it.
     pub fn manual(at: Timestamp) -> Self {
         Self(Source::Manual(Arc::new(AtomicI64::new(at.as_micros()))))
+    }
+
+    /// A clock that several nodes share, which `now` reads.
+    pub fn shared(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self(Source::Shared(Arc::new(now)))
     }
 
     /// A clock that stands at `at` now, and goes on evenly with the time of the runtime.
@@ -80,6 +87,7 @@ impl Clock {
                 Timestamp::from_micros(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
             }
             Source::Manual(micros) => Timestamp::from_micros(micros.load(Ordering::SeqCst)),
+            Source::Shared(now) => now(),
             #[cfg(any(test, feature = "simulation"))]
             Source::Going(micros, began) => {
                 Timestamp::from_micros(micros.load(Ordering::SeqCst)) + began.elapsed()
@@ -118,6 +126,7 @@ impl fmt::Debug for Clock {
         f.write_str(match self.0 {
             Source::System => "Clock(system)",
             Source::Manual(_) => "Clock(manual)",
+            Source::Shared(_) => "Clock(shared)",
             #[cfg(any(test, feature = "simulation"))]
             Source::Going(..) => "Clock(going)",
         })

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use sortie_api::{OrgId, billing::PaymentMethodSync};
-use sortie_store::{PaymentRow, SavedCard};
+use sortie_store::{BillingAccount, PaymentNotice, PaymentRow, RemovedCard, SavedCard};
 
 use crate::{
     Billing,
     error::{Error, Result},
-    purchase::card_of,
+    purchase::{Seen, card_of},
     service::Parts,
 };
 
@@ -39,7 +39,7 @@ impl Billing {
         let read = tokio::time::timeout(PATIENCE, parts.read_card(&account.customer)).await;
         let error = match read {
             Ok(Ok(card)) => {
-                parts.store.keep_card(org, card, now).await?;
+                parts.take_card(org, &account, card).await?;
                 let kept = parts.store.billing_account(org).await?;
                 return Ok((kept.and_then(|account| account.card), PaymentMethodSync::Synced));
             }
@@ -61,6 +61,53 @@ impl Billing {
 }
 
 impl Parts {
+    /// Reads the card of an organization, and keeps it. `account` is what is known of the organization.
+    pub(crate) async fn refresh_card(
+        &self,
+        org: OrgId,
+        account: &BillingAccount,
+    ) -> Result<Option<SavedCard>> {
+        let card = self.read_card(&account.customer).await?;
+        self.take_card(org, account, card.clone()).await?;
+        Ok(card)
+    }
+
+    /// Reads the card of the organization whose card has left its customer.
+    pub(crate) async fn look_at_card(&self, id: &str) -> Result<Seen> {
+        let Some(org) = self.store.org_of_card(id).await? else {
+            return Ok(Seen::NotOurs);
+        };
+        let Some(account) = self.store.billing_account(org).await? else {
+            return Ok(Seen::NotOurs);
+        };
+        self.refresh_card(org, &account).await?;
+        Ok(Seen::Recorded)
+    }
+
+    /// Keeps the card that Stripe has. Without one the known card is forgotten, and automatic purchases end.
+    async fn take_card(&self, org: OrgId, account: &BillingAccount, card: Option<SavedCard>) -> Result<()> {
+        let (None, Some(known)) = (&card, &account.card) else {
+            return Ok(self.store.keep_card(org, card, self.now()).await?);
+        };
+        let removed = RemovedCard {
+            payment_method: known.payment_method.clone(),
+            mail: self.notice(org, &PaymentNotice::CardGone).await?,
+            audit: self.audit(
+                org,
+                &Self::nobody(),
+                "billing.auto_topup.disable",
+                org.to_string(),
+            )?,
+        };
+        if self.store.forget_card(removed).await? {
+            tracing::info!(organization = %org, "disabled the automatic purchases of a card that was removed");
+            if let Some(notices) = &self.options.notices {
+                notices.queued();
+            }
+        }
+        Ok(())
+    }
+
     /// Reads the card of a customer: the one that was chosen in the portal, else the newest one.
     pub(crate) async fn read_card(&self, customer: &str) -> Result<Option<SavedCard>> {
         let read = match self.ask("read_customer", self.stripe.customer(customer)).await {

@@ -136,9 +136,7 @@ impl Billing {
         let Some(account) = parts.store.billing_account(org).await? else {
             return Err(NO_CARD);
         };
-        let card = parts.read_card(&account.customer).await?;
-        parts.store.keep_card(org, card.clone(), parts.now()).await?;
-        let card = card.ok_or(NO_CARD)?;
+        let card = parts.refresh_card(org, &account).await?.ok_or(NO_CARD)?;
         let audit = parts.audit(org, buyer.actor, "billing.auto_topup.put", org.to_string())?;
         let new = NewAutoTopup {
             org,
@@ -159,22 +157,22 @@ impl Parts {
     pub(crate) async fn top_up(&self, stop: &CancellationToken) {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                low = self.store.low_credits() => self.buy_for(low).await,
-                _ = look.tick() => {
-                    if let Err(error) = self.buy_for_all().await {
-                        tracing::warn!(%error, "looking for credits to buy failed");
+        let work = async {
+            loop {
+                tokio::select! {
+                    low = self.store.low_credits() => self.buy_for(low).await,
+                    _ = look.tick() => {
+                        if let Err(error) = self.buy_for_all().await {
+                            tracing::warn!(%error, "looking for credits to buy failed");
+                        }
                     }
                 }
+                // Runs of one moment note their organization each.
+                tokio::time::sleep(GATHERED).await;
             }
-            // Runs of one moment note their organization each.
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(GATHERED) => {}
-            }
-        }
+        };
+        // A purchase can be left anywhere: any node goes on with it.
+        stop.run_until_cancelled(work).await;
     }
 
     /// Begins the purchases of all organizations that are due.

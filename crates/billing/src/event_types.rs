@@ -9,10 +9,11 @@ pub(crate) enum Subject {
     Refund,
     Dispute,
     Subscription,
+    Card,
 }
 
 /// Types of events that are handled, each with the object that it names.
-const TYPES: [(&str, Subject); 18] = [
+const TYPES: [(&str, Subject); 19] = [
     ("checkout.session.completed", Subject::Checkout),
     ("checkout.session.async_payment_succeeded", Subject::Checkout),
     ("checkout.session.async_payment_failed", Subject::Checkout),
@@ -31,6 +32,7 @@ const TYPES: [(&str, Subject); 18] = [
     ("customer.subscription.created", Subject::Subscription),
     ("customer.subscription.updated", Subject::Subscription),
     ("customer.subscription.deleted", Subject::Subscription),
+    ("payment_method.detached", Subject::Card),
 ];
 
 /// Name of every other type in metrics.

@@ -157,6 +157,7 @@ impl Parts {
             Subject::Refund => self.look_at_refund(id).await,
             Subject::Dispute => self.look_at_dispute(id).await,
             Subject::Subscription => self.look_at_subscription(id).await,
+            Subject::Card => self.look_at_card(id).await,
         }
     }
 

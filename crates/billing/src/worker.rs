@@ -21,9 +21,11 @@ impl Billing {
 
     async fn work(&self, stop: &CancellationToken) {
         loop {
-            let pause = match self.turn().await {
-                Ok(pause) => pause,
-                Err(error) => {
+            // A turn may wait for Stripe many times. It can end anywhere: what it has claimed is another node's after the lease.
+            let pause = match stop.run_until_cancelled(self.turn()).await {
+                None => return,
+                Some(Ok(pause)) => pause,
+                Some(Err(error)) => {
                     tracing::error!(%error, "the work on payments failed");
                     AFTER_FAILURE
                 }
@@ -49,7 +51,9 @@ impl Billing {
             let (handled, next) = or_failed(&mut failed, parts.handle_events().await);
             let reconciled = or_failed(&mut failed, parts.reconcile_topups().await);
             let compared = or_failed(&mut failed, parts.compare_payments().await);
-            if failed.is_err() || handled + reconciled + compared == 0 {
+            let closed = or_failed(&mut failed, parts.close_accounts().await);
+            let refunded = or_failed(&mut failed, parts.carry_out_refunds().await);
+            if failed.is_err() || handled + reconciled + compared + closed + refunded == 0 {
                 break next;
             }
         };

@@ -11,7 +11,10 @@ use sortie_engine::{Engine, MasterKey, Serves, Traces, check_master_keys};
 use sortie_sandbox::{Backend, Capabilities, Level};
 use sortie_server::Listeners;
 use sortie_store::{OpenOptions, Store};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    time::timeout,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -20,8 +23,11 @@ use crate::{
     data_dir::{DataDir, NodeKey, Owner, PreparedKey, Purpose, RunningEngine},
     failure::{Exit, Failure, Result},
     open_files,
-    organization_side::{organization_side, people},
+    organization_side::{check_payments, organization_side, people},
 };
+
+/// Time that the tasks of a stopping node have. Connections, which end last, have ten seconds.
+const TASKS_END: Duration = Duration::from_secs(15);
 
 /// A node at work.
 pub(crate) struct Node {
@@ -78,20 +84,9 @@ impl Node {
             .map_err(Clone::clone);
         let store = store?;
         let master_keys = master_keys(config, &data_dir, &store).await?;
-        let listeners = Listeners {
-            api,
-            metrics,
-            people: people(config, purpose, (&store, &master_keys)),
-            organization: organization
-                .map(|(listener, settings)| {
-                    organization_side(config, (listener, settings), (&store, &master_keys))
-                })
-                .transpose()?,
-        };
-        let side = listeners.organization.as_ref();
-        let org_address = side.and_then(|side| side.listener.local_addr().ok());
+        check_payments(config)?;
         let options = sortie_engine::Options {
-            master_keys,
+            master_keys: master_keys.clone(),
             base_url: Some(config.advertise_url.clone().unwrap_or_else(|| url_of(address))),
             node_address: node_address(config, address),
             traces,
@@ -102,6 +97,19 @@ impl Node {
             Ok(engine) => engine,
             Err(error) => return Err(cause(&store).await.unwrap_or_else(|| not_started(error))),
         };
+        let listeners = Listeners {
+            api,
+            metrics,
+            people: people(config, purpose, (&store, &master_keys)),
+            organization: organization
+                .map(|(listener, settings)| {
+                    let shared = (&store, &*master_keys, engine.shared_clock());
+                    organization_side(config, (listener, settings), shared)
+                })
+                .transpose()?,
+        };
+        let side = listeners.organization.as_ref();
+        let org_address = side.and_then(|side| side.listener.local_addr().ok());
         drop(store);
         let holder = match config.mode {
             Mode::SelfHosted => Some(KeyHolder::Engine(&engine)),
@@ -226,8 +234,18 @@ impl Node {
     async fn end(self) {
         self.stop.cancel();
         self.tasks.close();
-        self.tasks.wait().await;
+        wait_for(&self.tasks).await;
         self.engine.settle_storage().await;
+    }
+}
+
+/// Waits for the tasks to end, but no longer than [`TASKS_END`]: one that does not look at the stop must not hold up the node.
+async fn wait_for(tasks: &TaskTracker) {
+    if timeout(TASKS_END, tasks.wait()).await.is_err() {
+        tracing::warn!(
+            tasks = tasks.len(),
+            "tasks do not end; the node stops without them"
+        );
     }
 }
 

@@ -17,11 +17,11 @@ use crate::{
     failure::{Failure, Result},
 };
 
-/// The listener of the organization API, with its accounts and payments.
+/// The listener of the organization API, with its accounts and payments. Payments go by the clock that the nodes share.
 pub(crate) fn organization_side(
     config: &Config,
     (listener, settings): (TcpListener, &HostedSettings),
-    (store, master_keys): (&Store, &[MasterKey]),
+    (store, master_keys, clock): (&Store, &[MasterKey], Clock),
 ) -> Result<OrganizationListener> {
     let options = accounts_options(config, settings);
     let has_mail = options.mail.is_some();
@@ -33,7 +33,7 @@ pub(crate) fn organization_side(
     };
     let billing = settings.stripe.clone().map(|stripe| {
         let options = sortie_billing::Options {
-            clock: Clock::system(),
+            clock,
             org_url: settings.org_url.clone(),
             stripe,
             auto_topup: settings.auto_topup,
