@@ -14,7 +14,7 @@ use crate::kit::{ApiResult, Json, JsonBody};
 /// `threshold_cents` of credits are available. With `consent: true` the signed-in person agrees to this text, which is kept with
 /// the name and the time: "Charge AMOUNT to the saved card of the organization (now BRAND ending in DIGITS) whenever less than
 /// THRESHOLD of credits is available, without asking again, until automatic purchases are disabled." Where mail is configured,
-/// the address of the signed-in person must be verified.
+/// the address of the signed-in person must be verified. A suspended organization can disable them.
 #[utoipa::path(
     put, path = "/v1/organizations/{id}/billing/auto-topup", tag = "billing",
     params(("id" = OrgId, Path, description = "The organization.", example = "org_01kafs6w1cefkstv6qr1ptb0mp")),
@@ -35,6 +35,9 @@ pub(crate) async fn put_auto_topup(
     JsonBody(request, _room): JsonBody<PutAutoTopup>,
 ) -> ApiResult<Json<AutoTopup>> {
     let billing = app.billing()?;
+    if request.enabled {
+        who.require_active()?;
+    }
     app.accounts.require_verified(&who.person.requester())?;
     billing.put_auto_topup(who.buyer(), &request).await?;
     let account = app.accounts.store().billing_account(who.org).await?;

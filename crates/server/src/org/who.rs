@@ -59,9 +59,19 @@ pub(crate) struct OrgMember {
     pub(crate) role: Role,
     /// The person.
     pub(crate) person: Person,
+    /// Whether the organization is suspended. Few operations change such an organization.
+    is_suspended: bool,
 }
 
 impl OrgMember {
+    /// Refuses the request while the organization is suspended.
+    pub(crate) fn require_active(&self) -> ApiResult<()> {
+        if self.is_suspended {
+            return Err(ApiError::forbidden("the organization is suspended"));
+        }
+        Ok(())
+    }
+
     /// The organization and the person, as commands of the engine take them.
     pub(crate) fn caller(&self) -> Caller {
         Caller {
@@ -95,9 +105,10 @@ pub(crate) struct Operator {
     pub(crate) author: Author,
 }
 
-/// Ends of the paths of changes that a suspended organization can make.
-const WHILE_SUSPENDED: [&str; 4] = [
+/// Ends of the paths of changes that a suspended organization can make. Automatic purchases can only be disabled.
+const WHILE_SUSPENDED: [&str; 5] = [
     "/leave",
+    "/billing/auto-topup",
     "/billing/checkout",
     "/billing/portal",
     "/license/checkout",
@@ -126,7 +137,8 @@ fn person(parts: &Parts) -> ApiResult<Person> {
 
 /// Finds the person's membership of the organization of the path (its first parameter).
 ///
-/// A suspended organization can be read, paid for and left; everything else is refused.
+/// A suspended organization can be read, paid for and left, and its automatic purchases can be disabled; everything else is
+/// refused.
 async fn membership(parts: &mut Parts, app: &Arc<OrgApp>, least: Role) -> ApiResult<OrgMember> {
     let person = person(parts)?;
     let not_found = || ApiError::not_found("not found");
@@ -145,14 +157,16 @@ async fn membership(parts: &mut Parts, app: &Arc<OrgApp>, least: Role) -> ApiRes
     }
     let reads = matches!(parts.method, Method::GET | Method::HEAD);
     let allowed = reads || WHILE_SUSPENDED.iter().any(|end| parts.uri.path().ends_with(end));
-    if found.suspended && !allowed {
-        return Err(ApiError::forbidden("the organization is suspended"));
-    }
-    Ok(OrgMember {
+    let member = OrgMember {
         org,
         role: found.role,
         person,
-    })
+        is_suspended: found.suspended,
+    };
+    if !allowed {
+        member.require_active()?;
+    }
+    Ok(member)
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Person {

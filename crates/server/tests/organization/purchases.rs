@@ -388,6 +388,14 @@ async fn a_suspended_organization_can_pay() {
         .post(&shop.path("/portal"), &json!({}))
         .await;
     portal.unwrap().expect(200).unwrap();
+    // Automatic purchases can be disabled, and not enabled.
+    let auto = shop.path("/auto-topup");
+    let low = json!({"enabled": true, "threshold_cents": 1_000, "amount_cents": 5_000, "consent": true});
+    let owner = &shop.rig.owner.client;
+    let enabled = send(owner, Method::PUT, &auto, &low).await;
+    enabled.failure(403, "forbidden").unwrap();
+    let disabled = send(owner, Method::PUT, &auto, &json!({"enabled": false})).await;
+    assert_eq!(disabled.expect(200).unwrap().json().unwrap()["enabled"], false);
     shop.close().await;
 }
 

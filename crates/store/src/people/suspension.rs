@@ -4,13 +4,18 @@
 //! parked, so that claims do not meet them. Every command here takes the lock under which runs are claimed: after the
 //! suspension is committed, no claim takes a run of the organization.
 
+use std::time::Duration;
+
 use sortie_api::{OrgId, RunId, Timestamp};
 
 use crate::{
     Audit, Store,
     audit::record,
     db::{Stmt, Tx, vals},
-    money::credit::{resume, suspend},
+    money::{
+        credit::{resume, suspend},
+        purchases::auto::pause_until,
+    },
     nodes,
     runs::{OF_ITS_NODE, PARKED},
     types::{Error, Result},
@@ -21,6 +26,9 @@ const NOT_SUSPENDED: Error = Error::Conflict("the organization is not suspended"
 
 /// Refusal of a change of an organization that its owner has deleted.
 const DELETED: Error = Error::Conflict("the organization was deleted by its owner");
+
+/// Time after the end of a suspension in which nothing is bought automatically: the card is not charged at once.
+const BEFORE_PURCHASES: Duration = Duration::from_hours(1);
 
 impl Store {
     /// Operator: suspends an organization. `Conflict` where its owner has deleted it. A second suspension replaces the reason and keeps the time of the first.
@@ -67,7 +75,7 @@ impl Store {
     }
 
     /// Operator: ends the suspension of an organization. Parked runs return to their place in the queue. `Conflict` where
-    /// the organization is not suspended, and where its owner has deleted it.
+    /// the organization is not suspended, and where its owner has deleted it. Automatic purchases wait for an hour.
     pub async fn resume_organization(&self, org: OrgId, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -84,6 +92,7 @@ impl Store {
                     .exactly(1, NOT_SUSPENDED),
                     unpark(org, u32::MAX),
                     record(&audit),
+                    pause_until(org, audit.at + BEFORE_PURCHASES),
                     resume(org),
                 ])
                 .map(drop)
