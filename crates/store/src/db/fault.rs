@@ -9,7 +9,7 @@ use std::{
     collections::BTreeSet,
     sync::{
         Mutex,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering},
         mpsc,
     },
 };
@@ -44,6 +44,7 @@ pub(crate) struct Faults {
     steps: AtomicU64,
     guarded: Mutex<Option<u32>>,
     checkpoints: AtomicUsize,
+    copied_by_writer: AtomicU32,
 }
 
 /// Pause within a batch.
@@ -133,6 +134,16 @@ impl Faults {
     /// Number of checkpoints so far. Only `SQLite` has them.
     pub(crate) fn checkpoints(&self) -> usize {
         self.checkpoints.load(Ordering::SeqCst)
+    }
+
+    /// Notes that the writing thread has copied so many pages of the log at once.
+    pub(crate) fn copied_by_writer(&self, pages: u32) {
+        self.copied_by_writer.fetch_max(pages, Ordering::SeqCst);
+    }
+
+    /// Largest number of pages of the log that the writing thread has copied at once. Only `SQLite` has a log.
+    pub(crate) fn most_copied_by_writer(&self) -> u32 {
+        self.copied_by_writer.load(Ordering::SeqCst)
     }
 
     /// Returns every statement that was run so far.

@@ -5,17 +5,27 @@ use std::{fs, time::Duration};
 use sortie_testkit::Database;
 
 use super::{fixture::Fixture, settings};
-use crate::{CONNECTIONS, OpenOptions, Store, db::vals};
+use crate::{
+    CONNECTIONS, OpenOptions, Store,
+    db::{open_sqlite_copy, vals},
+};
 
 /// Bytes of a page, and of a page in the log.
 const PAGE: u64 = 4_096;
 const LOGGED: u64 = PAGE + 24;
 
+/// Number of pages that the log has at most once it was cut.
+const KEPT: u64 = (32 << 20) / LOGGED;
+
 /// A store whose log is never checkpointed for want of commands.
 async fn busy() -> Fixture {
+    checkpointed_after(Duration::from_hours(1)).await
+}
+
+async fn checkpointed_after(checkpoint_after: Duration) -> Fixture {
     let database = settings::migrated(Database::Sqlite).await;
     let options = OpenOptions {
-        checkpoint_after: Duration::from_hours(1),
+        checkpoint_after,
         ..settings::options(CONNECTIONS)
     };
     let store = Store::open_with(database.url(), options).await.unwrap();
@@ -41,6 +51,18 @@ impl Fixture {
         let mut log = self.sqlite_file().into_os_string();
         log.push("-wal");
         fs::metadata(log).unwrap().len() / LOGGED
+    }
+
+    /// Lets the log grow to `pages` behind a reader.
+    async fn grow_log(&self, pages: u64) {
+        let mut reader = open_sqlite_copy(&self.sqlite_file()).unwrap();
+        reader.query_all("BEGIN", vals![]).unwrap();
+        reader.query_all("SELECT id FROM organization", vals![]).unwrap();
+        while self.pages_of_log() < pages {
+            self.write_a_hundred_pages().await;
+        }
+        assert!(self.pages_of_database() < 1_000);
+        reader.query_all("COMMIT", vals![]).unwrap();
     }
 
     fn pages_of_database(&self) -> u64 {
@@ -74,4 +96,35 @@ async fn the_log_begins_anew_while_commands_keep_coming() {
     // Of more than 20,000 pages. On a busy machine the log grows while the thread waits for the disk.
     assert!(fixture.pages_of_log() < 18_000, "{}", fixture.pages_of_log());
     assert!(fixture.pages_of_database() > 2_000);
+}
+
+/// The writing thread would otherwise copy gigabytes, and every command would wait for it.
+#[tokio::test]
+async fn a_log_behind_a_reader_that_has_ended_is_copied_by_the_thread_and_cut_while_commands_keep_coming() {
+    let fixture = busy().await;
+    fixture.grow_log(12_000).await;
+    let writes = async {
+        while fixture.pages_of_log() > KEPT {
+            fixture.write_a_hundred_pages().await;
+        }
+    };
+    let cut = tokio::time::timeout(Duration::from_secs(30), writes).await;
+    cut.expect("the log is cut");
+    assert!(fixture.pages_of_database() > 12_000);
+    assert!(fixture.store.db.faults().most_copied_by_writer() <= 4_000);
+}
+
+#[tokio::test]
+async fn a_log_behind_a_reader_that_has_ended_is_emptied_while_no_command_comes() {
+    let fixture = checkpointed_after(Duration::from_millis(10)).await;
+    fixture.grow_log(12_000).await;
+    let emptied = async {
+        while fixture.pages_of_log() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let emptied = tokio::time::timeout(Duration::from_secs(30), emptied).await;
+    emptied.expect("the log is emptied");
+    assert!(fixture.pages_of_database() > 12_000);
+    assert!(fixture.store.db.faults().most_copied_by_writer() <= 4_000);
 }

@@ -1,81 +1,402 @@
 //! Checkpoints of the write-ahead log while commands keep coming.
 //!
-//! A checkpoint copies the pages of the log into the database and waits for the disk, some 20 ms for a full log. By itself
-//! `SQLite` lets the connection that commits do that, and every command waits for it. Here a thread of its own copies most of
-//! the log before it is full. The writing thread only copies what was added meanwhile, after which the log begins anew.
+//! A checkpoint copies the pages of the log into the database and waits for the disk. By itself `SQLite` lets the connection
+//! that commits do that, and every command waits for it: some 20 ms for 4,000 pages, and seconds for a log that has grown to
+//! gigabytes behind a long reader. Here a thread of its own copies the log, however long it is. The writing thread only
+//! copies the bounded rest that was added meanwhile. After that the next commit begins the log anew, and the writing thread
+//! cuts the file to its usual length in small steps.
 
 use std::{
     ffi::c_int,
-    fs::File,
-    path::Path,
+    fs::{self, File, OpenOptions},
+    io,
+    path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::JoinHandle,
+    time::Duration,
 };
 
-use rusqlite::{ErrorCode, hooks::Wal};
+use rusqlite::hooks::Wal;
 
-use super::Connection;
-use crate::{db::spawn, types::Result};
+use super::{Connection, beside};
+use crate::{
+    db::{
+        spawn,
+        tx::Tx as _,
+        value::{Row, vals},
+    },
+    types::Result,
+};
 
 /// Number of pages in the log at which the thread copies them.
-const EARLY: c_int = 3_000;
+const EARLY: u32 = 3_000;
 
-/// Number of pages in the log from which on the writing thread copies the rest.
-const FULL: c_int = 4_000;
+/// Number of pages in the log from which on the writing thread copies the rest, if that is short.
+const FULL: u32 = 4_000;
 
-/// Tells the thread that the log has [`EARLY`] pages. The thread ends with the last sender.
-#[derive(Clone)]
-pub(super) struct Signal(SyncSender<()>);
+/// Maximum number of pages that the writing thread copies at once. These take some 20 to 100 ms.
+const REST: u32 = 4_000;
 
-/// Receiver of a [`Signal`].
-pub(super) struct Signalled(Receiver<()>);
+/// Part of a log that the writing thread copies at most. The log of a busy node is thereby copied by the thread, as long as
+/// that one is as fast as the commits are.
+const PART: u32 = 4;
 
-/// Returns both ends of a signal.
-pub(super) fn signal() -> (Signal, Signalled) {
-    let (sender, receiver) = sync_channel(1);
-    (Signal(sender), Signalled(receiver))
+/// Length of the file to which it is cut once the log has begun anew, in bytes.
+const KEPT: u64 = 32 << 20;
+
+/// Number of bytes that are cut off at once. The kernel takes a few milliseconds to drop them from its cache.
+const CUT: u64 = 8 << 20;
+
+/// Pause between two cuts while no command comes.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Length of a page in the log with its header. The header of the log itself is shorter.
+const LOGGED: u64 = 4_096 + 24;
+
+/// Position of the checkpoint in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Progress {
+    /// Number of pages in the log.
+    pages: u32,
+    /// Number of these that are known to be in the database.
+    copied: u32,
+    /// Number of times that the log has begun anew.
+    restarts: u64,
 }
 
-impl Signal {
-    /// Returns the hook of the connection that writes. It is called after each commit, with the number of pages in the log.
-    pub(super) fn hook(self) -> impl FnMut(&mut Wal, c_int) -> rusqlite::Result<()> + Send {
-        let mut before = 0;
-        move |log, pages| {
-            if before < EARLY && pages >= EARLY {
-                // Fails if the thread knows already.
-                let _known = self.0.try_send(());
+/// Who copies the log next.
+#[derive(Debug, PartialEq, Eq)]
+enum Copier {
+    Nobody,
+    Thread,
+    Writer,
+}
+
+impl Progress {
+    const fn rest(&self) -> u32 {
+        self.pages.saturating_sub(self.copied)
+    }
+
+    /// Whether the writing thread may copy the rest.
+    const fn is_short(&self) -> bool {
+        let part = self.pages / PART;
+        let most = if part < FULL / PART { FULL / PART } else { part };
+        let most = if most > REST { REST } else { most };
+        self.rest() <= most
+    }
+
+    /// Who copies the log after a commit.
+    const fn copier(&self) -> Copier {
+        if self.pages >= FULL {
+            if self.is_short() {
+                Copier::Writer
+            } else {
+                Copier::Thread
             }
-            before = pages;
-            if pages >= FULL
-                && let Err(error) = log.checkpoint()
-                && error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy)
-            {
-                // The commit took place all the same. The next one tries again.
-                tracing::error!(%error, "WAL checkpoint failed");
-            }
-            Ok(())
+        } else if self.rest() >= EARLY {
+            Copier::Thread
+        } else {
+            Copier::Nobody
+        }
+    }
+
+    /// Notes the number of pages after a commit.
+    fn committed(&mut self, pages: u32) {
+        if pages <= self.pages {
+            self.copied = 0;
+            self.restarts += 1;
+        }
+        self.pages = pages;
+    }
+
+    /// Notes what a checkpoint has copied that began at `before`. Its answer says nothing of a log that has begun anew.
+    fn copied(&mut self, before: Self, copied: u32) {
+        if self.restarts == before.restarts {
+            self.copied = self.copied.max(copied);
         }
     }
 }
 
-/// Starts the thread on the database at `path`, which is also open as `file`.
+/// Progress that the threads share.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Progress>>);
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self) -> Progress {
+        *self.lock()
+    }
+}
+
+/// The log as the writing thread keeps it. The thread that copies it ends with it.
+pub(super) struct Log {
+    progress: Shared,
+    signal: SyncSender<()>,
+    path: PathBuf,
+    /// Restarts of the log after which its length was read.
+    seen: u64,
+    /// Length of the file while it is to be cut, otherwise 0.
+    long: u64,
+    #[cfg(test)]
+    pub(super) faults: Arc<crate::db::fault::Faults>,
+}
+
+/// Receiver of the signals of a [`Log`].
+pub(super) struct Signalled {
+    progress: Shared,
+    signals: Receiver<()>,
+}
+
+/// Returns the log of the database at `path`, and the receiver of its signals.
+pub(super) fn log(path: &Path) -> (Log, Signalled) {
+    let (signal, signals) = sync_channel(1);
+    let progress = Shared::default();
+    let log = Log {
+        progress: progress.clone(),
+        signal,
+        path: beside(path, "-wal"),
+        seen: 0,
+        long: 0,
+        #[cfg(test)]
+        faults: Arc::default(),
+    };
+    (log, Signalled { progress, signals })
+}
+
+impl Log {
+    /// Returns the hook of the connection that writes. It is called after each commit, with the number of pages in the log.
+    pub(super) fn hook(&self) -> impl FnMut(&mut Wal, c_int) -> rusqlite::Result<()> + Send + use<> {
+        let progress = self.progress.clone();
+        move |_, pages| {
+            progress
+                .lock()
+                .committed(u32::try_from(pages).unwrap_or_default());
+            Ok(())
+        }
+    }
+
+    /// Copies all that a process before has left in the log. Called before the first command.
+    pub(super) fn begin(&mut self, connection: &mut Connection) -> Result<()> {
+        let (pages, copied) = connection.copy_log()?.unwrap_or_default();
+        *self.progress.lock() = Progress {
+            pages,
+            copied,
+            restarts: 1,
+        };
+        Ok(())
+    }
+
+    /// Called by the writing thread after its commands are answered. Lets the log be copied, and cuts the file.
+    pub(super) fn keep(&mut self, connection: &mut Connection) {
+        match self.progress.get().copier() {
+            Copier::Nobody => {}
+            Copier::Thread => self.signal(),
+            Copier::Writer => self.copy_rest(connection),
+        }
+        self.cut();
+    }
+
+    /// Called by the writing thread while no command comes. Returns the time after which it is to be called again, or `None`
+    /// if the log is empty. It takes no longer than [`keep`](Self::keep), and waits for no reader.
+    pub(super) fn tidy(&mut self, connection: &mut Connection) -> Result<Option<Duration>> {
+        /// Time between two looks at a log that others copy or read.
+        const LOOK: Duration = Duration::from_secs(1);
+        let progress = self.progress.get();
+        if !progress.is_short() {
+            self.signal();
+            return Ok(Some(LOOK));
+        }
+        if self.length() <= KEPT {
+            let is_empty = connection.truncate_log()?;
+            if is_empty {
+                self.progress.lock().committed(0);
+            }
+            return Ok((!is_empty).then_some(LOOK));
+        }
+        if end(progress.pages) > KEPT {
+            self.copy_rest(connection);
+            let progress = self.progress.get();
+            if progress.rest() > 0 {
+                return Ok(Some(LOOK));
+            }
+            // `SQLite` would cut off the whole file at once. A commit begins the log anew, and the file is cut behind that.
+            connection.script("PRAGMA user_version = 0")?;
+            if end(self.progress.get().pages) > KEPT {
+                return Ok(Some(LOOK));
+            }
+        }
+        self.cut();
+        Ok(Some(PAUSE))
+    }
+
+    /// Wakes the thread that copies the log.
+    fn signal(&self) {
+        // Fails if the thread knows already.
+        let _known = self.signal.try_send(());
+    }
+
+    fn copy_rest(&mut self, connection: &mut Connection) {
+        let before = self.progress.get();
+        // While the thread copies, or readers use the log, a later commit tries again.
+        match connection.copy_log() {
+            Ok(Some((_, copied))) => {
+                self.progress.lock().copied(before, copied);
+                #[cfg(test)]
+                self.faults.copied_by_writer(copied.saturating_sub(before.copied));
+            }
+            Ok(None) => {}
+            Err(error) => tracing::error!(%error, "WAL checkpoint failed"),
+        }
+    }
+
+    fn length(&self) -> u64 {
+        fs::metadata(&self.path).map_or(0, |file| file.len())
+    }
+
+    /// Cuts a part off the file if it is much longer than the log. Only the writing thread appends to it, and a reader reads no
+    /// page behind the last commit.
+    fn cut(&mut self) {
+        let Progress { pages, restarts, .. } = self.progress.get();
+        if self.seen != restarts {
+            self.seen = restarts;
+            self.long = self.length();
+        }
+        if self.long <= KEPT || end(pages) > KEPT {
+            return;
+        }
+        let length = self.long.saturating_sub(CUT).max(KEPT);
+        let cut = OpenOptions::new().write(true).open(&self.path);
+        match cut.and_then(|file: File| file.set_len(length)) {
+            Ok(()) => self.long = length,
+            Err(error) => self.stay_long(&error),
+        }
+    }
+
+    fn stay_long(&mut self, error: &io::Error) {
+        self.long = 0;
+        tracing::warn!(%error, "cannot shorten the write-ahead log; it is tried again when the log begins anew");
+    }
+}
+
+/// Length of a log of so many pages.
+fn end(pages: u32) -> u64 {
+    LOGGED.saturating_mul(u64::from(pages).saturating_add(1))
+}
+
+/// Reads the answer to a checkpoint: the numbers of pages in the log and in the database. `None` if another checkpoint is at
+/// work.
+pub(super) fn answer(row: &Row) -> Result<Option<(u32, u32)>> {
+    let number = |column| {
+        row.int(column)
+            .map(|number| u32::try_from(number).unwrap_or_default())
+    };
+    Ok(if row.int(0)? == 0 {
+        Some((number(1)?, number(2)?))
+    } else {
+        None
+    })
+}
+
+/// Starts the thread that copies the log of the database at `path`, which is also open as `file`.
 ///
 /// `SQLite` does not wait for the disk where commits came during a checkpoint, so the thread does. It cannot open the file for
 /// that: closing any descriptor of a file drops all locks that the process holds on it.
 pub(super) fn start(path: &Path, file: Arc<File>, signalled: Signalled) -> Result<JoinHandle<()>> {
-    let connection = Connection::unchanged(path)?;
+    let mut connection = Connection::unchanged(path)?;
     spawn("store-checkpoint", move || {
-        while signalled.0.recv().is_ok() {
-            if let Err(error) = connection.script("PRAGMA wal_checkpoint(PASSIVE)") {
-                tracing::error!(%error, "WAL checkpoint failed");
-            } else if let Err(error) = file.sync_data() {
-                tracing::error!(%error, "cannot write the database to the disk");
+        let Signalled { progress, signals } = signalled;
+        while signals.recv().is_ok() {
+            // Commits come meanwhile: what is left of a long log may be long as well.
+            loop {
+                let before = progress.get();
+                let copied = match connection.copy_log() {
+                    Ok(copied) => copied,
+                    Err(error) => {
+                        tracing::error!(%error, "WAL checkpoint failed");
+                        break;
+                    }
+                };
+                let Some((_, copied)) = copied.filter(|(_, copied)| *copied > before.copied) else {
+                    // A reader keeps the rest.
+                    break;
+                };
+                if let Err(error) = file.sync_data() {
+                    tracing::error!(%error, "cannot write the database to the disk");
+                    break;
+                }
+                progress.lock().copied(before, copied);
+                if progress.get().is_short() {
+                    break;
+                }
             }
         }
         drop(connection);
         drop(file);
     })
+}
+
+impl Connection {
+    /// Copies the log as far as readers allow. Returns the numbers of pages in the log and in the database, or `None` if
+    /// another connection does the same.
+    fn copy_log(&mut self) -> Result<Option<(u32, u32)>> {
+        answer(&self.query_one("PRAGMA wal_checkpoint(PASSIVE)", vals![])?)
+    }
+
+    /// Copies the log and empties it. Waits for no reader: a backup reads for long, and every writer would wait with this call.
+    /// Returns whether the log is empty.
+    fn truncate_log(&mut self) -> Result<bool> {
+        self.script("PRAGMA busy_timeout = 0")?;
+        let truncated = self.query_one("PRAGMA wal_checkpoint(TRUNCATE)", vals![]);
+        self.script(super::connection::SETTINGS)?;
+        Ok(answer(&truncated?)?.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(pages: u32, copied: u32) -> Progress {
+        Progress {
+            pages,
+            copied,
+            restarts: 0,
+        }
+    }
+
+    #[test]
+    fn the_writing_thread_copies_a_short_rest_and_the_other_thread_all_else() {
+        for (pages, copied, copier) in [
+            (2_999, 0, Copier::Nobody),
+            (3_000, 0, Copier::Thread),
+            (3_999, 3_000, Copier::Nobody),
+            (4_000, 0, Copier::Thread),
+            (4_000, 3_000, Copier::Writer),
+            (4_000, 2_999, Copier::Thread),
+            (16_000, 12_000, Copier::Writer),
+            (800_000, 0, Copier::Thread),
+            (800_000, 700_000, Copier::Thread),
+            (800_000, 800_000 - REST, Copier::Writer),
+        ] {
+            assert_eq!(at(pages, copied).copier(), copier, "{pages} {copied}");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_says_nothing_of_a_log_that_has_begun_anew_meanwhile() {
+        let before = at(5_000, 0);
+        let mut progress = before;
+        progress.committed(5_100);
+        progress.copied(before, 5_000);
+        assert_eq!(progress.rest(), 100);
+        progress.committed(20);
+        progress.copied(before, 5_100);
+        assert_eq!(progress.rest(), 20);
+    }
 }

@@ -8,7 +8,7 @@ use rusqlite::{
     types::{ToSqlOutput, Value, ValueRef},
 };
 
-use super::{checkpoint::Signal, space::Space};
+use super::{checkpoint::Log, space::Space};
 use crate::{
     db::{
         Dialect,
@@ -24,7 +24,7 @@ use crate::{
 const STATEMENTS: usize = 256;
 
 /// Settings of every connection. A commit is on disk before it is answered.
-const SETTINGS: &str = "PRAGMA busy_timeout = 5000; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; \
+pub(super) const SETTINGS: &str = "PRAGMA busy_timeout = 5000; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; \
                         PRAGMA synchronous = FULL; PRAGMA mmap_size = 0;";
 
 /// Connection, which stands for the transaction that is open on it.
@@ -46,8 +46,8 @@ pub(in crate::db) struct Connection {
 }
 
 impl Connection {
-    /// Opens the connection that writes. It gives the signal when the log is to be checkpointed.
-    pub(super) fn writer(path: &Path, space: &Space, signal: &Signal) -> Result<Self> {
+    /// Opens the connection that writes. It notes each commit in the log.
+    pub(super) fn writer(path: &Path, space: &Space, log: &Log) -> Result<Self> {
         let mut connection = Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         connection.space = Some(space.clone());
         let mode: String = connection
@@ -61,7 +61,7 @@ impl Connection {
             )));
         }
         connection.script("PRAGMA cache_size = -16384;")?;
-        let hooked = connection.inner.wal_hook(Some(signal.clone().hook()));
+        let hooked = connection.inner.wal_hook(Some(log.hook()));
         hooked.map_err(|error| connection.failed(error))?;
         Ok(connection)
     }
@@ -114,15 +114,6 @@ impl Connection {
     /// Runs statements that take no parameters and return nothing of interest.
     pub(in crate::db) fn script(&self, sql: &str) -> Result<()> {
         self.inner.execute_batch(sql).map_err(|error| self.failed(error))
-    }
-
-    /// Checkpoints the write-ahead log as far as readers allow, and waits for none of them. A backup reads
-    /// for long, and every writer would wait with this call.
-    pub(super) fn checkpoint(&self) -> Result<()> {
-        self.script("PRAGMA busy_timeout = 0")?;
-        let checkpointed = self.script("PRAGMA wal_checkpoint(TRUNCATE)");
-        self.script(SETTINGS)?;
-        checkpointed
     }
 
     /// Runs a statement that begins, ends or divides a transaction. It comes from the statement cache.
@@ -318,7 +309,7 @@ mod tests {
     use sortie_testkit::postgres::TestDatabase;
 
     use super::{
-        super::{beside, checkpoint::signal},
+        super::{beside, checkpoint},
         *,
     };
     use crate::db::vals;
@@ -329,7 +320,7 @@ mod tests {
         let path = Path::new(database.url().strip_prefix("sqlite:").unwrap());
         std::fs::write(path, "").unwrap();
         let space = Space::of(path);
-        let connection = Connection::writer(path, &space, &signal().0).unwrap();
+        let connection = Connection::writer(path, &space, &checkpoint::log(path).0).unwrap();
         let broken = || {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_WRITE);
             rusqlite::Error::SqliteFailure(code, None)

@@ -59,10 +59,17 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -
     // Every thread closes its connection before it drops this.
     let file = Arc::new(file);
     let space = Space::of(path);
-    let (signal, signalled) = checkpoint::signal();
-    let connection = Connection::writer(path, &space, &signal).and_then(|mut connection| {
+    #[cfg(test)]
+    let faults = Arc::new(crate::db::fault::Faults::default());
+    let (mut log, signalled) = checkpoint::log(path);
+    #[cfg(test)]
+    {
+        log.faults = Arc::clone(&faults);
+    }
+    let connection = Connection::writer(path, &space, &log).and_then(|mut connection| {
         apply_migrations(&mut connection)?;
         statistics::set(&mut connection)?;
+        log.begin(&mut connection)?;
         Ok(connection)
     });
     let connection = connection.map_err(|error| space.cause_of(error))?;
@@ -87,7 +94,7 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -
     let owner = writer::Writer {
         connection,
         space: space.clone(),
-        signal,
+        log,
         path: path.to_owned(),
         metrics: reports.metrics.clone(),
         checkpoint_after,

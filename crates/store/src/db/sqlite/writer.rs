@@ -20,7 +20,7 @@ use std::{
 
 use sortie_api::OrgId;
 
-use super::{checkpoint::Signal, connection::Connection, space::Space};
+use super::{checkpoint::Log, connection::Connection, space::Space};
 #[cfg(test)]
 use crate::db::fault::FaultyTx;
 use crate::{
@@ -53,7 +53,7 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
     pub(super) space: Space,
-    pub(super) signal: Signal,
+    pub(super) log: Log,
     pub(super) metrics: Metrics,
     /// Time without a job after which the write-ahead log is checkpointed.
     pub(super) checkpoint_after: Duration,
@@ -70,27 +70,23 @@ pub(super) struct Writer {
 
 /// Main loop of the writing thread.
 pub(super) fn run(mut writer: Writer, queue: &Queue) {
-    let mut log_has_pages = true;
+    let mut tidy_after = Some(writer.checkpoint_after);
     loop {
-        match queue.take(
-            GROUP,
-            GROUP_BYTES,
-            log_has_pages.then_some(writer.checkpoint_after),
-        ) {
+        match queue.take(GROUP, GROUP_BYTES, tidy_after) {
             Next::Jobs(jobs) => {
                 let metrics = writer.metrics.clone();
                 let _busy = metrics.took(&jobs);
                 writer.commit_all(jobs.into());
-                log_has_pages = true;
+                writer.log.keep(&mut writer.connection);
+                tidy_after = Some(writer.checkpoint_after);
             }
             Next::Idle => {
-                // While a checkpoint is at work, or somebody reads, the log stays until the next pause.
-                if let Err(error) = writer.connection.checkpoint() {
+                tidy_after = writer.log.tidy(&mut writer.connection).unwrap_or_else(|error| {
                     tracing::warn!(%error, "WAL checkpoint failed");
-                }
+                    None
+                });
                 #[cfg(test)]
                 writer.faults.checkpointed();
-                log_has_pages = false;
             }
             Next::Closed => return,
         }
@@ -341,7 +337,7 @@ impl Writer {
         if self.connection.script("ROLLBACK").is_ok() && self.connection.is_idle() {
             return Ok(());
         }
-        self.connection = Connection::writer(&self.path, &self.space, &self.signal)?;
+        self.connection = Connection::writer(&self.path, &self.space, &self.log)?;
         Ok(())
     }
 }
