@@ -4,7 +4,7 @@ use sortie_api::{ActorKind, AuditEntry, AuditId, KeyId, OrgId, Timestamp};
 
 use crate::{
     Found, Store,
-    db::{Row, Stmt, Tx, Val, vals},
+    db::{Row, Stmt, Turn, Tx, Val, vals},
     principal::By,
     types::{Actor, AuditFilter, Result},
 };
@@ -112,7 +112,13 @@ impl Store {
         org: OrgId,
         filter: AuditFilter,
     ) -> Result<Found<AuditEntry, (Timestamp, AuditId)>> {
-        self.db.walk(move |tx| list(tx, org, &filter)).await
+        // No index has the order of a list by two properties.
+        if ways(&filter).len() > 1 {
+            let turn = Turn::Organization(org);
+            self.db.scan(turn, move |tx| list(tx, org, &filter)).await
+        } else {
+            self.db.list(org, move |tx| list(tx, org, &filter)).await
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use sortie_api::Timestamp;
 
 use crate::{
     Store,
-    db::{Stmt, Tx, batch, inspect, newest_known_migration, recorded_migration, vals},
+    db::{Stmt, Turn, Tx, batch, inspect, newest_known_migration, recorded_migration, vals},
     types::{Error, Result},
 };
 
@@ -87,7 +87,7 @@ impl Store {
     /// Returns the runs that wait at `now`, counted up to `limit`, and the nodes that are gone.
     pub async fn backlog(&self, now: Timestamp, limit: u32) -> Result<Backlog> {
         self.db
-            .walk(move |tx| {
+            .scan(Turn::System, move |tx| {
                 let [waiting, oldest, silent, lost] = batch(
                     tx,
                     &[

@@ -83,7 +83,8 @@ pub use money::{
         take_backs::{TakeBack, TakeBackKind, TakeBackState, TookBack, UnknownTakeBackState},
         topups::{NewTopup, TOO_MANY_OPEN, TopupMove, TopupRow},
     },
-    usage::{CountedPart, UsageDue, UsagePart, UsagePosition, UsageQuery},
+    usage::{UsagePosition, UsageQuery},
+    usage_counts::{CountedPart, Unsettled, UsageDue, UsagePart},
 };
 pub use notices::{NoticeWriter, PaymentNotice};
 pub use oauth::{
@@ -236,6 +237,12 @@ impl Store {
     /// Whether other nodes can use the same database. A `SQLite` database belongs to one process.
     pub fn is_shared(&self) -> bool {
         self.db.is_shared()
+    }
+
+    /// Size of the write-ahead log of a `SQLite` database in bytes. It grows for as long as another process reads the database
+    /// in one transaction. `None` on a server.
+    pub fn log_bytes(&self) -> Option<u64> {
+        self.db.log_bytes()
     }
 
     /// Runs a query in the queue of the writes, for the readiness check. Writes nothing and takes no lock. After a write has

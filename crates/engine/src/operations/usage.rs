@@ -1,5 +1,5 @@
-//! Usage of organizations, and the job that counts it. Completed hours become sums by day, after which their runs may
-//! be deleted.
+//! Usage of organizations, and the job that counts it. Runs become sums by day and month, after which they may be deleted:
+//! those of completed hours, and earlier where they are many.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use sortie_api::{
     OrgId, Timestamp, limits,
     usage::{Day, UsageDimension, UsageFigures, UsageRow},
 };
-use sortie_store::{CountedPart, Store, UsageDue, UsagePart, UsagePosition, UsageQuery};
+use sortie_store::{CountedPart, Store, Unsettled, UsageDue, UsagePart, UsagePosition, UsageQuery};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -19,21 +19,39 @@ use crate::{
 use sortie_base::Clock;
 
 /// Interval between two passes of the job.
-const COUNT: Duration = Duration::from_mins(10);
+const COUNT: Duration = Duration::from_secs(15);
 
-/// Time between the end of an hour and its count. A run gets its time from the clock of the node that accepts it, and
-/// is stored a moment later. Clocks of nodes may differ by up to this without a loss.
+/// Time between the end of an hour and its count. Most of its runs are settled then.
 const MARGIN: Duration = Duration::from_hours(1);
+
+/// Time between the creation of a run and its count, if they are many. A create that is stored after the count notes its run
+/// as left out, whatever the clock of its node says. Only one that is under way on another node during the count does not:
+/// it may be as old as this.
+const SHORT_MARGIN: Duration = Duration::from_mins(2);
+
+/// The same for a database that one node uses: its transactions do not overlap.
+const SHORT_MARGIN_ALONE: Duration = Duration::from_secs(5);
 
 /// Time after which an hour waits for its runs no longer. Those that are not settled then are counted by themselves. No run
 /// works for as long.
 const LATE: Duration = Duration::from_hours(6);
 
 /// Part of an hour that waits for its runs. So many runs take a few milliseconds.
-pub(crate) const PART: UsagePart = UsagePart { runs: 500, late: 0 };
+pub(crate) const PART: UsagePart = UsagePart {
+    runs: 500,
+    late: 0,
+    leaves: Unsettled::All,
+};
 
 /// Part of an hour that waits no longer.
 const LATE_PART: UsagePart = UsagePart { late: 500, ..PART };
+
+/// Part of many runs. It leaves out those at work, which are few. It does not reach to one that waits, as those behind it
+/// wait as well.
+const PART_OF_MANY: UsagePart = UsagePart {
+    leaves: Unsettled::Held,
+    ..LATE_PART
+};
 
 /// Organizations, or runs, in one query.
 const PAGE: u32 = 500;
@@ -155,24 +173,60 @@ pub(crate) struct Pass {
     pub(crate) uncounted_since: Option<Timestamp>,
 }
 
-/// Counts every completed hour of every organization, part by part. A part with unsettled runs waits, and so does all behind
-/// it, until its hour is [`LATE`]: it is then counted without these runs. A failure with one organization does not hold up
-/// the others.
+/// Kind of the next part of an organization.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PartKind {
+    /// Its hour has passed.
+    OfHour,
+    /// Its hour has passed long ago.
+    OfLateHour,
+    /// Its runs are many.
+    OfMany,
+}
+
+impl PartKind {
+    /// The kind of a part that can be counted at `now`.
+    fn of(due: &UsageDue, now: Timestamp) -> Option<Self> {
+        if due.hour_end() + LATE <= now {
+            Some(Self::OfLateHour)
+        } else if due.are_many {
+            Some(Self::OfMany)
+        } else {
+            (due.hour_end() + MARGIN <= now).then_some(Self::OfHour)
+        }
+    }
+
+    const fn part(self) -> UsagePart {
+        match self {
+            Self::OfHour => PART,
+            Self::OfLateHour => LATE_PART,
+            Self::OfMany => PART_OF_MANY,
+        }
+    }
+}
+
+/// Counts the runs of every organization that are many or of completed hours, part by part. A part of an hour with unsettled
+/// runs waits, and so does all behind it, until its hour is [`LATE`]: it is then counted without these runs. A failure with
+/// one organization does not hold up the others.
 pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<Pass, Error> {
-    let before = Timestamp::from_micros(
-        now.as_micros()
-            .saturating_sub(i64::try_from(MARGIN.as_micros()).unwrap_or(i64::MAX)),
-    );
+    let margin = if store.is_shared() {
+        SHORT_MARGIN
+    } else {
+        SHORT_MARGIN_ALONE
+    };
+    let margin = i64::try_from(margin.as_micros()).unwrap_or(i64::MAX);
+    let before = Timestamp::from_micros(now.as_micros().saturating_sub(margin));
     let (mut pass, mut after) = (Pass::default(), None);
     let mut units = Units::new("counting the usage of an organization");
     loop {
         let found = store.usage_due(before, after, PAGE).await?;
         for (org, mut due) in found.items {
-            while let Some(next) = due.filter(|due| due.hour_end() <= before) {
-                let counted = units.done(org, count_next(store, next, now).await)?;
+            while let Some((next, kind)) = due.and_then(|due| Some((due, PartKind::of(&due, now)?))) {
+                let counted = units.done(org, count_next(store, next, kind).await)?;
                 match counted {
                     Some(CountedPart::Counted(_)) => pass.parts += 1,
                     Some(CountedPart::Elsewhere) => {}
+                    Some(CountedPart::Waits) | None if next.hour_end() + MARGIN > now => break,
                     Some(CountedPart::Waits) | None => {
                         let oldest = pass.uncounted_since.into_iter().chain([next.hour_end()]);
                         pass.uncounted_since = oldest.min();
@@ -193,18 +247,16 @@ pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<Pass, Error> 
 }
 
 /// Counts a part of an hour of an organization.
-async fn count_next(store: &Store, next: UsageDue, now: Timestamp) -> Result<CountedPart, Error> {
-    let is_late = next.hour_end() + LATE <= now;
-    let part = if is_late { LATE_PART } else { PART };
-    let counted = store.count_usage(next, part).await?;
+async fn count_next(store: &Store, next: UsageDue, kind: PartKind) -> Result<CountedPart, Error> {
+    let counted = store.count_usage(next, kind.part()).await?;
     match counted {
-        CountedPart::Waits if is_late => tracing::warn!(
+        CountedPart::Waits if kind == PartKind::OfLateHour => tracing::warn!(
             organization = %next.org,
             hour_end = %next.hour_end(),
             "the usage of an hour is not counted: more than {} of its runs have the same time and are not settled",
             LATE_PART.late
         ),
-        CountedPart::Counted(runs) if runs > 0 => tracing::warn!(
+        CountedPart::Counted(runs) if runs > 0 && kind == PartKind::OfLateHour => tracing::warn!(
             organization = %next.org,
             hour_end = %next.hour_end(),
             runs,
@@ -272,6 +324,36 @@ mod tests {
         settled.await.unwrap();
         assert_eq!(count(store, over + LATE + HOUR).await.unwrap().parts, 0);
         assert_eq!(store.late_runs(None, 10).await.unwrap().items, []);
+    }
+
+    #[tokio::test]
+    async fn many_runs_are_counted_soon_and_few_after_their_hour() {
+        let held = held().await;
+        let (org, fence) = (held.claim.org, held.claim.fence);
+        let made = held.store.get_run(org, fence.run).await.unwrap().created_at;
+        let soon = made + SHORT_MARGIN_ALONE + Duration::from_secs(1);
+        let copies = |from: u32, to: u32| {
+            held.batch(&format!(
+                "CREATE TEMP TABLE r AS WITH RECURSIVE n (i) AS (SELECT {from} UNION ALL SELECT i + 1 FROM n WHERE i < {to}) \
+                 SELECT n.i, run.* FROM n, run WHERE run.id = '{}'; \
+                 UPDATE r SET id = 'run_01hf7yat00e008000000' || (100000 + i), outcome = 'failed', status = 'failed', \
+                 billing_pending = 0, created_at = created_at + i; \
+                 ALTER TABLE r DROP COLUMN i; \
+                 INSERT INTO run SELECT * FROM r; DROP TABLE r",
+                fence.run
+            ));
+        };
+        copies(1, 499);
+        assert_eq!(count(&held.store, soon).await.unwrap().parts, 0, "they are few");
+        copies(500, 1_100);
+        // The run at work is left out.
+        assert_eq!(count(&held.store, soon).await.unwrap().parts, 2);
+        assert_eq!(
+            held.store.late_runs(None, 10).await.unwrap().items,
+            [(fence.run, false)]
+        );
+        let due = held.store.usage_due_of(org, soon).await.unwrap().unwrap();
+        assert!(!due.are_many);
     }
 
     #[tokio::test]

@@ -4,6 +4,9 @@
 //! A job runs to completion even if nobody waits for its answer. A queue holds a bounded number of jobs and
 //! refuses further ones at once: an overload shows as errors and not as ever longer waits. Urgent jobs go
 //! ahead of all others and are never refused. An urgent job that nobody waits for any more is dropped.
+//!
+//! Lists and sums take turns: each organization that has any waiting gets one job done before the next one of another
+//! organization. However many an organization sends, those of the others wait for one of its jobs only.
 
 use std::{
     collections::VecDeque,
@@ -14,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use sortie_api::OrgId;
 use tokio::sync::oneshot;
 
 use crate::{
@@ -26,6 +30,20 @@ const MAX_WAITING: usize = 20_000;
 
 /// Approximate maximum of the bytes that waiting jobs write, together.
 const MAX_WAITING_BYTES: usize = 256 << 20;
+
+/// Maximum number of jobs that wait for the turns of one organization.
+const MAX_OF_ONE: usize = 1_000;
+
+/// Order in which a waiting job is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// In the order of arrival.
+    Arrival,
+    /// In turn with the organizations, as a task of the node.
+    System,
+    /// In turn with the other organizations.
+    Organization(OrgId),
+}
 
 /// Database access that a job needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +61,9 @@ pub(crate) enum Access {
 pub(crate) trait Job: Send {
     /// Access that the job needs.
     fn access(&self) -> Access;
+
+    /// Order in which the job is taken.
+    fn turn(&self) -> Turn;
 
     /// Approximate number of bytes that the job writes.
     fn bytes(&self) -> usize;
@@ -63,6 +84,7 @@ pub(crate) trait Job: Send {
 /// The only implementation of [`Job`].
 pub(super) struct Task<T, F> {
     pub(super) access: Access,
+    pub(super) turn: Turn,
     pub(super) bytes: usize,
     pub(super) queued_at: Instant,
     pub(super) work: F,
@@ -77,6 +99,10 @@ where
 {
     fn access(&self) -> Access {
         self.access
+    }
+
+    fn turn(&self) -> Turn {
+        self.turn
     }
 
     fn bytes(&self) -> usize {
@@ -112,7 +138,7 @@ where
 /// Number of jobs at the front of the queue among which jobs for a shared transaction are searched.
 const SEARCHED: usize = 128;
 
-/// Waiting jobs, oldest first.
+/// Waiting jobs, oldest first, or in turns.
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
@@ -125,6 +151,8 @@ pub(crate) struct Queue {
 struct State {
     urgent: VecDeque<Box<dyn Job>>,
     jobs: VecDeque<Box<dyn Job>>,
+    /// Jobs that are taken in turns, by the turn. None of these is empty.
+    turns: VecDeque<(Turn, VecDeque<Box<dyn Job>>)>,
     bytes: usize,
     /// Number of threads that wait for a job, or were woken for one and have not looked yet.
     idle: usize,
@@ -136,7 +164,38 @@ struct State {
 
 impl State {
     fn is_empty(&self) -> bool {
-        self.urgent.is_empty() && self.jobs.is_empty()
+        self.urgent.is_empty() && self.jobs.is_empty() && self.turns.is_empty()
+    }
+
+    /// Number of waiting jobs that are not urgent.
+    fn len(&self) -> usize {
+        let in_turns: usize = self.turns.iter().map(|(_, jobs)| jobs.len()).sum();
+        self.jobs.len() + in_turns
+    }
+
+    /// Adds a job. Returns false if too many wait for the same turn.
+    fn add(&mut self, job: Box<dyn Job>) -> bool {
+        let turn = job.turn();
+        if turn == Turn::Arrival {
+            self.jobs.push_back(job);
+            return true;
+        }
+        match self.turns.iter_mut().find(|(other, _)| *other == turn) {
+            Some((_, jobs)) if jobs.len() >= MAX_OF_ONE => return false,
+            Some((_, jobs)) => jobs.push_back(job),
+            None => self.turns.push_back((turn, VecDeque::from([job]))),
+        }
+        true
+    }
+
+    /// Takes the job whose turn it is. The turn goes to the back.
+    fn take_turn(&mut self) -> Option<Box<dyn Job>> {
+        let (turn, mut jobs) = self.turns.pop_front()?;
+        let job = jobs.pop_front();
+        if !jobs.is_empty() {
+            self.turns.push_back((turn, jobs));
+        }
+        job
     }
 
     /// Takes up to `count` jobs that may share a transaction, with at most `bytes` together.
@@ -184,7 +243,7 @@ impl Queue {
     /// Number of waiting jobs.
     pub(crate) fn waiting(&self) -> usize {
         let state = self.lock();
-        state.urgent.len() + state.jobs.len()
+        state.urgent.len() + state.len()
     }
 
     /// Wakes one thread for a job that was added to `state`.
@@ -249,11 +308,14 @@ impl Queue {
             return Err(Error::Unavailable("the store is closed".to_owned()));
         }
         let bytes = state.bytes.saturating_add(job.bytes());
-        if state.jobs.len() >= MAX_WAITING || (bytes > MAX_WAITING_BYTES && !state.jobs.is_empty()) {
-            return Err(Error::Unavailable("too many commands are waiting".to_owned()));
+        let too_many = || Error::Unavailable("too many commands are waiting".to_owned());
+        if state.len() >= MAX_WAITING || (bytes > MAX_WAITING_BYTES && !state.jobs.is_empty()) {
+            return Err(too_many());
+        }
+        if !state.add(job) {
+            return Err(too_many());
         }
         state.bytes = bytes;
-        state.jobs.push_back(job);
         self.wake_one(state);
         Ok(())
     }
@@ -300,6 +362,11 @@ impl Queue {
             total = total.saturating_add(job.bytes());
             taken.push(job);
         }
+        while taken.len() < count
+            && let Some(job) = state.take_turn()
+        {
+            taken.push(job);
+        }
         state.bytes = state.bytes.saturating_sub(total);
         Next::Jobs(taken)
     }
@@ -331,9 +398,11 @@ impl Queue {
         let mut state = self.lock();
         let urgent = mem::take(&mut state.urgent);
         let jobs = mem::take(&mut state.jobs);
+        let turns = mem::take(&mut state.turns);
         state.bytes = 0;
         drop(state);
-        for job in urgent.into_iter().chain(jobs) {
+        let in_turns = turns.into_iter().flat_map(|(_, jobs)| jobs);
+        for job in urgent.into_iter().chain(jobs).chain(in_turns) {
             job.answer(Err(error.clone()));
         }
     }
@@ -359,9 +428,14 @@ mod tests {
     use super::*;
 
     fn job() -> Box<dyn Job> {
+        in_turn(Turn::Arrival)
+    }
+
+    fn in_turn(turn: Turn) -> Box<dyn Job> {
         let (reply, _) = oneshot::channel();
         Box::new(Task {
             access: Access::Own,
+            turn,
             bytes: 1,
             queued_at: Instant::now(),
             work: |_: &mut dyn Tx| Ok(()),
@@ -393,6 +467,32 @@ mod tests {
         queue.lock().idle = 3;
         // The first job, and a quarter of the twelve behind it.
         assert_eq!(taken(&queue), 4);
+    }
+
+    #[test]
+    fn each_organization_gets_its_turn_however_many_jobs_of_another_one_wait() {
+        let [busy, other] = [1, 2].map(|number| {
+            let at = sortie_api::Timestamp::from_micros(0);
+            Turn::Organization(OrgId::new(at, [number; 10]))
+        });
+        let queue = Queue::default();
+        for _ in 0..MAX_OF_ONE {
+            queue.push(in_turn(busy)).unwrap();
+        }
+        let refused = queue.push(in_turn(busy)).unwrap_err();
+        assert!(matches!(refused, Error::Unavailable(_)), "{refused}");
+        for turn in [other, other, Turn::System] {
+            queue.push(in_turn(turn)).unwrap();
+        }
+        let taken: Vec<Turn> = (0..7)
+            .map(|_| match queue.take(1, usize::MAX, None) {
+                Next::Jobs(jobs) => jobs[0].turn(),
+                Next::Idle | Next::Closed => panic!("jobs wait"),
+            })
+            .collect();
+        assert_eq!(taken, [busy, other, Turn::System, busy, other, busy, busy]);
+        assert_eq!(queue.waiting(), MAX_OF_ONE - 4);
+        queue.push(in_turn(busy)).unwrap();
     }
 
     #[test]

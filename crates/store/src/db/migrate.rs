@@ -201,6 +201,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "ledger_sums",
         text: include_str!("../../../../migrations/0035_ledger_sums.sql"),
     },
+    Migration {
+        version: 36,
+        name: "usage_months",
+        text: include_str!("../../../../migrations/0036_usage_months.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.

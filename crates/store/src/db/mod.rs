@@ -2,8 +2,9 @@
 //!
 //! A command is a closure over a [`Tx`]. [`Db::write`] sends it to a thread that owns a connection. The
 //! thread runs it as one transaction, even if the caller stops waiting, and answers after the commit.
-//! [`Db::urgent`] is a write that goes ahead of all waiting jobs. [`Db::read`] runs a closure on a reader, and
-//! [`Db::walk`] on one of the few for queries that may take long. A closure may run more than once: its group may be retried, or the database may report a serialization
+//! [`Db::urgent`] is a write that goes ahead of all waiting jobs. [`Db::read`] runs a closure on a reader,
+//! [`Db::list`] and [`Db::scan`] on those for lists and for queries that may take long, which organizations use in turns. A
+//! closure may run more than once: its group may be retried, or the database may report a serialization
 //! failure. It is therefore `Fn` and contains SQL only: no clock, no randomness, no other I/O.
 
 mod dialect;
@@ -29,9 +30,11 @@ use std::{
 };
 
 use prometheus_client::registry::Registry;
+use sortie_api::OrgId;
 use sortie_base::lasting_thread;
 use tokio::sync::{mpsc, oneshot};
 
+pub(crate) use self::job::Turn;
 use self::job::{Access, Job, Queue, Task};
 pub(crate) use self::{
     dialect::Dialect,
@@ -50,8 +53,11 @@ use crate::{
     types::{Error, Result},
 };
 
+/// Number of connections for lists.
+const LISTERS: usize = 2;
+
 /// Number of connections for queries that may take long.
-pub(crate) const WALKERS: usize = 2;
+const SCANNERS: usize = 1;
 
 /// Runs a query on the database of an URL, on a connection of its own that changes nothing.
 pub(crate) async fn inspect<T: Send + 'static>(url: &str, query: fn(&mut dyn Tx) -> Result<T>) -> Result<T> {
@@ -98,7 +104,8 @@ struct Inner {
     writes: Arc<Queue>,
     urgent: Arc<Queue>,
     reads: Arc<Queue>,
-    walks: Arc<Queue>,
+    lists: Arc<Queue>,
+    scans: Arc<Queue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Server that carries the channel between nodes. `None` if only one node uses the database.
     link: Option<Link>,
@@ -123,7 +130,8 @@ struct Backend {
     writes: Arc<Queue>,
     urgent: Arc<Queue>,
     reads: Arc<Queue>,
-    walks: Arc<Queue>,
+    lists: Arc<Queue>,
+    scans: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
     link: Option<Link>,
     /// Path of the write-ahead log, if it is a file on this machine.
@@ -162,7 +170,8 @@ impl Db {
                 writes: backend.writes,
                 urgent: backend.urgent,
                 reads: backend.reads,
-                walks: backend.walks,
+                lists: backend.lists,
+                scans: backend.scans,
                 threads: Mutex::new(backend.threads),
                 link: backend.link,
                 limits,
@@ -193,6 +202,12 @@ impl Db {
     /// Whether the database is a server, which other processes can use as well.
     pub(crate) fn is_shared(&self) -> bool {
         self.inner.link.is_some()
+    }
+
+    /// Size of the write-ahead log in bytes, if it is a file on this machine.
+    pub(crate) fn log_bytes(&self) -> Option<u64> {
+        let wal = self.inner.wal.as_deref();
+        wal.map(|wal| std::fs::metadata(wal).map_or(0, |file| file.len()))
     }
 
     /// Fails while the disk of the database has no space. It is asked only after a write has found none.
@@ -243,7 +258,7 @@ impl Db {
     {
         #[cfg(test)]
         let work = self.faulty(work);
-        let (job, answer) = job(access, bytes, work);
+        let (job, answer) = job(access, Turn::Arrival, bytes, work);
         self.push(&self.inner.writes, job)?;
         answered(answer).await
     }
@@ -257,7 +272,7 @@ impl Db {
     {
         #[cfg(test)]
         let work = self.faulty(work);
-        let (job, answer) = job(Access::Write, 0, work);
+        let (job, answer) = job(Access::Write, Turn::Arrival, 0, work);
         self.inner.urgent.push_urgent(job)?;
         tokio::time::timeout(limit, answered(answer))
             .await
@@ -271,27 +286,38 @@ impl Db {
         T: Send + 'static,
         F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
     {
-        self.read_from(&self.inner.reads, work).await
+        self.read_from(&self.inner.reads, Turn::Arrival, work).await
     }
 
-    /// Like [`read`](Self::read), for queries that may take long: lists, sums and counts. They have [`WALKERS`]
-    /// connections of their own, so that a run, a command or a heartbeat never waits for one of them.
-    pub(crate) async fn walk<T, F>(&self, work: F) -> Result<T>
+    /// Like [`read`](Self::read), for a page of a list that an index has in its order. Lists have [`LISTERS`] connections of
+    /// their own, so that a run, a command or a heartbeat never waits for one of them.
+    pub(crate) async fn list<T, F>(&self, org: OrgId, work: F) -> Result<T>
     where
         T: Send + 'static,
         F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
     {
-        self.read_from(&self.inner.walks, work).await
+        self.read_from(&self.inner.lists, Turn::Organization(org), work)
+            .await
     }
 
-    async fn read_from<T, F>(&self, queue: &Queue, work: F) -> Result<T>
+    /// Like [`list`](Self::list), for queries that look at many rows: sums, counts, and lists that no index has. They have
+    /// [`SCANNERS`] connections of their own, so that an ordinary list never waits for one of them.
+    pub(crate) async fn scan<T, F>(&self, turn: Turn, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
+    {
+        self.read_from(&self.inner.scans, turn, work).await
+    }
+
+    async fn read_from<T, F>(&self, queue: &Queue, turn: Turn, work: F) -> Result<T>
     where
         T: Send + 'static,
         F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
     {
         #[cfg(test)]
         let work = self.faulty(work);
-        let (job, answer) = job(Access::Read, 0, work);
+        let (job, answer) = job(Access::Read, turn, 0, work);
         self.push(queue, job)?;
         answered(answer).await
     }
@@ -323,12 +349,13 @@ impl Db {
 
     /// Registers the metrics of the store.
     pub(crate) fn register_metrics(&self, registry: &mut Registry) {
-        let mut queues: Vec<Arc<Queue>> = Vec::with_capacity(4);
+        let mut queues: Vec<Arc<Queue>> = Vec::with_capacity(5);
         for queue in [
             &self.inner.writes,
             &self.inner.urgent,
             &self.inner.reads,
-            &self.inner.walks,
+            &self.inner.lists,
+            &self.inner.scans,
         ] {
             // A back end may serve several kinds of commands from one queue.
             if !queues.iter().any(|known| Arc::ptr_eq(known, queue)) {
@@ -371,7 +398,8 @@ impl Drop for Inner {
         self.writes.close();
         self.urgent.close();
         self.reads.close();
-        self.walks.close();
+        self.lists.close();
+        self.scans.close();
         let threads = self
             .threads
             .get_mut()
@@ -384,7 +412,12 @@ impl Drop for Inner {
 }
 
 /// Wraps `work` as a job. Returns the job and the receiver of its answer.
-fn job<T, F>(access: Access, bytes: usize, work: F) -> (Box<dyn Job>, oneshot::Receiver<Result<T>>)
+fn job<T, F>(
+    access: Access,
+    turn: Turn,
+    bytes: usize,
+    work: F,
+) -> (Box<dyn Job>, oneshot::Receiver<Result<T>>)
 where
     T: Send + 'static,
     F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
@@ -392,6 +425,7 @@ where
     let (reply, answer) = oneshot::channel();
     let task = Task {
         access,
+        turn,
         bytes,
         queued_at: Instant::now(),
         work,

@@ -7,7 +7,7 @@ use sortie_api::{OrgId, PaymentId, RunId, Timestamp};
 
 use crate::{
     Store,
-    db::{Row, Tx, vals},
+    db::{Row, Turn, Tx, vals},
     money::purchases::MICROS_OF_A_CENT,
     types::Result,
 };
@@ -80,12 +80,14 @@ impl Store {
     /// their ids. One statement reads them, so they are of one moment.
     pub async fn check_credits(&self, after: Option<OrgId>, limit: u32) -> Result<LedgerChecked<OrgId>> {
         let after = after.map(|org| org.to_string()).unwrap_or_default();
-        self.db.walk(move |tx| check_credits(tx, &after, limit)).await
+        self.db
+            .scan(Turn::System, move |tx| check_credits(tx, &after, limit))
+            .await
     }
 
     /// System: compares the credits of one organization with its ledger and the reservations of its runs.
     pub async fn check_credits_of(&self, org: OrgId) -> Result<Vec<LedgerDifference>> {
-        let checked = self.db.walk(move |tx| {
+        let checked = self.db.scan(Turn::System, move |tx| {
             let rows = tx.query_all(concat!(credits!(), "WHERE o.id = $1"), vals![org])?;
             compare_credits(&rows)
         });
@@ -100,13 +102,17 @@ impl Store {
         after: Option<RunPosition>,
         limit: u32,
     ) -> Result<LedgerChecked<RunPosition>> {
-        self.db.walk(move |tx| check_charges(tx, org, after, limit)).await
+        self.db
+            .scan(Turn::System, move |tx| check_charges(tx, org, after, limit))
+            .await
     }
 
     /// System: compares the payments of an organization with their entries in the ledger. One statement reads them, so they are
     /// of one moment.
     pub async fn check_payments(&self, org: OrgId) -> Result<Vec<LedgerDifference>> {
-        self.db.walk(move |tx| check_payments(tx, org)).await
+        self.db
+            .scan(Turn::System, move |tx| check_payments(tx, org))
+            .await
     }
 }
 

@@ -16,4 +16,5 @@ pub(crate) mod refusals;
 pub(crate) mod settle;
 pub(crate) mod shared_rows;
 pub(crate) mod usage;
+pub(crate) mod usage_counts;
 mod windows;

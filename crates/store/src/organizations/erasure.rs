@@ -119,6 +119,7 @@ impl Store {
             org,
             counted_until,
             next_run,
+            are_many: true,
         }))
     }
 

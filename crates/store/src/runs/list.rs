@@ -9,7 +9,7 @@ use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 use super::{listed_run, run_columns, select_listed_runs};
 use crate::{
     Found, Store,
-    db::{Answer, Row, Stmt, Tx, Val, batch, vals},
+    db::{Answer, Row, Stmt, Turn, Tx, Val, batch, vals},
     large::ListedRun,
     types::{Result, RunFilter},
 };
@@ -27,7 +27,14 @@ impl Store {
         org: OrgId,
         filter: RunFilter,
     ) -> Result<Found<ListedRun, (Timestamp, RunId)>> {
-        self.db.walk(move |tx| list(tx, org, &filter)).await
+        // No index has the order of such a list.
+        let is_walk = filter.tag.is_some() && (filter.status.is_some() || filter.schedule.is_some());
+        if is_walk {
+            let turn = Turn::Organization(org);
+            self.db.scan(turn, move |tx| list(tx, org, &filter)).await
+        } else {
+            self.db.list(org, move |tx| list(tx, org, &filter)).await
+        }
     }
 }
 

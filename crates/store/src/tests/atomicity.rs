@@ -20,6 +20,7 @@ const TABLES: &[&str] = &[
     "SELECT id, name, usage_until, suspended_at, suspended_why, deleted_at, erased_at FROM organization ORDER BY id",
     "SELECT id, org_id, role, hash, expires_at, previous_hash, previous_until FROM api_key ORDER BY id",
     "SELECT org_id, day, workflow, runs, cost_micros FROM usage_day ORDER BY org_id, day, workflow",
+    "SELECT org_id, month, workflow, runs, cost_micros FROM usage_month ORDER BY org_id, month, workflow",
     "SELECT run_id, org_id, created_at FROM late_run ORDER BY run_id",
     "SELECT id, name, lease_until, ended_at, address, draining_since, master_keys FROM node ORDER BY id",
     "SELECT id, status, outcome, attempt, last_event, started_at, finished_at, cost_micros, billing_pending, \

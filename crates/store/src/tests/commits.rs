@@ -360,7 +360,9 @@ fn commands_below(folder: &Path, commands: &mut BTreeSet<String>) {
             for function in text.split("\n    pub async fn ").skip(1) {
                 let body = function.split("\n    }\n").next().unwrap_or_default();
                 let writes = [".write", ".urgent("].iter().any(|call| body.contains(call));
-                let reads = [".read(", ".walk("].iter().any(|call| body.contains(call));
+                let reads = [".read(", ".list(", ".scan("]
+                    .iter()
+                    .any(|call| body.contains(call));
                 if writes || !reads {
                     commands.extend(function.split(['(', '<']).next().map(str::to_owned));
                 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     AuditFilter, RunFilter,
-    db::{Tx, vals},
+    db::{Turn, Tx, vals},
 };
 
 /// Runs a statement on the rows of [`fill`].
@@ -256,28 +256,32 @@ both! {
         assert_eq!((page.items.len(), page.stopped_at), (5, None));
     }
 
-    async fn long_lists_keep_no_read_and_no_write_waiting(fixture: &Fixture) {
+    async fn long_queries_keep_no_list_no_read_and_no_write_waiting(fixture: &Fixture) {
         let org = fixture.org().await;
         let run = fixture.queued(org).await;
         let (go_on, waits) = std::sync::mpsc::channel::<()>();
         let waits = std::sync::Arc::new(std::sync::Mutex::new(waits));
-        let walk = || {
+        let scan = || {
             let waits = std::sync::Arc::clone(&waits);
-            fixture.store.db.walk(move |tx| {
+            fixture.store.db.scan(Turn::Organization(org), move |tx| {
                 tx.query_one("SELECT 1", vals![])?;
                 // The sender is dropped once the others are done.
                 Ok(waits.lock().map(|waits| waits.recv()).is_ok())
             })
         };
-        let walks = futures_util::future::join_all((0..16).map(|_| walk()));
+        let scans = futures_util::future::join_all((0..16).map(|_| scan()));
         let others = async {
             for _ in 0..16 {
                 fixture.get(org, run).await;
                 fixture.queued(org).await;
+                let newest = RunFilter { tag: None, limit: 1, ..tagged("", None, None) };
+                assert_eq!(fixture.store.list_runs(org, newest).await.unwrap().items.len(), 1);
+                let audit = fixture.store.list_audit(org, crate::AuditFilter::default());
+                audit.await.unwrap();
             }
             drop(go_on);
         };
-        let (walked, ()) = futures_util::future::join(walks, others).await;
-        assert!(walked.into_iter().all(|walked| walked.unwrap()));
+        let (scanned, ()) = futures_util::future::join(scans, others).await;
+        assert!(scanned.into_iter().all(|scanned| scanned.unwrap()));
     }
 }

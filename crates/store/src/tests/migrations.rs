@@ -111,10 +111,11 @@ both! {
 const LONG: Duration = Duration::from_secs(5);
 
 /// Statements that take the migrations after 23 back.
-const SINCE_CREDITS: [&str; 21] = [
+const SINCE_CREDITS: [&str; 22] = [
     "DROP TABLE ledger_payment_sum",
     "DROP TABLE ledger_sum",
     "DROP TABLE refund_order",
+    "DROP TABLE usage_month",
     "ALTER TABLE run DROP COLUMN holds",
     "DROP TABLE auto_topup_consent",
     "DROP TABLE installation",
@@ -144,7 +145,7 @@ async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
     let run = fixture.queued(org).await;
     // The database lacks migration 17, which changes the locked table, and the later ones. Migrations 27 and 30 change nothing that
     // has to be taken back.
-    assert_eq!(newest_known_migration(), 35);
+    assert_eq!(newest_known_migration(), 36);
     let undone = fixture.store.db.write(|tx| {
         for undo in [
             "DROP TABLE ledger",
@@ -219,7 +220,7 @@ async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
     let opened = newer.join_next().await.unwrap().unwrap();
     opened.unwrap().ping().await.unwrap();
     let there = "SELECT count(*) FROM migration WHERE version >= 17";
-    assert_eq!(fixture.count(there).await, 19);
+    assert_eq!(fixture.count(there).await, 20);
 }
 
 #[tokio::test]
@@ -350,6 +351,7 @@ async fn consents_are_migrated(fixture: Fixture) {
             "ALTER TABLE billing_account DROP COLUMN close_at",
             "DROP TABLE ledger_sum",
             "DROP TABLE ledger_payment_sum",
+            "DROP TABLE usage_month",
         ] {
             tx.exec(undo, vals![])?;
         }
@@ -394,4 +396,47 @@ async fn a_consent_from_before_is_kept_on_sqlite() {
 #[tokio::test]
 async fn a_consent_from_before_is_kept_on_postgres() {
     consents_are_migrated(Fixture::postgres().await).await;
+}
+
+async fn months_are_summed_up(fixture: Fixture) {
+    // The first and the last day of February 2024, and the day after: 19754, 19782, 19783.
+    let undone = fixture.store.db.write(|tx| {
+        for day in [19_754, 19_782, 19_783_i64] {
+            tx.exec(
+                "INSERT INTO usage_day (org_id, day, workflow, model, key_id, runs, succeeded, cost_micros, input_tokens, \
+                 output_tokens, cache_read_tokens, cache_write_tokens, model_calls, tool_calls) \
+                 VALUES ('org', $1, 'w', '', '', 1, 0, 9223372036854775807, 2, 3, 4, 5, 6, 7)",
+                vals![day],
+            )?;
+        }
+        tx.exec("DROP TABLE usage_month", vals![])?;
+        tx.exec("DELETE FROM migration WHERE version >= 34", vals![])
+    });
+    undone.await.unwrap();
+    let Fixture { store, database, .. } = fixture;
+    drop(store);
+    let store = Store::open(database.url()).await.unwrap();
+    let sums = store.db.read(|tx| {
+        tx.query_all(
+            "SELECT month, runs, cost_micros, tool_calls FROM usage_month ORDER BY month",
+            vals![],
+        )
+    });
+    let sums: Vec<Vec<i64>> = sums
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| (0..4).map(|column| row.int(column).unwrap()).collect())
+        .collect();
+    assert_eq!(sums, [[19_754, 2, i64::MAX, 14], [19_783, 1, i64::MAX, 7]]);
+}
+
+#[tokio::test]
+async fn usage_from_before_is_in_the_sums_of_its_month_on_sqlite() {
+    months_are_summed_up(Fixture::sqlite().await).await;
+}
+
+#[tokio::test]
+async fn usage_from_before_is_in_the_sums_of_its_month_on_postgres() {
+    months_are_summed_up(Fixture::postgres().await).await;
 }

@@ -19,10 +19,11 @@ use crate::{
 const EVER: Timestamp = Timestamp::from_micros(i64::MAX);
 
 /// Tables that keep rows of a deleted organization.
-const KEPT: [&str; 5] = [
+const KEPT: [&str; 6] = [
     "organization",
     "audit",
     "usage_day",
+    "usage_month",
     "credit",
     "auto_topup_consent",
 ];
@@ -292,7 +293,7 @@ both! {
         assert_eq!(store.count_usage(due, leaving(0)).await.unwrap(), crate::CountedPart::Counted(0));
         assert_eq!(store.uncounted_usage(org).await.unwrap(), None);
         fixture.erase(org).await;
-        assert_eq!(fixture.tables_of(org).await, ["audit", "credit", "organization", "usage_day"]);
+        assert_eq!(fixture.tables_of(org).await, ["audit", "credit", "organization", "usage_day", "usage_month"]);
         assert_eq!(fixture.count("SELECT CAST(SUM(cost_micros) AS BIGINT) FROM usage_day").await, 70);
     }
 }

@@ -266,6 +266,7 @@ async fn administer(fixture: &Fixture, org: OrgId) {
         org,
         counted_until: Timestamp::from_micros(0),
         next_run: Timestamp::from_micros(0),
+        are_many: true,
     };
     assert_eq!(
         store.count_usage(due, leaving(1)).await.unwrap(),

@@ -25,7 +25,7 @@ pub(super) use self::{channel::open as open_channel, connect::Link};
 use crate::{
     OpenOptions,
     db::{
-        Backend, Dialect, Reports, WALKERS,
+        Backend, Dialect, LISTERS, Reports, SCANNERS,
         job::Queue,
         migrate::{self, Migration},
         sessions::{Pipeline, Server, Session as _, Worker},
@@ -70,15 +70,16 @@ pub(super) fn open(url: &str, options: OpenOptions, reports: &Reports) -> Result
     let [session, urgent_session] = refuse_transaction_pooling(&link)?;
     let urgent_session = link.prepared(urgent_session)?.with_limit(urgent_link.answer());
     let session = apply_migrations(link.prepared(session)?, &link)?;
-    let [queue, urgent, walks] = std::array::from_fn(|_| Arc::new(Queue::default()));
+    let [queue, urgent, lists, scans] = std::array::from_fn(|_| Arc::new(Queue::default()));
     #[cfg(test)]
     let faults = Arc::new(crate::db::fault::Faults::default());
-    let mut threads = Vec::with_capacity(1 + connections + WALKERS);
+    let mut threads = Vec::with_capacity(1 + connections + LISTERS + SCANNERS);
     let [first, first_urgent, none] =
         [Some(session), Some(urgent_session), None].map(|open| Arc::new(Mutex::new(open)));
     let mut links = vec![(&urgent, urgent_link, &first_urgent)];
     links.extend((0..connections).map(|_| (&queue, link.clone(), &first)));
-    links.extend((0..WALKERS).map(|_| (&walks, link.clone(), &none)));
+    links.extend((0..LISTERS).map(|_| (&lists, link.clone(), &none)));
+    links.extend((0..SCANNERS).map(|_| (&scans, link.clone(), &none)));
     for (number, (queue, link, first)) in links.into_iter().enumerate() {
         let server = PgServer {
             link,
@@ -102,7 +103,8 @@ pub(super) fn open(url: &str, options: OpenOptions, reports: &Reports) -> Result
         urgent,
         writes: Arc::clone(&queue),
         reads: queue,
-        walks,
+        lists,
+        scans,
         threads,
         link: Some(crate::db::Link::Postgres(Box::new(link))),
         wal: None,

@@ -7,7 +7,7 @@ use crate::{
     db::{
         Reports,
         fault::Faults,
-        job::{self, Access, Job, Queue},
+        job::{self, Access, Job, Queue, Turn},
         tail::{Tail, WindowChange, WindowKey},
         tx::Tx,
         value::{Val, vals},
@@ -143,6 +143,7 @@ impl Session for FakeSession {
 fn command(access: Access) -> (Box<dyn Job>, oneshot::Receiver<Result<()>>) {
     let (reply, answer) = oneshot::channel();
     let task = job::Task {
+        turn: Turn::Arrival,
         access,
         bytes: 0,
         queued_at: std::time::Instant::now(),
@@ -157,6 +158,7 @@ fn command(access: Access) -> (Box<dyn Job>, oneshot::Receiver<Result<()>>) {
 fn with_tail(scope: &'static str) -> (Box<dyn Job>, oneshot::Receiver<Result<()>>) {
     let (reply, answer) = oneshot::channel();
     let task = job::Task {
+        turn: Turn::Arrival,
         access: Access::Own,
         bytes: 0,
         queued_at: std::time::Instant::now(),

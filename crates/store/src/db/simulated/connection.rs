@@ -15,7 +15,7 @@ use super::{
 use crate::{
     db::{
         Backend, Link, Reports,
-        job::{Access, Job, Next, Queue},
+        job::{Access, Job, Next, Queue, Turn},
         sessions::{Pool, Worker},
         tx::Tx,
     },
@@ -37,6 +37,10 @@ struct Answered {
 impl Job for Answered {
     fn access(&self) -> Access {
         self.job.access()
+    }
+
+    fn turn(&self) -> Turn {
+        self.job.turn()
     }
 
     fn bytes(&self) -> usize {
@@ -95,7 +99,8 @@ pub(super) fn open(link: &SimulatedLink, connections: usize, reports: &Reports) 
         urgent,
         writes: Arc::clone(&queue),
         reads: Arc::clone(&queue),
-        walks: queue,
+        lists: Arc::clone(&queue),
+        scans: queue,
         threads: Vec::new(),
         link: Some(Link::Simulated(link.clone())),
         wal: None,

@@ -26,7 +26,7 @@ pub(crate) use self::copy::{copy, open_copy};
 pub(super) use self::{connection::Connection, space::Space};
 use crate::{
     db::{
-        Backend, Dialect, Reports, WALKERS,
+        Backend, Dialect, LISTERS, Reports, SCANNERS,
         job::{Next, Queue},
         migrate, spawn,
         tx::Tx,
@@ -76,11 +76,14 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -
     let checkpoints = checkpoint::start(path, Arc::clone(&file), signalled);
     let checkpoints = checkpoints.map_err(|error| space.cause_of(error))?;
 
-    let [writes, reads, walks] = std::array::from_fn(|_| Arc::new(Queue::default()));
-    #[cfg(test)]
-    let faults = Arc::new(crate::db::fault::Faults::default());
-    let mut threads = Vec::with_capacity(1 + READERS + WALKERS);
-    for (name, queue, count) in [("read", &reads, READERS), ("walk", &walks, WALKERS)] {
+    let [writes, reads, lists, scans] = std::array::from_fn(|_| Arc::new(Queue::default()));
+    let mut threads = Vec::with_capacity(1 + READERS + LISTERS + SCANNERS);
+    let readers = [
+        ("read", &reads, READERS),
+        ("list", &lists, LISTERS),
+        ("scan", &scans, SCANNERS),
+    ];
+    for (name, queue, count) in readers {
         for number in 1..=count {
             let connection = Connection::reader(path).map_err(|error| space.cause_of(error))?;
             let queue = Arc::clone(queue);
@@ -118,7 +121,8 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -
         urgent: Arc::clone(&writes),
         writes,
         reads,
-        walks,
+        lists,
+        scans,
         threads,
         link: None,
         wal: Some(beside(path, "-wal")),
