@@ -6,7 +6,7 @@ use sortie_api::{RunId, RunStatus};
 use sortie_store::{Held, NodeId};
 use tokio_util::sync::CancellationToken;
 
-use super::Takeover;
+use super::{Takeover, sweeper::LIMIT};
 use crate::{error::Error, runs::active::StopReason};
 
 pub(crate) struct Reconciler(pub(crate) Takeover);
@@ -101,9 +101,11 @@ impl Reconciler {
         }
         let options = &self.0.slots.worker().options;
         let (at, price) = (options.clock.now(), options.compute_micros_per_second);
-        let swept = self.0.store.retake_held(node, runs, at, price).await?;
-        self.0.announce_ended(&swept.ended);
-        self.0.start(&permit, swept.taken);
+        for runs in runs.chunks(LIMIT as usize) {
+            let swept = self.0.store.retake_held(node, runs.to_vec(), at, price).await?;
+            self.0.announce_ended(&swept.ended);
+            self.0.start(&permit, swept.taken);
+        }
         Ok(())
     }
 }

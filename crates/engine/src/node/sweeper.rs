@@ -7,8 +7,9 @@ use tokio_util::sync::CancellationToken;
 use super::Takeover;
 use crate::{cluster::hints::Wake, error::Error, kit::options::Serves};
 
-/// Lost runs ended in one transaction.
-const LIMIT: u32 = 100;
+/// Maximum number of lost runs that one transaction ends or takes over. On SQLite everything else that writes waits for it, a
+/// few milliseconds.
+pub(super) const LIMIT: u32 = 25;
 
 pub(crate) struct Sweeper {
     pub(crate) node: Takeover,
@@ -61,7 +62,7 @@ impl Sweeper {
         let options = &slots.worker().options;
         let permit = slots.permit().await;
         let places = match options.serves {
-            Serves::Everyone => permit.free(),
+            Serves::Everyone => permit.free().min(LIMIT),
             // Only an ordinary node takes over runs of other nodes.
             Serves::OwnRuns | Serves::Nothing => 0,
         };

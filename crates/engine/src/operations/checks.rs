@@ -37,6 +37,8 @@ const COUNTED: u32 = 10_000;
 const SOME: u32 = 100;
 /// Free disk space in bytes below which a check warns. Below [`NO_SPACE`] it fails.
 const LITTLE_SPACE: u64 = 2 << 30;
+/// Size of SQLite's write-ahead log in bytes above which a check warns.
+const LONG_LOG: u64 = 256 << 20;
 /// Limit of open files below which a check warns.
 const ENOUGH_FILES: u64 = 4_096;
 
@@ -127,16 +129,25 @@ impl Engine {
         self.store().ping().await?;
         let took = begun.elapsed();
         let millis = took.as_secs_f64() * 1_000.0;
-        let found = format!(
+        let mut found = format!(
             "{} {}, migration {}, {millis:.1} ms until a write has its turn",
             info.kind, info.version, info.migration
         );
+        let long_log = self.store().log_bytes().filter(|bytes| *bytes > LONG_LOG);
+        if let Some(bytes) = long_log {
+            found.push_str(&format!(", a log of {} MiB", bytes >> 20));
+        }
         Ok(if info.migration > info.known_migration {
             Check::new("database", Verdict::Warning, found)
                 .hint("a newer version has migrated it: bring this node to that version")
         } else if took > SLOW {
             Check::new("database", Verdict::Warning, found)
                 .hint("every request waits for it: look at its disk, its load and the way to it")
+        } else if long_log.is_some() {
+            Check::new("database", Verdict::Warning, found).hint(
+                "another program reads the database in one long transaction, as `sortie backup` or an open `sqlite3` does; \
+                 until it ends the log grows, and then the database needs as much room again",
+            )
         } else {
             Check::new("database", Verdict::Ok, found)
         })
