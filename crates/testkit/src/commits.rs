@@ -48,6 +48,7 @@ struct State {
     /// Delay of the answer to every commit.
     delay: Duration,
     commits: u64,
+    errors: Vec<String>,
 }
 
 /// State that the connections of a proxy share.
@@ -132,6 +133,11 @@ impl CommitProxy {
     /// From here on the answer to every commit is passed on this much later.
     pub fn delay_commits(&self, delay: Duration) {
         self.shared.state().delay = delay;
+    }
+
+    /// Errors that the server has sent since the last call, as it wrote them.
+    pub fn take_errors(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.state().errors)
     }
 
     /// Number of commits that took place on the server since the last call.
@@ -283,6 +289,10 @@ async fn back(
         if commit.is_some() && kind == b'C' && message.get(5..).is_some_and(|tag| tag.starts_with(b"COMMIT"))
         {
             shared.state().commits += 1;
+        }
+        if kind == b'E' {
+            let error = String::from_utf8_lossy(&message).into_owned();
+            shared.state().errors.push(error);
         }
         held.extend_from_slice(&message);
         if kind == b'Z' {

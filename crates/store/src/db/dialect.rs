@@ -8,7 +8,7 @@ pub(crate) enum Dialect {
 }
 
 /// Token, its `SQLite` text, its `PostgreSQL` text.
-const TOKENS: [(&str, &str, &str); 23] = [
+const TOKENS: [(&str, &str, &str); 25] = [
     // Compared byte by byte on both: identifiers sort by their creation time, whatever the locale.
     ("{TEXT}", "TEXT", "TEXT COLLATE \"C\""),
     ("{BLOB}", "BLOB", "BYTEA"),
@@ -25,6 +25,17 @@ const TOKENS: [(&str, &str, &str); 23] = [
     // Insert of what a query finds, in a command that fails with it. `SQLite` otherwise copies every page that the statement
     // changes, to take back the first rows if a later one breaks a rule.
     ("{INSERT}", "INSERT OR FAIL", "INSERT"),
+    // Rows of the run `$1` to insert behind a statement that fails with `Fenced`. On PostgreSQL the statements of a batch are
+    // sent together, so these arrive after a failure as well. They then insert nothing, because the run has another
+    // attempt than `$2`, another last event than `$3`, or an event is recorded there: only the statement of the fence
+    // leaves it open. Otherwise the server would log a conflict of keys with what another worker has written.
+    ("{GUARDED}", "", "SELECT v.* FROM ("),
+    (
+        "{BY_FENCE}",
+        "",
+        ") v WHERE (SELECT r.id FROM run r WHERE r.id = $1 AND r.attempt = $2 AND r.last_event = $3 \
+         AND (SELECT e.seq FROM event e WHERE e.run_id = r.id AND e.seq = r.last_event) IS NULL) IS NOT NULL",
+    ),
     // Time by the database's own clock, in microseconds since 1970. NULL on SQLite, which has no clock that
     // several processes share.
     (

@@ -11,7 +11,7 @@ use crate::{
     Store,
     blobs::json,
     db::{Row, Stmt, vals},
-    types::{Error, Result},
+    types::{Error, Fence, Result},
 };
 
 /// Artifact whose content is written.
@@ -107,7 +107,8 @@ impl Texts {
 /// Statements that record artifacts. The first one touches all their blobs, as `blobs::touch` does for one. A
 /// blob that became pending delete meanwhile is a permanent failure, so that the end of the run is not tried
 /// again for ever.
-pub(super) fn insert(run: RunId, texts: &Texts) -> [Stmt<'_>; 3] {
+pub(super) fn insert(fence: Fence, last_event: i64, texts: &Texts) -> [Stmt<'_>; 3] {
+    let run = fence.run;
     [
         Stmt::new(
             "UPDATE blob SET check_at = $3 WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} \
@@ -119,12 +120,14 @@ pub(super) fn insert(run: RunId, texts: &Texts) -> [Stmt<'_>; 3] {
             Error::Conflict("the content of an artifact is pending deletion"),
         ),
         Stmt::new(
-            "INSERT INTO run_artifacts (run_id, artifacts) VALUES ($1, $2)",
-            vals![run, texts.artifacts.as_str()],
+            "INSERT INTO run_artifacts (run_id, artifacts) \
+             {GUARDED}VALUES (CAST($1 AS TEXT), CAST($4 AS TEXT)){BY_FENCE}",
+            vals![run, fence.attempt, last_event, texts.artifacts.as_str()],
         ),
         Stmt::new(
-            "INSERT INTO artifact_blob (run_id, blob_id) SELECT $1, value FROM {JSON_EACH}($2)",
-            vals![run, texts.blobs.as_str()],
+            "INSERT INTO artifact_blob (run_id, blob_id) \
+             {GUARDED}SELECT CAST($1 AS TEXT), value FROM {JSON_EACH}($4){BY_FENCE}",
+            vals![run, fence.attempt, last_event, texts.blobs.as_str()],
         ),
     ]
 }

@@ -236,7 +236,8 @@ fn report(
         statements.push(Stmt::new(
             "INSERT INTO event (run_id, seq, kind, data, created_at) \
              SELECT r.id, r.last_event - CAST($2 AS BIGINT), $3, $4, CAST($5 AS BIGINT) FROM run r \
-             WHERE r.id = $1 AND r.zero_data_retention = 0",
+             WHERE r.id = $1 AND r.zero_data_retention = 0 \
+             AND (SELECT e.seq FROM event e WHERE e.run_id = r.id AND e.seq = r.last_event) IS NULL",
             vals![run, behind, event.kind, event.data.as_str(), event.at],
         ));
     }

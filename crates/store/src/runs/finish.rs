@@ -4,8 +4,8 @@
 use sortie_api::{Micros, Run, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
-    OUTPUT, artifacts, insert_events, journal::delete_journal, moves, run_columns, run_from, surcharge,
-    usage_params, work::count,
+    OUTPUT, artifacts, insert_events, journal::delete_journal, last_after, moves, run_columns, run_from,
+    surcharge, usage_params, work::count,
 };
 use crate::{
     Store,
@@ -131,19 +131,21 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
         artifacts: i64::try_from(kept.len()).unwrap_or(i64::MAX),
         at: finish.at,
     };
+    let last = last_after(fence, &finish.events);
     let mut statements = Vec::with_capacity(4 + finish.events.len());
     statements.push(leave_queue(fence.run));
     statements.push(end.statement(fence)?);
     if let Some(output) = &finish.output {
         statements.push(Stmt::new(
-            "INSERT INTO run_output (run_id, output) VALUES ($1, $2)",
-            vals![fence.run, output.as_str()],
+            "INSERT INTO run_output (run_id, output) \
+             {GUARDED}VALUES (CAST($1 AS TEXT), CAST($4 AS TEXT)){BY_FENCE}",
+            vals![fence.run, fence.attempt, last, output.as_str()],
         ));
     }
-    insert_events(&mut statements, fence, &finish.events);
     if let Some(texts) = &new {
-        statements.extend(artifacts::insert(fence.run, texts));
+        statements.extend(artifacts::insert(fence, last, texts));
     }
+    insert_events(&mut statements, fence, &finish.events);
     if finish.journal == Journal::Written {
         statements.push(delete_journal(fence.run));
     }

@@ -188,8 +188,10 @@ fn usage_params(usage: &RunUsage) -> [Val<'static>; 6] {
 macro_rules! insert_events {
     ($rows:literal) => {
         concat!(
-            "INSERT INTO event (run_id, seq, kind, data, created_at) VALUES ",
-            $rows
+            "INSERT INTO event (run_id, seq, kind, data, created_at) {GUARDED}VALUES \
+             (CAST($1 AS TEXT), CAST($4 AS BIGINT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS BIGINT))",
+            $rows,
+            "{BY_FENCE}"
         )
     };
 }
@@ -197,19 +199,22 @@ macro_rules! insert_events {
 /// Statements that insert one, two, three and four events. A statement for each event would cost more than
 /// its row.
 const INSERT_EVENTS: [&str; 4] = [
-    insert_events!("($1, $2, $3, $4, $5)"),
-    insert_events!("($1, $2, $3, $4, $5), ($1, $6, $7, $8, $9)"),
-    insert_events!("($1, $2, $3, $4, $5), ($1, $6, $7, $8, $9), ($1, $10, $11, $12, $13)"),
-    insert_events!(
-        "($1, $2, $3, $4, $5), ($1, $6, $7, $8, $9), ($1, $10, $11, $12, $13), ($1, $14, $15, $16, $17)"
-    ),
+    insert_events!(""),
+    insert_events!(", ($1, $8, $9, $10, $11)"),
+    insert_events!(", ($1, $8, $9, $10, $11), ($1, $12, $13, $14, $15)"),
+    insert_events!(", ($1, $8, $9, $10, $11), ($1, $12, $13, $14, $15), ($1, $16, $17, $18, $19)"),
 ];
 
-/// Adds the statements that record `events` after those of the fence.
+/// Position of the last event once `events` are recorded after those of the fence.
+fn last_after(fence: Fence, events: &[NewEvent]) -> i64 {
+    fence.last_event.saturating_add(work::count(events))
+}
+
+/// Adds the statements that record `events` after those of the fence. The statement of the fence has to precede them.
 fn insert_events<'a>(statements: &mut Vec<Stmt<'a>>, fence: Fence, events: &'a [NewEvent]) {
     let mut seq = fence.last_event;
     for chunk in events.chunks(INSERT_EVENTS.len()) {
-        let mut params = vals![fence.run];
+        let mut params = vals![fence.run, fence.attempt, last_after(fence, events)];
         for event in chunk {
             seq = seq.saturating_add(1);
             params.extend(vals![seq, event.kind, event.data.as_str(), event.at]);

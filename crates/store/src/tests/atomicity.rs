@@ -35,7 +35,7 @@ const TABLES: &[&str] = &[
          FROM connection ORDER BY id",
     "SELECT state_hash, connection_id, revision, pending, expires_at, tries FROM oauth_flow ORDER BY state_hash",
     "SELECT id, sealed FROM seal_check",
-    "SELECT id, seed FROM installation",
+    "SELECT id, seed, retention_at FROM installation",
     "SELECT run_id, output FROM run_output ORDER BY run_id",
     "SELECT run_id, seq, kind, data, created_at FROM event ORDER BY run_id, seq",
     "SELECT run_id, seq, data FROM journal ORDER BY run_id, seq",
@@ -216,6 +216,8 @@ commands! {
         proves(fixture, async || fixture.store.cancel_run(run.org, run.id, fixture.now()).await).await;
         proves(fixture, async || fixture.store.seal_check(b"x".to_vec()).await).await;
         proves(fixture, async || fixture.store.installation_seed([1; 32]).await).await;
+        let pass = fixture.now();
+        proves(fixture, async || fixture.store.record_retention(pass).await).await;
     }
 
     async fn the_commands_of_connections_are_one_transaction_each(fixture: &Fixture) {

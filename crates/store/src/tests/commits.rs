@@ -12,11 +12,16 @@ use std::{
 };
 
 use futures_util::{StreamExt, future::join_all, stream};
+use sortie_api::Micros;
 use sortie_testkit::{CommitFault, CommitProxy, Database, Which, postgres::TestDatabase};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls, Statement};
 
-use super::{atomicity, atomicity_accounts, atomicity_auto_topups, fixture::Fixture, settings::options};
+use super::{
+    atomicity, atomicity_accounts, atomicity_auto_topups,
+    fixture::{Fixture, after},
+    settings::{migrated, options},
+};
 use crate::{Error, Result, Store};
 
 /// A test that proves commands on the fixture.
@@ -315,6 +320,43 @@ async fn a_commit_that_is_late_by_three_seconds_is_answered_and_done_once() {
         (0..every).map(move |first| run(Fault::Late { first, every }, *scenario))
     });
     join_all(runs).await;
+}
+
+#[tokio::test]
+async fn a_fenced_worker_sends_nothing_that_the_server_refuses() {
+    let database = migrated(Database::Postgres).await;
+    let proxy = CommitProxy::start(database.server().unwrap()).await.unwrap();
+    let url = database.url_at(proxy.address()).unwrap();
+    let store = Store::open_with(&url, options(1)).await.unwrap();
+    let fixture = Fixture::with(store, database, None);
+    let (org, lost, next) = (fixture.org().await, fixture.node().await, fixture.node().await);
+    let messages = |count: usize| vec![fixture.message("x"); count];
+    fixture.queued(org).await;
+    let claimed = fixture.claim_one(lost).await.fence;
+    let held = fixture.start(claimed).await.unwrap();
+    fixture.store.deregister_node(lost, fixture.now()).await.unwrap();
+    let swept = fixture.take_over(next, fixture.now(), 5).await;
+    let taken = swept.taken.first().unwrap().fence;
+    let writes_late = async || {
+        for events in [1, 2, 6] {
+            let appended = fixture.append(held, messages(events), Micros::ZERO).await;
+            assert_eq!(appended.unwrap_err(), Error::Fenced);
+        }
+        assert_eq!(fixture.start(claimed).await.unwrap_err(), Error::Fenced);
+        let finished = fixture.store.finish_run(held, fixture.succeeded("late")).await;
+        assert_eq!(finished.unwrap_err(), Error::Fenced);
+    };
+    proxy.take_errors();
+    writes_late().await;
+    fixture.append(taken, messages(6), Micros::ZERO).await.unwrap();
+    writes_late().await;
+    let done = fixture
+        .store
+        .finish_run(after(taken, 6), fixture.succeeded("done"))
+        .await;
+    assert_eq!(done.unwrap().output.as_deref(), Some("done"));
+    writes_late().await;
+    assert_eq!(proxy.take_errors(), Vec::<String>::new());
 }
 
 /// Public functions of the store that are no commands, or that only read although they are in the queue of
