@@ -8,7 +8,7 @@ mod network;
 mod sealing;
 mod tasks;
 
-pub use clock::{CREDENTIAL_LOOKUP, Clock, NoRandomness, random};
+pub use clock::{CREDENTIAL_LOOKUP, Clock, ClockFault, NoRandomness, random};
 pub use license::{
     InvalidLicense, InvalidLicenseKey, LicenseClaims, LicensePublicKey, LicenseSigner, read_license,
 };

@@ -64,12 +64,6 @@ impl Engine {
         &self.0.stores.database
     }
 
-    /// Clock of the database, which all of its nodes share.
-    pub fn shared_clock(&self) -> Clock {
-        let leases = self.0.cluster.identity.leases.clone();
-        Clock::shared(move || leases.now())
-    }
-
     /// Saved connections.
     pub fn connections(&self) -> &Connections {
         &self.0.stores.connections

@@ -6,7 +6,7 @@ use std::{future::Future, io, net::SocketAddr, path::Path, process, sync::Arc, t
 
 use sortie_accounts::{Accounts, ApiDeprecation};
 use sortie_api::{Mode, plain, secret::Secret};
-use sortie_base::spawn_lasting;
+use sortie_base::{Clock, spawn_lasting};
 use sortie_engine::{Engine, MasterKey, Serves, Traces, check_master_keys};
 use sortie_sandbox::{Backend, Capabilities, Level};
 use sortie_server::Listeners;
@@ -23,7 +23,7 @@ use crate::{
     data_dir::{DataDir, NodeKey, Owner, PreparedKey, Purpose, RunningEngine},
     failure::{Exit, Failure, Result},
     open_files,
-    organization_side::{check_payments, organization_side, people},
+    organization_side::{organization_side, people},
 };
 
 /// Time that the tasks of a stopping node have. Connections, which end last, have ten seconds.
@@ -84,12 +84,26 @@ impl Node {
             .map_err(Clone::clone);
         let store = store?;
         let master_keys = master_keys(config, &data_dir, &store).await?;
-        check_payments(config)?;
+        // All parts of the node have the same time: the database's, once its engine has read it.
+        let clock = Clock::system();
+        let listeners = Listeners {
+            api,
+            metrics,
+            people: people(config, purpose, (&store, &master_keys, &clock)),
+            organization: organization
+                .map(|(listener, settings)| {
+                    organization_side(config, (listener, settings), (&store, &master_keys, &clock))
+                })
+                .transpose()?,
+        };
+        let side = listeners.organization.as_ref();
+        let org_address = side.and_then(|side| side.listener.local_addr().ok());
         let options = sortie_engine::Options {
-            master_keys: master_keys.clone(),
+            master_keys,
             base_url: Some(config.advertise_url.clone().unwrap_or_else(|| url_of(address))),
             node_address: node_address(config, address),
             traces,
+            clock,
             ..engine_options(config, node_name, purpose)
         };
         let started = Engine::start(options, store.clone(), sandbox).await;
@@ -97,19 +111,6 @@ impl Node {
             Ok(engine) => engine,
             Err(error) => return Err(cause(&store).await.unwrap_or_else(|| not_started(error))),
         };
-        let listeners = Listeners {
-            api,
-            metrics,
-            people: people(config, purpose, (&store, &master_keys)),
-            organization: organization
-                .map(|(listener, settings)| {
-                    let shared = (&store, &*master_keys, engine.shared_clock());
-                    organization_side(config, (listener, settings), shared)
-                })
-                .transpose()?,
-        };
-        let side = listeners.organization.as_ref();
-        let org_address = side.and_then(|side| side.listener.local_addr().ok());
         drop(store);
         let holder = match config.mode {
             Mode::SelfHosted => Some(KeyHolder::Engine(&engine)),
@@ -423,6 +424,7 @@ pub(crate) fn engine_options(config: &Config, node_name: String, purpose: Purpos
         memory_bytes: config.memory_bytes,
         memory_dir: config.memory_dir.clone(),
         retention: config.retention,
+        retention_clock_checked: config.retention_clock_checked,
         ..sortie_engine::Options::default()
     }
 }

@@ -17,13 +17,13 @@ use crate::{
     failure::{Failure, Result},
 };
 
-/// The listener of the organization API, with its accounts and payments. Payments go by the clock that the nodes share.
+/// The listener of the organization API, with its accounts and payments.
 pub(crate) fn organization_side(
     config: &Config,
     (listener, settings): (TcpListener, &HostedSettings),
-    (store, master_keys, clock): (&Store, &[MasterKey], Clock),
+    (store, master_keys, clock): (&Store, &[MasterKey], &Clock),
 ) -> Result<OrganizationListener> {
-    let options = accounts_options(config, settings);
+    let options = accounts_options(config, settings, clock);
     let has_mail = options.mail.is_some();
     let accounts = Accounts::new(options, store.clone(), Sealer::new(master_keys.to_vec()));
     let notices: Option<Arc<dyn NoticeWriter>> = if has_mail {
@@ -33,7 +33,7 @@ pub(crate) fn organization_side(
     };
     let billing = settings.stripe.clone().map(|stripe| {
         let options = sortie_billing::Options {
-            clock,
+            clock: clock.clone(),
             org_url: settings.org_url.clone(),
             stripe,
             auto_topup: settings.auto_topup,
@@ -66,14 +66,14 @@ fn no_payments(error: &StripeError) -> Failure {
 pub(crate) fn people(
     config: &Config,
     purpose: Purpose,
-    (store, master_keys): (&Store, &[MasterKey]),
+    (store, master_keys, clock): (&Store, &[MasterKey], &Clock),
 ) -> Option<Accounts> {
     let is_needed =
         config.mode == Mode::SelfHosted && purpose == Purpose::Serve && !config.sign_in.is_empty();
     let url = config.advertise_url.as_ref().filter(|_| is_needed)?;
     let options = sortie_accounts::Options {
         mode: config.mode,
-        clock: Clock::system(),
+        clock: clock.clone(),
         org_url: origin_of(url),
         engine_url: url.clone(),
         sign_up: SignUp::Closed,
@@ -95,10 +95,10 @@ fn origin_of(url: &str) -> String {
 }
 
 /// Returns the options of the accounts, as far as the configuration has them.
-fn accounts_options(config: &Config, settings: &HostedSettings) -> sortie_accounts::Options {
+fn accounts_options(config: &Config, settings: &HostedSettings, clock: &Clock) -> sortie_accounts::Options {
     sortie_accounts::Options {
         mode: config.mode,
-        clock: Clock::system(),
+        clock: clock.clone(),
         org_url: settings.org_url.clone(),
         engine_url: settings.engine_url.clone(),
         sign_up: settings.sign_up,

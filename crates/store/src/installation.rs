@@ -1,5 +1,7 @@
 //! Installation: all nodes of one database.
 
+use sortie_api::Timestamp;
+
 use crate::{
     Store,
     db::{Stmt, batch, vals},
@@ -25,6 +27,43 @@ impl Store {
                 let seed = row.blob(0)?;
                 seed.try_into()
                     .map_err(|_| Error::Database("the seed of the installation is not 32 bytes".to_owned()))
+            })
+            .await
+    }
+
+    /// System: returns the time of the last pass of retention. Before the first one, that is the creation of the newest run.
+    /// `None` if there is neither.
+    pub async fn last_retention(&self) -> Result<Option<Timestamp>> {
+        self.db
+            .read(|tx| {
+                let [pass, run] = batch(
+                    tx,
+                    &[
+                        Stmt::new("SELECT retention_at FROM installation WHERE id = 1", vals![]),
+                        Stmt::new("SELECT created_at FROM run ORDER BY id DESC LIMIT 1", vals![]),
+                    ],
+                )?;
+                let pass = pass
+                    .rows
+                    .first()
+                    .map(|row| row.opt_time(0))
+                    .transpose()?
+                    .flatten();
+                let run = run.rows.first().map(|row| row.time(0)).transpose()?;
+                Ok(pass.or(run))
+            })
+            .await
+    }
+
+    /// System: records the time of a pass of retention.
+    pub async fn record_retention(&self, at: Timestamp) -> Result<()> {
+        self.db
+            .write(move |tx| {
+                tx.exec(
+                    "UPDATE installation SET retention_at = $1 WHERE id = 1",
+                    vals![at],
+                )
+                .map(drop)
             })
             .await
     }

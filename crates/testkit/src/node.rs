@@ -138,15 +138,20 @@ impl Node {
     /// until it is ready. Returns how long that took.
     pub async fn restart(&mut self) -> Result<Duration> {
         let begun = Instant::now();
+        self.restart_unready().await?;
+        self.wait_until_ready().await?;
+        Ok(begun.elapsed())
+    }
+
+    /// Starts the process again as [`restart`](Self::restart) does, and waits until it tells its address.
+    pub async fn restart_unready(&mut self) -> Result<()> {
         let (child, log) = self.begin()?;
         let listening = log.wait_for(address_in).await;
         // The process is owned from here on, so that it is killed and its log is shown whatever goes wrong.
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let address = listening.as_ref().ok().copied().unwrap_or(nowhere);
         self.process = Some(Process { child, address, log });
-        listening.context("the node tells no address")?;
-        self.wait_until_ready().await?;
-        Ok(begun.elapsed())
+        listening.context("the node tells no address").map(drop)
     }
 
     /// Starts the process again, on the same data, and waits until it has ended by itself.

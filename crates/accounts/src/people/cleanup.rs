@@ -21,7 +21,9 @@ impl Accounts {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
-            self.clean().await;
+            if self.0.options.clock.fault().is_none() {
+                self.clean().await;
+            }
         }
     }
 

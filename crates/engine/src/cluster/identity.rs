@@ -62,7 +62,7 @@ impl Identity {
         options: &Options,
         unretained: &Unretained,
     ) -> Result<(), Error> {
-        self.leases.set(store.clock().await?);
+        self.leases.read(store).await?;
         let sent_at = Instant::now();
         let node = new_node(options, &self.leases, self.draining_since.get().copied())?;
         let id = node.id;

@@ -1,74 +1,50 @@
 //! The clock of leases. A node must not be declared lost because the clock of one machine is wrong.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use sortie_api::Timestamp;
+use sortie_base::Clock;
 use sortie_store::{Result, Store};
 use tokio::time::Instant;
 
-use sortie_base::Clock;
-
-/// The database's clock, which its nodes share. Between two reads it advances with the monotonic clock. A database
-/// without a clock has a single node, whose own clock is used.
+/// The database's clock, which its nodes share. A database without a clock has a single node, whose own clock is used.
+///
+/// It is slow by the time that an answer takes. No node is declared lost early by that. A lease may be shorter by as much,
+/// at most by the two seconds that a heartbeat may take.
 #[derive(Clone)]
-pub(crate) struct LeaseClock {
-    own: Clock,
-    read: Arc<Mutex<Option<Reading>>>,
-}
-
-/// A time, and the moment at which it was received. The clock is slow by the time that the answer took. No node is
-/// declared lost early by that. A lease may be shorter by as much, at most by the two seconds that a heartbeat may
-/// take.
-#[derive(Clone, Copy)]
-struct Reading {
-    time: Timestamp,
-    at: Instant,
-}
-
-impl Reading {
-    fn carried_on(self) -> Timestamp {
-        self.time + self.at.elapsed()
-    }
-}
+pub(crate) struct LeaseClock(Clock);
 
 impl LeaseClock {
-    /// Reads the database's clock for the first time.
+    /// Reads the database's clock for the first time. From then on `own` and its clones have the database's time.
     pub(crate) async fn begin(store: &Store, own: Clock) -> Result<Self> {
-        let clock = Self {
-            own,
-            read: Arc::default(),
-        };
-        clock.set(store.clock().await?);
+        let clock = Self(own);
+        clock.read(store).await?;
         Ok(clock)
     }
 
+    /// Reads the database's clock.
+    pub(crate) async fn read(&self, store: &Store) -> Result<()> {
+        let sent_at = Instant::now();
+        self.set(store.clock().await?, sent_at);
+        Ok(())
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
-        self.reading().map_or_else(|| self.own.now(), Reading::carried_on)
+        self.0.database().unwrap_or_else(|| self.0.now())
     }
 
-    /// Sets the clock to the database's time. Returns the difference from the expected time: a large one means another
-    /// database, or a database whose clock was set.
-    pub(crate) fn set(&self, database: Option<Timestamp>) -> Duration {
-        let mut read = self.reading();
-        let Some(time) = database else {
-            return Duration::ZERO;
-        };
-        let expected = read.replace(Reading {
-            time,
-            at: Instant::now(),
-        });
-        expected.map_or(Duration::ZERO, |expected| {
-            let expected = expected.carried_on();
-            // `since` is zero if the other time is later, so one of the two is zero.
-            time.since(expected) + expected.since(time)
-        })
-    }
-
-    fn reading(&self) -> MutexGuard<'_, Option<Reading>> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Sets the clock to the time in the database's answer to a request of `sent_at`. Returns the difference from the
+    /// expected time: a large one means another database, or a database whose clock was set. Logs that the machine's clock
+    /// is wrong, if it is.
+    pub(crate) fn set(&self, database: Option<Timestamp>, sent_at: Instant) -> Duration {
+        let step = database.map_or(Duration::ZERO, |told| self.0.follow(told, sent_at));
+        if let Some(fault) = self.0.fault() {
+            tracing::error!(
+                %fault,
+                "the node is not ready, and deletes, counts and starts nothing by the clock"
+            );
+        }
+        step
     }
 }
 
@@ -80,40 +56,21 @@ mod tests {
         Timestamp::from_micros(seconds * 1_000_000)
     }
 
-    fn over(own: &Clock) -> LeaseClock {
-        LeaseClock {
-            own: own.clone(),
-            read: Arc::default(),
-        }
-    }
-
     #[tokio::test(start_paused = true)]
-    async fn it_is_the_databases_clock_carried_on_whatever_the_nodes_own_does() {
+    async fn it_is_the_databases_clock_whatever_the_nodes_own_does() {
         let own = Clock::manual(seconds(1_000));
-        let clock = over(&own);
-        assert_eq!(clock.set(Some(seconds(5_000))), Duration::ZERO);
-        assert_eq!(clock.now(), seconds(5_000));
+        let clock = LeaseClock(own.clone());
+        assert_eq!(clock.set(Some(seconds(5_000)), Instant::now()), Duration::ZERO);
         own.set(seconds(90_000));
         tokio::time::advance(Duration::from_secs(3)).await;
         assert_eq!(clock.now(), seconds(5_003));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_step_of_the_databases_clock_is_told_and_followed() {
-        let clock = over(&Clock::manual(seconds(0)));
-        clock.set(Some(seconds(100)));
-        tokio::time::advance(Duration::from_secs(3)).await;
-        assert_eq!(clock.set(Some(seconds(103))), Duration::ZERO);
-        assert_eq!(clock.set(Some(seconds(163))), Duration::from_mins(1));
-        assert_eq!(clock.set(Some(seconds(133))), Duration::from_secs(30));
-        assert_eq!(clock.now(), seconds(133));
-    }
-
     #[test]
     fn without_a_clock_of_the_database_it_is_the_nodes_own() {
         let own = Clock::manual(seconds(7));
-        let clock = over(&own);
-        assert_eq!(clock.set(None), Duration::ZERO);
+        let clock = LeaseClock(own.clone());
+        assert_eq!(clock.set(None, Instant::now()), Duration::ZERO);
         own.set(seconds(8));
         assert_eq!(clock.now(), seconds(8));
     }

@@ -239,6 +239,9 @@ impl Contents {
                 _ = tick.tick() => {}
                 () = stop.cancelled() => return,
             }
+            if self.clock.fault().is_some() {
+                continue;
+            }
             let swept = tokio::select! {
                 swept = self.sweep() => swept,
                 () = stop.cancelled() => return,

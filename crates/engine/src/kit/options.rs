@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
-use sortie_api::{Credential, Micros, Mode, Timestamp, limits};
+use sortie_api::{Credential, Micros, Mode, Timestamp, limits, usage::Day};
 use sortie_net::{Network, Reach};
 use sortie_sandbox::Limits;
 use sortie_store::Payment;
@@ -91,6 +91,9 @@ pub struct Options {
     pub credential_lookup: Duration,
     /// Retention of finished runs. `None`: they are kept for ever.
     pub retention: Option<Duration>,
+    /// Day on which the operator has compared the clock with another one. Retention needs it after the engine was away for
+    /// longer than `retention`, because a wrong clock looks the same.
+    pub retention_clock_checked: Option<Day>,
     /// Time that runs have to end when the node stops.
     pub shutdown_grace: Duration,
     /// Time for which a run tries to use a storage that is away while its slot and its compute clock go on.
@@ -181,6 +184,7 @@ impl Default for Options {
             polls: Polls::default(),
             credential_lookup: CREDENTIAL_LOOKUP,
             retention: Some(Duration::from_hours(30 * 24)),
+            retention_clock_checked: None,
             shutdown_grace: Duration::from_secs(30),
             storage_retry: Duration::from_mins(2),
             storage_wait: Duration::from_hours(1),

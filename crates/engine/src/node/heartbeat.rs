@@ -60,7 +60,9 @@ impl Heartbeat {
         match beat {
             Ok(beat) => {
                 identity.seen.renewed(sent_at, &beat.others);
-                if identity.leases.set(beat.clock) > options.heartbeat {
+                let step = identity.leases.set(beat.clock, sent_at);
+                slots.metrics().measured_clock(options.clock.offset());
+                if step > options.heartbeat {
                     tracing::warn!(
                         "the database's clock has stepped: it was set, or this is another database, or this machine slept"
                     );

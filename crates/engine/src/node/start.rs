@@ -21,7 +21,7 @@ use crate::{
         models::NO_LANGUAGE_MODEL,
         options::{Options, Serves},
     },
-    operations::{ledger, retention, usage, watched::Watched},
+    operations::{ledger, retention::RetentionJob, usage, watched::Watched},
     runs::unretained::Keeper,
     schedules,
     worker::{Dispatcher, Source, leftovers},
@@ -201,8 +201,13 @@ impl Engine {
     fn begin_retention(&self) {
         let node = &self.0;
         if let Some(retention) = node.options.retention {
-            let (store, clock) = (node.stores.database.clone(), node.options.clock.clone());
-            let job = retention::run(store, clock, retention, node.tasks.closed.clone());
+            let job = RetentionJob {
+                store: node.stores.database.clone(),
+                clock: node.options.clock.clone(),
+                retention,
+                clock_checked: node.options.retention_clock_checked,
+            };
+            let job = job.run(node.tasks.closed.clone());
             spawn_lasting(&node.tasks.tracker, "retention", job);
         }
     }

@@ -18,19 +18,22 @@ fn stopping() -> Error {
 }
 
 impl Engine {
-    /// Checks that the node accepts runs: the database answers, and the node is not stopping. A storage that is away is no
-    /// reason to refuse runs: see [`Self::degraded`].
+    /// Checks that the node accepts runs: the database answers, the node is not stopping, and its clock is that of the
+    /// database. A storage that is away is no reason to refuse runs: see [`Self::degraded`].
     pub async fn ready(&self) -> Result<(), Error> {
-        self.check_not_stopping()?;
+        self.check_node()?;
         Ok(self.store().ping().await?)
     }
 
-    /// Refuses readiness of a node that is draining or stopping.
-    pub(crate) fn check_not_stopping(&self) -> Result<(), Error> {
+    /// Refuses readiness of a node that is draining or stopping, or whose clock and that of the database differ.
+    pub(crate) fn check_node(&self) -> Result<(), Error> {
         if self.is_draining() {
             return Err(stopping());
         }
-        Ok(())
+        match self.0.options.clock.fault() {
+            Some(fault) => Err(Error::Unavailable(fault.to_string())),
+            None => Ok(()),
+        }
     }
 
     /// Returns the parts of the node that do not work now, of those without which the node still accepts runs. `storage`:

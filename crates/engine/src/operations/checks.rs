@@ -112,7 +112,7 @@ impl Engine {
     }
 
     async fn check_readiness(&self) -> Result<Check, Unchecked> {
-        self.check_not_stopping()?;
+        self.check_node()?;
         self.store().ping().await?;
         let active = self.0.work.active.count();
         let slots = self.0.options.concurrency;

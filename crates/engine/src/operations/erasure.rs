@@ -48,6 +48,9 @@ impl Engine {
                 () = self.0.work.deletions.notified() => {}
                 () = stop.cancelled() => return,
             }
+            if self.0.options.clock.fault().is_some() {
+                continue;
+            }
             tokio::select! {
                 erased = self.erase() => if let Err(error) = erased {
                     tracing::error!(%error, "erasing deleted organizations failed");

@@ -4,10 +4,13 @@
 //! in small transactions with other writes in between. Nodes do not coordinate: two jobs at once share the work and do
 //! no harm, and the next job continues one that was interrupted. A failure with one organization, schedule or run does not
 //! hold up the others.
+//!
+//! A wrong clock would delete everything. A pass therefore deletes nothing where the clock and that of the database differ,
+//! and where the last pass was longer ago than the retention: then somebody has to look at the clock first.
 
 use std::time::Duration;
 
-use sortie_api::Timestamp;
+use sortie_api::{Timestamp, usage::Day};
 use sortie_store::{Batch, Expiry, OpenCallbacks, Store, Undeletable};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -30,25 +33,63 @@ const FIRES: u32 = 1_000;
 /// Organizations, or schedules, in one query.
 const PAGE: u32 = 100;
 
-/// Deletes what finished longer than `retention` ago, every [`INTERVAL`], until the node stops.
-pub(crate) async fn run(store: Store, clock: Clock, retention: Duration, stop: CancellationToken) {
-    let mut tick = tokio::time::interval(INTERVAL);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            _ = tick.tick() => {}
-            () = stop.cancelled() => return,
+/// The job, with its settings.
+pub(crate) struct RetentionJob {
+    pub(crate) store: Store,
+    pub(crate) clock: Clock,
+    /// Time for which finished runs are kept.
+    pub(crate) retention: Duration,
+    /// Day on which the operator has compared the node's clock with another one.
+    pub(crate) clock_checked: Option<Day>,
+}
+
+impl RetentionJob {
+    /// Deletes what has expired, every [`INTERVAL`], until the node stops.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {}
+                () = stop.cancelled() => return,
+            }
+            tokio::select! {
+                deleted = self.pass() => match deleted {
+                    Ok(Expired { runs: 0, fires: 0 }) => {}
+                    Ok(Expired { runs, fires }) => {
+                        tracing::info!(runs, occurrences = fires, "deleted expired runs and schedule occurrences");
+                    }
+                    Err(error) => tracing::error!(%error, "deleting expired runs and schedule occurrences failed"),
+                },
+                () = stop.cancelled() => return,
+            }
         }
-        tokio::select! {
-            deleted = delete_expired(&store, &clock, retention) => match deleted {
-                Ok(Expired { runs: 0, fires: 0 }) => {}
-                Ok(Expired { runs, fires }) => {
-                    tracing::info!(runs, occurrences = fires, "deleted expired runs and schedule occurrences");
-                }
-                Err(error) => tracing::error!(%error, "deleting expired runs and schedule occurrences failed"),
-            },
-            () = stop.cancelled() => return,
+    }
+
+    /// Deletes what has expired, if the clock can be trusted.
+    async fn pass(&self) -> Result<Expired, Error> {
+        let now = self.clock.now();
+        if self.clock.fault().is_some() || !self.is_plausible(now).await? {
+            return Ok(Expired { runs: 0, fires: 0 });
         }
+        self.store.record_retention(now).await?;
+        delete_expired(&self.store, &self.clock, self.retention).await
+    }
+
+    /// Whether the engine has worked within the retention before `now`, or the operator has checked the clock.
+    async fn is_plausible(&self, now: Timestamp) -> Result<bool, Error> {
+        let last = self.store.last_retention().await?.unwrap_or(now);
+        let days = [-1, 0, 1].map(|distance| self.clock_checked.map(|day| day.plus(distance)));
+        if now.since(last) <= self.retention || days.contains(&Some(Day::of(now))) {
+            return Ok(true);
+        }
+        tracing::error!(
+            %last,
+            %now,
+            "nothing expired is deleted: by the clock, the engine was away for longer than `retention_days`. Compare the \
+             clock with another one. If it is right, set `retention_clock_checked` to the date of today and start again"
+        );
+        Ok(false)
     }
 }
 
@@ -182,13 +223,58 @@ mod tests {
     async fn the_job_looks_at_its_start_and_ends_with_the_node() {
         let (held, found, end) = finished().await;
         let (clock, stop) = (Clock::manual(end + DAY * 2), CancellationToken::new());
+        let job = RetentionJob {
+            store: held.store.clone(),
+            clock_checked: Some(Day::of(clock.now())),
+            clock,
+            retention: DAY,
+        };
         let stops_it = async {
             while held.store.get_run(held.claim.org, found).await.is_ok() {
                 tokio::task::yield_now().await;
             }
             stop.cancel();
         };
-        futures_util::join!(run(held.store.clone(), clock, DAY, stop.clone()), stops_it);
+        futures_util::join!(job.run(stop.clone()), stops_it);
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_has_jumped_deletes_nothing_until_somebody_has_checked_it() {
+        let (held, run, end) = finished().await;
+        held.store.installation_seed([1; 32]).await.unwrap();
+        let clock = Clock::manual(end);
+        let mut job = RetentionJob {
+            store: held.store.clone(),
+            clock: clock.clone(),
+            retention: DAY,
+            clock_checked: None,
+        };
+        let nothing = Expired { runs: 0, fires: 0 };
+        // Before the first pass, the newest run says when the engine has worked.
+        clock.set(end + DAY * 40);
+        assert_eq!(job.pass().await.unwrap(), nothing);
+        clock.set(end);
+        assert_eq!(job.pass().await.unwrap(), nothing);
+        clock.set(end + DAY * 40);
+        // Runs that are made by the wrong clock change nothing, and neither does a day that is not today.
+        held.batch(&format!(
+            "UPDATE run SET created_at = {} WHERE id = '{run}'",
+            clock.now().as_micros()
+        ));
+        for checked in [None, Some(Day::of(end))] {
+            job.clock_checked = checked;
+            assert_eq!(job.pass().await.unwrap(), nothing);
+        }
+        held.batch(&format!(
+            "UPDATE run SET created_at = {} WHERE id = '{run}'",
+            end.as_micros()
+        ));
+        job.clock_checked = Some(Day::of(clock.now()));
+        assert_eq!(job.pass().await.unwrap().runs, 1);
+        // The pass is recorded: the setting is needed once.
+        job.clock_checked = None;
+        clock.set(end + DAY * 40 + DAY / 2);
+        assert!(job.is_plausible(clock.now()).await.unwrap());
     }
 
     #[tokio::test]

@@ -148,6 +148,9 @@ pub(crate) async fn keep_counting(
             _ = tick.tick() => {}
             () = stop.cancelled() => return,
         }
+        if clock.fault().is_some() {
+            continue;
+        }
         let now = clock.now();
         tokio::select! {
             pass = count(&store, now) => match pass {

@@ -32,9 +32,12 @@ pub(crate) async fn run(engine: Engine, stop: CancellationToken) {
 }
 
 impl Engine {
-    /// Processes due schedules. Returns the pause before the next tick.
+    /// Processes due schedules, unless the node's clock is wrong. Returns the pause before the next tick.
     async fn timer_tick(&self) -> Duration {
         let node = &self.0;
+        if node.options.clock.fault().is_some() {
+            return node.options.heartbeat;
+        }
         let now = node.options.clock.now();
         let fired = self.fire_due(now).await;
         // A schedule that fails is tried again in the next tick, and does not delay the others.

@@ -54,6 +54,7 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("drain_seconds", Kind::Integer),
     ("shutdown_grace_seconds", Kind::Integer),
     ("retention_days", Kind::Integer),
+    ("retention_clock_checked", Kind::Text),
     ("default_model", Kind::Text),
     ("model_silence_seconds", Kind::Integer),
     ("surcharge_percent", Kind::Integer),

@@ -27,7 +27,7 @@ use std::{
 use ipnet::IpNet;
 use rustix::fs::OFlags;
 use sortie_accounts::IdentityProvider;
-use sortie_api::{Micros, Mode, plain};
+use sortie_api::{Micros, Mode, plain, usage::Day};
 use sortie_base::LicenseSigner;
 use sortie_billing::Plan;
 use sortie_engine::{AwsVariables, LicenseOptions, MasterKey};
@@ -127,6 +127,8 @@ pub(crate) struct Config {
     pub(crate) memory_dir: Option<PathBuf>,
     /// Time for which finished runs are kept; none: for ever.
     pub(crate) retention: Option<Duration>,
+    /// Day on which the operator has compared the clock with another one.
+    pub(crate) retention_clock_checked: Option<Day>,
     pub(crate) models: sortie_models::Settings,
     pub(crate) robots: RobotsTxt,
     pub(crate) search: Option<SearchSettings>,
@@ -243,6 +245,7 @@ impl Config {
                 .optional_text("zero_data_retention.work_dir")?
                 .map(PathBuf::from),
             retention: read.retention()?,
+            retention_clock_checked: read.retention_clock_checked()?,
             models: providers::settings(
                 &layers,
                 environment,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use ipnet::IpNet;
-use sortie_api::{Credential, Micros, Mode};
+use sortie_api::{Credential, Micros, Mode, usage::Day};
 use sortie_engine::MasterKey;
 use sortie_net::Reach;
 use sortie_sandbox::{Level, Limits};
@@ -157,6 +157,16 @@ impl Reader<'_> {
     pub(super) fn retention(&self) -> Result<Option<Duration>, Error> {
         let days: u64 = self.integer("retention_days", 0, 36_500)?;
         Ok((days > 0).then(|| Duration::from_hours(days * 24)))
+    }
+
+    /// Returns the day on which the operator has checked the clock.
+    pub(super) fn retention_clock_checked(&self) -> Result<Option<Day>, Error> {
+        let key = "retention_clock_checked";
+        let rule = "must be a date such as 2026-11-28";
+        match self.optional_text(key)? {
+            Some(_) => self.parsed(key, rule).map(Some),
+            None => Ok(None),
+        }
     }
 
     pub(super) fn micros(&self, key: &str, least: i64, most: i64) -> Result<Micros, Error> {

@@ -5,11 +5,16 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
-use sortie_testkit::Database;
+use serde_json::{Value, json};
+use sortie_api::{Timestamp, usage::Day};
+use sortie_base::Clock;
+use sortie_testkit::{Bytes, Client, Database, Node, NodeOptions, http::Method};
 use tempfile::TempDir;
+use tokio::time::timeout;
 
 use crate::{
     Checked,
@@ -110,4 +115,160 @@ async fn clocks_jump(database: Database) -> Checked {
         ..Excuse::default()
     };
     end(world, load, excuse).await
+}
+
+/// Further time of the wrong clocks, in seconds: beyond the next occurrence of the schedule, and beyond `retention_days`.
+const HOURS: i64 = 3 * 3_600;
+const WEEKS: i64 = 960 * 3_600;
+
+/// Logged by a node whose clock is not that of its database.
+const WRONG: &str = "the node is not ready, and deletes, counts and starts nothing by the clock";
+/// Logged by a node that was away for longer than its retention, by its own clock.
+const REFUSED: &str = "nothing expired is deleted";
+
+fn options(clocks: &Clocks, nth: usize) -> NodeOptions {
+    let mut options = NodeOptions::default().with_few_connections();
+    options.environment.extend(clocks.environment(nth));
+    options
+}
+
+/// Makes a run that ends at once. Returns its path.
+async fn finished_run(client: &Client) -> Result<String> {
+    let body = json!({"prompt": "done", "shell": false});
+    let made = client.post("/v1/runs", &body).await?.expect(202)?.json()?;
+    let id = made["id"].as_str().context("a run without an id")?;
+    client.finished(id).await?;
+    Ok(format!("/v1/runs/{id}"))
+}
+
+/// Makes a schedule that is due in one and a half to two and a half hours.
+async fn later_schedule(client: &Client, now: Timestamp) -> Checked {
+    let body = Bytes::from(json!({"prompt": "done", "shell": false}).to_string());
+    client
+        .send(Method::PUT, "/v1/workflows/report", body)
+        .await?
+        .expect(201)?;
+    let hour = (now.as_micros() / 3_600_000_000 + 2) % 24;
+    let schedule = json!({"workflow": "report", "cron": format!("30 {hour} * * *"), "timezone": "UTC"});
+    client.post("/v1/schedules", &schedule).await?.expect(201)?;
+    Ok(())
+}
+
+/// Waits until the process has logged this text so many times since its log was `before` long.
+async fn logged(node: &Node, (before, times): (usize, usize), text: &str) -> Checked {
+    let seen = async {
+        while node
+            .log()
+            .get(before..)
+            .is_none_or(|log| log.matches(text).count() < times)
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(30), seen)
+        .await
+        .with_context(|| format!("the log does not say {text:?} {times} times"))
+}
+
+/// What a wrong clock could change: the runs, the occurrences and the state of schedules, and the hours that are counted.
+async fn state(node: &Node) -> Result<Vec<Vec<Value>>> {
+    let mut state = Vec::new();
+    for sql in [
+        "SELECT id FROM run ORDER BY id",
+        "SELECT schedule_id FROM fire",
+        "SELECT id, next_instant, due_at FROM schedule",
+    ] {
+        state.push(node.rows(sql).await?);
+    }
+    Ok(state)
+}
+
+#[tokio::test]
+async fn a_wrong_clock_of_one_node_deletes_and_moves_nothing_on_postgres() -> Checked {
+    let Some(clocks) = Clocks::new()? else {
+        println!("NOT CHECKED: wrong clocks: the package faketime is not installed");
+        return Ok(());
+    };
+    for nth in 0..2 {
+        clocks.set(nth, 0)?;
+    }
+    let binary = env!("CARGO_BIN_EXE_sortie");
+    let right = Node::start_with(binary, Database::Postgres, options(&clocks, 0)).await?;
+    let now = Clock::system().now();
+    later_schedule(&right.client()?, now).await?;
+    let run = finished_run(&right.client()?).await?;
+    let mut wrong = right.beside_with(options(&clocks, 1)).await?;
+    let before = state(&right).await?;
+
+    // It jumps while the node works.
+    clocks.set(1, HOURS)?;
+    logged(&wrong, (0, 2), WRONG).await?;
+    let answer = wrong.client()?.get("/readyz").await?.expect(503)?;
+    let said = String::from_utf8_lossy(&answer.body).into_owned();
+    assert!(said.contains("s ahead of the database's"), "{said}");
+    assert_eq!(state(&right).await?, before);
+
+    // It is wrong at the start: every job looks at once, and the timer again with each heartbeat.
+    wrong.stop().await?;
+    clocks.set(1, WEEKS)?;
+    let from = wrong.log().len();
+    wrong.restart_unready().await?;
+    logged(&wrong, (from, 3), WRONG).await?;
+    wrong.client()?.get("/readyz").await?.expect(503)?;
+    assert_eq!(state(&right).await?, before);
+    right.client()?.get(&run).await?.expect(200)?;
+    let counted = right
+        .rows("SELECT MAX(usage_until) AS until FROM organization")
+        .await?;
+    assert!(
+        counted[0]["until"]
+            .as_i64()
+            .is_some_and(|until| until < now.as_micros()),
+        "{counted:?}"
+    );
+
+    // A run that ends there has the time of the database.
+    let late = finished_run(&wrong.client()?).await?;
+    let late = right.client()?.get(&late).await?.expect(200)?.json()?;
+    let finished: Timestamp = late["finished_at"].as_str().context("no end")?.parse()?;
+    assert!(finished.since(now) < Duration::from_mins(10), "{late}");
+
+    clocks.set(1, 0)?;
+    wrong.client()?.get("/readyz").await?.expect(200)?;
+    wrong.stop().await
+}
+
+#[tokio::test]
+async fn a_wrong_clock_deletes_nothing_until_somebody_has_looked_at_it_on_sqlite() -> Checked {
+    let Some(clocks) = Clocks::new()? else {
+        println!("NOT CHECKED: wrong clocks: the package faketime is not installed");
+        return Ok(());
+    };
+    clocks.set(0, 0)?;
+    let mut node = Node::start_with(
+        env!("CARGO_BIN_EXE_sortie"),
+        Database::Sqlite,
+        options(&clocks, 0),
+    )
+    .await?;
+    let run = finished_run(&node.client()?).await?;
+    node.stop().await?;
+
+    clocks.set(0, WEEKS)?;
+    for _ in 0..2 {
+        let from = node.log().len();
+        node.restart().await?;
+        logged(&node, (from, 1), REFUSED).await?;
+        node.client()?.get(&run).await?.expect(200)?;
+        // A newer run is no proof of the clock.
+        finished_run(&node.client()?).await?;
+        node.stop().await?;
+    }
+    let shown = Clock::system().now() + Duration::from_secs(WEEKS.unsigned_abs());
+    node.set_env("SORTIE_RETENTION_CLOCK_CHECKED", &Day::of(shown).to_string());
+    let from = node.log().len();
+    node.restart().await?;
+    logged(&node, (from, 1), "deleted expired runs").await?;
+    node.client()?.get(&run).await?.expect(404)?;
+    node.stop().await
 }

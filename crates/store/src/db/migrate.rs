@@ -206,6 +206,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "usage_months",
         text: include_str!("../../../../migrations/0036_usage_months.sql"),
     },
+    Migration {
+        version: 37,
+        name: "retention_clock",
+        text: include_str!("../../../../migrations/0037_retention_clock.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.

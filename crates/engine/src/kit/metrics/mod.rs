@@ -9,7 +9,7 @@ mod sandbox;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::{sync::atomic::AtomicU64, time::Duration};
 
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -132,6 +132,7 @@ pub(crate) struct Metrics {
     callback_attempts: Counters,
     callback_duration: Histogram,
     renewals: Counters,
+    clock_offset: Gauge<f64, AtomicU64>,
     uploads: Counter,
     upload_bytes: Counter,
     pub(crate) models: ModelFigures,
@@ -166,6 +167,7 @@ impl Default for Metrics {
             callback_attempts: counters("outcome", &["delivered", "failed", "abandoned"]),
             callback_duration: medium(),
             renewals: counters("outcome", &["renewed", "lost", "failed"]),
+            clock_offset: Gauge::default(),
             uploads: Counter::default(),
             upload_bytes: Counter::default(),
             models: ModelFigures::default(),
@@ -355,6 +357,13 @@ impl Metrics {
         self.renewals.get_or_create(&[("outcome", outcome)]).inc();
     }
 
+    /// Sets the distance of the machine's clock from the database's, in microseconds.
+    pub(crate) fn measured_clock(&self, offset: i64) {
+        let distance = Duration::from_micros(offset.unsigned_abs()).as_secs_f64();
+        self.clock_offset
+            .set(if offset < 0 { -distance } else { distance });
+    }
+
     /// Counts an upload of this many bytes.
     pub(crate) fn uploaded(&self, bytes: u64) {
         self.uploads.inc();
@@ -404,6 +413,11 @@ impl Metrics {
             "lease_renewals",
             "Renewals of this node's lease; `lost` where it had been declared lost meanwhile",
             self.renewals.clone(),
+        );
+        registry.register(
+            "clock_offset_seconds",
+            "Time by which the clock of this machine is ahead of that of the database; 0 on SQLite",
+            self.clock_offset.clone(),
         );
         registry.register(
             "usage_uncounted_age_seconds",
