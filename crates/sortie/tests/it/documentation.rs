@@ -4,7 +4,7 @@
 use std::{
     fmt::Write as _,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output},
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -126,29 +126,121 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The blocks marked `sh`, with the lines they begin at.
-fn blocks(text: &str) -> Vec<(usize, String)> {
+/// Block of shell commands.
+struct Block {
+    /// Number of its first line in the page.
+    line: usize,
+    commands: String,
+}
+
+/// Names of shells by which a block may be marked, which no test would run.
+const OTHER_SHELLS: [&str; 5] = ["bash", "shell", "shell-session", "zsh", "shellscript"];
+
+/// Fence of a line and its information, as `CommonMark` has them: at least three backticks or tildes.
+fn fence(line: &str) -> Option<(&str, &str)> {
+    let line = line.trim();
+    let mark = line.chars().next().filter(|mark| "`~".contains(*mark))?;
+    let info = line.trim_start_matches(mark);
+    let fence = line.strip_suffix(info)?;
+    (fence.len() >= 3 && !(mark == '`' && info.contains(mark))).then(|| (fence, info.trim()))
+}
+
+/// Finds the blocks marked `sh`. A block ends at a fence that is at least as long as the one it begins with, so that
+/// a shorter one may stand in it.
+fn blocks(text: &str) -> Result<Vec<Block>> {
     let mut found = Vec::new();
-    let mut open: Option<(usize, String)> = None;
+    let mut open: Option<(&str, Option<Block>)> = None;
     for (number, line) in (1..).zip(text.lines()) {
-        match (&mut open, line) {
-            (None, "```sh") => open = Some((number + 1, String::new())),
-            (None, _) => {}
-            (Some(_), "```") => found.extend(open.take()),
-            (Some((_, block)), line) => {
-                block.push_str(line);
-                block.push('\n');
+        match (&mut open, fence(line)) {
+            (None, Some((opening, info))) => {
+                ensure!(
+                    !OTHER_SHELLS.contains(&info),
+                    "{number}: mark the block `sh` to run it, or `console` to show it"
+                );
+                let indented = line.starts_with(' ');
+                ensure!(
+                    info != "sh" || !indented,
+                    "{number}: a block in a list is not run"
+                );
+                let block = (info == "sh").then(|| Block {
+                    line: number + 1,
+                    commands: String::new(),
+                });
+                open = Some((opening, block));
             }
+            (None, None) => {}
+            (Some((opening, block)), Some((closing, ""))) if closing.starts_with(*opening) => {
+                found.extend(block.take());
+                open = None;
+            }
+            (Some((_, Some(block))), _) => {
+                block.commands.push_str(line);
+                block.commands.push('\n');
+            }
+            (Some((_, None)), _) => {}
         }
     }
-    found
+    ensure!(open.is_none(), "the last block has no end");
+    Ok(found)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a reader has a shell")]
+fn bash() -> Command {
+    Command::new("bash")
+}
+
+/// Shell script of a page. It says on standard error where each block begins, and at its end how many commands it ran.
+fn script(page: &str, blocks: &[Block]) -> Result<String> {
+    let mut script = "set -euo pipefail\n_ran=0\ntrap '_ran=$((_ran + 1))' DEBUG\n".to_owned();
+    for Block { line, commands } in blocks {
+        // A block alone must be whole: an open quotation or here-document would take in those that follow.
+        let read = bash().args(["-nc", commands]).output()?;
+        let said = String::from_utf8_lossy(&read.stderr);
+        ensure!(
+            read.status.success() && said.is_empty(),
+            "{page}:{line}: the block is not whole: {said}"
+        );
+        write!(
+            script,
+            "echo '== {page}:{line}' >&2\n_ran=0\n{commands}\necho \"{} $((_ran - 1))\" >&2\n",
+            end(page, *line)
+        )?;
+    }
+    Ok(script)
+}
+
+/// Words at the end of a block, before the number of its commands.
+fn end(page: &str, line: usize) -> String {
+    format!("== {page}:{line} ended, commands:")
+}
+
+/// Checks what a page has done: every block came to its end and ran a command, and no request was refused.
+fn check(page: &str, blocks: &[Block], output: &Output) -> Checked {
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    ensure!(output.status.success(), "{page}: {}\n{out}\n{err}", output.status);
+    // A failure of the API is an answer to curl.
+    ensure!(
+        !out.contains("\"code\":\""),
+        "{page}: a request was refused\n{out}\n{err}"
+    );
+    for Block { line, .. } in blocks {
+        let end = end(page, *line);
+        let ran = err.lines().find_map(|said| said.strip_prefix(&end));
+        let ran = ran.with_context(|| format!("{page}:{line}: the block did not reach its end\n{err}"))?;
+        ensure!(ran.trim() != "0", "{page}:{line}: the block ran no command");
+    }
+    Ok(())
 }
 
 /// Runs a page against a node of its own, in a folder that has what a fresh clone has for the reader.
 async fn works(page: &str) -> Checked {
     let text = std::fs::read_to_string(root().join(page)).with_context(|| page.to_owned())?;
-    let blocks = blocks(&text);
+    let blocks = blocks(&text).with_context(|| page.to_owned())?;
     ensure!(!blocks.is_empty(), "{page} has no block to run");
+    let script = script(page, &blocks)?;
     let nodes = Nodes::start(page).await?;
     let folder = TempDir::new()?;
     std::os::unix::fs::symlink(
@@ -156,16 +248,10 @@ async fn works(page: &str) -> Checked {
         folder.path().join("examples"),
     )?;
     std::fs::copy(root().join("README.md"), folder.path().join("README.md"))?;
-    let mut script = "set -euo pipefail\n".to_owned();
-    for (line, block) in blocks {
-        // Writing to a string cannot fail.
-        let _infallible = write!(script, "echo \"== {page}:{line}\" >&2\n{block}");
-    }
     let binary = Path::new(env!("CARGO_BIN_EXE_sortie"));
     let programs = binary.parent().context("a binary lies in a folder")?;
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", programs.display());
-    #[expect(clippy::disallowed_methods, reason = "a reader has a shell")]
-    let mut shell = Command::new("bash");
+    let mut shell = bash();
     shell
         .args(["-c", &script])
         .current_dir(folder.path())
@@ -178,18 +264,7 @@ async fn works(page: &str) -> Checked {
         shell.env_remove("SORTIE_API_KEY");
         std::os::unix::fs::symlink(nodes.engine.data_dir(), folder.path().join("data"))?;
     }
-    let output = shell.output()?;
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    ensure!(output.status.success(), "{page}: {}\n{out}\n{err}", output.status);
-    // A failure of the API is an answer to curl.
-    ensure!(
-        !out.contains("\"code\":\""),
-        "{page}: a request was refused\n{out}\n{err}"
-    );
-    Ok(())
+    check(page, &blocks, &shell.output()?)
 }
 
 #[test]
@@ -204,12 +279,46 @@ fn every_page_with_commands_is_run() -> Result<()> {
     {
         let text = std::fs::read_to_string(page)?;
         let name = page.strip_prefix(root())?.display().to_string();
-        if !blocks(&text).is_empty() {
+        if !blocks(&text).with_context(|| name.clone())?.is_empty() {
             ensure!(
                 PAGES.contains(&name.as_str()),
                 "{name} has commands that no test runs"
             );
         }
+    }
+    Ok(())
+}
+
+/// Runs a page of which no command needs a node.
+fn broken(text: &str) -> Checked {
+    let blocks = blocks(text)?;
+    let script = script("page", &blocks)?;
+    let output = bash().args(["-c", &script]).output()?;
+    check("page", &blocks, &output)
+}
+
+#[test]
+fn a_page_that_does_not_run_as_it_is_written_fails() -> Result<()> {
+    broken("```sh\ntrue\n```\n````sh\ncat >/dev/null <<'END'\n```answer\nhello\n```\nEND\n````\n")?;
+    for (text, expected) in [
+        // Wrapped lines take the end of a here-document away, and what follows is its content.
+        (
+            "```sh\ncat >/dev/null <<'END'\na END true\n```\n\n```sh\nfalse\n```\n",
+            "delimited by end-of-file",
+        ),
+        ("```sh\necho 'a\n```\n\n```sh\nfalse '\n```\n", "not whole"),
+        ("```sh\n# true\n```\n", "ran no command"),
+        (
+            "```sh\ntrue\nexit 0\n```\n\n```sh\nfalse\n```\n",
+            "did not reach its end",
+        ),
+        ("```sh\ntrue\n```\n\n```sh\nfalse\n```\n", "exit status: 1"),
+        ("```sh\ntrue\n", "has no end"),
+        ("```bash\ntrue\n```\n", "mark the block `sh`"),
+        ("- a\n\n  ```sh\n  true\n  ```\n", "in a list"),
+    ] {
+        let failure = broken(text).err().with_context(|| format!("works: {text}"))?;
+        ensure!(format!("{failure:#}").contains(expected), "{text}: {failure:#}");
     }
     Ok(())
 }
