@@ -9,8 +9,11 @@
 //! both databases, because it moves `check_at`. A blob that is pending delete is never used again. If the
 //! same content comes later, it gets a row of its own, and so another address: a late deletion cannot hit it.
 //!
-//! `organization_storage` has the sum of the sizes of the blobs of an organization that are not pending delete. Its row is
-//! locked behind the blobs, so that the limit is exact.
+//! `organization_storage` has the sum of the sizes of the blobs of an organization that count (`counted`). A blob counts from
+//! its reservation until its last reference is deleted ([`uncount`]), or until it is pending delete if nothing ever referred
+//! to it. A reservation of the same content counts it again. A reference that is added to a blob that does not count, because
+//! somebody deleted the last reference between the reservation and this one, is counted by the next check. The row of
+//! `organization_storage` is locked behind the blobs, so that the limit is exact.
 //!
 //! The tables that refer to blobs are listed in `unreferenced!` and nowhere else. Each has an index on its
 //! `blob_id`.
@@ -72,7 +75,7 @@ pub struct Checked {
 
 /// Error of content for which the organization has too little room.
 const FULL: Error = Error::Conflict(
-    "the organization has reached its limit of stored bytes: space is free again about an hour after files and runs are deleted",
+    "the organization has reached its limit of stored bytes: delete files, or wait until runs with artifacts are deleted",
 );
 
 /// Condition that nothing refers to the current row of `blob`.
@@ -229,7 +232,7 @@ pub(crate) fn defer_check(org: OrgId, id: BlobId, check_at: Timestamp) -> Stmt<'
 }
 
 fn reserve(tx: &mut dyn Tx, new: &NewBlob) -> Result<BlobId> {
-    let [counted, reserved] = batch(
+    let [before, reserved] = batch(
         tx,
         &[
             // Another try after a commit whose answer was lost.
@@ -238,7 +241,7 @@ fn reserve(tx: &mut dyn Tx, new: &NewBlob) -> Result<BlobId> {
                 "INSERT INTO blob (id, org_id, sha256, size, created_at, check_at) \
                  VALUES ($1, $2, $3, $4, $5, $6) \
                  ON CONFLICT (org_id, sha256) WHERE doomed_at IS NULL \
-                 DO UPDATE SET check_at = excluded.check_at RETURNING id",
+                 DO UPDATE SET check_at = excluded.check_at RETURNING id, counted",
                 vals![
                     new.id,
                     new.org,
@@ -250,11 +253,14 @@ fn reserve(tx: &mut dyn Tx, new: &NewBlob) -> Result<BlobId> {
             ),
         ],
     )?;
-    let id: BlobId = reserved.rows.first().ok_or(Error::NotFound)?.parse(0)?;
-    if id != new.id || !counted.rows.is_empty() {
+    let row = reserved.rows.first().ok_or(Error::NotFound)?;
+    let id: BlobId = row.parse(0)?;
+    let is_new = id == new.id && before.rows.is_empty();
+    if !is_new && row.int(1)? == 1 {
         return Ok(id);
     }
     tx.batch(&[
+        Stmt::new("UPDATE blob SET counted = 1 WHERE id = $1", vals![id]),
         Stmt::new(
             "INSERT INTO organization_storage (org_id, bytes) SELECT id, 0 FROM organization \
              WHERE id = $1 AND deleted_at IS NULL ON CONFLICT (org_id) DO NOTHING",
@@ -269,21 +275,35 @@ fn reserve(tx: &mut dyn Tx, new: &NewBlob) -> Result<BlobId> {
     Ok(id)
 }
 
-/// Subtracts the sizes of blobs that became pending delete from what their organizations have stored. The ids of the
-/// organizations are not parsed: one that is damaged fits no organization.
-fn give_back(tx: &mut dyn Tx, doomed: &[Row]) -> Result<()> {
-    let mut sizes: BTreeMap<&str, i64> = BTreeMap::new();
-    for row in doomed {
-        let size = sizes.entry(row.text(0)?).or_default();
-        *size = size.saturating_add(row.int(1)?);
+/// Stops counting those of the blobs `ids`, a JSON array, to which nothing refers any more. Their rows are locked.
+pub(crate) fn uncount(tx: &mut dyn Tx, ids: &str) -> Result<()> {
+    let uncounted = tx.query_all(
+        concat!(
+            "UPDATE blob SET counted = 0 WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} \
+             AND counted = 1 AND doomed_at IS NULL AND ",
+            unreferenced!(),
+            " RETURNING org_id, -size"
+        ),
+        vals![ids],
+    )?;
+    change_stored(tx, &uncounted)
+}
+
+/// Changes what organizations have stored by rows with an organization and a number of bytes. The ids of the organizations
+/// are not parsed: one that is damaged fits no organization.
+fn change_stored<'a>(tx: &mut dyn Tx, changes: impl IntoIterator<Item = &'a Row>) -> Result<()> {
+    let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
+    for row in changes {
+        let sum = sums.entry(row.text(0)?).or_default();
+        *sum = sum.saturating_add(row.int(1)?);
     }
     // In the order of the ids, so that two sweeps take their locks in one order.
-    let statements: Vec<_> = sizes
+    let statements: Vec<_> = sums
         .into_iter()
-        .map(|(org, size)| {
+        .map(|(org, sum)| {
             Stmt::new(
-                "UPDATE organization_storage SET bytes = {GREATEST}(bytes - $2, 0) WHERE org_id = $1",
-                vals![org, size],
+                "UPDATE organization_storage SET bytes = {GREATEST}(bytes + $2, 0) WHERE org_id = $1",
+                vals![org, sum],
             )
         })
         .collect();
@@ -293,12 +313,13 @@ fn give_back(tx: &mut dyn Tx, doomed: &[Row]) -> Result<()> {
     tx.batch(&statements).map(drop)
 }
 
-/// Marks those of the blobs `ids`, a JSON array, as pending delete that are due and without references.
+/// Marks those of the blobs `ids`, a JSON array, as pending delete that are due and without references. Counts those again
+/// that are due and have references, where they do not count.
 fn doom(tx: &mut dyn Tx, now: Timestamp, ids: &str) -> Result<()> {
     // Each blob is checked a second time, under its lock: it may have been touched since it was found. PostgreSQL takes the
     // snapshot of a statement before it waits for a lock, so only the statements behind the lock see all references. The
     // conditions hide `check_at` from the planner: its index would be walked once for each id.
-    let [_, doomed, _] = batch(
+    let [_, doomed, recounted, _] = batch(
         tx,
         &[
             Stmt::new(
@@ -310,22 +331,24 @@ fn doom(tx: &mut dyn Tx, now: Timestamp, ids: &str) -> Result<()> {
                     "UPDATE blob SET doomed_at = $1, check_at = NULL \
                      WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} AND COALESCE(check_at, $3) <= $1 AND ",
                     unreferenced!(),
-                    " RETURNING org_id, size"
+                    " RETURNING org_id, -size * counted"
                 ),
                 vals![now, ids, i64::MAX],
             ),
             Stmt::new(
-                concat!(
-                    "UPDATE blob SET check_at = NULL \
-                     WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} AND COALESCE(check_at, $3) <= $1 AND NOT (",
-                    unreferenced!(),
-                    ")"
-                ),
+                "UPDATE blob SET counted = 1 \
+                 WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} AND COALESCE(check_at, $3) <= $1 AND counted = 0 \
+                 RETURNING org_id, size",
+                vals![now, ids, i64::MAX],
+            ),
+            Stmt::new(
+                "UPDATE blob SET check_at = NULL \
+                 WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} AND COALESCE(check_at, $3) <= $1",
                 vals![now, ids, i64::MAX],
             ),
         ],
     )?;
-    give_back(tx, &doomed.rows)
+    change_stored(tx, doomed.rows.iter().chain(&recounted.rows))
 }
 
 fn pending_from(row: &Row) -> Result<PendingDelete> {
@@ -342,6 +365,12 @@ pub(crate) fn sha256(row: &Row, column: usize) -> Result<Sha256> {
         .try_into()
         .map(Sha256::new)
         .map_err(|_| Error::Corrupt(format!("column {column} is not a SHA-256")))
+}
+
+/// Formats the ids in the first column of the rows as a JSON array.
+pub(crate) fn ids_of(rows: &[Row]) -> Result<String> {
+    let ids = rows.iter().map(|row| row.text(0)).collect::<Result<Vec<_>>>()?;
+    json(&ids)
 }
 
 /// Formats the texts as a JSON array.

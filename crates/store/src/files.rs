@@ -4,7 +4,7 @@ use sortie_api::{BlobId, File, FileId, OrgId, Sha256, Timestamp};
 
 use crate::{
     Audit, Store, audit,
-    blobs::{defer_check, json, sha256},
+    blobs::{defer_check, ids_of, json, sha256, uncount},
     db::{Row, Stmt, Tx, batch, vals},
     organizations::lock,
     types::{Error, Result},
@@ -214,19 +214,22 @@ fn rename(tx: &mut dyn Tx, (org, id): (OrgId, FileId), name: &str, audit: &Audit
 }
 
 fn delete(tx: &mut dyn Tx, (org, id): (OrgId, FileId), check_at: Timestamp, audit: &Audit) -> Result<()> {
-    tx.batch(&[
-        // Works as `defer_check` does, by the file. If another command has just deleted the file, there is nothing
-        // to defer_check.
-        Stmt::new(
-            "UPDATE blob SET check_at = $3 \
-             WHERE id = (SELECT f.blob_id FROM file f WHERE f.id = $2 AND f.org_id = $1)",
-            vals![org, id, check_at],
-        ),
-        Stmt::new("DELETE FROM file WHERE id = $2 AND org_id = $1", vals![org, id])
-            .exactly(1, Error::NotFound),
-        audit::record(audit),
-    ])
-    .map(drop)
+    let [deferred, _, _] = batch(
+        tx,
+        &[
+            // Works as `defer_check` does, by the file. If another command has just deleted the file, there is nothing
+            // to defer_check.
+            Stmt::new(
+                "UPDATE blob SET check_at = $3 \
+                 WHERE id = (SELECT f.blob_id FROM file f WHERE f.id = $2 AND f.org_id = $1) RETURNING id",
+                vals![org, id, check_at],
+            ),
+            Stmt::new("DELETE FROM file WHERE id = $2 AND org_id = $1", vals![org, id])
+                .exactly(1, Error::NotFound),
+            audit::record(audit),
+        ],
+    )?;
+    uncount(tx, &ids_of(&deferred.rows)?)
 }
 
 fn file_from(row: &Row) -> Result<FileRow> {

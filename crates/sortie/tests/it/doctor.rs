@@ -170,6 +170,7 @@ async fn a_running_node_is_looked_at_from_here_and_from_inside(database: Databas
         "schedules",
         "memory",
         "addresses",
+        "proxies",
     ] {
         let check = check(&report, name)?;
         ensure!(check["verdict"] != "fault", "{check}");
@@ -182,6 +183,7 @@ async fn a_running_node_is_looked_at_from_here_and_from_inside(database: Databas
         "storage",
         "master key",
         "queue",
+        "proxies",
     ] {
         assert_eq!(check(&report, name)?["verdict"], "ok", "{report}");
     }

@@ -211,6 +211,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "retention_clock",
         text: include_str!("../../../../migrations/0037_retention_clock.sql"),
     },
+    Migration {
+        version: 38,
+        name: "counted_blobs",
+        text: include_str!("../../../../migrations/0038_counted_blobs.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.

@@ -132,12 +132,12 @@ pub(super) fn insert(fence: Fence, last_event: i64, texts: &Texts) -> [Stmt<'_>;
     ]
 }
 
-/// Statement that touches the blobs of the runs `ids`, so that the sweep checks them again. It goes before
-/// the references of these runs are deleted.
+/// Statement that touches the blobs of the runs `ids`, so that the sweep checks them again, and returns their ids. It goes
+/// before the references of these runs are deleted.
 pub(super) fn defer_checks(ids: &str, check_at: Timestamp) -> Stmt<'_> {
     Stmt::new(
         "UPDATE blob SET check_at = $2 WHERE id {IN}SELECT a.blob_id FROM artifact_blob a \
-         WHERE a.run_id {IN}SELECT value FROM {JSON_EACH}($1){END}{END}",
+         WHERE a.run_id {IN}SELECT value FROM {JSON_EACH}($1){END}{END} RETURNING id",
         vals![ids, check_at],
     )
 }

@@ -13,7 +13,7 @@ use sortie_api::{OrgId, RunStatus, Timestamp};
 use super::{artifacts, json_ids};
 use crate::{
     Found, Store,
-    blobs::json,
+    blobs::{ids_of, json, uncount},
     db::{Row, Stmt, Tx, vals},
     found::page_by_id,
     types::{Error, Result},
@@ -200,7 +200,10 @@ fn delete(tx: &mut dyn Tx, expiry: Expiry, ids: &[String]) -> Result<u64> {
     for row in &deleted {
         statements.extend(delete_tags(expiry.org, row)?);
     }
-    tx.batch(&statements)?;
+    let answers = tx.batch(&statements)?;
+    if let Some(deferred) = answers.first().filter(|deferred| !deferred.rows.is_empty()) {
+        uncount(tx, &ids_of(&deferred.rows)?)?;
+    }
     Ok(u64::try_from(deleted.len()).unwrap_or(u64::MAX))
 }
 

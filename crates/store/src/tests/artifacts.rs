@@ -82,6 +82,8 @@ both! {
         let expiry = Expiry { org, finished_before: later, created_before: later, check_at: later, open_callbacks: OpenCallbacks::Wait };
         let batch = Batch { runs: 10, events: 100 };
         assert_eq!(fixture.store.delete_expired_runs(expiry, batch, &mut crate::Undeletable::default()).await.unwrap().runs, 1);
+        // Of two contents, a file has one.
+        assert_eq!(fixture.stored(org).await, file.size);
         let gone = fixture.sweep_blobs(later).await;
         assert_eq!(gone.len(), 1, "{gone:?}");
         assert_ne!(gone[0].id, file.blob);

@@ -1,10 +1,12 @@
 //! Bytes that an organization has stored, and their limit.
 
 use futures_util::future::{join, join_all};
-use sortie_api::OrgId;
+use sortie_api::{FileId, OrgId};
 
 use super::{both, fixture::Fixture, people::conflicts};
 use crate::{Error, NewBlob};
+
+const HOUR: std::time::Duration = std::time::Duration::from_hours(1);
 
 /// Size of each content of the tests.
 const SIZE: i64 = 7;
@@ -20,14 +22,16 @@ impl Fixture {
         }
     }
 
-    async fn stored(&self, org: OrgId) -> i64 {
+    pub(super) async fn stored(&self, org: OrgId) -> i64 {
         self.store.operated_organization(org).await.unwrap().stored_bytes
     }
 
     /// Sum of the blobs that count.
     async fn summed(&self) -> i64 {
-        self.count("SELECT COALESCE(CAST(SUM(size) AS BIGINT), 0) FROM blob WHERE doomed_at IS NULL")
-            .await
+        self.count(
+            "SELECT COALESCE(CAST(SUM(size) AS BIGINT), 0) FROM blob WHERE counted = 1 AND doomed_at IS NULL",
+        )
+        .await
     }
 }
 
@@ -50,6 +54,49 @@ both! {
         assert_eq!(fixture.sweep_blobs(file.check_at).await.len(), 10);
         assert_eq!((fixture.stored(org).await, fixture.stored(other).await), (SIZE, 0));
         store.reserve_blob(fixture.limited(org, 10)).await.unwrap();
+    }
+
+    async fn deleted_bytes_are_free_at_once(fixture: &Fixture) {
+        let (org, store) = (fixture.org().await, &fixture.store);
+        for byte in 0..9 {
+            store.reserve_blob(fixture.limited(org, byte)).await.unwrap();
+        }
+        let (first, second) = (fixture.file(org, "first", 9).await, fixture.file(org, "second", 9).await);
+        let delete = async |file: FileId| {
+            let audit = fixture.audit_of(org, "file.delete", "a file");
+            store.delete_file(org, file, fixture.now() + HOUR, audit).await.unwrap();
+        };
+        delete(first.id).await;
+        assert_eq!(fixture.stored(org).await, 10 * SIZE, "another file has the content");
+        conflicts(&store.reserve_blob(fixture.limited(org, 10)).await);
+        delete(second.id).await;
+        assert_eq!((fixture.stored(org).await, fixture.summed().await), (9 * SIZE, 9 * SIZE));
+        store.reserve_blob(fixture.limited(org, 10)).await.unwrap();
+        // The content is not deleted yet, and needs room again where it is used again.
+        conflicts(&store.reserve_blob(fixture.limited(org, 9)).await);
+        let swept = fixture.sweep_blobs(fixture.now() + HOUR * 2).await;
+        assert_eq!(swept.len(), 11);
+        assert_eq!(fixture.stored(org).await, 0);
+    }
+
+    async fn content_that_comes_back_counts_again(fixture: &Fixture) {
+        let (org, store) = (fixture.org().await, &fixture.store);
+        let delete = async |file: FileId| {
+            let audit = fixture.audit_of(org, "file.delete", "a file");
+            store.delete_file(org, file, fixture.now() + HOUR, audit).await.unwrap();
+        };
+        let file = fixture.file(org, "a", 1).await;
+        delete(file.id).await;
+        assert_eq!(fixture.stored(org).await, 0);
+        let again = fixture.file(org, "a", 1).await;
+        assert_eq!((again.blob, fixture.stored(org).await), (file.blob, SIZE));
+        // The last reference is deleted between a reservation and the reference that it is for.
+        let late = fixture.new_file(org, "late", 1).await;
+        delete(again.id).await;
+        assert_eq!(fixture.stored(org).await, 0);
+        store.create_file(late, fixture.audit_of(org, "file.create", "a file")).await.unwrap();
+        assert_eq!(fixture.sweep_blobs(fixture.now() + HOUR * 2).await, []);
+        assert_eq!((fixture.stored(org).await, fixture.summed().await), (SIZE, SIZE));
     }
 
     async fn of_many_contents_at_once_as_many_are_taken_as_there_is_room_for(fixture: &Fixture) {
