@@ -90,9 +90,9 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whether every character of a name is seen where it stands. A joiner is part of a letter or of a picture: it may
+/// Returns true where every character of a name is seen where it stands. A joiner is part of a letter or of a picture: it may
 /// stand between two characters beyond ASCII.
-fn is_seen_whole(name: &str) -> bool {
+pub fn is_seen_whole(name: &str) -> bool {
     let mut before = None;
     let mut characters = name.chars().peekable();
     while let Some(character) = characters.next() {

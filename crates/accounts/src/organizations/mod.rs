@@ -10,7 +10,7 @@ use sortie_store::{MemberRow, NewOrganization, OrganizationDeletion, OwnOrganiza
 
 pub use invitations::NewInvitationLink;
 
-use crate::{Accounts, Author, Error, Parts, Proof, Result, mail::Letter};
+use crate::{Accounts, Author, Error, Parts, Proof, Result, mail::Letter, people::rules::checked_name};
 
 /// Members and organizations that one query of the store reads.
 const PAGE: u32 = 500;
@@ -40,7 +40,7 @@ impl Accounts {
     ) -> Result<OwnOrganization> {
         let parts = &self.0;
         self.require_verified(requester)?;
-        let name = checked_name(name)?;
+        let name = checked_name(name, limits::PERSON_NAME_CHARS)?;
         let subject = requester.user.to_string();
         parts
             .attempt("organization", &subject, limits::NEW_ORGANIZATIONS_PER_HOUR)
@@ -83,7 +83,7 @@ impl Accounts {
         org: OrgId,
         name: &str,
     ) -> Result<String> {
-        let name = checked_name(name)?;
+        let name = checked_name(name, limits::PERSON_NAME_CHARS)?;
         let audit = self.0.audit(requester.author, org, "organization.rename", org)?;
         self.0.store.rename_organization(org, &name, audit).await?;
         Ok(name)
@@ -216,17 +216,4 @@ impl Parts {
     pub(crate) fn page_with_token(&self, path: &str, token: &Secret) -> String {
         format!("{}{path}?token={}", self.options.org_url, token.expose())
     }
-}
-
-/// Name of an organization or a person, without spaces around it.
-pub(crate) fn checked_name(name: &str) -> Result<String> {
-    let name = name.trim();
-    let length = name.chars().count();
-    if length == 0 || length > limits::PERSON_NAME_CHARS || name.chars().any(char::is_control) {
-        return Err(Error::Invalid(format!(
-            "name: must be 1 to {} characters, without control characters",
-            limits::PERSON_NAME_CHARS
-        )));
-    }
-    Ok(name.to_owned())
 }

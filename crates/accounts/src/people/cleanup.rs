@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use sortie_store::PARTS;
 use tokio::time::MissedTickBehavior;
 
 use crate::{Accounts, attempts::DAY};
@@ -30,11 +31,9 @@ impl Accounts {
     /// Deletes what has ended.
     pub(crate) async fn clean(&self) {
         let (store, now) = (&self.0.store, self.0.options.clock.now());
-        // The longest window of attempts is a day: an older one has ended.
-        let windows = sortie_api::Timestamp::from_micros(
-            now.as_micros()
-                .saturating_sub(i64::try_from(DAY.as_micros()).unwrap_or(i64::MAX)),
-        );
+        // The longest window of attempts is a day, and a part of it counts for a day after its end.
+        let counted = i64::try_from((DAY + DAY / PARTS).as_micros()).unwrap_or(i64::MAX);
+        let before = sortie_api::Timestamp::from_micros(now.as_micros().saturating_sub(counted));
         delete("sessions", || store.delete_ended_sessions(now, BATCH)).await;
         delete("one-time tokens", || store.delete_ended_one_times(now, BATCH)).await;
         delete("invitations", || store.delete_ended_invitations(now, BATCH)).await;
@@ -42,7 +41,7 @@ impl Accounts {
             store.delete_ended_oauth(now, BATCH)
         })
         .await;
-        delete("attempts", || store.delete_old_attempts(windows, BATCH)).await;
+        delete("attempts", || store.delete_old_attempts(before, BATCH)).await;
     }
 }
 

@@ -1,13 +1,14 @@
 //! Rules of a person's picture: format, size, and the removal of everything that is no picture.
 //!
 //! Nothing is decoded. The parts of the file are read, parts with metadata or text are left out, and the rest stays as it is.
+//! Of an animation the first image stays.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use img_parts::{
     ImageEXIF as _,
     jpeg::{Jpeg, JpegSegment, markers},
     png::Png,
-    riff::RiffContent,
+    riff::{RiffChunk, RiffContent},
     webp::WebP,
 };
 
@@ -16,6 +17,10 @@ pub const PICTURE_BYTES: usize = 256 * 1024;
 
 /// Maximum width and height of a picture, in pixels.
 const LONGEST_SIDE: u32 = 4_096;
+
+/// Maximum size of a colour profile in the file, in bytes. A PNG compresses the profile, by a factor of 1,000 at most. The
+/// profiles of sRGB and of the usual displays have about 3 KiB.
+const PROFILE_BYTES: usize = 4 * 1024;
 
 /// Format of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,17 +101,35 @@ pub(crate) fn picture(content_type: &str, file: Bytes) -> Result<Picture, NoPict
     Ok(Picture { format, bytes })
 }
 
-/// Chunks of a PNG that are the picture, its colours or its animation.
-const PNG_CHUNKS: [&[u8; 4]; 14] = [
+/// Keeps the first colour profile of a file, unless it is too large.
+#[derive(Default)]
+struct Profiles {
+    found: bool,
+}
+
+impl Profiles {
+    /// Returns true where the next profile of the file, with this length, stays.
+    const fn keeps(&mut self, length: usize) -> bool {
+        let is_first = !self.found;
+        self.found = true;
+        is_first && length <= PROFILE_BYTES
+    }
+}
+
+/// Chunks of a PNG that are the picture or its colours.
+const PNG_CHUNKS: [&[u8; 4]; 11] = [
     b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT", b"pHYs",
-    b"acTL", b"fcTL", b"fdAT",
 ];
 
 fn png(file: Bytes) -> Option<((u32, u32), Bytes)> {
     let mut png = Png::from_bytes(file).ok()?;
     let sides = png.dimensions()?;
     let chunks = png.chunks_mut();
-    chunks.retain(|chunk| PNG_CHUNKS.contains(&&chunk.kind()));
+    let mut profiles = Profiles::default();
+    chunks.retain(|chunk| match &chunk.kind() {
+        b"iCCP" => profiles.keeps(chunk.contents().len()),
+        kind => PNG_CHUNKS.contains(&kind),
+    });
     let has = |kind: &[u8; 4]| chunks.iter().any(|chunk| chunk.kind() == *kind);
     (has(b"IDAT") && has(b"IEND")).then(|| (sides, png.encoder().bytes()))
 }
@@ -115,7 +138,11 @@ fn jpeg(file: Bytes) -> Option<((u32, u32), Bytes)> {
     let mut jpeg = Jpeg::from_bytes(file).ok()?;
     let (width, height) = jpeg.dimensions()?;
     let segments = jpeg.segments_mut();
-    segments.retain(|segment| !is_jpeg_metadata(segment.marker(), segment.contents()));
+    let mut profiles = Profiles::default();
+    segments.retain(|segment| match (segment.marker(), segment.contents()) {
+        (markers::APP2, contents) => contents.starts_with(b"ICC_PROFILE\0") && profiles.keeps(contents.len()),
+        (marker, contents) => !is_jpeg_metadata(marker, contents),
+    });
     let scan = segments.pop().filter(JpegSegment::has_entropy)?;
     let (marker, contents) = (scan.marker(), scan.contents().clone());
     // The marker, the length and the contents stand before the data of the scan.
@@ -125,12 +152,10 @@ fn jpeg(file: Bytes) -> Option<((u32, u32), Bytes)> {
     Some(((width.into(), height.into()), jpeg.encoder().bytes()))
 }
 
-/// Returns true for a segment of a JPEG with metadata or text. JFIF (in APP0), the colour profile and Adobe's colour
-/// transform stay.
+/// Returns true for a segment of a JPEG with metadata or text. JFIF (in APP0) and Adobe's colour transform stay.
 fn is_jpeg_metadata(marker: u8, contents: &[u8]) -> bool {
     match marker {
         markers::APP0 => !contents.starts_with(b"JFIF\0"),
-        markers::APP2 => !contents.starts_with(b"ICC_PROFILE\0"),
         markers::APP14 => !contents.starts_with(b"Adobe"),
         markers::COM | markers::APP1..=markers::APP15 => true,
         _ => false,
@@ -169,31 +194,66 @@ fn jpeg_scans(mut rest: &[u8]) -> Option<Bytes> {
     }
 }
 
-/// Chunks of a WebP that are the picture, its colours or its animation.
-const WEBP_CHUNKS: [&[u8; 4]; 7] = [b"VP8X", b"VP8 ", b"VP8L", b"ALPH", b"ANIM", b"ANMF", b"ICCP"];
+/// Chunks of a WebP that are the image.
+const WEBP_IMAGE: [&[u8; 4]; 3] = [b"ALPH", b"VP8 ", b"VP8L"];
 
-/// Flag of a WebP with XMP, in the first byte of `VP8X`.
+/// Flags of a WebP with XMP and with an animation, in the first byte of `VP8X`.
 const WEBP_XMP: u8 = 0b0000_0100;
+const WEBP_ANIMATION: u8 = 0b0000_0010;
 
 fn webp(file: Bytes) -> Option<((u32, u32), Bytes)> {
     let mut webp = WebP::from_bytes(file).ok()?;
+    let first = webp.chunk_by_id(*b"ANMF").map(first_image);
     let chunks = webp.chunks_mut();
-    chunks.retain(|chunk| WEBP_CHUNKS.contains(&&chunk.id()));
-    let is_picture = |id: [u8; 4]| matches!(&id, b"VP8 " | b"VP8L" | b"ANMF");
-    if !chunks.iter().any(|chunk| is_picture(chunk.id())) {
+    let mut profiles = Profiles::default();
+    chunks.retain(|chunk| match &chunk.id() {
+        b"ICCP" => profiles.keeps(chunk.content().data().map_or(usize::MAX, Bytes::len)),
+        b"VP8X" => true,
+        id => first.is_none() && WEBP_IMAGE.contains(&id),
+    });
+    let mut sides = None;
+    if let Some(first) = first {
+        let (own_sides, images) = first?;
+        chunks.extend(images);
+        sides = Some(own_sides);
+    }
+    if !chunks
+        .iter()
+        .any(|chunk| matches!(&chunk.id(), b"VP8 " | b"VP8L"))
+    {
         return None;
     }
     for chunk in chunks.iter_mut().filter(|chunk| chunk.id() == *b"VP8X") {
         if let RiffContent::Data(data) = chunk.content_mut() {
-            let mut flags = BytesMut::from(&data[..]);
-            *flags.first_mut()? &= !WEBP_XMP;
-            *data = flags.freeze();
+            let mut header = BytesMut::from(&data[..]);
+            *header.first_mut()? &= !(WEBP_XMP | WEBP_ANIMATION);
+            if let Some(sides) = &sides {
+                header.get_mut(4..10)?.copy_from_slice(sides);
+            }
+            *data = header.freeze();
         }
     }
     // Corrects the flags of the other chunks that were left out. `VP8X` goes where nothing needs it, so the sides are read
     // after that: they are those of the frame then.
     webp.set_exif(None);
     Some((webp.dimensions()?, webp.encoder().bytes()))
+}
+
+/// Returns the first image of an animation and its sides, in the form that `VP8X` has them. None where it is broken.
+fn first_image(frame: &RiffChunk) -> Option<([u8; 6], Vec<RiffChunk>)> {
+    let data = frame.content().data()?;
+    // The place of the frame, its sides, its duration and its flags stand before its chunks.
+    let sides = data.get(6..12)?.try_into().ok()?;
+    let chunks = data.get(16..)?;
+    let mut file = BytesMut::with_capacity(12 + chunks.len());
+    file.put_slice(b"RIFF");
+    file.put_u32_le(u32::try_from(4 + chunks.len()).ok()?);
+    file.put_slice(b"WEBP");
+    file.put_slice(chunks);
+    let mut image = WebP::from_bytes(file.freeze()).ok()?;
+    let mut chunks = std::mem::take(image.chunks_mut());
+    chunks.retain(|chunk| WEBP_IMAGE.contains(&&chunk.id()));
+    Some((sides, chunks))
 }
 
 #[cfg(test)]
@@ -331,6 +391,67 @@ mod tests {
         assert_eq!(kept("image/webp", &file), expected);
         let plain = riff(&[(b"VP8 ", vp8())]);
         assert_eq!(kept("image/webp", &plain), plain);
+    }
+
+    #[test]
+    fn a_large_colour_profile_is_left_out() {
+        for (length, stays) in [(PROFILE_BYTES, true), (PROFILE_BYTES + 1, false)] {
+            let kept_part = |part: Vec<u8>| if stays { part } else { Vec::new() };
+
+            let profile = chunk(*b"iCCP", &vec![7; length]);
+            let file = a_png(30, 20, &[profile.clone(), profile.clone()].concat());
+            assert_eq!(kept("image/png", &file), a_png(30, 20, &kept_part(profile)));
+
+            let profile = segment(0xE2, &[b"ICC_PROFILE\0", &vec![7; length - 12][..]].concat());
+            let file = a_jpeg(&[profile.clone(), profile.clone()].concat(), &profile, b"");
+            assert_eq!(kept("image/jpeg", &file), a_jpeg(&kept_part(profile), b"", b""));
+
+            let extended = vec![0b0010_0000, 0, 0, 0, 15, 0, 0, 15, 0, 0];
+            let profile: (&[u8; 4], Vec<u8>) = (b"ICCP", vec![7; length]);
+            let with = |profiles: usize| {
+                let mut chunks = vec![(b"VP8X", extended.clone())];
+                chunks.extend(vec![profile.clone(); profiles]);
+                chunks.push((b"VP8 ", vp8()));
+                riff(&chunks)
+            };
+            let expected = if stays { with(1) } else { riff(&[(b"VP8 ", vp8())]) };
+            assert_eq!(kept("image/webp", &with(2)), expected);
+        }
+    }
+
+    #[test]
+    fn of_an_animation_the_first_image_stays() {
+        let frames = [
+            chunk(*b"acTL", &[0; 8]),
+            chunk(*b"fcTL", &[0; 26]),
+            chunk(*b"fdAT", SECRET),
+        ]
+        .concat();
+        assert_eq!(kept("image/png", &a_png(30, 20, &frames)), a_png(30, 20, b""));
+
+        let frame = |chunks: &[(&[u8; 4], Vec<u8>)]| {
+            let mut frame = vec![0, 0, 0, 0, 0, 0, 15, 0, 0, 15, 0, 0, 100, 0, 0, 0];
+            frame.extend_from_slice(&riff(chunks)[12..]);
+            frame
+        };
+        let extended = |flags: u8, side: u8| vec![flags, 0, 0, 0, side, 0, 0, side, 0, 0];
+        let alpha = (b"ALPH", vec![1, 2]);
+        let file = riff(&[
+            (b"VP8X", extended(0b0001_0010, 63)),
+            (b"ANIM", vec![0; 6]),
+            (
+                b"ANMF",
+                frame(&[alpha.clone(), (b"VP8 ", vp8()), (b"junk", SECRET.to_vec())]),
+            ),
+            (b"ANMF", frame(&[(b"VP8 ", SECRET.to_vec())])),
+        ]);
+        let expected = riff(&[(b"VP8X", extended(0b0001_0000, 15)), alpha, (b"VP8 ", vp8())]);
+        assert_eq!(kept("image/webp", &file), expected);
+        let empty = riff(&[(b"VP8X", extended(0b10, 63)), (b"ANMF", frame(&[]))]);
+        assert_eq!(
+            picture("image/webp", empty.into()),
+            Err(NoPicture::Broken("WebP"))
+        );
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! Rules of names and passwords.
 
 use sha2::{Digest as _, Sha256};
+use sortie_api::{file::is_seen_whole, limits};
 use sortie_base::hex;
 use zxcvbn::{Score, zxcvbn};
 
 use crate::{Error, Result, email::EmailAddress};
-
-/// Maximum length of a name, in characters.
-const LONGEST_NAME: usize = 100;
 
 /// Range of the length of a new password, in bytes.
 const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 12..=72;
@@ -18,15 +16,20 @@ pub(crate) fn subject_of(email: &EmailAddress) -> String {
     hex(&hash)
 }
 
-/// Reads the name in the field `name`.
+/// Reads the name of a person in the field `name`.
 pub(crate) fn name(text: &str) -> Result<String> {
+    checked_name(text, limits::NAME_CHARS)
+}
+
+/// Reads the name of a person or a thing in the field `name`, without spaces around it. Others see the name: none of its
+/// characters may hide or reorder what stands around it.
+pub(crate) fn checked_name(text: &str, most: usize) -> Result<String> {
     let text = text.trim();
-    let length = text.chars().count();
-    if (1..=LONGEST_NAME).contains(&length) && !text.chars().any(char::is_control) {
+    if (1..=most).contains(&text.chars().count()) && is_seen_whole(text) {
         return Ok(text.to_owned());
     }
     Err(Error::Invalid(format!(
-        "name: must have 1 to {LONGEST_NAME} characters, without control characters"
+        "name: must be 1 to {most} characters, without control and invisible characters"
     )))
 }
 

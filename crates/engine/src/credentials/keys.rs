@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sortie_api::{
     KeyId, Mode, OrgId, Role, Timestamp,
+    file::is_seen_whole,
     key::{ApiKey, CreateKey, CreatedKey, RotateKey},
     limits,
     secret::Secret,
@@ -206,9 +207,9 @@ impl CheckedKey {
     fn of(request: &CreateKey, now: Timestamp) -> Result<Self, Error> {
         let name = request.name.trim();
         let length = name.chars().count();
-        if length == 0 || length > limits::KEY_NAME_CHARS || name.chars().any(char::is_control) {
+        if length == 0 || length > limits::KEY_NAME_CHARS || !is_seen_whole(name) {
             return Err(Error::Invalid(format!(
-                "name: must be 1 to {} characters, without control characters",
+                "name: must be 1 to {} characters, without control and invisible characters",
                 limits::KEY_NAME_CHARS
             )));
         }

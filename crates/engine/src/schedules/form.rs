@@ -1,7 +1,9 @@
 //! Rules of a schedule's own fields, and their defaults. The intake of its runs checks the rest.
 
 use sortie_api::{
-    Micros, Timestamp, limits,
+    Micros, Timestamp,
+    file::is_seen_whole,
+    limits,
     request::Callback,
     schedule::{CreateSchedule, Overlap, UpdateSchedule},
 };
@@ -140,14 +142,11 @@ pub(super) fn timetable(spec: &ScheduleSpec) -> Result<Timetable, Error> {
 pub(super) fn checked(wanted: Wanted) -> Result<Checked, Error> {
     if let Some(name) = &wanted.name {
         let length = name.chars().count();
-        if name.trim().is_empty()
-            || length > limits::SCHEDULE_NAME_CHARS
-            || name.chars().any(char::is_control)
-        {
+        if name.trim().is_empty() || length > limits::SCHEDULE_NAME_CHARS || !is_seen_whole(name) {
             return Err(broken(
                 "name",
                 format!(
-                    "must be 1 to {} characters, not all blank, without control characters",
+                    "must be 1 to {} characters, not all blank, without control and invisible characters",
                     limits::SCHEDULE_NAME_CHARS
                 ),
             ));
