@@ -201,7 +201,7 @@ pub struct SignUp {
     /// Password of the person: 12 to 72 bytes, hard to guess.
     #[schema(value_type = String, format = Password, min_length = 12, max_length = 72, example = "correct horse battery staple")]
     pub password: Credential,
-    /// Name that others see. 1 to 100 characters after trimming, without control characters.
+    /// Name that others see. 1 to 100 characters after trimming, without control and invisible characters.
     #[schema(min_length = 1, max_length = 100, example = "Ann")]
     pub name: String,
     /// Token of an invitation of the address. A deployment may require one.
@@ -273,7 +273,7 @@ pub struct ChangePassword {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct UpdateUser {
-    /// Name that others see. 1 to 100 characters after trimming, without control characters.
+    /// Name that others see. 1 to 100 characters after trimming, without control and invisible characters.
     #[schema(min_length = 1, max_length = 100, example = "Ann")]
     pub name: String,
 }

@@ -146,6 +146,7 @@ pub struct Billing {
     /// Automatic purchases.
     pub auto_topup: AutoTopup,
     /// Saved card; `null` where there is none.
+    #[schema(required = true)]
     pub payment_method: Option<PaymentMethod>,
     /// State of `payment_method`: `unavailable` does not mean that there is no card.
     pub payment_method_sync: PaymentMethodSync,
@@ -183,13 +184,16 @@ pub struct AutoTopup {
     /// Whether credits are bought automatically.
     pub enabled: bool,
     /// Credits are bought when fewer than this are available; `null` while disabled.
+    #[schema(required = true)]
     pub threshold_cents: Option<i64>,
     /// Amount of a purchase; `null` while disabled.
+    #[schema(required = true)]
     pub amount_cents: Option<i64>,
     /// Whether a card is saved for automatic purchases.
     pub payment_method_saved: bool,
     /// Result of the last automatic purchase: `succeeded`, `processing`, `failed` or `requires_action`; `null` before the
     /// first one.
+    #[schema(required = true)]
     pub last_topup_status: Option<String>,
 }
 

@@ -119,6 +119,7 @@ pub struct Entitlement {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OrganizationLicense {
     /// The entitlement; null where the organization has none.
+    #[schema(required = true)]
     pub entitlement: Option<Entitlement>,
     /// Plans that can be bought with `POST /v1/organizations/{id}/license/checkout`. Absent where none can.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -172,7 +173,7 @@ objects!(CreateDeployment CreateLicenseCheckout GrantLicense);
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct CreateDeployment {
-    /// Name of the deployment, for people. 1 to 200 characters after trimming, without control characters.
+    /// Name of the deployment, for people. 1 to 200 characters after trimming, without control and invisible characters.
     #[schema(
         min_length = 1,
         max_length = 200,

@@ -47,7 +47,7 @@ objects!(CreateKey RotateKey);
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct CreateKey {
-    /// Name of the key: its purpose, for people. 1 to 200 characters after trimming, without control characters.
+    /// Name of the key: its purpose, for people. 1 to 200 characters after trimming, without control and invisible characters.
     #[schema(
         min_length = 1,
         max_length = 200,

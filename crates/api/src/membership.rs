@@ -54,7 +54,7 @@ read_objects!(DeleteOrganization);
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct OrganizationName {
-    /// Name of the organization: 1 to 200 characters after trimming, without control characters.
+    /// Name of the organization: 1 to 200 characters after trimming, without control and invisible characters.
     #[schema(
         min_length = 1,
         max_length = 200,

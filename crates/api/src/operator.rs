@@ -119,7 +119,7 @@ pub struct CreateUser {
     /// Email address of the person.
     #[schema(min_length = 3, max_length = 254, example = "ann@example.com")]
     pub email: String,
-    /// Name of the person: 1 to 200 characters after trimming, without control characters.
+    /// Name of the person: 1 to 200 characters after trimming, without control and invisible characters.
     #[schema(min_length = 1, max_length = 200, example = "Ann")]
     pub name: String,
 }

@@ -9,7 +9,7 @@ use sortie_engine::Engine;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    kit::{BodyBudget, CredentialWatch, LargeEntries, LargeTexts},
+    kit::{BodyBudget, CredentialWatch, LargeEntries, LargeTexts, TrustedProxies},
     metrics::{Exposition, HttpMetrics},
     routes::{Cursors, ResourceMetadata},
 };
@@ -20,6 +20,8 @@ pub(crate) struct App {
     pub(crate) engine: Engine,
     /// Memory for the bodies of requests and answers.
     pub(crate) bodies: BodyBudget,
+    /// Proxies whose word about the address of a client is believed.
+    pub(crate) proxies: TrustedProxies,
     /// Large texts that answers are made of.
     pub(crate) texts: LargeTexts,
     /// Permits for entries that are large as a whole.

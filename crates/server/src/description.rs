@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use sortie_api::{ErrorCode, Mode, limits};
 
 use crate::{
-    access::{Access, Api},
+    access::{Access, Api, Modes},
     kit::WINDOW_SECONDS,
     metrics::METRICS,
     org, routes,
@@ -83,17 +83,17 @@ const FAILURES: [(ErrorCode, &str, &str, &str); 8] = [
 /// Document of an API.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Description {
-    /// Engine API.
-    Engine,
+    /// Engine API of a deployment of this mode.
+    Engine(Mode),
     /// Organization API.
     Organization,
 }
 
 impl Description {
-    /// Returns the document of an API.
+    /// Returns the document of an API, with the operations of every mode.
     pub(crate) const fn of(api: Api) -> Self {
         match api {
-            Api::Engine => Self::Engine,
+            Api::Engine => Self::Engine(Mode::SelfHosted),
             Api::Organization => Self::Organization,
         }
     }
@@ -101,7 +101,7 @@ impl Description {
     /// Makes the whole document; `base_url` is the address that clients use.
     pub(crate) fn document(self, base_url: Option<&str>) -> Value {
         let (table, access) = match self {
-            Self::Engine => (routes::table(Mode::SelfHosted).into_openapi(), routes::ACCESS),
+            Self::Engine(_) => (routes::table(Mode::SelfHosted).into_openapi(), routes::ACCESS),
             Self::Organization => (org::table(Mode::Hosted).into_openapi(), org::ACCESS),
         };
         // The document is made of our own types: one that does not serialize would fail every test of it.
@@ -119,7 +119,7 @@ impl Description {
                 complete(access, path, operation);
             }
         }
-        if let Self::Engine = self {
+        if let Self::Engine(_) = self {
             // What the derive has no words for.
             let connections =
                 &mut document["components"]["schemas"]["RunRequest"]["properties"]["connections"];
@@ -131,12 +131,15 @@ impl Description {
         document["components"]["responses"] = failures();
         document["components"]["headers"] = headers(self.longest_wait());
         document["components"]["securitySchemes"] = self.security_schemes();
+        if let Self::Engine(Mode::Hosted) = self {
+            remove_self_hosted(&mut document);
+        }
         document
     }
 
     fn info(self) -> Value {
         let (title, purpose) = match self {
-            Self::Engine => ("Sortie engine API", "Runs AI agents on demand."),
+            Self::Engine(_) => ("Sortie engine API", "Runs AI agents on demand."),
             Self::Organization => (
                 "Sortie organization API",
                 "Manages the people, organizations and keys of a hosted deployment.",
@@ -156,7 +159,7 @@ impl Description {
 
     fn tags(self) -> Value {
         match self {
-            Self::Engine => json!([
+            Self::Engine(mode) => json!([
                 {"name": "runs", "description": "Create runs, follow them, read their results."},
                 {"name": "workflows", "description": "Save run definitions under names that runs and schedules start by."},
                 {"name": "files", "description": "Save files under names for runs to read."},
@@ -165,7 +168,7 @@ impl Description {
                 {"name": "budgets", "description": "Limit the cost of runs in a day or a month."},
                 {"name": "models", "description": "The models runs can use."},
                 {"name": "organization", "description": "The organization behind the key."},
-                {"name": "administration", "description": "API keys, the audit log, usage, and the license, the nodes, the master keys and the checks of a self-hosted engine."},
+                {"name": "administration", "description": administration(mode)},
                 {"name": "operations", "description": "Health and description of the engine."},
             ]),
             Self::Organization => json!([
@@ -182,17 +185,18 @@ impl Description {
         }
     }
 
-    /// Longest time that `Retry-After` names, in seconds. Attempts to sign in have limits of an hour and of a day.
+    /// Longest time that `Retry-After` names, in seconds. Attempts to sign in have limits in an hour and in a
+    /// day, and count for up to a sixth longer.
     const fn longest_wait(self) -> u64 {
         match self {
-            Self::Engine => WINDOW_SECONDS,
-            Self::Organization => 86_400,
+            Self::Engine(_) => WINDOW_SECONDS,
+            Self::Organization => 86_400 + 86_400 / 6,
         }
     }
 
     fn security_schemes(self) -> Value {
         match self {
-            Self::Engine => json!({"api_key": {
+            Self::Engine(_) => json!({"api_key": {
                 "type": "http",
                 "scheme": "bearer",
                 "description": "An API key of the organization. The role an operation needs stands in its `security`; an \
@@ -211,6 +215,47 @@ impl Description {
                     "description": "The operator's key.",
                 },
             }),
+        }
+    }
+}
+
+/// Description of the operations of administration that a deployment has.
+const fn administration(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Hosted => "The audit log and usage.",
+        Mode::SelfHosted => {
+            "API keys, the audit log, usage, and the license, the nodes, the master keys and the checks of a self-hosted engine."
+        }
+    }
+}
+
+/// Removes the operations that a hosted engine answers with 404, and the schemas that nothing else refers to.
+fn remove_self_hosted(document: &mut Value) {
+    let is_absent = |operation: &Value| {
+        routes::ACCESS
+            .iter()
+            .any(|access| access.modes != Modes::All && operation["operationId"] == access.operation)
+    };
+    let paths = document["paths"].as_object_mut().into_iter();
+    for item in paths
+        .flat_map(|paths| paths.values_mut())
+        .filter_map(Value::as_object_mut)
+    {
+        item.retain(|_, operation| !is_absent(operation));
+    }
+    if let Some(paths) = document["paths"].as_object_mut() {
+        paths.retain(|_, item| *item != json!({}));
+    }
+    // A schema that goes may have been the last one to refer to another.
+    loop {
+        let text = document.to_string();
+        let Some(schemas) = document["components"]["schemas"].as_object_mut() else {
+            return;
+        };
+        let before = schemas.len();
+        schemas.retain(|name, _| text.contains(&format!("\"#/components/schemas/{name}\"")));
+        if schemas.len() == before {
+            return;
         }
     }
 }

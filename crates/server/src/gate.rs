@@ -19,7 +19,6 @@ use http::{
     HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
     header::{CONNECTION, RETRY_AFTER},
 };
-use ipnet::IpNet;
 use sortie_api::{ErrorBody, ErrorCode, Role, secret::Presented};
 use sortie_base::network;
 use sortie_engine::{Engine, Hop, PEER_HEADER};
@@ -33,7 +32,7 @@ use crate::{
     kit::{
         ApiError, BodyBudget, Challenges, Counting, Credential, CredentialThrottle, DeprecationHeaders,
         Fault, Holder, LacksScope, LookUpFailure, Passed, Quota, RateLimits, RequestIds, RequestOrigin,
-        SessionCookie, Standing, Token, UnreadBody, X_REQUEST_ID, bearer, client_address, error_response,
+        SessionCookie, Standing, Token, TrustedProxies, UnreadBody, X_REQUEST_ID, bearer, error_response,
         hold,
     },
     metrics::{HttpMetrics, METRICS, Refused},
@@ -52,7 +51,7 @@ pub(crate) struct Gate {
     limits: Arc<RateLimits>,
     bodies: BodyBudget,
     throttle: CredentialThrottle,
-    trusted_proxies: Vec<IpNet>,
+    proxies: TrustedProxies,
     deprecation: DeprecationHeaders,
     metrics: HttpMetrics,
 }
@@ -105,7 +104,7 @@ impl Gate {
     pub(crate) fn new(
         engine: Engine,
         (door, router): (Door, Router),
-        (limits, bodies): (&Arc<RateLimits>, &BodyBudget),
+        (limits, bodies, proxies): (&Arc<RateLimits>, &BodyBudget, &TrustedProxies),
         options: &Options,
         metrics: HttpMetrics,
         seed: u64,
@@ -118,7 +117,7 @@ impl Gate {
             limits: Arc::clone(limits),
             bodies: bodies.clone(),
             throttle: CredentialThrottle::default(),
-            trusted_proxies: options.trusted_proxies.clone(),
+            proxies: proxies.clone(),
             deprecation: DeprecationHeaders::new(options.deprecation.as_ref()),
             metrics,
         }
@@ -129,7 +128,7 @@ impl Gate {
         let began = Instant::now();
         let id = self.ids.of(request.headers());
         let spans = Spans::of(self.engine.traces(), &request, id.as_str());
-        let address = client_address(peer, request.headers(), &self.trusted_proxies);
+        let address = self.proxies.client_address(peer, request.headers());
         let network = network(address);
         request.extensions_mut().insert(RequestOrigin {
             address,

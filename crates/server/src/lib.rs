@@ -38,7 +38,7 @@ use crate::{
     connections::Connections,
     description::Description,
     gate::{Door, Gate, rate_limits, share_limits},
-    kit::{BodyBudget, Challenges, CredentialWatch, LargeEntries, LargeTexts, SessionCookie},
+    kit::{BodyBudget, Challenges, CredentialWatch, LargeEntries, LargeTexts, SessionCookie, TrustedProxies},
     metrics::{Exposition, HttpMetrics},
     org::{EngineDoor, OrgApp, OrganizationDoor, SignInDoor},
     routes::{Cursors, ResourceMetadata},
@@ -146,7 +146,7 @@ pub async fn serve(
         organization,
         people,
     } = listeners.into();
-    let document = Description::Engine.document(options.base_url.as_deref());
+    let document = Description::Engine(engine.mode()).document(options.base_url.as_deref());
     let http = HttpMetrics::default();
     let accounts = organization
         .as_ref()
@@ -162,6 +162,7 @@ pub async fn serve(
     let app = Arc::new(App {
         engine: engine.clone(),
         bodies: BodyBudget::default(),
+        proxies: TrustedProxies::new(options.trusted_proxies.clone()),
         texts: LargeTexts::new(engine.clone()),
         entries: LargeEntries::default(),
         cursors: Cursors::of(&engine),
@@ -175,7 +176,7 @@ pub async fn serve(
         watch: CredentialWatch::new(engine.clone(), accounts.cloned(), stop.clone()),
     });
     let limits = Arc::new(rate_limits(&engine, &options));
-    let shared = (&limits, &app.bodies);
+    let shared = (&limits, &app.bodies, &app.proxies);
     let gate = |door: (Door, axum::Router)| {
         let gate = Gate::new(engine.clone(), door, shared, &options, http.clone(), seed()?);
         std::io::Result::Ok(Arc::new(gate))
@@ -240,6 +241,7 @@ fn org_app(app: &App, accounts: Accounts, billing: Option<Billing>, document: By
     OrgApp {
         engine: app.engine.clone(),
         bodies: app.bodies.clone(),
+        proxies: app.proxies.clone(),
         cookie: SessionCookie::of(url),
         form_cookie: SessionCookie::of_forms(url),
         cursors: app.cursors.clone(),

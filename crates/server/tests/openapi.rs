@@ -6,6 +6,8 @@
     reason = "a test fails by panicking"
 )]
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 const PUBLIC: [&str; 11] = [
@@ -356,4 +358,61 @@ fn what_a_generator_or_a_linter_refuses_is_in_no_document() {
             }
         }
     }
+}
+
+/// Adds the schemas that a part of the document refers to.
+fn add_schemas<'a>(document: &'a Value, part: &'a Value, found: &mut BTreeSet<&'a str>) {
+    let mut targets = Vec::new();
+    collect_references(part, &mut targets);
+    for target in targets {
+        let is_new = target
+            .strip_prefix("#/components/schemas/")
+            .is_none_or(|name| found.insert(name));
+        if is_new {
+            add_schemas(document, document.pointer(&target[1..]).unwrap(), found);
+        }
+    }
+}
+
+fn collect_references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+    found.extend(value["$ref"].as_str());
+    let members = value.as_object().into_iter().flat_map(Map::values);
+    for part in members.chain(value.as_array().into_iter().flatten()) {
+        collect_references(part, found);
+    }
+}
+
+/// Whether a value of this schema may be `null`.
+fn may_be_null(schema: &Value) -> bool {
+    let types = schema["type"].as_array().into_iter().flatten();
+    let choices = ["oneOf", "anyOf"]
+        .iter()
+        .filter_map(|choice| schema[choice].as_array());
+    types.chain([&schema["type"]]).any(|of| of == "null") || choices.flatten().any(may_be_null)
+}
+
+// A field that an answer may leave out is never null, so one that may be null is always there.
+#[test]
+fn a_field_of_an_answer_that_may_be_null_is_required() {
+    let mut seen = 0;
+    for api in APIS {
+        let document = sortie_server::openapi(api);
+        let mut schemas = BTreeSet::new();
+        for (_, _, operation) in operations(&document) {
+            add_schemas(&document, &operation["responses"], &mut schemas);
+        }
+        for name in schemas {
+            let schema = &document["components"]["schemas"][name];
+            walk(schema, name, &mut |path, part| {
+                for (field, schema) in part["properties"].as_object().into_iter().flatten() {
+                    if may_be_null(schema) {
+                        seen += 1;
+                        let required = part["required"].as_array().into_iter().flatten();
+                        assert!(required.into_iter().any(|of| of == field), "{path}: {field}");
+                    }
+                }
+            });
+        }
+    }
+    assert!(seen >= 5, "{seen}");
 }

@@ -59,7 +59,7 @@ async fn gate(dir: &tempfile::TempDir) -> Gate {
     Gate::new(
         engine,
         door,
-        (&limits, &BodyBudget::default()),
+        (&limits, &BodyBudget::default(), &TrustedProxies::default()),
         &options,
         HttpMetrics::default(),
         7,

@@ -3,33 +3,98 @@
 //! `X-Forwarded-For` is believed only as far as trusted proxies vouch for it: the first address from the right that
 //! is not one of theirs is the client, so that a client cannot choose its own address.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, header::FORWARDED};
 use ipnet::IpNet;
+use sortie_api::check::{Check, Verdict};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The client's address as far as it can be known.
-pub(crate) fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
-    let mut client = peer.to_canonical();
-    if trusted.is_empty() {
-        return client;
-    }
-    let lines: Vec<&str> = headers
-        .get_all(X_FORWARDED_FOR)
-        .iter()
-        .map(|line| line.to_str().unwrap_or("?"))
-        .collect();
-    for hop in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
-        if !trusted.iter().any(|proxies| proxies.contains(&client)) {
-            break;
-        }
-        let Some(address) = parse(hop.trim()) else { break };
-        client = address;
-    }
-    client
+/// Maximum number of peers whose ignored headers are remembered.
+const REMEMBERED: usize = 8;
+
+/// Proxies whose `X-Forwarded-For` is believed, and the first other peers that sent one. Clones share the peers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TrustedProxies(Arc<Proxies>);
+
+#[derive(Debug, Default)]
+struct Proxies {
+    networks: Vec<IpNet>,
+    ignored: Mutex<Vec<IpAddr>>,
 }
+
+impl TrustedProxies {
+    pub(crate) fn new(networks: Vec<IpNet>) -> Self {
+        Self(Arc::new(Proxies {
+            networks,
+            ignored: Mutex::default(),
+        }))
+    }
+
+    /// Returns the client's address as far as it can be known.
+    pub(crate) fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let mut client = peer.to_canonical();
+        if !self.trusts(client) {
+            if headers.contains_key(X_FORWARDED_FOR) || headers.contains_key(FORWARDED) {
+                self.ignore(client);
+            }
+            return client;
+        }
+        let lines: Vec<&str> = headers
+            .get_all(X_FORWARDED_FOR)
+            .iter()
+            .map(|line| line.to_str().unwrap_or("?"))
+            .collect();
+        for hop in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
+            if !self.trusts(client) {
+                break;
+            }
+            let Some(address) = parse(hop.trim()) else { break };
+            client = address;
+        }
+        client
+    }
+
+    /// Checks whether a peer that is not trusted forwards requests.
+    pub(crate) fn check(&self) -> Check {
+        let name = "proxies";
+        let ignored = self.0.ignored.lock().unwrap_or_else(PoisonError::into_inner);
+        if ignored.is_empty() {
+            let found = match self.0.networks.len() {
+                0 => "none is trusted, and no peer forwards requests".to_owned(),
+                trusted => format!("{trusted} in trusted_proxies, and no other peer forwards requests"),
+            };
+            return Check::new(name, Verdict::Ok, found);
+        }
+        let peers: Vec<String> = ignored.iter().map(ToString::to_string).collect();
+        let found = format!("the X-Forwarded-For of {} is ignored", peers.join(", "));
+        Check::new(name, Verdict::Warning, found).hint(ADD_THE_PROXY)
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.0.networks.iter().any(|proxies| proxies.contains(&address))
+    }
+
+    /// Remembers a peer that forwards requests and is not trusted. Logs the first one.
+    fn ignore(&self, peer: IpAddr) {
+        let mut ignored = self.0.ignored.lock().unwrap_or_else(PoisonError::into_inner);
+        if ignored.contains(&peer) || ignored.len() == REMEMBERED {
+            return;
+        }
+        ignored.push(peer);
+        if ignored.len() == 1 {
+            tracing::warn!(%peer, hint = ADD_THE_PROXY, "ignored X-Forwarded-For of a peer that is not in trusted_proxies");
+        }
+    }
+}
+
+/// Remedy for headers that are ignored.
+const ADD_THE_PROXY: &str = "add your proxy to `trusted_proxies`: until then all its clients count as one, and share the limits \
+                             of one address. Any other peer has sent the header itself, which changes nothing";
 
 /// An address, or an address with a port as some proxies write it.
 fn parse(text: &str) -> Option<IpAddr> {
@@ -53,7 +118,9 @@ mod tests {
             .map(|text| text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)))
             .collect::<Result<_, _>>()
             .unwrap();
-        client_address(peer.parse().unwrap(), &headers, &trusted).to_string()
+        TrustedProxies::new(trusted)
+            .client_address(peer.parse().unwrap(), &headers)
+            .to_string()
     }
 
     #[test]
@@ -101,5 +168,31 @@ mod tests {
         );
         assert_eq!(client("10.0.0.1", &[], &["10.0.0.1"]), "10.0.0.1");
         assert_eq!(client("10.0.0.1", &[""], &["10.0.0.1"]), "10.0.0.1");
+    }
+
+    #[test]
+    fn a_peer_that_forwards_and_is_not_trusted_is_named_to_operators() {
+        let proxies = TrustedProxies::new(vec!["10.0.0.1/32".parse().unwrap()]);
+        let ask = |peer: &str, header: Option<HeaderName>| {
+            let mut headers = HeaderMap::new();
+            headers.extend(header.map(|name| (name, http::HeaderValue::from_static("203.0.113.9"))));
+            proxies.client_address(peer.parse().unwrap(), &headers);
+            proxies.check()
+        };
+        assert_eq!(ask("10.0.0.1", Some(X_FORWARDED_FOR)).verdict, Verdict::Ok);
+        assert_eq!(ask("10.0.0.2", None).verdict, Verdict::Ok);
+        let check = ask("::ffff:10.0.0.3", Some(X_FORWARDED_FOR));
+        assert_eq!(check.verdict, Verdict::Warning);
+        assert_eq!(check.found, "the X-Forwarded-For of 10.0.0.3 is ignored");
+        assert_eq!(check.hints, [ADD_THE_PROXY]);
+        let check = ask("10.0.0.4", Some(FORWARDED));
+        assert_eq!(
+            check.found,
+            "the X-Forwarded-For of 10.0.0.3, 10.0.0.4 is ignored"
+        );
+        for number in 0..100 {
+            ask(&format!("192.0.2.{number}"), Some(FORWARDED));
+        }
+        assert_eq!(proxies.0.ignored.lock().unwrap().len(), REMEMBERED);
     }
 }

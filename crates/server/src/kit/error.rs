@@ -224,11 +224,17 @@ impl From<sortie_accounts::Error> for ApiError {
 
 impl From<sortie_billing::Error> for ApiError {
     fn from(error: sortie_billing::Error) -> Self {
-        use sortie_billing::Error;
+        use sortie_billing::{Error, StripeError};
         match error {
             Error::Invalid(rule) => Self::invalid_request(rule),
             Error::NotFound(what) => Self::not_found(what),
             Error::Conflict(rule) => Self::conflict(rule),
+            Error::Stripe(cause) if cause.is_final() || matches!(cause, StripeError::Unauthorized(_)) => {
+                tracing::error!(%cause, "Stripe refused a request");
+                Self::conflict(
+                    "the payment provider refuses the request: the operator has its reason in the log",
+                )
+            }
             Error::Stripe(cause) => {
                 let mut away = Self::unavailable("the payment provider is unavailable, retry later");
                 away.source = Some(cause.into());
@@ -353,6 +359,25 @@ mod tests {
                 status >= 500,
                 "only what is ours to mend is logged"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn what_stripe_refuses_is_no_503() {
+        use sortie_billing::{Refusal, StripeError};
+        let refusal = Refusal {
+            status: 400,
+            ..Refusal::default()
+        };
+        for (cause, status) in [
+            (StripeError::Refused(Box::new(refusal)), 409),
+            (StripeError::Unauthorized(401), 409),
+            (StripeError::Unreachable("no route".to_owned()), 503),
+            (StripeError::Failed(500), 503),
+            (StripeError::RateLimited, 503),
+        ] {
+            let (seen, _, _) = shown(sortie_billing::Error::Stripe(cause).into()).await;
+            assert_eq!(seen, status);
         }
     }
 

@@ -28,7 +28,7 @@ mod who;
 
 pub(crate) use body_budget::{AnswerRoom, BodyBudget};
 pub(crate) use challenge::{Challenges, LacksScope};
-pub(crate) use client_address::client_address;
+pub(crate) use client_address::TrustedProxies;
 pub(crate) use cookies::SessionCookie;
 pub(crate) use credential_throttle::{CredentialThrottle, Token};
 pub(crate) use credential_watch::{CredentialWatch, Opener, Watched};

@@ -9,7 +9,7 @@ use sortie_billing::Billing;
 use sortie_engine::Engine;
 
 use crate::{
-    kit::{ApiError, ApiResult, BodyBudget, SessionCookie},
+    kit::{ApiError, ApiResult, BodyBudget, SessionCookie, TrustedProxies},
     routes::Cursors,
 };
 
@@ -23,6 +23,8 @@ pub(crate) struct OrgApp {
     pub(crate) engine: Engine,
     /// The memory for the bodies of requests, shared with the engine API.
     pub(crate) bodies: BodyBudget,
+    /// Proxies whose word about the address of a client is believed.
+    pub(crate) proxies: TrustedProxies,
     /// The cookie of the pages.
     pub(crate) cookie: SessionCookie,
     /// The cookie of forms before a sign-in.
@@ -36,7 +38,7 @@ pub(crate) struct OrgApp {
 impl OrgApp {
     /// Returns the payments.
     pub(crate) fn billing(&self) -> ApiResult<&Billing> {
-        let missing = || ApiError::unavailable("this deployment takes no payments");
+        let missing = || ApiError::conflict("this deployment takes no payments");
         self.billing.as_ref().ok_or_else(missing)
     }
 }

@@ -25,7 +25,7 @@ use crate::kit::{ApiResult, Json, JsonBody};
             {"enabled": true, "threshold_cents": 1_000, "amount_cents": 5_000, "payment_method_saved": true,
                 "last_topup_status": null}
         )),
-        (status = 409, description = "No card is saved.", body = sortie_api::ErrorBody,
+        (status = 409, description = "No card is saved, or the deployment takes no payments.", body = sortie_api::ErrorBody,
             example = json!({"error": "no card is saved: buy credits with save_payment_method, or add a card in the customer portal, and try again", "code": "conflict"})),
     ),
 )]

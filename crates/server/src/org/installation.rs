@@ -54,7 +54,9 @@ pub(crate) async fn get_operated_checks(
     _who: Operator,
     Query(wanted): Query<WantedChecks>,
 ) -> ApiResult<Json<NodeChecks>> {
-    Ok(Json(app.engine.checks(None, wanted.providers).await))
+    let mut found = app.engine.checks(None, wanted.providers).await;
+    found.checks.push(app.proxies.check());
+    Ok(Json(found))
 }
 
 /// Get the master keys
@@ -87,7 +89,7 @@ pub(crate) async fn get_operated_master_keys(
         description = "The `next_cursor` of the page before.", example = "6.run_01kafs6w1cefkstv6qr1ptb0mp")),
     responses(
         (status = 200, description = "The page was processed.", body = Reseal, example = json!(example_of_reseal())),
-        (status = 409, description = "A node does not have the key.", body = sortie_api::ErrorBody, example = json!(example_of_missing_key())),
+        (status = 409, description = "A node does not have the key, or this one has none.", body = sortie_api::ErrorBody, example = json!(example_of_missing_key())),
     ),
 )]
 pub(crate) async fn reseal_everything(

@@ -92,7 +92,7 @@ pub(crate) async fn get_organization_license(
     responses(
         (status = 200, description = "The page.", body = ProviderPage,
             example = json!({"url": "https://checkout.stripe.com/c/pay/cs_live_a1b2c3"})),
-        (status = 409, description = "The organization has a subscription, or a grant of the operator that lasts.",
+        (status = 409, description = "The organization has a subscription or a grant of the operator that lasts, or no licenses are sold.",
             body = sortie_api::ErrorBody, example = json!({
                 "error": "the organization has a subscription: change or pay it in the customer portal", "code": "conflict"
             })),
@@ -105,7 +105,7 @@ pub(crate) async fn create_license_checkout(
 ) -> ApiResult<Json<ProviderPage>> {
     let billing = app.billing()?;
     if billing.plans().is_empty() {
-        return Err(ApiError::unavailable("this deployment sells no licenses"));
+        return Err(ApiError::conflict("this deployment sells no licenses"));
     }
     app.accounts.require_verified(&who.person.requester())?;
     let url = billing.create_license_checkout(who.org, &request.plan).await?;
@@ -155,7 +155,7 @@ pub(crate) async fn list_deployments(
             body = sortie_api::ErrorBody, example = json!(
                 {"error": "license: the organization has no active entitlement", "code": "payment_required"}
             )),
-        (status = 409, description = "The installation has a deployment already.", body = sortie_api::ErrorBody,
+        (status = 409, description = "The installation has a deployment already, or no licenses are issued.", body = sortie_api::ErrorBody,
             example = json!({"error": "the installation has a deployment already", "code": "conflict"})),
     ),
 )]

@@ -38,7 +38,8 @@ pub(crate) async fn list_organizations(
 
 /// Create an organization
 ///
-/// Creates an organization that the signed-in person owns. Where mail is configured, the person's address must be verified.
+/// Creates an organization that the signed-in person owns. A person creates at most 20 in an hour. Where mail is configured,
+/// the person's address must be verified.
 #[utoipa::path(
     post, path = "/v1/organizations", tag = "organizations",
     request_body(content = OrganizationName, description = "Name of the organization.", example = json!({"name": "Example Ltd"})),

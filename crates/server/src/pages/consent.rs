@@ -59,7 +59,9 @@ pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
     let content = Content {
         title: format!(
             "Allow {} to use Sortie?",
-            asked.client_name().unwrap_or("an application")
+            asked
+                .client_name()
+                .map_or_else(|| "an application".to_owned(), quoted)
         ),
         body: shown.markup()?,
         leads_to: Some(asked.policy_source()?),
@@ -104,8 +106,10 @@ impl ConsentPage<'_> {
             dl.facts {
                 dt { "Application" }
                 dd {
-                    (name.unwrap_or("It gives no name"))
-                    @if name.is_some() { " " span.dim { "(the name it gives itself)" } }
+                    @match name {
+                        Some(name) => { (quoted(name)) " " span.dim { "(the name it gives itself)" } }
+                        None => { "It gives no name" }
+                    }
                 }
                 dt { "Sends you back to" }
                 dd {
@@ -162,6 +166,15 @@ impl ConsentPage<'_> {
     }
 }
 
+/// Returns the name of an application in quotation marks, which show where the words of a stranger begin and end. Marks in the
+/// name become apostrophes.
+fn quoted(name: &str) -> String {
+    format!(
+        "“{}”",
+        name.replace(['"', '“', '”', '„', '‟', '«', '»', '＂'], "'")
+    )
+}
+
 /// Sentences that say what a scope allows.
 fn allows(scope: Scope) -> Markup {
     html! {
@@ -174,5 +187,17 @@ fn allows(scope: Scope) -> Markup {
             }
         }
         li { "until you end its access, at most for 180 days" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_ends_its_quotation() {
+        assert_eq!(quoted("App"), "“App”");
+        assert_eq!(quoted("x” is by Sortie. “Allow"), "“x' is by Sortie. 'Allow”");
+        assert_eq!(quoted("a \"b\" «c»"), "“a 'b' 'c'”");
     }
 }

@@ -57,5 +57,7 @@ pub(crate) async fn get_checks(
     InstallationAdmin(who): InstallationAdmin,
     Query(wanted): Query<WantedChecks>,
 ) -> ApiResult<Json<NodeChecks>> {
-    Ok(Json(app.engine.checks(Some(who.org), wanted.providers).await))
+    let mut found = app.engine.checks(Some(who.org), wanted.providers).await;
+    found.checks.push(app.proxies.check());
+    Ok(Json(found))
 }

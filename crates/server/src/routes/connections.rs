@@ -145,7 +145,7 @@ pub(crate) async fn get_connection(
             "allowed_methods": ["GET"], "description": "Customers and orders.", "status": "ready",
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z"
         })),
-        (status = 409, description = "The organization has reached its limit of connections.", body = sortie_api::ErrorBody,
+        (status = 409, description = "The organization has reached its limit of connections, or the node has no master key.", body = sortie_api::ErrorBody,
             example = json!({"error": "the organization has reached its limit of connections", "code": "conflict"})),
     ),
 )]
@@ -221,7 +221,7 @@ pub(crate) async fn test_connection(
             "authorization_url": "https://auth.example.com/authorize?response_type=code&client_id=sortie&state=…",
             "expires_at": "2026-11-20T21:40:00.000Z"
         })),
-        (status = 409, description = "The connection does not use OAuth, or its server does not follow the protocol.", body = sortie_api::ErrorBody,
+        (status = 409, description = "The connection does not use OAuth, its server does not follow the protocol, or the node has no `advertise_url`.", body = sortie_api::ErrorBody,
             example = json!({"error": "the connection does not use oauth: its auth has another type", "code": "conflict"})),
     ),
 )]

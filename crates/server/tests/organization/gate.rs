@@ -1,15 +1,19 @@
 //! The gate of the organization API: health, credentials, the cookie of a browser, and the way to the engine.
 
+use std::collections::BTreeSet;
+
+use sortie_server::{Api, Modes};
 use sortie_testkit::{
     Bytes, Client,
     http::{HeaderValue, Method},
 };
 
-use crate::rig::Rig;
+use crate::{operator::operator, rig::Rig};
 
 crate::settings::everywhere! {
     no_two_requests_have_the_same_id,
     both_apis_answer_with_their_own_description,
+    the_description_of_the_engine_has_no_operation_that_a_hosted_engine_lacks,
     a_session_reaches_the_engine_in_the_organizations_of_the_person_alone,
     a_browser_changes_something_from_a_page_of_this_origin_alone,
 }
@@ -22,7 +26,7 @@ fn browser(rig: &Rig, token: &str) -> Client {
 
 async fn no_two_requests_have_the_same_id() {
     let rig = Rig::start().await;
-    let mut ids = std::collections::BTreeSet::new();
+    let mut ids = BTreeSet::new();
     for address in [rig.engine_address, rig.address, rig.engine_address, rig.address] {
         let answer = Client::new(address, None).get("/healthz").await.unwrap();
         ids.insert(answer.header("x-request-id").unwrap().to_owned());
@@ -46,6 +50,59 @@ async fn both_apis_answer_with_their_own_description() {
         unknown.failure(404, "not_found").unwrap();
         assert!(unknown.header("ratelimit").is_ok());
     }
+    rig.end().await;
+}
+
+async fn the_description_of_the_engine_has_no_operation_that_a_hosted_engine_lacks() {
+    let rig = Rig::start().await;
+    let anybody = Client::new(rig.engine_address, None);
+    let document = anybody.get("/openapi.json").await.unwrap().expect(200).unwrap();
+    let document = document.json().unwrap();
+    let paths = document["paths"].as_object().unwrap().values();
+    let described: BTreeSet<&str> = paths
+        .flat_map(|item| item.as_object().unwrap().values())
+        .map(|operation| operation["operationId"].as_str().unwrap())
+        .collect();
+    let access = sortie_server::access(Api::Engine).iter();
+    let served: BTreeSet<&str> = access
+        .filter(|access| access.modes == Modes::All)
+        .map(|access| access.operation)
+        .collect();
+    assert_eq!(described, served);
+    let schemas = &document["components"]["schemas"];
+    assert!(schemas["Run"].is_object() && schemas["ErrorBody"].is_object());
+    for gone in ["ApiKey", "CreateKey", "Node", "NodeChecks", "Check", "License"] {
+        assert!(schemas[gone].is_null(), "{gone}");
+    }
+    rig.end().await;
+}
+
+// Each node knows the peers of its own.
+#[tokio::test]
+async fn a_proxy_that_is_not_trusted_is_named_to_the_operator() {
+    let rig = Rig::start().await;
+    let operator = operator(&rig).await;
+    let check = async || {
+        let answer = operator
+            .get("/v1/operator/checks")
+            .await
+            .unwrap()
+            .expect(200)
+            .unwrap();
+        let found = answer.json().unwrap()["checks"].as_array().unwrap().clone();
+        found
+            .into_iter()
+            .find(|check| check["name"] == "proxies")
+            .unwrap()
+    };
+    assert_eq!(check().await["verdict"], "ok");
+    // By either listener.
+    let forwarded = Client::new(rig.engine_address, None)
+        .with_header("x-forwarded-for", HeaderValue::from_static("203.0.113.9"));
+    forwarded.get("/v1/models").await.unwrap().expect(200).unwrap();
+    let found = check().await;
+    assert_eq!(found["verdict"], "warning", "{found}");
+    assert_eq!(found["found"], "the X-Forwarded-For of 127.0.0.1 is ignored");
     rig.end().await;
 }
 

@@ -328,14 +328,14 @@ async fn a_deployment_without_a_signing_key_issues_no_license() {
         .unwrap();
     let refused = deploy(&rig, json!({"name": "north"}))
         .await
-        .failure(503, "unavailable")
+        .failure(409, "conflict")
         .unwrap();
     assert_eq!(refused.error, "this deployment has no license.signing_key");
     operator
         .get("/v1/operator/license-key")
         .await
         .unwrap()
-        .failure(503, "unavailable")
+        .failure(409, "conflict")
         .unwrap();
     let list = format!("/v1/organizations/{}/deployments", rig.ours);
     assert_eq!(get(&rig.admin.client, &list).await, json!([]));

@@ -436,11 +436,11 @@ async fn without_an_account_nothing_is_sold() {
         ("/portal", json!({})),
     ] {
         let answer = rig.owner.client.post(&path(end), &body).await.unwrap();
-        answer.failure(503, "unavailable").unwrap();
+        answer.failure(409, "conflict").unwrap();
     }
     let anybody = Client::new(rig.address, None);
     let webhook = anybody.send(Method::POST, "/v1/webhooks/stripe", Bytes::from_static(b"{}"));
-    webhook.await.unwrap().failure(503, "unavailable").unwrap();
+    webhook.await.unwrap().failure(409, "conflict").unwrap();
     let answer = rig.owner.client.get(&path("/payments")).await.unwrap();
     let expected = json!({"payments": [], "next_cursor": ""});
     assert_eq!(answer.expect(200).unwrap().json().unwrap(), expected);

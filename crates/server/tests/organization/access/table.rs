@@ -223,7 +223,7 @@ pub(super) const CALLS: &[Call] = &[
         "create_license_checkout",
         ("POST", "/v1/organizations/{org}/license/checkout"),
         r#"{"plan":"team"}"#,
-        503,
+        409,
     ),
     call(
         "list_deployments",
@@ -276,19 +276,19 @@ pub(super) const CALLS: &[Call] = &[
         "create_checkout",
         ("POST", "/v1/organizations/{org}/billing/checkout"),
         r#"{"amount_cents":500}"#,
-        503,
+        409,
     ),
     refused(
         "create_portal",
         ("POST", "/v1/organizations/{org}/billing/portal"),
         "",
-        503,
+        409,
     ),
     refused(
         "put_auto_topup",
         ("PUT", "/v1/organizations/{org}/billing/auto-topup"),
         r#"{"enabled":false}"#,
-        503,
+        409,
     ),
     call(
         "list_payments",
@@ -311,9 +311,9 @@ pub(super) const CALLS: &[Call] = &[
             "/v1/operator/payments/pay_01kafs6w1cefkstv6qr1ptb0mp/refund",
         ),
         "{}",
-        503,
+        409,
     ),
-    refused("receive_stripe_event", ("POST", "/v1/webhooks/stripe"), "{}", 503),
+    refused("receive_stripe_event", ("POST", "/v1/webhooks/stripe"), "{}", 409),
     call(
         "get_operated_credits",
         ("GET", "/v1/operator/organizations/{org}/credits"),

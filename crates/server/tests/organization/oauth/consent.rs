@@ -166,7 +166,7 @@ async fn the_consent_page_says_who_asks_for_what() {
     let shown = page.text();
     assert!(!shown.contains("<script") && !shown.contains('\u{202e}') && !shown.contains(&"x".repeat(100)));
     for part in [
-        "&lt;script&gt;",
+        "Allow “&lt;script&gt;",
         "app.example.com",
         "owner@example.com",
         "ours",

@@ -27,10 +27,10 @@ async fn a_network_is_refused_after_a_hundred_refused_answers() {
     provider.requests();
     let limited = browser.get(&callback).await;
     assert_eq!(limited.status, 429, "{}", limited.text());
-    assert!(limited.header("retry-after").unwrap().parse::<u64>().unwrap() <= 3_600);
+    assert!(limited.header("retry-after").unwrap().parse::<u64>().unwrap() <= 4_200);
     assert_eq!(provider.requests(), Vec::<String>::new(), "the code was not sent");
-    rig.clock.set(rig.clock.now() + Duration::from_hours(1));
-    provider.script(|script| script.now += 3_600);
+    rig.clock.set(rig.clock.now() + Duration::from_mins(70));
+    provider.script(|script| script.now += 4_200);
     // What succeeds does not count.
     for _ in 0..101 {
         assert_eq!(sign_in(&Browser::new(&rig), &provider, START).await.status, 303);
