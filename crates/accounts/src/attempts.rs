@@ -1,9 +1,9 @@
-//! Limits on attempts: exact over all nodes, in windows that begin with each hour or each day (UTC).
+//! Limits on attempts: exact over all nodes, in any hour or any day.
 
 use std::time::Duration;
 
 use sortie_api::Timestamp;
-use sortie_store::Attempt;
+use sortie_store::{Attempt, PARTS};
 
 use crate::{Error, Parts, Result};
 
@@ -49,9 +49,13 @@ impl Parts {
         if self.store.count_attempts(limited.collect()).await? {
             return Ok(CountedAttempts(counted));
         }
-        // The longest window that may be the reached one: a retry at its end is accepted.
-        let longest = limits.iter().map(|of| of.window).max().unwrap_or(HOUR);
-        Err(Error::TooManyAttempts(rest(now, longest)))
+        let mut wait = Duration::ZERO;
+        for (of, most) in counted.into_iter().zip(limits.iter().map(|of| of.most)) {
+            let length = of.length;
+            let made = self.store.attempts(of).await?;
+            wait = wait.max(time_until_fewer(&made, most, (now, length)));
+        }
+        Err(Error::TooManyAttempts(whole_seconds(wait)))
     }
 
     /// Takes attempts back, which were no failures.
@@ -77,24 +81,41 @@ impl Limit<'_> {
     }
 
     fn attempt(&self, now: Timestamp) -> Attempt {
+        let length = self.window / PARTS;
         Attempt {
-            window: start(now, self.window),
+            part: start(now, length),
+            length,
             subject: self.name(),
         }
     }
 }
 
-/// Start of the window of this moment.
-fn start(now: Timestamp, window: Duration) -> Timestamp {
-    let micros = i64::try_from(window.as_micros()).unwrap_or(i64::MAX).max(1);
+/// Start of the part of a window in which this moment is.
+fn start(now: Timestamp, length: Duration) -> Timestamp {
+    let micros = i64::try_from(length.as_micros()).unwrap_or(i64::MAX).max(1);
     Timestamp::from_micros(now.as_micros() - now.as_micros().rem_euclid(micros))
 }
 
-/// Time until the next window, in whole seconds, at least one.
-fn rest(now: Timestamp, window: Duration) -> Duration {
-    let passed = now.as_micros() - start(now, window).as_micros();
-    let left = window.saturating_sub(Duration::from_micros(u64::try_from(passed).unwrap_or(0)));
-    Duration::from_secs((left + Duration::from_micros(999_999)).as_secs().max(1))
+/// Time until fewer than `most` of these attempts count: each counts until the whole window has passed since the end of its
+/// part. `made` has the number of attempts in each part of this length, the earliest first.
+fn time_until_fewer(made: &[(Timestamp, i64)], most: u32, (now, length): (Timestamp, Duration)) -> Duration {
+    let mut count: i64 = made.iter().map(|(_, count)| count).sum();
+    let mut wait = Duration::ZERO;
+    for (part, gone) in made {
+        if count < i64::from(most) {
+            break;
+        }
+        count -= gone;
+        let begun = now.as_micros().saturating_sub(part.as_micros());
+        wait =
+            (length * (PARTS + 1)).saturating_sub(Duration::from_micros(u64::try_from(begun).unwrap_or(0)));
+    }
+    wait
+}
+
+/// Rounds up to whole seconds, at least one.
+fn whole_seconds(time: Duration) -> Duration {
+    Duration::from_secs((time + Duration::from_micros(999_999)).as_secs().max(1))
 }
 
 #[cfg(test)]
@@ -102,33 +123,34 @@ mod tests {
     use super::*;
     use crate::rig::Rig;
 
-    #[test]
-    fn a_window_begins_with_the_hour_and_its_rest_is_rounded_up() {
-        const SECOND: i64 = 1_000_000;
-        let at = |micros: i64| Timestamp::from_micros(472_222 * 3_600 * SECOND + micros);
-        for (micros, seconds) in [(0, 3_600), (1, 3_600), (SECOND, 3_599), (3_599 * SECOND + 1, 1)] {
-            assert_eq!(start(at(micros), HOUR), at(0), "{micros}");
-            assert_eq!(rest(at(micros), HOUR), Duration::from_secs(seconds), "{micros}");
-        }
-        assert_eq!(start(at(3_600 * SECOND), HOUR), at(3_600 * SECOND));
-    }
-
     #[tokio::test]
-    async fn the_attempt_after_the_last_one_waits_for_the_next_hour() {
+    async fn no_hour_has_more_attempts_than_the_limit() {
+        const MINUTE: Duration = Duration::from_mins(1);
         let rig = Rig::new().await;
         let parts = rig.accounts.parts();
         let try_again = async || parts.attempt("test", "ann", 2).await;
-        try_again().await.unwrap();
-        rig.pass(Duration::from_mins(15));
-        try_again().await.unwrap();
-        let Err(Error::TooManyAttempts(wait)) = try_again().await else {
-            panic!("the third attempt is accepted");
+        let wait = async || match try_again().await {
+            Err(Error::TooManyAttempts(wait)) => wait,
+            other => panic!("{other:?}"),
         };
-        assert_eq!(wait, Duration::from_mins(45));
+        // The clock stands at the start of an hour. These attempts are made at its end.
+        rig.pass(58 * MINUTE);
+        try_again().await.unwrap();
+        rig.pass(MINUTE);
+        try_again().await.unwrap();
         parts.attempt("test", "bob", 2).await.unwrap();
         parts.attempt("other", "ann", 2).await.unwrap();
-        rig.pass(wait);
+        // The next hour begins.
+        rig.pass(MINUTE);
+        assert_eq!(wait().await, 60 * MINUTE);
+        rig.pass(59 * MINUTE + Duration::from_millis(500));
+        assert_eq!(wait().await, Duration::from_secs(60));
+        rig.pass(MINUTE);
         try_again().await.unwrap();
+        rig.pass(15 * MINUTE);
+        try_again().await.unwrap();
+        // The first of them counts for an hour after the ten minutes in which it was made.
+        assert_eq!(wait().await, 55 * MINUTE);
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use sortie_api::{
 use sortie_base::{LicenseClaims, LicensePublicKey, LicenseSigner, hex, random};
 use sortie_store::{EntitlementRow, NewDeployment, PutEntitlement};
 
-use crate::{Accounts, Author, Error, Parts, Requester, Result, organizations::checked_name};
+use crate::{Accounts, Author, Error, Parts, Requester, Result, people::rules::checked_name};
 
 /// Length of the ID of an installation, in hexadecimal digits.
 const MACHINE_ID: usize = 32;
@@ -57,7 +57,7 @@ impl Accounts {
     ) -> Result<CreatedDeployment> {
         let parts = &self.0;
         let signer = parts.signer()?;
-        let name = checked_name(&request.name)?;
+        let name = checked_name(&request.name, limits::PERSON_NAME_CHARS)?;
         let machine_id = match &request.machine_id {
             Some(given) => checked_machine_id(given)?,
             None => hex(&random::<16>()?),
@@ -124,7 +124,7 @@ impl Accounts {
 
 impl Parts {
     fn signer(&self) -> Result<&LicenseSigner> {
-        let missing = || Error::Unavailable("this deployment has no license.signing_key".to_owned());
+        let missing = || Error::Conflict("this deployment has no license.signing_key".to_owned());
         self.options.license_signer.as_deref().ok_or_else(missing)
     }
 }

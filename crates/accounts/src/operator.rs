@@ -11,7 +11,7 @@ use sortie_store::{
     Audit, NewOneTime, NewPerson, OneTimeMail, OperatedOrganization, OperatedPerson, Purpose,
 };
 
-use crate::{Accounts, Author, Error, Parts, Result, email::EmailAddress, organizations::checked_name};
+use crate::{Accounts, Author, Error, Parts, Result, email::EmailAddress, people::rules::checked_name};
 
 /// Page that sets a password by a token.
 const RESET_PAGE: &str = "/reset-password";
@@ -89,7 +89,10 @@ impl Accounts {
     /// Makes an account whose person sets the password by a link. `Conflict` where the address has an account.
     pub async fn create_account(&self, email: &str, name: &str) -> Result<NewAccount> {
         let parts = &self.0;
-        let (address, name) = (EmailAddress::parse(email)?, checked_name(name)?);
+        let (address, name) = (
+            EmailAddress::parse(email)?,
+            checked_name(name, limits::PERSON_NAME_CHARS)?,
+        );
         let created_at = parts.options.clock.now();
         let id = UserId::new(created_at, random()?);
         let (reset, link) = parts.reset_link(id)?;

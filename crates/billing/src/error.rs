@@ -19,7 +19,7 @@ pub enum Error {
     /// 409: the current state forbids it.
     #[error("{0}")]
     Conflict(&'static str),
-    /// 503: Stripe did not do it. The cause is for the log.
+    /// 503: Stripe did not do it, or 409 where it will not do it. The cause is for the log.
     #[error("{0}")]
     Stripe(#[from] StripeError),
     /// The database did not do it.
@@ -61,7 +61,7 @@ impl StripeError {
     }
 
     /// Whether the request was not done, and a repetition would not be either.
-    pub(crate) const fn is_final(&self) -> bool {
+    pub const fn is_final(&self) -> bool {
         match self {
             Self::Refused(_) | Self::KeyReused => true,
             Self::Unreachable(_)

@@ -96,7 +96,7 @@ pub use observe::{DeadRows, MOST_COUNTED, Observed};
 pub use operators::{OperatedOrganization, OperatedPerson};
 pub use organizations::deletion::OrganizationDeletion;
 pub use people::{
-    attempts::Attempt,
+    attempts::{Attempt, PARTS},
     avatars::Avatar,
     deletion::PersonDeletion,
     identities::{IDENTITY_CHANGED, Identity, IdentityRow, ONLY_WAY, OTHER_IDENTITY, ProvenIdentity},

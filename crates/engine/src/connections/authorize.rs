@@ -56,7 +56,7 @@ impl Connections {
             ));
         };
         let home = self.0.home.as_ref().ok_or_else(|| {
-            Error::Unavailable("this node knows no address of its own: set advertise_url".to_owned())
+            Error::Conflict("this node knows no address of its own: set advertise_url".to_owned())
         })?;
         let settings = self.settings(org, &row, client)?;
         let target = target(&definition_of(&row)?, &secrets).map_err(Error::Internal)?;

@@ -405,11 +405,15 @@ impl Connections {
     }
 }
 
+/// Beginning and remedy of the errors of a missing master key.
+const UNSEALED: &str = "credentials cannot be kept or read";
+const GIVE_A_KEY: &str = "give every node of this database the same SORTIE_MASTER_KEY";
+
 fn sealing_failed(error: SealError) -> Error {
     match error {
-        SealError::NoKey | SealError::UnknownKey => Error::Unavailable(format!(
-            "credentials cannot be kept or read: {error}; give every node of this database the same SORTIE_MASTER_KEY"
-        )),
+        SealError::NoKey => Error::Conflict(format!("{UNSEALED}: {error}; {GIVE_A_KEY}")),
+        // Another node may have the key.
+        SealError::UnknownKey => Error::Unavailable(format!("{UNSEALED}: {error}; {GIVE_A_KEY}")),
         SealError::Broken => Error::Internal("a sealed text does not open".to_owned()),
     }
 }

@@ -133,8 +133,8 @@ impl Engine {
     /// hosted deployment has no organization, and is no caller.
     ///
     /// # Errors
-    /// `Conflict` while a node lacks the key, or does not publish its keys; `Unavailable` if this node has no key; `Invalid`
-    /// for a cursor that no page has returned.
+    /// `Conflict` while a node lacks the key, this node included, or does not publish its keys; `Invalid` for a cursor that no
+    /// page has returned.
     pub async fn reseal(&self, caller: Option<&Caller>, cursor: &str) -> Result<Reseal, Error> {
         let node = &self.0;
         let newest = node
@@ -145,7 +145,7 @@ impl Engine {
             .into_iter()
             .next()
             .ok_or_else(|| {
-                Error::Unavailable("this node has no master key: give it one as SORTIE_MASTER_KEY".to_owned())
+                Error::Conflict("this node has no master key: give it one as SORTIE_MASTER_KEY".to_owned())
             })?;
         for other in self.nodes_keys().await? {
             let Some(keys) = other.keys else {

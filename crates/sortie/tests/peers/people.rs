@@ -133,7 +133,7 @@ async fn application(at: &Deployment, person: &Client, org: &str) -> Result<()> 
     let fields = [("Email address", "bob@example.com"), ("Password", PASSWORD)];
     browser
         .send(&fields, "Sign in")?
-        .is(200, "Allow Plum Desk to use Sortie?")?
+        .is(200, "Allow “Plum Desk” to use Sortie?")?
         .says("only on this computer")?
         .says("bob@example.com")?;
     let allowed = browser.choose(("In the organization", "Plum Works"), "Allow")?;

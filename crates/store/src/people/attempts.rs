@@ -1,21 +1,40 @@
-//! Attempts: counts of what people, addresses and networks tried in a window, exact over all nodes.
+//! Attempts: counts of what people, addresses and networks tried in a sliding window, exact over all nodes.
+//!
+//! A window consists of [`PARTS`] parts of equal length, and each part has a row of its own. An attempt counts until the
+//! whole window, and the part in which it was made, have passed. So there are never more attempts than the limit in any
+//! window of true time, also where one hour ends and the next begins.
+
+use std::time::Duration;
 
 use sortie_api::Timestamp;
 
 use crate::{
     Store,
-    db::{Stmt, vals},
+    db::{Stmt, Val, vals},
     types::{Error, Result},
 };
+
+/// Number of attempts in the earlier parts of the window, whose starts are the parameters from `$3` on.
+macro_rules! earlier {
+    () => {
+        "(SELECT COALESCE(SUM(e.count), 0) FROM attempt e WHERE e.subject = $2 \
+         AND e.window_start IN ($3, $4, $5, $6, $7, $8))"
+    };
+}
 
 /// Error of a batch in which one subject has reached the limit. It rolls the counts of the others back.
 const REFUSED: Error = Error::Conflict("too many attempts");
 
+/// Number of parts of a window.
+pub const PARTS: u32 = 6;
+
 /// Subject whose attempts are counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attempt {
-    /// Start of the window.
-    pub window: Timestamp,
+    /// Start of the current part of the window.
+    pub part: Timestamp,
+    /// Length of a part.
+    pub length: Duration,
     /// Action, and the person, the address or the network that tries it.
     pub subject: String,
 }
@@ -51,17 +70,19 @@ impl Store {
             .await
     }
 
-    /// System: reads the number of attempts of a subject.
-    pub async fn attempts(&self, of: Attempt) -> Result<i64> {
-        self.db
-            .read(move |tx| {
-                let row = tx.query_opt(
-                    "SELECT count FROM attempt WHERE window_start = $1 AND subject = $2",
-                    vals![of.window, of.subject.as_str()],
-                )?;
-                row.map_or(Ok(0), |row| row.int(0))
-            })
-            .await
+    /// System: reads the attempts of a subject that count: the start of each part of the window, and its number.
+    pub async fn attempts(&self, of: Attempt) -> Result<Vec<(Timestamp, i64)>> {
+        let rows = self.db.read(move |tx| {
+            tx.query_all(
+                "SELECT window_start, count FROM attempt WHERE subject = $2 \
+                 AND window_start IN ($1, $3, $4, $5, $6, $7, $8) ORDER BY window_start",
+                of.params(),
+            )
+        });
+        rows.await?
+            .iter()
+            .map(|row| Ok((row.time(0)?, row.int(1)?)))
+            .collect()
     }
 
     /// System: forgets the attempts of a subject, after a success.
@@ -69,7 +90,7 @@ impl Store {
         self.db.write(move |tx| tx.batch(&[forget(&of)]).map(drop)).await
     }
 
-    /// System: deletes up to `limit` counts of windows that began before `before`, the earliest first. Returns their
+    /// System: deletes up to `limit` counts of parts that began before `before`, the earliest first. Returns their
     /// number.
     pub async fn delete_old_attempts(&self, before: Timestamp, limit: u32) -> Result<u64> {
         self.db
@@ -84,13 +105,32 @@ impl Store {
     }
 }
 
+impl Attempt {
+    /// Parameters of the statements: the current part, the subject, and the earlier parts of the window.
+    fn params(&self) -> Vec<Val<'_>> {
+        let length = i64::try_from(self.length.as_micros()).unwrap_or(i64::MAX);
+        let earlier = (1..=i64::from(PARTS)).map(|back| self.part.as_micros().saturating_sub(back * length));
+        let mut params = vals![self.part, self.subject.as_str()];
+        params.extend(earlier.map(Val::from));
+        params
+    }
+}
+
 fn count(of: &Attempt, limit: u32) -> Stmt<'_> {
+    let mut params = of.params();
+    params.push(limit.into());
     Stmt::new(
-        "INSERT INTO attempt (window_start, subject, count) \
-         SELECT CAST($1 AS BIGINT), $2, 1 WHERE CAST($3 AS BIGINT) > 0 \
-         ON CONFLICT (window_start, subject) DO UPDATE SET count = attempt.count + 1 \
-         WHERE attempt.count < CAST($3 AS BIGINT)",
-        vals![of.window, of.subject.as_str(), limit],
+        concat!(
+            "INSERT INTO attempt (window_start, subject, count) \
+             SELECT CAST($1 AS BIGINT), $2, 1 WHERE ",
+            earlier!(),
+            " < CAST($9 AS BIGINT) \
+             ON CONFLICT (window_start, subject) DO UPDATE SET count = attempt.count + 1 \
+             WHERE attempt.count + ",
+            earlier!(),
+            " < CAST($9 AS BIGINT)"
+        ),
+        params,
     )
     .exactly(1, REFUSED)
 }
@@ -98,13 +138,13 @@ fn count(of: &Attempt, limit: u32) -> Stmt<'_> {
 pub(super) fn refund(of: &Attempt) -> Stmt<'_> {
     Stmt::new(
         "UPDATE attempt SET count = count - 1 WHERE window_start = $1 AND subject = $2 AND count > 0",
-        vals![of.window, of.subject.as_str()],
+        vals![of.part, of.subject.as_str()],
     )
 }
 
 pub(super) fn forget(of: &Attempt) -> Stmt<'_> {
     Stmt::new(
-        "DELETE FROM attempt WHERE window_start = $1 AND subject = $2",
-        vals![of.window, of.subject.as_str()],
+        "DELETE FROM attempt WHERE subject = $2 AND window_start IN ($1, $3, $4, $5, $6, $7, $8)",
+        of.params(),
     )
 }

@@ -8,11 +8,12 @@ use super::{
     atomicity::{proves, proves_step},
     commands,
     identities::{identity, linked_at, proved},
+    people::attempt,
     purchases::{card, moved_to},
 };
 use crate::{
-    AfterEvent, AfterSending, Attempt, Avatar, Factor, NewOneTime, NewPerson, OauthClientKind,
-    OauthClientRow, PasswordChange, PersonDeletion, Purpose, SignIn, TakeBackKind, TakeBackState,
+    AfterEvent, AfterSending, Avatar, Factor, NewOneTime, NewPerson, OauthClientKind, OauthClientRow,
+    PasswordChange, PersonDeletion, Purpose, SignIn, TakeBackKind, TakeBackState,
 };
 
 commands! {
@@ -66,7 +67,7 @@ commands! {
         let key = || (ann, b"key".to_vec());
         proves(fixture, async || store.confirm_totp(key(), (7, at), codes.clone()).await).await;
         let session = fixture.new_session(ann);
-        let tried = Attempt { window: at, subject: "x".to_owned() };
+        let tried = attempt("x", at);
         store.count_attempts(vec![(tried.clone(), 9)]).await.unwrap();
         let with = SignIn { factor: Some(Factor::Step(8)), forgotten: Some(tried), ..SignIn::default() };
         proves(fixture, async || store.sign_in(session.clone(), with.clone()).await).await;
@@ -148,7 +149,7 @@ commands! {
         let later = at + std::time::Duration::from_hours(10_000);
         let token = NewOneTime { hash: [1; 32], purpose: Purpose::VerifyEmail, user: ann, expires_at: at };
         store.keep_one_time(fixture.sent(token)).await.unwrap();
-        let tried = Attempt { window: at, subject: "x".to_owned() };
+        let tried = attempt("x", at);
         proves_step(fixture, async || store.count_attempts(vec![(tried.clone(), 100)]).await).await;
         proves_step(fixture, async || store.refund_attempts(vec![tried.clone()]).await).await;
         store.count_attempts(vec![(tried.clone(), 100)]).await.unwrap();
