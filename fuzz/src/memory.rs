@@ -2,24 +2,27 @@
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    cell::Cell,
 };
 
 #[global_allocator]
 static COUNTED: Counted = Counted;
 
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static BEFORE: AtomicUsize = AtomicUsize::new(0);
-static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+// Of each thread: a parser works on one, and tests of several run at once.
+thread_local! {
+    static LIVE: Cell<usize> = const { Cell::new(0) };
+    static BEFORE: Cell<usize> = const { Cell::new(0) };
+    static LIMIT: Cell<usize> = const { Cell::new(usize::MAX) };
+}
 
 /// Calls `work`, during which at most `bytes` more may be live than before. An allocation beyond that ends the process at
 /// once, before it can take the machine's memory.
 pub(crate) fn within<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
-    let before = LIVE.load(Relaxed);
-    BEFORE.store(before, Relaxed);
-    LIMIT.store(before.saturating_add(bytes), Relaxed);
+    let before = LIVE.get();
+    BEFORE.set(before);
+    LIMIT.set(before.saturating_add(bytes));
     let result = work();
-    LIMIT.store(usize::MAX, Relaxed);
+    LIMIT.set(usize::MAX);
     result
 }
 
@@ -28,20 +31,22 @@ struct Counted;
 
 impl Counted {
     fn add(bytes: usize) {
-        let live = LIVE.fetch_add(bytes, Relaxed).saturating_add(bytes);
-        let limit = LIMIT.load(Relaxed);
+        let live = LIVE.get().saturating_add(bytes);
+        LIVE.set(live);
+        let limit = LIMIT.get();
         if live > limit {
             // Memory that is allocated from here on is the report's.
-            LIMIT.store(usize::MAX, Relaxed);
-            let before = BEFORE.load(Relaxed);
+            LIMIT.set(usize::MAX);
+            let before = BEFORE.get();
             let (live, allowed) = (live.saturating_sub(before), limit.saturating_sub(before));
             eprintln!("memory: {live} bytes are live for this input, allowed are {allowed}");
             std::process::abort();
         }
     }
 
+    /// Memory that another thread allocated was never counted here.
     fn take(bytes: usize) {
-        LIVE.fetch_sub(bytes, Relaxed);
+        LIVE.set(LIVE.get().saturating_sub(bytes));
     }
 }
 

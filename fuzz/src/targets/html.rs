@@ -1,0 +1,66 @@
+//! Web pages: a page becomes Markdown and a title of bounded length.
+
+use url::Url;
+
+use crate::{Bounds, Input, Line};
+
+#[path = "../../../crates/web/src/html/mod.rs"]
+mod page;
+
+const BOUNDS: Bounds = Bounds {
+    memory: Line {
+        base: 4 << 20,
+        per_byte: 1_000,
+    },
+    time: Line {
+        base: 200_000_000,
+        per_byte: 100_000,
+    },
+};
+/// Memory and time of the bare text of a page.
+const BARE: Bounds = Bounds {
+    memory: Line {
+        base: 64 << 10,
+        per_byte: 24,
+    },
+    time: Line {
+        base: 5_000_000,
+        per_byte: 2_000,
+    },
+};
+/// The longest page, in bytes.
+const MOST: usize = 64 << 10;
+/// The longest Markdown, in bytes.
+const MARKDOWN: Line = Line {
+    base: 512 << 10,
+    per_byte: 8,
+};
+/// A page of so many bytes cannot be nested too deeply to be laid out.
+const LAID_OUT: usize = 300;
+
+/// Checks one input.
+pub fn check(data: &[u8]) {
+    let input = Input::repeated(data, MOST);
+    let page = String::from_utf8_lossy(&input.bytes);
+    let Ok(url) = Url::parse("https://site.example/dir/page.html") else {
+        return;
+    };
+    let read = BOUNDS.hold(page.len(), || page::read(&page, &url));
+    assert!(
+        read.markdown.len() <= MARKDOWN.at(page.len()),
+        "{} bytes of Markdown",
+        read.markdown.len()
+    );
+    assert!(
+        page.len() > LAID_OUT || read.layout != page::Layout::Bare,
+        "the page is not laid out"
+    );
+    assert!(
+        read.title.chars().count() <= 201 && !read.title.contains('\n'),
+        "{:?}",
+        read.title
+    );
+    // Stands in for a page that cannot be laid out, and is read of every one here.
+    let bare = BARE.hold(page.len(), || page::bare_text(&page));
+    assert!(bare.len() <= page.len(), "{} bytes of bare text", bare.len());
+}

@@ -1,0 +1,147 @@
+//! MCP: messages of a server, as the body of an answer, as events or as the lines of a program, and all that is made of
+//! them for the model.
+
+use frames::{Lines, message};
+use rmcp::model::{JsonRpcMessage, ServerJsonRpcMessage};
+use serde_json::Value;
+
+use super::sse::stream;
+use crate::{Bounds, Input, Line, text};
+
+#[path = "../../../crates/connect/src/mcp/content.rs"]
+mod content;
+#[path = "../../../crates/connect/src/mcp/frames.rs"]
+mod frames;
+#[path = "../../../crates/connect/src/mcp/listing.rs"]
+mod listing;
+
+const BOUNDS: Bounds = Bounds {
+    memory: Line {
+        base: 256 << 10,
+        per_byte: 250,
+    },
+    time: Line {
+        base: 20_000_000,
+        per_byte: 5_000,
+    },
+};
+/// The most bytes that a server sends.
+const MOST: usize = 128 << 10;
+
+#[derive(Clone, Copy)]
+enum Way {
+    Body,
+    Events,
+    Lines,
+}
+
+/// Checks one input.
+pub fn check(data: &[u8]) {
+    let input = Input::repeated(data, MOST);
+    let Some(way) = input.way([Way::Body, Way::Events, Way::Lines]) else {
+        return;
+    };
+    let shown = BOUNDS.hold(input.bytes.len(), || match way {
+        Way::Body => shown(read(&input.bytes)),
+        Way::Events => shown(events([&*input.bytes].into_iter())),
+        Way::Lines => shown(lines([&*input.bytes].into_iter())),
+    });
+    let pieces = BOUNDS.hold(input.bytes.len(), || match way {
+        Way::Body => shown.clone(),
+        Way::Events => self::shown(events(input.chunks())),
+        Way::Lines => self::shown(lines(input.chunks())),
+    });
+    assert_eq!(shown, pieces, "chunks make a difference");
+    for shown in shown {
+        shown.check(input.bytes.len());
+    }
+}
+
+fn read(bytes: &[u8]) -> Option<ServerJsonRpcMessage> {
+    message(bytes, |text| text.into()).ok()
+}
+
+/// The messages of an answer that comes as events.
+fn events<'a>(mut chunks: impl Iterator<Item = &'a [u8]>) -> Vec<ServerJsonRpcMessage> {
+    let (mut parser, mut events) = (stream::Parser::new(frames::MESSAGE_BYTES), Vec::new());
+    let _too_large = chunks.try_for_each(|chunk| parser.push(chunk, &mut events));
+    events
+        .iter()
+        .filter_map(|event| read(event.data.as_bytes()))
+        .collect()
+}
+
+/// The messages of a program.
+fn lines<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> Vec<ServerJsonRpcMessage> {
+    let (mut lines, mut messages) = (Lines::default(), Vec::new());
+    for chunk in chunks {
+        lines.buffer().extend_from_slice(chunk);
+        while let Ok(Some(line)) = lines.next() {
+            messages.extend(read(&line));
+        }
+    }
+    messages
+}
+
+/// Text that the model reads of one message.
+#[derive(Clone, Debug, PartialEq)]
+struct Shown {
+    result: String,
+    offers: Vec<listing::Offer>,
+    notes: Vec<String>,
+}
+
+fn shown(messages: impl IntoIterator<Item = ServerJsonRpcMessage>) -> Vec<Shown> {
+    messages.into_iter().filter_map(shown_of).collect()
+}
+
+fn shown_of(message: ServerJsonRpcMessage) -> Option<Shown> {
+    let result = match message {
+        JsonRpcMessage::Response(response) => serde_json::to_value(response.result).ok()?,
+        JsonRpcMessage::Error(error) => Value::from(text::line(&error.error.message, 1024)),
+        JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => return None,
+    };
+    let listed = result.get("tools").and_then(Value::as_array);
+    let chosen = listing::choose("c", listed.map_or(&[][..], Vec::as_slice), None);
+    Some(Shown {
+        result: text::bounded(&content::render(&result).text, 64 << 10).into_owned(),
+        offers: chosen.offers,
+        notes: chosen.notes,
+    })
+}
+
+impl Shown {
+    fn check(&self, bytes: usize) {
+        assert!(
+            self.result.len() <= 20 * bytes + 1000,
+            "{} bytes of a result",
+            self.result.len()
+        );
+        assert!(!self.result.contains('\0'));
+        assert!(self.offers.len() <= listing::TOOLS && self.notes.len() <= 20);
+        assert!(
+            self.notes
+                .iter()
+                .all(|note| note.len() <= 300 && !note.contains('\n'))
+        );
+        for offer in &self.offers {
+            let name = &offer.name;
+            let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+            assert!(
+                (1..=64).contains(&name.len()) && name.bytes().all(is_allowed),
+                "{name:?}"
+            );
+            assert!(!offer.tool.is_empty() && offer.tool.len() <= 256);
+            assert!(
+                offer.description.len() <= 1300 && offer.description == text::visible(&offer.description)
+            );
+            assert!(offer.parameters.len() <= 16 << 10);
+            let parameters = serde_json::from_str::<Value>(&offer.parameters);
+            assert!(
+                parameters.is_ok_and(|schema| schema["type"] == "object"),
+                "{}",
+                offer.parameters
+            );
+        }
+    }
+}

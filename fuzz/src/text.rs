@@ -1,0 +1,10 @@
+//! The modules `text` of `sortie-web` and of `sortie-connect`, where parsers of both look for theirs.
+
+#[path = "../../crates/connect/src/text.rs"]
+mod connect;
+#[expect(dead_code, reason = "a page needs one function of it")]
+#[path = "../../crates/web/src/text.rs"]
+mod web;
+
+pub(crate) use connect::{bounded, line, visible};
+pub(crate) use web::{URL_BYTES, one_line};
