@@ -16,6 +16,7 @@ mod operators;
 mod replay;
 pub(crate) mod resume;
 mod schedules;
+mod version;
 mod workflows;
 
 use std::path::PathBuf;
@@ -46,7 +47,7 @@ use crate::config::Flags;
 #[derive(Debug, Parser)]
 #[command(
     name = "sortie",
-    version,
+    version = version::SHOWN,
     about,
     max_term_width = 100,
     arg_required_else_help = true
