@@ -14,7 +14,8 @@ lint: ## The lints of the workspace, as errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy -p sortie --no-default-features --locked -- -D warnings
-	scripts/fuzz lint
+	scripts/cargo-tool machete
+	cargo machete
 	scripts/words
 	scripts/citations
 	scripts/simulate --patches
