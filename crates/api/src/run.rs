@@ -65,6 +65,11 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub output_expires_at: Option<Timestamp>,
+    /// Zero-data-retention runs: time at which the output was read, or delivered to the callback. Absent if the output was
+    /// deleted unread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub output_read_at: Option<Timestamp>,
     /// Name of the saved workflow that the run was started from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

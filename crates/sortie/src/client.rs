@@ -6,6 +6,7 @@ mod following;
 mod master_key;
 mod node;
 mod operators;
+mod rate_limit;
 mod schedules;
 mod workflows;
 
@@ -28,11 +29,13 @@ use sortie_api::{
 use sortie_net::{EngineClient, Timeouts, read_body};
 use url::Url;
 
+use self::rate_limit::retry_after;
 pub(crate) use self::{
     artifacts::Content,
     files::{passing_name, refs},
     following::Followed,
     node::InstallationApi,
+    rate_limit::waits,
     workflows::UsedDefinition,
 };
 use crate::args::{Name, WhichRuns};
@@ -106,28 +109,22 @@ impl Client {
         })
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<Response> {
-        self.accepted(self.ask(request).await?).await
-    }
-
-    /// Whatever the engine answers.
-    async fn ask(&self, request: RequestBuilder) -> Result<Response> {
-        request.send().await.map_err(|error| {
+    /// Sends a request once and returns the answer, unless it is a refusal.
+    async fn send_once(&self, request: RequestBuilder) -> Result<Response> {
+        let response = request.send().await.map_err(|error| {
             Failure::unavailable(format!(
                 "cannot reach the engine at {}: {}",
                 self.base,
                 sortie_net::Error::from(error)
             ))
-        })
-    }
-
-    /// The answer, unless it is a refusal.
-    async fn accepted(&self, response: Response) -> Result<Response> {
+        })?;
         if response.status().is_success() {
-            Ok(response)
-        } else {
-            Err(self.refusal(response).await)
+            return Ok(response);
         }
+        let retry_after = retry_after(&response);
+        let mut refusal = self.refusal(response).await;
+        refusal.retry_after = retry_after;
+        Err(refusal)
     }
 
     /// Reads the engine's refusal of a request.
@@ -213,8 +210,14 @@ impl Client {
         self.read(self.send(post.json(request)).await?).await
     }
 
+    /// Returns a run with its output. An output that can be read once is read by this: the caller must print it.
     pub(crate) async fn get_run(&self, id: RunId) -> Result<Run> {
         self.get(&format!("v1/runs/{id}")).await
+    }
+
+    /// Returns a run without its output, which stays readable.
+    pub(crate) async fn look_at_run(&self, id: RunId) -> Result<Run> {
+        self.get(&format!("v1/runs/{id}?output=false")).await
     }
 
     /// The newest of these runs, page by page.
@@ -485,7 +488,7 @@ mod tests {
                 "429 Too Many Requests",
                 "rate_limited",
                 Exit::Unavailable,
-                "said so; retry in 7 s",
+                "said so; retry in 7200 s",
             ),
             (
                 "500 Internal Server Error",
@@ -501,7 +504,9 @@ mod tests {
             ),
         ] {
             let (listener, client) = client().await;
-            let (_, answer) = tokio::join!(engine(listener, vec![refusal(status, code)]), client.models());
+            // Longer than anybody waits.
+            let refused = refusal(status, code).replace("retry-after: 7", "retry-after: 7200");
+            let (_, answer) = tokio::join!(engine(listener, vec![refused]), client.models());
             let failure = answer.map(|_| ()).unwrap_err();
             assert_eq!(failure.exit, exit, "{status}");
             assert!(failure.to_string().ends_with(words), "{failure}");

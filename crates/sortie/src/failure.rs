@@ -1,6 +1,6 @@
 //! Ends of the command line: exit codes, and the one line on standard error.
 
-use std::{fmt, io, process::ExitCode};
+use std::{fmt, io, process::ExitCode, time::Duration};
 
 use sortie_api::{RunStatus, plain};
 
@@ -61,6 +61,8 @@ impl From<RunStatus> for Exit {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
+    /// Time after which the engine wants the request to be sent again, where the rate limit refused it.
+    pub(crate) retry_after: Option<Duration>,
     message: String,
 }
 
@@ -71,6 +73,7 @@ impl Failure {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
             exit,
+            retry_after: None,
             message: message.into(),
         }
     }

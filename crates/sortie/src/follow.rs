@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use sortie_api::{Run, RunId, json};
+use serde::Deserialize;
+use sortie_api::{Event, Run, RunId, event::kind, json};
 
 use crate::{
-    client::Followed,
+    client::{Followed, waits},
     connect::Connection,
     failure::{Failure, Result},
     interruption::{Interruption, interruption},
@@ -85,17 +86,28 @@ pub(crate) async fn follow(
                 cancelled = true;
                 view.note("cancelling the run; press Ctrl-C again to leave at once");
                 interrupted = interruption();
-                connection.client.cancel_run(run).await.map_err(|failure| {
-                    Failure::new(failure.exit, format!("{run} is not cancelled: {failure}"))
-                })?;
+                if !cancel(connection, run, &mut interrupted).await? {
+                    view.close();
+                    return Err(Failure::left());
+                }
             }
         }
     }
 }
 
+/// Cancels a run. Returns false if the user wants to leave first: the rate limit may make the request wait.
+async fn cancel(connection: &Connection, run: RunId, interrupted: &mut Interruption) -> Result<bool> {
+    tokio::select! {
+        answer = connection.client.cancel_run(run) => answer.map(|_| true).map_err(|failure| {
+            Failure::new(failure.exit, format!("{run} is not cancelled: {failure}"))
+        }),
+        () = interrupted => Ok(false),
+    }
+}
+
 /// Returns the run, where nobody works on it.
 async fn left(connection: &Connection, run: RunId) -> Result<Option<Run>> {
-    let found = connection.client.get_run(run).await?;
+    let found = connection.client.look_at_run(run).await?;
     let is_left = !connection.unattended(vec![run]).await?.is_empty();
     Ok(Some(found).filter(|found| is_left && !found.status.is_final()))
 }
@@ -105,6 +117,8 @@ pub(crate) struct View {
     format: Format,
     transcript: Transcript,
     spinner: Option<ProgressBar>,
+    /// Answer in the `result` event: the run at the end of a stream is without it if it has zero data retention.
+    answer: Option<String>,
     /// Whether the engine was said to be away.
     is_away: bool,
 }
@@ -116,12 +130,16 @@ impl View {
             format,
             transcript: Transcript::new(terminal.colours_stderr()),
             spinner: watched.then(spinner),
+            answer: None,
             is_away: false,
         }
     }
 
-    /// Says once that the engine does not answer.
+    /// Says once that the engine does not answer, and every time that its rate limit is reached.
     fn away(&mut self, cause: &Failure) {
+        if let Some(wait) = cause.retry_after {
+            return self.note(&waits(wait));
+        }
         if !std::mem::replace(&mut self.is_away, true) {
             self.note(&format!(
                 "the engine does not answer; trying again for some minutes, and the run goes on meanwhile: {cause}"
@@ -133,8 +151,9 @@ impl View {
     }
 
     fn back(&mut self) {
-        self.is_away = false;
-        self.note("the engine answers again");
+        if std::mem::take(&mut self.is_away) {
+            self.note("the engine answers again");
+        }
         if let Some(spinner) = &self.spinner {
             spinner.set_message(self.transcript.activity().to_owned());
         }
@@ -148,10 +167,13 @@ impl View {
         }
     }
 
-    fn event(&mut self, event: &sortie_api::Event) -> Result<()> {
+    fn event(&mut self, event: &Event) -> Result<()> {
         match self.format {
             Format::JsonLines => print_json_line(event)?,
             Format::Text => {
+                if event.kind == kind::RESULT {
+                    self.answer = result_of(event);
+                }
                 let lines = self.transcript.event(event);
                 if let Some(spinner) = &self.spinner {
                     spinner.set_message(self.transcript.activity().to_owned());
@@ -169,8 +191,14 @@ impl View {
         match self.format {
             Format::JsonLines => print_json_line(run),
             Format::Text => {
-                if let Some(output) = &run.output {
-                    print_answer(output)?;
+                let answer = run.output.as_ref().or(self.answer.as_ref());
+                if let Some(answer) = answer {
+                    print_answer(answer)?;
+                } else if let (Some(true), Some(until)) = (run.output_available, run.output_expires_at) {
+                    terminal::note(&format!(
+                        "the answer is held until {until}, to be read once: `sortie runs get {}` prints it",
+                        run.id
+                    ));
                 }
                 terminal::note(self.transcript.done(run).trim_end_matches('\n'));
                 Ok(())
@@ -198,6 +226,16 @@ impl View {
             spinner.finish_and_clear();
         }
     }
+}
+
+/// Returns the answer in a `result` event.
+fn result_of(event: &Event) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Answer {
+        output: String,
+    }
+    let answer: Answer = serde_json::from_str(event.data.get()).ok()?;
+    Some(answer.output)
 }
 
 fn spinner() -> ProgressBar {

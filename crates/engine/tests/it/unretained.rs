@@ -231,7 +231,7 @@ async fn what_another_node_passes_on_is_not_passed_on_again() {
 async fn an_output_that_the_store_calls_gone_is_not_handed_out() {
     let rig = Rig::start().await;
     let id = rig.answered("gone").await;
-    rig.engine.store().forget_outputs(vec![id]).await.unwrap();
+    rig.engine.store().forget_outputs(vec![(id, None)]).await.unwrap();
     let run = rig.get(id).await;
     assert_eq!((run.output, run.output_available), (None, Some(false)));
 }

@@ -263,13 +263,26 @@ fn entry_of(app: &App, org: OrgId, run: Run) -> Result<Entry, Error> {
     }
 }
 
-/// The parameter `wait`: how long an answer may wait for the end of the run.
-pub(crate) struct Wait(Duration);
+/// The parameters of a read of one run.
+pub(crate) struct RunQuery {
+    /// Time for which the answer may wait for the end of the run.
+    wait: Duration,
+    /// Whether the answer has the output.
+    with_output: bool,
+}
 
-impl FromQuery for Wait {
+impl FromQuery for RunQuery {
     fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
         let seconds = pairs.integer("wait", 0, limits::WAIT_SECONDS)?.unwrap_or(0);
-        Ok(Self(Duration::from_secs(u64::try_from(seconds).unwrap_or(0))))
+        let with_output = match pairs.get("output")?.as_deref() {
+            None | Some("true") => true,
+            Some("false") => false,
+            Some(_) => return Err(ApiError::invalid_request("output: must be true or false")),
+        };
+        Ok(Self {
+            wait: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
+            with_output,
+        })
     }
 }
 
@@ -278,13 +291,15 @@ impl FromQuery for Wait {
 /// Returns the run, with its output once there is one. With `wait` the answer comes when the run is final, or after
 /// that many seconds with the current status.
 ///
-/// The output of a run with zero data retention is only in the first answer after its end. If the run has a callback,
-/// only the callback gets the output.
+/// The output of a run with zero data retention is only in the first answer after its end, and `output_read_at` has the
+/// time of that answer from then on. With `output=false` no answer has the output, and it stays readable. If the run has a
+/// callback, only the callback gets the output.
 #[utoipa::path(
     get, path = "/v1/runs/{id}", tag = "runs",
     params(
         ("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp"),
         ("wait" = Option<i32>, Query, minimum = 0, maximum = 60, nullable = false, description = "Time to wait for the run to become final, in seconds.", example = 0),
+        ("output" = Option<bool>, Query, nullable = false, description = "Whether the answer has the output. `false` leaves an output that can be read once where it is; such a run is then not waited for if another node works on it.", example = true),
     ),
     responses((status = 200, description = "The run.", body = Run, example = json!({
         "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "succeeded", "output": "north: 12",
@@ -297,10 +312,14 @@ pub(crate) async fn get_run(
     State(app): State<Arc<App>>,
     who: Member,
     Path(id): Path<RunId>,
-    Query(Wait(wait)): Query<Wait>,
+    Query(RunQuery { wait, with_output }): Query<RunQuery>,
     Passed(hop): Passed,
     method: Method,
 ) -> ApiResult<Response> {
+    if !with_output {
+        let run = app.engine.look_at_run(who.org, id, wait).await?;
+        return Ok(Json(Run { output: None, ..run }).into_response());
+    }
     // `HEAD` comes here too, and its answer has no body: it must not use up an output that is handed out once.
     if method == Method::HEAD {
         return Ok(Json(app.engine.look_at_run(who.org, id, wait).await?).into_response());

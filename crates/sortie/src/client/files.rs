@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use futures_util::stream;
-use reqwest::{Body, Method, header};
+use reqwest::{Body, Method, RequestBuilder, header};
 use sortie_api::{
     File, FileId, FilePage,
     file::{RenameFile, check_name, is_deceptive},
@@ -13,7 +13,7 @@ use sortie_api::{
 use tokio::io::AsyncReadExt as _;
 use url::Url;
 
-use super::{Client, Content};
+use super::{Client, Content, rate_limit::wait_out};
 use crate::{
     args::FileRef,
     failure::{Failure, Result},
@@ -71,6 +71,17 @@ impl Client {
 
     /// Saves a file of this machine under a name. It is read while it is sent.
     pub(crate) async fn upload(&self, path: &Path, name: &str) -> Result<File> {
+        loop {
+            let request = self.upload_request(path, name).await?;
+            match self.send_once(request).await {
+                Ok(response) => return self.read(response).await,
+                Err(refusal) => wait_out(refusal).await?,
+            }
+        }
+    }
+
+    /// Makes the request of an upload, whose body is read from the file.
+    async fn upload_request(&self, path: &Path, name: &str) -> Result<RequestBuilder> {
         let wrong = |what: String| Failure::usage(format!("{}: {what}", path.display()));
         check_name(name).map_err(|rule| wrong(format!("the name {name:?} {rule}")))?;
         let file = tokio::fs::File::open(path)
@@ -82,12 +93,11 @@ impl Client {
         }
         let form = Form::new(name)?;
         let length = form.length(found.len());
-        let request = self
+        Ok(self
             .request(Method::POST, "v1/files")?
             .header(header::CONTENT_TYPE, form.content_type())
             .header(header::CONTENT_LENGTH, length)
-            .body(form.body(file, found.len()));
-        self.read(self.send(request).await?).await
+            .body(form.body(file, found.len())))
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) enum Followed {
     Event(Event),
     /// The run is final; nothing comes after it.
     Done(Box<Run>),
-    /// The engine does not answer. The next message comes after another try.
+    /// The engine does not answer, or its rate limit is reached. The next message comes after another try.
     Away(Failure),
     /// The engine answers again.
     Back,
@@ -145,6 +145,15 @@ impl Following {
             return Err(broken);
         }
         let now = Instant::now();
+        if let Some(wait) = broken.retry_after {
+            // The engine answers: this is no absence, and does not use up the patience.
+            self.absence = Some(Absence {
+                since: now + wait,
+                next_try: now + wait,
+                pause: self.first_pause,
+            });
+            return Ok(broken);
+        }
         let absence = match self.absence.take() {
             None => Absence {
                 since: now,
@@ -187,7 +196,7 @@ impl Following {
                 .request(Method::GET, &format!("v1/runs/{run}/events"))?
                 .header(header::ACCEPT, "text/event-stream")
                 .header("last-event-id", self.after);
-            let response = self.client.send(request).await?;
+            let response = self.client.send_once(request).await?;
             if response.status() == StatusCode::OK {
                 self.stream = Some(Stream {
                     response,

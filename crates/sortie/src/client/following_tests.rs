@@ -90,6 +90,22 @@ async fn a_refused_stream_is_not_asked_for_again() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_the_rate_limit_refuses_is_opened_when_it_may_be() {
+    let (listener, client) = client().await;
+    let refused = || refusal("429 Too Many Requests", "rate_limited");
+    let answers = vec![refused(), refused(), stream(&format!("{}{}", event(1), done()))];
+    let mut following = client.follow(RUN.parse().unwrap(), 0);
+    let begun = Instant::now();
+    let (_, seen) = tokio::join!(engine(listener, answers), seen(&mut following));
+    assert_eq!(seen, ["away", "away", "back", "1"]);
+    assert!(
+        begun.elapsed() >= Duration::from_secs(14),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
 #[tokio::test]
 async fn an_engine_that_comes_back_is_followed_on() {
     let (listener, client) = client().await;

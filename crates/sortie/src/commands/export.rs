@@ -30,7 +30,7 @@ pub(super) async fn export(context: &Context, args: &ExportArgs) -> Result<Exit>
 }
 
 async fn cassette(client: &Client, args: &ExportArgs) -> Result<String> {
-    let run = client.get_run(args.run).await?;
+    let run = client.look_at_run(args.run).await?;
     if !run.status.is_final() {
         return Err(Failure::usage(format!(
             "cannot export {}: the run has not ended: {}",
@@ -61,7 +61,7 @@ async fn events(client: &Client, run: RunId) -> Result<(Vec<Event>, Run)> {
             Followed::Event(event) => events.push(event),
             Followed::Done(run) => return Ok((events, *run)),
             Followed::Away(cause) => {
-                terminal::note(&format!("the engine does not answer, trying again: {cause}"));
+                terminal::note(&format!("the events cannot be read, trying again: {cause}"));
             }
             Followed::Back => {}
         }

@@ -79,7 +79,7 @@ async fn on(connection: &mut Connection, context: &Context, args: &ResumeArgs) -
 async fn left(connection: &Connection, named: &[RunId]) -> Result<Vec<RunId>> {
     let mut runs = Vec::new();
     for id in named {
-        let run = connection.client.get_run(*id).await?;
+        let run = connection.client.look_at_run(*id).await?;
         if run.status.is_final() {
             return Err(Failure::usage(format!("{id} has ended already: {}", run.status)));
         }

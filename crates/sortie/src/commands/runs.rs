@@ -114,6 +114,7 @@ fn details(run: &Run) -> String {
             "tags",
             (!run.tags.is_empty()).then(|| terminal::harmless(&run.tags.join(", ")).into_owned()),
         ),
+        ("output", unretained_output(run)),
     ];
     let lines = lines
         .into_iter()
@@ -123,6 +124,20 @@ fn details(run: &Run) -> String {
         format!("{:<9} {path} ({} bytes)\n", "artifact", artifact.size)
     });
     lines.chain(artifacts).collect()
+}
+
+/// Returns the state of the output of a run with zero data retention, which can be read once.
+fn unretained_output(run: &Run) -> Option<String> {
+    if !run.zero_data_retention || !run.status.is_final() {
+        return None;
+    }
+    Some(match (&run.output, run.output_read_at, run.output_expires_at) {
+        (Some(_), _, _) => "read now and deleted; this is the only time that it is shown".to_owned(),
+        (None, Some(at), _) => format!("was read at {at}, and deleted"),
+        (None, None, Some(at)) => format!("is held for the callback until {at}"),
+        (None, None, None) if run.status == RunStatus::Succeeded => "was deleted unread".to_owned(),
+        (None, None, None) => return None,
+    })
 }
 
 fn usage(used: &RunUsage) -> String {
@@ -162,7 +177,7 @@ async fn events_on(
     (id, after): (RunId, i64),
     args: &ListArgs,
 ) -> Result<Exit> {
-    let run = connection.client.get_run(id).await?;
+    let run = connection.client.look_at_run(id).await?;
     if !connection.works_on_nothing() {
         resume::print_unattended(connection, &[run]).await?;
     }

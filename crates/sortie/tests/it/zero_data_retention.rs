@@ -2,6 +2,7 @@
 //! what other nodes see in `nodes`.
 
 mod callbacks;
+mod commands;
 pub(crate) mod nodes;
 mod nothing_is_stored;
 

@@ -216,6 +216,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "counted_blobs",
         text: include_str!("../../../../migrations/0038_counted_blobs.sql"),
     },
+    Migration {
+        version: 39,
+        name: "output_read",
+        text: include_str!("../../../../migrations/0039_output_read.sql"),
+    },
 ];
 
 /// Creates the table of applied migrations.

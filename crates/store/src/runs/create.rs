@@ -315,6 +315,7 @@ fn new_run(run: &NewRun) -> Run {
         surcharge_micros: Micros::ZERO,
         output_available: run.definition.unretained().map(|_| false),
         output_expires_at: None,
+        output_read_at: None,
         artifacts: Vec::new(),
     }
 }

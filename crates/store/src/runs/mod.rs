@@ -45,13 +45,13 @@ macro_rules! run_columns {
         "id, status, error, created_at, started_at, finished_at, max_cost_micros, \
          cost_micros, billing_pending, schedule_id, workflow, tags, zero_data_retention, input_tokens, output_tokens, \
          cache_read_tokens, cache_write_tokens, model_calls, tool_calls, surcharge_percent, surcharge_micros, \
-         output_expires_at"
+         output_expires_at, output_read_at"
     };
 }
 use run_columns;
 
 /// Column of the output in [`select_runs`]: behind the columns of [`run_columns`].
-const OUTPUT: usize = 22;
+const OUTPUT: usize = 23;
 
 /// Surcharge on a cost: its percentage, rounded up. No step overflows if the percentage is 0.
 macro_rules! surcharge {
@@ -157,6 +157,7 @@ fn run_from(row: &Row, output: Option<String>) -> Result<Run> {
         surcharge_micros: row.micros(20)?,
         output_available: zero_data_retention.then_some(output_expires_at.is_some()),
         output_expires_at,
+        output_read_at: row.opt_time(22)?,
         artifacts: Vec::new(),
     })
 }

@@ -152,18 +152,24 @@ impl Store {
         }))
     }
 
-    /// System: records that the outputs of `runs` are not held any more: they were read, delivered, or
-    /// deleted unread.
-    pub async fn forget_outputs(&self, runs: Vec<RunId>) -> Result<()> {
-        let ids = ids(&runs)?;
+    /// System: records that outputs are not held any more, each with the time at which it was read or delivered; `None`
+    /// if it was deleted unread.
+    pub async fn forget_outputs(&self, mut outputs: Vec<(RunId, Option<Timestamp>)>) -> Result<()> {
+        // Transactions that lock several rows lock them in the same order.
+        outputs.sort_unstable();
         self.db
             .write(move |tx| {
-                tx.exec(
-                    "UPDATE run SET output_expires_at = NULL \
-                     WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND output_expires_at IS NOT NULL",
-                    vals![ids.as_str()],
-                )
-                .map(drop)
+                let statements: Vec<Stmt<'_>> = outputs
+                    .iter()
+                    .map(|(run, read_at)| {
+                        Stmt::new(
+                            "UPDATE run SET output_expires_at = NULL, output_read_at = $2 \
+                             WHERE id = $1 AND output_expires_at IS NOT NULL",
+                            vals![*run, *read_at],
+                        )
+                    })
+                    .collect();
+                tx.batch(&statements).map(drop)
             })
             .await
     }

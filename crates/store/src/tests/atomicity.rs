@@ -24,7 +24,7 @@ const TABLES: &[&str] = &[
     "SELECT run_id, org_id, created_at FROM late_run ORDER BY run_id",
     "SELECT id, name, lease_until, ended_at, address, draining_since, master_keys FROM node ORDER BY id",
     "SELECT id, status, outcome, attempt, last_event, started_at, finished_at, cost_micros, billing_pending, \
-         clock_started_at, clock_cancelled_at, error, resumes, surcharge_micros, output_expires_at, reserved_micros FROM run ORDER BY id",
+         clock_started_at, clock_cancelled_at, error, resumes, surcharge_micros, output_expires_at, output_read_at, reserved_micros FROM run ORDER BY id",
     "SELECT run_id, node_id FROM unretained ORDER BY run_id",
     "SELECT run_id, definition, requires_credentials FROM run_definition ORDER BY run_id",
     "SELECT run_id, credentials FROM run_secret ORDER BY run_id",
@@ -492,7 +492,7 @@ commands! {
         let finish = fixture.unretained_finish();
         let run = proves(fixture, async || store.finish_unretained(fence, finish).await).await;
         assert_eq!(run, fixture.get(org, fence.run).await);
-        proves(fixture, async || store.forget_outputs(vec![new.id]).await).await;
+        proves(fixture, async || store.forget_outputs(vec![(new.id, Some(at))]).await).await;
         let cancelled = fixture.run_id();
         store.create_run(NewRun { id: cancelled, ..new.clone() }).await.unwrap();
         store.claim_named(node, vec![cancelled], None, at).await.unwrap();

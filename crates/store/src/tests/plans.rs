@@ -295,7 +295,7 @@ async fn use_unretained(fixture: &Fixture, org: OrgId) {
     store.finish_unretained(fence, finish).await.unwrap();
     store.content_holder(org, first.id).await.unwrap();
     store.statuses(vec![first.id]).await.unwrap();
-    store.forget_outputs(vec![first.id]).await.unwrap();
+    store.forget_outputs(vec![(first.id, None)]).await.unwrap();
     store.forget_content(vec![first.id]).await.unwrap();
     assert_eq!(store.content_of(node).await.unwrap(), [second.id]);
     let missing = store.abandon_missing(node, vec![first.id], fixture.now(), Micros::ZERO);

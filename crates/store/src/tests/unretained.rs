@@ -92,9 +92,14 @@ both! {
         assert_eq!((run.output, run.output_available), (None, Some(true)));
         assert_eq!(run.output_expires_at, finish.output_expires_at);
         fixture.check().await;
-        fixture.store.forget_outputs(vec![fence.run]).await.unwrap();
+        let read_at = fixture.now();
+        fixture.store.forget_outputs(vec![(fence.run, Some(read_at))]).await.unwrap();
         let run = fixture.get(org, fence.run).await;
         assert_eq!((run.output_available, run.output_expires_at), (Some(false), None));
+        assert_eq!(run.output_read_at, Some(read_at));
+        // An output that was read before is not deleted unread.
+        fixture.store.forget_outputs(vec![(fence.run, None)]).await.unwrap();
+        assert_eq!(fixture.get(org, fence.run).await.output_read_at, Some(read_at));
         fixture.store.forget_content(vec![fence.run]).await.unwrap();
         assert_eq!(fixture.store.content_holder(org, fence.run).await.unwrap(), None);
         let statuses = fixture.store.statuses(vec![fence.run]).await.unwrap();

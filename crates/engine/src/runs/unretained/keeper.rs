@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use sortie_api::{OrgId, RunId, RunStatus};
+use sortie_api::{OrgId, RunId, RunStatus, Timestamp};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -28,8 +28,9 @@ const COMPARE_EVERY: u32 = 10;
 /// The job.
 pub(crate) struct Keeper {
     engine: Engine,
-    /// Outputs that were deleted here, and of which the store was not notified yet.
-    untold_outputs: Vec<RunId>,
+    /// Outputs that were deleted here, and of which the store was not notified yet: each with the time of its delivery, or
+    /// none if it expired.
+    untold_outputs: Vec<(RunId, Option<Timestamp>)>,
     /// Contents that were deleted here, and of which the store was not notified yet.
     untold_contents: Vec<RunId>,
     /// Runs that the store does not know, each with the time of that discovery.
@@ -74,8 +75,12 @@ impl Keeper {
         let node = &self.engine.0;
         let (store, unretained) = (&node.stores.database, &node.stores.records.unretained);
         // From memory first: an unavailable database must not keep content alive.
-        self.untold_outputs.extend(unretained.delete_expired_outputs());
-        self.untold_outputs.extend(unretained.take_delivered());
+        let expired = unretained.delete_expired_outputs();
+        self.untold_outputs
+            .extend(expired.into_iter().map(|run| (run, None)));
+        let delivered = unretained.take_delivered().into_iter();
+        self.untold_outputs
+            .extend(delivered.map(|(run, at)| (run, Some(at))));
         self.untold_contents.extend(unretained.delete_forgotten());
         if !self.untold_outputs.is_empty() {
             store.forget_outputs(self.untold_outputs.clone()).await?;

@@ -65,8 +65,8 @@ struct Runs {
     bytes: usize,
     /// Runs that wait for a worker, by organization. The next organization to be served is first.
     waiting: VecDeque<(OrgId, VecDeque<RunId>)>,
-    /// Runs whose callback was delivered, and of which the store was not notified yet.
-    delivered: Vec<RunId>,
+    /// Runs whose callback was delivered, with the time, and of which the store was not notified yet.
+    delivered: Vec<(RunId, Timestamp)>,
 }
 
 struct Content {

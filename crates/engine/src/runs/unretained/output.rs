@@ -116,12 +116,12 @@ impl Unretained {
     pub(crate) fn delivered(&self, run: RunId) {
         if self.output(run, Reader::Callback).is_some() {
             self.drop_output(run);
-            self.runs().delivered.push(run);
+            self.runs().delivered.push((run, self.0.clock.now()));
         }
     }
 
-    /// Takes the runs whose output was delivered, for the keeper to notify the store.
-    pub(super) fn take_delivered(&self) -> Vec<RunId> {
+    /// Takes the runs whose output was delivered, each with the time, for the keeper to notify the store.
+    pub(super) fn take_delivered(&self) -> Vec<(RunId, Timestamp)> {
         std::mem::take(&mut self.runs().delivered)
     }
 
@@ -163,15 +163,19 @@ impl Unretained {
         let Some(output) = self.output(id, Reader::Get) else {
             return Ok(run);
         };
+        // A marked output was recorded as read when the store's answer was lost.
+        let mut read_at = run.output_read_at;
         if run.output_expires_at.is_some() {
             self.mark(id);
-            store.forget_outputs(vec![id]).await?;
+            read_at = Some(self.0.clock.now());
+            store.forget_outputs(vec![(id, read_at)]).await?;
         }
         self.drop_output(id);
         Ok(Run {
             output: Some(output.as_ref().to_owned()),
             output_available: Some(false),
             output_expires_at: None,
+            output_read_at: read_at,
             ..run
         })
     }

@@ -40,6 +40,8 @@ async fn the_receiver_gets_the_output_and_a_read_leaves_it_in_place(database: Da
         // Nothing tells when the answer of the receiver was written down.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    let delivered = client.run(&id).await?;
+    ensure!(delivered.output_read_at > delivered.finished_at, "{delivered:?}");
     // Sent again, it is without the output.
     client
         .post(&format!("/v1/runs/{id}/deliveries"), &json!({}))

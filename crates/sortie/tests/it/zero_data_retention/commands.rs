@@ -1,0 +1,64 @@
+//! The command line and an answer that can be read once (`docs/ZERO-DATA-RETENTION.md#reading-it`): a command that does
+//! not print the answer does not take it.
+
+use anyhow::{Context as _, ensure};
+use sortie_testkit::Database;
+
+use super::unretained;
+use crate::{
+    Checked, both_databases,
+    kit::{exits, said, text},
+    node,
+};
+
+both_databases![only_a_command_that_prints_the_answer_takes_it];
+
+async fn only_a_command_that_prints_the_answer_takes_it(database: Database) -> Checked {
+    let node = node(database).await?;
+    let client = node.client()?;
+    let (_, done) = client.complete(&unretained("```answer\nread me\n```\n")).await?;
+    let id = done.id.to_string();
+    for (arguments, exit) in [
+        (&["runs", "events", &id][..], 0),
+        (&["runs", "events", &id, "--json"], 0),
+        (&["runs", "events", &id, "--after", "100"], 0),
+        (&["runs", "export", &id], 64),
+        (&["runs", "definition", &id], 64),
+        (&["runs", "resume", &id], 0),
+        (&["runs", "cancel", &id], 0),
+        (&["runs", "list"], 0),
+        (&["runs", "deliveries", &id], 0),
+        (&["runs", "artifacts", &id], 0),
+    ] {
+        exits(node.sortie(arguments), exit)?;
+        let listed = client.list("").await?;
+        ensure!(
+            listed == [done.clone()],
+            "{arguments:?} took the answer: {listed:?}"
+        );
+    }
+    assert_eq!(
+        said(&node, &["runs", "events", &id])?,
+        "read me\n",
+        "its transcript has the answer"
+    );
+    let after = exits(node.sortie(&["runs", "events", &id, "--after", "100"]), 0)?;
+    ensure!(
+        text(&after.stderr).contains(&format!("`sortie runs get {id}` prints it")),
+        "{after:?}"
+    );
+
+    let first = said(&node, &["runs", "get", &id])?;
+    ensure!(
+        first.ends_with("\nread me\n") && first.contains("read now and deleted"),
+        "{first}"
+    );
+    let second = said(&node, &["runs", "get", &id])?;
+    let read_at = client.run(&id).await?.output_read_at.context("it was read")?;
+    ensure!(
+        !second.contains("read me") && second.contains(&format!("was read at {read_at}, and deleted")),
+        "{second}"
+    );
+    ensure!(Some(read_at) > done.finished_at, "{read_at}");
+    Ok(())
+}
