@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use sortie_api::{Run, RunId};
+use sortie_api::{Mode, Run, RunId};
 use sortie_engine::{Engine, Traces};
 use sortie_sandbox::Capabilities;
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use crate::{
     args::EngineArgs,
     client::Client,
     config::{Config, Environment},
-    data_dir::{DataDir, Occupancy, Owner, Purpose, RunningEngine, Sharing, failed, no_key},
+    data_dir::{DataDir, HOSTED_KEYS, Occupancy, Owner, Purpose, RunningEngine, Sharing, failed, no_key},
     failure::{Exit, Failure, Result},
     interruption::interruption,
     node::Node,
@@ -124,7 +124,10 @@ impl Connection {
             } else {
                 Err(Failure::new(
                     Exit::Denied,
-                    format!("no API key for {url}: set SORTIE_API_KEY"),
+                    format!(
+                        "no API key for {url}: set SORTIE_API_KEY; a self-hosted engine makes keys by `sortie keys create`, \
+                         {HOSTED_KEYS}"
+                    ),
                 ))
             };
         }
@@ -408,7 +411,12 @@ impl Home {
                 sharing
             }
         };
-        let client = Client::new(&running.url, "engine.json", Some(self.key()?))?;
+        let mode = if running.org_url.is_some() {
+            Mode::Hosted
+        } else {
+            Mode::SelfHosted
+        };
+        let client = Client::new(&running.url, "engine.json", Some(self.key(mode)?))?;
         let engine = match sharing {
             Some(sharing) => EngineOwner::Shared { running, sharing },
             None => EngineOwner::Others {
@@ -419,10 +427,13 @@ impl Home {
     }
 
     /// Returns the key that was given, else that of the folder.
-    fn key(&self) -> Result<String> {
+    fn key(&self, mode: Mode) -> Result<String> {
         match &self.given_key {
             Some(key) => Ok(key.clone()),
-            None => self.data_dir.admin_key()?.ok_or_else(|| no_key(&self.data_dir)),
+            None => self
+                .data_dir
+                .admin_key()?
+                .ok_or_else(|| no_key(&self.data_dir, mode)),
         }
     }
 
@@ -446,7 +457,7 @@ impl Home {
         .await?;
         let key = match node.first_key() {
             Some(first) => Ok(first.secret.clone()),
-            None => self.key(),
+            None => self.key(self.config.mode),
         };
         let key = match key {
             Ok(key) => key,

@@ -4,30 +4,30 @@
 //! a killed one left behind is never taken for a running one. Commands that share the engine of another command hold a
 //! shared lock on `sharing.lock`; that engine stays until it can lock the file for itself.
 
+mod folder;
+
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
-use rustix::fs::Access;
 use serde::{Deserialize, Serialize};
 use sortie_api::{
-    plain,
+    Mode, plain,
     secret::{OPERATOR_KEY, SELF_HOSTED_KEY, Secret},
 };
 use sortie_engine::MasterKey;
 use zeroize::Zeroizing;
 
+pub(crate) use self::folder::hide_from_git;
 use crate::failure::{Exit, Failure, Result};
 
 const ENGINE_FILE: &str = "engine.json";
 const SHARING_FILE: &str = "sharing.lock";
 const NAME_FILE: &str = "node_name";
 const MASTER_KEY_FILE: &str = "master.key";
-/// File that hides the folder from Git.
-const IGNORE_FILE: &str = ".gitignore";
 
 /// Key that the first start of a node leaves in its data folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,39 +151,6 @@ pub(crate) fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
     })
 }
 
-fn make_private(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-/// Makes version control ignore a folder that may hold keys.
-pub(crate) fn hide_from_git(folder: &Path) -> io::Result<()> {
-    let path = folder.join(IGNORE_FILE);
-    write_new(&path, "*").and_then(|()| sync_folder(&path))
-}
-
-/// Makes a private folder that version control ignores, in one step: under its name it is never seen without the file
-/// for that. Returns false where somebody else has made it meanwhile. `unfinished` is a free name beside it.
-fn make_hidden(path: &Path, unfinished: &Path) -> io::Result<bool> {
-    fs::DirBuilder::new().mode(0o700).create(unfinished)?;
-    match hide_from_git(unfinished).and_then(|()| fs::rename(unfinished, path)) {
-        Ok(()) => Ok(true),
-        Err(error) => {
-            // What stays is empty and in nobody's way.
-            let _removed =
-                fs::remove_file(unfinished.join(IGNORE_FILE)).and_then(|()| fs::remove_dir(unfinished));
-            let is_taken = matches!(
-                error.kind(),
-                io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists
-            );
-            if is_taken && path.is_dir() {
-                Ok(false)
-            } else {
-                Err(error)
-            }
-        }
-    }
-}
-
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
@@ -197,7 +164,7 @@ impl DataDir {
         }
     }
 
-    /// Returns the sentence for whoever has let the folder be made.
+    /// Returns the sentence for the user whose command has made the folder, or has begun to use an empty one.
     pub(crate) fn made(&self) -> String {
         format!(
             "made the data folder {}, which has the database and keys; Git ignores it",
@@ -207,41 +174,6 @@ impl DataDir {
 
     pub(crate) fn key_file(&self, which: NodeKey) -> PathBuf {
         self.path.join(which.file())
-    }
-
-    /// Makes the folder and those above it, readable by nobody else. Returns whether the folder is new: version control
-    /// ignores a new one, for it holds keys.
-    pub(crate) fn create(&self) -> Result<bool> {
-        let failed = |error: io::Error| failed("cannot make the data folder", &self.path, &error);
-        if let Some(above) = self.path.parent() {
-            make_private(above).map_err(failed)?;
-        }
-        if self.path.is_dir() {
-            return Ok(false);
-        }
-        let mut name = self.path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{:016x}", random_number()?));
-        make_hidden(&self.path, &self.path.with_file_name(name)).map_err(failed)
-    }
-
-    /// Checks that an engine can write in the folder, or in the one that it is made in.
-    pub(crate) fn check_writable(&self) -> Result<()> {
-        let there = self.path.ancestors().find(|path| path.symlink_metadata().is_ok());
-        // The folder above a relative path has no name.
-        let there = there.unwrap_or(Path::new("."));
-        let failed = |error: io::Error| failed("cannot write in", there, &error);
-        if !fs::metadata(there).map_err(failed)?.is_dir() {
-            return Err(failed(io::ErrorKind::NotADirectory.into()));
-        }
-        let access = Access::WRITE_OK | Access::EXEC_OK;
-        rustix::fs::access(there, access).map_err(|error| failed(error.into()))
-    }
-
-    /// Makes the folder for the working directories of runs.
-    pub(crate) fn work(&self) -> Result<PathBuf> {
-        let path = self.path.join("work");
-        make_private(&path).map_err(|e| failed("cannot make", &path, &e))?;
-        Ok(path)
     }
 
     /// Takes the folder for an engine of this process, or says who has it.
@@ -260,7 +192,8 @@ impl DataDir {
         }
     }
 
-    /// Takes the folder for an engine of this process; none where another one has it. A missing folder is made.
+    /// Takes the folder for an engine of this process; none where another one has it. A missing folder is made, and one with
+    /// files of somebody else is refused.
     pub(crate) fn take(&self) -> Result<Option<Owner>> {
         let is_new_folder = self.create()?;
         let path = self.path.join(ENGINE_FILE);
@@ -378,10 +311,13 @@ impl DataDir {
         let path = self.path.join(MASTER_KEY_FILE);
         match fs::read_to_string(&path).map(Zeroizing::new) {
             Ok(text) => MasterKey::list(&text).map(Some).map_err(|rule| {
-                Failure::internal(format!(
-                    "{}: {rule}; put the file back as it was, or remove it together with all saved connections",
-                    path.display()
-                ))
+                Failure::new(
+                    Exit::Configuration,
+                    format!(
+                        "{}: {rule}; put the file back as it was, or remove it together with all saved connections",
+                        path.display()
+                    ),
+                )
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(failed("cannot read", &path, &error)),
@@ -559,16 +495,21 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The failure of a command that needs a key where there is none.
-pub(crate) fn no_key(data_dir: &DataDir) -> Failure {
-    Failure::new(
-        Exit::Denied,
-        format!(
-            "no API key: set SORTIE_API_KEY (there is no {})",
+/// The failure of a command that needs a key of the engine where there is none.
+pub(crate) fn no_key(data_dir: &DataDir, mode: Mode) -> Failure {
+    let message = match mode {
+        Mode::SelfHosted => format!(
+            "no API key: set SORTIE_API_KEY to one that `sortie keys create` has made (there is no {})",
             data_dir.key_file(NodeKey::Admin).display()
         ),
-    )
+        Mode::Hosted => format!("no API key: set SORTIE_API_KEY to a key of an organization; {HOSTED_KEYS}"),
+    };
+    Failure::new(Exit::Denied, message)
 }
+
+/// Source of the API keys of a hosted deployment.
+pub(crate) const HOSTED_KEYS: &str = "on a hosted deployment the owner and the admins of each organization make them, by \
+                                      POST /v1/organizations/{id}/keys of the organization API";
 
 #[cfg(test)]
 #[path = "data_dir_tests.rs"]

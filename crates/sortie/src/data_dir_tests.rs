@@ -2,7 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use super::*;
+use super::{
+    folder::{IGNORE_FILE, make_hidden},
+    *,
+};
 
 fn folder() -> (tempfile::TempDir, DataDir) {
     let root = tempfile::tempdir().unwrap();
@@ -22,16 +25,81 @@ fn secret(number: u8) -> Secret {
 }
 
 #[test]
-fn only_a_new_folder_is_hidden_from_git() {
+fn a_folder_is_hidden_from_git_whenever_it_has_no_rules_of_its_own() {
     let root = tempfile::tempdir().unwrap();
     let new = DataDir::new(&root.path().join("a/data"));
     assert!(new.create().unwrap());
     let ignored = new.path.join(IGNORE_FILE);
     assert_eq!(fs::read_to_string(&ignored).unwrap(), "*\n");
-    fs::remove_file(&ignored).unwrap();
-    assert!(!new.create().unwrap(), "it was made before");
-    assert!(!ignored.exists());
     assert!(!root.path().join("a").join(IGNORE_FILE).exists());
+    fs::write(new.path.join(ENGINE_FILE), "").unwrap();
+    // A copy without the hidden files, and one whose writer was killed.
+    for lost in [None, Some("")] {
+        fs::remove_file(&ignored).unwrap();
+        if let Some(text) = lost {
+            fs::write(&ignored, text).unwrap();
+        }
+        assert!(!new.create().unwrap(), "an engine has used it before");
+        assert_eq!(fs::read_to_string(&ignored).unwrap(), "*\n");
+    }
+    fs::write(&ignored, "!*\n").unwrap();
+    assert!(!new.create().unwrap());
+    assert_eq!(fs::read_to_string(&ignored).unwrap(), "!*\n");
+}
+
+#[test]
+fn an_empty_folder_becomes_private_and_hidden() {
+    for found in [&[][..], &["lost+found", "sortie.toml"], &[IGNORE_FILE]] {
+        let root = tempfile::tempdir().unwrap();
+        let data = DataDir::new(&root.path().join("data"));
+        fs::create_dir(&data.path).unwrap();
+        fs::set_permissions(&data.path, fs::Permissions::from_mode(0o755)).unwrap();
+        for name in found {
+            fs::write(data.path.join(name), "").unwrap();
+        }
+        assert!(data.create().unwrap(), "{found:?}");
+        assert_eq!(mode(&data.path), 0o700, "{found:?}");
+        let rules = fs::read_to_string(data.path.join(IGNORE_FILE)).unwrap();
+        assert_eq!(rules, "*\n", "{found:?}");
+    }
+}
+
+#[test]
+fn a_folder_with_files_of_somebody_else_is_refused_and_stays_as_it_is() {
+    for (name, text) in [
+        ("report.csv", "a,b\n"),
+        (IGNORE_FILE, "*.csv\n"),
+        (".git", ""),
+        ("blobs", ""),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let data = DataDir::new(&root.path().join("data"));
+        fs::create_dir(&data.path).unwrap();
+        fs::set_permissions(&data.path, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(data.path.join(name), text).unwrap();
+        let refused = data.take().unwrap_err();
+        assert_eq!(refused.exit, Exit::Usage);
+        for part in [name, "--data-dir"] {
+            assert!(refused.to_string().contains(part), "{refused}");
+        }
+        assert_eq!(mode(&data.path), 0o755);
+        assert_eq!(fs::read_dir(&data.path).unwrap().count(), 1, "{name}");
+    }
+    // Any file of an engine says that the folder is one, whatever else is there: a node on PostgreSQL has no sortie.db.
+    for own in [
+        "sortie.db",
+        "engine.json",
+        "node_name",
+        "master.key",
+        "admin.key",
+        "operator.key",
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let data = DataDir::new(root.path());
+        fs::write(root.path().join("notes"), "").unwrap();
+        fs::write(root.path().join(own), "").unwrap();
+        assert!(!data.create().unwrap(), "{own}");
+    }
 }
 
 #[test]

@@ -262,8 +262,8 @@ impl Engine {
 /// Checks that one of `keys` opens the sealed values of a database. If nothing is sealed yet, any keys pass, or none.
 ///
 /// # Errors
-/// `Unavailable` where none of them does, with the key that is missing and what to do; `Internal` where the text by which it is found
-/// out is damaged.
+/// `Invalid` where none of them does, with the key that is missing and what to do; `Internal` where the text by which it is
+/// found out is damaged.
 pub async fn check_master_keys(store: &Store, keys: &[MasterKey]) -> Result<(), Error> {
     let rows = store
         .sealed_rows(SealedColumn::SealCheck, RowKey::Text(String::new()), 1)
@@ -287,7 +287,8 @@ pub fn check_key_text(sealed: &[u8], keys: &[MasterKey]) -> Result<(), Error> {
             } else {
                 format!("only {}", held.join(", "))
             };
-            Err(Error::Unavailable(format!(
+            // A restart does not mend it: the operator has to.
+            Err(Error::Invalid(format!(
                 "this database is sealed with master key {needed}, and this node has {held}: put the master.key that belongs \
                  to it into the data folder, or set SORTIE_MASTER_KEY to it"
             )))

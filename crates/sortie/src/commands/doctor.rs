@@ -293,10 +293,10 @@ async fn identity_provider(provider: &IdentityProvider) -> Check {
     }
 }
 
-/// Tries the sandbox where runs would have it, or in a passing folder where there is no data folder yet.
+/// Tries the sandbox where runs would have it, or in a passing folder where no engine has used the data folder yet.
 async fn try_sandbox(config: &Config) -> std::result::Result<Arc<dyn Backend>, String> {
     let data_dir = DataDir::new(&config.data_dir);
-    if config.data_dir.is_dir() {
+    if matches!(data_dir.is_used(), Ok(true)) {
         let work = data_dir.work().map_err(|failure| failure.to_string())?;
         return detect_sandbox(config.sandbox_minimum, &work, Some(&config.data_dir)).await;
     }

@@ -184,7 +184,8 @@ pub(super) fn client_at(context: &Context, url: &str, from: &str) -> Result<Clie
     let Some(key) = operator_key(context, url)? else {
         let file = DataDir::new(&context.data_dir()?).key_file(NodeKey::Operator);
         let rule = format!(
-            "no operator key: set {OPERATOR_KEY} (there is no {})",
+            "no operator key: set {OPERATOR_KEY} to the key that the first start of the deployment has written to its data \
+             folder (there is no {})",
             file.display()
         );
         return Err(Failure::new(Exit::Denied, rule));

@@ -1,6 +1,11 @@
 //! The configuration as the command line checks it, and the data folder that a start makes.
 
-use std::{fs, net::TcpListener, path::Path, process::Command};
+use std::{
+    fs,
+    net::TcpListener,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use anyhow::ensure;
 use sortie_testkit::node::binary_command;
@@ -113,6 +118,35 @@ fn a_new_data_folder_is_told_and_ignored_by_git() -> Checked {
     assert_eq!(fs::read_to_string(folder.path().join("data/.gitignore"))?, "*\n");
     let second = run()?;
     ensure!(!second.contains("made the data folder"), "{second}");
+    Ok(())
+}
+
+/// A project that keeps files in a folder `data` of its own never finds keys or a database among them, and Git takes none
+/// (`docs/DEPLOYMENT.md#settings-and-secrets`).
+#[test]
+fn the_data_folder_of_a_project_is_refused_and_stays_as_it_is() -> Checked {
+    let project = tempfile::tempdir()?;
+    let data = project.path().join("data");
+    fs::create_dir(&data)?;
+    fs::write(data.join("orders.csv"), "id\n1\n")?;
+    for (arguments, code) in [
+        (&["run", "--model", "runbook", "hello"][..], 64),
+        (&["serve", "--listen", "127.0.0.1:0"], 64),
+        (&["doctor"], 1),
+    ] {
+        let mut command = binary_command(Path::new(env!("CARGO_BIN_EXE_sortie")));
+        command
+            .args(arguments)
+            .current_dir(project.path())
+            .stdin(Stdio::null());
+        let output = exits(command, code)?;
+        let told = text(&output.stdout) + &text(&output.stderr);
+        for part in ["the data folder data has files", "orders.csv", "--data-dir"] {
+            ensure!(told.contains(part), "{arguments:?}: {part}: {told}");
+        }
+        let found: Vec<_> = fs::read_dir(&data)?.collect::<Result<_, _>>()?;
+        assert_eq!(found.len(), 1, "{arguments:?}: {found:?}");
+    }
     Ok(())
 }
 

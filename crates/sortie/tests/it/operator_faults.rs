@@ -86,6 +86,7 @@ fn a_file_in_the_place_of_the_storage_is_not_the_fault_of_the_configuration() ->
     let folder = tempfile::tempdir()?;
     let blobs = folder.path().join("blobs");
     fs::write(&blobs, "")?;
+    fs::write(folder.path().join("node_name"), "a-node")?;
     exits(alone(folder.path(), &["config", "check"]), 0)?;
     for (arguments, code) in COMMANDS {
         let output = exits(alone(folder.path(), arguments), code)?;

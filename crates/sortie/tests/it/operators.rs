@@ -42,6 +42,17 @@ async fn the_first_start_leaves_a_key_for_the_operator(database: Database) -> Ch
         answered(&node, &["organizations", "list", "--json"])?,
         Value::Array(Vec::new())
     );
+    // There is no admin key: a command that needs a key says where one comes from.
+    for arguments in [
+        &["runs", "list"][..],
+        &["runs", "list", "--url", &node.node.url()?],
+    ] {
+        let told = text(&exits(node.node.sortie(arguments), 77)?.stderr);
+        ensure!(
+            told.contains("SORTIE_API_KEY") && told.contains("POST /v1/organizations/{id}/keys"),
+            "{arguments:?}: {told}"
+        );
+    }
     node.node.stop().await?;
     node.node.restart().await?;
     assert_eq!(

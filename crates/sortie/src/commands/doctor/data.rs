@@ -16,7 +16,8 @@ pub(super) fn data_folder(config: &Config) -> Check {
     let data_dir = DataDir::new(&config.data_dir);
     let usable = data_dir
         .check_writable()
-        .and_then(|()| data_dir.running_engine().map(drop));
+        .and_then(|()| data_dir.is_used())
+        .and_then(|_| data_dir.running_engine().map(drop));
     if let Err(failure) = usable {
         return Check::new(name, Verdict::Fault, failure.to_string());
     }
@@ -92,7 +93,8 @@ fn schema(url: &str, info: &DatabaseInfo) -> Check {
 /// Writes, reads and deletes a content where files would live.
 pub(super) async fn storage(config: &Config) -> Check {
     let name = "storage";
-    if !config.data_dir.is_dir() {
+    // A folder that no engine has used stays as it is.
+    if !matches!(DataDir::new(&config.data_dir).is_used(), Ok(true)) {
         let url = config.blob_url.as_deref().unwrap_or("below the data folder");
         return Check::new(
             name,

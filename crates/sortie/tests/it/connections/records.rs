@@ -291,7 +291,7 @@ async fn a_test_calls_the_other_side_and_becomes_the_status() -> Checked {
 fn refused(node: &Node, environment: &[(&str, &str)]) -> Result<String> {
     let mut command = node.sortie(&["serve", "--listen", "127.0.0.1:0"]);
     command.envs(environment.iter().copied());
-    Ok(text(&exits(command, 69)?.stderr))
+    Ok(text(&exits(command, 78)?.stderr))
 }
 
 /// The key of the data folder is what makes credentials readable. A node with another one, or none, does not start, and so
@@ -324,7 +324,7 @@ async fn credentials_outlive_a_restart_and_need_the_key_they_were_sealed_with() 
     );
     ensure!(!file.exists(), "a key was made");
     // An engine of one command as well.
-    let said = text(&exits(node.sortie(&["connections", "list"]), 69)?.stderr);
+    let said = text(&exits(node.sortie(&["connections", "list"]), 78)?.stderr);
     ensure!(said.contains(&sealed_with) && !file.exists(), "{said}");
 
     // The new key first, the old one behind it: what was sealed opens, and what is saved again is the new key's.
