@@ -286,17 +286,18 @@ fn dearest_input(prices: &ModelPrices) -> u128 {
     amount(plain.max(read).max(write))
 }
 
-/// A call whose input costs the most that it can.
+/// A call whose input costs the most that it can. Among equal prices the input is plain: a model without prices for a cache
+/// has none.
 pub(crate) fn dearest_usage(prices: &ModelPrices, input_tokens: u64, output_tokens: u64) -> Usage {
     let dearest = dearest_input(prices);
     let mut usage = Usage {
         output_tokens,
         ..Usage::default()
     };
-    if dearest == amount(prices.cache_write_micros_per_mtok) {
-        usage.cache_write_tokens = input_tokens;
-    } else if dearest == amount(prices.input_micros_per_mtok) {
+    if dearest == amount(prices.input_micros_per_mtok) {
         usage.input_tokens = input_tokens;
+    } else if dearest == amount(prices.cache_write_micros_per_mtok) {
+        usage.cache_write_tokens = input_tokens;
     } else {
         usage.cache_read_tokens = input_tokens;
     }

@@ -143,14 +143,16 @@ impl<'a> Meter<'a> {
         if nearly { self.warn().await } else { Ok(()) }
     }
 
-    /// Records that the budget is used up and returns the run's error.
+    /// Records that the budget pays for nothing more and returns the run's error.
     pub(crate) async fn reached(&self, why: &str) -> Result<String, Stop> {
         let spent = self.so_far();
         self.sink.record(EventType::BudgetReached(spent)).await?;
-        Ok(format!(
-            "budget exhausted: {} of {} spent{why}",
-            spent.spent_micros, spent.limit_micros
-        ))
+        let (so_far, limit) = (spent.spent_micros, spent.limit_micros);
+        Ok(if so_far.is_zero() {
+            format!("budget exhausted: the whole budget of {limit} is too little for a model call")
+        } else {
+            format!("budget exhausted: {so_far} of {limit} spent{why}")
+        })
     }
 
     /// Tells the sink the whole cost.

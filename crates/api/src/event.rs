@@ -84,7 +84,7 @@ pub enum EventType {
     },
     /// 80 % of the budget is spent.
     BudgetWarning(Spent),
-    /// The budget is spent.
+    /// The budget is spent, or its rest does not pay for another call.
     BudgetReached(Spent),
     /// A call through a connection has ended.
     ConnectionCall(ConnectionCall),

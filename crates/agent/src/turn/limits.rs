@@ -82,7 +82,7 @@ impl Agent<'_> {
     /// Asks for the final answer: from here on no tool is called.
     pub(super) async fn end(&mut self, reason: AnswerReason) -> Result<(), Stop> {
         let why = match reason {
-            AnswerReason::Budget => "The run's budget is nearly used up.",
+            AnswerReason::Budget => "The rest of the run's budget is kept for the answer.",
             AnswerReason::Time => "The run's time is nearly over.",
             AnswerReason::Repetition => "The same calls keep having the same results.",
         };

@@ -122,6 +122,21 @@ async fn no_call_is_made_that_could_cost_more_than_is_left() {
 }
 
 #[tokio::test]
+async fn a_budget_that_pays_for_no_call_is_not_said_to_be_spent() {
+    let model = Scripted::priced(prices(), vec![]);
+    let (outcome, recorder) = run_in(budgeted(100, 0), &model, &untouched(), &[]).await;
+    assert_eq!(
+        failed(&outcome),
+        "budget exhausted: the whole budget of $0.000100 is too little for a model call"
+    );
+    assert_eq!(model.asked().len(), 0);
+    assert_eq!(
+        recorder.data("budget_reached"),
+        [json!({"spent_micros": 0, "limit_micros": 100})]
+    );
+}
+
+#[tokio::test]
 async fn a_provider_that_counts_more_than_it_should_never_brings_the_cost_above_the_maximum() {
     let model = Scripted::priced(prices(), vec![used(says("ok"), u64::MAX, u64::MAX).into()]);
     let (outcome, recorder) = run_in(budgeted(50_000, 0), &model, &untouched(), &[]).await;

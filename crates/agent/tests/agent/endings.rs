@@ -123,7 +123,7 @@ async fn a_run_whose_money_is_nearly_spent_is_asked_for_its_answer() {
     assert!(
         asked[2]
             .last
-            .contains("The run's budget is nearly used up. Answer now")
+            .contains("The rest of the run's budget is kept for the answer. Answer now")
     );
     assert_eq!(
         recorder.data("answer_requested"),

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use sortie_agent::{Model, Outcome, RunSpec, Shell, runbook};
+use sortie_api::Micros;
 use sortie_sandbox::{ExitKind, StreamOutput};
 use tokio::time::Instant;
 
@@ -169,6 +170,21 @@ async fn wait_blocks_wait_where_they_stand() {
     );
     let (outcome, _) = run_in(spec("```wait 10\n```"), &*model(), &untouched(), &[]).await;
     assert_eq!(succeeded(&outcome), "```wait 10\n```");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_cut_off_books_no_tokens_of_a_cache() {
+    let mut spec = spec("```wait 600000\n```\n```sh\nsilent\n```\n");
+    spec.budget.compute_micros_per_second = Micros::new(30).unwrap();
+    spec.budget.max_cost = Micros::new(600).unwrap();
+    let (outcome, recorder) = run_in(spec, &*model(), &shell_of_tests(), &[]).await;
+    assert_eq!(failed(&outcome), "budget exhausted: $0.000600 of $0.000600 spent");
+    let call = &recorder.data("model_call")[0];
+    assert_eq!(
+        (&call["cache_read_tokens"], &call["cache_write_tokens"]),
+        (&json!(0), &json!(0))
+    );
+    assert!(call["input_tokens"].as_u64() > Some(0), "{call}");
 }
 
 #[tokio::test]
