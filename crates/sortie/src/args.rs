@@ -161,7 +161,7 @@ pub(crate) struct ServeArgs {
     /// Address and port of the API [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<String>,
-    /// Deployment mode: self-hosted
+    /// Deployment mode: self-hosted or hosted [default: self-hosted]
     #[arg(long)]
     pub(crate) mode: Option<String>,
     #[command(flatten)]
@@ -220,7 +220,7 @@ pub(crate) struct RunArgs {
     /// Stage a file in the working directory, as NAME where given
     #[arg(long = "file", value_name = "PATH[=NAME]")]
     pub(crate) files: Vec<FileArg>,
-    /// Task data: JSON, or @FILE
+    /// Task data: JSON, or @FILE [default: the text piped to the command]
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) input: Option<Document>,
     /// The model [default: the engine's]

@@ -22,6 +22,7 @@ mod node;
 mod open_files;
 mod organization_side;
 mod panics;
+mod piped;
 mod prompt;
 mod scratch;
 mod telemetry;

@@ -145,9 +145,13 @@ impl Transcript {
                 "{} of {} are spent",
                 data.spent_micros, data.limit_micros
             )),
+            kind::BUDGET_REACHED if data.spent_micros < data.limit_micros => self.warning(&format!(
+                "{} of {} are spent, and the rest is too little to go on",
+                data.spent_micros, data.limit_micros
+            )),
             kind::BUDGET_REACHED => self.warning(&format!("the budget of {} is spent", data.limit_micros)),
             kind::ANSWER_REQUESTED => self.warning(match data.reason.as_str() {
-                "budget" => "the final answer is asked for: the budget is nearly used up",
+                "budget" => "the final answer is asked for: the rest of the budget is kept for it",
                 "time" => "the final answer is asked for: the time is nearly over",
                 "repetition" => "the final answer is asked for: the same calls keep having the same results",
                 _ => "the final answer is asked for",
@@ -410,6 +414,10 @@ mod tests {
             of(
                 "budget_reached",
                 &serde_json::json!({"spent_micros": 1_000_000, "limit_micros": 1_000_000}),
+            ),
+            of(
+                "budget_reached",
+                &serde_json::json!({"spent_micros": 0, "limit_micros": 100}),
             ),
             of(
                 "output_rejected",

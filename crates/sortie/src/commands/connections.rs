@@ -89,11 +89,11 @@ fn shown(connection: &Connection, args: &ListArgs) -> Result<Exit> {
     if args.json {
         return print_json(connection);
     }
-    terminal::print(&details(connection))?;
+    terminal::print(&details(connection, connection.status.as_str()))?;
     Ok(Exit::Success)
 }
 
-fn details(connection: &Connection) -> String {
+fn details(connection: &Connection, status: &str) -> String {
     let joined = |items: &[String]| (!items.is_empty()).then(|| items.join(", "));
     let allowed = connection
         .allowed_methods
@@ -108,7 +108,7 @@ fn details(connection: &Connection) -> String {
         ("env", joined(&connection.env)),
         ("allowed", allowed.map(|items| items.join(", "))),
         ("about", connection.description.clone()),
-        ("status", Some(connection.status.to_string())),
+        ("status", Some(status.to_owned())),
         ("error", connection.error.clone()),
         ("created", Some(connection.created_at.to_string())),
         ("updated", Some(connection.updated_at.to_string())),
@@ -133,11 +133,18 @@ async fn put(context: &Context, args: &PutArgs) -> Result<Exit> {
     let saved = connection.client.put_connection(&args.name, &definition).await;
     connection.close().await;
     let saved = saved?;
-    if saved.status == ConnectionStatus::NeedsAuthorization {
-        terminal::note(&format!(
+    match saved.status {
+        ConnectionStatus::NeedsAuthorization => terminal::note(&format!(
             "it needs a person: sortie connections authorize {}",
             args.name
-        ));
+        )),
+        // A save does not ask the server: whether the address and the credential work is unknown.
+        ConnectionStatus::Ready if !args.list.json => {
+            let status = format!("saved, not tested: `sortie connections test {}` does", args.name);
+            terminal::print(&details(&saved, &status))?;
+            return Ok(Exit::Success);
+        }
+        ConnectionStatus::Ready | ConnectionStatus::Error => {}
     }
     shown(&saved, &args.list)
 }
@@ -557,6 +564,6 @@ mod tests {
             "updated_at": "2026-11-20T21:31:00.000Z"
         }))
         .unwrap();
-        insta::assert_snapshot!(details(&connection));
+        insta::assert_snapshot!(details(&connection, "error"));
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use sortie_api::{
     Run, RunRequest,
     limits::{INLINE_FILES_BYTES, PROMPT_BYTES},
@@ -27,7 +27,7 @@ use crate::{
     failure::{Exit, Failure, Result},
     follow::{self, Format, OnInterrupt, View},
     interruption::{Interruption, interruption},
-    terminal,
+    piped, terminal,
 };
 
 pub(super) async fn run(context: &Context, args: RunArgs) -> Result<Exit> {
@@ -35,6 +35,9 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<Exit> {
     args.node.add_to(&mut flags);
     let config = context.client_config(&flags)?;
     let mut request = request(&args)?;
+    if args.prompt.as_deref() != Some("-") {
+        add_piped(&mut request, piped::text()?)?;
+    }
     let need = need(args.attendance);
     let refusal = refusal(&request, &config);
     let opened = Connection::open_unless(refusal, &args.engine, &config, &context.environment, need);
@@ -199,6 +202,27 @@ fn request(args: &RunArgs) -> Result<RunRequest> {
         tags: Some(args.tags.clone()).filter(|tags| !tags.is_empty()),
         ..RunRequest::default()
     })
+}
+
+/// Makes the text on standard input the input of the run.
+fn add_piped(request: &mut RunRequest, piped: Option<String>) -> Result<()> {
+    let Some(text) = piped else {
+        return Ok(());
+    };
+    if request.input.is_some() {
+        return Err(Failure::usage(
+            "--input and text on standard input: a run has one input; leave one of them out, or send it as a file by --file",
+        ));
+    }
+    let input = to_raw_value(&text).map_err(|error| {
+        Failure::internal(format!("standard input cannot be sent: {}", plain::json(&error)))
+    })?;
+    request.input = Some(input);
+    terminal::note(&format!(
+        "the input of the run is standard input ({} bytes)",
+        text.len()
+    ));
+    Ok(())
 }
 
 fn prompt(text: &str) -> Result<String> {

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write as _,
     path::Path,
     process::{Command, Stdio},
     time::Duration,
@@ -56,10 +57,12 @@ async fn run_starts_an_engine_itself_where_none_runs() -> Checked {
     let folder = tempfile::tempdir()?;
     fs::write(folder.path().join("numbers.txt"), "1\n2\n39\n")?;
     let prompt = "```sh\nawk '{ s += $1 } END { print s }' numbers.txt\n```\n";
-    let output = exits(alone(folder.path(), &["run", prompt, "--file", "numbers.txt"]), 0)?;
-    assert_eq!(text(&output.stdout), "42\n");
+    let data = folder.path().join("data");
+    let mut command = alone(&data, &["run", prompt, "--file", "numbers.txt"]);
+    command.current_dir(folder.path());
+    assert_eq!(text(&exits(command, 0)?.stdout), "42\n");
     // Again on what the first one left.
-    let output = exits(alone(folder.path(), &["run", "second"]), 0)?;
+    let output = exits(alone(&data, &["run", "second"]), 0)?;
     assert_eq!(text(&output.stdout).trim_end(), "second");
     Ok(())
 }
@@ -272,6 +275,32 @@ async fn the_prompt_is_read_from_standard_input_and_a_run_can_be_left_to_the_eng
     Ok(())
 }
 
+/// `docs/RUNS.md#create`: text that another program or a file gives is the input of the run, and never dropped.
+#[tokio::test]
+async fn text_on_standard_input_is_the_input_of_the_run() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let list = node.data_dir().join("list");
+    fs::write(&list, "one\ntwo\n")?;
+    let prints = "```sh\ncat input.json\n```\n";
+    let mut command = node.sortie(&["run", prints]);
+    command.stdin(fs::File::open(&list)?);
+    let output = exits(command, 0)?;
+    assert_eq!(text(&output.stdout).trim_end(), "\"one\\ntwo\\n\"");
+    ensure!(text(&output.stderr).contains("the input of the run is standard input (8 bytes)"));
+
+    let (reader, mut writer) = std::io::pipe()?;
+    writer.write_all(b"piped")?;
+    drop(writer);
+    let mut command = node.sortie(&["run", prints]);
+    command.stdin(reader);
+    assert_eq!(text(&exits(command, 0)?.stdout).trim_end(), "\"piped\"");
+
+    let mut command = node.sortie(&["run", "x", "--input", "1"]);
+    command.stdin(fs::File::open(&list)?);
+    ensure!(text(&exits(command, 64)?.stderr).contains("a run has one input"));
+    Ok(())
+}
+
 #[tokio::test]
 async fn runs_are_listed_shown_followed_and_cancelled() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -417,7 +446,10 @@ async fn connections_are_saved_listed_tested_and_deleted_without_a_credential_in
     command.stdin(fs::File::open(&file)?);
     let saved = text(&exits(command, 0)?.stdout);
     ensure!(
-        saved.contains("ready") && saved.contains("bearer") && !saved.contains("hush"),
+        saved.contains("saved, not tested: `sortie connections test crm` does")
+            && saved.contains("bearer")
+            && !saved.contains("hush")
+            && !saved.contains("ready"),
         "{saved}"
     );
     fs::write(&file, "type = \"mcp\"\nurl = \"http://127.0.0.1:9/mcp\"\n")?;

@@ -322,3 +322,25 @@ fn a_page_that_does_not_run_as_it_is_written_fails() -> Result<()> {
     }
     Ok(())
 }
+
+/// A shell that a person types into, such as zsh, may know no comments: it would take their words for commands or arguments.
+#[test]
+fn no_block_that_is_pasted_into_a_shell_has_a_comment() -> Result<()> {
+    let mut pages = vec![root().join("README.md")];
+    for entry in std::fs::read_dir(root().join("docs"))? {
+        pages.push(entry?.path());
+    }
+    for page in pages.iter().filter(|page| page.is_file()) {
+        let text = std::fs::read_to_string(page)?;
+        let mut kind = None;
+        for (number, line) in (1..).zip(text.lines()) {
+            if let Some(fence) = line.strip_prefix("```") {
+                kind = if kind.is_some() { None } else { Some(fence) };
+            } else if matches!(kind, Some("" | "sh" | "bash" | "console")) {
+                let has_comment = line.split_whitespace().any(|word| word == "#");
+                ensure!(!has_comment, "{}:{number}: {line}", page.display());
+            }
+        }
+    }
+    Ok(())
+}
