@@ -2,8 +2,10 @@
 
 use std::fmt;
 
-/// A relative, `/`-separated path that cannot leave its directory: no `..`, no `.`, no empty segment, no control
-/// character, not absolute, at most 1,024 bytes. The type's edge is where hostile paths end.
+use sortie_api::file::is_seen_whole;
+
+/// A relative, `/`-separated path that cannot leave its directory and looks like what it is: no `..`, no `.`, no empty
+/// segment, no control or invisible character, not absolute, at most 1,024 bytes. Hostile paths end here.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(String);
 
@@ -28,6 +30,9 @@ pub enum InvalidPath {
     /// NUL, newline, escape …
     #[error("must not contain control characters")]
     Control,
+    /// A character without width, or one that changes the direction of text.
+    #[error("must not contain invisible characters or such that change the direction of text")]
+    Invisible,
     /// A segment longer than a file system takes.
     #[error("a segment must be at most 255 bytes")]
     SegmentTooLong,
@@ -49,6 +54,10 @@ impl RelPath {
             return Err(InvalidPath::Absolute);
         }
         for segment in text.split('/') {
+            // As in the name of a saved file: each segment is one.
+            if !is_seen_whole(segment) {
+                return Err(InvalidPath::Invisible);
+            }
             match segment {
                 ".." => return Err(InvalidPath::Parent),
                 "" | "." => return Err(InvalidPath::EmptySegment),
@@ -95,6 +104,12 @@ mod tests {
             ("./a", InvalidPath::EmptySegment),
             ("a\0b", InvalidPath::Control),
             ("a\nb", InvalidPath::Control),
+            ("photo\u{202e}gpj.exe", InvalidPath::Invisible),
+            ("\u{feff}a.txt", InvalidPath::Invisible),
+            ("a\u{2028}b", InvalidPath::Invisible),
+            ("a/\u{2066}b", InvalidPath::Invisible),
+            ("a\u{200d}b", InvalidPath::Invisible),
+            ("é\u{200d}/é", InvalidPath::Invisible),
         ] {
             assert_eq!(RelPath::new(text), Err(rule), "{text:?}");
         }
@@ -102,6 +117,8 @@ mod tests {
         assert_eq!(RelPath::new(&"a".repeat(256)), Err(InvalidPath::SegmentTooLong));
         assert!(RelPath::new("data/sales 2026.csv").is_ok());
         assert!(RelPath::new("..a/b..").is_ok());
+        // Joiners are part of a picture and of a Persian word.
+        assert!(RelPath::new("👩\u{200d}💻/می\u{200c}خواهم.txt").is_ok());
     }
 
     proptest! {

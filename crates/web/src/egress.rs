@@ -25,7 +25,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     task::JoinSet,
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use self::{proxy::Proxy, watched::Watched};
@@ -40,8 +40,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Limits of the proxy of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections of the run at a time; further ones wait.
+    /// Connections of the run at a time. As many more wait.
     pub connections: usize,
+    /// Time after which a waiting connection is answered with 503.
+    pub wait: Duration,
     /// Timeout of the head of a request, and of a TLS handshake.
     pub head: Duration,
     /// Timeout of resolution and connection together.
@@ -56,6 +58,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 64,
+            wait: Duration::from_secs(10),
             head: Duration::from_secs(15),
             connect: Duration::from_secs(10),
             idle: Duration::from_mins(2),
@@ -112,6 +115,7 @@ pub async fn serve(
         left: Arc::new(AtomicU64::new(limits.total_bytes)),
     });
     let places = Arc::new(Semaphore::new(limits.connections));
+    let accepted = Arc::new(Semaphore::new(limits.connections.saturating_mul(2)));
     let mut connections = JoinSet::new();
     loop {
         while let Some(ended) = connections.try_join_next() {
@@ -120,15 +124,18 @@ pub async fn serve(
             }
         }
         // The semaphore is never closed.
-        let Ok(place) = places.clone().acquire_owned().await else {
+        let Ok(held) = accepted.clone().acquire_owned().await else {
             continue;
         };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let proxy = proxy.clone();
+                let (proxy, places) = (proxy.clone(), places.clone());
                 connections.spawn(async move {
-                    connection(proxy, stream).await;
-                    drop(place);
+                    match timeout(proxy.limits.wait, places.acquire()).await {
+                        Ok(_place) => connection(proxy, stream).await,
+                        Err(_all_are_taken) => turn_away(&proxy, stream).await,
+                    }
+                    drop(held);
                 });
             }
             Err(error) => {
@@ -139,10 +146,30 @@ pub async fn serve(
     }
 }
 
+/// HTTP as the proxy speaks it, with the bounds of a request.
+fn http(limits: Limits) -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_header_size(HEAD_BYTES)
+        .max_headers(HEAD_FIELDS);
+    http
+}
+
+/// Answers the first request of a connection that has found no place. A client that got no answer would take the proxy
+/// for broken.
+async fn turn_away(proxy: &Proxy, stream: TcpStream) {
+    let io = TokioIo::new(Watched::new(stream, proxy.limits.idle, None));
+    let service = service_fn(async |request| Ok::<_, Infallible>(proxy.turn_away(&request)));
+    let served = http(proxy.limits).keep_alive(false).serve_connection(io, service);
+    if let Err(error) = served.await {
+        tracing::debug!(%error, "a connection to the egress proxy broke");
+    }
+}
+
 /// Serves one connection from the run: requests in turn, or a tunnel at last.
 async fn connection(proxy: Arc<Proxy>, stream: TcpStream) {
-    let limits = proxy.limits;
-    let io = TokioIo::new(Watched::new(stream, limits.idle, None));
+    let io = TokioIo::new(Watched::new(stream, proxy.limits.idle, None));
     // A tunnel that a request asked for begins when the connection is given up by HTTP.
     let tunnel = Arc::new(Mutex::new(None));
     let service = {
@@ -152,11 +179,7 @@ async fn connection(proxy: Arc<Proxy>, stream: TcpStream) {
             async move { Ok::<_, Infallible>(proxy.answer(request, &tunnel).await) }
         })
     };
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head)
-        .max_header_size(HEAD_BYTES)
-        .max_headers(HEAD_FIELDS)
+    let served = http(proxy.limits)
         .serve_connection(io, service)
         .with_upgrades()
         .await;

@@ -5,6 +5,7 @@
 
 use std::{cell::Cell, path::Path};
 
+use sortie_api::file::is_deceptive;
 use sortie_sandbox::{CommandPaths, Entry, EntryKind, FileError, Level, RelPath, Workdir};
 
 use super::{Context, ToolError, ignored::Ignored};
@@ -153,7 +154,7 @@ impl<'w> RunFiles<'w> {
             .iter()
             .filter(|entry| {
                 entry.kind == EntryKind::File
-                    && !entry.path.contains(|c: char| c.is_control() || c == '\u{fffd}')
+                    && !entry.path.contains(|c: char| is_deceptive(c) || c == '\u{fffd}')
             })
             .filter_map(|entry| Some((likeness(entry)?, entry.path.as_str())))
             .collect();

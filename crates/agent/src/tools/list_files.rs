@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use sortie_api::file::is_deceptive;
 use sortie_sandbox::{Entry, EntryKind};
 
 use super::{
@@ -133,11 +134,14 @@ fn list(files: &RunFiles<'_>, arguments: &Arguments, limit: usize) -> Result<Too
 
 fn line(entry: &Entry) -> String {
     // A line break in a name would look like another entry.
-    let path = if entry.path.contains(char::is_control) {
-        entry.path.escape_debug().to_string()
-    } else {
-        entry.path.clone()
-    };
+    let mut path = String::with_capacity(entry.path.len());
+    for character in entry.path.chars() {
+        if is_deceptive(character) {
+            path.extend(character.escape_default());
+        } else {
+            path.push(character);
+        }
+    }
     match entry.kind {
         EntryKind::File => format!("{path} ({} bytes)", entry.size),
         EntryKind::Directory => format!("{path}/"),

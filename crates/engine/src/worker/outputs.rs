@@ -8,7 +8,7 @@
 use std::{fs::File, sync::Arc, time::Duration};
 
 use sortie_agent::StoppedWorkspace;
-use sortie_api::{Artifact, OrgId, event::EventType, limits};
+use sortie_api::{Artifact, OrgId, event::EventType, file::is_deceptive, limits};
 use sortie_base::descriptors::{is_out_of_descriptors, names_full_table};
 use sortie_sandbox::{Entry, EntryKind, FileError, RelPath, Workdir};
 use sortie_store::{KeptArtifact, NewArtifacts};
@@ -297,12 +297,12 @@ impl<'a> Collection<'a> {
     }
 }
 
-/// Returns a path for an event: control characters are escaped, and it is cut at [`PATH_BYTES`].
+/// Returns a path for an event: characters that make it look like another are escaped, and it is cut at [`PATH_BYTES`].
 fn printable(path: &str) -> String {
     let mut printable = String::new();
     for character in path.chars() {
         let before = printable.len();
-        if character.is_control() {
+        if is_deceptive(character) {
             printable.extend(character.escape_default());
         } else {
             printable.push(character);

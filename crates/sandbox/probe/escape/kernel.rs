@@ -13,6 +13,7 @@ pub(super) fn try_all(host: &Host<'_>) {
     }
     x86();
     terminals(host);
+    file_systems();
     ipc(host);
 }
 
@@ -140,6 +141,8 @@ fn terminals(host: &Host<'_>) {
         ("TIOCSTI", 0x5412),
         ("TIOCLINUX", 0x541C),
         ("TIOCSTI, high bits", 0x5412 | 1 << 32),
+        ("TIOCSETD", 0x5423),
+        ("TIOCCONS", 0x541D),
     ] {
         let letter = text("x");
         must_be_refused(
@@ -153,6 +156,25 @@ fn terminals(host: &Host<'_>) {
         for name in ["ttyS0", "tty1", "console", "pts/0"] {
             must_fail(36, name, std::fs::File::open(format!("/dev/{name}")));
         }
+    }
+}
+
+/// Requests of the file system that holds the working directory. One that the kernel has seen has another answer.
+fn file_systems() {
+    let Ok(file) = std::fs::File::create("requested") else {
+        return not_checked(35, "requests of a file system", "no file could be made");
+    };
+    let fd = usize::try_from(std::os::fd::AsRawFd::as_raw_fd(&file)).unwrap_or(0);
+    for (name, request) in [
+        ("FIBMAP", 1),
+        ("FS_IOC_SETFLAGS", 0x4008_6602),
+        ("FS_IOC_GETVERSION", 0x8008_7601),
+        ("FS_IOC_FSSETXATTR", 0x401C_5820),
+        ("EXT4_IOC_MIGRATE", 0x6609),
+        ("EXT4_IOC_MOVE_EXT", 0xC028_660F),
+        ("BTRFS_IOC_SUBVOL_CREATE", 0x5000_940E),
+    ] {
+        must_be_refused(35, name, call(libc::SYS_ioctl, [fd, request, 0, 0, 0, 0]));
     }
 }
 
@@ -180,5 +202,3 @@ fn os(result: Result<usize, i32>) -> std::io::Result<()> {
     result.map(drop).map_err(std::io::Error::from_raw_os_error)
 }
 
-#[cfg(target_arch = "x86_64")]
-const _: fn(u32, &str, &str) = not_checked;

@@ -1,7 +1,7 @@
 //! The filter of system calls: what is not named does not exist (`ENOSYS`).
 //!
 //! Calls of a foreign architecture kill the process; a few calls are allowed by their arguments: new namespaces,
-//! socket families, terminal injection, execution domains, limits of other processes. The lists name what ordinary
+//! socket families, requests of `ioctl`, execution domains, limits and scheduling of other processes. The lists name what ordinary
 //! programs need; everything that mounts, traces, loads, or reaches into another process is left out.
 
 #[cfg(target_arch = "aarch64")]
@@ -12,6 +12,7 @@ mod arch;
 mod arch;
 mod calls;
 mod program;
+mod requests;
 mod watched;
 
 use libc::c_long;
@@ -39,7 +40,7 @@ pub(crate) fn filter(level: Level, memory: MemoryKeeper) -> Vec<Instruction> {
 /// The filter for a [helper](crate::Helper): memory, what is open already, its own end.
 pub(crate) fn helper_filter() -> Vec<Instruction> {
     let mut program = native_calls_only();
-    program.extend(program::allow_ranges(&ranges(sorted(calls::HELPER.to_vec()))));
+    program.extend(program::allow_ranges(&ranges(sorted(calls::HELPER.iter().copied().map(number).collect()))));
     program.push(deny(Errno::NOSYS));
     program
 }
@@ -75,11 +76,10 @@ fn allowed(level: Level, memory: MemoryKeeper) -> Vec<u32> {
             calls.extend(calls::SYSTEM_V);
         }
     }
-    sorted(calls)
+    sorted(calls.into_iter().map(number).collect())
 }
 
-fn sorted(calls: Vec<c_long>) -> Vec<u32> {
-    let mut numbers: Vec<u32> = calls.into_iter().map(number).collect();
+fn sorted(mut numbers: Vec<u32>) -> Vec<u32> {
     numbers.sort_unstable();
     numbers.dedup();
     numbers
@@ -107,27 +107,6 @@ const NEW_NAMESPACES: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP;
 const NEW_TIME_NAMESPACE: i32 = 0x80;
 
-/// Requests that put characters into a terminal's input, make subvolumes, or move a file out of its quota. Compared
-/// on 32 bits: the kernel ignores the rest.
-const FORBIDDEN_REQUESTS: [u32; 7] = [
-    0x5412,      // TIOCSTI
-    0x541C,      // TIOCLINUX
-    0x5000_9401, // BTRFS_IOC_SNAP_CREATE
-    0x5000_940E, // BTRFS_IOC_SUBVOL_CREATE
-    0x5000_9417, // BTRFS_IOC_SNAP_CREATE_V2
-    0x5000_9418, // BTRFS_IOC_SUBVOL_CREATE_V2
-    0x401C_5820, // FS_IOC_FSSETXATTR
-];
-
-/// Requests that allocate disk space at once, as `fallocate` does. The last three exist on XFS alone.
-const ALLOCATING_REQUESTS: [u32; 5] = [
-    0x4030_5828, // FS_IOC_RESVSP
-    0x4030_582A, // FS_IOC_RESVSP64
-    0x4030_5839, // FS_IOC_ZERO_RANGE
-    0x4030_580A, // XFS_IOC_ALLOCSP
-    0x4030_5824, // XFS_IOC_ALLOCSP64
-];
-
 /// Calls that are decided by their arguments, with the rule for each.
 fn rules(level: Level, memory: MemoryKeeper) -> Vec<(c_long, Program)> {
     let mut rules = vec![
@@ -135,7 +114,7 @@ fn rules(level: Level, memory: MemoryKeeper) -> Vec<(c_long, Program)> {
         (libc::SYS_unshare, unshare()),
         (libc::SYS_close_range, close_range()),
         (libc::SYS_fallocate, fallocate()),
-        (libc::SYS_ioctl, ioctl()),
+        (libc::SYS_ioctl, requests::ioctl()),
         (libc::SYS_prctl, prctl()),
         (libc::SYS_socket, socket(level)),
         (libc::SYS_socketpair, socketpair(level)),
@@ -190,18 +169,6 @@ fn close_range() -> Program {
 fn fallocate() -> Program {
     let punch = bits(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE);
     allow_low(1, &[punch], Errno::OPNOTSUPP)
-}
-
-fn ioctl() -> Program {
-    let mut program = load_low(1);
-    for request in FORBIDDEN_REQUESTS {
-        program.extend(if_equal(request, &[deny(Errno::PERM)], &[]));
-    }
-    for request in ALLOCATING_REQUESTS {
-        program.extend(if_equal(request, &[deny(Errno::OPNOTSUPP)], &[]));
-    }
-    program.push(ret(ALLOW));
-    program
 }
 
 /// A process stays visible to the watch, which could read neither the memory nor the descriptors of one that is not

@@ -219,18 +219,56 @@ fn sockets_are_allowed_by_family_type_and_protocol() {
 }
 
 #[test]
-fn terminal_injection_is_denied_also_with_high_bits_set() {
-    for request in [0x5412_u64, 0x541C, 0xFFFF_FFFF_0000_5412] {
-        assert_eq!(
-            call(Level::Namespaces, libc::SYS_ioctl, [0, request, 0, 0, 0, 0]),
-            error(Errno::PERM)
-        );
+fn requests_of_a_device_or_a_file_system_are_refused_unless_ordinary_programs_make_them() {
+    let request = |level, request: u64| call(level, libc::SYS_ioctl, [0, request, 0, 0, 0, 0]);
+    for level in [Level::Namespaces, Level::Landlock] {
+        for refused in [
+            libc::TIOCSTI,
+            libc::TIOCSTI | 0xFFFF_FFFF_0000_0000,
+            libc::TIOCLINUX,
+            libc::TIOCSETD,
+            libc::TIOCCONS,
+            0x4008_6602, // FS_IOC_SETFLAGS
+            0x8008_7601, // FS_IOC_GETVERSION
+            0x6609,      // EXT4_IOC_MIGRATE
+            0xC028_660F, // EXT4_IOC_MOVE_EXT
+            0x401C_5820, // FS_IOC_FSSETXATTR
+            0x5000_940E, // BTRFS_IOC_SUBVOL_CREATE
+            0x5000_9401, // BTRFS_IOC_SNAP_CREATE
+            1,           // FIBMAP
+            0,
+            u64::from(u32::MAX),
+        ] {
+            assert_eq!(request(level, refused), error(Errno::PERM), "{refused:#x}");
+        }
+        for allowed in [
+            libc::TCGETS,
+            libc::TCSETSF,
+            libc::TIOCGWINSZ,
+            libc::TIOCSCTTY,
+            libc::TIOCGPTN,
+            libc::TIOCSPTLCK,
+            libc::TIOCGPTPEER,
+            libc::FIONREAD,
+            libc::FIONBIO,
+            libc::FIOCLEX,
+            0x802C_542A, // TCGETS2
+            0x8912,      // SIOCGIFCONF
+        ] {
+            assert_eq!(request(level, allowed), ALLOW, "{allowed:#x}");
+        }
+        // A copy falls back to reading and writing.
+        assert_eq!(request(level, libc::FICLONE), error(Errno::OPNOTSUPP));
     }
-    assert_eq!(
-        call(Level::Namespaces, libc::SYS_ioctl, [0, 0x5401, 0, 0, 0, 0]),
-        ALLOW,
-        "TCGETS"
-    );
+}
+
+#[test]
+fn rules_are_within_the_reach_of_a_jump() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        for (call, rule) in rules(level, MemoryKeeper::Watch) {
+            assert!(rule.len() < 256, "call {call}: {}", rule.len());
+        }
+    }
 }
 
 #[test]

@@ -212,7 +212,7 @@ const MEDIA_TYPE: usize = 200;
 /// not to use `filename*`; some clients do.
 fn file_name(disposition: &str) -> Result<Option<String>, &'static str> {
     let (mut plain, mut extended) = (None, None);
-    for (name, value) in parameters(disposition) {
+    for (name, value) in parameters(disposition)? {
         let twice = if name.eq_ignore_ascii_case("filename") {
             plain.replace(value).is_some()
         } else if name.eq_ignore_ascii_case("filename*") {
@@ -237,20 +237,26 @@ fn file_name(disposition: &str) -> Result<Option<String>, &'static str> {
 }
 
 /// Parameters of a header. Within quotes a `\"` is a quote; other backslashes stand for themselves, as in the paths
-/// that some clients send.
-fn parameters(header: &str) -> Vec<(&str, String)> {
+/// that some clients send. Any other quote would end the value early, and the rest of the name would be lost.
+fn parameters(header: &str) -> Result<Vec<(&str, String)>, &'static str> {
+    const STRAY_QUOTE: &str = "a quote within a filename must be sent as `%22`";
     let mut found = Vec::new();
     let mut rest = header.split_once(';').map_or("", |(_type, rest)| rest);
     while !rest.is_empty() {
         let end = rest.find(['=', ';']).unwrap_or(rest.len());
         let (name, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        if name.contains('"') {
+            return Err(STRAY_QUOTE);
+        }
         let Some(value) = after.strip_prefix('=') else {
             rest = after.strip_prefix(';').unwrap_or_default();
             continue;
         };
         let value = value.trim_start();
         let (value, after) = match value.strip_prefix('"') {
-            Some(quoted) => unquoted(quoted),
+            Some(quoted) => unquoted(quoted)
+                .filter(|(_, after)| after.trim_start().is_empty() || after.trim_start().starts_with(';'))
+                .ok_or(STRAY_QUOTE)?,
             None => value
                 .split_once(';')
                 .map_or((value.trim().to_owned(), ""), |(value, after)| {
@@ -260,21 +266,21 @@ fn parameters(header: &str) -> Vec<(&str, String)> {
         found.push((name.trim(), value));
         rest = after.trim_start().trim_start_matches(';');
     }
-    found
+    Ok(found)
 }
 
-/// A value that is quoted, and what follows it.
-fn unquoted(quoted: &str) -> (String, &str) {
+/// A value that is quoted, and the text after its closing quote. None if it has none.
+fn unquoted(quoted: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = quoted.char_indices().peekable();
     while let Some((at, character)) = characters.next() {
         match character {
-            '"' => return (value, quoted.get(at + 1..).unwrap_or_default()),
+            '"' => return Some((value, quoted.get(at + 1..).unwrap_or_default())),
             '\\' if characters.next_if(|(_, next)| *next == '"').is_some() => value.push('"'),
             other => value.push(other),
         }
     }
-    (value, "")
+    None
 }
 
 /// Text of `UTF-8'language'percent-encoded` (RFC 8187).
@@ -369,7 +375,7 @@ mod tests {
                 r#"form-data; filename="x; filename*=UTF-8''y""#,
                 Some("x; filename*=UTF-8''y"),
             ),
-            (r#"form-data; name="file"; filename="""#, None),
+            (r#"form-data; name="file"; filename=""#, None),
             (r#"form-data; name="file""#, None),
             ("form-data", None),
             ("", None),
@@ -386,6 +392,15 @@ mod tests {
             r"form-data; filename*=UTF-8''a; filename*=UTF-8''b",
         ] {
             assert!(file_name(twice).is_err(), "{twice}");
+        }
+        for broken in [
+            r#"form-data; name="file"; filename="a"b.txt""#,
+            r#"form-data; name="file"; filename="a";b.txt""#,
+            r#"form-data; name="file"; filename="a.txt"#,
+            r#"form-data; name="file"; filename="""#,
+        ] {
+            let rule = "a quote within a filename must be sent as `%22`";
+            assert_eq!(file_name(broken), Err(rule), "{broken}");
         }
     }
 

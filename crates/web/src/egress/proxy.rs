@@ -47,6 +47,9 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
+/// Methods that have a server send back the request, with fields that others on the way have added.
+const ECHOING: [&str; 2] = ["TRACE", "TRACK"];
+
 /// The body of an answer: the proxy's own words, or what the other side sends.
 type Answer = Response<Either<Full<Bytes>, Passed>>;
 
@@ -117,25 +120,32 @@ impl Drop for Visit {
 impl Proxy {
     /// Answers one request. A tunnel that it asks for is put into `tunnel`.
     pub(super) async fn answer(&self, request: Request<Incoming>, tunnel: &Mutex<Option<Tunnel>>) -> Answer {
-        // Paths and queries may hold what is nobody's business.
-        let asked = request
-            .uri()
-            .authority()
-            .map_or_else(String::new, Authority::to_string);
+        let asked = named_in(&request);
         let answered = if request.method() == Method::CONNECT {
             self.open_tunnel(request, tunnel).await
         } else {
             self.pass_on(request).await
         };
-        answered.unwrap_or_else(|Denied(status, why)| {
-            self.refuse(&asked, &why);
-            // The answer holds the reason alone: a command shows it to the agent.
-            let mut answer = Response::new(Either::Left(Full::from(format!("egress proxy: {why}\n"))));
-            *answer.status_mut() = status;
-            let text = HeaderValue::from_static("text/plain; charset=utf-8");
-            answer.headers_mut().insert(header::CONTENT_TYPE, text);
-            answer
-        })
+        answered.unwrap_or_else(|denied| self.denial(&asked, denied))
+    }
+
+    /// Refuses a request because the run has as many connections as it may have.
+    pub(super) fn turn_away(&self, request: &Request<Incoming>) -> Answer {
+        let why = format!(
+            "all {} connections of the run are in use: close some, or open fewer at once",
+            self.limits.connections
+        );
+        self.denial(&named_in(request), Denied(StatusCode::SERVICE_UNAVAILABLE, why))
+    }
+
+    fn denial(&self, asked: &str, Denied(status, why): Denied) -> Answer {
+        self.refuse(asked, &why);
+        // The answer holds the reason alone: a command shows it to the agent.
+        let mut answer = Response::new(Either::Left(Full::from(format!("egress proxy: {why}\n"))));
+        *answer.status_mut() = status;
+        let text = HeaderValue::from_static("text/plain; charset=utf-8");
+        answer.headers_mut().insert(header::CONTENT_TYPE, text);
+        answer
     }
 
     /// Tells that something was refused.
@@ -174,6 +184,10 @@ impl Proxy {
     }
 
     async fn pass_on(&self, mut request: Request<Incoming>) -> Result<Answer, Denied> {
+        if ECHOING.contains(&request.method().as_str()) {
+            let why = format!("{} is not passed on", request.method());
+            return Err(Denied(StatusCode::METHOD_NOT_ALLOWED, why));
+        }
         let target = plain_target(request.uri(), request.headers())?;
         rewrite(&mut request, &target)?;
         let Upstream { io, visit } = self.connect(target).await?;
@@ -254,16 +268,28 @@ async fn first_of(addresses: &[SocketAddr]) -> Result<TcpStream, Denied> {
     Err(Denied(StatusCode::BAD_GATEWAY, why))
 }
 
+/// The host and the port that a request names. Paths and queries may hold what is nobody's business.
+fn named_in(request: &Request<Incoming>) -> String {
+    let authority = request.uri().authority();
+    authority.map_or_else(String::new, Authority::to_string)
+}
+
 /// The host and the port of an authority.
 fn target(authority: &Authority, default: Option<u16>) -> Result<Target, Denied> {
     if authority.as_str().contains('@') {
         return Err(malformed("the target must not carry a user name"));
     }
     let written_port = authority.as_str().len() > authority.host().len();
-    let port = match (authority.port_u16(), default) {
+    // Numbers are also read with a sign, which is none of a port.
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let port = authority
+        .port()
+        .filter(|port| digits(port.as_str()))
+        .map(|port| port.as_u16());
+    let port = match (port, default) {
         (Some(port), _) => port,
         (None, Some(port)) if !written_port => port,
-        (None, _) => return Err(malformed("the target must name a port")),
+        (None, _) => return Err(malformed("the target must name a port, in digits")),
     };
     Ok(Target {
         host: parse_host(authority.host())?,

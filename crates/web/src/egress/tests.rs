@@ -229,6 +229,9 @@ async fn targets_that_may_not_be_reached_are_refused() {
         ("8.8.8.8:22", 403),
         ("8.8.8.8:80", 403),
         ("8.8.8.8:", 400),
+        ("8.8.8.8:+443", 400),
+        ("unknown.example:+443", 400),
+        ("[::1]:+443", 400),
         ("unknown.example:443", 502),
         ("site.example..:443", 400),
         ("site..example:443", 400),
@@ -248,6 +251,7 @@ async fn targets_that_may_not_be_reached_are_refused() {
         ("http://site.example../", 400),
         ("http://8.8.8.8:8080/", 403),
         ("http://8.8.8.8:443/", 403),
+        ("http://8.8.8.8:+80/", 400),
         ("https://8.8.8.8/", 400),
         ("/", 400),
     ] {
@@ -515,6 +519,38 @@ async fn connections_beyond_the_limit_wait_for_a_place() {
     );
     drop((client, server));
     assert!(head(&mut second).await.starts_with("HTTP/1.1 400"));
+}
+
+#[tokio::test]
+async fn a_connection_that_finds_no_place_is_answered() {
+    let limits = Limits {
+        connections: 1,
+        wait: Duration::from_millis(50),
+        ..Limits::default()
+    };
+    let mut rig = Rig::new(None, limits).await;
+    let _held = rig.tunnel().await;
+    for request in [
+        format!("CONNECT {HOST}:443 HTTP/1.1\r\n\r\n"),
+        format!("GET http://{HOST}/ HTTP/1.1\r\nHost: {HOST}\r\n\r\n"),
+    ] {
+        let answer = rig.ask(&request).await;
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        assert!(answer.contains("all 1 connections of the run are in use"), "{answer}");
+        assert!(rig.refusal().await.contains("in use"));
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_would_be_echoed_is_not_passed_on() {
+    let mut rig = Rig::new(None, Limits::default()).await;
+    for method in ["TRACE", "TRACK"] {
+        let request = format!("{method} http://{HOST}/ HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
+        let answer = rig.ask(&request).await;
+        assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+        assert_eq!(rig.refusal().await, format!("{method} is not passed on"));
+    }
+    assert_eq!(rig.names.asked.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]

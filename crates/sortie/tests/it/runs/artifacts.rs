@@ -182,6 +182,7 @@ async fn what_is_not_a_plain_file_with_a_plain_name_is_skipped_with_the_reason()
     let node = node(Database::Sqlite).await?;
     let hostile = "mkdir -p outputs/in && cd outputs && echo fine > in/fine.txt && ln -s /etc/passwd link && \
                    ln -s .. up && mkfifo pipe && printf x > $'new\\nline' && printf x > $'not\\xffutf8' && \
+                   printf x > $'photo\\xe2\\x80\\xaegpj.exe' && \
                    truncate -s 200M sparse && mkdir -p $(printf 'd/%.0s' $(seq 60)) && ln in/fine.txt twice.txt && \
                    printf x > $(printf 'd/%.0s' $(seq 60))deep.txt; ls -a | wc -l";
     let (events, run) = node.client()?.complete(&commands(&[hostile])).await?;
@@ -201,6 +202,10 @@ async fn what_is_not_a_plain_file_with_a_plain_name_is_skipped_with_the_reason()
     assert_eq!(
         reason("new\\nline")?,
         "its path must not contain control characters"
+    );
+    assert_eq!(
+        reason("photo\\u{202e}gpj.exe")?,
+        "its path must not contain invisible characters or such that change the direction of text"
     );
     assert_eq!(reason("not\u{fffd}utf8")?, "its path is not UTF-8");
     ensure!(

@@ -102,6 +102,9 @@ fn files() -> Vec<Case> {
         "a\nb",
         "a\u{7f}",
         "a\u{1b}[31m",
+        "photo\u{202e}gpj.exe",
+        "\u{feff}a",
+        "a\u{2028}b",
         long.as_str(),
     ];
     cases.extend(hostile.map(|path| {
