@@ -17,6 +17,7 @@ mod helper;
 mod hoard;
 mod host;
 mod raw;
+mod starve;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Some((&"host", rest)) => host::run(rest),
         Some((&"engine", rest)) => engine::run(rest),
         Some((&"disk", rest)) => disk::run(rest),
+        Some((&"starve", rest)) => starve::run(rest),
         Some((bomb, rest)) => bombs::run(bomb, rest),
         None => Err("no word".into()),
     };

@@ -118,6 +118,13 @@ async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> 
     let groups = Hierarchy::find()
         .map_err(|reason| missing.push(memory_is_watched(&reason)))
         .ok();
+    if groups.as_ref().is_some_and(|groups| !groups.weighs()) {
+        missing.push(
+            "runs are put below the engine by nice values alone: the cpu controller is not delegated to the engine's \
+             control group"
+                .to_owned(),
+        );
+    }
     let version = sys::landlock_version();
     match (level, version) {
         (Level::Namespaces, None) => {

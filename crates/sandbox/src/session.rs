@@ -96,6 +96,7 @@ impl Session {
             } else {
                 MemoryKeeper::Watch
             },
+            weighed: host.groups.as_ref().is_some_and(|groups| groups.weighs()),
             env: environment(
                 &paths.work,
                 &paths.temporary,

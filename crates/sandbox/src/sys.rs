@@ -208,8 +208,17 @@ fn try_asking_filter(filter: &[Instruction], flags: libc::c_ulong) -> Result<Own
     Ok(unsafe { OwnedFd::from_raw_fd(listener) })
 }
 
-/// Takes the next question of a filter: the number to answer it by.
-pub(crate) fn take_question(listener: BorrowedFd<'_>) -> Result<u64, Errno> {
+/// Question of a filter.
+pub(crate) struct Question {
+    /// The number to answer it by.
+    pub(crate) id: u64,
+    pub(crate) call: c_long,
+    /// The thread that asks, if the listener can see it.
+    pub(crate) thread: Option<Pid>,
+}
+
+/// Takes the next question of a filter.
+pub(crate) fn take_question(listener: BorrowedFd<'_>) -> Result<Question, Errno> {
     // SAFETY: an all-zero question is a valid one, and what the kernel wants to be given.
     let mut question: libc::seccomp_notif = unsafe { std::mem::zeroed() };
     // SAFETY: the structure lives through the call.
@@ -220,7 +229,11 @@ pub(crate) fn take_question(listener: BorrowedFd<'_>) -> Result<u64, Errno> {
             &raw mut question,
         )
     }))?;
-    Ok(question.id)
+    Ok(Question {
+        id: question.id,
+        call: c_long::from(question.data.nr),
+        thread: i32::try_from(question.pid).ok().and_then(Pid::from_raw),
+    })
 }
 
 /// Answers a question of a filter: the call goes on, or fails with this error.
@@ -330,6 +343,16 @@ pub(crate) fn limit(resource: Resource, value: u64) -> Result<(), Errno> {
 pub(crate) fn async_descriptor(descriptor: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` keeps its one descriptor open until it is dropped, which the registration owns.
     unsafe { AsyncFd::register_with_interest(descriptor, interest) }.map_err(|error| error.into_parts().1)
+}
+
+/// Has this thread scheduled as an ordinary one, whatever it inherited.
+pub(crate) fn be_scheduled_ordinarily() -> Result<(), Errno> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure lives through the call.
+    check(c_long::from(unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters)
+    }))
+    .map(drop)
 }
 
 /// Has the kernel reap children, or has them wait to be reaped again, which is what a process begins with.

@@ -62,6 +62,8 @@ pub(crate) struct Open {
     pub(crate) uid: Option<u32>,
     pub(crate) limits: Limits,
     pub(crate) memory: MemoryKeeper,
+    /// Whether a control group gives the run its share of the processor.
+    pub(crate) weighed: bool,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) scratch: bool,
     pub(crate) egress: Egress,

@@ -201,4 +201,3 @@ fn ipc(host: &Host<'_>) {
 fn os(result: Result<usize, i32>) -> std::io::Result<()> {
     result.map(drop).map_err(std::io::Error::from_raw_os_error)
 }
-

@@ -2,6 +2,7 @@
 //! the kernel's tables.
 
 use std::{
+    ffi::c_long,
     fs::{self, File, OpenOptions},
     io::{self, IoSlice},
     os::{
@@ -15,6 +16,9 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, SocketAddrUnix, sendmsg_addr};
 
 use super::{Host, expect, must_be_refused, must_fail, not_checked};
 use crate::raw::call;
+
+/// System call with its name and arguments.
+type Attempt = (&'static str, c_long, [usize; 6]);
 
 /// Terminals that a run may open. A table of the kernel's, of 4,096, has all terminals of the host.
 const TERMINALS: usize = 64;
@@ -108,7 +112,41 @@ fn connect(socket: &OwnedFd, to: &Path) -> io::Result<()> {
 }
 
 /// The engine shares its user with the runs of an unprivileged one.
+/// Calls that change how a process is scheduled, with what they would change.
+fn changes_of_scheduling(process: usize, priority: &[u32; 1], processor: &[u64; 1]) -> [Attempt; 4] {
+    let idle = usize::try_from(libc::SCHED_IDLE).unwrap_or(0);
+    let idle_class = 3 << 13;
+    [
+        (
+            "under SCHED_IDLE",
+            libc::SYS_sched_setscheduler,
+            [process, idle, priority.as_ptr().addr(), 0, 0, 0],
+        ),
+        (
+            "on one processor",
+            libc::SYS_sched_setaffinity,
+            [process, 8, processor.as_ptr().addr(), 0, 0, 0],
+        ),
+        (
+            "at the last priority",
+            libc::SYS_setpriority,
+            [0, process, 19, 0, 0, 0],
+        ),
+        (
+            "at the end of the disk's queue",
+            libc::SYS_ioprio_set,
+            [1, process, idle_class, 0, 0, 0],
+        ),
+    ]
+}
+
 fn scheduling(host: &Host<'_>) {
+    let (priority, one_processor) = ([0_u32; 1], [1_u64; 1]);
+    // SAFETY: touches no memory.
+    let first = usize::try_from(unsafe { libc::getppid() }).unwrap_or(1);
+    for (name, number, arguments) in changes_of_scheduling(first, &priority, &one_processor) {
+        must_be_refused(14, &format!("the first process {name}"), call(number, arguments));
+    }
     let engine: usize = host.fact("pid").parse().unwrap_or(0);
     if engine < 100 {
         return not_checked(
@@ -117,32 +155,11 @@ fn scheduling(host: &Host<'_>) {
             "its number is that of a process inside",
         );
     }
-    let priority = [0_u32; 1];
-    let one_processor = [1_u64; 1];
-    let idle = usize::try_from(libc::SCHED_IDLE).unwrap_or(0);
     let of_user = usize::try_from(libc::PRIO_USER).unwrap_or(0);
-    let idle_class = 3 << 13;
+    for (name, number, arguments) in changes_of_scheduling(engine, &priority, &one_processor) {
+        must_fail(75, &format!("the engine {name}"), os(call(number, arguments)));
+    }
     for (name, number, arguments) in [
-        (
-            "put the engine under SCHED_IDLE",
-            libc::SYS_sched_setscheduler,
-            [engine, idle, priority.as_ptr().addr(), 0, 0, 0],
-        ),
-        (
-            "put the engine on one processor",
-            libc::SYS_sched_setaffinity,
-            [engine, 8, one_processor.as_ptr().addr(), 0, 0, 0],
-        ),
-        (
-            "lower the engine's priority",
-            libc::SYS_setpriority,
-            [0, engine, 19, 0, 0, 0],
-        ),
-        (
-            "lower the engine's disk priority",
-            libc::SYS_ioprio_set,
-            [1, engine, idle_class, 0, 0, 0],
-        ),
         ("the engine's session", libc::SYS_getsid, [engine, 0, 0, 0, 0, 0]),
         ("the engine's group", libc::SYS_getpgid, [engine, 0, 0, 0, 0, 0]),
         (

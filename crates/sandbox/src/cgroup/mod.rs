@@ -1,4 +1,5 @@
-//! Control group of each run, where the host gives one: memory and process limits that the kernel keeps.
+//! Control group of each run, where the host gives one: memory and process limits that the kernel keeps, and a share of
+//! the processor below the engine's.
 //!
 //! Version 2 first, then version 1. The launcher joins the group before it confines itself, through descriptors that
 //! the engine opened; everything it starts is in the group by inheritance.
@@ -38,8 +39,8 @@ pub(crate) struct Hierarchy {
 
 #[derive(Debug)]
 enum Kind {
-    V2(PathBuf),
-    V1 { memory: PathBuf, pids: Option<PathBuf> },
+    V2(v2::Base),
+    V1(v1::Bases),
 }
 
 /// The group of one run; gone when dropped.
@@ -47,7 +48,8 @@ enum Kind {
 pub(crate) struct RunGroup {
     hierarchy: Arc<Hierarchy>,
     memory: PathBuf,
-    pids: Option<PathBuf>,
+    /// Groups of the same run in other hierarchies.
+    others: Vec<PathBuf>,
 }
 
 impl Hierarchy {
@@ -57,10 +59,7 @@ impl Hierarchy {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let kind = match v2::find(&mounts, &own) {
             Ok(base) => Kind::V2(base),
-            Err(no_v2) => match v1::find(&mounts, &own) {
-                Some((memory, pids)) => Kind::V1 { memory, pids },
-                None => return Err(no_v2),
-            },
+            Err(no_v2) => Kind::V1(v1::find(&mounts, &own).ok_or(no_v2)?),
         };
         let hierarchy = Arc::new(Self {
             kind,
@@ -80,6 +79,14 @@ impl Hierarchy {
         Ok(hierarchy)
     }
 
+    /// Whether the kernel gives each run a share of the processor below the engine's.
+    pub(crate) fn weighs(&self) -> bool {
+        match &self.kind {
+            Kind::V2(base) => base.weighs,
+            Kind::V1(bases) => bases.cpu.is_some(),
+        }
+    }
+
     /// Makes the group of a run.
     pub(crate) fn create(self: &Arc<Self>, limits: &Limits) -> io::Result<RunGroup> {
         self.retry_removals();
@@ -90,40 +97,44 @@ impl Hierarchy {
         );
         // Two more than the run's own: init and outer are in the group, too.
         let processes = u64::from(limits.processes) + 2;
+        let base = match &self.kind {
+            Kind::V2(base) => &base.folder,
+            Kind::V1(bases) => &bases.memory,
+        };
+        let mut group = RunGroup {
+            hierarchy: Arc::clone(self),
+            memory: make(base, &name)?,
+            others: Vec::new(),
+        };
         match &self.kind {
             Kind::V2(base) => {
-                let memory = make(base, &name)?;
-                let group = RunGroup {
-                    hierarchy: Arc::clone(self),
-                    memory,
-                    pids: None,
-                };
                 v2::limit(&group.memory, limits.memory_bytes, processes)?;
-                Ok(group)
+                if base.weighs {
+                    write(&group.memory, "cpu.weight", v2::WEIGHT)?;
+                }
             }
-            Kind::V1 { memory, pids } => {
-                let memory = make(memory, &name)?;
-                let mut group = RunGroup {
-                    hierarchy: Arc::clone(self),
-                    memory,
-                    pids: None,
-                };
+            Kind::V1(bases) => {
                 v1::limit_memory(&group.memory, limits.memory_bytes)?;
-                if let Some(pids) = pids {
-                    group.pids = Some(make(pids, &name)?);
+                if let Some(pids) = &bases.pids {
+                    group.others.push(make(pids, &name)?);
                     write(&pids.join(&name), "pids.max", processes)?;
                 }
-                Ok(group)
+                if let Some(cpu) = &bases.cpu {
+                    group.others.push(make(cpu, &name)?);
+                    write(&cpu.join(&name), "cpu.shares", v1::SHARES)?;
+                }
             }
         }
+        Ok(group)
     }
 
     /// Removes the groups of engines that are no more.
     fn sweep(&self) {
         let bases: Vec<&Path> = match &self.kind {
-            Kind::V2(base) => vec![base],
-            Kind::V1 { memory, pids } => std::iter::once(memory)
-                .chain(pids)
+            Kind::V2(base) => vec![&base.folder],
+            Kind::V1(bases) => std::iter::once(&bases.memory)
+                .chain(&bases.pids)
+                .chain(&bases.cpu)
                 .map(PathBuf::as_path)
                 .collect(),
         };
@@ -170,7 +181,7 @@ impl RunGroup {
     /// Opens the files to which a process writes "0" in order to join.
     pub(crate) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
         std::iter::once(&self.memory)
-            .chain(&self.pids)
+            .chain(&self.others)
             .map(|group| {
                 let flags = OFlags::WRONLY | OFlags::CLOEXEC;
                 Ok(openat(CWD, group.join("cgroup.procs"), flags, Mode::empty())?)
@@ -210,8 +221,8 @@ impl RunGroup {
 impl Drop for RunGroup {
     fn drop(&mut self) {
         self.hierarchy.remove(&self.memory);
-        if let Some(pids) = &self.pids {
-            self.hierarchy.remove(pids);
+        for group in &self.others {
+            self.hierarchy.remove(group);
         }
     }
 }

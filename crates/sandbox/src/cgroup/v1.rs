@@ -1,14 +1,27 @@
-//! Control groups version 1: memory and pids are hierarchies of their own.
+//! Control groups version 1: memory, pids and cpu are hierarchies of their own.
 
 use std::{
     io,
     path::{Path, PathBuf},
 };
 
+use rustix::fs::{Access, access};
+
 use super::{directory, mounts, write};
 
-/// Our own groups of the memory and the pids controller.
-pub(super) fn find(mountinfo: &str, own: &str) -> Option<(PathBuf, Option<PathBuf>)> {
+/// Share of the processor of one run: a quarter of what the kernel gives a group or a session that nobody has changed.
+pub(super) const SHARES: u32 = 256;
+
+/// Our own groups, below which each run gets its groups.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Bases {
+    pub(super) memory: PathBuf,
+    pub(super) pids: Option<PathBuf>,
+    pub(super) cpu: Option<PathBuf>,
+}
+
+/// Finds our own groups of the controllers.
+pub(super) fn find(mountinfo: &str, own: &str) -> Option<Bases> {
     let group = |controller: &str| {
         let has = |list: &str| list.split(',').any(|item| item == controller);
         let mount = mounts(mountinfo).find(|mount| mount.kind == "cgroup" && has(mount.options))?;
@@ -18,7 +31,12 @@ pub(super) fn find(mountinfo: &str, own: &str) -> Option<(PathBuf, Option<PathBu
         })?;
         Some(directory(&mount, path))
     };
-    Some((group("memory")?, group("pids")))
+    Some(Bases {
+        memory: group("memory")?,
+        pids: group("pids"),
+        // Runs do without where only the others were given to us.
+        cpu: group("cpu").filter(|folder| access(folder, Access::WRITE_OK).is_ok()),
+    })
 }
 
 /// Part of the limit that buffers of TCP and UDP may hold beside it: version 1 counts them apart from all else.
@@ -55,14 +73,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_controllers_are_found_where_they_are_mounted() {
-        let mounts = "30 24 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+    fn controllers_are_found_where_they_are_mounted() {
+        let cpu = tempfile::tempdir().unwrap();
+        std::fs::create_dir(cpu.path().join("task")).unwrap();
+        let mounts = "30 24 0:26 / CPU rw - cgroup cgroup rw,cpu,cpuacct\n\
                       35 24 0:30 / /sys/fs/cgroup/memory rw shared:9 - cgroup cgroup rw,memory\n\
                       36 24 0:31 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n";
-        let own = "9:name=systemd:/\n8:pids:/\n4:memory:/jobs/one\n0::/\n";
-        let (memory, pids) = find(mounts, own).unwrap();
-        assert_eq!(memory, Path::new("/sys/fs/cgroup/memory/jobs/one"));
-        assert_eq!(pids.unwrap(), Path::new("/sys/fs/cgroup/pids"));
+        let own = "9:name=systemd:/\n8:pids:/\n4:memory:/jobs/one\n1:cpu,cpuacct:/task\n0::/\n";
+        let mounts = &mounts.replace("CPU", cpu.path().to_str().unwrap());
+        let bases = find(mounts, own).unwrap();
+        assert_eq!(bases.memory, Path::new("/sys/fs/cgroup/memory/jobs/one"));
+        assert_eq!(bases.pids.unwrap(), Path::new("/sys/fs/cgroup/pids"));
+        assert_eq!(bases.cpu, Some(cpu.path().join("task")));
+        let nowhere = find(mounts, &own.replace("/task", "/nowhere")).unwrap();
+        assert_eq!(nowhere.cpu, None, "no group can be made there");
         assert!(find("", own).is_none());
     }
 }

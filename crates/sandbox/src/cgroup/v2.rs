@@ -8,8 +8,19 @@ use std::{
 use super::{directory, mounts, write};
 use crate::hosts;
 
-/// The group below which runs get theirs: our own, after the engine has moved into a leaf of it.
-pub(super) fn find(mountinfo: &str, own: &str) -> Result<PathBuf, String> {
+/// Weight of one run at the processor. The engine's leaf keeps the default, 100.
+pub(super) const WEIGHT: u32 = 25;
+
+/// Our own group, below which runs get theirs.
+#[derive(Debug)]
+pub(super) struct Base {
+    pub(super) folder: PathBuf,
+    /// Whether the cpu controller is delegated, too.
+    pub(super) weighs: bool,
+}
+
+/// Finds the group below which runs get theirs: our own, after the engine has moved into a leaf of it.
+pub(super) fn find(mountinfo: &str, own: &str) -> Result<Base, String> {
     let mount = mounts(mountinfo)
         .find(|mount| mount.kind == "cgroup2")
         .ok_or_else(|| "this host has no control groups".to_owned())?;
@@ -29,27 +40,40 @@ pub(super) fn find(mountinfo: &str, own: &str) -> Result<PathBuf, String> {
         );
     }
     let enabled = fs::read_to_string(base.join("cgroup.subtree_control")).unwrap_or_default();
-    if !has_both(&enabled) {
-        enable(&base).map_err(|error| {
+    let wanted = if has(&controllers, "cpu") {
+        "+memory +pids +cpu"
+    } else {
+        "+memory +pids"
+    };
+    if !wanted
+        .split(" ")
+        .all(|name| has(&enabled, name.trim_start_matches('+')))
+    {
+        enable(&base, wanted).map_err(|error| {
             format!(
                 "the engine's control group cannot be divided ({})",
                 hosts::words(&error)
             )
         })?;
     }
-    Ok(base)
+    Ok(Base {
+        folder: base,
+        weighs: has(&controllers, "cpu"),
+    })
 }
 
 const LEAF: &str = "engine";
 
 fn has_both(controllers: &str) -> bool {
-    ["memory", "pids"]
-        .iter()
-        .all(|wanted| controllers.split_whitespace().any(|name| name == *wanted))
+    has(controllers, "memory") && has(controllers, "pids")
+}
+
+fn has(controllers: &str, wanted: &str) -> bool {
+    controllers.split_whitespace().any(|name| name == wanted)
 }
 
 /// Moves the engine into a leaf and gives the controllers to the groups beside it.
-fn enable(base: &Path) -> io::Result<()> {
+fn enable(base: &Path, controllers: &str) -> io::Result<()> {
     let own = std::process::id().to_string();
     let members = fs::read_to_string(base.join("cgroup.procs"))?;
     if members.lines().any(|pid| pid != own) {
@@ -62,7 +86,7 @@ fn enable(base: &Path) -> io::Result<()> {
             _ => write(&leaf, "cgroup.procs", &own)?,
         }
     }
-    write(base, "cgroup.subtree_control", "+memory +pids")
+    write(base, "cgroup.subtree_control", controllers)
 }
 
 pub(super) fn limit(group: &Path, memory_bytes: u64, processes: u64) -> io::Result<()> {
@@ -76,4 +100,42 @@ pub(super) fn limit(group: &Path, memory_bytes: u64, processes: u64) -> io::Resu
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A group that was delegated with these controllers, as files.
+    fn delegated(controllers: &str) -> (tempfile::TempDir, String) {
+        let folder = tempfile::tempdir().unwrap();
+        for (file, text) in [
+            ("cgroup.controllers", controllers),
+            ("cgroup.subtree_control", ""),
+            ("cgroup.procs", ""),
+        ] {
+            fs::write(folder.path().join(file), text).unwrap();
+        }
+        let mounts = format!(
+            "30 24 0:26 / {} rw - cgroup2 cgroup2 rw\n",
+            folder.path().display()
+        );
+        (folder, mounts)
+    }
+
+    #[test]
+    fn the_processor_is_shared_out_where_its_controller_is_delegated() {
+        for (controllers, enabled, weighs) in [
+            ("cpu io memory pids\n", "+memory +pids +cpu", true),
+            ("memory pids\n", "+memory +pids", false),
+        ] {
+            let (folder, mounts) = delegated(controllers);
+            let base = find(&mounts, "0::/\n").unwrap();
+            assert_eq!((base.folder.as_path(), base.weighs), (folder.path(), weighs));
+            let control = fs::read_to_string(folder.path().join("cgroup.subtree_control")).unwrap();
+            assert_eq!(control, enabled);
+        }
+        let (_folder, mounts) = delegated("cpu memory\n");
+        assert!(find(&mounts, "0::/\n").is_err(), "processes are not bounded");
+    }
 }

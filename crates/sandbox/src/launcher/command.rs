@@ -18,7 +18,7 @@ use rustix::{
     thread::set_no_new_privs,
 };
 
-use super::{Failure, Step, check, procs, state::Init};
+use super::{Failure, Step, check, priority, procs, state::Init};
 use crate::{
     landlock, seccomp,
     sys::{self, Resource},
@@ -68,6 +68,7 @@ pub(super) fn run(init: &Init<'_>, task: Task, ties: &Ties<'_>) -> ! {
 fn confine(init: &Init<'_>, ties: &Ties<'_>) -> Result<(), Failure> {
     // A session of its own: no terminal, and no group with ours.
     setsid().step("setsid")?;
+    priority::lower_command().step("nice")?;
     for (number, stream) in (0..).zip(ties.streams) {
         sys::dup_onto(stream, number).step("dup2")?;
     }

@@ -16,7 +16,7 @@ use rustix::fs::{CWD, Mode, OFlags, fstat, fstatvfs, openat};
 use super::{
     open_files::{self, Held, Thoroughness},
     processor_time, procs,
-    stopped::Stopped,
+    stopped::{PromptLook, Stopped},
 };
 use crate::{
     types::Limits,
@@ -44,6 +44,8 @@ const STOP_INTERVALS: (Duration, Duration) = (Duration::from_millis(500), Durati
 const TOLERANCE: u64 = 16;
 /// Suspicious looks in a row that did not see everything although nothing moved: then what may be hidden counts.
 const BLIND: u32 = 2;
+/// Entries of a walk between two looks at the clock.
+const STEP: u32 = 256;
 /// Walks in a row while the processes stand still. One that was inside of a system call finishes that call first, and
 /// may remove or move what a walk is about to enter. It does so once.
 const STANDING_WALKS: u32 = 8;
@@ -127,13 +129,19 @@ impl DiskWatch {
         if !self.due_in().is_zero() {
             return None;
         }
+        let overdue = self.glanced.elapsed().saturating_sub(self.interval);
         let free = self.glance();
         let rested = |share: u32| self.looked.elapsed() >= self.cost * share;
-        let pressed = self.free.less(free).passes(self.left(self.used)) || self.hides(free);
+        let pressed = self.is_pressed(self.free, free);
         if !(rested(SHARE) || pressed && rested(SHARE_UNDER_PRESSURE)) {
             return None;
         }
-        self.look_now(Self::judge)
+        self.look_now(|watch| watch.judge(PromptLook::begin(overdue, || pressed)))
+    }
+
+    /// Whether the file system has lost more between two times than the run had left, so that the run may be over its limit.
+    fn is_pressed(&self, then: Total, now: Total) -> bool {
+        then.less(now).passes(self.left(self.used)) || self.hides(now)
     }
 
     /// Looks at the folders at the end of a command, unless the last look was dear and is not long ago.
@@ -166,7 +174,7 @@ impl DiskWatch {
     pub(super) fn allows_writing(&mut self) -> bool {
         let most = self.limit.bytes.saturating_add(self.limit.bytes / OVERSHOOT);
         if self.used.bytes > most {
-            let found = self.measure();
+            let found = self.measure(&mut |_watch| {});
             self.note(found);
         }
         self.used.bytes <= most
@@ -198,9 +206,10 @@ impl DiskWatch {
     }
 
     /// Measures, and says whether the limit is broken.
-    fn judge(&mut self) -> bool {
+    fn judge(&mut self, mut look: PromptLook) -> bool {
+        let since = self.free;
         self.free = free_of(&self.work);
-        let found = self.measure();
+        let found = self.measure(&mut |watch| look.go_on(|| watch.is_pressed(since, free_of(&watch.work))));
         self.note(found);
         if self.is_over(self.used) {
             // Files that move during a walk may have been counted twice.
@@ -295,9 +304,16 @@ impl DiskWatch {
         used.passes(self.limit.max(self.baseline))
     }
 
-    /// Measures the folders and the deleted files.
-    fn measure(&mut self) -> Survey {
-        let mut found = self.walk(self.most_entries(), &mut |_inode| {});
+    /// Measures the folders and the deleted files. Calls `between` now and then.
+    fn measure(&mut self, between: &mut dyn FnMut(&Self)) -> Survey {
+        let mut met = 0_u32;
+        let mut found = self.walk(self.most_entries(), &mut |_inode| {
+            met = met.wrapping_add(1);
+            if met.is_multiple_of(STEP) {
+                between(self);
+            }
+        });
+        between(self);
         let known = self.held.filter(|(_, read, free_then)| {
             // A deleted file only grows by space that the file system loses.
             let lost = free_then.less(self.free).bytes;

@@ -14,8 +14,8 @@ use rustix::{
     fs::{Mode, OFlags, open as open_file},
     io::{Errno, read},
     process::{
-        DumpableBehavior, Signal, fchdir, getpid, kill_process, set_child_subreaper, set_dumpable_behavior,
-        set_parent_process_death_signal,
+        DumpableBehavior, Pid, Signal, fchdir, getpid, kill_process, set_child_subreaper,
+        set_dumpable_behavior, set_parent_process_death_signal,
     },
     thread::set_no_new_privs,
 };
@@ -27,10 +27,10 @@ use super::{
     identity, memory,
     piped::{self, Origin, PipedProcesses},
     procs::{self, Process},
+    questions::Questions,
     rootfs,
     state::{Current, Inherited, Init},
     watch::Watch,
-    watches::Watches,
 };
 use crate::{
     egress, landlock, seccomp, sys,
@@ -96,7 +96,7 @@ pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result
         piped: PipedProcesses::default(),
         anything_alive: false,
         discard: Discard::default(),
-        watches: None,
+        questions: None,
         watch: Watch::new(open.level, open.limits, open.memory, watched_scratch).step("watch")?,
     };
     // It belongs to the host's mounts, which this process has left.
@@ -133,7 +133,7 @@ impl Init<'_> {
                 let _kernel_took_part = landlock::confine_inside_root()
                     .map_err(std::io::Error::other)
                     .step("landlock")?;
-                self.limit_watches()?;
+                self.answer_questions()?;
                 let filter = seccomp::filter(self.open.level, self.open.memory);
                 sys::install_filter(&filter).step("seccomp")
             }
@@ -141,22 +141,23 @@ impl Init<'_> {
             Level::Landlock => {
                 identity::clear_capabilities()?;
                 set_no_new_privs(true).step("no_new_privs")?;
-                self.limit_watches()
+                self.answer_questions()
             }
             Level::None => Ok(()),
         }
     }
 
-    /// Bounds what the run's epoll instances watch, where the engine has the same user or no control group counts it.
-    fn limit_watches(&mut self) -> Result<(), Failure> {
-        if self.open.uid.is_some() && self.open.memory == MemoryKeeper::Kernel {
+    /// Has processes ask before what no control group bounds, and what is counted for the engine's user.
+    fn answer_questions(&mut self) -> Result<(), Failure> {
+        let counted_apart = self.open.uid.is_some() && self.open.memory == MemoryKeeper::Kernel;
+        if counted_apart && self.open.weighed {
             return Ok(());
         }
-        self.watches = match Watches::limit() {
+        self.questions = match Questions::ask() {
             // A container engine that has filters ask itself leaves no room for ours. Such a node is single-tenant
             // anyway.
             Err(Errno::BUSY) => None,
-            limited => Some(limited.step("limit watched descriptors")?),
+            asked => Some(asked.step("limit watched descriptors and sessions")?),
         };
         Ok(())
     }
@@ -168,8 +169,8 @@ impl Init<'_> {
             self.finish();
             self.serve_piped();
             self.discard.drain();
-            if let Some(watches) = &mut self.watches {
-                watches.serve();
+            if let Some(questions) = &mut self.questions {
+                questions.serve();
             }
             if self.anything_alive
                 && let Some(broken) = self.watch.look()
@@ -191,7 +192,7 @@ impl Init<'_> {
             self.discard
                 .fds()
                 .chain(self.piped.fds())
-                .chain(self.watches.iter().map(Watches::fd))
+                .chain(self.questions.iter().map(Questions::fd))
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
         );
         let ended = self
@@ -203,7 +204,7 @@ impl Init<'_> {
             Some(timespec(Duration::ZERO))
         } else {
             let look = self.anything_alive.then(|| self.watch.due_in());
-            let count = self.watches.as_ref().and_then(Watches::due_in);
+            let count = self.questions.as_ref().and_then(Questions::due_in);
             look.into_iter().chain(count).min().map(timespec)
         };
         match poll(&mut fds, timeout.as_ref()) {
@@ -251,6 +252,7 @@ impl Init<'_> {
             }
             Ok(Some(pid)) => {
                 self.piped.forget_ended(pid);
+                self.expect_session(pid);
                 self.current = Some(Current {
                     id,
                     pid,
@@ -296,11 +298,18 @@ impl Init<'_> {
             }
             Ok((Some(pid), (reader, _writer))) => {
                 self.piped.add(pid, engine, reader);
+                self.expect_session(pid);
                 self.anything_alive = true;
             }
             Err(errno) => piped::refuse(&engine, errno),
         }
         Ok(())
+    }
+
+    fn expect_session(&mut self, command: Pid) {
+        if let Some(questions) = &mut self.questions {
+            questions.expect_session(command);
+        }
     }
 
     /// Lets a command run on, so that the next one can start. One that has ended was reported.

@@ -14,6 +14,7 @@ use super::{
     processor_time,
     procs::{self, Process},
     sockets::Sockets,
+    stopped::PromptLook,
 };
 use crate::{
     types::{Level, Limits},
@@ -93,15 +94,16 @@ impl Memory {
 
     /// Time until the next look.
     pub(super) fn due_in(&self) -> Duration {
+        self.interval().saturating_sub(self.looked.elapsed())
+    }
+
+    fn interval(&self) -> Duration {
         let interval = if self.used > self.limits.memory_bytes / 4 {
             CLOSE
         } else {
             CALM
         };
-        interval
-            .max(self.cost * SHARE)
-            .min(DEAR)
-            .saturating_sub(self.looked.elapsed())
+        interval.max(self.cost * SHARE).min(DEAR)
     }
 
     /// Looks, if it is time; says whether the limit is passed.
@@ -116,9 +118,11 @@ impl Memory {
                 self.limits.memory_bytes / 10
             }
             MemoryKeeper::Watch => {
+                let overdue = self.looked.elapsed().saturating_sub(self.interval());
+                let mut look = PromptLook::begin(overdue, || true);
                 // Where the processes cannot be seen, the last figure stands.
                 if let Ok(processes) = procs::living() {
-                    self.used = self.in_use(&processes);
+                    self.used = self.in_use(&processes, &mut look);
                 }
                 self.limits.memory_bytes
             }
@@ -129,10 +133,16 @@ impl Memory {
     }
 
     /// Bytes in use by these processes, and by the kernel for them. More than the limit only where it is passed.
-    fn in_use(&self, processes: &[Process]) -> u64 {
+    fn in_use(&self, processes: &[Process], look: &mut PromptLook) -> u64 {
         let limit = self.limits.memory_bytes;
         let end = processor_time() + BUDGET;
-        let shown: Vec<ProcessMemory> = processes.iter().filter_map(show).collect();
+        let shown: Vec<ProcessMemory> = processes
+            .iter()
+            .filter_map(|process| {
+                look.go_on(|| true);
+                show(process)
+            })
+            .collect();
         let held = self.held_for(&shown, end);
         let whole: u64 = shown.iter().map(ProcessMemory::whole).sum();
         // Shared pages count once. To find them costs much more than to know that they do not matter.
@@ -140,6 +150,7 @@ impl Memory {
             return held + whole;
         }
         let of_each = shown.iter().map(|shown| {
+            look.go_on(|| true);
             if processor_time() < end {
                 of_process(shown)
             } else {

@@ -17,7 +17,7 @@ use rustix::{
     thread::{UnshareFlags, set_name},
 };
 
-use super::{Failure, Step, identity, init, procs, state::Inherited};
+use super::{Failure, Step, identity, init, priority, procs, state::Inherited};
 use crate::{
     sys,
     types::Level,
@@ -32,6 +32,9 @@ pub(super) fn run(socket: &OwnedFd) -> Result<(), Failure> {
     let Request::Open(open) = request else {
         return Err(Errno::PROTO).step("first message");
     };
+    // Control groups take in no real-time process. One of an engine under `SCHED_IDLE` stays that.
+    let _idle_stays_idle = sys::be_scheduled_ordinarily();
+    priority::raise_watch();
     let mut fds = fds.into_iter();
     let inherited = Inherited {
         outer: pidfd_open(getpid(), PidfdFlags::empty()).step("pidfd_open")?,

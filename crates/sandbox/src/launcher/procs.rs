@@ -46,6 +46,13 @@ pub(super) fn one(pid: Pid) -> Option<Process> {
     look_at(pid).ok().flatten()
 }
 
+/// Returns the process that a thread belongs to.
+pub(super) fn of_thread(thread: Pid) -> Option<Pid> {
+    let text = read_text(format!("/proc/{}/status", thread.as_raw_nonzero())).ok()?;
+    let number = text.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    Pid::from_raw(number.trim().parse().ok()?)
+}
+
 /// Returns a process, if it is still there.
 fn look_at(pid: Pid) -> io::Result<Option<Process>> {
     match read_text(format!("/proc/{}/stat", pid.as_raw_nonzero())) {
@@ -87,6 +94,11 @@ fn parse(pid: Pid, stat: &str) -> Option<Process> {
 }
 
 impl Process {
+    /// The leader of its session. None for a session of outside.
+    pub(super) const fn session(&self) -> Option<Pid> {
+        Pid::from_raw(self.session)
+    }
+
     /// Whether any of its threads runs.
     pub(super) const fn is_alive(&self) -> bool {
         !self.ended

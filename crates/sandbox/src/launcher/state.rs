@@ -4,7 +4,7 @@ use std::{ffi::CString, os::fd::OwnedFd};
 
 use rustix::process::Pid;
 
-use super::{discard::Discard, piped::PipedProcesses, watch::Watch, watches::Watches};
+use super::{discard::Discard, piped::PipedProcesses, questions::Questions, watch::Watch};
 use crate::wire::{Broken, Open, Status};
 
 /// State that init has of the outer process: most of it came with the first message.
@@ -29,7 +29,7 @@ pub(super) struct Init<'a> {
     pub(super) anything_alive: bool,
     pub(super) discard: Discard,
     pub(super) watch: Watch,
-    pub(super) watches: Option<Watches>,
+    pub(super) questions: Option<Questions>,
 }
 
 /// Command that runs.

@@ -55,6 +55,33 @@ impl Stopped {
     }
 }
 
+/// A look at a run that has to come to its end soon. It is late, or takes long, when the run leaves it no time on the
+/// processor, which the run must not gain anything by. The run's processes are then stopped until the look has happened.
+pub(super) struct PromptLook {
+    began: Instant,
+    stopped: Option<Stopped>,
+}
+
+/// Delay of a look, and duration, that a busy host explains.
+const PROMPT: Duration = Duration::from_millis(100);
+
+impl PromptLook {
+    /// Begins a look that was due this long ago. Stops the processes at once if it is late and `urgent`.
+    pub(super) fn begin(overdue: Duration, urgent: impl FnOnce() -> bool) -> Self {
+        Self {
+            began: Instant::now(),
+            stopped: (overdue > PROMPT && urgent()).then(|| Stopped::stop(procs::living)),
+        }
+    }
+
+    /// Stops the processes if the look takes long and is `urgent`. To be called between its steps.
+    pub(super) fn go_on(&mut self, urgent: impl FnOnce() -> bool) {
+        if self.stopped.is_none() && self.began.elapsed() > PROMPT && urgent() {
+            self.stopped = Some(Stopped::stop(procs::living));
+        }
+    }
+}
+
 impl Drop for Stopped {
     fn drop(&mut self) {
         for process in &self.ours {

@@ -7,32 +7,24 @@
 use std::{
     collections::VecDeque,
     fs,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::{Duration, Instant},
 };
 
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
-};
+use rustix::io::Errno;
 
 use super::{memory, processor_time, procs, stopped::Stopped};
-use crate::{seccomp, sys};
 
 /// Watched descriptors of a run at most, and at least. Each costs the kernel about 200 bytes.
 const MOST: u64 = 65_536;
 const LEAST: u64 = 2_048;
 /// A run has at most one part in this many of what its user may have.
 const SHARE_OF_USER: u64 = 128;
-/// Questions that are answered before something else has its turn.
-const AT_ONCE: usize = 64;
 /// Time between two counts, at least, and as a multiple of what the last one cost.
 const INTERVAL: Duration = Duration::from_millis(250);
 const SHARE: u32 = 10;
 
-/// The listener of the filter, and the count.
+/// The count of a run.
 pub(super) struct Watches {
-    listener: OwnedFd,
     most: u64,
     /// Upper bound of the number there is.
     known: u64,
@@ -45,26 +37,25 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    /// Installs the filter for this process and those that it starts from here on.
-    pub(super) fn limit() -> Result<Self, Errno> {
+    /// Bounds a run by what its user may have.
+    pub(super) fn limit() -> Self {
         let of_user = fs::read_to_string("/proc/sys/fs/epoll/max_user_watches")
             .ok()
             .and_then(|text| text.trim().parse::<u64>().ok());
         let most = of_user.map_or(LEAST, |number| (number / SHARE_OF_USER).clamp(LEAST, MOST));
-        let listener = sys::install_asking_filter(&seccomp::ask_before_watching())?;
-        Ok(Self {
-            listener,
+        Self {
             most,
             known: 0,
             counted: None,
             cost: Duration::ZERO,
             full: false,
             waiting: VecDeque::new(),
-        })
+        }
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
+    /// Takes a question.
+    pub(super) fn ask(&mut self, question: u64) {
+        self.waiting.push_back(question);
     }
 
     /// Time until questions that wait can be answered, if there are any.
@@ -73,8 +64,7 @@ impl Watches {
     }
 
     /// Answers what was asked, unless a count has to come first that is not due.
-    pub(super) fn serve(&mut self) {
-        self.take_questions();
+    pub(super) fn serve(&mut self, mut answer: impl FnMut(u64, Result<(), Errno>)) {
         while !self.waiting.is_empty() {
             if self.known >= self.most {
                 if self.count_due_in().is_zero() {
@@ -83,43 +73,18 @@ impl Watches {
                     return;
                 }
                 if self.full {
-                    return self.answer_all(Err(Errno::NOSPC));
+                    for question in self.waiting.drain(..) {
+                        answer(question, Err(Errno::NOSPC));
+                    }
+                    return;
                 }
             }
-            self.answer_next(Ok(()));
-        }
-    }
-
-    fn take_questions(&mut self) {
-        let at_once = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        for _ in 0..AT_ONCE {
-            let mut ready = [PollFd::new(&self.listener, PollFlags::IN)];
-            if !matches!(poll(&mut ready, Some(&at_once)), Ok(1..)) {
-                return;
-            }
-            // Whoever asked may have been killed.
-            if let Ok(question) = sys::take_question(self.listener.as_fd()) {
-                self.waiting.push_back(question);
+            if let Some(question) = self.waiting.pop_front() {
+                // Where the asker is gone nothing is added. The sum is an upper bound.
+                self.known += 1;
+                answer(question, Ok(()));
             }
         }
-    }
-
-    fn answer_all(&mut self, answer: Result<(), Errno>) {
-        while !self.waiting.is_empty() {
-            self.answer_next(answer);
-        }
-    }
-
-    fn answer_next(&mut self, answer: Result<(), Errno>) {
-        let Some(question) = self.waiting.pop_front() else {
-            return;
-        };
-        // Where the asker is gone nothing is added. The sum is an upper bound.
-        self.known += u64::from(answer.is_ok());
-        let _asker_may_be_gone = sys::answer_question(self.listener.as_fd(), question, answer);
     }
 
     fn count_due_in(&self) -> Duration {

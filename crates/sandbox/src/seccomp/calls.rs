@@ -202,7 +202,6 @@ pub(super) const OWN_NAMESPACES: &[c_long] = &[
     libc::SYS_getpriority,
     libc::SYS_getsid,
     libc::SYS_ioprio_get,
-    libc::SYS_ioprio_set,
     libc::SYS_listen,
     libc::SYS_mq_getsetattr,
     libc::SYS_mq_notify,
@@ -217,12 +216,7 @@ pub(super) const OWN_NAMESPACES: &[c_long] = &[
     libc::SYS_sched_getparam,
     libc::SYS_sched_getscheduler,
     libc::SYS_sched_rr_get_interval,
-    libc::SYS_sched_setaffinity,
-    libc::SYS_sched_setattr,
-    libc::SYS_sched_setparam,
-    libc::SYS_sched_setscheduler,
     libc::SYS_sendto,
-    libc::SYS_setpriority,
 ];
 
 /// System V shared memory, messages and semaphores. The kernel holds them for nobody's account, so they need a cgroup

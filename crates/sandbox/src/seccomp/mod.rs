@@ -24,7 +24,7 @@ use program::{
     load_low, load_number, pretend, ret,
 };
 
-pub(crate) use watched::ask_before_watching;
+pub(crate) use watched::ask_before_some_calls;
 
 /// The filter for commands at a level.
 pub(crate) fn filter(level: Level, memory: MemoryKeeper) -> Vec<Instruction> {
@@ -40,7 +40,9 @@ pub(crate) fn filter(level: Level, memory: MemoryKeeper) -> Vec<Instruction> {
 /// The filter for a [helper](crate::Helper): memory, what is open already, its own end.
 pub(crate) fn helper_filter() -> Vec<Instruction> {
     let mut program = native_calls_only();
-    program.extend(program::allow_ranges(&ranges(sorted(calls::HELPER.iter().copied().map(number).collect()))));
+    program.extend(program::allow_ranges(&ranges(sorted(
+        calls::HELPER.iter().copied().map(number).collect(),
+    ))));
     program.push(deny(Errno::NOSYS));
     program
 }
@@ -127,6 +129,7 @@ fn rules(level: Level, memory: MemoryKeeper) -> Vec<(c_long, Program)> {
         (libc::SYS_sync, vec![pretend()]),
         (libc::SYS_syncfs, vec![pretend()]),
     ];
+    rules.extend(scheduling());
     if level != Level::Namespaces {
         rules.extend(without_namespaces());
     }
@@ -179,6 +182,8 @@ fn prctl() -> Program {
     hide.push(ret(ALLOW));
     let mut program = load_low(0);
     program.extend(if_equal(bits(libc::PR_SET_DUMPABLE), &hide, &[]));
+    // A process with a core of its own keeps the core's other threads idle.
+    program.extend(if_equal(bits(libc::PR_SCHED_CORE), &[deny(Errno::INVAL)], &[]));
     program.push(ret(ALLOW));
     program
 }
@@ -236,6 +241,26 @@ fn socketpair(level: Level) -> Program {
     program
 }
 
+/// Calls that change how a process is scheduled reach the caller alone. They need no more than the same user, which the
+/// sandbox's first process has.
+fn scheduling() -> Vec<(c_long, Program)> {
+    let itself = [
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_setattr,
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_setscheduler,
+    ];
+    let mut rules = itself
+        .map(|call| (call, allow_low(0, &[0], Errno::PERM)))
+        .to_vec();
+    rules.push((libc::SYS_setpriority, about_itself(PRIO_PROCESS)));
+    rules.push((libc::SYS_ioprio_set, about_itself(IOPRIO_WHO_PROCESS)));
+    rules
+}
+
+const PRIO_PROCESS: u32 = 0;
+const IOPRIO_WHO_PROCESS: u32 = 1;
+
 /// Without namespaces, calls about sockets and processes would reach those of the host: sockets that have a name, and
 /// the engine's processes, which may have the same user. A process may ask and change only itself.
 fn without_namespaces() -> Vec<(c_long, Program)> {
@@ -258,20 +283,12 @@ fn without_namespaces() -> Vec<(c_long, Program)> {
         libc::SYS_sched_getparam,
         libc::SYS_sched_getscheduler,
         libc::SYS_sched_rr_get_interval,
-        libc::SYS_sched_setaffinity,
-        libc::SYS_sched_setattr,
-        libc::SYS_sched_setparam,
-        libc::SYS_sched_setscheduler,
     ];
     rules.extend(itself.map(|call| (call, allow_low(0, &[0], Errno::PERM))));
     // The C library asks for the stack of a thread with it, and takes no other error for "unknown".
     rules.push((libc::SYS_sched_getaffinity, allow_low(0, &[0], Errno::NOSYS)));
-    for (calls, process) in [
-        ([libc::SYS_getpriority, libc::SYS_setpriority], 0), // PRIO_PROCESS
-        ([libc::SYS_ioprio_get, libc::SYS_ioprio_set], 1),   // IOPRIO_WHO_PROCESS
-    ] {
-        rules.extend(calls.map(|call| (call, about_itself(process))));
-    }
+    rules.push((libc::SYS_getpriority, about_itself(PRIO_PROCESS)));
+    rules.push((libc::SYS_ioprio_get, about_itself(IOPRIO_WHO_PROCESS)));
     rules
 }
 

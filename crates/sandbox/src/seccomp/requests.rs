@@ -34,9 +34,9 @@ const ALLOWED: &[u32] = &[
     0x5410,
     0x5422,
     0x5429,
-    0x5413,      // TIOCGWINSZ
-    0x5414,      // TIOCSWINSZ
-    0x5424,      // TIOCGETD
+    0x5413, // TIOCGWINSZ
+    0x5414, // TIOCSWINSZ
+    0x5424, // TIOCGETD
     // Both ends of a terminal that a program makes: TIOCPKT, TIOCGPTN, TIOCSPTLCK, TIOCGPKT, TIOCGPTLCK, TIOCGPTPEER.
     0x5420,
     0x8004_5430,

@@ -368,12 +368,8 @@ fn without_namespaces_a_socket_reaches_its_other_end_alone() {
 }
 
 #[test]
-fn without_namespaces_a_process_asks_about_and_changes_itself_alone() {
+fn without_namespaces_a_process_asks_about_itself_alone() {
     for number_of in [
-        libc::SYS_sched_setaffinity,
-        libc::SYS_sched_setscheduler,
-        libc::SYS_sched_setattr,
-        libc::SYS_sched_setparam,
         libc::SYS_sched_getaffinity,
         libc::SYS_sched_getscheduler,
         libc::SYS_getsid,
@@ -389,18 +385,39 @@ fn without_namespaces_a_process_asks_about_and_changes_itself_alone() {
         assert_ne!(of_other, ALLOW, "call {number_of}");
         assert_eq!(call(Level::Namespaces, number_of, first(1_234)), ALLOW);
     }
-    for (number_of, process) in [
-        (libc::SYS_setpriority, 0),
-        (libc::SYS_getpriority, 0),
-        (libc::SYS_ioprio_set, 1),
-        (libc::SYS_ioprio_get, 1),
-    ] {
-        let of = |which, who| call(Level::Landlock, number_of, [which, who, 0, 0, 0, 0]);
-        assert_eq!(of(process, 0), ALLOW, "call {number_of}");
-        assert_eq!(of(process, 1_234), error(Errno::PERM), "call {number_of}");
-        // A group, a user.
-        assert_eq!(of(process + 1, 0), error(Errno::PERM), "call {number_of}");
-        assert_eq!(of(process + 2, 0), error(Errno::PERM), "call {number_of}");
+    for (number_of, process) in [(libc::SYS_getpriority, 0), (libc::SYS_ioprio_get, 1)] {
+        concerns_a_process_itself(Level::Landlock, number_of, process);
+        assert_eq!(call(Level::Namespaces, number_of, first(9)), ALLOW);
+    }
+}
+
+/// Checks a call whose first argument tells a process from a group and a user.
+fn concerns_a_process_itself(level: Level, number_of: c_long, process: u64) {
+    let of = |which, who| call(level, number_of, [which, who, 0, 0, 0, 0]);
+    assert_eq!(of(process, 0), ALLOW, "call {number_of}");
+    for (which, who) in [(process, 1), (process, 1_234), (process + 1, 0), (process + 2, 0)] {
+        assert_eq!(of(which, who), error(Errno::PERM), "call {number_of}");
+    }
+}
+
+#[test]
+fn a_process_changes_its_own_scheduling_alone() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        for number_of in [
+            libc::SYS_sched_setaffinity,
+            libc::SYS_sched_setscheduler,
+            libc::SYS_sched_setattr,
+            libc::SYS_sched_setparam,
+        ] {
+            assert_eq!(call(level, number_of, first(0)), ALLOW, "call {number_of}");
+            for other in [1, 1_234] {
+                assert_eq!(call(level, number_of, first(other)), error(Errno::PERM));
+            }
+        }
+        concerns_a_process_itself(level, libc::SYS_setpriority, 0);
+        concerns_a_process_itself(level, libc::SYS_ioprio_set, 1);
+        let core = call(level, libc::SYS_prctl, first(libc::PR_SCHED_CORE));
+        assert_eq!(core, error(Errno::INVAL));
     }
 }
 
@@ -488,8 +505,8 @@ fn what_the_watch_would_not_see_is_refused_where_it_keeps_the_limit() {
 }
 
 #[test]
-fn only_further_watched_descriptors_are_asked_about() {
-    let filter = ask_before_watching();
+fn only_further_watched_descriptors_and_sessions_are_asked_about() {
+    let filter = ask_before_some_calls();
     let answer = |call: c_long, operation: i32| {
         let arguments = [0, u64::from(bits(operation)), 0, 0, 0, 0];
         run(&filter, arch::AUDIT_ARCH, number(call), arguments)
@@ -501,4 +518,5 @@ fn only_further_watched_descriptors_are_asked_about() {
     assert_eq!(answer(libc::SYS_epoll_ctl, libc::EPOLL_CTL_MOD), ALLOW);
     assert_eq!(answer(libc::SYS_epoll_ctl, libc::EPOLL_CTL_DEL), ALLOW);
     assert_eq!(answer(libc::SYS_read, libc::EPOLL_CTL_ADD), ALLOW);
+    assert_eq!(answer(libc::SYS_setsid, 0), libc::SECCOMP_RET_USER_NOTIF);
 }

@@ -44,14 +44,15 @@ fn setsockopt() -> Program {
     program
 }
 
-/// The filter that asks its listener before a process has an epoll instance watch one more descriptor. The other filter
-/// decides over everything else.
-pub(crate) fn ask_before_watching() -> Vec<Instruction> {
+/// The filter that asks its listener before a process has an epoll instance watch one more descriptor, or makes a session.
+/// The other filter decides over everything else.
+pub(crate) fn ask_before_some_calls() -> Vec<Instruction> {
     let mut adds = load_low(1);
     adds.extend(if_equal(bits(libc::EPOLL_CTL_ADD), &[ret(ASK)], &[]));
     adds.push(ret(ALLOW));
     let mut program = load_number();
     program.extend(if_equal(super::number(libc::SYS_epoll_ctl), &adds, &[]));
+    program.extend(if_equal(super::number(libc::SYS_setsid), &[ret(ASK)], &[]));
     program.push(ret(ALLOW));
     program
 }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Attempts of the helper: fewer mean that it did not come to its end.
-const ATTEMPTS: usize = 181;
+const ATTEMPTS: usize = 185;
 const EGRESS_ATTEMPTS: usize = 19;
 
 pub(crate) fn nothing_that_must_not_work_works(bed: &Bed) -> Section<'_> {

@@ -24,6 +24,7 @@ mod memory;
 mod neighbours;
 mod piped;
 mod released;
+mod starve;
 
 use harness::{Engine, Pass};
 use sortie_sandbox::Level;
@@ -154,6 +155,9 @@ battery! {
     released::a_released_command_stays_within_the_limits,
     released::a_long_stream_is_stored_from_its_beginning,
     released::nobody_is_asked_anything,
+    starve::limits_are_kept_though_the_run_takes_the_processor,
+    starve::sessions_are_bounded,
+    starve::the_engine_and_the_watch_come_before_commands,
     files::whatever_was_left_behind_is_measured_and_deleted,
     files::a_run_goes_on_in_its_directory_after_a_restart,
     files::ordinary_tools_work,

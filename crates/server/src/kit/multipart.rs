@@ -375,7 +375,7 @@ mod tests {
                 r#"form-data; filename="x; filename*=UTF-8''y""#,
                 Some("x; filename*=UTF-8''y"),
             ),
-            (r#"form-data; name="file"; filename=""#, None),
+            (r#"form-data; name="file"; filename="""#, None),
             (r#"form-data; name="file""#, None),
             ("form-data", None),
             ("", None),
@@ -397,7 +397,7 @@ mod tests {
             r#"form-data; name="file"; filename="a"b.txt""#,
             r#"form-data; name="file"; filename="a";b.txt""#,
             r#"form-data; name="file"; filename="a.txt"#,
-            r#"form-data; name="file"; filename="""#,
+            r#"form-data; name="file"; filename=""""#,
         ] {
             let rule = "a quote within a filename must be sent as `%22`";
             assert_eq!(file_name(broken), Err(rule), "{broken}");

@@ -536,7 +536,10 @@ async fn a_connection_that_finds_no_place_is_answered() {
     ] {
         let answer = rig.ask(&request).await;
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
-        assert!(answer.contains("all 1 connections of the run are in use"), "{answer}");
+        assert!(
+            answer.contains("all 1 connections of the run are in use"),
+            "{answer}"
+        );
         assert!(rig.refusal().await.contains("in use"));
     }
 }

@@ -1,0 +1,176 @@
+//! The processor: a run that takes as much of it as it can, from the engine and from whoever looks after its limits.
+
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use rustix::time::{ClockId, clock_gettime};
+use sortie_sandbox::{AtTimeout, Command, ExitKind, Limits};
+
+use crate::harness::{Bed, SOON, Section, out, tell, wait_for_one};
+
+/// The limit of these runs, in mebibytes.
+const LIMIT: u64 = 256;
+/// Time for which a run may be over its limit by more than a tenth.
+const MOST_OVER: u64 = 1_000;
+/// Sessions of a run beside those of its commands, where no control group weighs it.
+const SESSIONS: u64 = 16;
+
+/// Milliseconds of the clock that the probe reads, too.
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    u64::try_from(now.tv_sec * 1_000 + now.tv_nsec / 1_000_000).unwrap()
+}
+
+/// Runs the probe, and says how long the run was over the limit by more than a tenth, and how much it took.
+async fn over(bed: &Bed, way: &str, numbers: [u64; 3]) -> (u64, u64) {
+    let limits = Limits {
+        disk_bytes: LIMIT << 20,
+        memory_bytes: LIMIT << 20,
+        ..Limits::default()
+    };
+    let mut run = bed.open("run_1", limits).await;
+    let mut words: Vec<String> = ["starve", way].map(str::to_owned).to_vec();
+    words.extend([4 * LIMIT, LIMIT].iter().chain(&numbers).map(u64::to_string));
+    let finished = run.probe(words).await;
+    let ended = now();
+    let (exit, said) = (&finished.exit, out(&finished));
+    let expected = if way == "disk" {
+        ExitKind::Disk
+    } else {
+        ExitKind::Memory
+    };
+    assert_eq!(*exit, expected, "{way}: {said}");
+    let crossed = said.lines().find_map(|line| line.strip_prefix("over "));
+    let over = crossed.map_or(0, |at| ended.saturating_sub(at.parse().unwrap()));
+    let taken = said.lines().filter_map(|line| line.parse().ok()).max();
+    run.end().await;
+    (over, taken.unwrap_or(0))
+}
+
+/// A busy machine is late now and then. One of three tries has to be in time.
+async fn is_kept(bed: &Bed, way: &str, numbers: [u64; 3]) {
+    let mut tries = Vec::new();
+    while tries.len() < 3 {
+        let (over, taken) = over(bed, way, numbers).await;
+        tell(&format!(
+            "{}: {way} {numbers:?}: {taken} MiB of {LIMIT}, {over} ms over, attempts held\n",
+            bed.test
+        ));
+        if over <= MOST_OVER {
+            return;
+        }
+        tries.push((over, taken));
+    }
+    panic!("{way} {numbers:?}: {tries:?}");
+}
+
+/// Spinning processes, processes that take, and files that make a look take long.
+pub(crate) fn limits_are_kept_though_the_run_takes_the_processor(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        is_kept(bed, "disk", [200, 8, 0]).await;
+        is_kept(bed, "disk", [50, 150, 20_000]).await;
+        if !bed.hard_memory() {
+            is_kept(bed, "memory", [200, 8, 0]).await;
+        }
+    })
+}
+
+pub(crate) fn sessions_are_bounded(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        let finished = run.sh("exec ./probe starve nothing 0 1 200 0 0").await;
+        let said = out(&finished);
+        let sessions: u64 = said.trim().trim_end_matches(" sessions").parse().unwrap();
+        if bed.hard_memory() {
+            assert!(
+                sessions > SESSIONS,
+                "a control group weighs all of them as one: {said}"
+            );
+        } else {
+            assert!((1..=SESSIONS).contains(&sessions), "{said}");
+        }
+        // Commands have sessions of their own all the same.
+        assert_eq!(run.sh("echo next").await.exit, ExitKind::Code(0));
+        run.end().await;
+        // Those that have ended make room.
+        let mut run = bed.open("run_2", Limits::default()).await;
+        let finished = run
+            .sh("for n in $(seq 40); do setsid -w true || exit 1; done")
+            .await;
+        assert_eq!(finished.exit, ExitKind::Code(0), "{finished:?}");
+        run.end().await;
+    })
+}
+
+/// Reads a file of a process in `/proc`.
+fn fact(process: i32, file: &str) -> String {
+    fs::read_to_string(format!("/proc/{process}/{file}")).unwrap()
+}
+
+/// A field of a process, counted as in the manual of `/proc`.
+fn field(process: i32, number: usize) -> i32 {
+    let stat = fact(process, "stat");
+    let fields = stat.rsplit_once(") ").unwrap().1;
+    fields.split(' ').nth(number - 3).unwrap().parse().unwrap()
+}
+
+/// The share of a process's control group for the processor, with the file that says so.
+fn share(process: i32) -> (PathBuf, String) {
+    let own = fact(process, "cgroup");
+    let path = own
+        .lines()
+        .find_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            controllers.split(',').any(|name| name == "cpu").then_some(path)
+        })
+        .unwrap();
+    let file = PathBuf::from(format!("/sys/fs/cgroup/cpu{path}/cpu.shares"));
+    let share = fs::read_to_string(&file).unwrap();
+    (file, share.trim().to_owned())
+}
+
+pub(crate) fn the_engine_and_the_watch_come_before_commands(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        let mut run = bed.open("run_1", Limits::default()).await;
+        let marker = format!(
+            "{}.{}",
+            70_000 + std::process::id(),
+            u8::from(bed.has_namespaces())
+        );
+        let released = Command {
+            argv: ["sleep", &marker].map(str::to_owned).to_vec(),
+            timeout: Duration::ZERO,
+            at_timeout: AtTimeout::Release,
+            keep_bytes: 1_024,
+            store_bytes: 0,
+        };
+        let _job = run.sandbox.exec(released).await.unwrap();
+        let command = wait_for_one(&marker);
+        let (parent, nice) = (field(command, 4), 19);
+        assert_eq!(field(command, nice), 10);
+        if bed.hard_memory() {
+            assert_eq!(field(parent, nice), -10, "the watch");
+            if fs::exists("/sys/fs/cgroup/cpu/cpu.shares").unwrap() {
+                let (file, shares) = share(command);
+                assert!(file.to_str().unwrap().contains("sortie-run-"), "{file:?}");
+                assert_eq!(shares, "256");
+                assert_eq!(share(parent).0, file, "the watch shares what the run has");
+            } else {
+                bed.not_checked("no control groups version 1 for the processor");
+            }
+        } else if fs::exists(format!("/proc/{command}/autogroup")).unwrap() {
+            let began = Instant::now();
+            // The kernel takes one in a tenth of a second, from all runs together.
+            while !fact(command, "autogroup").ends_with("nice 10\n") {
+                assert!(began.elapsed() < SOON, "{}", fact(command, "autogroup"));
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        } else {
+            bed.not_checked("this kernel does not weigh sessions");
+        }
+        run.end().await;
+    })
+}
