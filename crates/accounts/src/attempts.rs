@@ -144,7 +144,7 @@ mod tests {
         rig.pass(MINUTE);
         assert_eq!(wait().await, 60 * MINUTE);
         rig.pass(59 * MINUTE + Duration::from_millis(500));
-        assert_eq!(wait().await, Duration::from_secs(60));
+        assert_eq!(wait().await, Duration::from_mins(1));
         rig.pass(MINUTE);
         try_again().await.unwrap();
         rig.pass(15 * MINUTE);

@@ -65,7 +65,7 @@ impl Parts {
                 .await
             {
                 Ok(_) => {
-                    tracing::info!(organization = %account.org, page = page.id, "expired a page of a deleted organization")
+                    tracing::info!(organization = %account.org, page = page.id, "expired a page of a deleted organization");
                 }
                 // It was paid, or has expired meanwhile: an event tells of it.
                 Err(Error::Stripe(error)) if error.is_final() => {}

@@ -129,14 +129,15 @@ impl Engine {
         self.store().ping().await?;
         let took = begun.elapsed();
         let millis = took.as_secs_f64() * 1_000.0;
-        let mut found = format!(
-            "{} {}, migration {}, {millis:.1} ms until a write has its turn",
-            info.kind, info.version, info.migration
-        );
         let long_log = self.store().log_bytes().filter(|bytes| *bytes > LONG_LOG);
-        if let Some(bytes) = long_log {
-            found.push_str(&format!(", a log of {} MiB", bytes >> 20));
-        }
+        let log = long_log.map(|bytes| format!(", a log of {} MiB", bytes >> 20));
+        let found = format!(
+            "{} {}, migration {}, {millis:.1} ms until a write has its turn{}",
+            info.kind,
+            info.version,
+            info.migration,
+            log.unwrap_or_default()
+        );
         Ok(if info.migration > info.known_migration {
             Check::new("database", Verdict::Warning, found)
                 .hint("a newer version has migrated it: bring this node to that version")

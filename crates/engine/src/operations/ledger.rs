@@ -104,7 +104,7 @@ async fn check_credits(
             return Ok((page, is_last));
         }
         Err(error) => {
-            tracing::warn!(%error, "checking many organizations at once failed; each is checked by itself")
+            tracing::warn!(%error, "checking many organizations at once failed; each is checked by itself");
         }
     }
     let mut page = LedgerChecked {

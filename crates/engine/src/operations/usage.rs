@@ -180,30 +180,30 @@ pub(crate) struct Pass {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PartKind {
     /// Its hour has passed.
-    OfHour,
+    Hour,
     /// Its hour has passed long ago.
-    OfLateHour,
+    LateHour,
     /// Its runs are many.
-    OfMany,
+    Many,
 }
 
 impl PartKind {
     /// The kind of a part that can be counted at `now`.
     fn of(due: &UsageDue, now: Timestamp) -> Option<Self> {
         if due.hour_end() + LATE <= now {
-            Some(Self::OfLateHour)
+            Some(Self::LateHour)
         } else if due.are_many {
-            Some(Self::OfMany)
+            Some(Self::Many)
         } else {
-            (due.hour_end() + MARGIN <= now).then_some(Self::OfHour)
+            (due.hour_end() + MARGIN <= now).then_some(Self::Hour)
         }
     }
 
     const fn part(self) -> UsagePart {
         match self {
-            Self::OfHour => PART,
-            Self::OfLateHour => LATE_PART,
-            Self::OfMany => PART_OF_MANY,
+            Self::Hour => PART,
+            Self::LateHour => LATE_PART,
+            Self::Many => PART_OF_MANY,
         }
     }
 }
@@ -253,13 +253,13 @@ pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<Pass, Error> 
 async fn count_next(store: &Store, next: UsageDue, kind: PartKind) -> Result<CountedPart, Error> {
     let counted = store.count_usage(next, kind.part()).await?;
     match counted {
-        CountedPart::Waits if kind == PartKind::OfLateHour => tracing::warn!(
+        CountedPart::Waits if kind == PartKind::LateHour => tracing::warn!(
             organization = %next.org,
             hour_end = %next.hour_end(),
             "the usage of an hour is not counted: more than {} of its runs have the same time and are not settled",
             LATE_PART.late
         ),
-        CountedPart::Counted(runs) if runs > 0 && kind == PartKind::OfLateHour => tracing::warn!(
+        CountedPart::Counted(runs) if runs > 0 && kind == PartKind::LateHour => tracing::warn!(
             organization = %next.org,
             hour_end = %next.hour_end(),
             runs,

@@ -46,7 +46,7 @@ pub(super) fn find(mountinfo: &str, own: &str) -> Result<Base, String> {
         "+memory +pids"
     };
     if !wanted
-        .split(" ")
+        .split(' ')
         .all(|name| has(&enabled, name.trim_start_matches('+')))
     {
         enable(&base, wanted).map_err(|error| {

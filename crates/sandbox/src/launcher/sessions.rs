@@ -205,7 +205,7 @@ mod tests {
         let mut sessions = Sessions {
             // Counting would find that these processes do not exist.
             counted: Some(Instant::now()),
-            cost: Duration::from_secs(60),
+            cost: Duration::from_mins(1),
             ..Sessions::default()
         };
         sessions.expect(pid(1_000));

@@ -155,7 +155,11 @@ pub(crate) fn the_engine_and_the_watch_come_before_commands(bed: &Bed) -> Sectio
             assert_eq!(field(parent, nice), -10, "the watch");
             if fs::exists("/sys/fs/cgroup/cpu/cpu.shares").unwrap() {
                 let (file, shares) = share(command);
-                assert!(file.to_str().unwrap().contains("sortie-run-"), "{file:?}");
+                assert!(
+                    file.to_str().unwrap().contains("sortie-run-"),
+                    "{}",
+                    file.display()
+                );
                 assert_eq!(shares, "256");
                 assert_eq!(share(parent).0, file, "the watch shares what the run has");
             } else {

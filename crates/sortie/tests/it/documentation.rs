@@ -168,7 +168,6 @@ fn blocks(text: &str) -> Result<Vec<Block>> {
                 });
                 open = Some((opening, block));
             }
-            (None, None) => {}
             (Some((opening, block)), Some((closing, ""))) if closing.starts_with(*opening) => {
                 found.extend(block.take());
                 open = None;
@@ -177,7 +176,7 @@ fn blocks(text: &str) -> Result<Vec<Block>> {
                 block.commands.push_str(line);
                 block.commands.push('\n');
             }
-            (Some((_, None)), _) => {}
+            (None, None) | (Some((_, None)), _) => {}
         }
     }
     ensure!(open.is_none(), "the last block has no end");

@@ -8,7 +8,7 @@ use sortie_api::{LedgerKind, OrgId, Timestamp};
 use super::ledger::LedgerPosition;
 use crate::{
     Store,
-    db::{Row, Stmt, Tx, vals},
+    db::{Row, Stmt, Turn, Tx, vals},
     types::{Error, Result},
 };
 
@@ -34,7 +34,8 @@ impl Store {
     /// System: adds the oldest `entries` of an organization that are not in its running sums to these. Returns false where
     /// there are fewer: they stay for the check itself.
     pub async fn add_up_ledger(&self, org: OrgId, entries: u32) -> Result<bool> {
-        let Some(step) = self.db.walk(move |tx| next_step(tx, org, entries)).await? else {
+        let step = self.db.scan(Turn::System, move |tx| next_step(tx, org, entries));
+        let Some(step) = step.await? else {
             return Ok(false);
         };
         match self.db.write(move |tx| take_step(tx, org, &step)).await {

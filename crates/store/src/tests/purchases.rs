@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sortie_api::{OrgId, PaymentId, RefundOrderId, TopupId, TopupKind, TopupState};
+use sortie_api::{OrgId, PaymentId, RefundOrderId, Timestamp, TopupId, TopupKind, TopupState};
 
 use super::{both, fixture::Fixture};
 use crate::{
@@ -161,19 +161,7 @@ impl Fixture {
             let taken = self.report(&paid, (kind, &format!("{kind:?}")), 100, TakeBackState::Taken);
             store.take_back(taken).await.unwrap();
         }
-        let order = NewRefundOrder {
-            id: RefundOrderId::new(at, self.random()),
-            payment: paid.payment,
-            reference: Some("a".to_owned()),
-            amount_cents: Some(1),
-            at,
-        };
-        store.order_refund(order.clone()).await.unwrap();
-        assert!(store.send_refund(order.id).await.unwrap());
-        store.abandon_refund(order.id).await.unwrap();
-        store.withdraw_refund(order.id).await.unwrap();
-        store.claim_refunds(late, LEASE, 10).await.unwrap();
-        store.refund_due_at(order.id, 1, None).await.unwrap();
+        self.use_refunds(&paid, late).await;
         store.claim_closing_accounts(late, LEASE, 10).await.unwrap();
         store.close_account_at(org, None).await.unwrap();
         store.payment(org, paid.payment).await.unwrap();
@@ -203,6 +191,24 @@ impl Fixture {
             .unwrap();
         store.postpone_stripe_search(late).await.unwrap();
         store.record_stripe_search(late, late).await.unwrap();
+    }
+
+    /// Runs every command on refunds that are ordered.
+    async fn use_refunds(&self, paid: &PaidTopup, late: Timestamp) {
+        let store = &self.store;
+        let order = NewRefundOrder {
+            id: RefundOrderId::new(self.now(), self.random()),
+            payment: paid.payment,
+            reference: Some("a".to_owned()),
+            amount_cents: Some(1),
+            at: self.now(),
+        };
+        store.order_refund(order.clone()).await.unwrap();
+        assert!(store.send_refund(order.id).await.unwrap());
+        store.abandon_refund(order.id).await.unwrap();
+        store.withdraw_refund(order.id).await.unwrap();
+        store.claim_refunds(late, LEASE, 10).await.unwrap();
+        store.refund_due_at(order.id, 1, None).await.unwrap();
     }
 }
 

@@ -192,7 +192,7 @@ fn an_answer_that_was_delivered_is_gone_here_and_told_to_the_store_once() {
         unretained.delivered(run(1));
         assert!(unretained.output(run(1), Reader::Callback).is_none());
     }
-    assert_eq!(unretained.take_delivered(), [run(1)]);
+    assert_eq!(unretained.take_delivered(), [(run(1), at())]);
     assert!(unretained.take_delivered().is_empty());
 }
 

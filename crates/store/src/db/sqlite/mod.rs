@@ -17,6 +17,7 @@ use std::{
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
+    thread::JoinHandle,
     time::Duration,
 };
 
@@ -78,20 +79,15 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -
 
     let [writes, reads, lists, scans] = std::array::from_fn(|_| Arc::new(Queue::default()));
     let mut threads = Vec::with_capacity(1 + READERS + LISTERS + SCANNERS);
-    let readers = [
+    for (name, queue, count) in [
         ("read", &reads, READERS),
         ("list", &lists, LISTERS),
         ("scan", &scans, SCANNERS),
-    ];
-    for (name, queue, count) in readers {
+    ] {
         for number in 1..=count {
             let connection = Connection::reader(path).map_err(|error| space.cause_of(error))?;
-            let queue = Arc::clone(queue);
-            let (metrics, file) = (reports.metrics.clone(), Arc::clone(&file));
-            threads.push(spawn(&format!("store-{name}-{number}"), move || {
-                read(connection, &queue, &metrics);
-                drop(file);
-            })?);
+            let name = format!("store-{name}-{number}");
+            threads.push(reader(&name, connection, queue, (&reports.metrics, &file))?);
         }
     }
     let owner = writer::Writer {
@@ -129,6 +125,20 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -
         space: Some(space),
         #[cfg(test)]
         faults,
+    })
+}
+
+/// Starts a thread that reads with `connection`.
+fn reader(
+    name: &str,
+    connection: Connection,
+    queue: &Arc<Queue>,
+    (metrics, file): (&Metrics, &Arc<File>),
+) -> Result<JoinHandle<()>> {
+    let (queue, metrics, file) = (Arc::clone(queue), metrics.clone(), Arc::clone(file));
+    spawn(name, move || {
+        read(connection, &queue, &metrics);
+        drop(file);
     })
 }
 
