@@ -29,7 +29,7 @@ const MARGIN: Duration = Duration::from_hours(1);
 /// it may be as old as this.
 const SHORT_MARGIN: Duration = Duration::from_mins(2);
 
-/// The same for a database that one node uses: its transactions do not overlap.
+/// Margin for a database that one node uses: its transactions do not overlap.
 const SHORT_MARGIN_ALONE: Duration = Duration::from_secs(5);
 
 /// Time after which an hour waits for its runs no longer. Those that are not settled then are counted by themselves. No run
@@ -179,11 +179,11 @@ pub(crate) struct Pass {
 /// Kind of the next part of an organization.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PartKind {
-    /// Its hour has passed.
+    /// An hour that has passed.
     Hour,
-    /// Its hour has passed long ago.
+    /// An hour that has passed long ago.
     LateHour,
-    /// Its runs are many.
+    /// A part of an hour with many runs.
     Many,
 }
 

@@ -170,7 +170,8 @@ async fn logged(node: &Node, (before, times): (usize, usize), text: &str) -> Che
         .with_context(|| format!("the log does not say {text:?} {times} times"))
 }
 
-/// What a wrong clock could change: the runs, the occurrences and the state of schedules, and the hours that are counted.
+/// Reads everything that a wrong clock could change: the runs, the occurrences and the state of schedules, and the hours
+/// that are counted.
 async fn state(node: &Node) -> Result<Vec<Vec<Value>>> {
     let mut state = Vec::new();
     for sql in [

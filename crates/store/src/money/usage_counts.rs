@@ -148,9 +148,9 @@ pub struct UsagePart {
 /// Runs that are not settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsettled {
-    /// Those that a node works on. A part ends before the first run that waits.
+    /// Runs that a node works on. A part ends before the first run that waits.
     Held,
-    /// Those that wait, too.
+    /// Runs that a node works on, and runs that wait.
     All,
 }
 

@@ -67,7 +67,7 @@ struct Progress {
     restarts: u64,
 }
 
-/// Who copies the log next.
+/// Thread that copies the log next.
 #[derive(Debug, PartialEq, Eq)]
 enum Copier {
     Nobody,
@@ -88,7 +88,7 @@ impl Progress {
         self.rest() <= most
     }
 
-    /// Who copies the log after a commit.
+    /// Returns the thread that copies the log after a commit.
     const fn copier(&self) -> Copier {
         if self.pages >= FULL {
             if self.is_short() {
