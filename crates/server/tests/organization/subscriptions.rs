@@ -455,6 +455,6 @@ async fn without_plans_nothing_is_sold() {
     let rig = Rig::start().await;
     let path = format!("/v1/organizations/{}/license/checkout", rig.ours);
     let refused = rig.owner.client.post(&path, &json!({"plan": "team"})).await;
-    refused.unwrap().failure(503, "unavailable").unwrap();
+    refused.unwrap().failure(409, "conflict").unwrap();
     rig.end().await;
 }
