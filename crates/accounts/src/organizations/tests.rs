@@ -57,7 +57,15 @@ async fn a_name_is_trimmed_and_has_1_to_200_characters() {
     let created = create("  Ours\u{a0}").await.unwrap();
     assert_eq!((created.name.as_str(), created.role), ("Ours", Role::Owner));
     create(&"ä".repeat(200)).await.unwrap();
-    for bad in ["", "   ", "a\nb", &"a".repeat(201)] {
+    for bad in [
+        "",
+        "   ",
+        "a\nb",
+        "a\u{202e}b",
+        "a\u{200b}",
+        "\u{feff}",
+        &"a".repeat(201),
+    ] {
         invalid(create(bad).await, "name: ");
         invalid(
             rig.accounts

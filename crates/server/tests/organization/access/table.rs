@@ -14,13 +14,15 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Returns true where the operation works for a suspended organization: it reads, pays, or leaves.
+    /// Returns true where the operation works for a suspended organization: it reads, pays, leaves, or disables its automatic
+    /// purchases.
     pub(super) fn stays_while_suspended(&self) -> bool {
         let stays = [
             "leave_organization",
             "create_checkout",
             "create_license_checkout",
             "create_portal",
+            "put_auto_topup",
         ];
         self.method == "GET" || stays.contains(&self.operation)
     }
