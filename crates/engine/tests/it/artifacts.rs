@@ -141,6 +141,8 @@ async fn content_goes_with_the_last_that_refers_to_it() {
         name: "kept.txt".to_owned(),
     };
     first.keep_artifact(&caller(org), wanted).await.unwrap();
+    // An engine that was away for longer than the retention deletes nothing.
+    first.store().record_retention(START + DAY * 20).await.unwrap();
     first.shutdown().await;
     drop(first);
 
