@@ -1,5 +1,8 @@
 //! The documentation does what it says: every block marked `sh` of a page is run, in order, in one shell, against a
 //! fresh node. Blocks that only show something are marked otherwise (`console`, `json`).
+//!
+//! A page fails where a block is not whole, runs no command or does not reach its end, where a command fails, and where
+//! the API refuses a request.
 
 use std::{
     fmt::Write as _,
@@ -126,60 +129,80 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Block of shell commands.
+/// Fenced block of a page.
 struct Block {
     /// Number of its first line in the page.
     line: usize,
-    commands: String,
+    /// Mark behind the fence, such as `sh`.
+    mark: String,
+    is_indented: bool,
+    text: String,
 }
 
-/// Names of shells by which a block may be marked, which no test would run.
+/// Mark of the blocks that are run.
+const RUN: &str = "sh";
+
+/// Marks by which a page could name a shell, and of which no test would know.
 const OTHER_SHELLS: [&str; 5] = ["bash", "shell", "shell-session", "zsh", "shellscript"];
 
-/// Fence of a line and its information, as `CommonMark` has them: at least three backticks or tildes.
+/// Marks of the blocks that a reader pastes into a shell.
+const PASTED: [&str; 3] = [RUN, "console", ""];
+
+/// Returns the fence that a line begins with and its mark, as `CommonMark` has them: at least three backticks or tildes.
 fn fence(line: &str) -> Option<(&str, &str)> {
     let line = line.trim();
-    let mark = line.chars().next().filter(|mark| "`~".contains(*mark))?;
-    let info = line.trim_start_matches(mark);
-    let fence = line.strip_suffix(info)?;
-    (fence.len() >= 3 && !(mark == '`' && info.contains(mark))).then(|| (fence, info.trim()))
+    let sign = line.chars().next().filter(|sign| "`~".contains(*sign))?;
+    let mark = line.trim_start_matches(sign);
+    let fence = line.strip_suffix(mark)?;
+    (fence.len() >= 3 && !(sign == '`' && mark.contains(sign))).then(|| (fence, mark.trim()))
 }
 
-/// Finds the blocks marked `sh`. A block ends at a fence that is at least as long as the one it begins with, so that
-/// a shorter one may stand in it.
-fn blocks(text: &str) -> Result<Vec<Block>> {
+/// Finds the blocks of a page. A block ends at a fence that is at least as long as its first one: a block with a longer
+/// fence may show a shorter one.
+fn blocks(page: &str, text: &str) -> Result<Vec<Block>> {
     let mut found = Vec::new();
-    let mut open: Option<(&str, Option<Block>)> = None;
+    let mut open: Option<(&str, Block)> = None;
     for (number, line) in (1..).zip(text.lines()) {
         match (&mut open, fence(line)) {
-            (None, Some((opening, info))) => {
-                ensure!(
-                    !OTHER_SHELLS.contains(&info),
-                    "{number}: mark the block `sh` to run it, or `console` to show it"
-                );
-                let indented = line.starts_with(' ');
-                ensure!(
-                    info != "sh" || !indented,
-                    "{number}: a block in a list is not run"
-                );
-                let block = (info == "sh").then(|| Block {
+            (None, None) => {}
+            (None, Some((opening, mark))) => {
+                let block = Block {
                     line: number + 1,
-                    commands: String::new(),
-                });
+                    mark: mark.to_owned(),
+                    is_indented: line.starts_with(' '),
+                    text: String::new(),
+                };
                 open = Some((opening, block));
             }
-            (Some((opening, block)), Some((closing, ""))) if closing.starts_with(*opening) => {
-                found.extend(block.take());
-                open = None;
+            (Some((opening, _)), Some((closing, ""))) if closing.starts_with(*opening) => {
+                found.extend(open.take().map(|(_, block)| block));
             }
-            (Some((_, Some(block))), _) => {
-                block.commands.push_str(line);
-                block.commands.push('\n');
+            (Some((_, block)), _) => {
+                block.text.push_str(line);
+                block.text.push('\n');
             }
-            (None, None) | (Some((_, None)), _) => {}
         }
     }
-    ensure!(open.is_none(), "the last block has no end");
+    ensure!(open.is_none(), "{page}: the last block has no end");
+    Ok(found)
+}
+
+/// Finds the blocks of a page that are run.
+fn commands(page: &str, text: &str) -> Result<Vec<Block>> {
+    let mut found = blocks(page, text)?;
+    for Block { line, mark, .. } in &found {
+        ensure!(
+            !OTHER_SHELLS.contains(&mark.as_str()),
+            "{page}:{line}: mark the block `sh` to run it, or `console` to show it"
+        );
+    }
+    found.retain(|block| block.mark == RUN);
+    for Block {
+        line, is_indented, ..
+    } in &found
+    {
+        ensure!(!is_indented, "{page}:{line}: a block in a list is not run");
+    }
     Ok(found)
 }
 
@@ -188,32 +211,34 @@ fn bash() -> Command {
     Command::new("bash")
 }
 
-/// Shell script of a page. It says on standard error where each block begins, and at its end how many commands it ran.
+/// Makes the shell script of a page. It says on standard error where each block begins, and at the end of each how many
+/// commands the block ran.
 fn script(page: &str, blocks: &[Block]) -> Result<String> {
     let mut script = "set -euo pipefail\n_ran=0\ntrap '_ran=$((_ran + 1))' DEBUG\n".to_owned();
-    for Block { line, commands } in blocks {
+    for Block { line, text, .. } in blocks {
         // A block alone must be whole: an open quotation or here-document would take in those that follow.
-        let read = bash().args(["-nc", commands]).output()?;
+        let read = bash().args(["-nc", text]).output()?;
         let said = String::from_utf8_lossy(&read.stderr);
         ensure!(
             read.status.success() && said.is_empty(),
             "{page}:{line}: the block is not whole: {said}"
         );
+        // The command at the end is counted too.
+        let end = end(page, *line);
         write!(
             script,
-            "echo '== {page}:{line}' >&2\n_ran=0\n{commands}\necho \"{} $((_ran - 1))\" >&2\n",
-            end(page, *line)
+            "echo '== {page}:{line}' >&2\n_ran=0\n{text}\necho \"{end} $((_ran - 1))\" >&2\n"
         )?;
     }
     Ok(script)
 }
 
-/// Words at the end of a block, before the number of its commands.
+/// Returns the words at the end of a block, before the number of its commands.
 fn end(page: &str, line: usize) -> String {
     format!("== {page}:{line} ended, commands:")
 }
 
-/// Checks what a page has done: every block came to its end and ran a command, and no request was refused.
+/// Checks the output of the script of a page.
 fn check(page: &str, blocks: &[Block], output: &Output) -> Checked {
     let (out, err) = (
         String::from_utf8_lossy(&output.stdout),
@@ -224,6 +249,11 @@ fn check(page: &str, blocks: &[Block], output: &Output) -> Checked {
     ensure!(
         !out.contains("\"code\":\""),
         "{page}: a request was refused\n{out}\n{err}"
+    );
+    // A shell that the page starts goes on after it has said so.
+    ensure!(
+        !err.contains("delimited by end-of-file"),
+        "{page}: a here-document has no end\n{err}"
     );
     for Block { line, .. } in blocks {
         let end = end(page, *line);
@@ -237,7 +267,7 @@ fn check(page: &str, blocks: &[Block], output: &Output) -> Checked {
 /// Runs a page against a node of its own, in a folder that has what a fresh clone has for the reader.
 async fn works(page: &str) -> Checked {
     let text = std::fs::read_to_string(root().join(page)).with_context(|| page.to_owned())?;
-    let blocks = blocks(&text).with_context(|| page.to_owned())?;
+    let blocks = commands(page, &text)?;
     ensure!(!blocks.is_empty(), "{page} has no block to run");
     let script = script(page, &blocks)?;
     let nodes = Nodes::start(page).await?;
@@ -266,31 +296,51 @@ async fn works(page: &str) -> Checked {
     check(page, &blocks, &shell.output()?)
 }
 
+/// Returns the name and the text of each page for users.
+fn pages() -> Result<Vec<(String, String)>> {
+    let mut paths = vec![root().join(README)];
+    for entry in std::fs::read_dir(root().join("docs"))? {
+        paths.push(entry?.path());
+    }
+    paths.retain(|path| path.extension().is_some_and(|kind| kind == "md"));
+    let read = |path: PathBuf| {
+        let name = path.strip_prefix(root())?.display().to_string();
+        Ok((name, std::fs::read_to_string(path)?))
+    };
+    paths.into_iter().map(read).collect()
+}
+
 #[test]
 fn every_page_with_commands_is_run() -> Result<()> {
-    let mut pages = vec![root().join("README.md")];
-    for entry in std::fs::read_dir(root().join("docs"))? {
-        pages.push(entry?.path());
+    for (page, text) in pages()? {
+        let has_commands = !commands(&page, &text)?.is_empty();
+        ensure!(
+            !has_commands || PAGES.contains(&page.as_str()),
+            "{page} has commands that no test runs"
+        );
     }
-    for page in pages
-        .iter()
-        .filter(|page| page.extension().is_some_and(|kind| kind == "md"))
-    {
-        let text = std::fs::read_to_string(page)?;
-        let name = page.strip_prefix(root())?.display().to_string();
-        if !blocks(&text).with_context(|| name.clone())?.is_empty() {
-            ensure!(
-                PAGES.contains(&name.as_str()),
-                "{name} has commands that no test runs"
-            );
+    Ok(())
+}
+
+/// A shell that a person types into, such as zsh, may know no comments: it would take their words for commands or arguments.
+#[test]
+fn no_block_that_is_pasted_into_a_shell_has_a_comment() -> Result<()> {
+    for (page, text) in pages()? {
+        let mut pasted = blocks(&page, &text)?;
+        pasted.retain(|block| PASTED.contains(&block.mark.as_str()));
+        for Block { line, text, .. } in pasted {
+            for (number, command) in (line..).zip(text.lines()) {
+                let has_comment = command.split_whitespace().any(|word| word.starts_with('#'));
+                ensure!(!has_comment, "{page}:{number}: {command}");
+            }
         }
     }
     Ok(())
 }
 
-/// Runs a page of which no command needs a node.
-fn broken(text: &str) -> Checked {
-    let blocks = blocks(text)?;
+/// Runs a page that needs no node.
+fn run_alone(text: &str) -> Checked {
+    let blocks = commands("page", text)?;
     let script = script("page", &blocks)?;
     let output = bash().args(["-c", &script]).output()?;
     check("page", &blocks, &output)
@@ -298,15 +348,23 @@ fn broken(text: &str) -> Checked {
 
 #[test]
 fn a_page_that_does_not_run_as_it_is_written_fails() -> Result<()> {
-    broken("```sh\ntrue\n```\n````sh\ncat >/dev/null <<'END'\n```answer\nhello\n```\nEND\n````\n")?;
+    run_alone("```sh\ntrue\n```\n````sh\ncat >/dev/null <<'END'\n```answer\nhello\n```\nEND\n````\n")?;
     for (text, expected) in [
-        // Wrapped lines take the end of a here-document away, and what follows is its content.
+        // Where lines are wrapped, the end of a here-document is lost, and what follows becomes its content.
         (
             "```sh\ncat >/dev/null <<'END'\na END true\n```\n\n```sh\nfalse\n```\n",
             "delimited by end-of-file",
         ),
+        (
+            "```sh\nbash -c 'cat >/dev/null <<END'\n```\n",
+            "a here-document has no end",
+        ),
         ("```sh\necho 'a\n```\n\n```sh\nfalse '\n```\n", "not whole"),
         ("```sh\n# true\n```\n", "ran no command"),
+        (
+            "```sh\ntrue\n```\n\n```sh\n\n```\n",
+            "page:6: the block ran no command",
+        ),
         (
             "```sh\ntrue\nexit 0\n```\n\n```sh\nfalse\n```\n",
             "did not reach its end",
@@ -316,30 +374,8 @@ fn a_page_that_does_not_run_as_it_is_written_fails() -> Result<()> {
         ("```bash\ntrue\n```\n", "mark the block `sh`"),
         ("- a\n\n  ```sh\n  true\n  ```\n", "in a list"),
     ] {
-        let failure = broken(text).err().with_context(|| format!("works: {text}"))?;
+        let failure = run_alone(text).err().with_context(|| format!("works: {text}"))?;
         ensure!(format!("{failure:#}").contains(expected), "{text}: {failure:#}");
-    }
-    Ok(())
-}
-
-/// A shell that a person types into, such as zsh, may know no comments: it would take their words for commands or arguments.
-#[test]
-fn no_block_that_is_pasted_into_a_shell_has_a_comment() -> Result<()> {
-    let mut pages = vec![root().join("README.md")];
-    for entry in std::fs::read_dir(root().join("docs"))? {
-        pages.push(entry?.path());
-    }
-    for page in pages.iter().filter(|page| page.is_file()) {
-        let text = std::fs::read_to_string(page)?;
-        let mut kind = None;
-        for (number, line) in (1..).zip(text.lines()) {
-            if let Some(fence) = line.strip_prefix("```") {
-                kind = if kind.is_some() { None } else { Some(fence) };
-            } else if matches!(kind, Some("" | "sh" | "bash" | "console")) {
-                let has_comment = line.split_whitespace().any(|word| word == "#");
-                ensure!(!has_comment, "{}:{number}: {line}", page.display());
-            }
-        }
     }
     Ok(())
 }
