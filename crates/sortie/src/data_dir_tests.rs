@@ -71,6 +71,7 @@ fn a_folder_with_files_of_somebody_else_is_refused_and_stays_as_it_is() {
         (IGNORE_FILE, "*.csv\n"),
         (".git", ""),
         ("blobs", ""),
+        (ENGINE_FILE, "{\"cylinders\": 8}\n"),
     ] {
         let root = tempfile::tempdir().unwrap();
         let data = DataDir::new(&root.path().join("data"));
@@ -84,6 +85,7 @@ fn a_folder_with_files_of_somebody_else_is_refused_and_stays_as_it_is() {
         }
         assert_eq!(mode(&data.path), 0o755);
         assert_eq!(fs::read_dir(&data.path).unwrap().count(), 1, "{name}");
+        assert_eq!(fs::read_to_string(data.path.join(name)).unwrap(), text);
     }
     // Any file of an engine says that the folder is one, whatever else is there: a node on PostgreSQL has no sortie.db.
     for own in [
@@ -99,6 +101,16 @@ fn a_folder_with_files_of_somebody_else_is_refused_and_stays_as_it_is() {
         fs::write(root.path().join("notes"), "").unwrap();
         fs::write(root.path().join(own), "").unwrap();
         assert!(!data.create().unwrap(), "{own}");
+    }
+    // What a power cut leaves of the file of a running engine.
+    for text in [
+        "{\"url\":\"http://127.0.0.1:8080\",\"pu",
+        "{\"u",
+        "\0\0\0\0\0\0\0\0\0",
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join(ENGINE_FILE), text).unwrap();
+        assert!(DataDir::new(root.path()).is_used().unwrap(), "{text:?}");
     }
 }
 

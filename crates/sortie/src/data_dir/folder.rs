@@ -22,15 +22,17 @@ pub(super) const IGNORE_FILE: &str = ".gitignore";
 /// Rule that makes Git ignore everything in a folder.
 const EVERYTHING: &str = "*";
 
-/// Files of which every data folder has one after its first start. An operator may put a database or a key there before.
-const OWN_FILES: [&str; 6] = [
-    ENGINE_FILE,
+/// Files that say that a folder is a data folder. An operator may put a database or a key there before the first start.
+const OWN_FILES: [&str; 5] = [
     NAME_FILE,
     MASTER_KEY_FILE,
     "sortie.db",
     NodeKey::Admin.file(),
     NodeKey::Operator.file(),
 ];
+
+/// Begin of the text that an engine writes into its file.
+const ENGINE_TEXT: &[u8] = b"{\"url\":";
 
 /// Entries of a folder that is empty otherwise: that of the root of a file system, and the settings of a node.
 const EMPTY_BUT: [&str; 2] = ["lost+found", "sortie.toml"];
@@ -52,6 +54,14 @@ fn read_rules(folder: &Path) -> io::Result<String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         Err(error) => Err(error),
     }
+}
+
+/// Whether `engine.json` in a folder is that of an engine. A start empties the file, so one of somebody else must not
+/// pass. A power cut may leave a part of the text, or zeros in its place.
+fn has_engine_file(folder: &Path) -> io::Result<bool> {
+    let text = fs::read(folder.join(ENGINE_FILE))?;
+    let length = text.len().min(ENGINE_TEXT.len());
+    Ok(text.first() == Some(&0) || text.get(..length) == ENGINE_TEXT.get(..length))
 }
 
 /// Takes the rights of other users on an empty folder away. The folder of another user, such as a mounted volume, stays as
@@ -131,7 +141,8 @@ impl DataDir {
         let mut foreign = None;
         for entry in entries {
             let name = entry.map_err(failed)?.file_name();
-            if OWN_FILES.iter().any(|own| name == *own) {
+            let is_own = OWN_FILES.iter().any(|own| name == *own);
+            if is_own || name == ENGINE_FILE && has_engine_file(&self.path).map_err(failed)? {
                 return Ok(true);
             }
             if name != IGNORE_FILE && EMPTY_BUT.iter().all(|entry| name != *entry) {
@@ -144,8 +155,8 @@ impl DataDir {
         match foreign {
             None => Ok(false),
             Some(name) => Err(Failure::usage(format!(
-                "the data folder {} has files, such as {}, and none of them is Sortie's: it would put its database and keys \
-                 among them; name another folder by --data-dir (SORTIE_DATA_DIR), or an empty one",
+                "the data folder {} has files, such as {}, and none of them is Sortie's: its database and keys would lie \
+                 among them; name another folder, or an empty one, by --data-dir (SORTIE_DATA_DIR)",
                 self.path.display(),
                 terminal::harmless(&name.to_string_lossy())
             ))),
