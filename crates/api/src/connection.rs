@@ -85,7 +85,7 @@ impl fmt::Display for AuthType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionStatus {
-    /// Has what it needs, as far as is known: a save makes no call, and the last test, if there was one, passed.
+    /// No fault is known. The last test passed, or there was none: a save makes no call.
     Ready,
     /// A person has to authorize the connection, by `POST /v1/connections/{name}/oauth`.
     NeedsAuthorization,

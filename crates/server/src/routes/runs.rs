@@ -299,7 +299,7 @@ impl FromQuery for RunQuery {
     params(
         ("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp"),
         ("wait" = Option<i32>, Query, minimum = 0, maximum = 60, nullable = false, description = "Time to wait for the run to become final, in seconds.", example = 0),
-        ("output" = Option<bool>, Query, nullable = false, description = "Whether the answer has the output. `false` leaves an output that can be read once where it is; such a run is then not waited for if another node works on it.", example = true),
+        ("output" = Option<bool>, Query, nullable = false, description = "Whether the answer has the output. With `false`, an output that can be read once stays readable, and `wait` does not wait for a run with zero data retention that another node works on.", example = true),
     ),
     responses((status = 200, description = "The run.", body = Run, example = json!({
         "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "succeeded", "output": "north: 12",

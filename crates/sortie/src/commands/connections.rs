@@ -140,7 +140,7 @@ async fn put(context: &Context, args: &PutArgs) -> Result<Exit> {
         )),
         // A save does not ask the server: whether the address and the credential work is unknown.
         ConnectionStatus::Ready if !args.list.json => {
-            let status = format!("saved, not tested: `sortie connections test {}` does", args.name);
+            let status = format!("saved, not tested: run `sortie connections test {}`", args.name);
             terminal::print(&details(&saved, &status))?;
             return Ok(Exit::Success);
         }

@@ -446,7 +446,7 @@ async fn connections_are_saved_listed_tested_and_deleted_without_a_credential_in
     command.stdin(fs::File::open(&file)?);
     let saved = text(&exits(command, 0)?.stdout);
     ensure!(
-        saved.contains("saved, not tested: `sortie connections test crm` does")
+        saved.contains("saved, not tested: run `sortie connections test crm`")
             && saved.contains("bearer")
             && !saved.contains("hush")
             && !saved.contains("ready"),
