@@ -150,6 +150,27 @@ fn the_data_folder_of_a_project_is_refused_and_stays_as_it_is() -> Checked {
     Ok(())
 }
 
+/// No restart mends a wrong command line or a missing master key, which exit with 64 and 78.
+#[test]
+fn the_unit_of_systemd_does_not_repeat_what_a_restart_cannot_mend() -> Checked {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/systemd/sortie.service");
+    let text = fs::read_to_string(unit)?;
+    let codes = text
+        .lines()
+        .find_map(|line| line.strip_prefix("RestartPreventExitStatus="));
+    assert_eq!(codes, Some("64 78"));
+    Ok(())
+}
+
+#[test]
+fn the_help_of_serve_names_both_modes() -> Checked {
+    let mut command = binary_command(Path::new(env!("CARGO_BIN_EXE_sortie")));
+    command.args(["serve", "--help"]);
+    let help = text(&exits(command, 0)?.stdout);
+    ensure!(help.contains("self-hosted or hosted"), "{help}");
+    Ok(())
+}
+
 /// A first start that fails has made the folder all the same, and says so.
 #[test]
 fn a_data_folder_is_told_where_the_first_start_fails() -> Checked {
