@@ -11,9 +11,9 @@
 //!
 //! `organization_storage` has the sum of the sizes of the blobs of an organization that count (`counted`). A blob counts from
 //! its reservation until its last reference is deleted ([`uncount`]), or until it is pending delete if nothing ever referred
-//! to it. A reservation of the same content counts it again. A reference that is added to a blob that does not count, because
-//! somebody deleted the last reference between the reservation and this one, is counted by the next check. The row of
-//! `organization_storage` is locked behind the blobs, so that the limit is exact.
+//! to it. A reservation of the same content counts it again, and so does a reference ([`count_again`]): somebody may delete the
+//! last reference between the reservation and the next one. The row of `organization_storage` is locked behind the blobs, so
+//! that the limit is exact.
 //!
 //! The tables that refer to blobs are listed in `unreferenced!` and nowhere else. Each has an index on its
 //! `blob_id`.
@@ -218,11 +218,11 @@ fn forget(tx: &mut dyn Tx, ids: &str) -> Result<u64> {
     )
 }
 
-/// Statement that goes before a reference to the blob is added or removed. `Unavailable` if the blob became
+/// Statement that goes before a reference to the blob is added. Its row is for [`count_again`]. `Unavailable` if the blob became
 /// pending delete meanwhile, which never happens to a writer that keeps to its time limit.
 pub(crate) fn defer_check(org: OrgId, id: BlobId, check_at: Timestamp) -> Stmt<'static> {
     Stmt::new(
-        "UPDATE blob SET check_at = $3 WHERE id = $2 AND org_id = $1 AND doomed_at IS NULL",
+        "UPDATE blob SET check_at = $3 WHERE id = $2 AND org_id = $1 AND doomed_at IS NULL RETURNING id, counted",
         vals![org, id, check_at],
     )
     .exactly(
@@ -275,6 +275,26 @@ fn reserve(tx: &mut dyn Tx, new: &NewBlob) -> Result<BlobId> {
     Ok(id)
 }
 
+/// Counts blobs to which a reference is added and that do not count. Each row has the id of a blob and whether it counts. The
+/// blobs are locked.
+pub(crate) fn count_again(tx: &mut dyn Tx, referred: &[Row]) -> Result<()> {
+    let mut uncounted = Vec::new();
+    for row in referred {
+        if row.int(1)? == 0 {
+            uncounted.push(row.text(0)?);
+        }
+    }
+    if uncounted.is_empty() {
+        return Ok(());
+    }
+    let counted = tx.query_all(
+        "UPDATE blob SET counted = 1 WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND counted = 0 \
+         RETURNING org_id, size",
+        vals![json(&uncounted)?.as_str()],
+    )?;
+    change_stored(tx, &counted)
+}
+
 /// Stops counting those of the blobs `ids`, a JSON array, to which nothing refers any more. Their rows are locked.
 pub(crate) fn uncount(tx: &mut dyn Tx, ids: &str) -> Result<()> {
     let uncounted = tx.query_all(
@@ -291,7 +311,7 @@ pub(crate) fn uncount(tx: &mut dyn Tx, ids: &str) -> Result<()> {
 
 /// Changes what organizations have stored by rows with an organization and a number of bytes. The ids of the organizations
 /// are not parsed: one that is damaged fits no organization.
-fn change_stored<'a>(tx: &mut dyn Tx, changes: impl IntoIterator<Item = &'a Row>) -> Result<()> {
+fn change_stored(tx: &mut dyn Tx, changes: &[Row]) -> Result<()> {
     let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
     for row in changes {
         let sum = sums.entry(row.text(0)?).or_default();
@@ -313,13 +333,12 @@ fn change_stored<'a>(tx: &mut dyn Tx, changes: impl IntoIterator<Item = &'a Row>
     tx.batch(&statements).map(drop)
 }
 
-/// Marks those of the blobs `ids`, a JSON array, as pending delete that are due and without references. Counts those again
-/// that are due and have references, where they do not count.
+/// Marks those of the blobs `ids`, a JSON array, as pending delete that are due and without references.
 fn doom(tx: &mut dyn Tx, now: Timestamp, ids: &str) -> Result<()> {
     // Each blob is checked a second time, under its lock: it may have been touched since it was found. PostgreSQL takes the
     // snapshot of a statement before it waits for a lock, so only the statements behind the lock see all references. The
     // conditions hide `check_at` from the planner: its index would be walked once for each id.
-    let [_, doomed, recounted, _] = batch(
+    let [_, doomed, _] = batch(
         tx,
         &[
             Stmt::new(
@@ -336,19 +355,13 @@ fn doom(tx: &mut dyn Tx, now: Timestamp, ids: &str) -> Result<()> {
                 vals![now, ids, i64::MAX],
             ),
             Stmt::new(
-                "UPDATE blob SET counted = 1 \
-                 WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} AND COALESCE(check_at, $3) <= $1 AND counted = 0 \
-                 RETURNING org_id, size",
-                vals![now, ids, i64::MAX],
-            ),
-            Stmt::new(
                 "UPDATE blob SET check_at = NULL \
                  WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} AND COALESCE(check_at, $3) <= $1",
                 vals![now, ids, i64::MAX],
             ),
         ],
     )?;
-    change_stored(tx, doomed.rows.iter().chain(&recounted.rows))
+    change_stored(tx, &doomed.rows)
 }
 
 fn pending_from(row: &Row) -> Result<PendingDelete> {

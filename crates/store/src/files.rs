@@ -4,7 +4,7 @@ use sortie_api::{BlobId, File, FileId, OrgId, Sha256, Timestamp};
 
 use crate::{
     Audit, Store, audit,
-    blobs::{defer_check, ids_of, json, sha256, uncount},
+    blobs::{count_again, defer_check, ids_of, json, sha256, uncount},
     db::{Row, Stmt, Tx, batch, vals},
     organizations::lock,
     types::{Error, Result},
@@ -160,27 +160,30 @@ impl Store {
 
 // Of two commands that take the same name, the second one sees the first.
 fn create(tx: &mut dyn Tx, new: &NewFile, audit: &Audit) -> Result<()> {
-    tx.batch(&[
-        lock(new.org),
-        defer_check(new.org, new.blob, new.check_at),
-        Stmt::new(
-            "INSERT INTO file (id, org_id, name, blob_id, size, sha256, content_type, created_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (org_id, name) DO NOTHING",
-            vals![
-                new.id,
-                new.org,
-                new.name.as_str(),
-                new.blob,
-                new.size,
-                new.sha256.as_bytes().as_slice(),
-                new.content_type.as_str(),
-                new.at
-            ],
-        )
-        .exactly(1, TAKEN),
-        audit::record(audit),
-    ])
-    .map(drop)
+    let [_, referred, _, _] = batch(
+        tx,
+        &[
+            lock(new.org),
+            defer_check(new.org, new.blob, new.check_at),
+            Stmt::new(
+                "INSERT INTO file (id, org_id, name, blob_id, size, sha256, content_type, created_at) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (org_id, name) DO NOTHING",
+                vals![
+                    new.id,
+                    new.org,
+                    new.name.as_str(),
+                    new.blob,
+                    new.size,
+                    new.sha256.as_bytes().as_slice(),
+                    new.content_type.as_str(),
+                    new.at
+                ],
+            )
+            .exactly(1, TAKEN),
+            audit::record(audit),
+        ],
+    )?;
+    count_again(tx, &referred.rows)
 }
 
 fn rename(tx: &mut dyn Tx, (org, id): (OrgId, FileId), name: &str, audit: &Audit) -> Result<File> {

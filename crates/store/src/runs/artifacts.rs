@@ -104,15 +104,15 @@ impl Texts {
     }
 }
 
-/// Statements that record artifacts. The first one touches all their blobs, as `blobs::touch` does for one. A
-/// blob that became pending delete meanwhile is a permanent failure, so that the end of the run is not tried
-/// again for ever.
+/// Statements that record artifacts. The first one touches all their blobs, as `blobs::defer_check` does for one, and its rows
+/// are for `blobs::count_again`. A blob that became pending delete meanwhile is a permanent failure, so that the end of the run
+/// is not tried again for ever.
 pub(super) fn insert(fence: Fence, last_event: i64, texts: &Texts) -> [Stmt<'_>; 3] {
     let run = fence.run;
     [
         Stmt::new(
             "UPDATE blob SET check_at = $3 WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} \
-             AND org_id = (SELECT r.org_id FROM run r WHERE r.id = $1) AND doomed_at IS NULL",
+             AND org_id = (SELECT r.org_id FROM run r WHERE r.id = $1) AND doomed_at IS NULL RETURNING id, counted",
             vals![run, texts.blobs.as_str(), texts.check_at],
         )
         .exactly(

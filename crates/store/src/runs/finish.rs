@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     Store,
+    blobs::count_again,
     db::{Answer, Row, Stmt, Tx, vals},
     deliveries::delivery_is_due,
     money::settle::{SettledAt, settle, settled, settled_columns, within_reserved},
@@ -142,6 +143,7 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
             vals![fence.run, fence.attempt, last, output.as_str()],
         ));
     }
+    let first_of_artifacts = statements.len();
     if let Some(texts) = &new {
         statements.extend(artifacts::insert(fence, last, texts));
     }
@@ -156,6 +158,10 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
         statements.push(delivery_is_due(fence.run, finish.at));
     }
     let answers = settle(tx, &statements, &[SETTLED])?;
+    if new.is_some() {
+        let referred = answers.get(first_of_artifacts);
+        count_again(tx, referred.map_or(&[], |answer| &answer.rows))?;
+    }
     let row = ended(&answers)?;
     Ok(Run {
         artifacts: kept.iter().map(|kept| kept.artifact.clone()).collect(),

@@ -89,6 +89,18 @@ both! {
         assert_ne!(gone[0].id, file.blob);
     }
 
+    async fn content_of_an_artifact_counts_where_its_last_file_was_deleted_meanwhile(fixture: &Fixture) {
+        let (org, node) = (fixture.org().await, fixture.node().await);
+        let fence = fixture.running(org, node).await;
+        let file = fixture.file(org, "a", 1).await;
+        let finish = fixture.with_artifacts(org, &[("a", 1), ("b", 1)]).await;
+        let audit = fixture.audit_of(org, "file.delete", "a file");
+        fixture.store.delete_file(org, file.id, fixture.now() + HOUR, audit).await.unwrap();
+        assert_eq!(fixture.stored(org).await, 0);
+        fixture.store.finish_run(fence, finish).await.unwrap();
+        assert_eq!(fixture.stored(org).await, file.size);
+    }
+
     async fn a_run_does_not_end_with_content_that_was_given_up(fixture: &Fixture) {
         let (org, node) = (fixture.org().await, fixture.node().await);
         let fence = fixture.running(org, node).await;

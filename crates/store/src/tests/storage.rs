@@ -95,8 +95,9 @@ both! {
         delete(again.id).await;
         assert_eq!(fixture.stored(org).await, 0);
         store.create_file(late, fixture.audit_of(org, "file.create", "a file")).await.unwrap();
-        assert_eq!(fixture.sweep_blobs(fixture.now() + HOUR * 2).await, []);
         assert_eq!((fixture.stored(org).await, fixture.summed().await), (SIZE, SIZE));
+        assert_eq!(fixture.sweep_blobs(fixture.now() + HOUR * 2).await, []);
+        assert_eq!(fixture.stored(org).await, SIZE);
     }
 
     async fn of_many_contents_at_once_as_many_are_taken_as_there_is_room_for(fixture: &Fixture) {
