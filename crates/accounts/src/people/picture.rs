@@ -233,10 +233,13 @@ fn webp(file: Bytes) -> Option<((u32, u32), Bytes)> {
             *data = header.freeze();
         }
     }
-    // Corrects the flags of the other chunks that were left out. `VP8X` goes where nothing needs it, so the sides are read
-    // after that: they are those of the frame then.
+    // Corrects the flags of the other chunks that were left out. `VP8X` goes where nothing needs it.
     webp.set_exif(None);
-    Some((webp.dimensions()?, webp.encoder().bytes()))
+    let sides = webp.dimensions()?;
+    let mut image = webp.clone();
+    image.remove_chunks_by_id(*b"VP8X");
+    // A header that names other sides than the image is broken, and would hide how large the image is.
+    (image.dimensions()? == sides).then(|| (sides, webp.encoder().bytes()))
 }
 
 /// Returns the first image of an animation and its sides, in the form that `VP8X` has them. None where it is broken.
@@ -472,6 +475,28 @@ mod tests {
         broken[3] = 0;
         assert_eq!(with_frame(broken), Err(NoPicture::Broken("WebP")));
         assert_eq!(with_frame(vp8()).unwrap().bytes, riff(&[(b"VP8 ", vp8())]));
+    }
+
+    #[test]
+    fn no_header_of_a_webp_hides_the_sides_of_its_image() {
+        let extended = |flags: u8, side: u8| vec![flags, 0, 0, 0, side, 0, 0, side, 0, 0];
+        let still = |side| {
+            riff(&[
+                (b"VP8X", extended(0b0001_0000, side)),
+                (b"ALPH", vec![1, 2]),
+                (b"VP8 ", vp8()),
+            ])
+        };
+        assert_eq!(kept("image/webp", &still(15)), still(15));
+        let animated = |side: u8| {
+            let mut frame = vec![0, 0, 0, 0, 0, 0, side, 0, 0, side, 0, 0, 100, 0, 0, 0];
+            frame.extend_from_slice(&riff(&[(b"ALPH", vec![1, 2]), (b"VP8 ", vp8())])[12..]);
+            riff(&[(b"VP8X", extended(0b0001_0010, 63)), (b"ANMF", frame)])
+        };
+        assert_eq!(kept("image/webp", &animated(15)), still(15));
+        for file in [still(14), animated(14)] {
+            assert_eq!(picture("image/webp", file.into()), Err(NoPicture::Broken("WebP")));
+        }
     }
 
     #[test]
