@@ -102,7 +102,7 @@ async fn the_log_begins_anew_while_commands_keep_coming() {
 #[tokio::test]
 async fn a_log_behind_a_reader_that_has_ended_is_copied_by_the_thread_and_cut_while_commands_keep_coming() {
     let fixture = busy().await;
-    fixture.grow_log(12_000).await;
+    fixture.grow_log(20_000).await;
     let writes = async {
         while fixture.pages_of_log() > KEPT {
             fixture.write_a_hundred_pages().await;
@@ -110,7 +110,7 @@ async fn a_log_behind_a_reader_that_has_ended_is_copied_by_the_thread_and_cut_wh
     };
     let cut = tokio::time::timeout(Duration::from_secs(30), writes).await;
     cut.expect("the log is cut");
-    assert!(fixture.pages_of_database() > 12_000);
+    assert!(fixture.pages_of_database() > 20_000);
     assert!(fixture.store.db.faults().most_copied_by_writer() <= 4_000);
 }
 
@@ -127,4 +127,45 @@ async fn a_log_behind_a_reader_that_has_ended_is_emptied_while_no_command_comes(
     emptied.expect("the log is emptied");
     assert!(fixture.pages_of_database() > 12_000);
     assert!(fixture.store.db.faults().most_copied_by_writer() <= 4_000);
+}
+
+/// The `sqlite3` shell writes to the database of an engine as well.
+#[tokio::test]
+async fn commits_of_another_process_stay_while_the_file_of_the_log_is_cut() {
+    let fixture = checkpointed_after(Duration::from_millis(10)).await;
+    fixture.grow_log(40_000).await;
+    let open = || rusqlite::Connection::open(fixture.sqlite_file()).unwrap();
+    let rows = |connection: &rusqlite::Connection| -> i64 {
+        let count = "SELECT COUNT(*) FROM filler";
+        connection.query_row(count, (), |row| row.get(0)).unwrap()
+    };
+    let other = open();
+    // It writes what does not fit into its cache to the log at once.
+    let settings = "PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 0; PRAGMA busy_timeout = 30000; \
+                    PRAGMA cache_size = 100";
+    other.execute_batch(settings).unwrap();
+    let before = rows(&other);
+    let cut_to = async |pages: u64| {
+        let cut = async {
+            while fixture.pages_of_log() > pages {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let cut = tokio::time::timeout(Duration::from_mins(1), cut).await;
+        cut.expect("the file is cut");
+    };
+    cut_to(39_000).await;
+    // More than the length that the file is cut to.
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for _ in 0..150 {
+        let insert = "INSERT INTO filler VALUES (zeroblob(409600))";
+        other.execute(insert, ()).unwrap();
+    }
+    other.execute_batch("COMMIT").unwrap();
+    cut_to(KEPT).await;
+    drop(other);
+    let stored = open();
+    assert_eq!(rows(&stored), before + 150);
+    let integrity = stored.query_row("PRAGMA integrity_check", (), |row| row.get::<_, String>(0));
+    assert_eq!(integrity.unwrap(), "ok");
 }

@@ -3,13 +3,15 @@
 //! A checkpoint copies the pages of the log into the database and waits for the disk. By itself `SQLite` lets the connection
 //! that commits do that, and every command waits for it: some 20 ms for 4,000 pages, and seconds for a log that has grown to
 //! gigabytes behind a long reader. Here a thread of its own copies the log, however long it is. The writing thread only
-//! copies the bounded rest that was added meanwhile. After that the next commit begins the log anew, and the writing thread
-//! cuts the file to its usual length in small steps.
+//! copies the bounded rest that was added meanwhile. After that the next commit begins the log anew, and `SQLite` cuts a part
+//! off a long file.
+//!
+//! Only `SQLite` changes the file, under its own locks: another process, such as the `sqlite3` shell, may write to the
+//! database as well.
 
 use std::{
     ffi::c_int,
-    fs::{self, File, OpenOptions},
-    io,
+    fs::{self, File},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -44,14 +46,23 @@ const REST: u32 = 4_000;
 /// that one is as fast as the commits are.
 const PART: u32 = 4;
 
-/// Length of the file to which it is cut once the log has begun anew, in bytes.
+/// Length of the file down to which it is cut, in bytes.
 const KEPT: u64 = 32 << 20;
 
-/// Number of bytes that are cut off at once. The kernel takes a few milliseconds to drop them from its cache.
-const CUT: u64 = 8 << 20;
+/// Maximum number of bytes that a commit cuts off. The kernel takes some 20 ms to drop them from its cache.
+const CUT: u64 = 16 << 20;
+
+/// Length of the file from which on the log is begun anew more often, so that the file soon has its usual length.
+const LONG: u64 = 64 << 20;
+
+/// Number of pages that stands for [`FULL`] while the file is [`LONG`].
+const FULL_OF_LONG: u32 = 1_000;
 
 /// Pause between two cuts while no command comes.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// Time between two looks at a log that others copy or read, while no command comes.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Length of a page in the log with its header. The header of the log itself is shorter.
 const LOGGED: u64 = 4_096 + 24;
@@ -88,15 +99,20 @@ impl Progress {
         self.rest() <= most
     }
 
-    /// Returns the thread that copies the log after a commit.
-    const fn copier(&self) -> Copier {
-        if self.pages >= FULL {
+    /// Returns the thread that copies the log after a commit, if its file has this length.
+    const fn copier(&self, file_length: u64) -> Copier {
+        let (early, full) = if file_length > LONG {
+            (1, FULL_OF_LONG)
+        } else {
+            (EARLY, FULL)
+        };
+        if self.pages >= full {
             if self.is_short() {
                 Copier::Writer
             } else {
                 Copier::Thread
             }
-        } else if self.rest() >= EARLY {
+        } else if self.rest() >= early {
             Copier::Thread
         } else {
             Copier::Nobody
@@ -141,8 +157,10 @@ pub(super) struct Log {
     path: PathBuf,
     /// Restarts of the log after which its length was read.
     seen: u64,
-    /// Length of the file while it is to be cut, otherwise 0.
-    long: u64,
+    /// Length of the file as it was read.
+    length: u64,
+    /// Length to which the next restart cuts the file, if the connection that writes knows it.
+    limit: Option<u64>,
     #[cfg(test)]
     pub(super) faults: Arc<crate::db::fault::Faults>,
 }
@@ -162,7 +180,8 @@ pub(super) fn log(path: &Path) -> (Log, Signalled) {
         signal,
         path: beside(path, "-wal"),
         seen: 0,
-        long: 0,
+        length: 0,
+        limit: None,
         #[cfg(test)]
         faults: Arc::default(),
     };
@@ -170,8 +189,9 @@ pub(super) fn log(path: &Path) -> (Log, Signalled) {
 }
 
 impl Log {
-    /// Returns the hook of the connection that writes. It is called after each commit, with the number of pages in the log.
-    pub(super) fn hook(&self) -> impl FnMut(&mut Wal, c_int) -> rusqlite::Result<()> + Send + use<> {
+    /// Returns the hook of a new connection that writes. It is called after each commit, with the number of pages in the log.
+    pub(super) fn hook(&mut self) -> impl FnMut(&mut Wal, c_int) -> rusqlite::Result<()> + Send + use<> {
+        self.limit = None;
         let progress = self.progress.clone();
         move |_, pages| {
             progress
@@ -192,47 +212,42 @@ impl Log {
         Ok(())
     }
 
-    /// Called by the writing thread after its commands are answered. Lets the log be copied, and cuts the file.
+    /// Called by the writing thread after its commands are answered. Lets the log be copied, and the file be cut.
     pub(super) fn keep(&mut self, connection: &mut Connection) {
-        match self.progress.get().copier() {
+        match self.progress.get().copier(self.length) {
             Copier::Nobody => {}
             Copier::Thread => self.signal(),
             Copier::Writer => self.copy_rest(connection),
         }
-        self.cut();
+        if let Err(error) = self.limit(connection) {
+            tracing::warn!(%error, "cannot limit the length of the write-ahead log");
+        }
     }
 
     /// Called by the writing thread while no command comes. Returns the time after which it is to be called again, or `None`
     /// if the log is empty. It takes no longer than [`keep`](Self::keep), and waits for no reader.
     pub(super) fn tidy(&mut self, connection: &mut Connection) -> Result<Option<Duration>> {
-        /// Time between two looks at a log that others copy or read.
-        const LOOK: Duration = Duration::from_secs(1);
-        let progress = self.progress.get();
-        if !progress.is_short() {
+        if !self.progress.get().is_short() {
             self.signal();
             return Ok(Some(LOOK));
         }
-        if self.length() <= KEPT {
+        if self.file_length() <= KEPT {
             let is_empty = connection.truncate_log()?;
             if is_empty {
                 self.progress.lock().committed(0);
             }
             return Ok((!is_empty).then_some(LOOK));
         }
-        if end(progress.pages) > KEPT {
-            self.copy_rest(connection);
-            let progress = self.progress.get();
-            if progress.rest() > 0 {
-                return Ok(Some(LOOK));
-            }
-            // `SQLite` would cut off the whole file at once. A commit begins the log anew, and the file is cut behind that.
-            connection.script("PRAGMA user_version = 0")?;
-            if end(self.progress.get().pages) > KEPT {
-                return Ok(Some(LOOK));
-            }
+        self.copy_rest(connection);
+        let before = self.progress.get();
+        if before.rest() > 0 {
+            return Ok(Some(LOOK));
         }
-        self.cut();
-        Ok(Some(PAUSE))
+        // A checkpoint that truncates would cut off the whole file at once. A commit cuts off a part.
+        self.limit(connection)?;
+        connection.script("PRAGMA user_version = 0")?;
+        let has_restarted = self.progress.get().restarts != before.restarts;
+        Ok(Some(if has_restarted { PAUSE } else { LOOK }))
     }
 
     /// Wakes the thread that copies the log.
@@ -255,33 +270,30 @@ impl Log {
         }
     }
 
-    fn length(&self) -> u64 {
+    fn file_length(&self) -> u64 {
         fs::metadata(&self.path).map_or(0, |file| file.len())
     }
 
-    /// Cuts a part off the file if it is much longer than the log. Only the writing thread appends to it, and a reader reads no
-    /// page behind the last commit.
-    fn cut(&mut self) {
+    /// Tells `SQLite` to which length it cuts the file with the commit that begins the log anew.
+    fn limit(&mut self, connection: &Connection) -> Result<()> {
         let Progress { pages, restarts, .. } = self.progress.get();
         if self.seen != restarts {
             self.seen = restarts;
-            self.long = self.length();
+            self.length = self.file_length();
         }
-        if self.long <= KEPT || end(pages) > KEPT {
-            return;
+        let limit = limit_of(self.length.max(end(pages)));
+        if self.limit != Some(limit) {
+            connection.script(&format!("PRAGMA journal_size_limit = {limit}"))?;
+            self.limit = Some(limit);
         }
-        let length = self.long.saturating_sub(CUT).max(KEPT);
-        let cut = OpenOptions::new().write(true).open(&self.path);
-        match cut.and_then(|file: File| file.set_len(length)) {
-            Ok(()) => self.long = length,
-            Err(error) => self.stay_long(&error),
-        }
+        Ok(())
     }
+}
 
-    fn stay_long(&mut self, error: &io::Error) {
-        self.long = 0;
-        tracing::warn!(%error, "cannot shorten the write-ahead log; it is tried again when the log begins anew");
-    }
+/// Length to which a file of this length is cut: a multiple of [`CUT`], so that a growing log seldom has another one.
+const fn limit_of(length: u64) -> u64 {
+    let limit = length.saturating_sub(1) / CUT * CUT;
+    if limit > KEPT { limit } else { KEPT }
 }
 
 /// Length of a log of so many pages.
@@ -384,7 +396,31 @@ mod tests {
             (800_000, 700_000, Copier::Thread),
             (800_000, 800_000 - REST, Copier::Writer),
         ] {
-            assert_eq!(at(pages, copied).copier(), copier, "{pages} {copied}");
+            assert_eq!(at(pages, copied).copier(LONG), copier, "{pages} {copied}");
+        }
+        // The file of an earlier log is cut whenever the log begins anew.
+        for (pages, copied, copier) in [
+            (10, 10, Copier::Nobody),
+            (10, 0, Copier::Thread),
+            (1_000, 0, Copier::Writer),
+            (800_000, 0, Copier::Thread),
+        ] {
+            assert_eq!(at(pages, copied).copier(LONG + 1), copier, "{pages} {copied}");
+        }
+    }
+
+    #[test]
+    fn a_long_file_is_cut_in_parts() {
+        const MIB: u64 = 1 << 20;
+        for (length, limit) in [
+            (0, KEPT),
+            (32 * MIB, KEPT),
+            (40 * MIB, KEPT),
+            (48 * MIB, KEPT),
+            (48 * MIB + 1, 48 * MIB),
+            (3_072 * MIB, 3_056 * MIB),
+        ] {
+            assert_eq!(limit_of(length), limit, "{length}");
         }
     }
 

@@ -47,7 +47,7 @@ pub(in crate::db) struct Connection {
 
 impl Connection {
     /// Opens the connection that writes. It notes each commit in the log.
-    pub(super) fn writer(path: &Path, space: &Space, log: &Log) -> Result<Self> {
+    pub(super) fn writer(path: &Path, space: &Space, log: &mut Log) -> Result<Self> {
         let mut connection = Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         connection.space = Some(space.clone());
         let mode: String = connection
@@ -320,7 +320,7 @@ mod tests {
         let path = Path::new(database.url().strip_prefix("sqlite:").unwrap());
         std::fs::write(path, "").unwrap();
         let space = Space::of(path);
-        let connection = Connection::writer(path, &space, &checkpoint::log(path).0).unwrap();
+        let connection = Connection::writer(path, &space, &mut checkpoint::log(path).0).unwrap();
         let broken = || {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_WRITE);
             rusqlite::Error::SqliteFailure(code, None)

@@ -67,7 +67,7 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -
     {
         log.faults = Arc::clone(&faults);
     }
-    let connection = Connection::writer(path, &space, &log).and_then(|mut connection| {
+    let connection = Connection::writer(path, &space, &mut log).and_then(|mut connection| {
         apply_migrations(&mut connection)?;
         statistics::set(&mut connection)?;
         log.begin(&mut connection)?;

@@ -135,7 +135,7 @@ mod tests {
         let path = PathBuf::from(database.url().strip_prefix("sqlite:").unwrap());
         fs::write(&path, "").unwrap();
         let space = Space::of(&path);
-        let connection = Connection::writer(&path, &space, &checkpoint::log(&path).0).unwrap();
+        let connection = Connection::writer(&path, &space, &mut checkpoint::log(&path).0).unwrap();
         let insert = "INSERT INTO large VALUES (zeroblob(100000))";
         connection
             .script("CREATE TABLE large (content BLOB); PRAGMA max_page_count = 10")

@@ -337,7 +337,7 @@ impl Writer {
         if self.connection.script("ROLLBACK").is_ok() && self.connection.is_idle() {
             return Ok(());
         }
-        self.connection = Connection::writer(&self.path, &self.space, &self.log)?;
+        self.connection = Connection::writer(&self.path, &self.space, &mut self.log)?;
         Ok(())
     }
 }
