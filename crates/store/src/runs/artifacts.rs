@@ -123,7 +123,8 @@ pub(super) fn insert(fence: Fence, last_event: i64, texts: &Texts) -> [Stmt<'_>;
             "INSERT INTO run_artifacts (run_id, artifacts) \
              {GUARDED}VALUES (CAST($1 AS TEXT), CAST($4 AS TEXT)){BY_FENCE}",
             vals![run, fence.attempt, last_event, texts.artifacts.as_str()],
-        ),
+        )
+        .exactly(1, Error::Fenced),
         Stmt::new(
             "INSERT INTO artifact_blob (run_id, blob_id) \
              {GUARDED}SELECT CAST($1 AS TEXT), value FROM {JSON_EACH}($4){BY_FENCE}",

@@ -137,11 +137,14 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
     statements.push(leave_queue(fence.run));
     statements.push(end.statement(fence)?);
     if let Some(output) = &finish.output {
-        statements.push(Stmt::new(
-            "INSERT INTO run_output (run_id, output) \
+        statements.push(
+            Stmt::new(
+                "INSERT INTO run_output (run_id, output) \
              {GUARDED}VALUES (CAST($1 AS TEXT), CAST($4 AS TEXT)){BY_FENCE}",
-            vals![fence.run, fence.attempt, last, output.as_str()],
-        ));
+                vals![fence.run, fence.attempt, last, output.as_str()],
+            )
+            .exactly(1, Error::Fenced),
+        );
     }
     let first_of_artifacts = statements.len();
     if let Some(texts) = &new {

@@ -221,7 +221,8 @@ fn insert_events<'a>(statements: &mut Vec<Stmt<'a>>, fence: Fence, events: &'a [
             params.extend(vals![seq, event.kind, event.data.as_str(), event.at]);
         }
         let sql = INSERT_EVENTS.get(chunk.len() - 1);
-        statements.extend(sql.map(|sql| Stmt::new(sql, params)));
+        let rows = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
+        statements.extend(sql.map(|sql| Stmt::new(sql, params).exactly(rows, Error::Fenced)));
     }
 }
 

@@ -571,6 +571,8 @@ both! {
         fixture.store.finish_run(at_work, fixture.succeeded("out")).await.unwrap();
         count_late(fixture).await;
         assert_eq!((counted().await, used().await), (3, 5));
+        let of_months = "SELECT CAST(SUM(runs) AS BIGINT) FROM usage_month";
+        assert_eq!(fixture.count(of_months).await, 3, "the sums of months have the same");
     }
 
     async fn a_month_is_read_from_its_own_sums(fixture: &Fixture) {
