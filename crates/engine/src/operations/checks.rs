@@ -11,6 +11,7 @@ use sortie_api::{
 };
 use sortie_models::Settings;
 use sortie_sandbox::Level;
+use sortie_store::DatabaseInfo;
 
 use crate::{
     Engine,
@@ -127,31 +128,7 @@ impl Engine {
         let info = self.store().database_info().await?;
         let begun = Instant::now();
         self.store().ping().await?;
-        let took = begun.elapsed();
-        let millis = took.as_secs_f64() * 1_000.0;
-        let long_log = self.store().log_bytes().filter(|bytes| *bytes > LONG_LOG);
-        let log = long_log.map(|bytes| format!(", a log of {} MiB", bytes >> 20));
-        let found = format!(
-            "{} {}, migration {}, {millis:.1} ms until a write has its turn{}",
-            info.kind,
-            info.version,
-            info.migration,
-            log.unwrap_or_default()
-        );
-        Ok(if info.migration > info.known_migration {
-            Check::new("database", Verdict::Warning, found)
-                .hint("a newer version has migrated it: bring this node to that version")
-        } else if took > SLOW {
-            Check::new("database", Verdict::Warning, found)
-                .hint("every request waits for it: look at its disk, its load and the way to it")
-        } else if long_log.is_some() {
-            Check::new("database", Verdict::Warning, found).hint(
-                "another program reads the database in one long transaction, as `sortie backup` or an open `sqlite3` does; \
-                 until it ends the log grows, and then the database needs as much room again",
-            )
-        } else {
-            Check::new("database", Verdict::Ok, found)
-        })
+        Ok(database_check(&info, begun.elapsed(), self.store().log_bytes()))
     }
 
     async fn check_storage(&self) -> Result<Check, Error> {
@@ -474,6 +451,34 @@ fn open_files() -> Check {
         .hint("each connection is one, and each run with commands a few: raise the hard limit (LimitNOFILE= of systemd)")
     } else {
         check
+    }
+}
+
+/// Check of a database that answered a write after `took`, with the length of its write-ahead log if it has one.
+fn database_check(info: &DatabaseInfo, took: Duration, log: Option<u64>) -> Check {
+    let millis = took.as_secs_f64() * 1_000.0;
+    let long_log = log.filter(|bytes| *bytes > LONG_LOG);
+    let log = long_log.map(|bytes| format!(", a log of {} MiB", bytes >> 20));
+    let found = format!(
+        "{} {}, migration {}, {millis:.1} ms until a write has its turn{}",
+        info.kind,
+        info.version,
+        info.migration,
+        log.unwrap_or_default()
+    );
+    if info.migration > info.known_migration {
+        Check::new("database", Verdict::Warning, found)
+            .hint("a newer version has migrated it: bring this node to that version")
+    } else if took > SLOW {
+        Check::new("database", Verdict::Warning, found)
+            .hint("every request waits for it: look at its disk, its load and the way to it")
+    } else if long_log.is_some() {
+        Check::new("database", Verdict::Warning, found).hint(
+            "another program reads the database in one long transaction, or has until just now, as `sortie backup` or an open \
+             `sqlite3` does; the log grows until that ends, and then the database needs as much room again",
+        )
+    } else {
+        Check::new("database", Verdict::Ok, found)
     }
 }
 

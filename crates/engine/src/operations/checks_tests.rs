@@ -163,3 +163,29 @@ async fn a_check_that_does_not_answer_is_a_fault() {
     assert_eq!((check.name.as_str(), check.verdict), ("database", Verdict::Fault));
     assert!(check.found.contains("10 seconds"));
 }
+
+#[test]
+fn a_long_log_of_the_database_is_told_with_its_cause() {
+    let info = DatabaseInfo {
+        kind: "SQLite".to_owned(),
+        version: "3".to_owned(),
+        migration: 1,
+        known_migration: 1,
+    };
+    let of = |log| database_check(&info, Duration::ZERO, log);
+    for log in [None, Some(0), Some(LONG_LOG)] {
+        assert_eq!(
+            (of(log).verdict, of(log).hints.len()),
+            (Verdict::Ok, 0),
+            "{log:?}"
+        );
+    }
+    let long = of(Some(3 << 30));
+    assert_eq!(long.verdict, Verdict::Warning);
+    assert!(long.found.ends_with("a log of 3072 MiB"), "{}", long.found);
+    assert!(
+        long.hints[0].contains("another program reads"),
+        "{:?}",
+        long.hints
+    );
+}

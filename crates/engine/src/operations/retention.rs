@@ -23,8 +23,8 @@ const INTERVAL: Duration = Duration::from_hours(1);
 
 /// Most rows that one transaction deletes. On SQLite everything else that writes waits for it, a few milliseconds.
 pub(super) const BATCH: Batch = Batch {
-    runs: 100,
-    events: 1_000,
+    runs: 25,
+    events: 500,
 };
 
 /// Most occurrences of a schedule that one transaction deletes.
