@@ -1,17 +1,18 @@
 //! Each task and thread that lasts as long as a node panics once. The process ends each time, says which one it was, and
 //! exits with a code after which a service manager starts it again: docs/FAULTS.md.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs};
 
 use anyhow::ensure;
 use sortie_testkit::{Checked, Database, HostedNode, Node, NodeOptions, StripeDouble};
+use tempfile::TempDir;
 
 /// Names the task that is to panic. Only builds for tests look at it.
 const PANIC_IN: &str = "SORTIE_TEST_PANIC_IN";
 
 /// Tasks and threads of a node of a hosted deployment on `SQLite`. The store has several threads of some kinds. The upgrade of
 /// connections is not among them: only a database of an earlier version starts it.
-const HOSTED: [&str; 24] = [
+const HOSTED: [&str; 25] = [
     "accounts",
     "authorizations",
     "billing",
@@ -29,8 +30,9 @@ const HOSTED: [&str; 24] = [
     "storage-sweep",
     "storage-watch",
     "store-checkpoint",
+    "store-list-1",
     "store-read-1",
-    "store-walk-1",
+    "store-scan-1",
     "store-write",
     "sweeper",
     "timer",
@@ -38,8 +40,20 @@ const HOSTED: [&str; 24] = [
     "watch",
 ];
 
-/// Tasks and threads that only a self-hosted node on PostgreSQL has.
-const SHARED: [&str; 5] = ["hints", "license", "store-0", "store-1", "store-channel"];
+/// Tasks and threads that only a self-hosted node on PostgreSQL has, where people sign in.
+const SHARED: [&str; 6] = [
+    "hints",
+    "license",
+    "people",
+    "store-0",
+    "store-1",
+    "store-channel",
+];
+
+/// Configuration of a node where people sign in.
+const SIGN_IN: &str = "advertise_url = \"https://engine.example\"\n\
+    [[sign_in.oidc]]\nname = \"okta\"\nissuer = \"https://idp.example/\"\nclient_id = \"c-1\"\n\
+    client_secret = \"hush\"\ntrusted_domains = [\"example.com\"]\ndefault_role = \"member\"\n";
 
 /// Options of a node that logs the name of each task.
 fn options() -> NodeOptions {
@@ -90,7 +104,11 @@ async fn a_node_ends_when_any_of_its_tasks_panics_on_sqlite() -> Checked {
 
 #[tokio::test]
 async fn a_node_ends_when_any_of_its_tasks_panics_on_postgres() -> Checked {
-    let node = Node::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Postgres, options()).await?;
+    let folder = TempDir::new()?;
+    let file = folder.path().join("sortie.toml");
+    fs::write(&file, SIGN_IN)?;
+    let options = options().env("SORTIE_CONFIG", &file.to_string_lossy());
+    let node = Node::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Postgres, options).await?;
     let log = node.log();
     let started = started(&log);
     let known: BTreeSet<&str> = HOSTED.into_iter().chain(SHARED).collect();
