@@ -36,6 +36,9 @@ const ABANDONED: Error = Error::Conflict(
      reference if nothing went back",
 );
 
+/// Error of a refund that another command has ended.
+const CHANGED: Error = Error::Conflict("the refund was changed at the same time: repeat the command");
+
 /// Orders that a node carries out at once.
 const SLOTS: u32 = 8;
 
@@ -165,12 +168,15 @@ impl Parts {
 
     /// Sends the request of an order, under the key of the order.
     async fn send_refund(&self, order: &RefundOrderRow, actor: &Actor) -> Result<()> {
-        if self.now() >= order.created_at + KEY_STANDS {
+        if order.state != RefundOrderState::Created && self.now() >= order.created_at + KEY_STANDS {
             // Stripe may have forgotten the key: the same request would be another refund.
             return self.abandon(order).await;
         }
         let payment = self.store.operated_payment(order.payment).await?;
-        let is_first = self.store.send_refund(order.id).await?;
+        let is_first = match self.store.send_refund(order.id).await? {
+            Some(requests) => requests == 1,
+            None => return Err(CHANGED),
+        };
         let name = order.id.to_string();
         let request = RefundOrder {
             intent: &payment.intent,

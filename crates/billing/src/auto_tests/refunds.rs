@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use sortie_api::{PaymentId, billing::RefundPayment};
-use sortie_store::{Actor, PaymentRow};
+use sortie_api::{PaymentId, RefundOrderId, billing::RefundPayment};
+use sortie_store::{Actor, NewRefundOrder, PaymentRow};
 use sortie_testkit::{
     Checked, Database, both_databases,
     stripe::{Call, Card, Fault},
@@ -19,6 +19,7 @@ both_databases! {
     many_commands_with_one_reference_are_one_refund,
     a_refund_on_which_stripe_fails_for_good_is_abandoned_and_counted_if_it_appears,
     no_key_of_a_refund_is_used_after_23_hours,
+    a_refund_that_was_never_sent_is_made_by_the_next_command,
     a_refund_among_more_than_a_hundred_is_found,
 }
 
@@ -195,6 +196,26 @@ async fn no_key_of_a_refund_is_used_after_23_hours(database: Database) -> Checke
         ),
         (0, 0)
     );
+    Ok(())
+}
+
+/// The node was killed between the record and the request: no key has an age.
+async fn a_refund_that_was_never_sent_is_made_by_the_next_command(database: Database) -> Checked {
+    let (rig, payment) = Rig::paid(database).await;
+    let at = rig.clock.now();
+    let order = NewRefundOrder {
+        id: RefundOrderId::new(at, [1; 10]),
+        payment,
+        reference: Some("a".to_owned()),
+        amount_cents: Some(100),
+        at,
+    };
+    rig.billing.0.store.order_refund(order).await?;
+    rig.pass(Duration::from_hours(30));
+    for _ in 0..2 {
+        rig.refund(payment, &part(100, "a")).await.unwrap();
+        assert_eq!((rig.keys().len(), rig.went_back().await), (1, 100));
+    }
     Ok(())
 }
 

@@ -8,8 +8,8 @@ use sortie_api::{OrgId, PaymentId, RefundOrderId, Timestamp, TopupId, TopupKind,
 use super::{both, fixture::Fixture};
 use crate::{
     AfterEvent, Appended, Error, NewCustomer, NewRefundOrder, NewStripeEvent, NewTopup, OTHER_AMOUNT,
-    PAID_TWICE, PaidTopup, RemovedCard, ReplacedCustomer, SavedCard, Store, TOO_MANY_OPEN, TakeBack,
-    TakeBackKind, TakeBackState, TookBack, TopupMove, db::vals,
+    OrderedRefund, PAID_TWICE, PaidTopup, RemovedCard, ReplacedCustomer, SavedCard, Store, TOO_MANY_OPEN,
+    TakeBack, TakeBackKind, TakeBackState, TookBack, TopupMove, db::vals,
 };
 
 /// Micros of a cent.
@@ -204,7 +204,7 @@ impl Fixture {
             at: self.now(),
         };
         store.order_refund(order.clone()).await.unwrap();
-        assert!(store.send_refund(order.id).await.unwrap());
+        assert_eq!(store.send_refund(order.id).await, Ok(Some(1)));
         store.abandon_refund(order.id).await.unwrap();
         store.withdraw_refund(order.id).await.unwrap();
         store.claim_refunds(late, LEASE, 10).await.unwrap();
@@ -261,6 +261,30 @@ fn nothing(state: TakeBackState) -> TookBack {
 }
 
 both! {
+    // `docs/BILLING.md#refund-a-payment`
+    async fn a_reference_is_free_again_only_if_its_one_request_was_refused(fixture: &Fixture) {
+        let (org, store) = (fixture.org().await, &fixture.store);
+        let payment = fixture.bought(org, 1_000).await.payment;
+        let ordered = async |reference: &str| {
+            let (id, at) = (RefundOrderId::new(fixture.now(), fixture.random()), fixture.now());
+            let reference = Some(reference.to_owned());
+            store.order_refund(NewRefundOrder { id, payment, reference, amount_cents: Some(1), at }).await.unwrap()
+        };
+        let OrderedRefund::New(refused) = ordered("a").await else { panic!("the reference is new") };
+        assert_eq!(store.send_refund(refused.id).await, Ok(Some(1)));
+        store.withdraw_refund(refused.id).await.unwrap();
+        let OrderedRefund::New(order) = ordered("a").await else { panic!("the reference is free") };
+        // A second command sends the same request before the first one is refused.
+        for requests in 1..=2 {
+            assert_eq!(store.send_refund(order.id).await, Ok(Some(requests)));
+        }
+        store.withdraw_refund(order.id).await.unwrap();
+        let again = ordered("a").await;
+        assert!(matches!(&again, OrderedRefund::Before(known) if known.id == order.id), "{again:?}");
+        store.abandon_refund(order.id).await.unwrap();
+        assert_eq!(store.send_refund(order.id).await, Ok(None));
+    }
+
     async fn an_order_is_credited_once_however_often_its_payment_is_reported(fixture: &Fixture) {
         let (org, store) = (fixture.org().await, &fixture.store);
         let topup = fixture.ordered(fixture.new_topup(org)).await;

@@ -97,7 +97,8 @@ pub struct RefundOrderRow {
     pub created_at: Timestamp,
     /// Whether a node carries it out, and not the operator.
     pub is_due: bool,
-    /// Number of nodes that had it. The record of an attempt must carry it.
+    /// Number of requests to Stripe; of an order that nodes carry out, the number of nodes that had it. The record of their
+    /// attempt must carry it.
     pub tries: i64,
     /// State of the refund at Stripe, once it is known.
     pub refund: Option<TakeBackState>,
@@ -129,15 +130,18 @@ impl Store {
         self.db.write(move |tx| order(tx, &new)).await
     }
 
-    /// System: marks an order as sent, before the request to Stripe. Returns whether this is the first request.
-    pub async fn send_refund(&self, id: RefundOrderId) -> Result<bool> {
+    /// System: marks an order as sent, before each request to Stripe. Returns [`RefundOrderRow::tries`]. None for an order that
+    /// has ended: nothing is to be sent.
+    pub async fn send_refund(&self, id: RefundOrderId) -> Result<Option<i64>> {
         self.db
             .write(move |tx| {
-                let sent = tx.exec(
-                    "UPDATE refund_order SET state = 'sent' WHERE id = $1 AND state = 'created'",
+                tx.query_opt(
+                    "UPDATE refund_order SET state = 'sent', tries = CASE WHEN due_at IS NULL THEN tries + 1 ELSE tries END \
+                     WHERE id = $1 AND state IN ('created', 'sent') RETURNING tries",
                     vals![id],
-                )?;
-                Ok(sent == 1)
+                )?
+                .map(|row| row.int(0))
+                .transpose()
             })
             .await
     }
@@ -155,12 +159,13 @@ impl Store {
             .await
     }
 
-    /// System: deletes an order whose first and only request was refused, so that its reference can be used again.
+    /// System: deletes an order whose only request was refused, so that its reference can be used again. One that was sent
+    /// again meanwhile stays: Stripe may have taken that request.
     pub async fn withdraw_refund(&self, id: RefundOrderId) -> Result<()> {
         self.db
             .write(move |tx| {
                 tx.exec(
-                    "DELETE FROM refund_order WHERE id = $1 AND state = 'sent'",
+                    "DELETE FROM refund_order WHERE id = $1 AND state = 'sent' AND tries = 1",
                     vals![id],
                 )
                 .map(drop)
