@@ -418,8 +418,11 @@ both! {
         let org = fixture.org_of(ann).await;
         store.put_auto_topup(fixture.new_auto_topup(org), fixture.audit(org)).await.unwrap();
         assert_eq!(store.is_auto_topup_due(org, fixture.now()).await, Ok(true));
+        // A purchase has begun, and its card is not charged yet.
+        let begun = fixture.begun(org).await.unwrap().id;
         fixture.suspend(org).await;
         assert_eq!(store.is_auto_topup_due(org, fixture.now()).await, Ok(false));
+        assert_eq!(store.send_auto_topup(begun).await, Ok(SentAutoTopup::Never));
         let resumed = fixture.audit(org);
         let at = resumed.at;
         store.resume_organization(org, resumed).await.unwrap();

@@ -31,7 +31,7 @@ use crate::{
 pub const SETTINGS_CHANGED: Error = Error::Conflict("the automatic purchases were changed at the same time");
 
 /// Reason of a purchase that was not sent to Stripe.
-const SWITCHED_OFF: &str = "the automatic purchases were disabled or changed before the card was charged";
+const NOT_AGREED: &str = "the automatic purchases were disabled or changed, or the organization was suspended, before the card was charged";
 
 /// Time in which the limits count.
 const DAY: Duration = Duration::from_hours(24);
@@ -100,7 +100,7 @@ pub enum SentAutoTopup {
     Now,
     /// The purchase was marked before, or has ended.
     Before,
-    /// The automatic purchases were disabled. The purchase has failed.
+    /// The automatic purchases were disabled or changed, or the organization was suspended. The purchase has failed.
     Never,
 }
 
@@ -298,7 +298,7 @@ impl Store {
     }
 
     /// System: marks an automatic purchase as sent, before the request to Stripe. One that must not be sent has failed then: its
-    /// consent is not the one in force any more.
+    /// consent is not the one in force any more, or the organization is suspended.
     pub async fn send_auto_topup(&self, id: TopupId) -> Result<SentAutoTopup> {
         self.db
             .write(move |tx| {
@@ -318,13 +318,13 @@ impl Store {
                                 "UPDATE topup SET state = $2 WHERE id = $1 AND state = $3 AND (SELECT a.org_id FROM auto_topup a \
                                  WHERE a.org_id = topup.org_id AND (topup.consent_id IS NULL OR topup.consent_id = ",
                                 consent_in_force!(),
-                                ")) IS NOT NULL"
+                                ")) IS NOT NULL AND (SELECT c.suspended FROM credit c WHERE c.org_id = topup.org_id) = 0"
                             ),
                             vals![id, TopupState::Processing, TopupState::Created],
                         ),
                         Stmt::new(
                             "UPDATE topup SET state = $2, error = $4, check_at = NULL WHERE id = $1 AND state = $3",
-                            vals![id, TopupState::Failed, TopupState::Created, SWITCHED_OFF],
+                            vals![id, TopupState::Failed, TopupState::Created, NOT_AGREED],
                         ),
                     ],
                 )?;
