@@ -259,15 +259,7 @@ mod tests {
     async fn the_ledger_is_checked_once_a_night_and_a_difference_is_counted() {
         let database = TestDatabase::sqlite().unwrap();
         let store = Store::open(database.url()).await.unwrap();
-        let org = "org_01kafs6w1cefkstv6qr1ptb0mp";
-        for sql in [
-            format!("INSERT INTO organization (id, name, created_at) VALUES ('{org}', 'a', 1)"),
-            format!(
-                "INSERT INTO credit (org_id, balance_micros, reserved_micros, suspended) VALUES ('{org}', 5, 0, 0)"
-            ),
-        ] {
-            database.change(&sql).await.unwrap();
-        }
+        with_too_much(&database, &["org_01kafs6w1cefkstv6qr1ptb0mp"]).await;
         let (clock, metrics) = (
             Clock::manual("2026-11-20T12:00:00Z".parse().unwrap()),
             Arc::<Metrics>::default(),
@@ -298,15 +290,8 @@ mod tests {
         tokio::join!(job, looks_on);
     }
 
-    #[tokio::test]
-    async fn an_organization_that_cannot_be_checked_does_not_keep_the_others() {
-        let database = TestDatabase::sqlite().unwrap();
-        let store = Store::open(database.url()).await.unwrap();
-        let orgs = [
-            "org_01kafs6w1cefkstv6qr1ptb0m1",
-            "org_01kafs6w1cefkstv6qr1ptb0m2",
-            "org_01kafs6w1cefkstv6qr1ptb0m3",
-        ];
+    /// Makes organizations with more credits than their ledgers have.
+    async fn with_too_much(database: &TestDatabase, orgs: &[&str]) {
         for org in orgs {
             for sql in [
                 format!("INSERT INTO organization (id, name, created_at) VALUES ('{org}', 'a', 1)"),
@@ -317,6 +302,51 @@ mod tests {
                 database.change(&sql).await.unwrap();
             }
         }
+    }
+
+    fn found(checked: &CheckedLedger) -> Vec<(String, LedgerRule)> {
+        let differences = checked.differences.iter();
+        differences
+            .map(|found| (found.org.to_string(), found.rule))
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn an_organization_that_takes_too_long_does_not_keep_the_others() {
+        let database = TestDatabase::postgres().await.unwrap();
+        let store = Store::open(database.url()).await.unwrap();
+        let orgs = ["org_01kafs6w1cefkstv6qr1ptb0m1", "org_01kafs6w1cefkstv6qr1ptb0m2"];
+        with_too_much(&database, &orgs).await;
+        // No statement that reads the credits of the first organization ends in time.
+        for sql in [
+            "ALTER TABLE credit RENAME TO slow_credit".to_owned(),
+            format!(
+                "CREATE VIEW credit AS SELECT org_id, reserved_micros, balance_micros + CASE WHEN org_id = '{}' \
+                 THEN length(pg_sleep(60)::text) ELSE 0 END AS balance_micros FROM slow_credit",
+                orgs[0]
+            ),
+        ] {
+            database.change(&sql).await.unwrap();
+        }
+        let checked = check_page(&store, None, 10).await.unwrap();
+        assert_eq!((checked.organizations, checked.next_after), (2, None));
+        let expected = [
+            (orgs[0].to_owned(), LedgerRule::Readable),
+            (orgs[1].to_owned(), LedgerRule::Balance),
+        ];
+        assert_eq!(found(&checked), expected);
+    }
+
+    #[tokio::test]
+    async fn an_organization_that_cannot_be_checked_does_not_keep_the_others() {
+        let database = TestDatabase::sqlite().unwrap();
+        let store = Store::open(database.url()).await.unwrap();
+        let orgs = [
+            "org_01kafs6w1cefkstv6qr1ptb0m1",
+            "org_01kafs6w1cefkstv6qr1ptb0m2",
+            "org_01kafs6w1cefkstv6qr1ptb0m3",
+        ];
+        with_too_much(&database, &orgs).await;
         // The balance of the first cannot be read, and those of the others are not the sums of their ledgers.
         let broken = format!(
             "UPDATE credit SET balance_micros = 1.5 WHERE org_id = '{}'",
@@ -325,17 +355,15 @@ mod tests {
         database.change(&broken).await.unwrap();
         let checked = check_page(&store, None, 10).await.unwrap();
         assert_eq!((checked.organizations, checked.next_after), (3, None));
-        let found: Vec<_> = checked
-            .differences
-            .iter()
-            .map(|found| (found.org.to_string(), found.rule))
-            .collect();
         let expected = [
             (orgs[0], LedgerRule::Readable),
             (orgs[1], LedgerRule::Balance),
             (orgs[2], LedgerRule::Balance),
         ];
-        assert_eq!(found, expected.map(|(org, rule)| (org.to_owned(), rule)));
+        assert_eq!(
+            found(&checked),
+            expected.map(|(org, rule)| (org.to_owned(), rule))
+        );
         // One whose id cannot be read ends no page.
         let lost = format!(
             "INSERT INTO organization (id, name, created_at) VALUES ('{}x', 'a', 1)",

@@ -6,14 +6,15 @@ use std::time::Duration;
 use sortie_api::{Role, SessionId, UserId};
 
 use super::{
-    fixture::Fixture,
+    budgets::micros,
+    fixture::{Fixture, of_calls},
     identities::{identity, linked, proved},
     people::{conflicts, token},
     purchases::card,
 };
 use crate::{
-    AWAITING, AfterAutoTopup, Appended, Avatar, Error, Factor, GRANTS_OF_A_PERSON, PasswordChange,
-    PersonDeletion, ProvenIdentity, Purpose, SentAutoTopup, SignIn,
+    AWAITING, AfterAutoTopup, Appended, Avatar, Error, Factor, GRANTS_OF_A_PERSON, NewLedgerEntry,
+    PasswordChange, PersonDeletion, ProvenIdentity, Purpose, SentAutoTopup, SignIn,
     db::{Stmt, Tx, vals},
 };
 
@@ -292,6 +293,33 @@ async fn nothing_is_charged_beside_the_end_of_the_consent() {
     let disable = store.disable_auto_topup(org, audit);
     let (disabled, sent) = fixture.overlapped(1, disable, store.send_auto_topup(id)).await;
     assert_eq!((disabled, sent), (Ok(true), Ok(SentAutoTopup::Never)));
+}
+
+/// `docs/BILLING.md#the-ledger`
+#[tokio::test]
+async fn a_charge_that_waits_for_another_entry_is_newer_than_it() {
+    let fixture = Fixture::postgres().await;
+    let (org, node, store) = (
+        fixture.paying_org(1_000).await,
+        fixture.node().await,
+        &fixture.store,
+    );
+    store.create_run(fixture.paid(org, 100)).await.unwrap();
+    let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
+    store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
+    // The other entry has the credits, and the later time.
+    let later = NewLedgerEntry {
+        at: fixture.now() + HOUR,
+        ..fixture.grant(org, 5)
+    };
+    let give = store.move_credits(later, fixture.audit(org));
+    let settle = store.settle_run(fence.run, fence.attempt, of_calls(micros(7)), Vec::new());
+    let (given, settled) = fixture.overlapped(2, give, settle).await;
+    assert_eq!(given, Ok(Appended::New));
+    settled.unwrap();
+    let newest = store.list_ledger(org, None, 2).await.unwrap();
+    assert_eq!((newest[0].1.amount_micros, newest[1].1.amount_micros), (-7, 5));
+    assert!(newest[0].0.at > newest[1].0.at);
 }
 
 #[tokio::test]
