@@ -1,13 +1,17 @@
 //! A deployment that sells credits: the binary beside the double of Stripe.
 
-use std::{io::Write as _, process::Output};
+use std::{
+    io::Write as _,
+    process::Output,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sortie_testkit::{
     Client, Database, HostedNode, NodeOptions, StripeDouble,
     http::Method,
-    stripe::{Call, Card, SubscriptionChange},
+    stripe::{Call, Card, Fault, SubscriptionChange},
 };
 use tempfile::NamedTempFile;
 
@@ -18,12 +22,23 @@ use crate::{
 
 both_databases![
     credits_are_bought_and_refunded,
+    a_refund_is_made_once_however_often_its_line_is_typed,
+    a_node_stops_while_stripe_is_silent,
     nobody_is_asked_to_pay_without_mail,
     licenses_are_sold
 ];
 
-/// Status of a command that the state of a payment forbids.
-const CONFLICT: i32 = 64;
+/// Status of a command that is wrong, or that the state of a payment forbids.
+const USAGE: i32 = 64;
+
+/// Status of a command whose result is not known.
+const UNAVAILABLE: i32 = 69;
+
+/// Events that wait for an answer of Stripe. A request waits ten seconds, and a node makes eight at once.
+const WAITING: usize = 40;
+
+/// Text of a failure whose command is to be repeated.
+const TYPE_AGAIN: &str = "the payment provider is unavailable, retry later";
 
 const SECRET: &str = "whsec_of_the_test";
 
@@ -52,31 +67,37 @@ async fn organization(node: &HostedNode) -> Result<(Client, String)> {
     Ok((ann, org))
 }
 
+/// Buys credits. Returns the payment.
+async fn bought(
+    (node, double): (&HostedNode, &StripeDouble),
+    (person, org): (&Client, &str),
+    cents: i64,
+) -> Result<String> {
+    let billing = format!("/v1/organizations/{org}/billing");
+    let order = json!({"amount_cents": cents});
+    let page = person.post(&format!("{billing}/checkout"), &order).await?;
+    let page = page.expect(200)?.json()?;
+    let session = page["url"].as_str().and_then(|url| url.rsplit('/').next());
+    double.pay(session.context("a session")?, Card::Good)?;
+    node.node.until_logged("credited a purchase").await?;
+    let payments = person.get(&format!("{billing}/payments")).await?;
+    let payments = payments.expect(200)?.json()?;
+    Ok(payments["payments"][0]["id"]
+        .as_str()
+        .context("a payment")?
+        .to_owned())
+}
+
 /// `docs/BILLING.md#buy-credits`: the worker of the node handles a webhook at once, and the operator refunds the payment.
 async fn credits_are_bought_and_refunded(database: Database) -> Checked {
     let (node, double) = selling(database, NodeOptions::default()).await?;
     let (ann, org) = organization(&node).await?;
-    let path = |end: &str| format!("/v1/organizations/{org}/{end}");
-    let order = json!({"amount_cents": 2_500});
-    let page = ann
-        .post(&path("billing/checkout"), &order)
-        .await?
-        .expect(200)?
-        .json()?;
-    let session = page["url"].as_str().and_then(|url| url.rsplit('/').next());
-    double.pay(session.context("a session")?, Card::Good)?;
-    node.node.until_logged("credited a purchase").await?;
+    let payment = bought((&node, &double), (&ann, &org), 2_500).await?;
     let balance = async || -> Result<Value> {
-        let balance = ann.get(&path("balance")).await?.expect(200)?.json()?;
-        Ok(balance["balance_micros"].clone())
+        let balance = ann.get(&format!("/v1/organizations/{org}/balance")).await?;
+        Ok(balance.expect(200)?.json()?["balance_micros"].clone())
     };
     assert_eq!(balance().await?, 25_000_000);
-
-    let payments = ann.get(&path("billing/payments")).await?.expect(200)?.json()?;
-    let payment = payments["payments"][0]["id"]
-        .as_str()
-        .context("a payment")?
-        .to_owned();
     // The double answers on this thread.
     let refund = async |more: &[&str], code: i32| -> Result<Output> {
         let refund = ["credits", "refund", payment.as_str()];
@@ -95,10 +116,91 @@ async fn credits_are_bought_and_refunded(database: Database) -> Checked {
     let rest = text(&refund(&[], 0).await?.stdout);
     ensure!(rest.contains("REFUNDED") && rest.contains("2500"), "{rest}");
     assert_eq!(balance().await?, 0);
-    let again = refund(&[], CONFLICT).await?;
+    let again = refund(&[], USAGE).await?;
     ensure!(text(&again.stderr).contains("refunded before"), "{again:?}");
     exits(node.node.sortie(&["admin", "check-ledger"]), 0)?;
     assert_eq!(double.holdings().total().refunded_cents, 2_500);
+    Ok(())
+}
+
+/// `docs/BILLING.md#refund-a-payment`: what an operator types after any failure, and again.
+async fn a_refund_is_made_once_however_often_its_line_is_typed(database: Database) -> Checked {
+    let (mut node, double) = selling(database, NodeOptions::default()).await?;
+    let (ann, org) = organization(&node).await?;
+    let payment = bought((&node, &double), (&ann, &org), 2_500).await?;
+    let start = ["credits", "refund", payment.as_str()];
+    let typed = async |node: &HostedNode, more: &[&str], code: i32| -> Result<String> {
+        let command = node.node.sortie(&[&start[..], more].concat());
+        // The double answers on this thread.
+        let output = tokio::task::spawn_blocking(move || exits(command, code)).await??;
+        Ok(text(&output.stdout) + &text(&output.stderr))
+    };
+    let nameless = typed(&node, &["--amount-cents", "500"], USAGE).await?;
+    ensure!(nameless.contains("--reference <TEXT>"), "{nameless}");
+
+    // Stripe makes the refund, and its answer is lost. A webhook tells of it before the line is typed again.
+    let first = ["--amount-cents", "500", "--reference", "ticket-4711"];
+    double.fail(Call::CreateRefund, 1, Fault::LostAfter);
+    let lost = typed(&node, &first, UNAVAILABLE).await?;
+    ensure!(lost.contains(TYPE_AGAIN), "{lost}");
+    node.node.until_logged("recorded what Stripe takes back").await?;
+    for _ in 0..2 {
+        let made = typed(&node, &first, 0).await?;
+        ensure!(made.contains("REFUNDED") && made.contains(" 500 "), "{made}");
+    }
+    // The request does not reach Stripe.
+    let second = ["--amount-cents", "500", "--reference", "ticket-4711-2"];
+    double.fail(Call::CreateRefund, 1, Fault::LostBefore);
+    typed(&node, &second, UNAVAILABLE).await?;
+    for _ in 0..2 {
+        let made = typed(&node, &second, 0).await?;
+        ensure!(made.contains(" 1000 "), "{made}");
+    }
+    // The node is killed while Stripe works on the request.
+    let third = ["--amount-cents", "500", "--reference", "ticket-4711-3"];
+    let sent = double.requests(Call::CreateRefund).len() + 1;
+    double.fail(Call::CreateRefund, 1, Fault::HeldAfter);
+    let command = node.node.sortie(&[&start[..], &third].concat());
+    let waiting = tokio::task::spawn_blocking(move || exits(command, UNAVAILABLE));
+    double.wait_for_requests(Call::CreateRefund, sent).await?;
+    node.node.kill()?;
+    waiting.await??;
+    double.release();
+    node.node.restart().await?;
+    for _ in 0..2 {
+        let made = typed(&node, &third, 0).await?;
+        ensure!(made.contains(" 1500 "), "{made}");
+    }
+    let other = ["--amount-cents", "400", "--reference", "ticket-4711"];
+    let refused = typed(&node, &other, USAGE).await?;
+    ensure!(refused.contains("another amount"), "{refused}");
+    assert_eq!(double.holdings().total().refunded_cents, 1_500);
+    exits(node.node.sortie(&["admin", "check-ledger"]), 0)?;
+    Ok(())
+}
+
+/// `docs/OPERATIONS.md#updating`: a stop waits for no answer of Stripe, however many events wait for one.
+async fn a_node_stops_while_stripe_is_silent(database: Database) -> Checked {
+    let (mut node, double) = selling(database, NodeOptions::default()).await?;
+    let (ann, org) = organization(&node).await?;
+    bought((&node, &double), (&ann, &org), 500).await?;
+    let holdings = double.holdings();
+    let customer = holdings.customers.keys().next().context("a customer")?;
+    double.add_price("price_team", 9_900);
+    double.fail_always(Some(Fault::HeldBefore));
+    let before = double.deliveries().len();
+    for _ in 0..WAITING {
+        double.subscribe(customer, "price_team", 1)?;
+    }
+    double
+        .wait_for_deliveries(|all| all.len() >= before + WAITING)
+        .await?;
+    // Those that a node handles at once.
+    double.wait_for_requests(Call::ReadSubscription, 8).await?;
+    let begun = Instant::now();
+    node.node.stop().await?;
+    let took = begun.elapsed();
+    ensure!(took < Duration::from_secs(10), "{took:?}");
     Ok(())
 }
 
