@@ -30,7 +30,7 @@ pub(crate) struct Limit<'a> {
 pub(crate) struct CountedAttempts(Vec<Attempt>);
 
 impl Parts {
-    /// Counts an attempt of `subject` in this hour. `TooManyAttempts` where there were `most` of them already.
+    /// Counts an attempt of `subject`. `TooManyAttempts` where there were `most` of them in an hour already.
     pub(crate) async fn attempt(&self, action: &str, subject: &str, most: u32) -> Result<()> {
         let limit = Limit {
             action,

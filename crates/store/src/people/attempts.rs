@@ -3,6 +3,9 @@
 //! A window consists of [`PARTS`] parts of equal length, and each part has a row of its own. An attempt counts until the
 //! whole window, and the part in which it was made, have passed. So there are never more attempts than the limit in any
 //! window of true time, also where one hour ends and the next begins.
+//!
+//! A command locks the rows of its part and of the one before, so commands of neighbouring parts see each other's attempts. The
+//! limit therefore holds at the moment in which one part ends, and on nodes whose clocks differ by less than a part.
 
 use std::time::Duration;
 
@@ -14,11 +17,10 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Number of attempts in the earlier parts of the window, whose starts are the parameters from `$3` on.
-macro_rules! earlier {
+/// Starts of the other parts that count: the next one, of a node with a clock that is ahead, and the earlier ones.
+macro_rules! others {
     () => {
-        "(SELECT COALESCE(SUM(e.count), 0) FROM attempt e WHERE e.subject = $2 \
-         AND e.window_start IN ($3, $4, $5, $6, $7, $8))"
+        "$3, $4, $5, $6, $7, $8, $9"
     };
 }
 
@@ -28,15 +30,15 @@ const REFUSED: Error = Error::Conflict("too many attempts");
 /// Number of parts of a window.
 pub const PARTS: u32 = 6;
 
-/// Subject whose attempts are counted.
+/// Subject whose attempts are counted. The order is that of the subjects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attempt {
+    /// Action, and the person, the address or the network that tries it.
+    pub subject: String,
     /// Start of the current part of the window.
     pub part: Timestamp,
     /// Length of a part.
     pub length: Duration,
-    /// Action, and the person, the address or the network that tries it.
-    pub subject: String,
 }
 
 impl Store {
@@ -48,7 +50,10 @@ impl Store {
         let counted = self
             .db
             .write(move |tx| {
-                let statements: Vec<_> = limited.iter().map(|(of, limit)| count(of, *limit)).collect();
+                let statements: Vec<_> = limited
+                    .iter()
+                    .flat_map(|(of, limit)| [lock(of), count(of, *limit)])
+                    .collect();
                 tx.batch(&statements).map(drop)
             })
             .await;
@@ -74,8 +79,11 @@ impl Store {
     pub async fn attempts(&self, of: Attempt) -> Result<Vec<(Timestamp, i64)>> {
         let rows = self.db.read(move |tx| {
             tx.query_all(
-                "SELECT window_start, count FROM attempt WHERE subject = $2 \
-                 AND window_start IN ($1, $3, $4, $5, $6, $7, $8) ORDER BY window_start",
+                concat!(
+                    "SELECT window_start, count FROM attempt WHERE subject = $2 AND window_start IN ($1, ",
+                    others!(),
+                    ") ORDER BY window_start"
+                ),
                 of.params(),
             )
         });
@@ -106,14 +114,29 @@ impl Store {
 }
 
 impl Attempt {
-    /// Parameters of the statements: the current part, the subject, and the earlier parts of the window.
-    fn params(&self) -> Vec<Val<'_>> {
+    /// Start of the part that began this number of parts ago.
+    fn part_before(&self, back: i64) -> i64 {
         let length = i64::try_from(self.length.as_micros()).unwrap_or(i64::MAX);
-        let earlier = (1..=i64::from(PARTS)).map(|back| self.part.as_micros().saturating_sub(back * length));
+        self.part.as_micros().saturating_sub(length.saturating_mul(back))
+    }
+
+    /// Parameters of the statements: the current part, the subject, and the other parts that count.
+    fn params(&self) -> Vec<Val<'_>> {
+        let others = (-1..=i64::from(PARTS)).filter(|back| *back != 0);
         let mut params = vals![self.part, self.subject.as_str()];
-        params.extend(earlier.map(Val::from));
+        params.extend(others.map(|back| Val::from(self.part_before(back))));
         params
     }
+}
+
+/// Locks the rows of this part and of the one before. It is a statement of its own, because PostgreSQL takes the snapshot of a
+/// statement before it waits for a lock.
+fn lock(of: &Attempt) -> Stmt<'_> {
+    Stmt::new(
+        "INSERT INTO attempt (window_start, subject, count) VALUES ($1, $3, 0), ($2, $3, 0) \
+         ON CONFLICT (window_start, subject) DO UPDATE SET count = attempt.count",
+        vals![of.part_before(1), of.part, of.subject.as_str()],
+    )
 }
 
 fn count(of: &Attempt, limit: u32) -> Stmt<'_> {
@@ -121,14 +144,10 @@ fn count(of: &Attempt, limit: u32) -> Stmt<'_> {
     params.push(limit.into());
     Stmt::new(
         concat!(
-            "INSERT INTO attempt (window_start, subject, count) \
-             SELECT CAST($1 AS BIGINT), $2, 1 WHERE ",
-            earlier!(),
-            " < CAST($9 AS BIGINT) \
-             ON CONFLICT (window_start, subject) DO UPDATE SET count = attempt.count + 1 \
-             WHERE attempt.count + ",
-            earlier!(),
-            " < CAST($9 AS BIGINT)"
+            "UPDATE attempt SET count = count + 1 WHERE window_start = $1 AND subject = $2 AND count + ",
+            "(SELECT COALESCE(SUM(o.count), 0) FROM attempt o WHERE o.subject = $2 AND o.window_start IN (",
+            others!(),
+            ")) < CAST($10 AS BIGINT)"
         ),
         params,
     )
@@ -144,7 +163,11 @@ pub(super) fn refund(of: &Attempt) -> Stmt<'_> {
 
 pub(super) fn forget(of: &Attempt) -> Stmt<'_> {
     Stmt::new(
-        "DELETE FROM attempt WHERE subject = $2 AND window_start IN ($1, $3, $4, $5, $6, $7, $8)",
+        concat!(
+            "DELETE FROM attempt WHERE subject = $2 AND window_start IN ($1, ",
+            others!(),
+            ")"
+        ),
         of.params(),
     )
 }

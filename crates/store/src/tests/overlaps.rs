@@ -9,7 +9,7 @@ use super::{
     budgets::micros,
     fixture::{Fixture, of_calls},
     identities::{identity, linked, proved},
-    people::{conflicts, token},
+    people::{attempt, conflicts, token},
     purchases::card,
 };
 use crate::{
@@ -60,6 +60,26 @@ async fn nothing_is_bought_in_the_pause_that_a_declined_card_begins() {
         .end_unpaid_auto_topup(fixture.unpaid(org, id, again));
     let (declined, begun) = fixture.overlapped(1, decline, fixture.begun(org)).await;
     assert_eq!((declined, begun), (Ok(true), None));
+}
+
+#[tokio::test]
+async fn attempts_on_both_sides_of_the_end_of_a_part_count_together() {
+    const PART: Duration = Duration::from_mins(10);
+    let fixture = Fixture::postgres().await;
+    let try_at = |name: &str, part| {
+        let limited = [format!("{name} near"), format!("{name} network")];
+        let limited = limited.map(|subject| (attempt(&subject, part), 1));
+        fixture.store.count_attempts(limited.into())
+    };
+    let one = fixture.now();
+    let next = one + PART;
+    for (name, parts) in [("ann", (one, next)), ("bob", (next, one))] {
+        // The first command has counted the first of its two subjects.
+        let both = fixture
+            .overlapped(2, try_at(name, parts.0), try_at(name, parts.1))
+            .await;
+        assert_eq!(both, (Ok(true), Ok(false)), "{name}");
+    }
 }
 
 #[tokio::test]
