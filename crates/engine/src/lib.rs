@@ -46,7 +46,7 @@ pub use operations::{
 };
 pub use runs::{
     hub::{Batch, Deltas, LargeEvent, LargeMessage, Message, Passed, PassedEnd, TextDelta},
-    workflows::StoredWorkflow,
+    workflows::{SavedDefinition, StoredWorkflow},
 };
 pub use schedules::ListedSchedule;
 pub use sortie_base::{Clock, InvalidKey, MasterKey};

@@ -159,11 +159,12 @@ pub async fn serve(
     let challenges = oauth.map_or_else(Challenges::none, |options| {
         Challenges::of_resource(options.resource_metadata_url())
     });
+    let bodies = BodyBudget::default();
     let app = Arc::new(App {
         engine: engine.clone(),
-        bodies: BodyBudget::default(),
+        bodies: bodies.clone(),
         proxies: TrustedProxies::new(options.trusted_proxies.clone()),
-        texts: LargeTexts::new(engine.clone()),
+        texts: LargeTexts::new(engine.clone(), bodies),
         entries: LargeEntries::default(),
         cursors: Cursors::of(&engine),
         document: serde_json::to_vec(&document)?.into(),

@@ -27,14 +27,23 @@ const RETURNED_BYTES: usize = 64 * 1024;
 pub struct StoredWorkflow {
     /// Name of the workflow.
     pub name: String,
-    /// Definition of the workflow. None for a large one, which the store has as a `LargeText`.
-    pub definition: Option<RunRequest>,
+    /// Definition of the workflow.
+    pub definition: SavedDefinition,
     /// Revision of the definition.
     pub revision: i64,
     /// Time of creation.
     pub created_at: Timestamp,
     /// Time of the last change of the definition.
     pub updated_at: Timestamp,
+}
+
+/// Definition of a saved workflow.
+#[derive(Clone, Debug)]
+pub enum SavedDefinition {
+    /// A short one.
+    Short(Box<RunRequest>),
+    /// A large one, which the store has as a `LargeText`. With its text if it was saved just now.
+    Large(Option<String>),
 }
 
 impl Engine {
@@ -57,12 +66,16 @@ impl Engine {
             .database
             .put_workflow(caller.org, new, limits::SAVED_WORKFLOWS, audit)
             .await?;
-        let (row, put) = match saved {
+        let (mut row, put) = match saved {
             SavedWorkflow::Created(row) => (row, Put::Created),
             SavedWorkflow::Replaced(row) => (row, Put::Replaced),
         };
-        let is_small = row.definition.len() <= RETURNED_BYTES;
-        Ok((record(row, is_small.then_some(definition)), put))
+        let saved = if row.definition.len() <= RETURNED_BYTES {
+            SavedDefinition::Short(Box::new(definition))
+        } else {
+            SavedDefinition::Large(Some(std::mem::take(&mut row.definition)))
+        };
+        Ok((record(row, saved), put))
     }
 
     /// Returns a workflow by its name.
@@ -71,9 +84,9 @@ impl Engine {
         check_name("name", name).map_err(|_| Error::NotFound)?;
         let row = self.store().workflow_record(org, name).await?;
         let definition = if row.definition.is_empty() {
-            None
+            SavedDefinition::Large(None)
         } else {
-            Some(definition_of(&row)?)
+            SavedDefinition::Short(Box::new(definition_of(&row)?))
         };
         Ok(record(row, definition))
     }
@@ -126,7 +139,7 @@ fn definition_of(row: &WorkflowRow) -> Result<RunRequest, Error> {
         .map_err(|error| Error::Internal(format!("a stored workflow cannot be read: {error}")))
 }
 
-fn record(row: WorkflowRow, definition: Option<RunRequest>) -> StoredWorkflow {
+fn record(row: WorkflowRow, definition: SavedDefinition) -> StoredWorkflow {
     StoredWorkflow {
         name: row.name,
         definition,

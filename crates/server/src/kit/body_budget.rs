@@ -105,7 +105,8 @@ async fn take(budget: &Arc<Semaphore>, bytes: u32, until: Instant) -> ApiResult<
         .map_err(ApiError::internal)
 }
 
-fn crowded() -> ApiError {
+/// Answer to a request that finds no room.
+pub(crate) fn crowded() -> ApiError {
     ApiError::unavailable("too many large requests and answers at once, retry in a moment or on another node")
 }
 

@@ -1,7 +1,8 @@
 //! Large texts on their way out, piece by piece: an answer holds its place in a text, and not the text.
 //!
 //! A text is read whole from the store, and kept for the pieces that follow as long as its answer takes them. All answers
-//! share the memory for that, so a text that many slow readers push out is read again.
+//! share the memory for that, so a text that many slow readers push out is read again. One that may change in the meantime is
+//! held for its answers instead ([`OpenText::hold`]): otherwise they would break off.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -14,6 +15,8 @@ use sortie_api::OrgId;
 use sortie_engine::{Engine, Error};
 use sortie_store::LargeText;
 use tokio::sync::Semaphore;
+
+use super::{AnswerRoom, BodyBudget};
 
 /// Largest piece of an answer, in bytes.
 pub(crate) const PIECE_BYTES: usize = 64 * 1024;
@@ -37,6 +40,7 @@ type Load = dyn Fn(OrgId, LargeText) -> BoxFuture<'static, Result<String, Error>
 struct Shared {
     load: Box<Load>,
     loads: Semaphore,
+    bodies: BodyBudget,
     texts: Mutex<Texts>,
 }
 
@@ -44,27 +48,39 @@ struct Shared {
 struct Texts {
     /// The last one was used last.
     kept: VecDeque<(Key, Arc<String>)>,
-    /// Number of answers that a text is open for.
-    open: HashMap<Key, usize>,
+    open: HashMap<Key, OpenFor>,
+}
+
+/// Answers that a text is open for.
+#[derive(Default)]
+struct OpenFor {
+    /// Number of these answers.
+    answers: usize,
+    /// The text while it is held for them, with its room among the answers.
+    held: Option<(Arc<String>, AnswerRoom)>,
 }
 
 impl LargeTexts {
-    /// The texts of a node.
-    pub(crate) fn new(engine: Engine) -> Self {
-        Self::of(move |org, text| {
+    /// The texts of a node. Those that are held have room in `bodies`.
+    pub(crate) fn new(engine: Engine, bodies: BodyBudget) -> Self {
+        Self::of(bodies, move |org, text| {
             let engine = engine.clone();
             async move { engine.large_text(org, text).await }
         })
     }
 
     /// The texts that a function reads.
-    pub(crate) fn of<F>(load: impl Fn(OrgId, LargeText) -> F + Send + Sync + 'static) -> Self
+    pub(crate) fn of<F>(
+        bodies: BodyBudget,
+        load: impl Fn(OrgId, LargeText) -> F + Send + Sync + 'static,
+    ) -> Self
     where
         F: Future<Output = Result<String, Error>> + Send + 'static,
     {
         Self(Arc::new(Shared {
             load: Box::new(move |org, text| load(org, text).boxed()),
             loads: Semaphore::new(LOADS),
+            bodies,
             texts: Mutex::default(),
         }))
     }
@@ -72,7 +88,7 @@ impl LargeTexts {
     /// Opens a text of an organization for an answer, from its beginning.
     pub(crate) fn open(&self, org: OrgId, text: LargeText) -> OpenText {
         let key = (org, text);
-        *self.texts().open.entry(key.clone()).or_default() += 1;
+        self.texts().open.entry(key.clone()).or_default().answers += 1;
         OpenText {
             texts: self.clone(),
             key,
@@ -100,12 +116,30 @@ impl LargeTexts {
     }
 
     fn use_kept(&self, key: &Key) -> Option<Arc<String>> {
+        if let Some(text) = self.held(key) {
+            return Some(text);
+        }
         let kept = &mut self.texts().kept;
         let place = kept.iter().position(|(other, _)| other == key)?;
         let used = kept.remove(place)?;
         let text = Arc::clone(&used.1);
         kept.push_back(used);
         Some(text)
+    }
+
+    fn held(&self, key: &Key) -> Option<Arc<String>> {
+        let texts = self.texts();
+        let held = texts.open.get(key).and_then(|open| open.held.as_ref());
+        held.map(|(text, _)| Arc::clone(text))
+    }
+
+    /// Holds a text for the answers that it is open for.
+    fn set_held(&self, key: &Key, text: Arc<String>, room: AnswerRoom) {
+        let texts = &mut *self.texts();
+        if let Some(open) = texts.open.get_mut(key) {
+            open.held.get_or_insert((text, room));
+            texts.kept.retain(|(other, _)| other != key);
+        }
     }
 
     fn texts(&self) -> MutexGuard<'_, Texts> {
@@ -149,6 +183,29 @@ pub(crate) struct OpenText {
 }
 
 impl OpenText {
+    /// Reads a text that may change in the store, and holds it until its answers have ended. Returns false if there is no
+    /// memory for that. `NotFound` if it has changed already.
+    pub(crate) async fn hold(&self) -> Result<bool, Error> {
+        if !may_change(&self.key.1) {
+            return Ok(true);
+        }
+        let text = self.texts.get(&self.key).await?;
+        if self.texts.held(&self.key).is_some() {
+            return Ok(true);
+        }
+        let room = self.texts.0.bodies.room_of_made(text.len()).await;
+        Ok(room
+            .map(|room| self.texts.set_held(&self.key, text, room))
+            .is_ok())
+    }
+
+    /// Holds the text, which is `text`, until its answers have ended, if there is memory for that now.
+    pub(crate) fn hold_known(&self, text: String) {
+        if let Some(room) = self.texts.0.bodies.answer_room_now(text.len()) {
+            self.texts.set_held(&self.key, Arc::new(text), room);
+        }
+    }
+
     /// Appends the next piece to `into`. Returns true at the end of the text.
     pub(crate) async fn append(&mut self, form: TextForm, into: &mut Vec<u8>) -> Result<bool, Error> {
         let text = self.texts.get(&self.key).await?;
@@ -175,16 +232,108 @@ impl OpenText {
     }
 }
 
+/// Whether the store may have another text in the place of this one before its answers have ended.
+const fn may_change(text: &LargeText) -> bool {
+    match text {
+        LargeText::Workflow(..) | LargeText::ScheduleInput(..) => true,
+        LargeText::Output(_) | LargeText::Definition(_) | LargeText::Event(..) => false,
+    }
+}
+
 impl Drop for OpenText {
     fn drop(&mut self) {
         let mut texts = self.texts.texts();
         let others = texts.open.get_mut(&self.key).map_or(0, |open| {
-            *open = open.saturating_sub(1);
-            *open
+            open.answers = open.answers.saturating_sub(1);
+            open.answers
         });
         if others == 0 {
             texts.open.remove(&self.key);
             texts.kept.retain(|(key, _)| *key != self.key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use sortie_api::Timestamp;
+
+    use super::*;
+
+    const LENGTH: usize = 10 << 20;
+
+    /// Texts that are read once and have changed then, with room for so many bytes of answers.
+    fn changing(room: usize) -> LargeTexts {
+        let loads = AtomicUsize::new(0);
+        LargeTexts::of(BodyBudget::of(2 * room), move |_, text| {
+            let LargeText::Workflow(_, revision, _) = text else {
+                panic!("{text:?}");
+            };
+            let is_first = loads.fetch_add(1, Ordering::SeqCst) < 4;
+            async move {
+                if is_first {
+                    Ok(revision.to_string().repeat(LENGTH))
+                } else {
+                    Err(Error::NotFound)
+                }
+            }
+        })
+    }
+
+    fn open(texts: &LargeTexts, revision: i64) -> OpenText {
+        let at = Timestamp::from_micros(1);
+        texts.open(
+            OrgId::new(at, [1; 10]),
+            LargeText::Workflow("a".into(), revision, at),
+        )
+    }
+
+    async fn all(mut text: OpenText, from: &mut Vec<u8>) -> Result<(), Error> {
+        while !text.append(TextForm::Json, from).await? {}
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_text_that_is_held_stays_although_it_changes_and_others_push_it_out() {
+        let texts = changing(64 << 20);
+        let (held, mut unheld) = (open(&texts, 1), open(&texts, 2));
+        assert!(held.hold().await.unwrap());
+        let mut begun = Vec::new();
+        assert!(!unheld.append(TextForm::Json, &mut begun).await.unwrap());
+        for revision in [3, 4] {
+            let mut other = open(&texts, revision);
+            other.append(TextForm::Json, &mut Vec::new()).await.unwrap();
+        }
+        let second = open(&texts, 1);
+        for same in [held, second] {
+            let mut read = Vec::new();
+            all(same, &mut read).await.unwrap();
+            assert_eq!(read, vec![b'1'; LENGTH]);
+        }
+        assert_eq!(
+            all(unheld, &mut begun).await.unwrap_err().to_string(),
+            "not found"
+        );
+        assert_eq!(open(&texts, 1).hold().await.unwrap_err().to_string(), "not found");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_text_without_room_is_not_held_and_one_has_room_once_for_all_of_its_answers() {
+        let texts = changing(3 * LENGTH / 2);
+        let first: Vec<_> = (0..3).map(|_| open(&texts, 1)).collect();
+        for text in &first {
+            assert!(text.hold().await.unwrap());
+        }
+        let second = open(&texts, 2);
+        assert!(!second.hold().await.unwrap());
+        second.hold_known("2".repeat(LENGTH));
+        assert!(texts.held(&second.key).is_none());
+        drop(first);
+        second.hold_known("2".repeat(LENGTH));
+        let mut read = Vec::new();
+        all(second, &mut read).await.unwrap();
+        assert_eq!(read, vec![b'2'; LENGTH]);
     }
 }

@@ -26,7 +26,7 @@ mod small_body;
 mod unread_body;
 mod who;
 
-pub(crate) use body_budget::{AnswerRoom, BodyBudget};
+pub(crate) use body_budget::{AnswerRoom, BodyBudget, crowded};
 pub(crate) use challenge::{Challenges, LacksScope};
 pub(crate) use client_address::TrustedProxies;
 pub(crate) use cookies::SessionCookie;

@@ -88,7 +88,7 @@ mod tests {
         super::event_stream::{Ends, EventStream, Messages},
         *,
     };
-    use crate::metrics::HttpMetrics;
+    use crate::{kit::BodyBudget, metrics::HttpMetrics};
 
     /// A stream as a node of the version before sent it, with pieces of text and a heartbeat.
     const RECORDED: &str = include_str!("../../../engine/src/cluster/peers/recorded/stream.txt");
@@ -182,7 +182,9 @@ mod tests {
         batches: impl futures_util::Stream<Item = Result<Arc<Batch>, Error>> + Send + 'static,
     ) -> EventStream {
         let open = HttpMetrics::default().stream();
-        let texts = LargeTexts::of(|_, text| async move { Err(Error::Internal(format!("{text:?}"))) });
+        let texts = LargeTexts::of(BodyBudget::default(), |_, text| async move {
+            Err(Error::Internal(format!("{text:?}")))
+        });
         let messages = Messages {
             batches: batches.boxed(),
             texts,

@@ -239,7 +239,7 @@ mod tests {
     use sortie_store::{EventRow, LargeText};
 
     use super::*;
-    use crate::metrics::HttpMetrics;
+    use crate::{kit::BodyBudget, metrics::HttpMetrics};
 
     fn event(seq: i64, data: &str) -> Arc<Batch> {
         let event = EventRow {
@@ -267,7 +267,7 @@ mod tests {
     const LARGE: usize = 300_000;
 
     fn body_of(batches: BoxStream<'static, Result<Arc<Batch>, Error>>, ends: Ends) -> EventStream {
-        let texts = LargeTexts::of(|_, text| async move {
+        let texts = LargeTexts::of(BodyBudget::default(), |_, text| async move {
             let LargeText::Event(_, seq) = text else {
                 return Err(Error::Internal(format!("{text:?}")));
             };

@@ -18,10 +18,13 @@ use serde::Serialize;
 use sortie_engine::Error;
 use sortie_store::Found;
 
-use crate::kit::{ApiResult, BodyBudget, OpenText, PIECE_BYTES, TextForm, json_response};
+use crate::kit::{ApiError, ApiResult, BodyBudget, OpenText, PIECE_BYTES, TextForm, crowded, json_response};
 
 /// Memory that an answer in several pieces counts for: a piece, and what the connection holds of it, in bytes.
 const ANSWER_BYTES: usize = 256 * 1024;
+
+/// Number of times that an entry is read again because others have changed it in the meantime.
+const TRIES: u32 = 10;
 
 /// Source of a list.
 pub(super) trait Source: Send + Sync + 'static {
@@ -168,6 +171,43 @@ impl Entry {
         })
     }
 
+    /// Returns the entry that `read` makes, of one version to its end: a large text that may change is held for the answer.
+    /// `read` is called again where others have changed the entry in the meantime.
+    pub(super) async fn of_one_version<F>(read: impl Fn() -> F) -> ApiResult<Self>
+    where
+        F: Future<Output = Result<Self, Error>>,
+    {
+        for _ in 0..TRIES {
+            let entry = read().await?;
+            match entry.hold().await {
+                Ok(true) => return Ok(entry),
+                Ok(false) => return Err(crowded()),
+                Err(Error::NotFound) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(ApiError::unavailable(
+            "others are changing it at the same time, retry later",
+        ))
+    }
+
+    /// Holds a large text that may change, until the answer has ended. Returns false if there is no memory for that.
+    /// `NotFound` if it has changed already.
+    async fn hold(&self) -> Result<bool, Error> {
+        match &self.large {
+            Some(large) => large.text.hold().await,
+            None => Ok(true),
+        }
+    }
+
+    /// Holds the large text, which is `text`, if there is memory for that now.
+    pub(super) fn hold_known(self, text: String) -> Self {
+        if let Some(large) = &self.large {
+            large.text.hold_known(text);
+        }
+        self
+    }
+
     /// The entry as one line, between two texts.
     pub(super) fn in_line(mut self, before: &str, behind: &str) -> Result<Self, Error> {
         self.text = one_line(before, self.text)?;
@@ -253,6 +293,8 @@ pub(super) struct Listing<S: Source> {
     form: Form,
     /// Entries that are read next, at most.
     rows: u32,
+    /// Number of times that the next entry was changed between two reads.
+    changes: u32,
     /// Rest of an entry that is being shown.
     open: Option<Open<S::Position>>,
     /// Text behind the last entry, while that is being shown.
@@ -295,6 +337,7 @@ impl<S: Source> Listing<S> {
             before,
             left: limit,
             form,
+            changes: 0,
             open: None,
             end: Vec::new(),
             progress: Progress::Unopened,
@@ -316,6 +359,7 @@ impl<S: Source> Listing<S> {
     fn restart(&mut self) {
         (self.before, self.left) = self.asked.clone();
         self.rows = self.source.stretch();
+        self.changes = 0;
         self.open = None;
         self.end.clear();
         self.progress = Progress::Unopened;
@@ -399,14 +443,25 @@ impl<S: Source> Listing<S> {
         let mut taken = 0_u32;
         while self.left > 0 && self.open.is_none() && text.len() < PIECE_BYTES {
             let Some(item) = items.next() else { break };
+            let position = self.source.position(&item);
+            let entry = self.source.entry(item)?;
+            match entry.hold().await {
+                // Without memory for it, the text is read again for each piece.
+                Ok(_) => self.changes = 0,
+                Err(Error::NotFound) if self.changes < TRIES => {
+                    // The entry was changed or deleted. It is read again with those behind it.
+                    self.changes += 1;
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
             if self.progress == Progress::Begun {
                 text.push(b',');
             }
             self.progress = Progress::Begun;
             self.left -= 1;
             taken += 1;
-            let before = self.before.replace(self.source.position(&item));
-            let entry = self.source.entry(item)?;
+            let before = self.before.replace(position);
             self.show(entry, before, text);
         }
         let more = items.len();

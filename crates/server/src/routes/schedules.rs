@@ -178,16 +178,15 @@ fn with_input(texts: &LargeTexts, org: OrgId, mut schedule: Schedule) -> Result<
     Entry::around(&schedule, "input", texts.open(org, input), TextForm::Json)
 }
 
-/// Makes the entry of a schedule. A large input is sent from the store and not kept.
+/// Makes the entry of a schedule. A large input is sent as a text that all answers share.
 fn entry_of(app: &App, org: OrgId, schedule: Schedule) -> Result<Entry, Error> {
-    let is_large = schedule
-        .input
-        .as_ref()
-        .is_some_and(|input| input.get().len() > PIECE_BYTES);
-    if is_large {
-        with_input(&app.texts, org, schedule)
-    } else {
-        Entry::of(&schedule)
+    let input = schedule.input.as_ref().map(|input| input.get());
+    match input.filter(|input| input.len() > PIECE_BYTES) {
+        Some(input) => {
+            let input = input.to_owned();
+            Ok(with_input(&app.texts, org, schedule)?.hold_known(input))
+        }
+        None => Entry::of(&schedule),
     }
 }
 
@@ -247,8 +246,9 @@ pub(crate) async fn get_schedule(
     who: Member,
     Path(id): Path<ScheduleId>,
 ) -> ApiResult<Response> {
-    let schedule = app.engine.get_schedule(who.org, id).await?;
-    entry_of(&app, who.org, schedule)?.respond(&app.bodies).await
+    let read = || async { entry_of(&app, who.org, app.engine.get_schedule(who.org, id).await?) };
+    let entry = Entry::of_one_version(read).await?;
+    entry.respond(&app.bodies).await
 }
 
 /// Change a schedule

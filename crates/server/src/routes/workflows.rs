@@ -10,7 +10,7 @@ use sortie_api::{
     OrgId, Timestamp, limits,
     workflow::{NOT_SAVED, Workflow, WorkflowDefinition, WorkflowSummary},
 };
-use sortie_engine::{Error, Put, StoredWorkflow};
+use sortie_engine::{Error, Put, SavedDefinition, StoredWorkflow};
 use sortie_store::{Found, LargeText, Store};
 
 use super::listing::{Entry, Form, Listing, Source};
@@ -137,8 +137,9 @@ pub(crate) async fn get_workflow(
     who: Member,
     Path(name): Path<String>,
 ) -> ApiResult<Response> {
-    let stored = app.engine.get_workflow(who.org, &name).await?;
-    entry_of(&app, who.org, stored)?.respond(&app.bodies).await
+    let read = || async { entry_of(&app, who.org, app.engine.get_workflow(who.org, &name).await?) };
+    let entry = Entry::of_one_version(read).await?;
+    entry.respond(&app.bodies).await
 }
 
 /// Workflow whose definition is sent from the store.
@@ -152,7 +153,7 @@ struct LargeWorkflow {
     updated_at: Timestamp,
 }
 
-/// Makes the entry of a workflow. A large definition is sent from the store and not kept: it may have 24 MiB.
+/// Makes the entry of a workflow. A large definition is sent from the store: it may have 24 MiB.
 fn entry_of(app: &App, org: OrgId, stored: StoredWorkflow) -> Result<Entry, Error> {
     let StoredWorkflow {
         name,
@@ -161,15 +162,18 @@ fn entry_of(app: &App, org: OrgId, stored: StoredWorkflow) -> Result<Entry, Erro
         created_at,
         updated_at,
     } = stored;
-    if let Some(definition) = definition {
-        return Entry::of(&Workflow {
-            name,
-            definition,
-            revision,
-            created_at,
-            updated_at,
-        });
-    }
+    let saved = match definition {
+        SavedDefinition::Short(definition) => {
+            return Entry::of(&Workflow {
+                name,
+                definition: *definition,
+                revision,
+                created_at,
+                updated_at,
+            });
+        }
+        SavedDefinition::Large(saved) => saved,
+    };
     let text = LargeText::Workflow(name.as_str().into(), revision, updated_at);
     let record = LargeWorkflow {
         name,
@@ -179,7 +183,11 @@ fn entry_of(app: &App, org: OrgId, stored: StoredWorkflow) -> Result<Entry, Erro
         updated_at,
     };
     let definition = app.texts.open(org, text);
-    Entry::around(&record, "definition", definition, TextForm::Members)
+    let entry = Entry::around(&record, "definition", definition, TextForm::Members)?;
+    Ok(match saved {
+        Some(text) => entry.hold_known(text),
+        None => entry,
+    })
 }
 
 /// Save a workflow

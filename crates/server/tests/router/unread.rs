@@ -131,11 +131,16 @@ async fn until(rig: &Rig, is_so: fn(u64) -> bool) {
 
 /// A client that has asked for this path and reads nothing. Its receive buffer holds 4 KiB.
 async fn asked(rig: &Rig, path: &str) -> TcpStream {
+    asked_with(rig, path, "HTTP/1.1").await
+}
+
+/// Client like that of [`asked`], with this version of the protocol. The answer of `HTTP/1.0` is not in chunks.
+pub(crate) async fn asked_with(rig: &Rig, path: &str, version: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4_096).unwrap();
     let mut stream = socket.connect(rig.address).await.unwrap();
     let request = format!(
-        "GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
+        "GET {path} {version}\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
         rig.member_key
     );
     stream.write_all(request.as_bytes()).await.unwrap();

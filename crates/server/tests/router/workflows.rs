@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 use sortie_testkit::{Answer, Bytes, Client, http::Method};
+use tokio::io::AsyncReadExt as _;
 
-use crate::rig::Rig;
+use crate::{rig::Rig, unread};
 
 async fn put(client: &Client, name: &str, body: &Value) -> Answer {
     let path = format!("/v1/workflows/{name}");
@@ -374,4 +375,31 @@ async fn the_effective_definition_is_what_is_checked() {
         .await
         .unwrap();
     assert_eq!(refusal(&foreign), "workflow: no workflow \"daily\"");
+}
+
+/// `docs/API.md#large-answers`: an answer is of one version.
+#[tokio::test]
+async fn a_large_workflow_that_is_replaced_while_it_is_read_is_sent_as_it_was() {
+    let rig = Rig::start().await;
+    // Two of them are more than the node keeps without need.
+    let definition =
+        |letter: &str| json!({"prompt": "x", "files": [{"path": "a", "content": letter.repeat(9 << 20)}]});
+    let (old, new) = (definition("a"), definition("b"));
+    let saved = put(&rig.member, "large", &old)
+        .await
+        .expect(201)
+        .unwrap()
+        .json()
+        .unwrap();
+    let mut reader = unread::asked_with(&rig, "/v1/workflows/large", "HTTP/1.0").await;
+    reader.readable().await.unwrap();
+    put(&rig.member, "large", &new).await.expect(200).unwrap();
+    let replaced = get(&rig.member, "/v1/workflows/large").await;
+    assert!(replaced["files"] == new["files"] && replaced["revision"] == 2);
+
+    let mut answer = Vec::new();
+    reader.read_to_end(&mut answer).await.unwrap();
+    let body = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+    let read: Value = serde_json::from_slice(&answer[body..]).unwrap();
+    assert!(read == saved);
 }

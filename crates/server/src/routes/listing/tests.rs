@@ -4,7 +4,10 @@ use axum::body::HttpBody as _;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
+use sortie_store::LargeText;
+
 use super::*;
+use crate::kit::LargeTexts;
 
 /// Numbers from 1 on, as texts of `size` bytes.
 struct Numbers {
@@ -405,4 +408,88 @@ async fn an_answer_that_waits_for_room_begins_anew() {
     let body = body_of(response.unwrap()).await;
     assert_eq!(body["rows"].as_array().unwrap().len(), 5);
     assert_eq!(body["made"], 5, "no entry counts twice");
+}
+
+/// Workflows with large definitions, which others replace twice before they are read, and then no more.
+struct Replaced {
+    texts: LargeTexts,
+    revisions: Mutex<[i64; 3]>,
+}
+
+const LAST: i64 = 3;
+
+impl Replaced {
+    fn new() -> Self {
+        let texts = LargeTexts::of(BodyBudget::default(), async |_, text| {
+            let LargeText::Workflow(_, LAST, _) = text else {
+                return Err(Error::NotFound);
+            };
+            Ok(json!({"prompt": "x".repeat(100_000)}).to_string())
+        });
+        Self {
+            texts,
+            revisions: Mutex::new([1, LAST, 2]),
+        }
+    }
+
+    fn entry_of(&self, item: usize, revision: i64) -> Result<Entry, Error> {
+        let at = sortie_api::Timestamp::from_micros(1);
+        let name = item.to_string();
+        let text = LargeText::Workflow(name.as_str().into(), revision, at);
+        let text = self.texts.open(sortie_api::OrgId::new(at, [1; 10]), text);
+        let record = json!({"item": item, "text": null, "revision": revision});
+        Entry::around(&record, "text", text, TextForm::Json)
+    }
+
+    /// The revision that the entry has now. The next one comes at once.
+    fn read_one(&self, item: usize) -> i64 {
+        let revision = &mut self.revisions.lock().unwrap()[item];
+        std::mem::replace(revision, LAST.min(*revision + 1))
+    }
+
+    fn expected(item: usize) -> Value {
+        json!({"item": item, "text": {"prompt": "x".repeat(100_000)}, "revision": LAST})
+    }
+}
+
+impl Source for Replaced {
+    type Item = (usize, i64);
+    type Position = usize;
+
+    fn stretch(&self) -> u32 {
+        2
+    }
+
+    async fn read(&self, before: Option<usize>, limit: u32) -> Result<Found<(usize, i64), usize>, Error> {
+        let from = before.map_or(0, |before| before + 1);
+        let items = (from..3).take(limit as usize);
+        Ok(Found::all(
+            items.map(|item| (item, self.read_one(item))).collect(),
+        ))
+    }
+
+    fn position(&self, (item, _): &(usize, i64)) -> usize {
+        *item
+    }
+
+    fn entry(&mut self, (item, revision): (usize, i64)) -> Result<Entry, Error> {
+        self.entry_of(item, revision)
+    }
+}
+
+#[tokio::test]
+async fn entries_that_are_replaced_between_two_reads_are_read_again() {
+    let bodies = BodyBudget::default();
+    let list = Listing::new(Replaced::new(), None, 3, Form::Array);
+    let all = body_of(list.respond(&bodies).await.unwrap()).await;
+    assert_eq!(all, json!([0, 1, 2].map(Replaced::expected)));
+
+    let replaced = Replaced::new();
+    let read = || async { replaced.entry_of(0, replaced.read_one(0)) };
+    let entry = Entry::of_one_version(read).await.unwrap();
+    let answer = body_of(entry.respond(&bodies).await.unwrap()).await;
+    assert_eq!(answer, Replaced::expected(0));
+    // Without an end of the changes.
+    let read = || async { replaced.entry_of(0, 1) };
+    assert!(Entry::of_one_version(read).await.is_err());
 }
