@@ -90,7 +90,7 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Returns true where every character of a name is seen where it stands. A joiner is part of a letter or of a picture: it may
+/// Whether every character of a name is seen where it stands. A joiner is part of a letter or of a picture: it may
 /// stand between two characters beyond ASCII.
 pub fn is_seen_whole(name: &str) -> bool {
     let mut before = None;

@@ -65,6 +65,8 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
                 &taken.refused
             };
             counter.fetch_add(1, Ordering::Relaxed);
+            // As much as a session has that nobody lowered.
+            let _refused = fs::write("/proc/self/autogroup", "0");
             match *way {
                 "nothing" => thread::sleep(Duration::from_mins(1)),
                 "disk" if number >= spinners => write_out(taken, (most, limit), number),

@@ -78,6 +78,21 @@ pub(crate) fn confine_inside_root() -> Result<bool, RulesetError> {
     Ok(ruleset.restrict_self()?.ruleset != RulesetStatus::NotEnforced)
 }
 
+/// Keeps this process and its later children from writing to `/proc`, beside what [`confine_inside_root`] keeps them from.
+/// A command could raise its session's share of the processor there.
+pub(crate) fn leave_proc_as_it_is() -> Result<(), RulesetError> {
+    let write = AccessFs::WriteFile | AccessFs::Truncate;
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(write)?
+        .create()?;
+    for path in ["/work", "/tmp", "/dev"] {
+        ruleset = allow_path(ruleset, path, write)?;
+    }
+    ruleset.restrict_self()?;
+    Ok(())
+}
+
 /// Confines this process and its later children in the host's file system: system folders to read, the given
 /// folders to write, a few devices; no TCP. Says whether the kernel took part.
 pub(crate) fn confine_on_host(writable: &[BorrowedFd<'_>]) -> Result<bool, RulesetError> {

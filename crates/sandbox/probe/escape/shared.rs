@@ -111,7 +111,6 @@ fn connect(socket: &OwnedFd, to: &Path) -> io::Result<()> {
     Ok(rustix::net::connect(socket, &SocketAddrUnix::new(to)?)?)
 }
 
-/// The engine shares its user with the runs of an unprivileged one.
 /// Calls that change how a process is scheduled, with what they would change.
 fn changes_of_scheduling(process: usize, priority: &[u32; 1], processor: &[u64; 1]) -> [Attempt; 4] {
     let idle = usize::try_from(libc::SCHED_IDLE).unwrap_or(0);
@@ -140,6 +139,7 @@ fn changes_of_scheduling(process: usize, priority: &[u32; 1], processor: &[u64; 
     ]
 }
 
+/// The engine shares its user with the runs of an unprivileged one.
 fn scheduling(host: &Host<'_>) {
     let (priority, one_processor) = ([0_u32; 1], [1_u64; 1]);
     // SAFETY: touches no memory.
@@ -185,6 +185,10 @@ fn scheduling(host: &Host<'_>) {
     // SAFETY: touches no memory.
     let own = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
     expect(75, "its own priority", own == 0, "it may be lowered");
+    if host.fact("memory") == "soft" || !host.has_namespaces() {
+        let raised = fs::write("/proc/self/autogroup", "0");
+        must_fail(80, "raise the share of its session", raised);
+    }
 }
 
 fn terminals() {

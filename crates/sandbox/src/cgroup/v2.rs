@@ -40,16 +40,11 @@ pub(super) fn find(mountinfo: &str, own: &str) -> Result<Base, String> {
         );
     }
     let enabled = fs::read_to_string(base.join("cgroup.subtree_control")).unwrap_or_default();
-    let wanted = if has(&controllers, "cpu") {
-        "+memory +pids +cpu"
-    } else {
-        "+memory +pids"
-    };
-    if !wanted
-        .split(' ')
-        .all(|name| has(&enabled, name.trim_start_matches('+')))
-    {
-        enable(&base, wanted).map_err(|error| {
+    // The kernel refuses the cpu controller where a real-time process is among the engine's. Memory counts for more.
+    let weighs = has(&controllers, "cpu")
+        && (has(&enabled, "cpu") && has_both(&enabled) || enable(&base, "+memory +pids +cpu").is_ok());
+    if !weighs && !has_both(&enabled) {
+        enable(&base, "+memory +pids").map_err(|error| {
             format!(
                 "the engine's control group cannot be divided ({})",
                 hosts::words(&error)
@@ -58,7 +53,7 @@ pub(super) fn find(mountinfo: &str, own: &str) -> Result<Base, String> {
     }
     Ok(Base {
         folder: base,
-        weighs: has(&controllers, "cpu"),
+        weighs,
     })
 }
 
@@ -137,5 +132,14 @@ mod tests {
         }
         let (_folder, mounts) = delegated("cpu memory\n");
         assert!(find(&mounts, "0::/\n").is_err(), "processes are not bounded");
+    }
+
+    #[test]
+    fn memory_is_limited_where_the_processor_cannot_be_shared_out() {
+        let (folder, mounts) = delegated("cpu memory pids\n");
+        fs::write(folder.path().join("cgroup.subtree_control"), "memory pids\n").unwrap();
+        // A process that is not the engine's keeps the group from being divided further.
+        fs::write(folder.path().join("cgroup.procs"), "1\n").unwrap();
+        assert!(!find(&mounts, "0::/\n").unwrap().weighs);
     }
 }

@@ -75,6 +75,11 @@ fn confine(init: &Init<'_>, ties: &Ties<'_>) -> Result<(), Failure> {
     sys::reset_signals();
     umask(Mode::from_raw_mode(0o022));
     limit(init, ties.file_bytes).step("limits")?;
+    if init.open.level == Level::Namespaces && !init.open.weighed {
+        landlock::leave_proc_as_it_is()
+            .map_err(io::Error::other)
+            .step("landlock")?;
+    }
     if init.open.level == Level::Landlock {
         set_no_new_privs(true).step("no_new_privs")?;
         let writable: Vec<_> = std::iter::once(init.work.as_fd())

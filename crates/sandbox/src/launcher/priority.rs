@@ -4,7 +4,7 @@
 //! control group for the processor, the kernel may also weigh whole sessions against each other
 //! (`kernel.sched_autogroup_enabled`); each session then has a nice value of its own.
 
-use std::{fs, io, num::NonZeroI32};
+use std::{fs, num::NonZeroI32};
 
 use rustix::{
     io::Errno,
@@ -33,22 +33,25 @@ pub(super) fn lower_command() -> Result<(), Errno> {
 /// Result of lowering a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lowered {
+    /// It weighs less, or sessions have no weight on this host.
     Done,
+    /// This process of it has ended, or runs a program that its user may not read.
+    Refused,
     /// The kernel takes one session in a tenth of a second, for all users together.
-    NotYet,
-    /// Sessions have no weight on this host.
-    Nothing,
+    Later,
 }
 
-/// Lowers the weight of a session, by one of its processes.
-pub(super) fn lower_session(member: Pid) -> Lowered {
+/// Lowers the weight of a session, through one of its processes. A further one beside those of commands gets the least
+/// weight there is, because a run may have many.
+pub(super) fn lower_session(member: Pid, further: bool) -> Lowered {
     let number: NonZeroI32 = member.as_raw_nonzero();
     let engine = getpriority_process(None).unwrap_or(0).max(0);
-    match fs::write(format!("/proc/{number}/autogroup"), below(engine).to_string()) {
+    let nice = if further { LAST } else { below(engine) };
+    match fs::write(format!("/proc/{number}/autogroup"), nice.to_string()) {
         Ok(()) => Lowered::Done,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !has_weights() => Lowered::Nothing,
-        // It may be about to execute a program, or be gone.
-        Err(_later) => Lowered::NotYet,
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::AGAIN) => Lowered::Later,
+        Err(_) if !has_weights() => Lowered::Done,
+        Err(_) => Lowered::Refused,
     }
 }
 

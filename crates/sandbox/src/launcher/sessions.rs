@@ -5,11 +5,14 @@
 //! and each gets less weight than the engine before many others are made.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     time::{Duration, Instant},
 };
 
-use rustix::{io::Errno, process::Pid};
+use rustix::{
+    io::Errno,
+    process::{Pid, getsid},
+};
 
 use super::{
     priority::{self, Lowered},
@@ -19,23 +22,35 @@ use super::{
 
 /// Sessions of a run at once, beside one for each command and process that the engine starts.
 const MOST: usize = 16;
-/// Sessions of a run at once that weigh as much as the engine's.
-const HEAVY: usize = 4;
-/// Time after which a session keeps its weight that cannot be lowered, as that of a program that nobody may read.
-const GIVE_UP: Duration = Duration::from_secs(2);
-/// Time between two attempts to lower a session. The kernel lets one pass in twice that, for all users together.
-const ATTEMPTS: Duration = Duration::from_millis(50);
-/// Time between two counts, as a multiple of what the last one cost.
+/// Sessions of a run at once that weigh as much as the engine's. While there are so many, only those that the engine
+/// starts are allowed.
+const HEAVY: usize = 2;
+/// Longest time for which a process waits until it may lead a session. It then gets an error.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Time after which a session is forgotten that was allowed and not made.
+const UNUSED: Duration = Duration::from_secs(2);
+/// Time between two looks at the sessions, and while a process waits for one. The kernel lets one session in a tenth of a
+/// second be lowered, for all users together.
+const INTERVALS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(10));
+/// The same, as a multiple of what the last look cost.
 const SHARE: u32 = 10;
 
 /// Session that is allowed or made.
 #[derive(Clone, Copy, Debug)]
 struct Session {
     leader: Pid,
-    since: Instant,
+    allowed: Instant,
     /// Whether it is beside those of the engine's own commands.
     is_further: bool,
     heavy: bool,
+}
+
+/// Process that waits until it may lead a session.
+#[derive(Clone, Copy, Debug)]
+struct Asker {
+    question: u64,
+    leader: Pid,
+    since: Instant,
 }
 
 /// Sessions of a run, and the processes that wait for one.
@@ -44,9 +59,8 @@ pub(super) struct Sessions {
     /// Commands of the engine that have no session yet.
     starting: Vec<Pid>,
     alive: Vec<Session>,
-    waiting: VecDeque<(u64, Pid)>,
-    attempted: Option<Instant>,
-    counted: Option<Instant>,
+    waiting: Vec<Asker>,
+    looked: Option<Instant>,
     cost: Duration,
 }
 
@@ -58,64 +72,66 @@ impl Sessions {
 
     /// Takes the question of a process that would lead a session.
     pub(super) fn ask(&mut self, question: u64, leader: Pid) {
-        self.waiting.push_back((question, leader));
+        self.waiting.push(Asker {
+            question,
+            leader,
+            since: Instant::now(),
+        });
     }
 
     /// Time until something is to be done.
     pub(super) fn due_in(&self) -> Option<Duration> {
-        let attempt = self.attempted.map_or(Duration::ZERO, |attempted| {
-            ATTEMPTS.saturating_sub(attempted.elapsed())
-        });
-        (self.heavy() > 0).then_some(attempt)
+        let (calm, asked) = INTERVALS;
+        let interval = if self.waiting.is_empty() { calm } else { asked };
+        let interval = interval.max(self.cost * SHARE);
+        let due = self
+            .looked
+            .map_or(Duration::ZERO, |looked| interval.saturating_sub(looked.elapsed()));
+        (self.heavy() > 0 || !self.waiting.is_empty()).then_some(due)
     }
 
     /// Lowers what is to be lowered, and answers who can be answered.
     pub(super) fn serve(&mut self, mut answer: impl FnMut(u64, Result<(), Errno>)) {
         if self.due_in().is_some_and(|due| due.is_zero()) {
-            self.attempted = Some(Instant::now());
-            self.lower();
+            self.look();
         }
-        while let Some((question, leader)) = self.waiting.front().copied() {
-            let Some(decision) = self.decide(leader) else {
-                return;
-            };
-            self.waiting.pop_front();
-            answer(question, decision);
-        }
+        // Not only the first: a command of the engine passes all others.
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.retain(|asker| match self.decide(*asker) {
+            Some(decision) => {
+                answer(asker.question, decision);
+                false
+            }
+            None => true,
+        });
+        self.waiting = waiting;
     }
 
     /// Decides whether a process may lead a session. None while it has to wait.
-    fn decide(&mut self, leader: Pid) -> Option<Result<(), Errno>> {
-        if let Some(at) = self.starting.iter().position(|pid| *pid == leader) {
-            self.starting.swap_remove(at);
-            self.add(leader, false);
-            return Some(Ok(()));
+    fn decide(&mut self, asker: Asker) -> Option<Result<(), Errno>> {
+        let is_further = !self.starting.contains(&asker.leader);
+        // It was allowed before and not made, or has the number of one that has ended.
+        let known = self.alive.iter().find(|session| session.leader == asker.leader);
+        let adds = known.is_none();
+        let adds_weight = known.is_none_or(|known| !known.heavy);
+        let is_full = adds && self.further() >= MOST || adds_weight && self.heavy() >= HEAVY;
+        if is_further && is_full {
+            return (asker.since.elapsed() > PATIENCE).then_some(Err(Errno::AGAIN));
         }
-        if self.alive.iter().any(|session| session.leader == leader) {
-            // It leads one already, or failed to become the leader before.
-            return Some(Ok(()));
-        }
-        if self.further() >= MOST {
-            self.forget_ended();
-        }
-        if self.further() >= MOST {
-            return Some(Err(Errno::AGAIN));
-        }
-        if self.heavy() >= HEAVY {
-            return None;
-        }
-        self.add(leader, true);
+        self.starting.retain(|command| *command != asker.leader);
+        self.alive.retain(|session| session.leader != asker.leader);
+        self.add(asker.leader, is_further);
         Some(Ok(()))
     }
 
     fn add(&mut self, leader: Pid, is_further: bool) {
         if self.heavy() == 0 {
             // Most commands are over before it is worth the while.
-            self.attempted = Some(Instant::now());
+            self.looked = Some(Instant::now());
         }
         self.alive.push(Session {
             leader,
-            since: Instant::now(),
+            allowed: Instant::now(),
             is_further,
             heavy: true,
         });
@@ -129,43 +145,54 @@ impl Sessions {
         self.alive.iter().filter(|session| session.heavy).count()
     }
 
-    /// Forgets the sessions that have no process any more.
-    fn forget_ended(&mut self) {
-        let rest = self.cost * SHARE;
-        if self.counted.is_some_and(|counted| counted.elapsed() < rest) {
-            return;
-        }
+    /// Forgets the sessions that have ended, and lowers as many of the others as the kernel lets us.
+    fn look(&mut self) {
         let began = processor_time();
         if let Ok(members) = members() {
-            self.alive
-                .retain(|session| members.contains_key(&session.leader) || is_there(session.leader));
+            self.compare(&members);
+            self.lower(&members);
         }
-        self.counted = Some(Instant::now());
+        self.looked = Some(Instant::now());
         self.cost = processor_time().saturating_sub(began);
     }
 
-    /// Lowers as many sessions as the kernel lets us.
-    fn lower(&mut self) {
-        let Ok(members) = members() else {
-            return;
-        };
-        self.alive
-            .retain(|session| members.contains_key(&session.leader) || is_there(session.leader));
+    /// Takes over which sessions there are.
+    fn compare(&mut self, members: &HashMap<Pid, Pid>) {
+        self.alive.retain(|session| {
+            let is_coming = || session.allowed.elapsed() < UNUSED && is_there(session.leader);
+            members.contains_key(&session.leader) || is_coming()
+        });
+        // One that was made so late that it had been forgotten.
+        for leader in members.keys() {
+            let is_known = self.alive.iter().any(|session| session.leader == *leader);
+            if !is_known && !self.starting.contains(leader) {
+                self.add(*leader, true);
+            }
+        }
+    }
+
+    fn lower(&mut self, members: &HashMap<Pid, Pid>) {
         for session in self.alive.iter_mut().filter(|session| session.heavy) {
-            let lowered = members
-                .get(&session.leader)
-                .map_or(Lowered::NotYet, |member| priority::lower_session(*member));
-            session.heavy = lowered == Lowered::NotYet && session.since.elapsed() < GIVE_UP;
+            let Some(member) = members.get(&session.leader) else {
+                continue;
+            };
+            match priority::lower_session(*member, session.is_further) {
+                Lowered::Done => session.heavy = false,
+                Lowered::Refused => {}
+                Lowered::Later => return,
+            }
         }
     }
 }
 
 /// A living process of each session of this sandbox.
 fn members() -> std::io::Result<HashMap<Pid, Pid>> {
+    let own = getsid(None).ok();
     let living = procs::living()?;
     Ok(living
         .iter()
         .filter_map(|process| Some((process.session()?, process.pid)))
+        .filter(|(session, _)| Some(*session) != own)
         .collect())
 }
 
@@ -182,14 +209,15 @@ mod tests {
         Pid::from_raw(number).unwrap()
     }
 
-    /// Answers to questions of these processes, in order.
+    /// Has these processes ask, and returns the answers that come at once, in order.
     fn answers(sessions: &mut Sessions, leaders: std::ops::Range<i32>) -> Vec<Result<(), Errno>> {
         for leader in leaders {
             sessions.ask(u64::try_from(leader).unwrap(), pid(leader));
         }
+        // A look would find that these processes do not exist.
+        sessions.looked = Some(Instant::now());
+        sessions.cost = Duration::from_secs(60);
         let mut answers = Vec::new();
-        // Only what is asked is of interest here.
-        sessions.attempted = Some(Instant::now());
         sessions.serve(|_question, answer| answers.push(answer));
         answers
     }
@@ -202,40 +230,54 @@ mod tests {
 
     #[test]
     fn further_sessions_wait_until_earlier_ones_weigh_less_and_are_bounded() {
-        let mut sessions = Sessions {
-            // Counting would find that these processes do not exist.
-            counted: Some(Instant::now()),
-            cost: Duration::from_mins(1),
-            ..Sessions::default()
-        };
+        let mut sessions = Sessions::default();
         sessions.expect(pid(1_000));
         assert_eq!(answers(&mut sessions, 1_000..1_001), [Ok(())]);
         // The engine's own command weighs as well.
         assert_eq!(answers(&mut sessions, 2_000..2_020).len(), HEAVY - 1);
-        assert_eq!(sessions.due_in().map(|due| due <= ATTEMPTS), Some(true));
-        let mut rest = Vec::new();
-        while sessions.further() < MOST {
+        let mut allowed = HEAVY - 1;
+        while allowed < MOST {
             lighten(&mut sessions);
-            rest.extend(answers(&mut sessions, 0..0));
+            let more = answers(&mut sessions, 0..0);
+            assert!(!more.is_empty() && more.iter().all(Result::is_ok), "{more:?}");
+            allowed += more.len();
         }
-        let refused = rest.iter().filter(|answer| **answer == Err(Errno::AGAIN));
-        assert_eq!(refused.count(), 20 - MOST);
-        assert_eq!(answers(&mut sessions, 2_000..2_001), [Ok(())], "asks once more");
+        assert_eq!((allowed, sessions.waiting.len()), (MOST, 20 - MOST));
+        lighten(&mut sessions);
+        assert!(
+            answers(&mut sessions, 0..0).is_empty(),
+            "there are as many as may be"
+        );
+        // The engine's command does not wait behind those.
         sessions.expect(pid(1_001));
-        assert_eq!(answers(&mut sessions, 1_001..1_002), [Ok(())], "the engine's");
+        assert_eq!(answers(&mut sessions, 1_001..1_002), [Ok(())]);
+        for asker in &mut sessions.waiting {
+            asker.since = Instant::now().checked_sub(PATIENCE * 2).unwrap();
+        }
+        assert_eq!(answers(&mut sessions, 0..0), [Err(Errno::AGAIN); 20 - MOST]);
         lighten(&mut sessions);
         assert_eq!(sessions.due_in(), None);
     }
 
     #[test]
-    fn a_session_without_a_process_makes_room() {
+    fn who_asks_once_more_weighs_once_more() {
         let mut sessions = Sessions::default();
-        let gone = pid(i32::MAX);
-        for _ in 0..MOST {
-            sessions.add(gone, true);
-        }
-        lighten(&mut sessions);
         assert_eq!(answers(&mut sessions, 5..6), [Ok(())]);
-        assert_eq!(sessions.further(), 1);
+        lighten(&mut sessions);
+        // A session that ended unseen had this number, or the call failed before.
+        assert_eq!(answers(&mut sessions, 5..6), [Ok(())]);
+        assert_eq!((sessions.heavy(), sessions.further()), (1, 1));
+    }
+
+    #[test]
+    fn a_session_without_a_process_makes_room_and_one_that_was_forgotten_counts() {
+        let mut sessions = Sessions::default();
+        for number in 0..16 {
+            sessions.add(pid(i32::MAX - number), true);
+        }
+        sessions.compare(&HashMap::new());
+        assert_eq!(sessions.further(), 0);
+        sessions.compare(&HashMap::from([(pid(7), pid(8))]));
+        assert_eq!((sessions.heavy(), sessions.further()), (1, 1));
     }
 }

@@ -1,8 +1,8 @@
 //! The filter of system calls: what is not named does not exist (`ENOSYS`).
 //!
 //! Calls of a foreign architecture kill the process; a few calls are allowed by their arguments: new namespaces,
-//! socket families, requests of `ioctl`, execution domains, limits and scheduling of other processes. The lists name what ordinary
-//! programs need; everything that mounts, traces, loads, or reaches into another process is left out.
+//! socket families, requests of `ioctl`, execution domains, limits and scheduling of other processes. The lists name
+//! what ordinary programs need; everything that mounts, traces, loads, or reaches into another process is left out.
 
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]
