@@ -233,6 +233,14 @@ fn make(base: &Path, name: &str) -> io::Result<PathBuf> {
     Ok(group)
 }
 
+/// Makes the group that all runs have in common, unless it is there.
+fn make_common(base: &Path, name: &str) -> io::Result<PathBuf> {
+    match make(base, name) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(base.join(name)),
+        made => made,
+    }
+}
+
 fn write(group: &Path, file: &str, value: impl std::fmt::Display) -> io::Result<()> {
     fs::write(group.join(file), value.to_string())
 }

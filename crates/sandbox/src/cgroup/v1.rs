@@ -5,12 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{Access, access};
+use super::{directory, make_common, mounts, write};
 
-use super::{directory, mounts, write};
-
-/// Share of the processor of one run: a quarter of what the kernel gives a group or a session that nobody has changed.
+/// Share of the processor of one run, and of all runs together: a quarter and a half of what the kernel gives a group or a
+/// session that nobody has changed, as that of the engine.
 pub(super) const SHARES: u32 = 256;
+const SHARES_OF_ALL: u32 = 512;
+/// Group of all runs for the processor.
+const RUNS: &str = "sortie-runs";
 
 /// Our own groups, below which each run gets its groups.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,8 +37,14 @@ pub(super) fn find(mountinfo: &str, own: &str) -> Option<Bases> {
         memory: group("memory")?,
         pids: group("pids"),
         // Runs do without where only the others were given to us.
-        cpu: group("cpu").filter(|folder| access(folder, Access::WRITE_OK).is_ok()),
+        cpu: group("cpu").and_then(|own| all_runs(&own).ok()),
     })
+}
+
+fn all_runs(own: &Path) -> io::Result<PathBuf> {
+    let all = make_common(own, RUNS)?;
+    write(&all, "cpu.shares", SHARES_OF_ALL)?;
+    Ok(all)
 }
 
 /// Part of the limit that buffers of TCP and UDP may hold beside it: version 1 counts them apart from all else.
@@ -84,7 +92,9 @@ mod tests {
         let bases = find(mounts, own).unwrap();
         assert_eq!(bases.memory, Path::new("/sys/fs/cgroup/memory/jobs/one"));
         assert_eq!(bases.pids.unwrap(), Path::new("/sys/fs/cgroup/pids"));
-        assert_eq!(bases.cpu, Some(cpu.path().join("task")));
+        let all = cpu.path().join("task/sortie-runs");
+        assert_eq!(bases.cpu.as_ref(), Some(&all));
+        assert_eq!(std::fs::read_to_string(all.join("cpu.shares")).unwrap(), "512");
         let nowhere = find(mounts, &own.replace("/task", "/nowhere")).unwrap();
         assert_eq!(nowhere.cpu, None, "no group can be made there");
         assert!(find("", own).is_none());

@@ -5,13 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{directory, mounts, write};
+use super::{directory, make_common, mounts, write};
 use crate::hosts;
 
-/// Weight of one run at the processor. The engine's leaf keeps the default, 100.
+/// Weight of one run at the processor, and of all runs together. The engine's leaf keeps the default, 100.
 pub(super) const WEIGHT: u32 = 25;
+const WEIGHT_OF_ALL: u32 = 50;
 
-/// Our own group, below which runs get theirs.
+/// The group below which runs get theirs: our own, or one of all runs in it that bounds what they have of the processor.
 #[derive(Debug)]
 pub(super) struct Base {
     pub(super) folder: PathBuf,
@@ -19,7 +20,7 @@ pub(super) struct Base {
     pub(super) weighs: bool,
 }
 
-/// Finds the group below which runs get theirs: our own, after the engine has moved into a leaf of it.
+/// Finds the group below which runs get theirs, after the engine has moved into a leaf of our own.
 pub(super) fn find(mountinfo: &str, own: &str) -> Result<Base, String> {
     let mount = mounts(mountinfo)
         .find(|mount| mount.kind == "cgroup2")
@@ -41,22 +42,33 @@ pub(super) fn find(mountinfo: &str, own: &str) -> Result<Base, String> {
     }
     let enabled = fs::read_to_string(base.join("cgroup.subtree_control")).unwrap_or_default();
     // The kernel refuses the cpu controller where a real-time process is among the engine's. Memory counts for more.
-    let weighs = has(&controllers, "cpu")
-        && (has(&enabled, "cpu") && has_both(&enabled) || enable(&base, "+memory +pids +cpu").is_ok());
-    if !weighs && !has_both(&enabled) {
-        enable(&base, "+memory +pids").map_err(|error| {
+    let shares_out = has(&controllers, "cpu")
+        && (has(&enabled, "cpu") && has_both(&enabled) || enable(&base, WITH_CPU).is_ok());
+    if !shares_out && !has_both(&enabled) {
+        enable(&base, WITHOUT_CPU).map_err(|error| {
             format!(
                 "the engine's control group cannot be divided ({})",
                 hosts::words(&error)
             )
         })?;
     }
+    let all = shares_out.then(|| all_runs(&base)).and_then(Result::ok);
     Ok(Base {
-        folder: base,
-        weighs,
+        weighs: all.is_some(),
+        folder: all.unwrap_or(base),
     })
 }
 
+fn all_runs(base: &Path) -> io::Result<PathBuf> {
+    let all = make_common(base, RUNS)?;
+    write(&all, "cgroup.subtree_control", WITH_CPU)?;
+    write(&all, "cpu.weight", WEIGHT_OF_ALL)?;
+    Ok(all)
+}
+
+const WITHOUT_CPU: &str = "+memory +pids";
+const WITH_CPU: &str = "+memory +pids +cpu";
+const RUNS: &str = "runs";
 const LEAF: &str = "engine";
 
 fn has_both(controllers: &str) -> bool {
@@ -75,11 +87,7 @@ fn enable(base: &Path, controllers: &str) -> io::Result<()> {
         return Err(io::Error::other("other processes are in it"));
     }
     if members.lines().count() > 0 {
-        let leaf = base.join(LEAF);
-        match fs::create_dir(&leaf) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => write(&leaf, "cgroup.procs", &own)?,
-        }
+        write(&make_common(base, LEAF)?, "cgroup.procs", &own)?;
     }
     write(base, "cgroup.subtree_control", controllers)
 }
@@ -121,12 +129,21 @@ mod tests {
     #[test]
     fn the_processor_is_shared_out_where_its_controller_is_delegated() {
         for (controllers, enabled, weighs) in [
-            ("cpu io memory pids\n", "+memory +pids +cpu", true),
-            ("memory pids\n", "+memory +pids", false),
+            ("cpu io memory pids\n", WITH_CPU, true),
+            ("memory pids\n", WITHOUT_CPU, false),
         ] {
             let (folder, mounts) = delegated(controllers);
             let base = find(&mounts, "0::/\n").unwrap();
-            assert_eq!((base.folder.as_path(), base.weighs), (folder.path(), weighs));
+            assert_eq!(base.weighs, weighs);
+            let all = folder.path().join("runs");
+            assert_eq!(
+                base.folder.as_path(),
+                if weighs { all.as_path() } else { folder.path() }
+            );
+            assert_eq!(
+                fs::read_to_string(all.join("cpu.weight")).is_ok_and(|text| text == "50"),
+                weighs
+            );
             let control = fs::read_to_string(folder.path().join("cgroup.subtree_control")).unwrap();
             assert_eq!(control, enabled);
         }
