@@ -216,7 +216,7 @@ mod tests {
         }
         // A look would find that these processes do not exist.
         sessions.looked = Some(Instant::now());
-        sessions.cost = Duration::from_secs(60);
+        sessions.cost = Duration::from_mins(1);
         let mut answers = Vec::new();
         sessions.serve(|_question, answer| answers.push(answer));
         answers
