@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls, Statement};
 
 use super::{
-    atomicity, atomicity_accounts, atomicity_auto_topups,
+    atomicity, atomicity_accounts, atomicity_auto_topups, atomicity_refunds,
     fixture::{Fixture, after},
     settings::{migrated, options},
 };
@@ -299,6 +299,7 @@ fn scenarios() -> impl Iterator<Item = &'static (&'static str, Scenario)> {
         .iter()
         .chain(atomicity_accounts::SCENARIOS)
         .chain(atomicity_auto_topups::SCENARIOS)
+        .chain(atomicity_refunds::SCENARIOS)
 }
 
 async fn run(fault: Fault, scenario: Scenario) {
@@ -381,7 +382,8 @@ fn every_command_that_writes_is_proven() {
     let proven = proven(concat!(
         include_str!("atomicity.rs"),
         include_str!("atomicity_accounts.rs"),
-        include_str!("atomicity_auto_topups.rs")
+        include_str!("atomicity_auto_topups.rs"),
+        include_str!("atomicity_refunds.rs")
     ));
     let missing: Vec<&String> = commands
         .iter()

@@ -3,6 +3,7 @@ mod artifacts;
 mod atomicity;
 mod atomicity_accounts;
 mod atomicity_auto_topups;
+mod atomicity_refunds;
 mod audit;
 mod auto_topups;
 mod avatars;
