@@ -81,7 +81,7 @@ fn or_end<T>(name: &str, work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Panics if a test has planted a panic in this task. Only builds for tests have this.
+/// Panics if a test has planted a panic in this task. Release builds do not have this.
 #[cfg(debug_assertions)]
 #[expect(
     clippy::disallowed_methods,

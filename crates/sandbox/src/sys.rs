@@ -95,6 +95,12 @@ pub(crate) fn close_from(first: u32) -> Result<(), Errno> {
     check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0_u32) }).map(drop)
 }
 
+/// Closes a descriptor of the parent in a forked child, which ends without dropping anything.
+pub(crate) fn close_in_child(fd: BorrowedFd<'_>) {
+    // SAFETY: the child executes a program or leaves by `_exit`, so the descriptor's object is never dropped in it.
+    unsafe { rustix::io::close(fd.as_raw_fd()) }
+}
+
 /// Marks every descriptor from `first` up to be closed on exec.
 pub(crate) fn close_on_exec_from(first: u32) -> Result<(), Errno> {
     let flags = libc::CLOSE_RANGE_CLOEXEC;

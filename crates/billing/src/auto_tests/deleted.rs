@@ -16,6 +16,7 @@ both_databases! {
     the_pages_of_a_deleted_organization_expire,
     what_is_paid_after_the_deletion_is_refunded,
     a_refund_of_a_deleted_organization_is_reported_until_it_is_made,
+    a_refund_that_the_bank_returns_is_reported_until_the_payment_has_gone_back,
     a_subscription_after_the_deletion_is_cancelled,
     a_page_that_was_being_made_during_the_deletion_is_not_handed_out,
 }
@@ -135,6 +136,28 @@ async fn a_refund_of_a_deleted_organization_is_reported_until_it_is_made(databas
     );
     rig.work_for(3 * HOUR).await;
     assert_eq!(rig.differences(), 4);
+    Ok(())
+}
+
+async fn a_refund_that_the_bank_returns_is_reported_until_the_payment_has_gone_back(
+    database: Database,
+) -> Checked {
+    let rig = Rig::start(database).await;
+    let page = rig.page().await;
+    rig.double.pay(&page, Card::Good).unwrap();
+    rig.delete().await;
+    rig.work_for(HOUR).await;
+    let refunds = rig.database.rows("SELECT id FROM refund").await?;
+    let before = rig.differences();
+    rig.double.fail_refund(refunds[0]["id"].as_str().unwrap())?;
+    rig.work_for(3 * HOUR).await;
+    assert!(rig.differences() > before, "nobody was told");
+    // The operator refunds it in the dashboard.
+    rig.double.refund(&rig.first_payment().id, 2_500)?;
+    rig.work_for(3 * HOUR).await;
+    let told = rig.differences();
+    rig.work_for(6 * HOUR).await;
+    assert_eq!((rig.differences(), rig.balance().await), (told, 0));
     Ok(())
 }
 

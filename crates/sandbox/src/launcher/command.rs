@@ -66,6 +66,10 @@ pub(super) fn run(init: &Init<'_>, task: Task, ties: &Ties<'_>) -> ! {
 }
 
 fn confine(init: &Init<'_>, ties: &Ties<'_>) -> Result<(), Failure> {
+    if let Some(questions) = &init.questions {
+        // With a copy here, the question of `setsid` would wait for ever once its answerer is gone.
+        sys::close_in_child(questions.fd());
+    }
     // A session of its own: no terminal, and no group with ours.
     setsid().step("setsid")?;
     priority::lower_command().step("nice")?;

@@ -33,7 +33,7 @@ pub(super) fn lower_command() -> Result<(), Errno> {
 /// Result of lowering a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lowered {
-    /// It weighs less, or sessions have no weight on this host.
+    /// The session weighs less, or this host does not weigh sessions.
     Done,
     /// This process of it has ended, or runs a program that its user may not read.
     Refused,

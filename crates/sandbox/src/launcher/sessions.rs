@@ -11,7 +11,7 @@ use std::{
 
 use rustix::{
     io::Errno,
-    process::{Pid, getsid},
+    process::{Pid, getpid},
 };
 
 use super::{
@@ -32,7 +32,7 @@ const UNUSED: Duration = Duration::from_secs(2);
 /// Time between two looks at the sessions, and while a process waits for one. The kernel lets one session in a tenth of a
 /// second be lowered, for all users together.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(10));
-/// The same, as a multiple of what the last look cost.
+/// Least time between two looks, as a multiple of the processor time of the last one.
 const SHARE: u32 = 10;
 
 /// Session that is allowed or made.
@@ -187,7 +187,8 @@ impl Sessions {
 
 /// A living process of each session of this sandbox.
 fn members() -> std::io::Result<HashMap<Pid, Pid>> {
-    let own = getsid(None).ok();
+    // Not by `getsid`: that is 0 where the leader is outside of this process namespace.
+    let own = procs::one(getpid()).and_then(|process| process.session());
     let living = procs::living()?;
     Ok(living
         .iter()

@@ -11,8 +11,8 @@ use rustix::process::{Pid, Signal};
 use super::procs::{self, Process};
 
 /// Time after which the look begins although something runs. On a busy host a process has to wait for its turn, also to
-/// stop.
-const LIMIT: Duration = Duration::from_secs(1);
+/// stop, and those of a run have theirs after all others.
+const LIMIT: Duration = Duration::from_secs(3);
 const ROUND: Duration = Duration::from_millis(1);
 
 /// Stopped processes. Dropping it lets those go on that were running.

@@ -383,7 +383,7 @@ async fn a_large_workflow_that_is_replaced_while_it_is_read_is_sent_as_it_was() 
     let rig = Rig::start().await;
     // Two of them are more than the node keeps without need.
     let definition =
-        |letter: &str| json!({"prompt": "x", "files": [{"path": "a", "content": letter.repeat(9 << 20)}]});
+        |letter: &str| json!({"prompt": "x", "files": [{"path": "a", "content": letter.repeat(8 << 20)}]});
     let (old, new) = (definition("a"), definition("b"));
     let saved = put(&rig.member, "large", &old)
         .await

@@ -2,7 +2,7 @@
 
 /// Version of the workspace. A build without optimization, such as that of `make demo`, says so.
 pub(super) const SHOWN: &str = if cfg!(debug_assertions) {
-    // Of all profiles, those that do not optimize have assertions.
+    // The profiles `dev` and `demo` have assertions, `release` has none.
     concat!(env!("CARGO_PKG_VERSION"), " (demo build: not optimized)")
 } else {
     env!("CARGO_PKG_VERSION")

@@ -50,10 +50,13 @@ const TABLES: &[&str] = &[
     "SELECT org_id, threshold_cents, failures, paused_until FROM auto_topup ORDER BY org_id",
     "SELECT id, org_id, at, consent_text FROM auto_topup_consent ORDER BY id",
     "SELECT cause, org_id, at, kind, amount_micros, run_id, description FROM ledger ORDER BY cause",
-    "SELECT org_id, customer, payment_method, source, asked_at, seen_at FROM billing_account ORDER BY org_id",
+    "SELECT org_id, at, cause, balance_micros FROM ledger_sum ORDER BY org_id",
+    "SELECT org_id, payment_id, bought_micros, taken_micros FROM ledger_payment_sum ORDER BY org_id, payment_id",
+    "SELECT org_id, customer, payment_method, source, asked_at, seen_at, close_at FROM billing_account ORDER BY org_id",
     "SELECT id, org_id, kind, state, session_id, intent_id, check_at, checks, error FROM topup ORDER BY id",
     "SELECT id, topup_id, intent_id, refunded_cents, disputed_cents, compare_at FROM payment ORDER BY id",
     "SELECT id, payment_id, amount_cents, state FROM refund ORDER BY id",
+    "SELECT id, payment_id, reference, amount_cents, state, refund_id, due_at, tries FROM refund_order ORDER BY id",
     "SELECT id, payment_id, amount_cents, state FROM dispute ORDER BY id",
     "SELECT id, kind, object_id, due_at, tries, outcome FROM stripe_event ORDER BY id",
     "SELECT due_at, until_at FROM stripe_search",
@@ -67,7 +70,7 @@ const TABLES: &[&str] = &[
          ORDER BY run_id",
     "SELECT run_id, attempt, at, status, error, duration_ms, next_at FROM delivery_attempt \
          ORDER BY run_id, attempt",
-    "SELECT id, org_id, sha256, check_at, doomed_at FROM blob ORDER BY id",
+    "SELECT id, org_id, sha256, check_at, doomed_at, counted FROM blob ORDER BY id",
     "SELECT org_id, bytes FROM organization_storage ORDER BY org_id",
     "SELECT id, org_id, name, blob_id, size, sha256, content_type FROM file ORDER BY id",
     "SELECT id, name, callback_secret, enabled, next_instant, due_at, handled_instant, waiting_instant, last_run_id, revision, \

@@ -107,6 +107,8 @@ pub(super) async fn start(database: Database, also: &str) -> Result<(Node, Besid
         Database::Postgres => {
             let fresh = TestDatabase::postgres().await?;
             fresh.execute(&sql).await?;
+            // Without a file of an engine in it, the folder would be refused as somebody else's.
+            fs::write(data.path().join("node_name"), "upgraded")?;
             Records::Shared(Arc::new(fresh))
         }
     };

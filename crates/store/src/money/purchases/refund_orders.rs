@@ -10,7 +10,7 @@ use sortie_api::{PaymentId, RefundOrderId, Timestamp};
 
 use super::take_backs::TakeBackState;
 use crate::{
-    Store,
+    Audit, Store,
     db::{Row, Stmt, Tx, batch, readable, vals},
     types::{Error, Result},
 };
@@ -226,6 +226,16 @@ pub(super) fn made(order: RefundOrderId, payment: PaymentId, refund: &str) -> St
     Stmt::new(
         "UPDATE refund_order SET state = 'made', refund_id = $3 WHERE id = $1 AND payment_id = $2 AND refund_id IS NULL",
         vals![order, payment, refund],
+    )
+}
+
+/// Has nodes look again at the refund of a deleted organization, which the bank has returned after it was made: they report it
+/// until the operator has sent the money back.
+pub(super) fn failed_after_deletion(order: RefundOrderId, audit: &Audit) -> Stmt<'static> {
+    Stmt::new(
+        "UPDATE refund_order SET due_at = $2 WHERE id = $1 AND reference IS NULL AND due_at IS NULL \
+         AND EXISTS (SELECT 1 FROM organization WHERE id = $3 AND deleted_at IS NOT NULL)",
+        vals![order, audit.at, audit.org],
     )
 }
 

@@ -222,6 +222,11 @@ fn record_report(tx: &mut dyn Tx, report: &TakeBack) -> Result<TookBack> {
         Stmt::new(table.sum, vals![report.payment]),
         record(&report.audit),
     ])?;
+    if let (Some(order), TakeBackKind::Refund, TakeBackState::Returned) =
+        (report.order, report.kind, report.state)
+    {
+        tx.batch(&[refund_orders::failed_after_deletion(order, &report.audit)])?;
+    }
     let (after, _) = taken(tx, report)?;
     let moved_micros = micros(before.saturating_sub(after))?;
     if (report.kind, report.state) == (TakeBackKind::Dispute, TakeBackState::Taken) {
