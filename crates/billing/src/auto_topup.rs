@@ -171,7 +171,7 @@ impl Parts {
                 tokio::time::sleep(GATHERED).await;
             }
         };
-        // A purchase can be left anywhere: any node goes on with it.
+        // Stopping at any await is safe: the state is stored, and another node continues the purchase.
         stop.run_until_cancelled(work).await;
     }
 

@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
                 &taken.refused
             };
             counter.fetch_add(1, Ordering::Relaxed);
-            // As much as a session has that nobody lowered.
+            // Tries to raise the weight of the session back to the default.
             let _refused = fs::write("/proc/self/autogroup", "0");
             match *way {
                 "nothing" => thread::sleep(Duration::from_mins(1)),

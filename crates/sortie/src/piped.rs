@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// is nothing but white space.
 ///
 /// # Errors
-/// What cannot be the input of a run is refused.
+/// Fails for text that a run cannot have as its input.
 pub(crate) fn text() -> Result<Option<String>> {
     let stdin = io::stdin();
     if stdin.is_terminal() || !is_given(stdin.as_fd()) {

@@ -87,7 +87,7 @@ async fn a_refund_that_is_repeated_after_any_failure_is_made_once(database: Data
         let request = part(100, &format!("refund {number}"));
         rig.double.fail(Call::CreateRefund, 1, fault);
         let first = rig.refund(payment, &request).await;
-        // A webhook tells of the refund before anybody repeats the command.
+        // The webhook of the refund arrives before the operator repeats the command.
         rig.hear().await;
         let repeated = rig.refund(payment, &request).await;
         let is_made = fault != Fault::ErrorKept;

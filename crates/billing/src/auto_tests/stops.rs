@@ -35,7 +35,7 @@ async fn a_node_stops_at_once_while_stripe_is_silent(database: Database) -> Chec
     // A request would take ten seconds.
     timeout(Duration::from_secs(5), node.join_all()).await?;
     rig.double.release();
-    // Another node goes on with the purchase.
+    // Another node finishes the purchase.
     rig.work_for(Duration::from_mins(3)).await;
     assert_eq!(
         (rig.states().await, rig.balance().await),

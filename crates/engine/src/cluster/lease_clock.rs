@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 /// The database's clock, which its nodes share. A database without a clock has a single node, whose own clock is used.
 ///
-/// It is slow by the time that an answer takes. No node is declared lost early by that. A lease may be shorter by as much,
-/// at most by the two seconds that a heartbeat may take.
+/// The clock is behind the database's by the time that an answer takes, at most by the two seconds of a heartbeat. A lease may
+/// be shorter by as much, but no node is declared lost early.
 #[derive(Clone)]
 pub(crate) struct LeaseClock(Clock);
 

@@ -110,7 +110,7 @@ pub(crate) fn sessions_are_bounded(bed: &Bed) -> Section<'_> {
         } else {
             assert!((1..=SESSIONS).contains(&sessions), "{said}");
         }
-        // Commands have sessions of their own all the same.
+        // The engine can still start a command, which needs a session.
         assert_eq!(run.sh("echo next").await.exit, ExitKind::Code(0));
         run.end().await;
         // Those that have ended make room.

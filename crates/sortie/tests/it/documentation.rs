@@ -250,7 +250,7 @@ fn check(page: &str, blocks: &[Block], output: &Output) -> Checked {
         !out.contains("\"code\":\""),
         "{page}: a request was refused\n{out}\n{err}"
     );
-    // A shell that the page starts goes on after it has said so.
+    // A shell that the page starts only warns of this, and its exit status stays 0.
     ensure!(
         !err.contains("delimited by end-of-file"),
         "{page}: a here-document has no end\n{err}"

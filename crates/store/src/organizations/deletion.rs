@@ -38,7 +38,7 @@ const ACCESS: [&str; 10] = [
     "DELETE FROM api_key WHERE org_id = $1",
     "DELETE FROM oauth_flow WHERE connection_id {IN}SELECT c.id FROM connection c WHERE c.org_id = $1{END}",
     "DELETE FROM connection WHERE org_id = $1",
-    // A purchase without a page gets none any more.
+    // A purchase that has no page at Stripe yet fails, so that no page is made for it.
     "UPDATE topup SET state = 'failed', error = 'the organization was deleted', check_at = NULL \
      WHERE org_id = $1 AND kind = 'checkout' AND state = 'created'",
     "UPDATE billing_account SET payment_method = NULL, brand = NULL, last4 = NULL, exp_month = NULL, exp_year = NULL, \

@@ -324,7 +324,7 @@ pub(super) fn start(path: &Path, file: Arc<File>, signalled: Signalled) -> Resul
     spawn("store-checkpoint", move || {
         let Signalled { progress, signals } = signalled;
         while signals.recv().is_ok() {
-            // Commits come meanwhile: what is left of a long log may be long as well.
+            // New commits make the log longer during a copy, so one copy may not be enough.
             loop {
                 let before = progress.get();
                 let copied = match connection.copy_log() {

@@ -81,7 +81,7 @@ macro_rules! payment_columns {
 impl Store {
     /// System: credits an order that was paid, whatever its kind and whoever has seen the payment. A repetition changes
     /// nothing. [`PAID_TWICE`] for an order with another payment, and [`OTHER_AMOUNT`] if it is not the one that was ordered.
-    /// What a deleted organization has paid is credited as well, and a refund of it is ordered.
+    /// A payment of a deleted organization is credited as well, and its refund is ordered.
     pub async fn credit_purchase(&self, paid: PaidTopup) -> Result<Appended> {
         let amount = micros(paid.amount_cents)?;
         let appended = self.db.write(move |tx| credit(tx, &paid)).await?;
