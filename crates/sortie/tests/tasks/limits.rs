@@ -143,12 +143,13 @@ fn small_budget() -> Task {
     task
 }
 
-/// Turns of two seconds: several fall into the last tenth of the time, in which the answer is asked for.
+/// Turns of three seconds: a few fall into the last tenth of the time, in which the answer is asked for. Beside others, a
+/// command that is stopped takes seconds to end.
 fn little_time() -> Task {
     let mut task = endless("long-work-little-time");
-    task.request["timeout_seconds"] = 60.into();
+    task.request["timeout_seconds"] = 90.into();
     let mut work = task.model;
-    task.model = Box::new(move |seen| work(seen).after(Duration::from_secs(2)));
+    task.model = Box::new(move |seen| work(seen).after(Duration::from_secs(3)));
     task.limits = Limits {
         turns: 40,
         kilobytes: 6_000,
