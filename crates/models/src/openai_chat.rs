@@ -10,12 +10,15 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use futures_util::future::BoxFuture;
 use sortie_agent::{
     Media,
-    model::{Deltas, ErrorKind, Model, ModelError, Reply, Request},
+    model::{Content, Deltas, ErrorKind, Model, ModelError, Reply, Request},
 };
 use sortie_api::model::ModelInfo;
 
@@ -25,6 +28,7 @@ use crate::{
     provider::{Entry, InvalidSettings, Provider},
     transport::Transport,
 };
+use reasoning::Returned;
 use reply::Answer;
 use request::{Body, Dialect, Form};
 
@@ -39,6 +43,7 @@ pub(crate) fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>
         transport: openai::transport(provider, &["chat", "completions"])?,
         entry,
         form,
+        wants_reasoning: AtomicBool::new(false),
         optionals: Optionals::new([
             Optional::new("tool_choice", optional::is_about_tool_choice),
             Optional::new("reasoning_effort", openai::is_about_effort),
@@ -50,6 +55,8 @@ struct ChatModel {
     transport: Transport,
     entry: Entry,
     form: Form,
+    /// Whether the server has sent `reasoning_content`, or has refused answers that came back without.
+    wants_reasoning: AtomicBool,
     optionals: Optionals<2>,
 }
 
@@ -64,12 +71,29 @@ impl ChatModel {
             form: self.form,
             tool_choice,
             effort,
+            reasoning: self.wants_reasoning.load(Ordering::Relaxed),
         };
         let body = Body::new(&self.entry, dialect, request)?;
         let answer = Answer::new(&body, request.transcript.len());
-        answer::call(&self.transport, &body, answer, deltas, request.max_tokens)
+        let reply = answer::call(&self.transport, &body, answer, deltas, request.max_tokens)
             .await
-            .map_err(|error| self.explained(error))
+            .map_err(|error| self.explained(error))?;
+        let has_content = |piece: &Content| match piece {
+            Content::Opaque(raw) => Returned::of(raw).is_ok_and(|reasoning| reasoning.has_content()),
+            Content::Text(_) | Content::ToolCall(_) => false,
+        };
+        if reply.content.iter().any(has_content) {
+            self.wants_reasoning.store(true, Ordering::Relaxed);
+        }
+        Ok(reply)
+    }
+
+    /// Whether the server refuses answers that came back without `reasoning_content`. From then on they have it.
+    fn misses_reasoning(&self, outcome: &Result<Reply, ModelError>) -> bool {
+        let is_missed = outcome.as_ref().is_err_and(|error| {
+            error.kind == ErrorKind::Request && error.message.contains("reasoning_content")
+        });
+        is_missed && !self.wants_reasoning.swap(true, Ordering::Relaxed)
     }
 
     /// Says what to do where the provider serves the model in its other protocol alone.
@@ -111,6 +135,7 @@ impl Model for ChatModel {
                 let outcome = self.attempt(&request, sent, deltas).await;
                 match self.optionals.without_refused(sent, &outcome) {
                     Some(rest) => sent = rest,
+                    None if self.misses_reasoning(&outcome) => {}
                     None => return outcome,
                 }
             }

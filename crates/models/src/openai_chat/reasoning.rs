@@ -2,7 +2,8 @@
 //! the reply, and put back into the assistant's message.
 //!
 //! `OpenRouter` sends `reasoning_details`, blocks of which some are signed. `DeepSeek`, Kimi and others send
-//! `reasoning_content`, and refuse a conversation whose tool calls come without it. A bare `reasoning` nobody asks for.
+//! `reasoning_content`, also an empty one, and refuse a conversation whose answers come without the field. A bare
+//! `reasoning` nobody asks for.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,8 @@ pub(super) type Piece<'a> = BTreeMap<String, &'a RawValue>;
 /// The reasoning of one answer.
 #[derive(Debug, Default)]
 pub(super) struct Reasoning {
-    content: String,
+    /// Empty where the model sent the field without anything in it.
+    content: Option<String>,
     details: Vec<Block>,
     /// Text that is not sent back.
     bare: String,
@@ -46,11 +48,23 @@ impl<'a> Returned<'a> {
         serde_json::from_str(opaque.get())
             .map_err(|error| ModelError::fatal(format!("the conversation holds foreign reasoning: {error}")))
     }
+
+    /// Whether there is a `reasoning_content`.
+    pub(super) fn has_content(&self) -> bool {
+        self.reasoning_content.is_some()
+    }
+
+    /// Adds an empty `reasoning_content` where there is none.
+    pub(super) fn add_content(&mut self) {
+        if self.reasoning_content.is_none() {
+            self.reasoning_content = serde_json::from_str("\"\"").ok();
+        }
+    }
 }
 
 impl Reasoning {
     pub(super) fn take_content(&mut self, piece: &str) {
-        self.content.push_str(piece);
+        self.content.get_or_insert_default().push_str(piece);
     }
 
     pub(super) fn take_bare(&mut self, piece: &str) {
@@ -98,7 +112,7 @@ impl Reasoning {
             text + block.rest.values().map(|raw| raw.get().len()).sum::<usize>()
         });
         // The bare text and the details say the same.
-        self.content.len() + self.bare.len().max(details.sum())
+        self.content.as_ref().map_or(0, String::len) + self.bare.len().max(details.sum())
     }
 
     /// The text that people can read. Servers tell it in up to three fields, which say the same.
@@ -107,9 +121,8 @@ impl Reasoning {
             let texts = self.details.iter().filter_map(|block| block.text.as_ref());
             texts.map(|(_, text)| text.as_str()).collect::<String>()
         };
-        let text = [&self.content, &self.bare]
-            .into_iter()
-            .find(|text| !text.is_empty());
+        let texts = self.content.iter().chain([&self.bare]);
+        let text = texts.into_iter().find(|text| !text.is_empty());
         text.map_or_else(details, String::clone).trim().to_owned()
     }
 
@@ -117,21 +130,17 @@ impl Reasoning {
     pub(super) fn into_opaque(self) -> Option<Result<Box<RawValue>, Failure>> {
         #[derive(Serialize)]
         struct Opaque<'a> {
-            #[serde(skip_serializing_if = "str::is_empty")]
-            reasoning_content: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            reasoning_content: Option<&'a str>,
             #[serde(skip_serializing_if = "<[_]>::is_empty")]
             reasoning_details: &'a [Block],
         }
-        if self.content.is_empty() && self.details.is_empty() {
+        if self.content.is_none() && self.details.is_empty() {
             return None;
         }
         let opaque = Opaque {
             // Whoever sends details has no use for the text beside them.
-            reasoning_content: if self.details.is_empty() {
-                &self.content
-            } else {
-                ""
-            },
+            reasoning_content: self.content.as_deref().filter(|_| self.details.is_empty()),
             reasoning_details: &self.details,
         };
         Some(to_raw_value(&opaque).map_err(Failure::unreadable))

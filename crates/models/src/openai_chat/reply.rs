@@ -42,8 +42,8 @@ struct Delta<'a> {
     content: Text<'a>,
     #[serde(borrow, default)]
     refusal: Text<'a>,
-    #[serde(borrow, default)]
-    reasoning_content: Text<'a>,
+    #[serde(borrow)]
+    reasoning_content: Option<Text<'a>>,
     #[serde(borrow, default)]
     reasoning: Text<'a>,
     #[serde(borrow)]
@@ -175,7 +175,9 @@ impl<'a> Answer<'a> {
             }
         }
         self.refused |= !delta.refusal.0.is_empty();
-        self.reasoning.take_content(&delta.reasoning_content.0);
+        if let Some(piece) = &delta.reasoning_content {
+            self.reasoning.take_content(&piece.0);
+        }
         self.reasoning.take_bare(&delta.reasoning.0);
         for piece in delta.reasoning_details.into_iter().flatten() {
             self.reasoning.take_detail(piece)?;
@@ -305,8 +307,10 @@ impl Decoder for Answer<'_> {
             StopReason::EndTurn | StopReason::ToolUse if self.refused => StopReason::Refusal,
             // Servers differ in what they say beside calls.
             StopReason::EndTurn | StopReason::ToolUse if calls => StopReason::ToolUse,
-            StopReason::ToolUse => StopReason::EndTurn,
-            reason @ (StopReason::EndTurn | StopReason::MaxTokens | StopReason::Refusal) => reason,
+            reason @ (StopReason::EndTurn
+            | StopReason::ToolUse
+            | StopReason::MaxTokens
+            | StopReason::Refusal) => reason,
         };
         Ok(Reply {
             content,

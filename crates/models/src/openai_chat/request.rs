@@ -27,6 +27,8 @@ pub(super) struct Dialect {
     pub(super) tool_choice: bool,
     /// Whether the server takes `reasoning_effort`.
     pub(super) effort: bool,
+    /// Whether the server may refuse an answer that comes back without `reasoning_content`.
+    pub(super) reasoning: bool,
 }
 
 /// Form of the protocol, by its speakers.
@@ -190,6 +192,10 @@ impl<'a> Body<'a> {
                 Turn::User(said) => said_by_user(text(Cow::Borrowed(said)), &mut messages),
             }
         }
+        if form == Form::Compatible {
+            messages = with_results_answered(messages);
+        }
+        return_reasoning(&mut messages, dialect.reasoning);
         let tools: Vec<Tool<'a>> = openai::tools(entry, request, dialect.tool_choice)
             .iter()
             .map(tool)
@@ -224,6 +230,43 @@ impl<'a> Body<'a> {
                 },
             }),
         })
+    }
+}
+
+/// The assistant's message between the results of tools and a message of the user.
+const RESULTS_READ: &str = "I have read the results.";
+
+/// Servers of Mistral's models refuse a message of the user right behind the result of a tool. Neither is part of the
+/// other: a result that was sent stays as it was, so that the caches of what is before it stay valid.
+fn with_results_answered(messages: Vec<Message<'_>>) -> Vec<Message<'_>> {
+    let mut answered = Vec::with_capacity(messages.len());
+    for message in messages {
+        if let (Some(Message::Tool { .. }), Message::User { .. }) = (answered.last(), &message) {
+            answered.push(Message::Assistant {
+                content: Some(Cow::Borrowed(RESULTS_READ)),
+                reasoning: Returned::default(),
+                tool_calls: Vec::new(),
+            });
+        }
+        answered.push(message);
+    }
+    answered
+}
+
+/// Gives every answer its `reasoning_content` where one has it: `DeepSeek` refuses a conversation in which an answer comes
+/// back without the field, also one for which the model did not reason.
+fn return_reasoning(messages: &mut [Message<'_>], is_wanted: bool) {
+    let has_content = |message: &Message<'_>| match message {
+        Message::Assistant { reasoning, .. } => reasoning.has_content(),
+        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => false,
+    };
+    if !is_wanted && !messages.iter().any(has_content) {
+        return;
+    }
+    for message in messages {
+        if let Message::Assistant { reasoning, .. } = message {
+            reasoning.add_content();
+        }
     }
 }
 

@@ -30,6 +30,7 @@ fn all(form: Form) -> Dialect {
         form,
         tool_choice: true,
         effort: true,
+        reasoning: false,
     }
 }
 
@@ -136,6 +137,164 @@ fn the_conversation_goes_along_in_its_order() {
             json!({"role": "user", "content": "Again."}),
         ]
     );
+}
+
+#[test]
+fn a_message_of_the_user_never_stands_right_behind_a_result() {
+    let result = || {
+        Turn::ToolResults(vec![ToolResult {
+            id: "a".to_owned(),
+            name: "shell".to_owned(),
+            content: ToolContent::Text("x.txt".to_owned()),
+            is_error: false,
+            note: None,
+        }])
+    };
+    let transcript = [
+        Turn::Assistant(vec![tool_call("a", "{}")]),
+        result(),
+        // An empty answer is no message.
+        Turn::Assistant(vec![]),
+        Turn::User("Your last message was empty.".to_owned()),
+        Turn::Assistant(vec![Content::Text("So.".to_owned())]),
+        Turn::User("Again.".to_owned()),
+    ];
+    let roles = |form, transcript: &[Turn]| -> Vec<String> {
+        let sent = body_of(form, &["tools"], &request(transcript));
+        let messages = sent["messages"].as_array().unwrap()[2..].iter();
+        messages
+            .map(|message| format!("{}: {}", message["role"].as_str().unwrap(), message["content"]))
+            .collect()
+    };
+    let expected = [
+        "assistant: null",
+        "tool: \"x.txt\"",
+        "assistant: \"I have read the results.\"",
+        "user: \"Your last message was empty.\"",
+        "assistant: \"So.\"",
+        "user: \"Again.\"",
+    ];
+    assert_eq!(roles(Form::Compatible, &transcript), expected);
+    // What was sent before stays as it was.
+    assert_eq!(roles(Form::Compatible, &transcript[..2]), expected[..2]);
+    let own: Vec<&str> = [&expected[..2], &expected[3..]].concat();
+    assert_eq!(roles(Form::Openai, &transcript), own, "its own service takes it");
+}
+
+#[test]
+fn every_answer_has_its_reasoning_once_the_server_has_sent_one() {
+    let reasoning = |json: &str| Content::Opaque(RawValue::from_string(json.to_owned()).unwrap());
+    let result = |id: &str| {
+        Turn::ToolResults(vec![ToolResult {
+            id: id.to_owned(),
+            name: "shell".to_owned(),
+            content: ToolContent::Text(String::new()),
+            is_error: false,
+            note: None,
+        }])
+    };
+    let transcript = [
+        Turn::Assistant(vec![
+            reasoning(r#"{"reasoning_content":"Let me"}"#),
+            tool_call("a", "{}"),
+        ]),
+        result("a"),
+        Turn::Assistant(vec![tool_call("b", "{}")]),
+        result("b"),
+        Turn::User("Answer.".to_owned()),
+        Turn::Assistant(vec![Content::Text("So.".to_owned())]),
+        Turn::User("Again.".to_owned()),
+    ];
+    let sent = |transcript: &[Turn], was_sent| -> Vec<Value> {
+        let dialect = Dialect {
+            reasoning: was_sent,
+            ..all(Form::Compatible)
+        };
+        let entry = entry("theirs", &["tools"]);
+        let body = serde_json::to_value(Body::new(&entry, dialect, &request(transcript)).unwrap()).unwrap();
+        let messages = body["messages"].as_array().unwrap().iter();
+        let answers = messages.filter(|message| message["role"] == "assistant");
+        answers
+            .map(|answer| answer["reasoning_content"].clone())
+            .collect()
+    };
+    let nothing = json!("");
+    assert_eq!(
+        sent(&transcript, false),
+        [json!("Let me"), nothing.clone(), nothing.clone(), nothing.clone()]
+    );
+    // After notes took the place of the turns that had one.
+    assert_eq!(sent(&transcript[2..4], true), [nothing]);
+    assert_eq!(
+        sent(&transcript[2..4], false),
+        [Value::Null],
+        "a server that never sent one"
+    );
+    let details = [Turn::Assistant(vec![
+        reasoning(r#"{"reasoning_details":[{"type":"reasoning.text","text":"x"}]}"#),
+        tool_call("a", "{}"),
+    ])];
+    assert_eq!(sent(&details, false), [Value::Null]);
+}
+
+#[tokio::test]
+async fn reasoning_that_a_server_sends_empty_goes_back_empty() {
+    let piece = |reasoning: Value| {
+        json!({"choices": [{"index": 0, "delta": {"content": "So.", "reasoning_content": reasoning}}]})
+            .to_string()
+    };
+    let (empty, null) = (piece(json!("")), piece(Value::Null));
+    let server = Server::start([
+        Says::events(&stream([&*null, END_TURN, "[DONE]"])),
+        Says::events(&stream([&*empty, END_TURN, "[DONE]"])),
+        Says::events(&stream([&*null, END_TURN, "[DONE]"])),
+    ])
+    .await;
+    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+    let mut replies = Vec::new();
+    let said = [
+        Turn::Assistant(vec![Content::Text("So.".to_owned())]),
+        Turn::User("More.".to_owned()),
+    ];
+    for _ in 0..3 {
+        let reply = model
+            .call(request(&said), &RecordedDeltas::default())
+            .await
+            .unwrap();
+        replies.push(short(&reply).len());
+    }
+    // What is null was not sent.
+    let sent = [0, 1, 2].map(|number| {
+        server.body(number)["messages"][2]
+            .get("reasoning_content")
+            .cloned()
+    });
+    assert_eq!(sent, [None, None, Some(json!(""))]);
+    assert_eq!(replies, [1, 2, 1]);
+}
+
+#[tokio::test]
+async fn a_server_that_misses_reasoning_is_asked_again_with_it() {
+    let refusal = |said: &str| Says::whole("400 Bad", "", &json!({"error": {"message": said}}).to_string());
+    let missed = "The `reasoning_content` in the thinking mode must be passed back to the API.";
+    let server = Server::start([
+        refusal(missed),
+        Says::events(&stream([END_TURN, "[DONE]"])),
+        refusal(missed),
+    ])
+    .await;
+    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+    let said = [
+        Turn::Assistant(vec![Content::Text("So.".to_owned())]),
+        Turn::User("More.".to_owned()),
+    ];
+    let nobody = RecordedDeltas::default();
+    model.call(request(&said), &nobody).await.unwrap();
+    let sent = [0, 1].map(|number| server.body(number)["messages"][2]["reasoning_content"].clone());
+    assert_eq!(sent, [Value::Null, json!("")]);
+    // Once only: it has the field by now.
+    let error = model.call(request(&said), &nobody).await.unwrap_err();
+    assert_eq!((error.retry, server.requests()), (Retry::Never, 3));
 }
 
 #[test]
@@ -341,9 +500,8 @@ async fn a_failure_says_whether_it_may_be_tried_again_and_nothing_of_the_key() {
             .await
             .unwrap_err();
         assert_eq!(error.retry, retry, "{error}");
-        // A refusal costs nothing; what breaks after it was accepted costs its input.
-        let is_accepted = words == "answered 503";
-        assert_eq!(error.usage != Usage::default(), is_accepted, "{error}");
+        // A refusal costs nothing, also as the first event of a stream.
+        assert_eq!(error.usage, Usage::default(), "{error}");
         assert!(error.message.contains(words), "{error}");
         assert!(!error.message.contains(KEY), "{error}");
     }

@@ -151,8 +151,10 @@ fn the_reason_of_the_end_is_read_in_every_dialect() {
         ("stop", true, StopReason::ToolUse),
         ("eos", false, StopReason::EndTurn),
         ("tool_calls", true, StopReason::ToolUse),
-        ("tool_calls", false, StopReason::EndTurn),
+        // The agent asks again for a call that did not arrive.
+        ("tool_calls", false, StopReason::ToolUse),
         ("function_call", true, StopReason::ToolUse),
+        ("function_call", false, StopReason::ToolUse),
         ("length", false, StopReason::MaxTokens),
         ("length", true, StopReason::MaxTokens),
         ("content_filter", false, StopReason::Refusal),

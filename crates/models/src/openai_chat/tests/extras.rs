@@ -244,7 +244,7 @@ fn files_stand_in_the_first_message_and_in_one_behind_the_outputs() {
         blind["messages"][1]["content"],
         "chart.png: 20 x 10 pixels\n\nSay hello."
     );
-    assert_eq!(blind["messages"][5]["content"], "Go on.");
+    assert_eq!(blind["messages"][6]["content"], "Go on.");
 }
 
 #[tokio::test]
