@@ -3,6 +3,8 @@
 //! It is changed the same way while the run works and while it is rebuilt from the journal. A tool call is never parted
 //! from its result. Whoever changes what was already sent is told so: thinking behind it may be void.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::Value;
 use sortie_sandbox::ExitKind;
 
@@ -26,6 +28,8 @@ pub(crate) struct Conversation {
     turns: Vec<Turn>,
     /// Files that the run has written or edited by tools, the newest last, also in turns that are gone.
     changed_files: Vec<String>,
+    /// The ids of all calls, also of those in turns that are gone.
+    call_ids: HashSet<String>,
 }
 
 impl Conversation {
@@ -44,6 +48,11 @@ impl Conversation {
 
     /// Adds a turn of the model.
     pub(crate) fn push_reply(&mut self, content: Vec<Content>) {
+        let calls = content.iter().filter_map(|piece| match piece {
+            Content::ToolCall(call) => Some(call.id.clone()),
+            Content::Text(_) | Content::Opaque(_) => None,
+        });
+        self.call_ids.extend(calls);
         self.turns.push(Turn::Assistant(content));
     }
 
@@ -94,6 +103,40 @@ impl Conversation {
             }
         }
         has_dropped
+    }
+
+    /// The ids of all calls of the run.
+    pub(crate) fn call_ids(&self) -> &HashSet<String> {
+        &self.call_ids
+    }
+
+    /// Prepares the conversation for another model: without the thinking of the one before, which it cannot read, and with
+    /// ids of calls that every provider takes. Some take only the form of their own.
+    pub(crate) fn hand_over(&mut self) {
+        self.drop_opaque();
+        let mut ids = HashMap::new();
+        for turn in &mut self.turns {
+            match turn {
+                Turn::Assistant(pieces) => {
+                    for piece in pieces {
+                        if let Content::ToolCall(call) = piece {
+                            // Nine letters and digits, as Mistral wants them.
+                            let id = format!("call{:05}", ids.len());
+                            ids.insert(std::mem::replace(&mut call.id, id.clone()), id);
+                        }
+                    }
+                }
+                Turn::ToolResults(results) => {
+                    for result in results {
+                        if let Some(id) = ids.get(&result.id) {
+                            result.id.clone_from(id);
+                        }
+                    }
+                }
+                Turn::User(_) => {}
+            }
+        }
+        self.call_ids.extend(ids.into_values());
     }
 
     /// Whether a command was left running in the background.
@@ -312,6 +355,41 @@ mod tests {
         conversation.push_reply(vec![Content::Opaque(raw("{}")), Content::Text("said".to_owned())]);
         assert!(conversation.drop_opaque());
         assert!(!conversation.drop_opaque());
+    }
+
+    #[test]
+    fn another_model_gets_ids_that_it_takes_and_the_run_forgets_none() {
+        let mut conversation = Conversation::default();
+        for id in ["call00001", "functions.shell:0"] {
+            conversation.push_reply(vec![Content::ToolCall(ToolCall {
+                id: id.to_owned(),
+                name: "shell".to_owned(),
+                arguments: "{}".to_owned(),
+            })]);
+            let result = ToolResult {
+                id: id.to_owned(),
+                ..result(1)
+            };
+            conversation.did(vec![result]);
+        }
+        conversation.hand_over();
+        let ids: Vec<&str> = conversation
+            .turns()
+            .iter()
+            .map(|turn| match turn {
+                Turn::Assistant(pieces) => match &pieces[0] {
+                    Content::ToolCall(call) => call.id.as_str(),
+                    other @ (Content::Text(_) | Content::Opaque(_)) => panic!("{other:?}"),
+                },
+                Turn::ToolResults(results) => results[0].id.as_str(),
+                Turn::User(text) => panic!("{text}"),
+            })
+            .collect();
+        assert_eq!(ids, ["call00000", "call00000", "call00001", "call00001"]);
+        conversation.replace_oldest(4, "notes".to_owned());
+        let mut known: Vec<_> = conversation.call_ids().iter().map(String::as_str).collect();
+        known.sort_unstable();
+        assert_eq!(known, ["call00000", "call00001", "functions.shell:0"]);
     }
 
     #[test]

@@ -1,9 +1,6 @@
 //! Model call with its retries: held before, settled after, recorded whatever its result.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    time::Duration,
-};
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use sortie_api::{Effort, EventType, event::ModelCall};
@@ -17,20 +14,13 @@ use crate::{
     meter::{Held, Meter, UnreportedDeltas},
     model::{Kind, Model, ModelError, Reply, Request, Retry, Task, ToolDefinition, ToolUse, Turn, Usage},
     possible::{self, Possible},
+    retries::Retries,
     spans,
     stop::{Stop, millis},
     summary,
     window::Window,
 };
 
-/// Attempts of one call, the first included.
-const ATTEMPTS: u32 = 5;
-/// The wait before the second attempt; it doubles from attempt to attempt.
-const FIRST_DELAY: Duration = Duration::from_millis(500);
-/// The longest wait that the provider did not ask for.
-const LONGEST_DELAY: Duration = Duration::from_mins(1);
-/// Time that has to be left of the run after a wait that the provider asks for.
-const LEFT_AFTER_DELAY: Duration = Duration::from_secs(30);
 /// The answer that a working call must at least have room for, in tokens.
 const LEAST_WORK_TOKENS: u64 = 1_024;
 /// The answer that the last call must at least have room for, in tokens.
@@ -59,7 +49,9 @@ pub(crate) struct Caller<'a> {
     pub(crate) cache_key: String,
     /// Time at which the run times out.
     pub(crate) deadline: Option<Instant>,
-    /// The longest that a call of this attempt at the run took, with its retries.
+    /// Whether another model can answer in place of this one.
+    pub(crate) has_fallback: bool,
+    /// The longest that a call of this attempt at the run took, with its retries but not the waits between them.
     pub(crate) slowest: Duration,
 }
 
@@ -101,12 +93,16 @@ pub(crate) enum Called {
     Foreign(String),
     /// The budget does not pay for the call.
     NoRoom,
+    /// The provider cannot answer, or not soon enough; the reason.
+    Unavailable(String),
 }
 
 /// Result of an attempt.
 enum Attempt {
     Replied(Reply, Limit),
     Failed(ModelError),
+    /// Failed, and there is no other attempt; the reason.
+    Unavailable(String),
     /// The budget does not pay for it.
     NoRoom,
 }
@@ -153,8 +149,8 @@ impl Caller<'_> {
     ) -> Result<Called, Stop> {
         let began = Instant::now();
         let request = self.request(transcript, purpose);
-        let attempts = self.attempts(step, request, purpose).await?;
-        self.slowest = self.slowest.max(began.elapsed());
+        let (attempts, waited) = self.attempts(step, request, purpose).await?;
+        self.slowest = self.slowest.max(began.elapsed().saturating_sub(waited));
         let error = match attempts {
             Attempt::Replied(reply, limit) => {
                 let bytes = self.bytes(transcript);
@@ -162,31 +158,14 @@ impl Caller<'_> {
                 return Ok(Called::Replied(Replied { reply, limit, count }));
             }
             Attempt::NoRoom => return Ok(Called::NoRoom),
+            Attempt::Unavailable(why) => return Ok(Called::Unavailable(why)),
             Attempt::Failed(error) => error,
         };
         match error.retry {
             Retry::Smaller => Ok(Called::TooLarge(error.message)),
             Retry::WithoutThinking => Ok(Called::Foreign(error.message)),
-            Retry::Never => Err(Stop::Failed(error.message)),
-            Retry::Soon { after } if !self.is_in_time(after) => Err(Stop::Failed(format!(
-                "{}; it asks to wait {} s, longer than the run has time",
-                error.message,
-                after.unwrap_or_default().as_secs()
-            ))),
-            Retry::Soon { .. } => Err(Stop::Failed(format!(
-                "the model failed {ATTEMPTS} times, last with: {}",
-                error.message
-            ))),
+            Retry::Never | Retry::Soon { .. } => Err(Stop::Failed(error.message)),
         }
-    }
-
-    /// Whether the run has time for a wait that the provider asks for.
-    fn is_in_time(&self, after: Option<Duration>) -> bool {
-        let (Some(after), Some(deadline)) = (after.filter(|after| *after > LONGEST_DELAY), self.deadline)
-        else {
-            return true;
-        };
-        after.saturating_add(LEFT_AFTER_DELAY) < deadline.saturating_duration_since(Instant::now())
     }
 
     /// The longest summary, in tokens: with room to think before it, where the model does.
@@ -200,25 +179,30 @@ impl Caller<'_> {
         if thinks { tokens } else { 0 }
     }
 
-    /// Makes a call, and again where it failed in a way that passes, each time after a wait.
-    async fn attempts(&self, step: u32, request: Request<'_>, purpose: Purpose) -> Result<Attempt, Stop> {
-        let mut attempt = 1;
+    /// Makes a call, and again where it failed in a way that passes, each time after a wait. Returns the total of the waits
+    /// as well.
+    async fn attempts(
+        &self,
+        step: u32,
+        request: Request<'_>,
+        purpose: Purpose,
+    ) -> Result<(Attempt, Duration), Stop> {
+        let mut retries = Retries::new(self.deadline, self.has_fallback);
         loop {
-            let error = match self.attempt(step, request, purpose).await? {
-                Attempt::Failed(error) => error,
-                done @ (Attempt::Replied(..) | Attempt::NoRoom) => return Ok(done),
+            let attempt = self.attempt(step, request, purpose).await?;
+            let Attempt::Failed(error) = attempt else {
+                return Ok((attempt, retries.waited()));
             };
             let Retry::Soon { after } = error.retry else {
-                return Ok(Attempt::Failed(error));
+                return Ok((Attempt::Failed(error), retries.waited()));
             };
-            if attempt == ATTEMPTS || !self.is_in_time(after) {
-                return Ok(Attempt::Failed(error));
-            }
-            let delay = delay(attempt, after);
-            attempt += 1;
+            let delay = match retries.next_wait(&error, after) {
+                Ok(delay) => delay,
+                Err(why) => return Ok((Attempt::Unavailable(why), retries.waited())),
+            };
             let retry = EventType::Retry {
                 what: "model_call".to_owned(),
-                attempt,
+                attempt: retries.attempts() + 1,
                 delay_ms: millis(delay),
                 reason: error.message,
             };
@@ -405,35 +389,5 @@ impl Caller<'_> {
             *usage = clamped;
         }
         called
-    }
-}
-
-/// The wait after an attempt: exponential, with up to a quarter more so that runs that failed together do not come back
-/// together, and at least as long as the provider asks for.
-fn delay(attempt: u32, after: Option<Duration>) -> Duration {
-    let base = FIRST_DELAY.saturating_mul(1 << attempt.saturating_sub(1).min(16));
-    let base = base.min(LONGEST_DELAY);
-    let chance = u32::try_from(RandomState::new().hash_one(attempt) % 256).unwrap_or_default();
-    let jitter = base.saturating_mul(chance) / 1_024;
-    base.max(after.unwrap_or_default()) + jitter
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_double_obey_the_provider_and_have_a_limit() {
-        for (attempt, after, least) in [
-            (1, None, 500),
-            (2, None, 1_000),
-            (4, None, 4_000),
-            (1, Some(7), 7_000),
-            (1, Some(300), 300_000),
-            (20, None, 60_000),
-        ] {
-            let delay = delay(attempt, after.map(Duration::from_secs)).as_millis();
-            assert!((least..=least + least / 4).contains(&delay), "{attempt}: {delay}");
-        }
     }
 }

@@ -1,77 +1,117 @@
 //! Message of a model, put in order as it enters the run: without credentials, without empty pieces, each tool call
-//! with an id of its own.
+//! with an id of its own and with a name and arguments that every provider takes back.
 
 use std::collections::HashSet;
 
 use crate::{
     Redactor,
     model::{Content, StopReason, ToolCall},
+    surrogates::paired,
     text,
 };
 
-/// The pieces as the transcript, the journal and the tools have them.
-///
-/// A piece of the provider's own that holds a credential is left out: it could not be sent back changed. Where the
-/// provider binds its thinking to all that stands before it (`is_bound`), those behind a piece that is changed are left
-/// out too.
-pub(crate) fn tidied(
-    content: Vec<Content>,
-    stop_reason: StopReason,
-    redactor: &Redactor,
-    is_bound: bool,
-) -> Vec<Content> {
-    let mut ids = HashSet::new();
-    let mut tidied = Vec::with_capacity(content.len());
-    let mut is_changed = false;
-    for piece in content {
-        match piece {
-            Content::Text(text) if text.is_empty() => {}
-            Content::Text(text) => {
-                let bytes = text.clone();
-                let shown = redactor.redact_owned(text::clean(text));
-                is_changed |= shown != bytes;
-                tidied.push(Content::Text(shown));
-            }
-            Content::ToolCall(call) => {
-                let id = unique(redactor.redact_owned(call.id.clone()), &ids);
-                ids.insert(id.clone());
-                let shown = ToolCall {
-                    id,
-                    name: redactor.redact_owned(call.name.clone()),
-                    arguments: redactor.redact_owned(call.arguments.clone()),
-                };
-                is_changed |= shown != call;
-                tidied.push(Content::ToolCall(shown));
-            }
-            Content::Opaque(raw) => {
-                if redactor.redact(raw.get()) != raw.get() {
-                    is_changed = true;
-                } else if !(is_bound && is_changed) {
-                    tidied.push(Content::Opaque(raw));
+/// Longest part of an id that stays where a number is put behind it, in bytes: the strictest provider takes 40 in all.
+const ID_STEM_BYTES: usize = 32;
+/// Length of an id at Mistral, which takes no other.
+const MISTRAL_ID_BYTES: usize = 9;
+
+/// Rules of a run for the replies that enter it.
+pub(crate) struct ReplyRules<'a> {
+    pub(crate) redactor: &'a Redactor,
+    /// Whether the provider binds its thinking to all that stands before it.
+    pub(crate) is_bound: bool,
+    /// The ids of all calls of the run so far.
+    pub(crate) call_ids: &'a HashSet<String>,
+    /// Name of a call as it goes back to the provider.
+    pub(crate) name_of_call: &'a dyn Fn(&str) -> String,
+}
+
+impl ReplyRules<'_> {
+    /// The pieces as the transcript, the journal and the tools have them.
+    ///
+    /// A piece of the provider's own that holds a credential is left out: it could not be sent back changed. Where the
+    /// provider binds its thinking, that behind a piece that is changed is left out too.
+    pub(crate) fn tidied(&self, content: Vec<Content>, stop_reason: StopReason) -> Vec<Content> {
+        let mut ids = HashSet::new();
+        let mut tidied = Vec::with_capacity(content.len());
+        let mut is_changed = false;
+        for piece in content {
+            match piece {
+                Content::Text(text) if text.is_empty() => {}
+                Content::Text(text) => {
+                    let bytes = text.clone();
+                    let shown = self.redactor.redact_owned(text::clean(text));
+                    is_changed |= shown != bytes;
+                    tidied.push(Content::Text(shown));
+                }
+                Content::ToolCall(call) => {
+                    let shown = self.tidied_call(&call, &ids);
+                    ids.insert(shown.id.clone());
+                    is_changed |= shown != call;
+                    tidied.push(Content::ToolCall(shown));
+                }
+                Content::Opaque(raw) => {
+                    if self.redactor.redact(raw.get()) != raw.get() {
+                        is_changed = true;
+                    } else if !(self.is_bound && is_changed) {
+                        tidied.push(Content::Opaque(raw));
+                    }
                 }
             }
         }
+        if stop_reason == StopReason::MaxTokens
+            && let Some(Content::ToolCall(call)) = tidied.last_mut()
+            && call.arguments.trim().is_empty()
+        {
+            // Cut off before its arguments began, which is not a call without arguments.
+            "{".clone_into(&mut call.arguments);
+        }
+        tidied
     }
-    if stop_reason == StopReason::MaxTokens
-        && let Some(Content::ToolCall(call)) = tidied.last_mut()
-        && call.arguments.trim().is_empty()
-    {
-        // Cut off before its arguments began, which is not a call without arguments.
-        "{".clone_into(&mut call.arguments);
+
+    fn tidied_call(&self, call: &ToolCall, ids: &HashSet<String>) -> ToolCall {
+        let id = self.redactor.redact_owned(call.id.clone());
+        let name = self.redactor.redact_owned(call.name.clone());
+        let arguments = self.redactor.redact_owned(call.arguments.clone());
+        ToolCall {
+            id: self.unique(id, ids),
+            name: (self.name_of_call)(&name),
+            arguments: paired(&arguments).into_owned(),
+        }
     }
-    tidied
+
+    /// `id`, or something like it that no call before it has: neither of the run nor of this reply, whose `ids` are given.
+    fn unique(&self, id: String, ids: &HashSet<String>) -> String {
+        let is_taken = |id: &String| self.call_ids.contains(id) || ids.contains(id);
+        if !id.is_empty() && !is_taken(&id) {
+            return id;
+        }
+        // One more number than there are ids: one of them is free.
+        let taken = self.call_ids.len() + ids.len();
+        let mut numbered = (taken + 1..=2 * taken + 1).map(|number| numbered(&id, number));
+        numbered.find(|id| !is_taken(id)).unwrap_or_default()
+    }
 }
 
-/// `id`, or something like it that no call before it has.
-fn unique(id: String, taken: &HashSet<String>) -> String {
-    if !id.is_empty() && !taken.contains(&id) {
-        return id;
+/// An id like `id` with this number, in the form that its provider reads.
+fn numbered(id: &str, number: usize) -> String {
+    if id.is_empty() {
+        return format!("call_{number}");
     }
-    let stem = if id.is_empty() { "call" } else { &id };
-    // One more number than there are ids: one of them is free.
-    let numbers = taken.len() + 1..=2 * taken.len() + 1;
-    let mut numbered = numbers.map(|number| format!("{stem}_{number}"));
-    numbered.find(|id| !taken.contains(id)).unwrap_or_default()
+    // Kimi finds the name of the tool before the colon, and the number of the call behind it.
+    if let Some((stem, digits)) = id.rsplit_once(':')
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        return format!("{stem}:{number}");
+    }
+    let number = number.to_string();
+    if id.len() == MISTRAL_ID_BYTES && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return format!(
+            "{}{number}",
+            text::head(id, MISTRAL_ID_BYTES.saturating_sub(number.len()))
+        );
+    }
+    format!("{}_{number}", text::head(id, ID_STEM_BYTES))
 }
 
 /// Returns all text of a reply.
@@ -112,22 +152,57 @@ mod tests {
         })
     }
 
-    fn ids(content: Vec<Content>) -> Vec<String> {
-        let tidied = tidied(content, StopReason::ToolUse, &Redactor::default(), false);
-        tool_calls(&tidied).into_iter().map(|call| call.id).collect()
+    /// The pieces as they enter a run that has made calls with the ids `before`.
+    fn entering(content: Vec<Content>, before: &[&str]) -> Vec<ToolCall> {
+        let rules = ReplyRules {
+            redactor: &Redactor::default(),
+            is_bound: false,
+            call_ids: &before.iter().map(|id| (*id).to_owned()).collect(),
+            name_of_call: &str::to_owned,
+        };
+        tool_calls(&rules.tidied(content, StopReason::ToolUse))
+    }
+
+    fn ids(ids: &[&str], before: &[&str]) -> Vec<String> {
+        let content = ids.iter().map(|id| call(id, "{}")).collect();
+        entering(content, before)
+            .into_iter()
+            .map(|call| call.id)
+            .collect()
     }
 
     #[test]
-    fn every_call_of_a_reply_has_an_id_of_its_own() {
-        let content = vec![
-            call("a", "{}"),
-            call("a", "{}"),
-            call("", "{}"),
-            call("", "{}"),
-            call("a_2", "{}"),
-        ];
-        assert_eq!(ids(content), ["a", "a_2", "call_3", "call_4", "a_2_5"]);
-        assert_eq!(ids(vec![call("x", "{}"), call("y", "{}")]), ["x", "y"]);
+    fn every_call_has_an_id_of_its_own_in_the_whole_run() {
+        for (reply, before, expected) in [
+            (
+                &["a", "a", "", "", "a_2"][..],
+                &[][..],
+                &["a", "a_2", "call_3", "call_4", "a_2_5"][..],
+            ),
+            (&["x", "y"], &[], &["x", "y"]),
+            (&["call_0", "call_1"], &["call_0"], &["call_0_2", "call_1"]),
+            // Kimi and Ollama begin anew in each reply.
+            (
+                &["functions.shell:0", "functions.shell:1"],
+                &["functions.shell:0", "functions.shell:3"],
+                &["functions.shell:4", "functions.shell:1"],
+            ),
+            // Mistral takes nine letters and digits.
+            (&["aB3xK9pQz"], &["aB3xK9pQz", "b"], &["aB3xK9pQ3"]),
+        ] {
+            assert_eq!(ids(reply, before), expected, "{reply:?} after {before:?}");
+        }
+        let long = "x".repeat(40);
+        assert_eq!(ids(&[&long], &[&long]), [format!("{}_2", "x".repeat(32))]);
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_in_arguments_becomes_a_character() {
+        let arguments = |json: &str| entering(vec![call("a", json)], &[])[0].arguments.clone();
+        assert_eq!(arguments(r#"{"path":"\ud99c.txt"}"#), r#"{"path":"\ufffd.txt"}"#);
+        for whole in [r#"{"path":"\ud83d\ude00"}"#, r#"{"path":"\\ud99c"}"#] {
+            assert_eq!(arguments(whole), whole);
+        }
     }
 
     #[test]
@@ -140,9 +215,16 @@ mod tests {
             raw(r#"{"thinking":"of other things"}"#),
             call("1", r#"{"command":"echo top-secret"}"#),
         ];
-        let bound = tidied(content.clone(), StopReason::ToolUse, &redactor, true);
+        let no_ids = HashSet::new();
+        let rules = |is_bound| ReplyRules {
+            redactor: &redactor,
+            is_bound,
+            call_ids: &no_ids,
+            name_of_call: &str::to_owned,
+        };
+        let bound = rules(true).tidied(content.clone(), StopReason::ToolUse);
         assert_eq!(bound.len(), 2, "thinking behind a changed piece is void");
-        let shown = tidied(content, StopReason::ToolUse, &redactor, false);
+        let shown = rules(false).tidied(content, StopReason::ToolUse);
         assert_eq!(shown.len(), 3);
         assert_eq!(redacted_text(&shown, &redactor), "it is [redacted]");
         assert_eq!(
@@ -164,13 +246,13 @@ mod tests {
     #[test]
     fn a_call_that_was_cut_off_before_its_arguments_cannot_be_read() {
         let cut = |stop_reason| {
-            let tidied = tidied(
-                vec![call("1", ""), call("2", "")],
-                stop_reason,
-                &Redactor::default(),
-                false,
-            );
-            tool_calls(&tidied)
+            let rules = ReplyRules {
+                redactor: &Redactor::default(),
+                is_bound: false,
+                call_ids: &HashSet::new(),
+                name_of_call: &str::to_owned,
+            };
+            tool_calls(&rules.tidied(vec![call("1", ""), call("2", "")], stop_reason))
                 .iter()
                 .map(|call| compact_object(&call.arguments).is_ok())
                 .collect::<Vec<_>>()

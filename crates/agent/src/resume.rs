@@ -6,7 +6,7 @@ use crate::{
     journal::{Entry, NoteKind, What},
     model::{Content, ToolCall, ToolResult},
     reply,
-    stop::{ANSWER_NOW, NO_ROOM_LEFT, NOTHING_SAID},
+    stop::{ANSWER_NOW, NO_CALL, NO_ROOM_LEFT, NOTHING_SAID},
 };
 
 /// Point at which a run resumes.
@@ -102,9 +102,8 @@ impl Point {
                 }
                 What::FellBack => {
                     point.fell_back = true;
-                    point.conversation.drop_opaque();
+                    point.conversation.hand_over();
                     point.counts.model_replaced();
-                    point.cut.clear();
                 }
             }
         }
@@ -154,6 +153,8 @@ impl Point {
         let open = self.open.take();
         if text == NO_ROOM_LEFT {
             self.cut.push(String::new());
+        } else if text == NO_CALL {
+            self.cut.clear();
         } else if !matches!(open, Some(Open::Cut)) && text != NOTHING_SAID && text != ANSWER_NOW {
             self.rejected += 1;
         }

@@ -8,6 +8,10 @@ use crate::Stopped;
 pub(crate) const NOTHING_SAID: &str =
     "Your last message was empty. Give the answer as text, or call a tool if there is something left to do.";
 
+/// Message to a model that has stopped for a call of a tool without making one.
+pub(crate) const NO_CALL: &str = "Your last message stopped for a call of a tool, but the call did not arrive. Make the call \
+                                  again, or give the whole answer as text.";
+
 /// The request for the final answer, behind its reason.
 pub(crate) const ANSWER_NOW: &str = "Answer now with what you have: give the final answer in the form that the task asks \
                                      for, and say what is missing. No tool is called any more.";

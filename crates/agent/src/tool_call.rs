@@ -27,7 +27,10 @@ use crate::{
     spans,
     stop::{Stop, millis},
     text,
-    tool::{Context, Order, Tool, ToolError, names::tool_named},
+    tool::{
+        Context, Order, Tool, ToolError,
+        names::{plain, readings, tool_named},
+    },
     workspace::Source,
 };
 
@@ -134,6 +137,13 @@ impl<'a> ToolRunner<'a> {
             let mut tools = self.toolbox.iter().copied();
             tools.find(|tool| tool.definition().name == meant)
         })
+    }
+
+    /// The name under which a call goes back to the provider: that of the tool that it means, else its own in the letters
+    /// that every provider takes.
+    pub(crate) fn name_of_call(&self, name: &str) -> String {
+        let tool = readings(name).iter().find_map(|name| self.find(name));
+        tool.map_or_else(|| plain(name), |tool| tool.definition().name.to_owned())
     }
 
     async fn call(&self, turn_call: TurnCall<'_>) -> Result<ToolResult, Stop> {

@@ -166,8 +166,7 @@ impl<'a> Agent<'a> {
                 .record(EventType::ThinkingSummary { text, step })
                 .await?;
         }
-        let is_bound = self.caller.model.binds_thinking();
-        let mut content = reply::tidied(content, stop_reason, &self.spec.redactor, is_bound);
+        let mut content = self.tidied(content, stop_reason);
         let said = reply::redacted_text(&content, &self.spec.redactor);
         if !said.is_empty() {
             let text = text::head(&said, OUTPUT_BYTES).to_owned();
@@ -197,6 +196,17 @@ impl<'a> Agent<'a> {
         }
         self.keep(content, count, false).await?;
         self.call_tools(OpenCalls::new(calls)).await
+    }
+
+    /// The pieces of a reply as they enter the run.
+    fn tidied(&self, content: Vec<Content>, stop_reason: StopReason) -> Vec<Content> {
+        let rules = reply::ReplyRules {
+            redactor: &self.spec.redactor,
+            is_bound: self.caller.model.binds_thinking(),
+            call_ids: self.conversation.call_ids(),
+            name_of_call: &|name| self.tools.name_of_call(name),
+        };
+        rules.tidied(content, stop_reason)
     }
 
     /// Whether the model has called tools when it was asked for its answer, which some servers allow, and was refused.
@@ -249,6 +259,7 @@ impl<'a> Agent<'a> {
     /// Lets another model go on.
     fn go_on_with(&mut self, model: &'a dyn Model) {
         self.caller.model = model;
+        self.caller.has_fallback = false;
         self.caller.window.replace(model);
         self.tools.context.model = Some(model);
         self.tools.context.output_bytes = model.tool_output_bytes();

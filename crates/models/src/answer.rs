@@ -67,9 +67,9 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Whether the provider says that it does not take the request.
-    fn is_refusal(&self) -> bool {
-        matches!(self, Self::Reported(status, _) if status.is_client_error())
+    /// Whether the provider says itself that it failed.
+    fn is_reported(&self) -> bool {
+        matches!(self, Self::Reported(..))
     }
 
     /// More tool calls than one answer may have.
@@ -153,8 +153,8 @@ async fn read(
             Err(failure) => {
                 let error = told(&failure, transport);
                 let nothing_came = decoder.usage() == Usage::default() && decoder.written_bytes() == 0;
-                // Treated like a refusal before the stream.
-                let is_refused = nothing_came && failure.is_refusal();
+                // Treated like a refusal before the stream, for which no provider asks money.
+                let is_refused = nothing_came && failure.is_reported();
                 return Err(if is_refused {
                     error
                 } else {

@@ -4,17 +4,18 @@
 //! no message, is decided in one place.
 
 mod too_long;
+mod wait;
 
 use std::{borrow::Cow, collections::VecDeque, time::Duration};
 
-use http::{
-    HeaderMap, HeaderValue, StatusCode,
-    header::{CONTENT_TYPE, DATE, RETRY_AFTER},
-};
+use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use reqwest::{Method, Response};
 use serde::Serialize;
 use serde_json::Value;
-use sortie_agent::model::{ErrorKind, ModelError, Retry, Usage};
+use sortie_agent::{
+    model::{ErrorKind, ModelError, Retry, Usage},
+    surrogates::paired,
+};
 use sortie_api::Credential;
 use sortie_net::{EngineClient, send_patiently, sse};
 use url::Url;
@@ -30,8 +31,8 @@ const ANSWER_BYTES: usize = 64 << 20;
 const FAILURE_BYTES: usize = 64 << 10;
 /// Most characters of a failure that are told.
 const TOLD_CHARS: usize = 500;
-/// The code of a 429 that is no rate limit: the account is empty, and stays so.
-const UNPAID: &str = "insufficient_quota";
+/// Codes of a 429 that is no rate limit: the account is empty, and stays so.
+const UNPAID: [&str; 2] = ["insufficient_quota", "exceeded_current_quota_error"];
 
 /// Address, headers and connections of a provider.
 #[derive(Clone, Debug)]
@@ -70,8 +71,14 @@ impl Transport {
             .client
             .request(Method::POST, &self.url)
             .map_err(|error| ModelError::fatal(error.to_string()))?;
-        let body = serde_json::to_vec(body)
+        let body = serde_json::to_string(body)
             .map_err(|error| ModelError::fatal(format!("the request is not JSON: {error}")))?;
+        // Schemas and pieces of the provider's own go out as they came.
+        let whole = match paired(&body) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(whole) => Some(whole),
+        };
+        let body = whole.unwrap_or(body);
         let sent_bytes = body.len();
         let charged = |error: ModelError| ModelError {
             usage: estimate::with_input(Usage::default(), sent_bytes),
@@ -152,12 +159,13 @@ impl Transport {
 
     async fn refused(&self, response: Response) -> ModelError {
         let status = response.status();
-        let after = retry_after(response.headers());
+        let headers = response.headers().clone();
         let body = read_start(response).await;
         let said = ErrorBody::of(&body);
-        let failure = self.failure(status, &said.with_details(), after.or(said.retry_after));
+        let after = wait::asked(&headers, &said.waits, &said.message);
+        let failure = self.failure(status, &said.with_details(), after);
         match said.code.as_deref() {
-            Some(UNPAID) => ModelError {
+            Some(code) if UNPAID.contains(&code) => ModelError {
                 retry: Retry::Never,
                 ..failure
             },
@@ -171,7 +179,9 @@ impl Transport {
         let retry = if is_too_long(status, said) {
             Retry::Smaller
         } else if is_passing(status) || status == StatusCode::PAYLOAD_TOO_LARGE {
-            Retry::Soon { after }
+            Retry::Soon {
+                after: after.or_else(|| wait::in_words(said)),
+            }
         } else if is_bound_elsewhere(said) {
             Retry::WithoutThinking
         } else {
@@ -181,7 +191,7 @@ impl Transport {
         let kind = match (status.as_u16(), retry) {
             (_, Retry::Smaller) => ErrorKind::TooLarge,
             // 413 is one where it is not about the size of the request.
-            (413 | 429, _) => ErrorKind::RateLimit,
+            (413 | 429 | GROQ_BUSY, _) => ErrorKind::RateLimit,
             (401 | 403, _) => ErrorKind::Credential,
             (408, _) => ErrorKind::Timeout,
             (500.., _) => ErrorKind::Server,
@@ -237,9 +247,12 @@ impl Events<'_> {
     }
 }
 
+/// Groq's own status of a service tier without capacity.
+const GROQ_BUSY: u16 = 498;
+
 /// Statuses of a state that passes: time-outs, conflicts, rate limits, overload, a broken server.
 fn is_passing(status: StatusCode) -> bool {
-    status.is_server_error() || matches!(status.as_u16(), 408 | 409 | 425 | 429)
+    status.is_server_error() || matches!(status.as_u16(), 408 | 409 | 425 | 429 | GROQ_BUSY)
 }
 
 /// Whether a refusal is about a thinking block: its conversation has changed, or its signature is not one. Both pass once
@@ -256,22 +269,6 @@ fn is_whole(headers: &HeaderMap) -> bool {
         let kind = kind.trim_start().to_ascii_lowercase();
         kind.starts_with("application/json") || kind.starts_with("text/html")
     })
-}
-
-/// The wait a provider asks for: seconds, a date, or milliseconds in the form of its own.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    if let Some(millis) = text("retry-after-ms").and_then(|text| text.trim().parse().ok()) {
-        return Some(Duration::from_millis(millis));
-    }
-    let after = text(RETRY_AFTER.as_str())?.trim();
-    if let Ok(seconds) = after.parse() {
-        return Duration::try_from_secs_f64(seconds).ok();
-    }
-    // A date counts from the provider's own clock, which its answer tells: ours may differ.
-    let until = httpdate::parse_http_date(after).ok()?;
-    let now = httpdate::parse_http_date(text(DATE.as_str())?).ok()?;
-    Some(until.duration_since(now).unwrap_or_default())
 }
 
 /// The beginning of a body; what cannot be read is left out.
@@ -296,8 +293,8 @@ struct ErrorBody {
     code: Option<String>,
     /// `error.param`: the field that the provider refuses.
     param: Option<String>,
-    /// The wait that it asks for in the body, as Gemini does.
-    retry_after: Option<Duration>,
+    /// Fields that may tell of a wait.
+    waits: Vec<wait::Field>,
 }
 
 impl ErrorBody {
@@ -323,11 +320,6 @@ impl ErrorBody {
         // Gemini wraps a failure of a stream into an array.
         let json = json.get(0).unwrap_or(&json);
         let find = |paths: &[&str]| paths.iter().find_map(|path| json.pointer(path)?.as_str());
-        let details = json.pointer("/error/details").and_then(Value::as_array);
-        let delay = details
-            .into_iter()
-            .flatten()
-            .find_map(|detail| detail.get("retryDelay")?.as_str());
         Self {
             message: find(&["/error/message", "/error", "/message", "/detail"])
                 .unwrap_or(&text)
@@ -335,10 +327,7 @@ impl ErrorBody {
                 .to_owned(),
             code: find(&["/error/code", "/error/type"]).map(str::to_owned),
             param: find(&["/error/param"]).map(str::to_owned),
-            retry_after: delay.and_then(|delay| {
-                let seconds = delay.strip_suffix('s')?.parse().ok()?;
-                Duration::try_from_secs_f64(seconds).ok()
-            }),
+            waits: wait::fields(json),
         }
     }
 }

@@ -237,6 +237,36 @@ pub fn tool_named(name: &str) -> Option<&'static str> {
         .map(|(tool, _)| *tool)
 }
 
+/// The longest name of a tool that every provider takes back, in bytes.
+const LONGEST: usize = 64;
+
+/// `name` in the letters that every provider takes back: they refuse a conversation that holds another name.
+pub(crate) fn plain(name: &str) -> String {
+    let letter = |c: char| {
+        if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') {
+            c
+        } else {
+            '_'
+        }
+    };
+    let mut plain: String = name.chars().map(letter).take(LONGEST).collect();
+    // Gemini takes no digit and no dash at the start.
+    if !plain.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        plain.insert(0, '_');
+        plain.truncate(LONGEST);
+    }
+    plain
+}
+
+/// Names that a model may mean by `name`, the likeliest first: without the prefix of some harnesses, in plain letters, and
+/// without the arguments or the marks that it wrote behind it.
+pub(crate) fn readings(name: &str) -> [String; 4] {
+    let bare = name.trim().strip_prefix("functions.").unwrap_or(name.trim());
+    let is_behind = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '(' | '{' | '=');
+    let cut = bare.split(is_behind).next().unwrap_or_default();
+    [name.to_owned(), bare.to_owned(), plain(bare), cut.to_owned()]
+}
+
 /// Whether a model means the path of a file by this field.
 pub(crate) fn is_path(field: &str) -> bool {
     let field = folded(field);
@@ -278,6 +308,24 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(tool_named(name), tool, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_goes_back_in_letters_that_every_provider_takes() {
+        let long = "x".repeat(70);
+        for (name, expected) in [
+            ("get_page", "get_page"),
+            ("Get-Page-2", "Get-Page-2"),
+            ("multi_tool_use.parallel", "multi_tool_use_parallel"),
+            ("a/b c", "a_b_c"),
+            ("выборка", "_______"),
+            ("2fast", "_2fast"),
+            ("-x", "_-x"),
+            ("", "_"),
+            (&*long, &long[..64]),
+        ] {
+            assert_eq!(plain(name), expected, "{name}");
         }
     }
 

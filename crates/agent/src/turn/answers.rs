@@ -10,7 +10,7 @@ use crate::{
     journal::What,
     model::{Content, Kind, StopReason},
     model_call::Limit,
-    stop::{ANSWER_NOW, CUT_OFF, NO_ROOM_LEFT, NOTHING_SAID, Stop},
+    stop::{ANSWER_NOW, CUT_OFF, NO_CALL, NO_ROOM_LEFT, NOTHING_SAID, Stop},
 };
 
 /// Continuations of an answer that was cut off, at most.
@@ -30,8 +30,13 @@ impl Agent<'_> {
     /// Takes a reply as the answer, unless it is handed back.
     pub(super) async fn answered(&mut self, said: TextReply) -> Result<Progress, Stop> {
         match said.stop_reason {
-            StopReason::Refusal => return self.refused().await,
+            StopReason::Refusal => {
+                self.fall_back("the model refused to answer").await?;
+                return Ok(Progress::GoOn);
+            }
             StopReason::MaxTokens => return self.cut_off(said).await,
+            // Once the answer was asked for, calls are left out: the text is the answer.
+            StopReason::ToolUse if !self.is_ending() => return self.announced().await,
             StopReason::EndTurn | StopReason::ToolUse => {}
         }
         let TextReply {
@@ -65,6 +70,17 @@ impl Agent<'_> {
         let correction = Rejected { errors, attempt }.correction()?;
         self.keep(content, count, false).await?;
         self.correct(correction).await
+    }
+
+    /// A message that stops for a call and has none is no answer: what the model meant to do was lost.
+    async fn announced(&mut self) -> Result<Progress, Stop> {
+        if self.conversation.last_told() == Some(NO_CALL) {
+            return Err(Stop::Failed(
+                "the model stopped to call a tool and called none, twice in a row".to_owned(),
+            ));
+        }
+        self.cut.clear();
+        self.correct(NO_CALL.to_owned()).await
     }
 
     /// An answer that reached its limit goes on, as long as that helps and is paid for. After that it stands as it is.
@@ -115,30 +131,26 @@ impl Agent<'_> {
         self.spec.redactor.redact_owned(whole)
     }
 
-    /// A refusal ends the run, unless a fallback model has not answered yet.
-    async fn refused(&mut self) -> Result<Progress, Stop> {
+    /// Lets the fallback model go on with the conversation. Where there is none, or it goes on already, the run ends for
+    /// the reason `why`.
+    pub(super) async fn fall_back(&mut self, why: &str) -> Result<(), Stop> {
         let Some(fallback) = self.fallback.take() else {
-            return Err(Stop::Failed("the model refused to answer".to_owned()));
+            return Err(Stop::Failed(why.to_owned()));
         };
         let retry = EventType::Retry {
             what: "model_call".to_owned(),
             attempt: 2,
             delay_ms: 0,
-            reason: format!(
-                "the model refused to answer; {} answers in its place",
-                fallback.info().id
-            ),
+            reason: format!("{why}; {} answers in its place", fallback.info().id),
         };
         self.sink.record(retry).await?;
         self.journal_writer.write(self.step, What::FellBack).await?;
         self.go_on_with(fallback);
-        // It cannot read the thinking of the first.
-        self.conversation.drop_opaque();
-        self.cut.clear();
+        self.conversation.hand_over();
         self.began = Some(What::Began {
             environment: self.caller.task.environment.to_owned(),
             prefix: self.caller.prefix(),
         });
-        Ok(Progress::GoOn)
+        Ok(())
     }
 }

@@ -26,12 +26,7 @@ impl Agent<'_> {
     /// The model's next reply, to a conversation that fits and that the budget pays for.
     pub(super) async fn ask(&mut self) -> Result<Replied, Stop> {
         self.announce_limits().await?;
-        let fixed = self.fixed_tokens();
-        if let Some(room) = self.caller.window.room_beside(fixed)
-            && self.tokens().saturating_sub(fixed) > room / 5 * 4
-        {
-            Box::pin(self.shorten(room / 2)).await?;
-        }
+        self.keep_to_window().await?;
         let mut shortened = 0;
         loop {
             self.check_fits()?;
@@ -44,6 +39,10 @@ impl Agent<'_> {
             match self.caller.call(self.step, turns, purpose).await? {
                 Called::Replied(replied) => return Ok(replied),
                 Called::NoRoom => Box::pin(self.afford()).await?,
+                Called::Unavailable(why) => {
+                    self.fall_back(&why).await?;
+                    self.keep_to_window().await?;
+                }
                 Called::Foreign(why) => {
                     if !self.drop_thinking().await? {
                         return Err(Stop::Failed(why));
@@ -60,6 +59,17 @@ impl Agent<'_> {
                 }
             }
         }
+    }
+
+    /// Shortens a conversation that comes near the end of the model's window.
+    async fn keep_to_window(&mut self) -> Result<(), Stop> {
+        let fixed = self.fixed_tokens();
+        if let Some(room) = self.caller.window.room_beside(fixed)
+            && self.tokens().saturating_sub(fixed) > room / 5 * 4
+        {
+            Box::pin(self.shorten(room / 2)).await?;
+        }
+        Ok(())
     }
 
     /// Makes the next call cheaper: notes for a long conversation, then the final answer instead of more work, then a
@@ -183,14 +193,17 @@ impl Agent<'_> {
         let called = match self.ask_for_notes().await {
             // Thinking of another conversation is left out once, as before any other call.
             Ok(Called::Foreign(_)) if self.drop_thinking().await? => self.ask_for_notes().await,
+            Ok(Called::Unavailable(why)) if self.fallback.is_some() => {
+                self.fall_back(&why).await?;
+                self.ask_for_notes().await
+            }
             called => called,
         };
         let reply = match called {
             Ok(Called::Replied(Replied { reply, .. })) => reply,
             // The run goes on without notes.
-            Ok(Called::TooLarge(_) | Called::Foreign(_) | Called::NoRoom) | Err(Stop::Failed(_)) => {
-                return Ok(false);
-            }
+            Ok(Called::TooLarge(_) | Called::Foreign(_) | Called::NoRoom | Called::Unavailable(_))
+            | Err(Stop::Failed(_)) => return Ok(false),
             Err(stop @ (Stop::Exhausted | Stop::NoRoom(_) | Stop::Stopped)) => return Err(stop),
         };
         let said = reply::redacted_text(&reply.content, &self.spec.redactor);

@@ -142,6 +142,7 @@ impl Parts<'_> {
             effort: spec.effort,
             cache_key: spec.owner.run.to_string(),
             deadline: spec.deadline,
+            has_fallback: spec.fallback.is_some(),
             slowest: Duration::ZERO,
         }
     }

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use sortie_agent::{
     Model, RunSpec,
     journal::{Entry, Journal, NoteKind, What},
-    model::{Content, Deltas, ModelError, Reply, Request, Retry, StopReason, ToolUse, Turn, Usage},
+    model::{
+        Content, Deltas, ErrorKind, ModelError, Reply, Request, Retry, StopReason, ToolUse, Turn, Usage,
+    },
     tool::{Effect, Order},
 };
 use sortie_api::model::{ModelInfo, ModelPrices};
@@ -266,6 +268,92 @@ async fn a_refusal_is_tried_once_on_the_fallback_model() {
     };
     let (outcome, _) = run_in(run, &never, &untouched(), &[]).await;
     assert_eq!(failed(&outcome), "the model refused to answer");
+}
+
+fn busy(asked: Option<u64>) -> ModelError {
+    ModelError {
+        kind: ErrorKind::RateLimit,
+        ..ModelError::retryable("come later", asked.map(Duration::from_secs))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fallback_model_answers_where_waiting_would_not_fit() {
+    let bad = || ModelError::retryable("garbled", None);
+    for (failures, reason) in [
+        (vec![busy(Some(120))], "come later; it asks to wait 120 s"),
+        (vec![bad(); 5], "the model failed 5 times, last with: garbled"),
+        (
+            vec![busy(None); 8],
+            "the model failed 8 times, last with: come later",
+        ),
+    ] {
+        let mut script: Vec<Line> = vec![get(&json!({"n": 1})).into()];
+        script.extend(failures.into_iter().map(Line::from));
+        let model = Scripted::new(script);
+        let fallback = Arc::new(Scripted::new(vec![
+            get(&json!({"n": 2})).into(),
+            says("done").into(),
+        ]));
+        let began = Instant::now();
+        let run = RunSpec {
+            fallback: Some(fallback.clone()),
+            deadline: Some(began + Duration::from_mins(10)),
+            ..with_get()
+        };
+        let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
+        assert_eq!(succeeded(&outcome), "done", "{reason}");
+        assert_eq!(
+            recorder.data("retry").last().unwrap()["reason"],
+            format!("{reason}; scripted answers in its place")
+        );
+        assert!(
+            began.elapsed() < Duration::from_secs(100),
+            "{reason}: {:?}",
+            began.elapsed()
+        );
+        assert_eq!(fallback.asked()[0].last, "get did 1");
+
+        // The next attempt at the run goes on with it, in the same conversation.
+        let entries = recorder.entries();
+        let again = Arc::new(Scripted::new(vec![says("done").into()]));
+        let run = RunSpec {
+            fallback: Some(again.clone()),
+            resume: Some(Journal::new(entries)),
+            ..with_get()
+        };
+        let (outcome, _) = run_in(run, &Scripted::new(vec![]), &untouched(), &[]).await;
+        assert_eq!(succeeded(&outcome), "done");
+        let shown = |model: &Scripted| format!("{:?}", model.transcripts().last().unwrap());
+        assert_eq!(shown(&again), shown(&fallback));
+    }
+    // A short wait is kept.
+    let model = Scripted::new(vec![busy(Some(20)).into(), says("ok").into()]);
+    let run = RunSpec {
+        fallback: Some(Arc::new(Scripted::new(vec![]))),
+        ..with_get()
+    };
+    let (outcome, _) = run_in(run, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+}
+
+#[tokio::test]
+async fn the_fallback_model_goes_on_with_an_answer_that_was_cut_off() {
+    let model = Scripted::new(vec![cut("one, ").into(), refused().into()]);
+    let run = RunSpec {
+        fallback: Some(Arc::new(Scripted::new(vec![says("two").into()]))),
+        ..spec("Count.")
+    };
+    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "one, two");
+
+    let run = RunSpec {
+        fallback: Some(Arc::new(Scripted::new(vec![says("two").into()]))),
+        resume: Some(Journal::new(recorder.entries())),
+        ..spec("Count.")
+    };
+    let (outcome, _) = run_in(run, &Scripted::new(vec![]), &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "one, two");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use serde_json::json;
 use sortie_agent::{
     RunSpec, Tool,
-    model::{Content, Reply, StopReason, ToolCall, Turn},
+    journal::{Entry, Journal, What},
+    model::{Content, ModelError, Reply, Retry, StopReason, ToolCall, Turn},
     tool::{Effect, Order},
 };
 
-use crate::support::{Probe, Scripted, call, failed, reply, run_in, says, spec, succeeded, untouched};
+use crate::support::{
+    Line, Probe, Recorder, Scripted, call, failed, reply, run_in, says, spec, succeeded, untouched,
+};
 
 fn cut(arguments: &str) -> Reply {
     let call = ToolCall {
@@ -147,4 +150,183 @@ async fn two_tools_of_one_name_end_the_run_before_it_begins() {
     let (outcome, recorder) = run_in(clash, &model, &untouched(), &[]).await;
     assert_eq!(failed(&outcome), "the run has two tools named `shell`");
     assert!(recorder.kinds().is_empty());
+}
+
+/// The calls that a model was shown in its last request.
+fn shown_calls(model: &Scripted) -> Vec<ToolCall> {
+    let transcripts = model.transcripts();
+    let turns = transcripts.last().unwrap().iter();
+    let pieces = turns.flat_map(|turn| match turn {
+        Turn::Assistant(pieces) => pieces.as_slice(),
+        Turn::ToolResults(_) | Turn::User(_) => &[],
+    });
+    pieces
+        .filter_map(|piece| match piece {
+            Content::ToolCall(call) => Some(call.clone()),
+            Content::Text(_) | Content::Opaque(_) => None,
+        })
+        .collect()
+}
+
+fn event_ids(recorder: &Recorder, kind: &str) -> Vec<String> {
+    let ends = recorder.data(kind);
+    ends.iter()
+        .map(|end| end["id"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_call_goes_back_under_the_name_that_it_was_understood_as() {
+    let long = "x".repeat(100);
+    for (written, sent_back, is_known) in [
+        ("get", "get", true),
+        ("functions.get", "get", true),
+        ("get\" path=\"install/step4.php", "get", true),
+        ("get<|channel|>commentary", "get", true),
+        ("Read", "read_file", true),
+        ("functions.read_file", "read_file", true),
+        ("multi_tool_use.parallel", "multi_tool_use_parallel", false),
+        ("søk", "s_k", false),
+        ("", "_", false),
+        (&*long, &long[..64], false),
+    ] {
+        let probe = Arc::new(Probe::new("get", Order::SideBySide, Effect::Nothing));
+        let run = RunSpec {
+            tools: vec![probe],
+            ..spec("Go.")
+        };
+        let arguments = json!({"n": 1, "path": "none"});
+        let model = Scripted::new(vec![
+            reply(vec![call("a", written, &arguments)]).into(),
+            says("ok").into(),
+        ]);
+        let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
+        assert_eq!(succeeded(&outcome), "ok");
+        assert_eq!(shown_calls(&model)[0].name, sent_back, "{written}");
+        assert_eq!(recorder.data("tool_start")[0]["tool"], sent_back);
+        assert_eq!(recorder.data("tool_end")[0]["tool"], sent_back);
+        let told = &model.asked()[1].last;
+        assert_eq!(
+            !told.starts_with("there is no tool"),
+            is_known,
+            "{written}: {told}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn no_two_calls_of_a_run_share_an_id_after_a_resume_and_after_notes() {
+    let get = |id: &str, n: u32| reply(vec![call(id, "get", &json!({"n": n, "bytes": 4_000}))]);
+    let probe = Arc::new(Probe::new("get", Order::SideBySide, Effect::Nothing));
+    let run = |journal: Option<Vec<Entry>>| RunSpec {
+        tools: vec![probe.clone()],
+        resume: journal.map(Journal::new),
+        ..spec("Go.")
+    };
+    let script = [
+        get("get:0", 1),
+        get("get:0", 2),
+        get("", 3),
+        get("", 4),
+        says("ok"),
+    ];
+    let model = Scripted::new(script.iter().cloned().map(Into::into).collect());
+    let (outcome, recorder) = run_in(run(None), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    let expected = ["get:0", "get:2", "call_3", "call_4"];
+    for kind in ["tool_start", "tool_end"] {
+        assert_eq!(event_ids(&recorder, kind), expected, "{kind}");
+    }
+    let shown: Vec<String> = shown_calls(&model).into_iter().map(|call| call.id).collect();
+    assert_eq!(shown, expected);
+
+    // What was shown after a resume is what would have been shown without.
+    let first: Vec<Entry> = recorder
+        .entries()
+        .into_iter()
+        .filter(|entry| entry.step <= 1)
+        .collect();
+    let model = Scripted::new(script[1..].iter().cloned().map(Into::into).collect());
+    let (_, recorder) = run_in(run(Some(first)), &model, &untouched(), &[]).await;
+    assert_eq!(event_ids(&recorder, "tool_start"), expected[1..]);
+
+    // Notes take the place of the turns that had the ids.
+    let too_large = || ModelError {
+        retry: Retry::Smaller,
+        ..ModelError::fatal("prompt is too long")
+    };
+    let mut script: Vec<Line> = (0..5).map(|n| get(&format!("get:{n}"), n).into()).collect();
+    script.extend([
+        too_large().into(),
+        too_large().into(),
+        says("Some notes.").into(),
+        get("get:0", 5).into(),
+        says("ok").into(),
+    ]);
+    let model = Scripted::new(script);
+    let (_, recorder) = run_in(run(None), &model, &untouched(), &[]).await;
+    assert!(
+        recorder.steps().iter().any(|step| step.ends_with("compacted")),
+        "{:?}",
+        recorder.steps()
+    );
+    let expected = ["get:0", "get:1", "get:2", "get:3", "get:4", "get:6"];
+    assert_eq!(event_ids(&recorder, "tool_start"), expected);
+}
+
+#[tokio::test]
+async fn half_a_surrogate_pair_is_kept_nowhere() {
+    let written = Content::ToolCall(ToolCall {
+        id: "a".to_owned(),
+        name: "write_file".to_owned(),
+        arguments: r#"{"path":"a.txt","content":"x\ud99c"}"#.to_owned(),
+    });
+    let model = Scripted::new(vec![reply(vec![written]).into(), says("ok").into()]);
+    let (outcome, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert_eq!(model.asked()[1].last, "created a.txt (4 bytes)");
+    assert_eq!(
+        recorder.data("tool_start")[0]["arguments"]["content"],
+        "x\u{fffd}"
+    );
+    let kept = recorder.entries().into_iter().find_map(|entry| {
+        let What::Reply { content, .. } = entry.what else {
+            return None;
+        };
+        Some(serde_json::to_string(&content).unwrap())
+    });
+    assert!(!kept.unwrap().contains("ud99c"));
+}
+
+#[tokio::test]
+async fn a_message_that_stops_for_a_call_and_has_none_is_asked_for_again_once() {
+    let stopped = || Reply {
+        stop_reason: StopReason::ToolUse,
+        ..says("I will now run the tests.")
+    };
+    let model = Scripted::new(vec![stopped().into(), says("ok").into()]);
+    let (outcome, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert!(
+        model.asked()[1]
+            .last
+            .starts_with("Your last message stopped for a call of a tool")
+    );
+    assert_eq!(recorder.steps(), ["1 correction"]);
+
+    let model = Scripted::new(vec![stopped().into(), stopped().into()]);
+    let (outcome, _) = run_in(spec("Go."), &model, &untouched(), &[]).await;
+    assert_eq!(
+        failed(&outcome),
+        "the model stopped to call a tool and called none, twice in a row"
+    );
+
+    // A worker that dies in between does not make it an answer, and the answer of a model that was told counts.
+    let resumed = RunSpec {
+        resume: Some(Journal::new(recorder.entries())),
+        ..spec("Go.")
+    };
+    let model = Scripted::new(vec![says("ok").into()]);
+    let (outcome, _) = run_in(resumed, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
 }

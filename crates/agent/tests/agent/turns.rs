@@ -5,13 +5,14 @@ use std::time::Duration;
 use serde_json::json;
 use sortie_agent::{
     RunSpec, Shell,
-    model::{Content, ModelError, Reply, StopReason, ToolCall},
+    model::{Content, ErrorKind, ModelError, Reply, StopReason, ToolCall},
 };
 use sortie_sandbox::{ExitKind, StreamOutput};
+use tokio::time::Instant;
 
 use crate::support::{
-    Does, Line, Pretended, Recorder, Scripted, calls, failed, prints, raw, run_agent, run_in, says, shell,
-    spec, succeeded, untouched, with_schema, workspace,
+    Does, Line, Pretended, Recorder, Scripted, calls, failed, micros, prints, raw, run_agent, run_in, says,
+    shell, spec, succeeded, untouched, with_schema, workspace,
 };
 
 #[tokio::test]
@@ -245,6 +246,63 @@ async fn a_provider_that_keeps_failing_ends_the_run() {
         "the model failed 5 times, last with: overloaded"
     );
     assert_eq!(recorder.data("retry").len(), 4);
+}
+
+fn busy(asked: Option<u64>) -> ModelError {
+    ModelError {
+        kind: ErrorKind::RateLimit,
+        ..ModelError::retryable("overloaded", asked.map(Duration::from_secs))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_busy_for_a_minute_does_not_end_the_run() {
+    let (began, back) = (Instant::now(), Duration::from_mins(1));
+    let mut script: Vec<Line> = (0..7).map(|_| busy(None).into()).collect();
+    script.push(says("ok").into());
+    let model = Scripted::new(script);
+    let run = RunSpec {
+        deadline: Some(began + Duration::from_mins(5)),
+        ..spec("Go.")
+    };
+    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
+    assert_eq!(succeeded(&outcome), "ok");
+    assert!(
+        (back..2 * back).contains(&began.elapsed()),
+        "{:?}",
+        began.elapsed()
+    );
+    let retries = recorder.data("retry");
+    assert_eq!((retries.len(), &retries[6]["attempt"]), (7, &json!(8)));
+    // It cost nothing, and the waits do not make the model a slow one.
+    assert_eq!(recorder.data("model_call").len(), 1);
+    assert!(recorder.data("answer_requested").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_stays_busy_ends_the_run_after_minutes() {
+    let model = Scripted::new((0..30).map(|_| busy(None).into()).collect());
+    let began = Instant::now();
+    let (outcome, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
+    let failures = recorder.data("retry").len() + 1;
+    assert_eq!(
+        failed(&outcome),
+        format!("the model failed {failures} times, last with: overloaded")
+    );
+    let waited = began.elapsed();
+    assert!(
+        (Duration::from_mins(5)..Duration::from_mins(7)).contains(&waited),
+        "{waited:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_budget_ends_a_wait_for_a_provider() {
+    let model = Scripted::new(vec![busy(Some(60)).into()]);
+    let mut run = spec("Go.");
+    run.budget.compute_micros_per_second = micros(100_000);
+    let (outcome, _) = run_in(run, &model, &untouched(), &[]).await;
+    assert!(failed(&outcome).starts_with("budget exhausted"), "{outcome:?}");
 }
 
 #[tokio::test]

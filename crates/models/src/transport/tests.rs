@@ -83,6 +83,11 @@ async fn what_passes_is_tried_again_what_is_too_long_is_made_smaller_and_the_res
             Retry::Never,
         ),
         (
+            "429 E",
+            r#"{"error":{"message":"Your account is suspended","type":"exceeded_current_quota_error"}}"#,
+            Retry::Never,
+        ),
+        (
             "400 E",
             r#"{"error":{"message":"prompt is too long: 212000 tokens > 200000 maximum"}}"#,
             Retry::Smaller,
@@ -138,40 +143,48 @@ async fn what_passes_is_tried_again_what_is_too_long_is_made_smaller_and_the_res
 }
 
 #[tokio::test]
-async fn a_wait_is_read_in_seconds_milliseconds_as_a_date_and_out_of_the_body() {
-    let date = "date: Sat, 21 Nov 2026 10:00:00 GMT\r\n";
-    let millis = |millis| Some(Duration::from_millis(millis));
-    for (headers, expected) in [
-        ("retry-after: 7\r\n".to_owned(), millis(7_000)),
-        ("retry-after: 0.5\r\n".to_owned(), millis(500)),
-        ("retry-after: 3600\r\n".to_owned(), millis(3_600_000)),
+async fn a_wait_is_read_from_headers_fields_and_words_of_a_refusal() {
+    let date = "date: Sat, 21 Nov 2026 10:00:00 GMT\r\nretry-after: Sat, 21 Nov 2026 10:01:30 GMT\r\n";
+    let retry_info = r#"{"error":{"message":"m","details":[{"@type":"a"},{"retryDelay":"34.5s"}]}}"#;
+    let words = r#"{"error":{"message":"Rate limit reached. Please try again in 18.5s."}}"#;
+    for (status, headers, body, expected) in [
+        ("429 E", "retry-after: 7\r\n", "{}", Some(7_000)),
+        ("503 E", date, "{}", Some(90_000)),
+        ("429 E", "", retry_info, Some(34_500)),
+        ("429 E", "", words, Some(18_500)),
+        ("529 E", "retry-after: 2\r\n", words, Some(2_000)),
         (
-            "retry-after-ms: 250\r\nretry-after: 7\r\n".to_owned(),
-            millis(250),
+            "429 E",
+            "retry-after: -1\r\n",
+            "please wait 3 minutes",
+            Some(180_000),
         ),
-        (
-            format!("{date}retry-after: Sat, 21 Nov 2026 10:01:30 GMT\r\n"),
-            millis(90_000),
-        ),
-        (
-            format!("{date}retry-after: Sat, 21 Nov 2026 09:00:00 GMT\r\n"),
-            millis(0),
-        ),
-        ("retry-after: Sat, 21 Nov 2026 10:01:30 GMT\r\n".to_owned(), None),
-        ("retry-after: -1\r\n".to_owned(), None),
-        ("retry-after: 1e400\r\n".to_owned(), None),
-        ("retry-after: soon\r\n".to_owned(), None),
+        ("429 E", "retry-after: soon\r\n", "{}", None),
+        ("498 E", "", "Flex tier capacity exceeded", None),
     ] {
-        let error = refusal(Answer::whole("429 E", &headers, "{}")).await;
-        assert_eq!(error.retry, Retry::Soon { after: expected }, "{headers}");
+        let error = refusal(Answer::whole(status, headers, body)).await;
+        let after = expected.map(Duration::from_millis);
+        assert_eq!(error.retry, Retry::Soon { after }, "{headers} {body}");
     }
-    let body = r#"{"error":{"message":"m","details":[{"@type":"a"},{"retryDelay":"34.5s"}]}}"#;
-    let error = refusal(Answer::whole("429 E", "", body)).await;
+    // A failure inside of a stream has no headers of its own.
+    let server = Server::start([]).await;
+    let failed = transport(&server).failure(StatusCode::TOO_MANY_REQUESTS, "try again in 11.054s", None);
+    let after = Some(Duration::from_millis(11_054));
+    assert_eq!(failed.retry, Retry::Soon { after });
+}
+
+#[tokio::test]
+async fn half_a_surrogate_pair_is_never_sent() {
+    let server = Server::start([Answer::events("")]).await;
+    let raw = |json: &str| serde_json::value::RawValue::from_string(json.to_owned()).unwrap();
+    let body = [
+        raw(r#"{"path":"\ud99c","emoji":"\ud83d\ude00"}"#),
+        raw(r#""\\ud99c""#),
+    ];
+    assert!(transport(&server).stream(&body).await.is_ok());
     assert_eq!(
-        error.retry,
-        Retry::Soon {
-            after: millis(34_500)
-        }
+        server.body(0),
+        json!([{"path": "\u{fffd}", "emoji": "😀"}, "\\ud99c"])
     );
 }
 
