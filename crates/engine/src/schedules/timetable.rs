@@ -18,8 +18,19 @@ use jiff::{
 };
 use sortie_api::{Timestamp, limits};
 
-/// Shorthands, which the parser knows.
-const SHORTHANDS: [&str; 6] = ["@hourly", "@daily", "@weekly", "@monthly", "@yearly", "@annually"];
+/// Shorthands and their fields.
+const SHORTHANDS: [(&str, &str); 7] = [
+    ("@hourly", "0 * * * *"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@monthly", "0 0 1 * *"),
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+];
+
+/// The last value of each field, for a step behind a value.
+const LAST: [&str; 5] = ["59", "23", "31", "12", "7"];
 
 /// Names of months and of days of the week.
 const MONTHS: [&str; 12] = [
@@ -147,17 +158,21 @@ fn parse(text: &str) -> Result<Cron, String> {
         .split([' ', '\t'])
         .filter(|field| !field.is_empty())
         .collect();
-    let is_shorthand = matches!(fields.as_slice(), [one] if SHORTHANDS.contains(one));
-    if !is_shorthand {
-        check_form(&fields)?;
-    }
+    let shorthand = match fields.as_slice() {
+        [one] => SHORTHANDS.iter().find(|(name, _)| name == one),
+        _ => None,
+    };
+    let fields = shorthand.map_or(fields, |(_, meaning)| meaning.split(' ').collect());
+    check_form(&fields)?;
+    let ranges = fields.iter().zip(LAST);
+    let ranges: Vec<String> = ranges.map(|(field, last)| with_range(field, last)).collect();
     let cron = CronParser::builder()
         .seconds(Seconds::Disallowed)
         .year(Year::Disallowed)
         .build()
-        .parse(&fields.join(" "))
+        .parse(&ranges.join(" "))
         .map_err(|_| RANGES.to_owned())?;
-    if is_shorthand || ever(&cron, &fields) {
+    if ever(&cron, &fields) {
         Ok(cron)
     } else {
         Err("no month that it names has a day that it names: it would never fire".to_owned())
@@ -170,7 +185,7 @@ fn check_form(fields: &[&str]) -> Result<(), String> {
     let [minute, hour, day, month, weekday] = fields else {
         return Err(format!(
             "must be five fields (minute, hour, day of month, month, day of week) or one of {}",
-            SHORTHANDS.join(", ")
+            SHORTHANDS.map(|(name, _)| name).join(", ")
         ));
     };
     for (field, name, names) in [
@@ -182,14 +197,23 @@ fn check_form(fields: &[&str]) -> Result<(), String> {
     ] {
         if !field.split(',').all(|part| is_part(part, names)) {
             return Err(format!(
-                "{field:?} is no {name}: numbers, ranges, lists and steps such as 5, 1-5, 0,30 or */15"
+                "{field:?} is no {name}: numbers, ranges, lists and steps such as 5, 1-5, 0,30, */15 or 5/15"
             ));
         }
     }
     Ok(())
 }
 
-/// `*`, a value or a range, with a step behind `*` or a range.
+/// Writes a step behind a value as one behind the range from there to the last value.
+fn with_range(field: &str, last: &str) -> String {
+    let parts = field.split(',').map(|part| match part.split_once('/') {
+        Some((from, step)) if from != "*" && !from.contains('-') => format!("{from}-{last}/{step}"),
+        _ => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join(",")
+}
+
+/// `*`, a value or a range, also with a step.
 fn is_part(part: &str, names: &[&str]) -> bool {
     let is_number =
         |text: &str| (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -200,7 +224,7 @@ fn is_part(part: &str, names: &[&str]) -> bool {
     let bounds = range.split_once('-');
     let is_range = range == "*" || bounds.is_some_and(|(from, to)| is_value(from) && is_value(to));
     match step {
-        Some(step) => is_range && is_number(step),
+        Some(step) => (is_range || is_value(range)) && is_number(step),
         None => is_range || is_value(range),
     }
 }
