@@ -13,7 +13,7 @@ use axum::{
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, EXPECT},
+    header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT},
 };
 use http_body_util::BodyExt as _;
 use serde::{Serialize, de::DeserializeOwned};
@@ -49,6 +49,7 @@ where
                 "Content-Type: must be application/json",
             ));
         }
+        check_encoding(&parts.headers)?;
         let mut room = BodyBudget::from_ref(state).room();
         let bytes = tokio::time::timeout(BODY_TIMEOUT, read(body, &parts.headers, &mut room))
             .await
@@ -100,6 +101,17 @@ pub(crate) fn is_json(headers: &HeaderMap) -> bool {
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.split(';').next())
         .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// Refuses a body that is compressed.
+pub(crate) fn check_encoding(headers: &HeaderMap) -> ApiResult<()> {
+    let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if headers.get_all(CONTENT_ENCODING).iter().all(is_plain) {
+        return Ok(());
+    }
+    Err(ApiError::invalid_request(
+        "Content-Encoding: no content encoding is taken; send the body as it is",
+    ))
 }
 
 /// The whole body, at most [`BODY_BYTES`], as far as there is room for it.
@@ -517,6 +529,27 @@ mod tests {
             "Application/JSON",
         ] {
             assert_eq!(refusal(kind, "{}").await.0, 200);
+        }
+    }
+
+    #[test]
+    fn a_compressed_body_is_refused_by_its_header() {
+        let check = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(CONTENT_ENCODING, value.parse().unwrap());
+            }
+            check_encoding(&headers).is_ok()
+        };
+        assert!(check(&[]) && check(&["identity"]) && check(&["Identity"]));
+        for refused in [
+            &["gzip"][..],
+            &["br"],
+            &["identity", "gzip"],
+            &["gzip, identity"],
+            &[""],
+        ] {
+            assert!(!check(refused), "{refused:?}");
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) use deprecation::DeprecationHeaders;
 pub(crate) use download::{Offered, Wanted};
 pub(crate) use error::{ApiError, ApiResult, Fault, error_response};
 pub(crate) use held_answer::{Once, Uncounted, hold};
-pub(crate) use json::{Json, JsonBody, is_json, json_response, shared_document, shown_once};
+pub(crate) use json::{Json, JsonBody, check_encoding, is_json, json_response, shared_document, shown_once};
 pub(crate) use large_entries::{LargeEntries, LargeEntry};
 pub(crate) use large_texts::{LargeTexts, OpenText, PIECE_BYTES, TextForm};
 pub(crate) use multipart::{Form, Part};

@@ -3,6 +3,7 @@
 //! What stands before, between and in the heads of parts is bounded here; what is in a part is handed on as it comes.
 
 use std::{
+    collections::BTreeMap,
     future::Future,
     sync::{
         Arc, Mutex, PoisonError,
@@ -20,7 +21,7 @@ use http::{
 use percent_encoding::percent_decode_str;
 use tokio::time::{Duration, Instant};
 
-use super::{ApiError, ApiResult};
+use super::{ApiError, ApiResult, check_encoding};
 
 /// Maximum bytes between two parts, heads included. A frame of the connection is read whole.
 const BETWEEN: u64 = 64 * 1024;
@@ -105,6 +106,7 @@ struct TooMuchBetween;
 impl Form {
     /// The form of a request with these headers and this body.
     pub(crate) fn new(headers: &HeaderMap, body: Body) -> ApiResult<Self> {
+        check_encoding(headers)?;
         let boundary = headers
             .get(CONTENT_TYPE)
             .and_then(|value| value.to_str().ok())
@@ -141,7 +143,11 @@ impl Form {
         self.counts.in_part.store(false, Ordering::Relaxed);
         self.counts.since.store(0, Ordering::Relaxed);
         let next = in_time(self.started, &self.counts, self.parts.next_field()).await?;
-        Ok(next.map_err(broken)?.map(|field| Part {
+        let Some(field) = next.map_err(broken)? else {
+            return Ok(None);
+        };
+        check_transfer_encoding(&field)?;
+        Ok(Some(Part {
             field,
             counts: &self.counts,
             started: self.started,
@@ -207,24 +213,44 @@ impl Part<'_> {
 /// The longest media type that is kept.
 const MEDIA_TYPE: usize = 200;
 
+/// Refuses a part in an encoding of mail: its bytes would be stored as the file. Forms are not to use the header (RFC 7578).
+fn check_transfer_encoding(field: &multer::Field<'_>) -> ApiResult<()> {
+    let Some(value) = field.headers().get("content-transfer-encoding") else {
+        return Ok(());
+    };
+    let is_plain = ["binary", "8bit", "7bit"].iter().any(|plain| {
+        value
+            .as_bytes()
+            .trim_ascii()
+            .eq_ignore_ascii_case(plain.as_bytes())
+    });
+    if is_plain {
+        return Ok(());
+    }
+    Err(ApiError::invalid_request(format!(
+        "{}: Content-Transfer-Encoding must be absent or `binary`; send the bytes as they are",
+        field.name().unwrap_or_default()
+    )))
+}
+
 /// Name of a file in a `Content-Disposition`. `filename` is as browsers write it (RFC 7578, the HTML standard): a quote
 /// and the characters of a line break are sent as `%22`, `%0D` and `%0A`, and no other character is encoded. Forms are
-/// not to use `filename*`; some clients do.
+/// not to use `filename*`, nor names in pieces; some clients do.
 fn file_name(disposition: &str) -> Result<Option<String>, &'static str> {
-    let (mut plain, mut extended) = (None, None);
+    let mut plain = None;
+    // By its number; the whole name is the piece 0 of one.
+    let mut pieces = BTreeMap::new();
     for (name, value) in parameters(disposition)? {
-        let twice = if name.eq_ignore_ascii_case("filename") {
-            plain.replace(value).is_some()
-        } else if name.eq_ignore_ascii_case("filename*") {
-            extended.replace(value).is_some()
-        } else {
-            false
+        let is_twice = match filename_piece(name) {
+            Some(FilenamePart::Plain) => plain.replace(value).is_some(),
+            Some(FilenamePart::Piece(number, form)) => pieces.insert(number, (form, value)).is_some(),
+            None => false,
         };
-        if twice {
+        if is_twice {
             return Err("has more than one filename");
         }
     }
-    let name = match (extended.as_deref().and_then(extended_name), plain) {
+    let name = match (extended_name(&pieces), plain) {
         (Some(name), _) => name,
         (None, Some(name)) => name
             .replace("%22", "\"")
@@ -232,12 +258,47 @@ fn file_name(disposition: &str) -> Result<Option<String>, &'static str> {
             .replace("%0A", "\n"),
         (None, None) => return Ok(None),
     };
+    let name = name.trim_end_matches(['/', '\\']);
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     Ok((!last.is_empty()).then(|| last.to_owned()))
 }
 
-/// Parameters of a header. Within quotes a `\"` is a quote; other backslashes stand for themselves, as in the paths
-/// that some clients send. Any other quote would end the value early, and the rest of the name would be lost.
+/// Parameter that holds the name of a file.
+enum FilenamePart {
+    Plain,
+    /// A piece of the name, and its form.
+    Piece(u32, PieceForm),
+}
+
+/// Form of a piece of a name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PieceForm {
+    AsIs,
+    PercentEncoded,
+}
+
+/// Reads `filename`, `filename*` (RFC 8187), `filename*0` and `filename*0*` (RFC 2231).
+fn filename_piece(name: &str) -> Option<FilenamePart> {
+    let start = name.get(.."filename".len())?;
+    let rest = name.get("filename".len()..)?;
+    if !start.eq_ignore_ascii_case("filename") {
+        return None;
+    }
+    let Some(rest) = rest.strip_prefix('*') else {
+        return rest.is_empty().then_some(FilenamePart::Plain);
+    };
+    if rest.is_empty() {
+        return Some(FilenamePart::Piece(0, PieceForm::PercentEncoded));
+    }
+    let (number, form) = match rest.strip_suffix('*') {
+        Some(number) => (number, PieceForm::PercentEncoded),
+        None => (rest, PieceForm::AsIs),
+    };
+    Some(FilenamePart::Piece(number.parse().ok()?, form))
+}
+
+/// Parameters of a header. Within quotes a `\"` is a quote, unless the value would not end then: a name may end with a
+/// backslash. Other backslashes stand for themselves, as in the paths that some clients send. Any other quote would end the value early, and the rest of the name would be lost.
 fn parameters(header: &str) -> Result<Vec<(&str, String)>, &'static str> {
     const STRAY_QUOTE: &str = "a quote within a filename must be sent as `%22`";
     let mut found = Vec::new();
@@ -254,8 +315,10 @@ fn parameters(header: &str) -> Result<Vec<(&str, String)>, &'static str> {
         };
         let value = value.trim_start();
         let (value, after) = match value.strip_prefix('"') {
-            Some(quoted) => unquoted(quoted)
-                .filter(|(_, after)| after.trim_start().is_empty() || after.trim_start().starts_with(';'))
+            Some(quoted) => [Backslash::EscapesQuote, Backslash::IsItself]
+                .into_iter()
+                .filter_map(|rule| unquoted(quoted, rule))
+                .find(|(_, after)| after.trim_start().is_empty() || after.trim_start().starts_with(';'))
                 .ok_or(STRAY_QUOTE)?,
             None => value
                 .split_once(';')
@@ -269,28 +332,58 @@ fn parameters(header: &str) -> Result<Vec<(&str, String)>, &'static str> {
     Ok(found)
 }
 
+/// Meaning of a backslash before a quote.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Backslash {
+    EscapesQuote,
+    IsItself,
+}
+
 /// A value that is quoted, and the text after its closing quote. None if it has none.
-fn unquoted(quoted: &str) -> Option<(String, &str)> {
+fn unquoted(quoted: &str, backslash: Backslash) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = quoted.char_indices().peekable();
     while let Some((at, character)) = characters.next() {
         match character {
             '"' => return Some((value, quoted.get(at + 1..).unwrap_or_default())),
-            '\\' if characters.next_if(|(_, next)| *next == '"').is_some() => value.push('"'),
+            '\\' if backslash == Backslash::EscapesQuote
+                && characters.next_if(|(_, next)| *next == '"').is_some() =>
+            {
+                value.push('"');
+            }
             other => value.push(other),
         }
     }
     None
 }
 
-/// Text of `UTF-8'language'percent-encoded` (RFC 8187).
-fn extended_name(value: &str) -> Option<String> {
-    let mut value = value.splitn(3, '\'');
-    let (charset, _language, text) = (value.next()?, value.next()?, value.next()?);
-    if !charset.eq_ignore_ascii_case("utf-8") {
+/// Text of the pieces of a name, the first of which may begin with `charset'language'`. None where one is missing, or the
+/// charset is not known.
+fn extended_name(pieces: &BTreeMap<u32, (PieceForm, String)>) -> Option<String> {
+    let (mut charset, mut bytes) = ("utf-8", Vec::new());
+    for (number, (piece, (form, value))) in (0..).zip(pieces) {
+        if number != *piece {
+            return None;
+        }
+        let mut text = value.as_str();
+        if number == 0 && *form == PieceForm::PercentEncoded {
+            let mut parts = text.splitn(3, '\'');
+            (charset, _, text) = (parts.next()?, parts.next()?, parts.next()?);
+        }
+        match form {
+            PieceForm::AsIs => bytes.extend_from_slice(text.as_bytes()),
+            PieceForm::PercentEncoded => bytes.extend(percent_decode_str(text)),
+        }
+    }
+    if pieces.is_empty() {
         return None;
     }
-    Some(percent_decode_str(text).decode_utf8().ok()?.into_owned())
+    if charset.eq_ignore_ascii_case("utf-8") {
+        return String::from_utf8(bytes).ok();
+    }
+    // Its bytes are the first 256 characters of Unicode.
+    let is_latin1 = charset.eq_ignore_ascii_case("iso-8859-1");
+    is_latin1.then(|| bytes.into_iter().map(char::from).collect())
 }
 
 async fn in_time<T>(started: Instant, counts: &Counts, work: impl Future<Output = T>) -> ApiResult<T> {
@@ -390,6 +483,7 @@ mod tests {
             r#"form-data; filename="a"; filename="b""#,
             r#"form-data; filename="a"; FileName=b"#,
             r"form-data; filename*=UTF-8''a; filename*=UTF-8''b",
+            r#"form-data; filename*0="a"; filename*0="b""#,
         ] {
             assert!(file_name(twice).is_err(), "{twice}");
         }
@@ -401,6 +495,48 @@ mod tests {
         ] {
             let rule = "a quote within a filename must be sent as `%22`";
             assert_eq!(file_name(broken), Err(rule), "{broken}");
+        }
+    }
+
+    #[test]
+    fn names_in_pieces_in_other_charsets_and_with_a_backslash_at_the_end_are_read() {
+        for (disposition, name) in [
+            (r"form-data; filename*=ISO-8859-1'en'%E4%DF.txt", Some("äß.txt")),
+            (r"form-data; filename*=UTF-8''%E4.txt", None),
+            (
+                r#"form-data; filename*0="a long "; filename*1="name.txt""#,
+                Some("a long name.txt"),
+            ),
+            (r#"form-data; filename*1=b.txt; filename*0="a""#, Some("ab.txt")),
+            (
+                r#"form-data; filename*0*=UTF-8''%C3%A4; FILENAME*1="%C3%A4"; filename*2*=%C3%A4.txt"#,
+                Some("ä%C3%A4ä.txt"),
+            ),
+            (
+                r"form-data; filename*0*=iso-8859-1''%E4; filename*1*=%F6",
+                Some("äö"),
+            ),
+            (r#"form-data; filename*1="b"; filename="x""#, Some("x")),
+            (
+                r#"form-data; filename*0="a"; filename*2="c"; filename="x""#,
+                Some("x"),
+            ),
+            (r#"form-data; filename*x="a"; filename="x""#, Some("x")),
+            // A backslash at the end is not a part of the quote.
+            (r#"form-data; name="file"; filename="report\""#, Some("report")),
+            (r#"form-data; filename="report\"; name="file""#, Some("report")),
+            (r#"form-data; filename="C:\x\"; name="file""#, Some("x")),
+            (
+                r#"form-data; filename="a\"; b.txt"; name="file""#,
+                Some("a\"; b.txt"),
+            ),
+            (r#"form-data; filename="\""#, None),
+        ] {
+            assert_eq!(
+                file_name(disposition),
+                Ok(name.map(str::to_owned)),
+                "{disposition}"
+            );
         }
     }
 

@@ -36,6 +36,10 @@ use crate::{
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
+/// Parameter in which replacements of the browser's `EventSource` send the last event: a header of theirs would need a
+/// preflight request.
+const LAST_EVENT_PARAMETER: &str = "lastEventId";
+
 /// Events in one JSON answer, at most.
 const MOST_EVENTS: u32 = 1_000;
 
@@ -150,8 +154,10 @@ impl FromQuery for EventsQuery {
             Some("true") => Deltas::Live,
             Some(_) => return Err(ApiError::invalid_request("deltas: must be true or false")),
         };
+        let last_event = pairs.integer(LAST_EVENT_PARAMETER, 0, i64::MAX)?;
+        let after = pairs.integer("after", 0, i64::MAX)?;
         Ok(Self {
-            after: pairs.integer("after", 0, i64::MAX)?.unwrap_or(0),
+            after: last_event.or(after).unwrap_or(0),
             deltas,
         })
     }
@@ -175,7 +181,8 @@ impl FromQuery for EventsQuery {
         ("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp"),
         ("Last-Event-ID" = Option<i64>, Header, minimum = 0, nullable = false, description = "Resume after this event.", example = 3),
         ("deltas" = Option<bool>, Query, nullable = false, description = "Also send the text that the model is writing, as `message_delta` messages `{text, step}` without an id. They are not recorded; the whole text follows as `message`, and after a `retry` the text restarts.", example = true),
-        ("after" = Option<i64>, Query, minimum = 0, nullable = false, description = "Only events after this one; `Last-Event-ID` comes before it.", example = 0),
+        ("lastEventId" = Option<i64>, Query, minimum = 0, nullable = false, description = "Event to resume after, for replacements of `EventSource` that send no header. `Last-Event-ID` comes before it.", example = 3),
+        ("after" = Option<i64>, Query, minimum = 0, nullable = false, description = "Only events after this one; `Last-Event-ID` and `lastEventId` come before it.", example = 0),
     ),
     responses((status = 200, description = "The stream, or the array.", content(
         (StreamMessage = "text/event-stream", example = json!({
