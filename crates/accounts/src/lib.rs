@@ -78,7 +78,7 @@ impl Accounts {
             .providers
             .iter()
             .cloned()
-            .map(oidc::Provider::new)
+            .map(|settings| oidc::Provider::new(settings, options.outbound.clone()))
             .collect();
         Self(Arc::new(Parts {
             options,

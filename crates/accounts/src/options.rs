@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use sortie_api::Mode;
 use sortie_base::{Clock, LicenseSigner};
+use sortie_net::Outbound;
 
 use crate::{mail::MailOptions, oidc::IdentityProvider};
 
@@ -24,6 +25,8 @@ pub struct Options {
     pub mail: Option<MailOptions>,
     /// Identity providers that people sign in with.
     pub providers: Vec<IdentityProvider>,
+    /// Proxies and certificates of the connections to identity providers and to the documents of applications.
+    pub outbound: Outbound,
     /// Key that signs licenses for self-hosted engines. `None` where no license is issued.
     pub license_signer: Option<Arc<LicenseSigner>>,
     /// Time for which a look-up of a session is used again.

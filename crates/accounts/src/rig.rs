@@ -54,6 +54,7 @@ impl Rig {
             sign_up,
             mail,
             providers: Vec::new(),
+            outbound: sortie_net::Outbound::default(),
             license_signer: None,
             credential_lookup: CREDENTIAL_LOOKUP,
         };

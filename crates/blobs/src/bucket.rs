@@ -15,7 +15,7 @@ use object_store::{
     client::{ClientOptions, HttpClient, HttpConnector},
     path::Path,
 };
-use sortie_net::Timeouts;
+use sortie_net::{Outbound, Timeouts};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout, timeout_at},
@@ -74,7 +74,9 @@ impl Bucket {
         }
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(bucket)
-            .with_http_connector(Connector)
+            .with_http_connector(Connector {
+                outbound: settings.outbound.clone(),
+            })
             .with_retry(RetryConfig {
                 max_retries: 3,
                 // Of requests that were never answered, too: each of them takes the silence of the timeouts.
@@ -300,14 +302,17 @@ fn late() -> Error {
 
 /// Gives the library the clients that `net` makes.
 #[derive(Debug)]
-struct Connector;
+struct Connector {
+    outbound: Outbound,
+}
 
 impl HttpConnector for Connector {
     fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let client = sortie_net::store_client(TIMEOUTS).map_err(|error| StoreError::Generic {
-            store: "S3",
-            source: Box::new(error),
-        })?;
+        let client =
+            sortie_net::store_client(&self.outbound, TIMEOUTS).map_err(|error| StoreError::Generic {
+                store: "S3",
+                source: Box::new(error),
+            })?;
         Ok(HttpClient::new(client))
     }
 }

@@ -24,6 +24,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use sortie_api::{BlobId, Credential, OrgId, Sha256, plain};
+use sortie_net::Outbound;
 
 pub use self::staging::{Staged, Staging};
 use self::{bucket::Bucket, folder::Folder, staging::Area};
@@ -73,6 +74,8 @@ pub struct Settings {
     pub staging: PathBuf,
     /// The `AWS_…` variables of the environment, for `s3:`.
     pub aws: BTreeMap<String, Credential>,
+    /// Proxies and certificates of the connections to `s3:`.
+    pub outbound: Outbound,
 }
 
 /// Kind of a storage.

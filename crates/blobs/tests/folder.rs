@@ -13,6 +13,7 @@ async fn open(folder: &Path) -> Blobs {
         url: format!("file:{}", folder.display()),
         staging: folder.join("not used"),
         aws: BTreeMap::new(),
+        outbound: sortie_net::Outbound::default(),
     };
     Blobs::open(&settings).await.unwrap()
 }
@@ -248,6 +249,7 @@ async fn settings_that_mean_nothing_are_refused_with_what_is_meant() {
             url: url.to_owned(),
             staging: "unused".into(),
             aws: BTreeMap::new(),
+            outbound: sortie_net::Outbound::default(),
         };
         match Blobs::open(&settings).await {
             Err(Error::Settings(text)) => assert!(text.contains(says), "{text}"),

@@ -42,16 +42,13 @@ impl fmt::Debug for Catalog {
     }
 }
 
-/// The models that these settings make usable: of each provider in turn the built-in ones, then the operator's. All
-/// clients share one pool of connections. The error is a sentence that names the setting which is wrong.
+/// The models that these settings make usable: of each provider in turn the built-in ones, then the operator's. The models
+/// of a provider share one pool of connections. The error is a sentence that names the setting which is wrong.
 pub fn catalog(settings: &Settings) -> Result<Catalog, InvalidSettings> {
     let runbook = runbook();
     let offline = runbook.info().id.clone();
     let own = own_models(settings, &offline)?;
-    let mut models = match client(settings)? {
-        Some(http) => provided(settings, &own, &http)?,
-        None => Vec::new(),
-    };
+    let mut models = provided(settings, &own)?;
     models.push(runbook);
     Ok(Catalog {
         default_model: default_model(settings, &models)?,
@@ -61,11 +58,7 @@ pub fn catalog(settings: &Settings) -> Result<Catalog, InvalidSettings> {
 }
 
 /// The models of all providers, in turn.
-fn provided(
-    settings: &Settings,
-    own: &[Entry],
-    http: &EngineClient,
-) -> Result<Vec<Arc<dyn Model>>, InvalidSettings> {
+fn provided(settings: &Settings, own: &[Entry]) -> Result<Vec<Arc<dyn Model>>, InvalidSettings> {
     let mut names = HashSet::new();
     let mut models = Vec::new();
     for provider in &settings.providers {
@@ -79,7 +72,7 @@ fn provided(
             name: provider.name.clone(),
             base: base(provider)?,
             key: provider.key.clone(),
-            http: http.clone(),
+            http: client(provider, settings.silence)?,
             end_wait: END_WAIT,
         };
         for entry in entries(provider, own) {
@@ -98,19 +91,22 @@ fn refused(sentence: String) -> InvalidSettings {
     InvalidSettings(sentence)
 }
 
-/// The one HTTP client; none where there is nobody to call.
-pub(crate) fn client(settings: &Settings) -> Result<Option<EngineClient>, InvalidSettings> {
-    if settings.providers.is_empty() {
-        return Ok(None);
-    }
+/// The HTTP client of a provider.
+pub(crate) fn client(
+    provider: &ProviderSettings,
+    silence: Duration,
+) -> Result<EngineClient, InvalidSettings> {
     let timeouts = Timeouts {
         connect: CONNECT,
-        read: settings.silence,
+        read: silence,
         total: None,
     };
-    let http = EngineClient::new(timeouts);
-    http.map(Some)
-        .map_err(|error| refused(format!("providers: no HTTP client can be made: {error}")))
+    EngineClient::through(&provider.outbound, timeouts).map_err(|error| {
+        refused(format!(
+            "provider {:?}: no HTTP client can be made: {error}",
+            provider.name
+        ))
+    })
 }
 
 /// Base address of a provider, without a slash at its end.

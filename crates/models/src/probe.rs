@@ -18,16 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// # Errors
 /// Settings that cannot be used.
 pub async fn probe(settings: &Settings) -> Result<Vec<(String, Result<(), String>)>, InvalidSettings> {
-    let Some(http) = client(settings)? else {
-        return Ok(Vec::new());
-    };
     let mut transports = Vec::with_capacity(settings.providers.len());
     for provider in &settings.providers {
         let ready = Provider {
             name: provider.name.clone(),
             base: base(provider)?,
             key: provider.key.clone(),
-            http: http.clone(),
+            http: client(provider, settings.silence)?,
             end_wait: END_WAIT,
         };
         transports.push((provider.name.clone(), transport(provider, &ready)?));
@@ -79,6 +76,7 @@ mod tests {
                 api,
                 base_url: Some(server.provider.base.clone()),
                 key: Some(Credential::new(KEY)),
+                outbound: sortie_net::Outbound::default(),
             }],
             ..Settings::default()
         };

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sortie_api::{Credential, Effort, model::ModelPrices};
+use sortie_net::{Outbound, ProxyServer};
 use url::Url;
 
 /// The providers of a node, its own models, and the model of a run that names none.
@@ -54,6 +55,15 @@ pub struct ProviderSettings {
     pub base_url: Option<Url>,
     /// The key; `None` for a server that wants none.
     pub key: Option<Credential>,
+    /// Proxies and certificates of the connections to it.
+    pub outbound: Outbound,
+}
+
+impl ProviderSettings {
+    /// Returns the proxy of the connections to it.
+    pub fn proxy(&self) -> Option<&ProxyServer> {
+        self.outbound.proxy_of(&crate::catalog::base(self).ok()?)
+    }
 }
 
 /// Settings of a model, beside or over the built-in entry of the same id. What is `None` is taken from the built-in entry.

@@ -382,6 +382,7 @@ fn catalog_infos() -> Vec<ModelInfo> {
         api,
         base_url: None,
         key: Some(Credential::new("none")),
+        outbound: sortie_net::Outbound::default(),
     };
     let settings = Settings {
         providers: vec![

@@ -48,6 +48,7 @@ fn only_model(api: Api, base_url: &str) -> Result<Arc<dyn Model>> {
             api,
             base_url: Some(base_url.parse()?),
             key: None,
+            outbound: sortie_net::Outbound::default(),
         }],
         models: vec![ModelSettings {
             id: "m".to_owned(),

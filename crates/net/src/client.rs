@@ -1,41 +1,34 @@
-//! The two HTTP clients: the guarded one for addresses that others name, and the plain one for the own engine.
+//! The two HTTP clients: the guarded one for addresses that others name, and the plain one for what the operator names.
 
-use std::{
-    error::Error as StdError,
-    net::IpAddr,
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::{error::Error as StdError, net::IpAddr, sync::Arc, time::Duration};
 
 use reqwest::{
-    ClientBuilder, Method, RequestBuilder, StatusCode,
+    ClientBuilder, Method, Request, RequestBuilder, StatusCode,
     dns::{Addrs, Name, Resolve, Resolving},
     redirect,
 };
-use rustls::RootCertStore;
 use sortie_base::descriptors::{Patience, lacks_descriptor};
 use url::{Host, Url};
 
 use crate::{
-    Error, Network, Policy, Refused,
+    Error, Network, Outbound, Policy, Refused,
     address::Reach,
+    connecting::{Watch, noticing},
+    network::{Resolver as _, SystemResolver},
     policy::{check_form, plain},
+    proxy::ProxyServer,
+    stale::is_stale,
 };
 
-/// Makes `ring` the process's TLS provider, for whoever else needs one: the clients here do it themselves. A second
+/// Most connections that a request finds closed before it fails.
+const STALE: usize = 4;
+
+/// Makes `ring` the process's TLS provider, for whoever else needs one: the clients here name it themselves. A second
 /// call changes nothing.
 fn install_crypto() {
     // Err means that a provider is installed already, which is all that is asked for.
     let _installed = rustls::crypto::ring::default_provider().install_default();
 }
-
-/// Certificate authorities that the binary carries, parsed once. The platform verifier panics on a machine without a
-/// certificate store.
-static ROOTS: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
-    Arc::new(roots)
-});
 
 /// Timeouts of the parts of a request.
 #[derive(Clone, Copy, Debug)]
@@ -48,27 +41,24 @@ pub struct Timeouts {
     pub total: Option<Duration>,
 }
 
-/// A client for addresses that strangers name. It reaches only what its [`Network`] allows, follows no redirect, knows
-/// no proxy, keeps no cookie and trusts the certificate authorities that the binary carries.
+/// A client for addresses that strangers name. It reaches only what its [`Network`] allows, directly or through the
+/// proxies of that, follows no redirect and keeps no cookie.
 #[derive(Clone, Debug)]
 pub struct Client {
-    http: reqwest::Client,
+    ways: Ways,
     network: Arc<Network>,
 }
 
 impl Client {
-    /// A client of the given reach.
+    /// A client of the given reach, without a proxy.
     pub fn new(reach: Reach, timeouts: Timeouts) -> Result<Self, Error> {
         Self::on(Arc::new(Network::new(reach, Vec::new())), timeouts)
     }
 
     /// A client that reaches what `network` allows.
     pub fn on(network: Arc<Network>, timeouts: Timeouts) -> Result<Self, Error> {
-        let guard = Guard {
-            network: network.clone(),
-        };
-        let http = base(timeouts).dns_resolver(Arc::new(guard)).build()?;
-        Ok(Self { http, network })
+        let ways = Ways::new(network.outbound(), timeouts, Some(&network))?;
+        Ok(Self { ways, network })
     }
 
     /// Begins a request of a run: where the run's policy allows it and the client reaches. As no redirect is followed,
@@ -79,7 +69,7 @@ impl Client {
     }
 
     /// Begins a request, where its URL is one that may be reached. The names in it are judged when they are
-    /// resolved, by the addresses that are then connected to.
+    /// resolved, by the addresses that are then connected to, or before a proxy is given them.
     pub fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, Error> {
         check_form(url).map_err(Error::Url)?;
         // The resolver is not asked for literal addresses: they are judged here.
@@ -91,17 +81,49 @@ impl Client {
         if let Some(ip) = literal.filter(|ip| !self.network.allows(*ip)) {
             return Err(Error::Refused { host: ip.to_string() });
         }
-        Ok(self.http.request(method, url.clone()))
+        Ok(self.ways.of(url).request(method, url.clone()))
     }
 
     /// Sends a request. A refused address comes out as [`Error::Refused`].
     pub async fn send(&self, request: RequestBuilder) -> Result<reqwest::Response, Error> {
-        usable(request.send().await)
+        usable(self.judged(request).await?.send().await)
     }
 
     /// Sends a request as [`send`](Self::send) does, as soon as there is a file descriptor for its connection.
     pub async fn send_patiently(&self, request: RequestBuilder) -> Result<reqwest::Response, Error> {
-        usable(send_patiently(request).await)
+        usable(send_patiently(self.judged(request).await?).await)
+    }
+
+    /// Sends a request that may arrive twice, and again at once where a connection that was kept turns out to be closed.
+    pub async fn send_repeatable(&self, request: RequestBuilder) -> Result<reqwest::Response, Error> {
+        let mut request = self.judged(request).await?;
+        for _ in 1..STALE {
+            let again = request.try_clone();
+            match (noticing(request.send()).await, again) {
+                ((Err(error), false), Some(again)) if is_stale(&error) => request = again,
+                ((sent, _), _) => return usable(sent),
+            }
+        }
+        usable(request.send().await)
+    }
+
+    /// Judges the name of a request that goes through a proxy. The names of others are judged when they are resolved.
+    async fn judged(&self, request: RequestBuilder) -> Result<RequestBuilder, Error> {
+        let (http, request) = request.build_split();
+        let request: Request = request?;
+        let url = request.url();
+        if let (Some(_), Some(host)) = (self.network.outbound().proxy_of(url), url.host()) {
+            let judged = self.network.judge_for_proxy(&plain(&host.to_owned()), 0).await;
+            judged.map_err(|refused| match refused {
+                Refused::Address { host } => Error::Refused { host },
+                other @ (Refused::Form(_)
+                | Refused::Port { .. }
+                | Refused::Domain { .. }
+                | Refused::Unknown { .. }
+                | Refused::Unjudged { .. }) => Error::Policy(other),
+            })?;
+        }
+        Ok(RequestBuilder::from_parts(http, request))
     }
 }
 
@@ -129,67 +151,129 @@ fn usable(sent: reqwest::Result<reqwest::Response>) -> Result<reqwest::Response,
     Ok(response)
 }
 
-/// A client for the operator's own engine: any address, no redirect, no proxy.
+/// A client for what the operator names: any address, no redirect.
 #[derive(Clone, Debug)]
 pub struct EngineClient {
-    http: reqwest::Client,
+    ways: Ways,
 }
 
 impl EngineClient {
-    /// A client with these time limits.
+    /// A client with these time limits, without a proxy.
     pub fn new(timeouts: Timeouts) -> Result<Self, Error> {
-        Ok(Self {
-            http: base(timeouts).build()?,
-        })
+        Self::through(&Outbound::default(), timeouts)
+    }
+
+    /// A client with the proxies and the trusted certificates of `outbound`.
+    pub fn through(outbound: &Outbound, timeouts: Timeouts) -> Result<Self, Error> {
+        let ways = Ways::new(outbound, timeouts, None)?;
+        Ok(Self { ways })
     }
 
     /// Begins a request.
     pub fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, Error> {
         check_form(url).map_err(Error::Url)?;
-        Ok(self.http.request(method, url.clone()))
+        Ok(self.ways.of(url).request(method, url.clone()))
     }
 }
 
-/// A bare client for the object store that the operator named: any address, no redirect, no proxy. The library that
-/// speaks to the store needs one of its own.
-pub fn store_client(timeouts: Timeouts) -> Result<reqwest::Client, Error> {
-    Ok(base(timeouts).build()?)
+/// A bare client for the object store that the operator named: any address, no redirect. The library that speaks to the
+/// store needs one of its own.
+pub fn store_client(outbound: &Outbound, timeouts: Timeouts) -> Result<reqwest::Client, Error> {
+    let ways = outbound.clone();
+    let proxy = reqwest::Proxy::custom(move |url| Some(ways.proxy_of(url)?.expose().to_owned()));
+    Ok(base(timeouts, outbound, None)?.proxy(proxy).build()?)
+}
+
+/// The connections of a client: direct ones, and those through the proxy of each scheme.
+#[derive(Clone, Debug)]
+struct Ways {
+    outbound: Outbound,
+    direct: reqwest::Client,
+    http: Option<reqwest::Client>,
+    https: Option<reqwest::Client>,
+}
+
+impl Ways {
+    /// Names are judged by `network` where there is one.
+    fn new(outbound: &Outbound, timeouts: Timeouts, network: Option<&Arc<Network>>) -> Result<Self, Error> {
+        let guarded = |builder: ClientBuilder, proxy: Option<&ProxyServer>| match network {
+            Some(network) => builder.dns_resolver(Arc::new(Guard {
+                network: Arc::clone(network),
+                proxy: proxy.map(|proxy| proxy.host().to_owned()),
+            })),
+            None => builder,
+        };
+        let through = |proxy: &ProxyServer| {
+            let builder = base(timeouts, outbound, Some(proxy))?.proxy(reqwest::Proxy::all(proxy.expose())?);
+            Ok::<_, Error>(guarded(builder, Some(proxy)).build()?)
+        };
+        let http = outbound.http.as_ref().map(through).transpose()?;
+        let https = match &outbound.https {
+            same if *same == outbound.http => http.clone(),
+            other => other.as_ref().map(through).transpose()?,
+        };
+        Ok(Self {
+            direct: guarded(base(timeouts, outbound, None)?, None).build()?,
+            http,
+            https,
+            outbound: outbound.clone(),
+        })
+    }
+
+    fn of(&self, url: &Url) -> &reqwest::Client {
+        let proxied = match self.outbound.proxy_of(url) {
+            Some(_) if url.scheme() == "https" => self.https.as_ref(),
+            Some(_) => self.http.as_ref(),
+            None => None,
+        };
+        proxied.unwrap_or(&self.direct)
+    }
 }
 
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place where HTTP clients are made"
 )]
-fn base(timeouts: Timeouts) -> ClientBuilder {
+fn base(
+    timeouts: Timeouts,
+    outbound: &Outbound,
+    proxy: Option<&ProxyServer>,
+) -> Result<ClientBuilder, Error> {
     install_crypto();
-    let mut tls = rustls::ClientConfig::builder()
-        .with_root_certificates(Arc::clone(&ROOTS))
-        .with_no_client_auth();
-    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let builder = reqwest::Client::builder()
-        .tls_backend_preconfigured(tls)
+        .tls_backend_preconfigured(outbound.trusted.client_config()?)
         .no_proxy()
         .redirect(redirect::Policy::none())
         .connect_timeout(timeouts.connect)
-        .read_timeout(timeouts.read);
-    match timeouts.total {
+        .read_timeout(timeouts.read)
+        .connector_layer(Watch {
+            proxy: proxy.cloned(),
+        });
+    Ok(match timeouts.total {
         Some(total) => builder.timeout(total),
         None => builder,
-    }
+    })
 }
 
-/// Gives reqwest the addresses that its network allows, and nothing for a name that has another.
+/// Gives reqwest the addresses that its network allows, and nothing for a name that has another. The proxy is the
+/// operator's, and may be anywhere.
 struct Guard {
     network: Arc<Network>,
+    proxy: Option<String>,
 }
 
 impl Resolve for Guard {
     fn resolve(&self, name: Name) -> Resolving {
         let network = self.network.clone();
+        let is_proxy = self.proxy.as_deref() == Some(name.as_str());
         Box::pin(async move {
             let name = name.as_str();
-            let host = plain(&Host::Domain(name.to_owned()));
-            let found = network.resolve(&host, 0).await?;
+            let found = if is_proxy {
+                SystemResolver.resolve(name, 0).await?
+            } else {
+                let host = plain(&Host::Domain(name.to_owned()));
+                network.resolve(&host, 0).await?
+            };
             let addresses: Addrs = Box::new(found.into_iter());
             Ok(addresses)
         })
@@ -288,6 +372,7 @@ mod tests {
             "http://a..example.com/",
             "http://.example.com/",
             "http://./",
+            "http://example.com:0/",
         ] {
             let refused = client.request(Method::GET, &url(text));
             assert!(matches!(refused, Err(Error::Url(_))), "{text}: {refused:?}");

@@ -1,26 +1,37 @@
-//! The only outgoing HTTP: where a request may go, and how much of an answer is taken.
+//! The only outgoing HTTP: where a request may go, by which way, and how much of an answer is taken.
 //!
 //! [`Client`] is for addresses that strangers name: it refuses what [`Reach`] forbids, after resolution and for
-//! literal addresses alike, follows no redirect, uses no proxy and bounds time and size. [`Policy`] narrows that to
-//! what one run may reach on the web. [`EngineClient`] is for the operator's own engine, whose address the operator
-//! chose. Nobody else builds an HTTP client.
+//! literal addresses alike, follows no redirect and bounds time and size. [`Policy`] narrows that to what one run may
+//! reach on the web. [`EngineClient`] is for addresses that the operator chose. [`Outbound`] has the operator's proxies and
+//! certificates for both. Nobody else builds an HTTP client.
 
 pub mod address;
 mod body;
 mod client;
+mod connecting;
 pub mod network;
+mod outbound;
 mod own;
 pub mod policy;
+mod proxy;
 mod refused;
 pub mod sse;
+mod stale;
+mod trust;
+mod tunnel;
 mod words;
 
 pub use address::{Reach, is_public};
 pub use body::{BodyEnd, BodyHead, read_body, read_head};
 pub use client::{Client, EngineClient, Timeouts, send_patiently, store_client};
 pub use network::Network;
+pub use outbound::{InvalidVariable, Outbound};
 pub use policy::{Policy, check_form};
+pub use proxy::{NoProxy, ProxyKind, ProxyServer};
 pub use refused::Refused;
+pub use trust::TrustedCertificates;
+pub use tunnel::{Connection, NoConnection, Stream};
+pub use words::of_io;
 
 /// Failure to make a request or to take its answer.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +57,9 @@ pub enum Error {
     /// The server switched protocols, which no request here asks for.
     #[error("the server switched protocols, which was not asked for")]
     Switched,
+    /// No client can be made with the settings of TLS.
+    #[error("TLS cannot be set up: {0}")]
+    Setup(String),
     /// The request failed on its way: connection, TLS, time or protocol.
     #[error("{}", words::of(.0))]
     Http(#[source] reqwest::Error),

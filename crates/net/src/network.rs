@@ -14,7 +14,7 @@ use std::{
 
 use url::Host;
 
-use crate::{address::Reach, own::OwnAddresses, refused::Refused};
+use crate::{Outbound, address::Reach, own::OwnAddresses, refused::Refused};
 
 /// Future that a resolver returns.
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'a>>;
@@ -41,6 +41,7 @@ pub struct Network {
     reach: Reach,
     own: OwnAddresses,
     resolver: Arc<dyn Resolver>,
+    outbound: Outbound,
 }
 
 impl Network {
@@ -50,6 +51,7 @@ impl Network {
             reach,
             own: OwnAddresses::given(own),
             resolver: Arc::new(SystemResolver),
+            outbound: Outbound::default(),
         }
     }
 
@@ -60,6 +62,7 @@ impl Network {
             reach,
             own: OwnAddresses::current()?,
             resolver: Arc::new(SystemResolver),
+            outbound: Outbound::default(),
         })
     }
 
@@ -67,6 +70,17 @@ impl Network {
     #[must_use]
     pub fn with_resolver(self, resolver: Arc<dyn Resolver>) -> Self {
         Self { resolver, ..self }
+    }
+
+    /// Sets the proxies and the trusted certificates of connections.
+    #[must_use]
+    pub fn with_outbound(self, outbound: Outbound) -> Self {
+        Self { outbound, ..self }
+    }
+
+    /// Returns the proxies and the trusted certificates of connections.
+    pub const fn outbound(&self) -> &Outbound {
+        &self.outbound
     }
 
     /// Returns the reach.
@@ -77,6 +91,18 @@ impl Network {
     /// Whether an address may be connected to.
     pub fn allows(&self, ip: IpAddr) -> bool {
         self.reach.allows(ip) && !self.own.contain(ip)
+    }
+
+    /// Judges a host before a proxy is given its name, and returns its addresses, where this machine can resolve it. The
+    /// proxy resolves the name again. One that only the proxy can resolve passes where private addresses may be reached,
+    /// or where the operator has left that to the proxy.
+    pub async fn judge_for_proxy(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>, Refused> {
+        let is_left_to_proxy = self.outbound.proxy_resolves || self.reach == Reach::Private;
+        match self.resolve(host, port).await {
+            Err(Refused::Unknown { .. }) if is_left_to_proxy => Ok(Vec::new()),
+            Err(Refused::Unknown { host, why }) => Err(Refused::Unjudged { host, why }),
+            judged => judged,
+        }
     }
 
     /// The addresses of a host that may be connected to. A name with one address that may not be is refused whole:
@@ -112,6 +138,7 @@ impl fmt::Debug for Network {
         f.debug_struct("Network")
             .field("reach", &self.reach)
             .field("own", &self.own)
+            .field("outbound", &self.outbound)
             .finish_non_exhaustive()
     }
 }

@@ -50,6 +50,11 @@ impl Policy {
         Ok(Self { network, domains })
     }
 
+    /// Returns the network of the targets.
+    pub(crate) fn network(&self) -> &Network {
+        &self.network
+    }
+
     /// Judges what a URL says without resolving its name.
     pub fn check_url(&self, url: &Url) -> Result<(), Refused> {
         check_form(url).map_err(Refused::Form)?;
@@ -78,7 +83,7 @@ impl Policy {
         self.network.resolve(&host, port).await
     }
 
-    fn check(&self, host: &Host<String>, port: u16) -> Result<(), Refused> {
+    pub(crate) fn check(&self, host: &Host<String>, port: u16) -> Result<(), Refused> {
         if !PORTS.contains(&port) {
             return Err(Refused::Port { port });
         }
@@ -116,6 +121,9 @@ pub fn check_form(url: &Url) -> Result<(), &'static str> {
         None => return Err("the URL must name a host"),
         Some(Host::Domain(name)) if !has_labels(name) => return Err("the URL must name a host"),
         Some(Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_)) => {}
+    }
+    if url.port() == Some(0) {
+        return Err("the URL must not name port 0");
     }
     if url.as_str().len() > URL_BYTES {
         return Err("the URL must be at most 8192 bytes long");

@@ -32,4 +32,15 @@ pub enum Refused {
         /// Message of the resolver.
         why: String,
     },
+    /// The name could not be turned into an address, so that nothing can be judged before a proxy is given it.
+    #[error(
+        "{host} could not be resolved ({why}), and so not be judged before the proxy is given it: the operator can set \
+         network.proxy_resolves where the proxy refuses private addresses"
+    )]
+    Unjudged {
+        /// The host.
+        host: String,
+        /// Message of the resolver.
+        why: String,
+    },
 }

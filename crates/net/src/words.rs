@@ -2,25 +2,53 @@
 
 use std::{error::Error, io};
 
-use rustls::CertificateError;
+use rustls::{CertificateError, OtherError};
+
+use crate::{connecting::ThroughProxy, trust::Untrusted};
 
 /// Beginnings of the library's sentences for an answer that ends too early.
 const CUT_OFF: [&str; 3] = ["unexpected EOF", "end of file before", "error reading a body"];
 
+/// Beginnings of the library's sentences about proxies, and ours.
+const PROXY: [(&str, &str); 10] = [
+    (
+        "tunnel error: proxy authorization required",
+        "it asks for a user and a password, or for others (407)",
+    ),
+    ("tunnel error: unsuccessful", "it refuses to connect to this host"),
+    ("tunnel error: failed to create", "it cannot be reached"),
+    ("tunnel error", "it does not speak HTTP, or closed the connection"),
+    ("SOCKS error: failed to create", "it cannot be reached"),
+    (
+        "SOCKS error: credentials not accepted",
+        "it refuses the user and the password",
+    ),
+    (
+        "SOCKS error: server does not support user/pass",
+        "it takes no user and password, or asks for them",
+    ),
+    ("SOCKS error: io error", "it closed the connection"),
+    ("SOCKS error: failed parsing", "it does not speak SOCKS5"),
+    ("SOCKS error", "it cannot connect to this host"),
+];
+
 /// Returns why a request failed or its answer broke off, in one line.
 pub(crate) fn of(error: &reqwest::Error) -> String {
     let mut cause: &(dyn Error + 'static) = error;
-    loop {
+    let mut way = String::new();
+    let root = loop {
+        if let Some(through) = cause.downcast_ref::<ThroughProxy>() {
+            way = format!("through the proxy {}: ", through.proxy);
+        }
         if let Some(words) = of_cause(cause) {
-            return words;
+            return way + &words;
         }
         match cause.source() {
             Some(next) => cause = next,
-            None => break,
+            None => break cause.to_string(),
         }
-    }
-    let root = cause.to_string();
-    if error.is_timeout() {
+    };
+    let words = if error.is_timeout() {
         "no answer in time".to_owned()
     } else if error.is_builder() {
         format!("the request cannot be made: {root}")
@@ -34,7 +62,36 @@ pub(crate) fn of(error: &reqwest::Error) -> String {
         format!("the answer cannot be read: {root}")
     } else {
         format!("the request failed: {root}")
+    };
+    way + &words
+}
+
+/// Returns the words for the first cause that has some, or else the last cause.
+pub(crate) fn of_chain(error: &(dyn Error + 'static)) -> String {
+    let mut cause = error;
+    loop {
+        if let Some(words) = of_cause(cause) {
+            return words;
+        }
+        match cause.source() {
+            Some(next) => cause = next,
+            None => return cause.to_string(),
+        }
     }
+}
+
+/// Returns why a connection of the system, or its TLS, failed.
+pub fn of_io(error: &io::Error) -> String {
+    of_chain(error)
+}
+
+/// Words for a failure of a proxy.
+fn of_proxy(cause: &(dyn Error + 'static)) -> Option<String> {
+    // Where the library names a cause, that says more.
+    let text = cause.source().is_none().then(|| cause.to_string())?;
+    let mut known = PROXY.iter();
+    let (_, words) = known.find(|(begin, _)| text.starts_with(begin))?;
+    Some((*words).to_owned())
 }
 
 /// Words for one cause, where it is of a kind that says enough.
@@ -45,6 +102,9 @@ pub(crate) fn of(error: &reqwest::Error) -> String {
 fn of_cause(cause: &(dyn Error + 'static)) -> Option<String> {
     if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
         return Some(of_tls(tls));
+    }
+    if let Some(words) = of_proxy(cause) {
+        return Some(words);
     }
     let io = cause.downcast_ref::<io::Error>()?;
     // The cause of an error of this kind is not its source, but within it.
@@ -84,7 +144,10 @@ fn of_tls(error: &rustls::Error) -> String {
         _ => return format!("the TLS connection failed: {error}"),
     };
     match certificate {
-        CertificateError::UnknownIssuer => "its certificate is not trusted: unknown issuer".to_owned(),
+        CertificateError::UnknownIssuer => {
+            "its certificate is not trusted: unknown issuer; add the certificate of the issuer to ca_file"
+                .to_owned()
+        }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "its certificate has expired".to_owned()
         }
@@ -99,6 +162,10 @@ fn of_tls(error: &rustls::Error) -> String {
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "its certificate is not for a server".to_owned()
         }
+        CertificateError::Other(OtherError(other)) => match other.downcast_ref::<Untrusted>() {
+            Some(untrusted) => untrusted.to_string(),
+            None => "its certificate is not valid".to_owned(),
+        },
         _ => "its certificate is not valid".to_owned(),
     }
 }
@@ -179,7 +246,7 @@ mod tests {
         let tls = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
         assert_eq!(
             of(io::Error::new(io::ErrorKind::InvalidData, tls)),
-            "its certificate is not trusted: unknown issuer"
+            "its certificate is not trusted: unknown issuer; add the certificate of the issuer to ca_file"
         );
     }
 
@@ -189,7 +256,7 @@ mod tests {
         for (bad, told) in [
             (
                 Bad::UnknownIssuer,
-                "its certificate is not trusted: unknown issuer",
+                "its certificate is not trusted: unknown issuer; add the certificate of the issuer to ca_file",
             ),
             (Bad::Expired, "its certificate has expired"),
             (Bad::NotValidYet, "its certificate is not valid yet"),

@@ -26,7 +26,7 @@ use sortie_api::{
     plain,
     usage::Usage,
 };
-use sortie_net::{EngineClient, Timeouts, read_body};
+use sortie_net::{EngineClient, Outbound, Timeouts, read_body};
 use url::Url;
 
 use self::rate_limit::retry_after;
@@ -38,8 +38,12 @@ pub(crate) use self::{
     rate_limit::waits,
     workflows::UsedDefinition,
 };
-use crate::args::{Name, WhichRuns};
-use crate::failure::{Exit, Failure, Result};
+use crate::{
+    args::{Name, WhichRuns},
+    config::Environment,
+    connect::is_this_machine,
+    failure::{Exit, Failure, Result},
+};
 
 /// Largest answer that is taken: a page of 100 runs with outputs of 1 MiB each, escaped at worst.
 const ANSWER_BYTES: usize = 640 << 20;
@@ -78,7 +82,14 @@ impl Client {
             read: SILENCE,
             total: None,
         };
-        let http = EngineClient::new(timeouts)
+        // An engine on this machine needs neither, and no file of certificates is read for it.
+        let outbound = if is_this_machine(base.as_str()) {
+            Outbound::default()
+        } else {
+            let read = Environment::of_process().outbound();
+            read.map_err(|error| Failure::new(Exit::Configuration, error.to_string()))?
+        };
+        let http = EngineClient::through(&outbound, timeouts)
             .map_err(|error| Failure::internal(format!("the HTTP client cannot be made: {error}")))?;
         Ok(Self { http, base, key })
     }

@@ -417,6 +417,7 @@ pub(crate) fn engine_options(config: &Config, node_name: String, purpose: Purpos
         models: config.models.clone(),
         robots: config.robots,
         search: config.search.clone(),
+        outbound: config.outbound.clone(),
         connections_reach: config.connections_reach,
         callbacks_reach: config.callbacks_reach,
         shutdown_grace: config.shutdown_grace,

@@ -79,6 +79,7 @@ pub(crate) fn people(
         sign_up: SignUp::Closed,
         mail: None,
         providers: config.sign_in.clone(),
+        outbound: config.outbound.clone(),
         license_signer: None,
         credential_lookup: CREDENTIAL_LOOKUP,
     };
@@ -104,6 +105,7 @@ fn accounts_options(config: &Config, settings: &HostedSettings, clock: &Clock) -
         sign_up: settings.sign_up,
         mail: settings.mail.clone(),
         providers: config.sign_in.clone(),
+        outbound: config.outbound.clone(),
         license_signer: config.license_signer.clone(),
         credential_lookup: CREDENTIAL_LOOKUP,
     }

@@ -42,7 +42,7 @@ mod exporting {
         /// Checks the settings of the export as a start does, and exports nothing.
         pub(crate) fn check(config: &Config) -> Result<()> {
             match &config.traces {
-                Some(settings) => collector::exporter(settings).map(drop),
+                Some(settings) => collector::exporter(settings, &config.outbound).map(drop),
                 None => Ok(()),
             }
         }
@@ -57,7 +57,7 @@ mod exporting {
             let Some(settings) = &config.traces else {
                 return Ok((Self { exporting: None }, None));
             };
-            let exporter = collector::exporter(settings)?;
+            let exporter = collector::exporter(settings, &config.outbound)?;
             let provider = SdkTracerProvider::builder()
                 .with_span_processor(queue::bounded(exporter))
                 .with_sampler(sampler(settings.sampler))

@@ -91,13 +91,15 @@ impl Web {
             // Each call has its own end.
             total: None,
         };
+        let outbound = settings.network.outbound().clone();
+        let engine = |search| search::Engine::new(search, &outbound);
         Ok(Arc::new(Self {
             client: Client::on(settings.network, timeouts)?,
             robots: match settings.robots {
                 RobotsTxt::Honoured => Some(Robots::default()),
                 RobotsTxt::Ignored => None,
             },
-            search: settings.search.map(search::Engine::new).transpose()?,
+            search: settings.search.map(engine).transpose()?,
             readers: Arc::new(Readers::new(settings.reader)),
         }))
     }

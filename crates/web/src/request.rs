@@ -210,6 +210,7 @@ impl HttpRequest {
                 sortie_net::Error::Http(error) => !error.is_connect() && !error.is_builder(),
                 sortie_net::Error::Switched => true,
                 sortie_net::Error::Url(_)
+                | sortie_net::Error::Setup(_)
                 | sortie_net::Error::Refused { .. }
                 | sortie_net::Error::Policy(_)
                 | sortie_net::Error::TooLarge { .. } => false,

@@ -16,7 +16,7 @@ use sortie_agent::{
     tool::{Context, Effect, Order, ToolError, arguments_of},
 };
 use sortie_api::{Credential, Micros};
-use sortie_net::{EngineClient, Policy, Timeouts, read_body};
+use sortie_net::{EngineClient, Outbound, Policy, Timeouts, read_body};
 use url::Url;
 
 use self::backends::{Brave, SearchBackend, Searxng, Tavily};
@@ -76,7 +76,7 @@ pub(crate) struct Hit {
 }
 
 impl Engine {
-    pub(crate) fn new(settings: SearchSettings) -> Result<Self, SetupError> {
+    pub(crate) fn new(settings: SearchSettings, outbound: &Outbound) -> Result<Self, SetupError> {
         let SearchSettings {
             backend,
             key,
@@ -107,11 +107,12 @@ impl Engine {
                 key,
             }),
         };
-        let client = EngineClient::new(Timeouts {
+        let timeouts = Timeouts {
             connect: TIME,
             read: TIME,
             total: Some(TIME),
-        })?;
+        };
+        let client = EngineClient::through(outbound, timeouts)?;
         Ok(Self {
             backend,
             client,

@@ -4,6 +4,7 @@ use std::{fmt, net::IpAddr, str::FromStr};
 
 use lettre::message::Mailbox;
 use percent_encoding::percent_decode_str;
+use sortie_net::TrustedCertificates;
 use url::Url;
 
 /// Port of `smtp://`: submission.
@@ -18,6 +19,7 @@ pub struct MailServer {
     pub(super) port: u16,
     pub(super) security: Security,
     pub(super) credentials: Option<(String, String)>,
+    pub(super) trusted: TrustedCertificates,
 }
 
 /// Protection of the connection to a mail server.
@@ -73,11 +75,18 @@ impl FromStr for MailServer {
             port: url.port().unwrap_or(port),
             security,
             credentials,
+            trusted: TrustedCertificates::default(),
         })
     }
 }
 
 impl MailServer {
+    /// Trusts these certificates beside the authorities of the binary.
+    #[must_use]
+    pub fn trusting(self, trusted: TrustedCertificates) -> Self {
+        Self { trusted, ..self }
+    }
+
     /// Whether the server is on this machine: its certificate, if any, need not name it.
     pub(super) fn is_on_this_machine(&self) -> bool {
         is_this_machine(&self.host)

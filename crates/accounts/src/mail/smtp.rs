@@ -12,7 +12,7 @@ use std::{
 use lettre::transport::smtp::{
     Error as SmtpError,
     authentication::{Credentials, Mechanism},
-    client::{AsyncSmtpConnection, TlsParameters},
+    client::{AsyncSmtpConnection, Certificate, TlsParameters},
     commands::{Data, Mail, Rcpt, Rset},
     extension::ClientId,
 };
@@ -167,7 +167,13 @@ impl Smtp {
     /// Parameters of TLS. The certificate of a server on this machine is not checked: such servers have one that they made
     /// themselves, and nobody is between them and this process.
     fn tls(&self) -> Result<TlsParameters, NotSent> {
-        TlsParameters::builder(self.server.host.clone())
+        let mut builder = TlsParameters::builder(self.server.host.clone());
+        for certificate in self.server.trusted.certificates() {
+            let certificate =
+                Certificate::from_der(certificate.to_vec()).map_err(|error| failed("TLS", &error))?;
+            builder = builder.add_root_certificate(certificate);
+        }
+        builder
             .dangerous_accept_invalid_certs(self.server.is_on_this_machine())
             .dangerous_accept_invalid_hostnames(self.server.is_on_this_machine())
             .build_rustls()
@@ -237,7 +243,7 @@ fn cause(error: &SmtpError) -> String {
     let mut source = std::error::Error::source(error);
     while let Some(inner) = source {
         if let Some(inner) = inner.downcast_ref::<io::Error>() {
-            return inner.to_string();
+            return sortie_net::of_io(inner);
         }
         source = inner.source();
     }

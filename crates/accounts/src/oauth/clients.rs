@@ -89,11 +89,14 @@ impl Accounts {
             return Ok(None);
         }
         self.0.attempt("oauth-document", network, FETCHES).await?;
-        let (mut metadata, lifetime) = documents::fetch(id).await.map_err(|reason| {
-            Error::Invalid(format!(
-                "client_id: the document of the application cannot be used: {reason}"
-            ))
-        })?;
+        let (mut metadata, lifetime) =
+            documents::fetch(id, &self.0.options.outbound)
+                .await
+                .map_err(|reason| {
+                    Error::Invalid(format!(
+                        "client_id: the document of the application cannot be used: {reason}"
+                    ))
+                })?;
         metadata.client_name = metadata.client_name.as_deref().and_then(shown_name);
         let row = OauthClientRow {
             id: id.to_owned(),

@@ -9,7 +9,7 @@ use reqwest::{
     Method, StatusCode,
     header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderMap},
 };
-use sortie_net::{Client, Network, Reach, Timeouts, read_body};
+use sortie_net::{Client, Network, Outbound, Reach, Timeouts, read_body};
 use url::Url;
 
 use super::metadata::ClientMetadata;
@@ -38,9 +38,9 @@ pub(super) fn is_document(id: &str) -> bool {
 
 /// Fetches a document. Returns the metadata and the time for which they may be used. The error is for the person at the
 /// browser.
-pub(super) async fn fetch(id: &str) -> Result<(ClientMetadata, Duration), String> {
+pub(super) async fn fetch(id: &str, outbound: &Outbound) -> Result<(ClientMetadata, Duration), String> {
     let network = Network::of_this_machine(Reach::Public).map_err(|_| "the network is unknown".to_owned())?;
-    fetch_on(network, id).await
+    fetch_on(network.with_outbound(outbound.clone()), id).await
 }
 
 async fn fetch_on(network: Network, id: &str) -> Result<(ClientMetadata, Duration), String> {
@@ -220,7 +220,9 @@ mod tests {
     #[tokio::test]
     async fn addresses_that_are_not_public_are_refused() {
         for host in ["127.0.0.1", "169.254.169.254", "10.0.0.1", "[::1]", "localhost"] {
-            let reason = fetch(&format!("https://{host}/client.json")).await.unwrap_err();
+            let reason = fetch(&format!("https://{host}/client.json"), &Outbound::default())
+                .await
+                .unwrap_err();
             assert!(
                 reason.contains("is not a public address") || reason.contains("name a host"),
                 "{host}: {reason}"

@@ -17,6 +17,7 @@ mod token;
 
 use sortie_api::Credential;
 use sortie_base::Clock;
+use sortie_net::Outbound;
 
 pub(crate) use metadata::issuer_url;
 pub(crate) use provider::Provider;
@@ -56,8 +57,8 @@ impl IdentityProvider {
     }
 
     /// Reads the metadata of the provider. The error is for the operator.
-    pub async fn probe(&self) -> Result<(), String> {
-        let provider = Provider::new(self.clone());
+    pub async fn probe(&self, outbound: &Outbound) -> Result<(), String> {
+        let provider = Provider::new(self.clone(), outbound.clone());
         let read = provider.metadata(&Clock::system()).await;
         read.map(drop).map_err(|failure| failure.to_string())
     }

@@ -17,7 +17,7 @@ use reqwest::{
 use serde::Deserialize;
 use sortie_api::Credential;
 use sortie_base::Clock;
-use sortie_net::{Client, Reach, Timeouts, read_body};
+use sortie_net::{Client, Network, Outbound, Reach, Timeouts, read_body};
 use url::{Url, form_urlencoded};
 
 use super::{
@@ -41,6 +41,7 @@ const KEYS_AGAIN: Duration = Duration::from_mins(1);
 /// Identity provider with what is known of it.
 pub(crate) struct Provider {
     pub(super) settings: IdentityProvider,
+    outbound: Outbound,
     client: Mutex<Option<Client>>,
     metadata: KeptDocument<Metadata>,
     keys: KeptDocument<Arc<Keys>>,
@@ -76,9 +77,10 @@ pub(super) struct Code<'a> {
 }
 
 impl Provider {
-    pub(crate) fn new(settings: IdentityProvider) -> Self {
+    pub(crate) fn new(settings: IdentityProvider, outbound: Outbound) -> Self {
         Self {
             settings,
+            outbound,
             client: Mutex::default(),
             metadata: KeptDocument::default(),
             keys: KeptDocument::default(),
@@ -118,8 +120,9 @@ impl Provider {
             read: TIMEOUT,
             total: Some(TIMEOUT),
         };
+        let network = Network::new(Reach::Private, Vec::new()).with_outbound(self.outbound.clone());
         let client =
-            Client::new(Reach::Private, timeouts).map_err(|error| Failure::Away(error.to_string()))?;
+            Client::on(Arc::new(network), timeouts).map_err(|error| Failure::Away(error.to_string()))?;
         *known = Some(client.clone());
         Ok(client)
     }

@@ -50,6 +50,7 @@ impl Rig {
             sign_up: SignUp::Open,
             mail,
             providers,
+            outbound: sortie_net::Outbound::default(),
             license_signer: None,
             credential_lookup: CREDENTIAL_LOOKUP,
         };

@@ -31,6 +31,7 @@ impl Rig {
             stripe: StripeSettings {
                 secret_key: Credential::new(double.secret_key()),
                 api_url: double.url().parse().unwrap(),
+                outbound: sortie_net::Outbound::default(),
                 ..parts.options.stripe.clone()
             },
             ..parts.options.clone()

@@ -104,6 +104,7 @@ impl Rig {
                 secret_key: Credential::new(double.secret_key()),
                 webhook_secrets: vec![Credential::new("whsec_hush")],
                 api_url: double.url().parse().unwrap(),
+                outbound: sortie_net::Outbound::default(),
             },
             auto_topup: limits,
             plans: vec![Plan {

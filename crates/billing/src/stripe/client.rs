@@ -3,7 +3,7 @@
 //! Each POST carries an idempotency key, so that anybody can repeat it: a row's identifier. A repetition gets the answer of
 //! the first request for 24 hours.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use reqwest::{
     Method, StatusCode,
@@ -11,7 +11,7 @@ use reqwest::{
 };
 use serde::de::DeserializeOwned;
 use sortie_api::Credential;
-use sortie_net::{Client, Reach, Timeouts, read_body};
+use sortie_net::{Client, Network, Outbound, Reach, Timeouts, read_body};
 use url::Url;
 
 use super::{
@@ -39,6 +39,8 @@ pub struct StripeSettings {
     pub webhook_secrets: Vec<Credential>,
     /// Origin of the API.
     pub api_url: Url,
+    /// Proxies and certificates of the connections to it.
+    pub outbound: Outbound,
 }
 
 impl StripeSettings {
@@ -71,7 +73,8 @@ impl Stripe {
             total: Some(TIMEOUT),
         };
         // The operator names the address, so that it may be private.
-        let http = Client::new(Reach::Private, timeouts).map_err(|error| unreachable(&error))?;
+        let network = Network::new(Reach::Private, Vec::new()).with_outbound(settings.outbound.clone());
+        let http = Client::on(Arc::new(network), timeouts).map_err(|error| unreachable(&error))?;
         Ok(Self { http, settings })
     }
 

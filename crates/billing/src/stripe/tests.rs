@@ -25,6 +25,7 @@ fn client(url: &str, key: &str) -> Stripe {
         secret_key: Credential::new(key),
         webhook_secrets: vec![Credential::new("whsec_hush")],
         api_url: url.parse().unwrap(),
+        outbound: sortie_net::Outbound::default(),
     })
     .unwrap()
 }

@@ -70,6 +70,7 @@ impl Api {
             secret_key: Credential::new(self.key.as_str()),
             webhook_secrets: Vec::new(),
             api_url: self.url().parse().unwrap(),
+            outbound: sortie_net::Outbound::default(),
         })
         .unwrap()
     }

@@ -23,6 +23,7 @@ use sortie_testkit::{
 
 async fn open(store: &S3, folder: &Path, bucket: &str) -> Blobs {
     let settings = Settings {
+        outbound: sortie_net::Outbound::default(),
         url: format!("s3://{bucket}/some/where"),
         staging: folder.join("staging"),
         aws: store
@@ -40,6 +41,7 @@ async fn faulted(store: &S3, folder: &Path, before: usize, fault: GatewayFault) 
     let mut variables: BTreeMap<_, _> = store.variables().into_iter().collect();
     variables.insert("AWS_ENDPOINT_URL", gateway.base_url());
     let settings = Settings {
+        outbound: sortie_net::Outbound::default(),
         url: format!("s3://{BUCKET}/some/where"),
         staging: folder.join("staging"),
         aws: variables

@@ -261,7 +261,8 @@ impl Sender {
             .header("X-Service-Signature", signature)
             .body(body);
         let request = with_trace(request, trace.as_ref());
-        let response = match client.send(request).await {
+        // The receiver knows a request that comes twice by its run.
+        let response = match client.send_repeatable(request).await {
             Ok(response) => response,
             Err(sortie_net::Error::Http(error)) if error.is_timeout() => {
                 return Answer::none(format!("no answer within {} s", ATTEMPT.as_secs()));

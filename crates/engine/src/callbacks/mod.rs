@@ -67,8 +67,11 @@ impl Callbacks {
             read: ATTEMPT,
             total: Some(ATTEMPT),
         };
-        let client = Client::on(crate::kit::web::network(options.callbacks_reach)?, timeouts)
-            .map_err(|error| Error::Internal(format!("callbacks cannot be made: {error}")))?;
+        let client = Client::on(
+            crate::kit::web::network(options.callbacks_reach, options)?,
+            timeouts,
+        )
+        .map_err(|error| Error::Internal(format!("callbacks cannot be made: {error}")))?;
         Ok(Self {
             client,
             connections,

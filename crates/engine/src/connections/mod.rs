@@ -106,7 +106,7 @@ impl Connections {
         let failed =
             |error: sortie_net::Error| Error::Internal(format!("connections cannot be made: {error}"));
         let reach = options.connections_reach;
-        let network = crate::kit::web::network(reach)?;
+        let network = crate::kit::web::network(reach, options)?;
         let programs = match (options.mode, sandbox) {
             (Mode::Hosted, _) => Err("is for self-hosted engines".to_owned()),
             (Mode::SelfHosted, Err(reason)) => {

@@ -335,6 +335,7 @@ impl Options {
             url: self.blob_url.clone().unwrap_or_else(default),
             staging: self.data_dir.join("staging"),
             aws: self.aws.clone(),
+            outbound: self.outbound.clone(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use sortie_api::{Credential, Micros, Mode, Timestamp, limits, usage::Day};
-use sortie_net::{Network, Reach};
+use sortie_net::{Network, Outbound, Reach};
 use sortie_sandbox::Limits;
 use sortie_store::Payment;
 use sortie_web::{RobotsTxt, SearchSettings};
@@ -66,6 +66,8 @@ pub struct Options {
     pub models: sortie_models::Settings,
     /// Keys that seal stored credentials, the newest first. Without a key no credentials can be stored.
     pub master_keys: Vec<MasterKey>,
+    /// Proxies and certificates of the connections to the outside, other than those to providers of models.
+    pub outbound: Outbound,
     /// Addresses that connections may reach.
     pub connections_reach: Reach,
     /// Addresses that callbacks may reach.
@@ -172,6 +174,7 @@ impl Default for Options {
             search: None,
             network: None,
             master_keys: Vec::new(),
+            outbound: Outbound::default(),
             connections_reach: Reach::Private,
             callbacks_reach: Reach::Private,
             base_url: None,

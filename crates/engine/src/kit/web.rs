@@ -7,14 +7,14 @@ use sortie_web::{Web, WebSettings};
 
 use crate::{error::Error, kit::options::Options};
 
-/// Returns the network of a reach. A public one excludes this host's own addresses.
-pub(crate) fn network(reach: Reach) -> Result<Arc<Network>, Error> {
+/// Returns the network of a reach, with the proxies of the node. A public one excludes this host's own addresses.
+pub(crate) fn network(reach: Reach, options: &Options) -> Result<Arc<Network>, Error> {
     let network = match reach {
         Reach::Private => Network::new(reach, Vec::new()),
         Reach::Public => Network::of_this_machine(reach)
             .map_err(|error| Error::Internal(format!("this host's addresses cannot be read: {error}")))?,
     };
-    Ok(Arc::new(network))
+    Ok(Arc::new(network.with_outbound(options.outbound.clone())))
 }
 
 /// Web access of the runs of this node.
@@ -31,7 +31,7 @@ impl NodeWeb {
         let network = if let Some(network) = &options.network {
             Arc::clone(network)
         } else {
-            network(Reach::Public)?
+            network(Reach::Public, options)?
         };
         let settings = WebSettings {
             network: Arc::clone(&network),

@@ -238,7 +238,7 @@ impl Setup {
     pub(super) async fn cluster(&self, stores: &Stores) -> Result<Cluster, Error> {
         let signer = Signer::new(&self.options.master_keys);
         Ok(Cluster {
-            peers: Peers::new(signer, self.options.clock.clone())?,
+            peers: Peers::new(signer, self.options.clock.clone(), &self.options.outbound)?,
             hints: self.hints.clone(),
             wake: Wake::default(),
             installation: Installation::of(&stores.database).await?,

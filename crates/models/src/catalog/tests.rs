@@ -9,6 +9,7 @@ fn provider(name: &str, api: Api) -> ProviderSettings {
         api,
         base_url: None,
         key: Some(Credential::new("k")),
+        outbound: sortie_net::Outbound::default(),
     }
 }
 

@@ -187,6 +187,7 @@ fn builtins() -> Vec<ModelInfo> {
         api,
         base_url: None,
         key: Some(sortie_api::Credential::new("sk-peer")),
+        outbound: sortie_net::Outbound::default(),
     };
     let settings = Settings {
         providers: vec![

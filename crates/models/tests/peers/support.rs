@@ -150,6 +150,7 @@ pub(crate) fn model(api: Api, base: &str, key: &str, name: &str) -> Arc<dyn Mode
             api,
             base_url: Some(base.parse().unwrap()),
             key: Some(Credential::new(key)),
+            outbound: sortie_net::Outbound::default(),
         }],
         models: vec![ModelSettings {
             id: name.to_owned(),

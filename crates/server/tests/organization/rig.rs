@@ -336,6 +336,7 @@ fn accounts(
         sign_up: SignUp::Open,
         mail: None,
         providers: Vec::new(),
+        outbound: sortie_net::Outbound::default(),
         license_signer: Some(Arc::new("11".repeat(32).parse().unwrap())),
         credential_lookup: KEPT,
     };
@@ -354,6 +355,7 @@ fn billing(double: &StripeDouble, store: Store, clock: &Clock, org_url: &str) ->
             secret_key: Credential::new(double.secret_key()),
             webhook_secrets: WEBHOOK_SECRETS.into_iter().map(Credential::new).collect(),
             api_url: double.url().parse().unwrap(),
+            outbound: sortie_net::Outbound::default(),
         },
         auto_topup: AutoTopupLimits::default(),
         plans: plans(),

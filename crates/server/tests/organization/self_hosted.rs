@@ -76,6 +76,7 @@ impl Rig {
                 sign_up: SignUp::Closed,
                 mail: None,
                 providers: vec![settings(provider)],
+                outbound: sortie_net::Outbound::default(),
                 license_signer: None,
                 credential_lookup: CREDENTIAL_LOOKUP,
             };

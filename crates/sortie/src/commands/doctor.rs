@@ -2,6 +2,7 @@
 
 mod data;
 mod live;
+mod network;
 
 use std::{os::unix::fs::DirBuilderExt as _, sync::Arc};
 
@@ -13,11 +14,13 @@ use sortie_api::{
 };
 use sortie_billing::Stripe;
 use sortie_engine::{check_models, check_providers};
+use sortie_net::Outbound;
 use sortie_sandbox::{Backend, Enforcement, Level};
 
 use self::{
     data::{data_folder, database, storage},
     live::Inside,
+    network::network,
 };
 use super::{Context, operators, print_json};
 use crate::{
@@ -108,13 +111,14 @@ async fn machine(config: &Config) -> (Vec<Check>, Option<Sandbox>) {
         database(config).await,
         storage(config).await,
         sandbox,
+        network(config).await,
     ];
     if let Some(hosted) = &config.hosted {
         checks.push(mail(hosted).await);
         checks.push(payments(hosted).await);
     }
     for provider in &config.sign_in {
-        checks.push(identity_provider(provider).await);
+        checks.push(identity_provider(provider, &config.outbound).await);
     }
     (checks, found)
 }
@@ -283,10 +287,10 @@ async fn payments(hosted: &HostedSettings) -> Check {
 }
 
 /// Reads the metadata of an identity provider, which must name the issuer as the configuration does.
-async fn identity_provider(provider: &IdentityProvider) -> Check {
+async fn identity_provider(provider: &IdentityProvider, outbound: &Outbound) -> Check {
     let name = format!("sign-in {}", provider.name);
     let issuer = &provider.issuer;
-    match provider.probe().await {
+    match provider.probe(outbound).await {
         Ok(()) => Check::new(name, Verdict::Ok, format!("{issuer} answers as itself")),
         Err(reason) => Check::new(name, Verdict::Fault, format!("{issuer}: {reason}"))
             .hint("write the issuer as the provider's metadata have it, with or without a slash at its end"),
@@ -380,7 +384,7 @@ mod tests {
                 scopes: Vec::new(),
                 roles: None,
             };
-            let check = identity_provider(&settings).await;
+            let check = identity_provider(&settings, &Outbound::default()).await;
             (check.verdict, check.found)
         };
         let issuer = provider.issuer();
@@ -452,6 +456,7 @@ mod tests {
                     secret_key: sortie_api::Credential::new(key),
                     webhook_secrets: vec![sortie_api::Credential::new("whsec_x")],
                     api_url: double.url().parse().unwrap(),
+                    outbound: sortie_net::Outbound::default(),
                 }),
                 auto_topup: sortie_billing::AutoTopupLimits::default(),
             };

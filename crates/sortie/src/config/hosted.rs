@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use sortie_accounts::{InvalidSender, InvalidServer, MailOptions, SignUp};
+use sortie_accounts::{InvalidSender, InvalidServer, MailOptions, MailServer, SignUp};
 use sortie_api::{Credential, Mode, limits};
 use sortie_billing::{AutoTopupLimits, StripeSettings};
+use sortie_net::Outbound;
 use toml::Value;
 use url::{Host, Url};
 
@@ -58,7 +59,7 @@ pub(super) fn apply_defaults(layers: &mut Layers) -> Result<(), Error> {
 }
 
 /// Reads the settings of a hosted deployment. None on a self-hosted one, which must not have them.
-pub(super) fn settings(read: &Reader<'_>) -> Result<Option<HostedSettings>, Error> {
+pub(super) fn settings(read: &Reader<'_>, outbound: &Outbound) -> Result<Option<HostedSettings>, Error> {
     let sign_up = sign_up(read)?;
     if read.mode()? == Mode::SelfHosted {
         for key in [
@@ -78,7 +79,7 @@ pub(super) fn settings(read: &Reader<'_>) -> Result<Option<HostedSettings>, Erro
         }
         return Ok(None);
     }
-    let mail = mail(read)?;
+    let mail = mail(read, outbound)?;
     if sign_up == SignUp::VerifyFirst && mail.is_none() {
         return Err(read.wrong(
             "sign_up",
@@ -94,7 +95,7 @@ pub(super) fn settings(read: &Reader<'_>) -> Result<Option<HostedSettings>, Erro
         engine_url: engine_url(read)?.ok_or_else(|| needed("advertise_url"))?,
         sign_up,
         mail,
-        stripe: stripe(read)?,
+        stripe: stripe(read, outbound)?,
         auto_topup: auto_topup(read)?,
     }))
 }
@@ -107,7 +108,7 @@ fn sign_up(read: &Reader<'_>) -> Result<SignUp, Error> {
         .ok_or_else(|| read.wrong("sign_up", "must be `open`, `verify_first`, `invited` or `closed`"))
 }
 
-fn mail(read: &Reader<'_>) -> Result<Option<MailOptions>, Error> {
+fn mail(read: &Reader<'_>, outbound: &Outbound) -> Result<Option<MailOptions>, Error> {
     let (url, from) = (read.optional_text("smtp_url")?, read.optional_text("mail_from")?);
     match (url, from) {
         (None, None) => Ok(None),
@@ -115,8 +116,9 @@ fn mail(read: &Reader<'_>) -> Result<Option<MailOptions>, Error> {
         (None, Some(_)) => Err(read.wrong("smtp_url", "must be set with mail_from")),
         (Some(url), Some(from)) => Ok(Some(MailOptions {
             server: url
-                .parse()
-                .map_err(|error: InvalidServer| read.wrong("smtp_url", &error.to_string()))?,
+                .parse::<MailServer>()
+                .map_err(|error: InvalidServer| read.wrong("smtp_url", &error.to_string()))?
+                .trusting(outbound.trusted.clone()),
             from: from
                 .parse()
                 .map_err(|error: InvalidSender| read.wrong("mail_from", &error.to_string()))?,
@@ -137,7 +139,7 @@ fn auto_topup(read: &Reader<'_>) -> Result<AutoTopupLimits, Error> {
     })
 }
 
-fn stripe(read: &Reader<'_>) -> Result<Option<StripeSettings>, Error> {
+fn stripe(read: &Reader<'_>, outbound: &Outbound) -> Result<Option<StripeSettings>, Error> {
     const KEY: &str = "stripe.secret_key";
     const SECRETS: &str = "stripe.webhook_secrets";
     const API: &str = "stripe.api_url";
@@ -170,6 +172,7 @@ fn stripe(read: &Reader<'_>) -> Result<Option<StripeSettings>, Error> {
         secret_key: Credential::new(secret_key),
         webhook_secrets: webhook_secrets.into_iter().map(Credential::new).collect(),
         api_url: Url::parse(api_url).map_err(|_| read.wrong(API, "must be an address"))?,
+        outbound: outbound.clone(),
     }))
 }
 

@@ -7,6 +7,7 @@ mod environment;
 mod hosted;
 mod layers;
 mod license;
+mod network;
 mod plans;
 mod print;
 mod providers;
@@ -31,7 +32,7 @@ use sortie_api::{Micros, Mode, plain, usage::Day};
 use sortie_base::LicenseSigner;
 use sortie_billing::Plan;
 use sortie_engine::{AwsVariables, LicenseOptions, MasterKey};
-use sortie_net::Reach;
+use sortie_net::{Outbound, Reach};
 use sortie_sandbox::{Level, Limits};
 use sortie_web::{RobotsTxt, SearchSettings};
 use toml::Value;
@@ -129,6 +130,8 @@ pub(crate) struct Config {
     pub(crate) retention: Option<Duration>,
     /// Day on which the operator has compared the clock with another one.
     pub(crate) retention_clock_checked: Option<Day>,
+    /// Proxies and certificates of the connections to the outside, other than those to providers.
+    pub(crate) outbound: Outbound,
     pub(crate) models: sortie_models::Settings,
     pub(crate) robots: RobotsTxt,
     pub(crate) search: Option<SearchSettings>,
@@ -204,6 +207,7 @@ impl Config {
         hosted::apply_defaults(&mut layers)?;
         let read = values::Reader(&layers);
         let data_dir = PathBuf::from(read.text("data_dir")?);
+        let outbound = network::outbound(&read, environment)?;
         let config = Self {
             listen: read.parsed(
                 "listen",
@@ -211,7 +215,7 @@ impl Config {
             )?,
             metrics_listen: read.optional_address("metrics_listen")?,
             mode: read.mode()?,
-            hosted: hosted::settings(&read)?,
+            hosted: hosted::settings(&read, &outbound)?,
             sign_in: sign_in::settings(&layers)?,
             license: license::options(&read)?,
             license_signer: license::signer(&read)?,
@@ -248,7 +252,7 @@ impl Config {
             retention_clock_checked: read.retention_clock_checked()?,
             models: providers::settings(
                 &layers,
-                environment,
+                (environment, &outbound),
                 read.default_model()?,
                 Duration::from_secs(read.integer("model_silence_seconds", 1, 3_600)?),
             )?,
@@ -263,6 +267,7 @@ impl Config {
             log_filter: read.log_filter()?,
             traces: read.traces(environment)?,
             data_dir,
+            outbound,
             layers: Layers::default(),
         };
         layers.forget("master_key");

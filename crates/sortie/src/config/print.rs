@@ -11,7 +11,7 @@ use toml::Value;
 
 use super::{
     layers::{KEYS, Layers, Setting, Source, variable},
-    plans, sign_in,
+    network, plans, sign_in,
     values::redact,
 };
 
@@ -124,12 +124,14 @@ fn described(provider: &ProviderSettings) -> Vec<(&'static str, String)> {
             .map(|url| ("base_url", url.to_string())),
     );
     described.extend(provider.key.as_ref().map(|_| ("api_key", HIDDEN.to_owned())));
+    described.extend(provider.proxy().map(|proxy| ("proxy", proxy.to_string())));
     described
 }
 
 fn shown(key: &str, setting: &Setting) -> Value {
     match (key, &setting.value) {
         ("database_url" | "smtp_url", Value::String(url)) => Value::String(redact(url)),
+        ("network.proxy", Value::String(proxy)) => Value::String(network::shown(proxy)),
         (
             "web.search.api_key"
             | "master_key"

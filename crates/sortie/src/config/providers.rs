@@ -7,11 +7,11 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use serde::Deserialize;
 use sortie_api::{Credential, Effort, Micros, model::ModelPrices, plain};
 use sortie_models::{Api, ModelSettings, ProviderSettings, Settings, builtin_provider};
-use sortie_net::check_form;
+use sortie_net::{Outbound, check_form};
 use toml::{Table, Value};
 use url::Url;
 
-use super::{Error, environment::Environment, layers::Layers};
+use super::{Error, environment::Environment, layers::Layers, network};
 
 /// The providers whose addresses and protocols are known, with the variables that hold their keys and addresses.
 const KNOWN: &[(&str, Api, &str, &str)] = &[
@@ -38,6 +38,8 @@ struct Provider {
     base_url: Option<String>,
     api_key: Option<Credential>,
     api_key_file: Option<PathBuf>,
+    proxy: Option<String>,
+    ca_file: Option<PathBuf>,
 }
 
 /// Keys of `[models."ID"]`.
@@ -61,7 +63,7 @@ struct Model {
 /// Reads the providers and models of all layers.
 pub(super) fn settings(
     layers: &Layers,
-    environment: &Environment,
+    (environment, outbound): (&Environment, &Outbound),
     default_model: Option<&str>,
     silence: Duration,
 ) -> Result<Settings, Error> {
@@ -88,7 +90,7 @@ pub(super) fn settings(
     let models: BTreeMap<String, Model> = named(layers, "models")?;
     let providers: Vec<_> = tables
         .into_iter()
-        .map(|(name, table)| provider(name, table))
+        .map(|(name, table)| provider(name, table, outbound))
         .collect::<Result<_, _>>()?;
     let api_of = |id: &str, table: &Model| {
         let name = table.provider.as_deref().or_else(|| builtin_provider(id))?;
@@ -132,7 +134,7 @@ fn named<T: for<'de> Deserialize<'de>>(layers: &Layers, section: &str) -> Result
         .collect()
 }
 
-fn provider(name: String, table: Provider) -> Result<ProviderSettings, Error> {
+fn provider(name: String, table: Provider, node: &Outbound) -> Result<ProviderSettings, Error> {
     let wrong = |key: &str, rule: &str| Error(format!("providers.{name}.{key}: {rule}"));
     let known = KNOWN
         .iter()
@@ -183,11 +185,14 @@ fn provider(name: String, table: Provider) -> Result<ProviderSettings, Error> {
             "must be set, or base_url of a server that wants none",
         ));
     }
+    let outbound = network::of_provider(node, table.proxy.as_deref(), table.ca_file.as_deref())
+        .map_err(|(key, rule)| wrong(key, &rule))?;
     Ok(ProviderSettings {
         name,
         api,
         base_url,
         key,
+        outbound,
     })
 }
 

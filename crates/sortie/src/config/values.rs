@@ -173,7 +173,7 @@ impl Reader<'_> {
         self.integer(key, least, most)
     }
 
-    fn switch(&self, key: &str) -> Result<bool, Error> {
+    pub(super) fn switch(&self, key: &str) -> Result<bool, Error> {
         self.0
             .get(key)
             .and_then(|setting| setting.value.as_bool())

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use reqwest::{Method, header::CONTENT_TYPE};
-use sortie_net::{EngineClient, Timeouts, read_body};
+use sortie_net::{EngineClient, Outbound, Timeouts, read_body};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
@@ -22,14 +22,14 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_BYTES: usize = 64 << 10;
 
 /// The exporter for these settings. Its requests are made on the runtime of this task.
-pub(super) fn exporter(settings: &TraceSettings) -> Result<SpanExporter> {
+pub(super) fn exporter(settings: &TraceSettings, outbound: &Outbound) -> Result<SpanExporter> {
     let timeouts = Timeouts {
         connect: TIMEOUT,
         read: TIMEOUT,
         total: Some(TIMEOUT),
     };
     let client = Collector {
-        http: EngineClient::new(timeouts)
+        http: EngineClient::through(outbound, timeouts)
             .map_err(|error| Failure::internal(format!("spans cannot be exported: {error}")))?,
         settings: settings.clone(),
         runtime: Handle::current(),

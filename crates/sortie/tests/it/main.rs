@@ -29,6 +29,7 @@ mod master_key;
 mod me;
 mod metrics;
 mod models;
+mod network;
 mod openapi;
 mod operator_faults;
 mod operators;

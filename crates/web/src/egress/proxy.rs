@@ -1,7 +1,6 @@
 //! The requests to the proxy: what each asks for, whether it may, and plain HTTP passed on.
 
 use std::{
-    net::SocketAddr,
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -23,8 +22,8 @@ use hyper::{
     upgrade::OnUpgrade,
 };
 use hyper_util::rt::TokioIo;
-use sortie_net::{Policy, Refused, policy::parse_host};
-use tokio::{net::TcpStream, task::JoinSet, time::timeout};
+use sortie_net::{NoConnection, Policy, Refused, Stream, policy::parse_host};
+use tokio::{task::JoinSet, time::timeout};
 use url::Host;
 
 use super::{
@@ -73,10 +72,19 @@ impl From<Refused> for Denied {
     fn from(refused: Refused) -> Self {
         let status = match refused {
             Refused::Form(_) => StatusCode::BAD_REQUEST,
-            Refused::Unknown { .. } => StatusCode::BAD_GATEWAY,
+            Refused::Unknown { .. } | Refused::Unjudged { .. } => StatusCode::BAD_GATEWAY,
             Refused::Port { .. } | Refused::Domain { .. } | Refused::Address { .. } => StatusCode::FORBIDDEN,
         };
         Self(status, refused.to_string())
+    }
+}
+
+impl From<NoConnection> for Denied {
+    fn from(none: NoConnection) -> Self {
+        match none {
+            NoConnection::Refused(refused) => refused.into(),
+            NoConnection::Failed(_) => Self(StatusCode::BAD_GATEWAY, none.to_string()),
+        }
     }
 }
 
@@ -88,8 +96,11 @@ pub(super) struct Target {
 
 /// A connection to the outside.
 pub(super) struct Upstream {
-    pub(super) io: Watched<TcpStream>,
+    pub(super) io: Watched<Box<dyn Stream>>,
     pub(super) visit: Visit,
+    /// Whether the connection ends at the operator's proxy, which takes whole URLs.
+    is_to_proxy: bool,
+    authorization: Option<HeaderValue>,
 }
 
 /// Tells that a connection to the outside is over, however it ended.
@@ -190,7 +201,19 @@ impl Proxy {
         }
         let target = plain_target(request.uri(), request.headers())?;
         rewrite(&mut request, &target)?;
-        let Upstream { io, visit } = self.connect(target).await?;
+        let Upstream {
+            io,
+            visit,
+            is_to_proxy,
+            authorization,
+        } = self.connect(target).await?;
+        if is_to_proxy {
+            name_whole_url(&mut request, &visit.target)?;
+        }
+        if let Some(authorization) = authorization {
+            let name = header::PROXY_AUTHORIZATION;
+            request.headers_mut().insert(name, authorization);
+        }
         let broken = |error: hyper::Error| Denied(StatusCode::BAD_GATEWAY, error.to_string());
         let handshake = http1::Builder::new()
             .max_header_size(HEAD_BYTES)
@@ -223,7 +246,7 @@ impl Proxy {
         Ok(Response::from_parts(head, Either::Right(body)))
     }
 
-    /// Judges a target and connects to one of the addresses that were judged.
+    /// Judges a target and connects to it, or to the operator's proxy.
     async fn connect(&self, target: Target) -> Result<Upstream, Denied> {
         if self.left.load(Ordering::Relaxed) == 0 {
             let why = format!("the run has transferred its {} bytes", self.limits.total_bytes);
@@ -231,21 +254,22 @@ impl Proxy {
         }
         let connected = timeout(self.limits.connect, async {
             let host = target.host.to_string();
-            let addresses = self.policy.resolve(&host, target.port).await?;
-            first_of(&addresses).await
+            self.policy.connect(&host, target.port).await
         });
         let Ok(connected) = connected.await else {
             let why = format!("{} cannot be reached: time-out", target.host);
             return Err(Denied(StatusCode::GATEWAY_TIMEOUT, why));
         };
-        let stream = connected?;
+        let connection = connected?;
         let counts = Arc::new(Counts::new(self.left.clone()));
         (self.on_event)(Event::Opened {
             host: target.host.to_string(),
             port: target.port,
         });
         Ok(Upstream {
-            io: Watched::new(stream, self.limits.idle, Some(counts.clone())),
+            io: Watched::new(connection.stream, self.limits.idle, Some(counts.clone())),
+            is_to_proxy: connection.is_to_proxy,
+            authorization: connection.authorization,
             visit: Visit {
                 target,
                 counts,
@@ -253,19 +277,6 @@ impl Proxy {
             },
         })
     }
-}
-
-/// Connects to the first address that takes the connection.
-async fn first_of(addresses: &[SocketAddr]) -> Result<TcpStream, Denied> {
-    let mut failed = "no address".to_owned();
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failed = error.to_string(),
-        }
-    }
-    let why = format!("the host cannot be reached: {failed}");
-    Err(Denied(StatusCode::BAD_GATEWAY, why))
 }
 
 /// The host and the port that a request names. Paths and queries may hold what is nobody's business.
@@ -337,6 +348,16 @@ fn rewrite(request: &mut Request<Incoming>, target: &Target) -> Result<(), Denie
     let host = HeaderValue::from_str(&target.host.to_string());
     let host = host.map_err(|_| malformed("the host must be a plain name or address"))?;
     request.headers_mut().insert(HOST, host);
+    Ok(())
+}
+
+/// Names the whole URL again, as a proxy that passes a request on needs it.
+fn name_whole_url(request: &mut Request<Incoming>, target: &Target) -> Result<(), Denied> {
+    let mut parts = request.uri().clone().into_parts();
+    parts.scheme = Some(Scheme::HTTP);
+    parts.authority = Authority::try_from(target.host.to_string()).ok();
+    *request.uri_mut() =
+        Uri::from_parts(parts).map_err(|_| malformed("the host must be a plain name or address"))?;
     Ok(())
 }
 

@@ -34,7 +34,7 @@ impl Proxy {
             Ok(hello) => hello,
             Err(why) => return self.refuse(&host.to_string(), &why),
         };
-        let Upstream { mut io, visit } = upstream;
+        let Upstream { mut io, visit, .. } = upstream;
         let passed = async {
             io.write_all(&hello).await?;
             copy_bidirectional(&mut inside, &mut io).await

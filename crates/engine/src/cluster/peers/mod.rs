@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use reqwest::{Method, RequestBuilder, Response, header};
 use sortie_api::{ErrorBody, ErrorCode, Run, RunId};
-use sortie_net::{EngineClient, Timeouts, read_body};
+use sortie_net::{EngineClient, Outbound, Timeouts, read_body};
 use sortie_store::ContentHolder;
 use url::Url;
 
@@ -66,14 +66,14 @@ struct Inner {
 
 impl Peers {
     /// Makes the client. Without a signer, which needs a master key, the node neither sends nor accepts requests between
-    /// nodes.
-    pub(crate) fn new(signer: Option<Signer>, clock: Clock) -> Result<Self, Error> {
+    /// nodes. They are on one network, where no proxy is used.
+    pub(crate) fn new(signer: Option<Signer>, clock: Clock, outbound: &Outbound) -> Result<Self, Error> {
         let timeouts = Timeouts {
             connect: Duration::from_secs(2),
             read: SILENCE,
             total: None,
         };
-        let http = EngineClient::new(timeouts).map_err(|error| {
+        let http = EngineClient::through(&outbound.direct(), timeouts).map_err(|error| {
             Error::Internal(format!("the client for other nodes cannot be made: {error}"))
         })?;
         Ok(Self(Arc::new(Inner { http, signer, clock })))
@@ -308,7 +308,7 @@ mod tests {
     fn a_signature_of_a_node_opens_the_two_routes_that_nodes_ask_and_no_other() {
         let at = Timestamp::from_micros(1_700_000_000_000_000);
         let signer = Signer::new(&[MasterKey::new([1; 32])]).unwrap();
-        let peers = Peers::new(Some(signer.clone()), Clock::manual(at)).unwrap();
+        let peers = Peers::new(Some(signer.clone()), Clock::manual(at), &Outbound::default()).unwrap();
         let peer = Peer {
             org: OrgId::new(at, [1; 10]),
             by: By::Key(KeyId::new(at, [2; 10])),

@@ -61,7 +61,12 @@ fn node_that_sends(
 /// Follows the run on the node at `address`.
 async fn follow(address: SocketAddr) -> BoxStream<'static, Result<Arc<Batch>, Error>> {
     let signer = Signer::new(&[MasterKey::new([1; 32])]);
-    let peers = Peers::new(signer, Clock::manual(Timestamp::from_micros(AT))).unwrap();
+    let peers = Peers::new(
+        signer,
+        Clock::manual(Timestamp::from_micros(AT)),
+        &Outbound::default(),
+    )
+    .unwrap();
     let holder = ContentHolder {
         node: NodeId(1),
         address: Some(format!("http://{address}")),

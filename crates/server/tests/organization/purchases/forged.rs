@@ -168,6 +168,7 @@ async fn a_purchase_that_was_paid_in_another_way_is_not_credited() {
         secret_key: Credential::new(shop.double.secret_key()),
         webhook_secrets: Vec::new(),
         api_url: shop.double.url().parse().unwrap(),
+        outbound: sortie_net::Outbound::default(),
     })
     .unwrap();
     let other = stripe

@@ -1,0 +1,89 @@
+//! Watch over the connections of a client: whether a request opened one, and the proxy in the cause of its failure.
+
+use std::{
+    cell::Cell,
+    error::Error as StdError,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tower::{Layer, Service};
+
+use crate::proxy::ProxyServer;
+
+/// An error of any type, as connectors have them.
+type AnyError = Box<dyn StdError + Send + Sync>;
+
+tokio::task_local! {
+    /// Whether the request of this task has begun a connection.
+    static OPENED: Cell<bool>;
+}
+
+/// Runs a request, and returns whether it has begun a connection: otherwise it used one that was kept.
+pub(crate) async fn noticing<F: Future>(request: F) -> (F::Output, bool) {
+    let scoped = OPENED.scope(Cell::new(false), async {
+        let output = request.await;
+        (output, OPENED.with(Cell::get))
+    });
+    scoped.await
+}
+
+/// A failure on the way to or through a proxy.
+#[derive(Debug, thiserror::Error)]
+#[error("through the proxy {proxy}")]
+pub(crate) struct ThroughProxy {
+    pub(crate) proxy: ProxyServer,
+    #[source]
+    cause: AnyError,
+}
+
+/// Watches the connections of a client, which go through `proxy` where it has one.
+#[derive(Clone)]
+pub(crate) struct Watch {
+    pub(crate) proxy: Option<ProxyServer>,
+}
+
+impl<S> Layer<S> for Watch {
+    type Service = Watched<S>;
+
+    fn layer(&self, connector: S) -> Watched<S> {
+        Watched {
+            connector,
+            proxy: self.proxy.clone(),
+        }
+    }
+}
+
+/// A connector that is watched.
+#[derive(Clone)]
+pub(crate) struct Watched<S> {
+    connector: S,
+    proxy: Option<ProxyServer>,
+}
+
+impl<S, R> Service<R> for Watched<S>
+where
+    S: Service<R, Error = AnyError>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = AnyError;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, AnyError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnyError>> {
+        self.connector.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: R) -> Self::Future {
+        // Outside of `noticing` nobody asks.
+        let _nobody_asks = OPENED.try_with(|opened| opened.set(true));
+        let (connecting, proxy) = (self.connector.call(request), self.proxy.clone());
+        Box::pin(async move {
+            connecting.await.map_err(|cause| match proxy {
+                Some(proxy) => ThroughProxy { proxy, cause }.into(),
+                None => cause,
+            })
+        })
+    }
+}
