@@ -9,6 +9,7 @@ pub mod address;
 mod body;
 mod client;
 mod connecting;
+mod decoded;
 pub mod network;
 mod outbound;
 mod own;
@@ -24,6 +25,7 @@ mod words;
 pub use address::{Reach, is_public};
 pub use body::{BodyEnd, BodyHead, read_body, read_head};
 pub use client::{Client, EngineClient, Timeouts, send_patiently, store_client};
+pub use decoded::{DecodedBody, unknown_coding};
 pub use network::Network;
 pub use outbound::{InvalidVariable, Outbound};
 pub use policy::{Policy, check_form};
@@ -54,6 +56,15 @@ pub enum Error {
         /// The limit, in bytes.
         limit: usize,
     },
+    /// The body is in a content coding that is not decoded here.
+    #[error("the answer is compressed as `{0}`, which was not asked for")]
+    Coding(String),
+    /// The body ends before its compressed content does.
+    #[error("the compressed answer ends early")]
+    CutOff,
+    /// The body is not in the form of its content coding.
+    #[error("the compressed answer cannot be unpacked")]
+    Undecodable,
     /// The server switched protocols, which no request here asks for.
     #[error("the server switched protocols, which was not asked for")]
     Switched,

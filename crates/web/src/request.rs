@@ -208,7 +208,10 @@ impl HttpRequest {
         let response = client.send(request).await.map_err(|error| {
             let sent = match &error {
                 sortie_net::Error::Http(error) => !error.is_connect() && !error.is_builder(),
-                sortie_net::Error::Switched => true,
+                sortie_net::Error::Switched
+                | sortie_net::Error::Coding(_)
+                | sortie_net::Error::CutOff
+                | sortie_net::Error::Undecodable => true,
                 sortie_net::Error::Url(_)
                 | sortie_net::Error::Setup(_)
                 | sortie_net::Error::Refused { .. }
