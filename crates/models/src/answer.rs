@@ -2,17 +2,25 @@
 //!
 //! A decoder does no I/O. Whatever ends a stream early, the error says what the provider charges for it all the same.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    borrow::Cow,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use http::StatusCode;
-use serde::Serialize;
-use sortie_agent::model::{Content, Deltas, ModelError, Reply, Usage};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sortie_agent::{
+    model::{Content, Deltas, ErrorKind, ModelError, Reply, StopReason, Usage},
+    surrogates,
+};
 use sortie_net::sse;
 use tokio::time::timeout;
 
 use crate::{
     estimate::{BYTES_PER_TOKEN, tokens, with_input},
-    transport::{Events, Transport},
+    json,
+    transport::{Events, Transport, is_filtered},
 };
 
 /// Least margin of the bytes of an answer beyond those of the tokens that were asked for.
@@ -21,10 +29,16 @@ const MARGIN_BYTES: u64 = 64 << 10;
 /// Tool calls of one answer; more is a server gone wrong.
 pub(crate) const CALLS: usize = 1_024;
 
+/// The mark that ends a stream of Chat Completions, and those of gateways for other protocols.
+const DONE: &str = "[DONE]";
+
 /// Reads the events of one answer.
 pub(crate) trait Decoder {
-    /// Takes the next event; its text goes to `deltas`.
-    fn take(&mut self, event: &sse::Message, deltas: &dyn Deltas) -> Result<Flow, Failure>;
+    /// Takes the next event, by its name and its JSON; its text goes to `deltas`.
+    fn take(&mut self, name: &str, data: &str, deltas: &dyn Deltas) -> Result<Flow, Failure>;
+
+    /// Takes the mark that ends a stream.
+    fn end(&mut self) {}
 
     /// Whether the answer is there and only figures can still come: a stream that breaks then loses none of it.
     fn is_whole(&self) -> bool {
@@ -84,6 +98,53 @@ impl Failure {
     }
 }
 
+/// Gives an event to a decoder, the same way for all protocols: as JSON that can be read, without what keeps the
+/// connection open and what is of no protocol. Once the answer is whole, nothing that follows is a failure.
+pub(crate) fn take(
+    decoder: &mut impl Decoder,
+    event: &sse::Message,
+    deltas: &dyn Deltas,
+) -> Result<Flow, Failure> {
+    let data = event.data.trim();
+    if data == DONE {
+        decoder.end();
+        return if decoder.is_whole() {
+            Ok(Flow::Done)
+        } else {
+            Err(Failure::CutOff)
+        };
+    }
+    if !data.starts_with(['{', '[']) {
+        return if event.event == "error" && !decoder.is_whole() {
+            Err(Failure::Reported(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                data.to_owned(),
+            ))
+        } else {
+            Ok(Flow::On)
+        };
+    }
+    let data = json::readable(data);
+    let objects = match json::objects(&data) {
+        Err(_) if decoder.is_whole() => return Ok(Flow::On),
+        objects => objects.map_err(Failure::unreadable)?,
+    };
+    for object in objects {
+        let was_whole = decoder.is_whole();
+        match decoder.take(&event.event, object.get(), deltas) {
+            Ok(Flow::Done) => return Ok(Flow::Done),
+            Err(failure) if !was_whole => return Err(failure),
+            Ok(Flow::On) | Err(_) => {}
+        }
+    }
+    Ok(Flow::On)
+}
+
+/// Reads the data of an event, or a part of it.
+pub(crate) fn parse<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, Failure> {
+    serde_json::from_str(data).map_err(Failure::unreadable)
+}
+
 /// Sends `body`, which asks for at most `max_tokens`, and reads the stream that it is answered with.
 pub(crate) async fn call(
     transport: &Transport,
@@ -92,8 +153,25 @@ pub(crate) async fn call(
     deltas: &dyn Deltas,
     max_tokens: u64,
 ) -> Result<Reply, ModelError> {
-    let events = transport.stream(body).await?;
-    read(events, decoder, (transport, deltas), longest_bytes(max_tokens)).await
+    let outcome = match transport.stream(body).await {
+        Ok(events) => read(events, decoder, (transport, deltas), longest_bytes(max_tokens)).await,
+        Err(error) => Err(error),
+    };
+    outcome.or_else(filtered)
+}
+
+/// A filter of the provider that stops a request refuses it as a model does: another model may take it.
+fn filtered(error: ModelError) -> Result<Reply, ModelError> {
+    let is_refusal = matches!(error.kind, ErrorKind::Request | ErrorKind::Credential);
+    if !is_refusal || !is_filtered(&error.message) {
+        return Err(error);
+    }
+    Ok(Reply {
+        content: vec![Content::Text(error.message)],
+        thinking: String::new(),
+        stop_reason: StopReason::Refusal,
+        usage: error.usage,
+    })
 }
 
 /// Bytes after which an answer of so many tokens is cut: four for each token, and as many again, at least
@@ -125,7 +203,7 @@ async fn read(
             Err(_) if decoder.is_whole() => break,
             Err(error) => return Err(charged(error, &decoder, sent)),
         };
-        let taken = decoder.take(&event, &shown);
+        let taken = take(&mut decoder, &event, &shown);
         // Told as it comes, so that a call that is given up is charged for it.
         let unseen = decoder
             .written_bytes()
@@ -151,7 +229,7 @@ async fn read(
                 break;
             }
             Err(failure) => {
-                let error = told(&failure, transport);
+                let error = told(&failure, transport, &events, decoder.written_bytes());
                 let nothing_came = decoder.usage() == Usage::default() && decoder.written_bytes() == 0;
                 // Treated like a refusal before the stream, for which no provider asks money.
                 let is_refused = nothing_came && failure.is_reported();
@@ -169,7 +247,7 @@ async fn read(
         Ok(reply) => Ok(counted(reply, sent, written)),
         Err(failure) => Err(ModelError {
             usage,
-            ..told(&failure, transport)
+            ..told(&failure, transport, &events, written)
         }),
     }
 }
@@ -187,7 +265,7 @@ impl Deltas for CountingDeltas<'_> {
     }
 }
 
-/// An answer with the side estimated that its provider has not counted.
+/// An answer with the side estimated that its provider has not counted, and with JSON that every provider takes back.
 fn counted(reply: Reply, sent_bytes: usize, written_bytes: u64) -> Reply {
     let pieces = reply.content.iter().map(|piece| match piece {
         Content::Text(text) => text.len(),
@@ -204,20 +282,39 @@ fn counted(reply: Reply, sent_bytes: usize, written_bytes: u64) -> Reply {
             },
             ..usage
         },
+        content: reply.content.into_iter().map(paired).collect(),
         ..reply
     }
 }
 
-fn told(failure: &Failure, transport: &Transport) -> ModelError {
+/// A piece without halves of surrogate pairs in its JSON.
+fn paired(piece: Content) -> Content {
+    match piece {
+        Content::ToolCall(mut call) => {
+            if let Cow::Owned(arguments) = surrogates::paired(&call.arguments) {
+                call.arguments = arguments;
+            }
+            Content::ToolCall(call)
+        }
+        Content::Opaque(raw) => {
+            let whole = match surrogates::paired(raw.get()) {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(text) => RawValue::from_string(text).ok(),
+            };
+            Content::Opaque(whole.unwrap_or(raw))
+        }
+        text @ Content::Text(_) => text,
+    }
+}
+
+fn told(failure: &Failure, transport: &Transport, events: &Events<'_>, written_bytes: u64) -> ModelError {
     match failure {
         Failure::Reported(status, said) => transport.failure(*status, said, None),
         Failure::Unreadable(why) => {
             let message = format!("the model's provider sent what cannot be read: {why}");
             ModelError::retryable(transport.clean(&message), None)
         }
-        Failure::CutOff => {
-            ModelError::retryable("the model's provider ended the stream before its answer", None)
-        }
+        Failure::CutOff => events.cut_off(written_bytes > 0),
         Failure::Garbled(why) => ModelError::retryable(transport.clean(why), None),
     }
 }

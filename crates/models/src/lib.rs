@@ -12,6 +12,7 @@ mod catalog;
 mod endpoint;
 mod estimate;
 mod gemini;
+mod json;
 mod media;
 mod openai;
 mod openai_chat;
@@ -20,9 +21,11 @@ mod optional;
 mod probe;
 mod provider;
 mod settings;
+mod stop;
 #[cfg(test)]
 mod test_server;
 mod transport;
+mod wire;
 
 pub use builtin::builtin_provider;
 pub use catalog::{Catalog, catalog};

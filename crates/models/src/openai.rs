@@ -1,14 +1,10 @@
-//! Parts that the two protocols of `OpenAI` share: the address and the key, lenient readings of what compatible servers send,
-//! failures inside of a stream, and the arithmetic of usage.
-//!
-//! Many servers speak these protocols nearly. A text may be null or in parts, a figure a float, a code a number: all of
-//! that is read. What is not JSON at all is an error, never a panic.
+//! Parts that the two protocols of `OpenAI` share: the address and the key, failures inside of a stream, and the
+//! arithmetic of usage.
 
 mod effort;
 #[cfg(test)]
 pub(crate) mod testing;
 mod usage;
-mod wire;
 
 use http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
 use serde::Deserialize;
@@ -17,15 +13,15 @@ use sortie_agent::model::{Content, ModelError, Request, ToolCall, ToolDefinition
 use url::Url;
 
 use crate::{
-    answer::Failure,
+    answer::{Failure, parse},
     media::Counting,
     provider::{Entry, InvalidSettings, Provider},
     transport::Transport,
+    wire::Text,
 };
 
 pub(crate) use effort::level;
-pub(crate) use usage::Counted;
-pub(crate) use wire::{Arguments, Count, Text, is_object};
+pub(crate) use usage::{Counted, Figures};
 
 /// Calls the endpoint `path` below the provider's base address.
 pub(crate) fn transport(provider: &Provider, path: &[&str]) -> Result<Transport, InvalidSettings> {
@@ -110,16 +106,16 @@ pub(crate) fn schema(text: &str) -> Result<&RawValue, ModelError> {
 /// The output schema, where providers can be bound to it: they take none but objects.
 pub(crate) fn object_schema(text: Option<&str>) -> Result<Option<&RawValue>, ModelError> {
     #[derive(Deserialize)]
-    struct Root<'a> {
-        #[serde(borrow, default, rename = "type")]
-        kind: Text<'a>,
+    struct Root {
+        #[serde(rename = "type")]
+        kind: String,
     }
     let Some(text) = text else {
         return Ok(None);
     };
     let raw = schema(text)?;
     // A schema may also be `true`, or allow several types: then it has no root of this form.
-    let is_object = serde_json::from_str(raw.get()).is_ok_and(|root: Root<'_>| root.kind.0 == "object");
+    let is_object = serde_json::from_str(raw.get()).is_ok_and(|root: Root| root.kind == "object");
     Ok(is_object.then_some(raw))
 }
 
@@ -129,23 +125,24 @@ pub(crate) fn failure(error: &RawValue) -> Failure {
     struct Told<'a> {
         #[serde(borrow, default)]
         message: Text<'a>,
-        #[serde(borrow)]
-        code: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        code: Text<'a>,
         #[serde(borrow, default, rename = "type")]
         kind: Text<'a>,
     }
-    let Ok(told) = serde_json::from_str::<Told<'_>>(error.get()) else {
-        let said = serde_json::from_str::<Text<'_>>(error.get()).unwrap_or_default();
+    let is_object = error.get().starts_with('{');
+    let Some(told) = is_object.then(|| parse::<Told<'_>>(error.get()).ok()).flatten() else {
+        let said = parse::<Text<'_>>(error.get()).unwrap_or_default();
         return Failure::Reported(StatusCode::INTERNAL_SERVER_ERROR, said.0.into_owned());
     };
-    let code = told.code.map_or("", |code| code.get().trim_matches('"'));
+    let code = &*told.code;
     let number = code.parse().ok().filter(|code| (400..600).contains(code));
     let status = number
         .and_then(|code| StatusCode::from_u16(code).ok())
         .or_else(|| status_of(code))
-        .or_else(|| status_of(&told.kind.0))
+        .or_else(|| status_of(&told.kind))
         .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let said = match (told.message.0.as_ref(), code) {
+    let said = match (&*told.message, code) {
         ("", "") => "no reason given".to_owned(),
         (said, "") => said.to_owned(),
         (said, code) => format!("{said} ({code})"),
@@ -156,7 +153,9 @@ pub(crate) fn failure(error: &RawValue) -> Failure {
 /// The status that a failure of this name has where it comes as an answer of its own.
 fn status_of(name: &str) -> Option<StatusCode> {
     Some(match name {
-        "context_length_exceeded" | "BadRequestError" => StatusCode::BAD_REQUEST,
+        "context_length_exceeded" | "BadRequestError" | "content_filter" | "content_policy_violation" => {
+            StatusCode::BAD_REQUEST
+        }
         "invalid_api_key" | "authentication_error" => StatusCode::UNAUTHORIZED,
         "insufficient_quota" => StatusCode::PAYMENT_REQUIRED,
         "permission_error" => StatusCode::FORBIDDEN,

@@ -100,10 +100,19 @@ impl Answer {
 
     /// An answer with this status line, these headers (each with its line end) and this body.
     pub(crate) fn whole(status: &str, headers: &str, body: &str) -> Self {
-        Self::raw(format!(
-            "HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}",
+        Self::packed(status, headers, body.as_bytes())
+    }
+
+    /// An answer whose body may be no text.
+    pub(crate) fn packed(status: &str, headers: &str, body: &[u8]) -> Self {
+        let head = format!(
+            "HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n",
             body.len()
-        ))
+        );
+        Self {
+            bytes: [head.as_bytes(), body].concat(),
+            then: Then::Close,
+        }
     }
 
     /// This answer with another status.
@@ -352,7 +361,7 @@ pub(crate) fn decode<D: crate::answer::Decoder>(
         let mut events = Vec::new();
         parser.push(&bytes[from..to], &mut events).unwrap();
         for event in events {
-            match decoder.take(&event, &RecordedDeltas::default()) {
+            match crate::answer::take(&mut decoder, &event, &RecordedDeltas::default()) {
                 Ok(crate::answer::Flow::On) => {}
                 Ok(crate::answer::Flow::Done) => break 'stream,
                 Err(failure) => return Err((failure, decoder.usage())),

@@ -3,11 +3,16 @@
 //! Every provider client goes through here, so that what may be tried again, how much is taken, and that the key is in
 //! no message, is decided in one place.
 
+mod events;
+mod fields;
+mod refusals;
 mod too_long;
 mod wait;
+mod wordings;
 
-use std::{borrow::Cow, collections::VecDeque, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use reqwest::{Method, Response};
 use serde::Serialize;
@@ -17,18 +22,13 @@ use sortie_agent::{
     surrogates::paired,
 };
 use sortie_api::Credential;
-use sortie_net::{EngineClient, send_patiently, sse};
+use sortie_net::{DecodedBody, EngineClient, send_patiently};
 use url::Url;
 
-use self::too_long::is_too_long;
-use crate::{estimate, provider::Provider};
+pub(crate) use self::{events::Events, refusals::is_filtered};
+use self::{events::start_of, fields::RefusedFields, too_long::is_too_long};
+use crate::{estimate, json, provider::Provider};
 
-/// Most bytes of an event of a stream.
-const EVENT_BYTES: usize = 16 << 20;
-/// A whole answer, in bytes.
-const ANSWER_BYTES: usize = 64 << 20;
-/// The body of a failure, in bytes; what is over is not read.
-const FAILURE_BYTES: usize = 64 << 10;
 /// Most characters of a failure that are told.
 const TOLD_CHARS: usize = 500;
 /// Codes of a 429 that is no rate limit: the account is empty, and stays so.
@@ -44,6 +44,8 @@ pub(crate) struct Transport {
     /// Taken out of what the provider says.
     key: Option<Credential>,
     end_wait: Duration,
+    /// Fields that the server does not know.
+    refused: Arc<RefusedFields>,
 }
 
 impl Transport {
@@ -56,6 +58,7 @@ impl Transport {
             headers,
             key: provider.key.clone(),
             end_wait: provider.end_wait,
+            refused: Arc::default(),
         }
     }
 
@@ -66,45 +69,49 @@ impl Transport {
 
     /// Sends a request and returns its events once the provider has accepted it. A failure after that, or where nobody
     /// knows whether it was before, carries the estimated cost of the request.
+    ///
+    /// A request that is refused for a field that the server does not know goes out again without it.
     pub(crate) async fn stream(&self, body: &(impl Serialize + Sync)) -> Result<Events<'_>, ModelError> {
+        let whole = serde_json::to_string(body)
+            .map_err(|error| ModelError::fatal(format!("the request is not JSON: {error}")))?;
+        // Schemas and pieces of the provider's own go out as they came.
+        let paired = match paired(&whole) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(paired) => Some(paired),
+        };
+        let whole = Bytes::from(paired.unwrap_or(whole));
+        loop {
+            let body = self.refused.fitted(&whole);
+            let sent_bytes = body.len();
+            let response = self.send(body.clone()).await?;
+            if response.status().is_success() {
+                return Events::of(self, response, sent_bytes)
+                    .await
+                    .map_err(|error| charged(error, sent_bytes));
+            }
+            let (error, said) = self.refusal(response).await;
+            let is_of_form = matches!(error.kind, ErrorKind::Request | ErrorKind::Server);
+            if !is_of_form || !self.refused.learn(&body, &said) {
+                return Err(error);
+            }
+        }
+    }
+
+    async fn send(&self, body: Bytes) -> Result<Response, ModelError> {
         let request = self
             .client
             .request(Method::POST, &self.url)
             .map_err(|error| ModelError::fatal(error.to_string()))?;
-        let body = serde_json::to_string(body)
-            .map_err(|error| ModelError::fatal(format!("the request is not JSON: {error}")))?;
-        // Schemas and pieces of the provider's own go out as they came.
-        let whole = match paired(&body) {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(whole) => Some(whole),
-        };
-        let body = whole.unwrap_or(body);
         let sent_bytes = body.len();
-        let charged = |error: ModelError| ModelError {
-            usage: estimate::with_input(Usage::default(), sent_bytes),
-            ..error
-        };
         let sent = send_patiently(request.headers(self.headers.clone()).body(body)).await;
-        let response = sent.map_err(|error| {
+        sent.map_err(|error| {
             let is_before = error.is_builder() || error.is_connect();
-            let error = self.broken(error);
-            if is_before { error } else { charged(error) }
-        })?;
-        let is_accepted = response.status().is_success();
-        // A success that is a page or one JSON value is no stream: a wrong address, or a failure in disguise. It may be
-        // an answer in one piece as well, which costs what any other does.
-        if !is_accepted || is_whole(response.headers()) {
-            let error = self.refused(response).await;
-            return Err(if is_accepted { charged(error) } else { error });
-        }
-        Ok(Events {
-            transport: self,
-            sent_bytes,
-            response,
-            parser: sse::Parser::new(EVENT_BYTES),
-            ready: VecDeque::new(),
-            parsed: Ok(()),
-            bytes: 0,
+            let error = self.broken(&error.into());
+            if is_before {
+                error
+            } else {
+                charged(error, sent_bytes)
+            }
         })
     }
 
@@ -119,11 +126,11 @@ impl Transport {
             .headers(self.headers.clone())
             .send()
             .await
-            .map_err(|error| self.broken(error))?;
+            .map_err(|error| self.broken(&error.into()))?;
         if response.status().is_success() {
             return Ok(());
         }
-        Err(self.refused(response).await)
+        Err(self.refusal(response).await.0)
     }
 
     /// A message for people, without the key.
@@ -136,17 +143,19 @@ impl Transport {
     }
 
     /// The connection failed or broke: it may be tried again, unless the request could not even be written.
-    fn broken(&self, error: reqwest::Error) -> ModelError {
-        let is_ours = error.is_builder();
-        let kind = if error.is_timeout() {
+    fn broken(&self, error: &sortie_net::Error) -> ModelError {
+        let http = if let sortie_net::Error::Http(error) = error {
+            Some(error)
+        } else {
+            None
+        };
+        let is_ours = http.is_some_and(reqwest::Error::is_builder);
+        let kind = if http.is_some_and(reqwest::Error::is_timeout) {
             ErrorKind::Timeout
         } else {
             ErrorKind::Connection
         };
-        let message = self.clean(&format!(
-            "the model's provider: {}",
-            sortie_net::Error::from(error)
-        ));
+        let message = self.clean(&format!("the model's provider: {error}"));
         if is_ours {
             ModelError::fatal(message)
         } else {
@@ -157,20 +166,24 @@ impl Transport {
         }
     }
 
-    async fn refused(&self, response: Response) -> ModelError {
+    /// A refusal, and the provider's words for it.
+    async fn refusal(&self, response: Response) -> (ModelError, String) {
         let status = response.status();
         let headers = response.headers().clone();
-        let body = read_start(response).await;
-        let said = ErrorBody::of(&body);
-        let after = wait::asked(&headers, &said.waits, &said.message);
-        let failure = self.failure(status, &said.with_details(), after);
-        match said.code.as_deref() {
-            Some(code) if UNPAID.contains(&code) => ModelError {
-                retry: Retry::Never,
-                ..failure
-            },
-            Some(_) | None => failure,
-        }
+        let body = start_of(DecodedBody::new(response)).await;
+        self.refusal_of(status, &headers, &body)
+    }
+
+    fn refusal_of(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> (ModelError, String) {
+        let told = ErrorBody::of(body);
+        let said = told.with_details().into_owned();
+        let after = wait::asked(headers, &told.waits, &told.message);
+        let failure = self.failure(status, &said, after);
+        let retry = match told.code.as_deref() {
+            Some(code) if UNPAID.contains(&code) => Retry::Never,
+            Some(_) | None => failure.retry,
+        };
+        (ModelError { retry, ..failure }, said)
     }
 
     /// Meaning of a failure with this status and this message, also of one that comes inside of a stream.
@@ -178,7 +191,8 @@ impl Transport {
         // A server error can be one of length.
         let retry = if is_too_long(status, said) {
             Retry::Smaller
-        } else if is_passing(status) || status == StatusCode::PAYLOAD_TOO_LARGE {
+        } else if is_passing(status) || status == StatusCode::PAYLOAD_TOO_LARGE || refusals::is_passing(said)
+        {
             Retry::Soon {
                 after: after.or_else(|| wait::in_words(said)),
             }
@@ -205,45 +219,10 @@ impl Transport {
     }
 }
 
-/// The events of one answer.
-pub(crate) struct Events<'a> {
-    transport: &'a Transport,
-    sent_bytes: usize,
-    response: Response,
-    parser: sse::Parser,
-    ready: VecDeque<sse::Message>,
-    /// Fails behind the events that are ready.
-    parsed: Result<(), sse::TooLarge>,
-    bytes: usize,
-}
-
-impl Events<'_> {
-    /// Size of the request in bytes.
-    pub(crate) fn sent_bytes(&self) -> usize {
-        self.sent_bytes
-    }
-
-    /// The next event; `None` when the provider has closed the stream.
-    pub(crate) async fn next(&mut self) -> Result<Option<sse::Message>, ModelError> {
-        loop {
-            if let Some(message) = self.ready.pop_front() {
-                return Ok(Some(message));
-            }
-            self.parsed
-                .map_err(|error| ModelError::fatal(format!("the model's answer: {error}")))?;
-            let chunk = self.response.chunk().await;
-            let chunk = chunk.map_err(|error| self.transport.broken(error))?;
-            let Some(chunk) = chunk else {
-                return Ok(None);
-            };
-            self.bytes += chunk.len();
-            if self.bytes > ANSWER_BYTES {
-                return Err(ModelError::fatal(format!(
-                    "the model's answer is larger than {ANSWER_BYTES} bytes"
-                )));
-            }
-            self.parsed = self.parser.push(&chunk, &mut self.ready);
-        }
+fn charged(error: ModelError, sent_bytes: usize) -> ModelError {
+    ModelError {
+        usage: estimate::with_input(Usage::default(), sent_bytes),
+        ..error
     }
 }
 
@@ -262,28 +241,6 @@ fn is_bound_elsewhere(said: &str) -> bool {
         || said.contains("Invalid `signature` in `thinking` block")
 }
 
-/// Whether a body is announced as something that is read as a whole, and never as a stream.
-fn is_whole(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    kind.is_some_and(|kind| {
-        let kind = kind.trim_start().to_ascii_lowercase();
-        kind.starts_with("application/json") || kind.starts_with("text/html")
-    })
-}
-
-/// The beginning of a body; what cannot be read is left out.
-async fn read_start(mut response: Response) -> Vec<u8> {
-    let mut body = Vec::new();
-    while let Ok(Some(chunk)) = response.chunk().await {
-        let room = FAILURE_BYTES - body.len();
-        body.extend(chunk.iter().take(room));
-        if chunk.len() >= room {
-            break;
-        }
-    }
-    body
-}
-
 /// Words of a provider about a failure.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ErrorBody {
@@ -295,6 +252,10 @@ struct ErrorBody {
     param: Option<String>,
     /// Fields that may tell of a wait.
     waits: Vec<wait::Field>,
+    /// Whether a JSON body tells of an error, rather than being an answer.
+    is_error: bool,
+    /// Status that the error has in the body.
+    status: Option<StatusCode>,
 }
 
 impl ErrorBody {
@@ -311,7 +272,7 @@ impl ErrorBody {
 
     fn of(body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
-        let Ok(json) = serde_json::from_slice::<Value>(body) else {
+        let Ok(json) = serde_json::from_str::<Value>(&paired(&json::readable(&text))) else {
             return Self {
                 message: text.trim().to_owned(),
                 ..Self::default()
@@ -320,6 +281,25 @@ impl ErrorBody {
         // Gemini wraps a failure of a stream into an array.
         let json = json.get(0).unwrap_or(&json);
         let find = |paths: &[&str]| paths.iter().find_map(|path| json.pointer(path)?.as_str());
+        let is_error = match json.get("error") {
+            Some(Value::String(error)) => !error.is_empty(),
+            Some(Value::Object(error)) => !error.is_empty(),
+            Some(_) | None => json.get("type").is_some_and(|kind| kind == "error"),
+        };
+        let statuses = [
+            "/error/code",
+            "/error/status",
+            "/error/status_code",
+            "/code",
+            "/status",
+        ];
+        let status = statuses.iter().find_map(|path| {
+            let number = json
+                .pointer(path)?
+                .as_u64()
+                .filter(|code| (400..600).contains(code))?;
+            StatusCode::from_u16(u16::try_from(number).ok()?).ok()
+        });
         Self {
             message: find(&["/error/message", "/error", "/message", "/detail"])
                 .unwrap_or(&text)
@@ -328,6 +308,8 @@ impl ErrorBody {
             code: find(&["/error/code", "/error/type"]).map(str::to_owned),
             param: find(&["/error/param"]).map(str::to_owned),
             waits: wait::fields(json),
+            is_error,
+            status,
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod html;
 pub mod license;
 pub mod mcp;
 pub mod mcp_endpoint;
+pub mod model_event;
 pub mod oauth;
 pub mod oidc;
 pub mod picture;

@@ -1,22 +1,24 @@
 //! The events of an answer, put together.
 //!
-//! Blocks are kept by their index, whether they are ever closed or not. A count of tokens may come at the start, at the
-//! end or both: the larger one holds for each field.
-
-use std::{borrow::Cow, collections::BTreeMap};
+//! Blocks are kept whether they are ever closed or not. Tokens may be counted at the start, at the end or both: a later
+//! count of a field replaces the one before, because some servers count the cache at the end only.
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use sortie_agent::model::{Content, Deltas, Reply, StopReason, ToolCall, Usage};
-use sortie_net::sse;
 
-use crate::answer::{CALLS, Decoder, Failure, Flow};
+use crate::{
+    answer::{CALLS, Decoder, Failure, Flow, parse},
+    stop,
+    wire::{Arguments, Count, Joined, List, Object, Piece, Text, Values},
+};
 
 /// An answer as far as it has come.
 #[derive(Debug, Default)]
 pub(super) struct Message {
-    blocks: BTreeMap<u64, Block>,
+    /// With their indexes, which servers may use twice: a part is one of the last block that has its index.
+    blocks: Vec<(u64, Block)>,
     usage: Usage,
     written: u64,
     /// Tool calls that have begun.
@@ -29,15 +31,18 @@ pub(super) struct Message {
 
 #[derive(Debug)]
 enum Block {
-    Text(String),
+    Text(Joined),
     ToolUse {
         id: String,
         name: String,
         /// Arguments at the start of the block; servers that do not stream arguments have all of them here.
-        input: Option<Box<RawValue>>,
-        json: String,
+        input: String,
+        json: Joined,
     },
-    Thinking(Thinking),
+    Thinking {
+        thinking: Joined,
+        signature: Option<Joined>,
+    },
     /// Sent back as it came.
     Redacted(Box<RawValue>),
     /// Of a kind that nobody asked for.
@@ -47,150 +52,145 @@ enum Block {
 impl Block {
     fn is_unsigned(&self) -> bool {
         match self {
-            Self::Thinking(thinking) => thinking.signature.as_deref().is_none_or(str::is_empty),
+            Self::Thinking { signature, .. } => signature
+                .as_ref()
+                .is_none_or(|signature| signature.as_str().is_empty()),
             Self::Text(_) | Self::ToolUse { .. } | Self::Redacted(_) | Self::Other => false,
         }
     }
 }
 
-#[derive(Debug, Serialize)]
-#[serde(tag = "type", rename = "thinking")]
-struct Thinking {
-    thinking: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    signature: Option<String>,
+/// An event of the stream, or the whole message of a server that does not stream.
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow, default)]
+    message: Object<Start<'a>>,
+    #[serde(borrow, default)]
+    content_block: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    delta: Object<Delta<'a>>,
+    #[serde(default)]
+    usage: Object<WireUsage>,
+    #[serde(borrow, default)]
+    error: Object<WireError<'a>>,
+    #[serde(borrow, default)]
+    content: Values<'a>,
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
 }
 
 #[derive(Deserialize)]
-struct Kind<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-}
-
-#[derive(Deserialize)]
-struct Start {
-    message: Option<StartMessage>,
-}
-
-#[derive(Deserialize)]
-struct StartMessage {
-    usage: Option<WireUsage>,
+struct Start<'a> {
+    #[serde(default)]
+    usage: Object<WireUsage>,
     /// Parts that the provider has left out of the request, where it tells.
-    input_transformations: Option<Vec<Transformation>>,
+    #[serde(borrow, default)]
+    input_transformations: List<Transformation<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Transformation {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    reason: Option<String>,
+struct Transformation<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    reason: Text<'a>,
 }
 
 #[derive(Default, Deserialize)]
 struct WireUsage {
-    #[serde(rename = "input_tokens")]
-    input: Option<u64>,
-    #[serde(rename = "output_tokens")]
-    output: Option<u64>,
-    #[serde(rename = "cache_read_input_tokens")]
-    cache_read: Option<u64>,
-    #[serde(rename = "cache_creation_input_tokens")]
-    cache_write: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct BlockStart<'a> {
-    index: u64,
-    #[serde(borrow)]
-    content_block: &'a RawValue,
+    #[serde(default, rename = "input_tokens")]
+    input: Count,
+    #[serde(default, rename = "output_tokens")]
+    output: Count,
+    #[serde(default, rename = "cache_read_input_tokens")]
+    cache_read: Count,
+    #[serde(default, rename = "cache_creation_input_tokens")]
+    cache_write: Count,
 }
 
 #[derive(Deserialize)]
 struct NewBlock<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
-    text: Option<String>,
-    id: Option<String>,
-    name: Option<String>,
-    input: Option<Box<RawValue>>,
-    thinking: Option<String>,
-    signature: Option<String>,
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    text: Piece<'a>,
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    input: Arguments<'a>,
+    #[serde(borrow, default)]
+    thinking: Piece<'a>,
+    #[serde(borrow, default)]
+    signature: Option<Piece<'a>>,
 }
 
-#[derive(Deserialize)]
-struct BlockDelta<'a> {
-    index: u64,
-    #[serde(borrow)]
-    delta: Delta<'a>,
-}
-
+/// A part of a block, or of the message.
 #[derive(Deserialize)]
 struct Delta<'a> {
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    partial_json: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    thinking: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    signature: Option<Cow<'a, str>>,
-}
-
-#[derive(Deserialize)]
-struct MessageDelta<'a> {
-    #[serde(borrow)]
-    delta: Option<Stop<'a>>,
-    usage: Option<WireUsage>,
-}
-
-#[derive(Deserialize)]
-struct Stop<'a> {
-    #[serde(borrow)]
-    stop_reason: Option<Cow<'a, str>>,
-}
-
-#[derive(Deserialize)]
-struct ErrorEvent<'a> {
-    #[serde(borrow)]
-    error: WireError<'a>,
+    #[serde(borrow, default)]
+    text: Piece<'a>,
+    #[serde(borrow, default)]
+    partial_json: Arguments<'a>,
+    #[serde(borrow, default)]
+    thinking: Piece<'a>,
+    #[serde(borrow, default)]
+    signature: Option<Piece<'a>>,
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
 }
 
 #[derive(Deserialize)]
 struct WireError<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    message: Option<Cow<'a, str>>,
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    message: Text<'a>,
 }
 
 impl Decoder for Message {
-    fn take(&mut self, event: &sse::Message, deltas: &dyn Deltas) -> Result<Flow, Failure> {
-        let data = event.data.as_str();
-        let kind: Kind<'_> = read(data)?;
-        match kind.kind.as_deref().unwrap_or(&event.event) {
+    fn take(&mut self, name: &str, data: &str, deltas: &dyn Deltas) -> Result<Flow, Failure> {
+        let event: Event<'_> = parse(data)?;
+        let kind = if event.kind.is_empty() { name } else { &*event.kind };
+        match kind {
             "message_start" => {
-                let start: Start = read(data)?;
-                if let Some(message) = start.message {
-                    self.count(message.usage);
-                    log_dropped(message.input_transformations.as_deref().unwrap_or_default());
+                if let Some(start) = event.message.0 {
+                    self.count(start.usage.0);
+                    log_dropped(&start.input_transformations.0);
                 }
             }
-            "content_block_start" => self.begin(&read(data)?, deltas)?,
-            "content_block_delta" => self.extend(&read(data)?, deltas)?,
+            "message" => self.take_whole(event, deltas)?,
+            "content_block_start" => {
+                if let Some(block) = event.content_block {
+                    self.begin(event.index.get(), block, deltas)?;
+                }
+            }
+            "content_block_delta" => {
+                if let Some(delta) = event.delta.0 {
+                    self.extend(event.index, &delta, deltas);
+                }
+            }
             "message_delta" => {
-                let end: MessageDelta<'_> = read(data)?;
-                self.count(end.usage);
-                let reason = end.delta.and_then(|delta| delta.stop_reason);
-                self.stop_reason = reason.as_deref().map(stop_reason).or(self.stop_reason);
+                self.count(event.usage.0);
+                if let Some(delta) = event.delta.0 {
+                    self.stop_for(&delta.stop_reason)?;
+                }
             }
             "message_stop" => {
                 self.stopped = true;
                 return Ok(Flow::Done);
             }
             "error" => {
-                let ErrorEvent { error } = read(data)?;
-                let kind = error.kind.unwrap_or_default();
-                let message = error.message.unwrap_or_default();
+                let (kind, message) = event
+                    .error
+                    .0
+                    .map(|error| (error.kind.0, error.message.0))
+                    .unwrap_or_default();
                 return Err(Failure::Reported(status(&kind), format!("{kind}: {message}")));
             }
             // `ping`, `content_block_stop`, and what is new.
@@ -220,10 +220,14 @@ impl Decoder for Message {
         if !self.is_whole() {
             return Err(Failure::CutOff);
         }
-        let thinking = readable(self.blocks.values());
+        let thinking = readable(self.blocks.iter().map(|(_, block)| block));
         let is_cut = |block: &Block| self.signs && block.is_unsigned();
-        let blocks = self.blocks.into_values().filter(|block| !is_cut(block));
-        let content = blocks.filter_map(|block| content(block).transpose());
+        let mut blocks = self.blocks;
+        blocks.sort_by_key(|(index, _)| *index);
+        let blocks = blocks.into_iter().map(|(_, block)| block);
+        let content = blocks
+            .filter(|block| !is_cut(block))
+            .filter_map(|block| content(block).transpose());
         let content = content.collect::<Result<Vec<_>, _>>()?;
         let calls = content.iter().any(|piece| matches!(piece, Content::ToolCall(_)));
         let stop_reason = match self.stop_reason {
@@ -249,102 +253,112 @@ impl Message {
         }
     }
 
+    /// Takes the figures that are named. A server that has counted nothing at the end names them too, as zeros.
     fn count(&mut self, usage: Option<WireUsage>) {
         let new = usage.unwrap_or_default();
-        let most = |old: u64, new: Option<u64>| old.max(new.unwrap_or(0));
-        self.usage = Usage {
-            input_tokens: most(self.usage.input_tokens, new.input),
-            output_tokens: most(self.usage.output_tokens, new.output),
-            cache_read_tokens: most(self.usage.cache_read_tokens, new.cache_read),
-            cache_write_tokens: most(self.usage.cache_write_tokens, new.cache_write),
-        };
+        let usage = &mut self.usage;
+        let input = [new.input, new.cache_read, new.cache_write];
+        if input.iter().any(|figure| figure.get() > 0) {
+            for (old, new) in [
+                (&mut usage.input_tokens, new.input),
+                (&mut usage.cache_read_tokens, new.cache_read),
+                (&mut usage.cache_write_tokens, new.cache_write),
+            ] {
+                *old = new.0.unwrap_or(*old);
+            }
+        }
+        if new.output.get() > 0 {
+            usage.output_tokens = new.output.get();
+        }
     }
 
-    fn begin(&mut self, start: &BlockStart<'_>, deltas: &dyn Deltas) -> Result<(), Failure> {
-        let raw = start.content_block;
-        let new: NewBlock<'_> = read(raw.get())?;
+    fn stop_for(&mut self, reason: &str) -> Result<(), Failure> {
+        self.stop_reason = stop::reason(reason)?.or(self.stop_reason);
+        Ok(())
+    }
+
+    fn take_whole(&mut self, message: Event<'_>, deltas: &dyn Deltas) -> Result<(), Failure> {
+        self.count(message.usage.0);
+        for (index, block) in (0..).zip(message.content.0) {
+            self.begin(index, block, deltas)?;
+        }
+        self.stop_for(&message.stop_reason)
+    }
+
+    fn begin(&mut self, index: u64, raw: &RawValue, deltas: &dyn Deltas) -> Result<(), Failure> {
+        let new: NewBlock<'_> = parse(raw.get())?;
         let block = match &*new.kind {
-            "text" => {
-                let text = new.text.unwrap_or_default();
-                if !text.is_empty() {
-                    deltas.text(&text);
-                }
-                self.written += text.len() as u64;
-                Block::Text(text)
-            }
+            "text" => Block::Text(Joined::default()),
             "tool_use" => {
                 self.calls += 1;
                 if self.calls > CALLS {
                     return Err(Failure::too_many_calls());
                 }
                 Block::ToolUse {
-                    id: new.id.unwrap_or_default(),
-                    name: new.name.unwrap_or_default(),
-                    input: new.input,
-                    json: String::new(),
+                    id: new.id.0.into_owned(),
+                    name: new.name.0.into_owned(),
+                    input: new.input.0.into_text().into_owned(),
+                    json: Joined::default(),
                 }
             }
-            "thinking" => Block::Thinking(Thinking {
-                thinking: new.thinking.unwrap_or_default(),
-                signature: new.signature,
-            }),
+            "thinking" => Block::Thinking {
+                thinking: Joined::default(),
+                signature: None,
+            },
             "redacted_thinking" => Block::Redacted(raw.to_owned()),
             _ => Block::Other,
         };
-        self.blocks.insert(start.index, block);
-        Ok(())
-    }
-
-    fn extend(&mut self, part: &BlockDelta<'_>, deltas: &dyn Deltas) -> Result<(), Failure> {
-        let Some(block) = self.blocks.get_mut(&part.index) else {
-            return Err(Failure::Unreadable(
-                "a part of a block that has not begun".to_owned(),
-            ));
+        self.blocks.push((index, block));
+        let delta = Delta {
+            text: new.text,
+            partial_json: Arguments::default(),
+            thinking: new.thinking,
+            signature: new.signature,
+            stop_reason: Text::default(),
         };
-        let Delta {
-            text,
-            partial_json,
-            thinking,
-            signature,
-        } = &part.delta;
-        match block {
-            Block::Text(all) => {
-                if let Some(text) = text.as_deref().filter(|text| !text.is_empty()) {
-                    all.push_str(text);
-                    self.written += text.len() as u64;
-                    deltas.text(text);
-                }
-            }
-            Block::ToolUse { json, .. } => {
-                let part = partial_json.as_deref().unwrap_or_default();
-                json.push_str(part);
-                self.written += part.len() as u64;
-            }
-            Block::Thinking(all) => {
-                let part = thinking.as_deref().unwrap_or_default();
-                all.thinking.push_str(part);
-                self.written += part.len() as u64;
-                if let Some(part) = signature.as_deref() {
-                    all.signature.get_or_insert_default().push_str(part);
-                }
-            }
-            Block::Redacted(_) | Block::Other => {}
-        }
+        self.extend(Count(Some(index)), &delta, deltas);
         Ok(())
     }
-}
 
-fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, Failure> {
-    serde_json::from_str(data).map_err(Failure::unreadable)
+    /// Adds a part to its block: the last one, where it does not say. A text whose block has not begun begins it.
+    fn extend(&mut self, index: Count, delta: &Delta<'_>, deltas: &dyn Deltas) {
+        let is_own = |(own, _): &(u64, Block)| index.0.is_none_or(|index| index == *own);
+        let at = self.blocks.iter().rposition(is_own).unwrap_or_else(|| {
+            self.blocks.push((index.get(), Block::Text(Joined::default())));
+            self.blocks.len() - 1
+        });
+        let Some((_, block)) = self.blocks.get_mut(at) else {
+            return;
+        };
+        let new = match block {
+            Block::Text(all) => {
+                let new = all.push(&delta.text);
+                if !new.is_empty() {
+                    deltas.text(new);
+                }
+                new.len()
+            }
+            Block::ToolUse { json, .. } => json.push(&delta.partial_json.0).len(),
+            Block::Thinking { thinking, signature } => {
+                if let Some(part) = &delta.signature {
+                    signature.get_or_insert_default().push(part);
+                }
+                thinking.push(&delta.thinking).len()
+            }
+            Block::Redacted(_) | Block::Other => 0,
+        };
+        self.written += new as u64;
+    }
 }
 
 /// Logs how much thinking the provider has dropped from the request: thinking of another model, which it cannot read, or
 /// thinking whose conversation has changed.
-fn log_dropped(transformations: &[Transformation]) {
-    let kinds = transformations.iter().filter_map(|entry| entry.kind.as_deref());
-    let blocks = kinds.filter(|kind| *kind == "thinking_dropped").count();
+fn log_dropped(transformations: &[Transformation<'_>]) {
+    let is_dropped = |entry: &&Transformation<'_>| &*entry.kind == "thinking_dropped";
+    let blocks = transformations.iter().filter(is_dropped).count();
     if blocks > 0 {
-        let reason = transformations.iter().find_map(|entry| entry.reason.as_deref());
+        let reasons = transformations.iter().map(|entry| &*entry.reason);
+        let reason = reasons.into_iter().find(|reason| !reason.is_empty());
         tracing::info!(
             blocks,
             reason,
@@ -356,7 +370,7 @@ fn log_dropped(transformations: &[Transformation]) {
 /// The thinking that people can read, with an empty line between its blocks.
 fn readable<'a>(blocks: impl Iterator<Item = &'a Block>) -> String {
     let texts = blocks.filter_map(|block| match block {
-        Block::Thinking(block) => Some(block.thinking.trim()),
+        Block::Thinking { thinking, .. } => Some(thinking.as_str().trim()),
         Block::Text(_) | Block::ToolUse { .. } | Block::Redacted(_) | Block::Other => None,
     });
     let texts: Vec<_> = texts.filter(|text| !text.is_empty()).collect();
@@ -364,37 +378,46 @@ fn readable<'a>(blocks: impl Iterator<Item = &'a Block>) -> String {
 }
 
 fn content(block: Block) -> Result<Option<Content>, Failure> {
+    #[derive(Serialize)]
+    #[serde(tag = "type", rename = "thinking")]
+    struct Thinking {
+        thinking: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        signature: Option<String>,
+    }
     let piece = match block {
-        Block::Text(text) if text.is_empty() => return Ok(None),
-        Block::Text(text) => Content::Text(text),
+        Block::Text(text) => {
+            let text = text.into_text();
+            if text.is_empty() {
+                return Ok(None);
+            }
+            Content::Text(text)
+        }
         Block::ToolUse {
             id,
             name,
             input,
             json,
         } => {
-            let arguments = match input {
-                _ if !json.trim().is_empty() => json,
-                Some(input) => input.get().to_owned(),
-                None => "{}".to_owned(),
+            let json = json.into_text();
+            let arguments = match (json.trim(), input.as_str()) {
+                ("", "") => "{}".to_owned(),
+                ("", _) => input,
+                _ => json,
             };
             Content::ToolCall(ToolCall { id, name, arguments })
         }
-        Block::Thinking(thinking) => Content::Opaque(to_raw_value(&thinking).map_err(Failure::unreadable)?),
+        Block::Thinking { thinking, signature } => {
+            let thinking = Thinking {
+                thinking: thinking.into_text(),
+                signature: signature.map(Joined::into_text),
+            };
+            Content::Opaque(to_raw_value(&thinking).map_err(Failure::unreadable)?)
+        }
         Block::Redacted(raw) => Content::Opaque(raw),
         Block::Other => return Ok(None),
     };
     Ok(Some(piece))
-}
-
-fn stop_reason(reason: &str) -> StopReason {
-    match reason {
-        "tool_use" => StopReason::ToolUse,
-        "max_tokens" | "model_context_window_exceeded" => StopReason::MaxTokens,
-        "refusal" => StopReason::Refusal,
-        // `end_turn`, `stop_sequence`, `pause_turn`, and what is new.
-        _ => StopReason::EndTurn,
-    }
 }
 
 /// The status that a failure has when it comes before the stream.

@@ -6,85 +6,97 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use sortie_agent::model::{Content, Deltas, Reply, StopReason, ToolCall, Usage};
-use sortie_net::sse;
 
 use super::{OWN_ID, Signature};
-use crate::answer::{CALLS, Decoder, Failure, Flow};
+use crate::{
+    answer::{CALLS, Decoder, Failure, Flow, parse},
+    stop,
+    wire::{Arguments, Count, Joined, List, Object, Piece, Text},
+};
 
 /// An answer as far as it has come.
 #[derive(Debug, Default)]
 pub(super) struct Candidate {
     content: Vec<Content>,
+    /// The last text, which is not among the content yet.
+    text: Joined,
     /// Summaries of thoughts, which are for people to read and are not sent back.
-    thinking: String,
-    /// Whether the last text goes on with the next: not so where a signature has closed it.
-    text_is_open: bool,
+    thinking: Joined,
     /// Tool calls of the conversation so far.
     calls: usize,
     /// Tool calls of this answer.
     made: usize,
     counts: Counts,
     written: u64,
-    finish: Option<Finish>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Finish {
-    Reason(StopReason),
-    Garbled(String),
+    finish: Option<Result<StopReason, Failure>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Event {
+struct Event<'a> {
+    #[serde(borrow, default)]
+    candidates: List<WireCandidate<'a>>,
+    #[serde(borrow, default)]
+    prompt_feedback: Object<Feedback<'a>>,
     #[serde(default)]
-    candidates: Vec<WireCandidate>,
-    prompt_feedback: Option<Feedback>,
-    usage_metadata: Option<Counts>,
-    error: Option<WireError>,
+    usage_metadata: Object<Counts>,
+    #[serde(borrow, default)]
+    error: Object<WireError<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireCandidate {
-    content: Option<WireContent>,
-    finish_reason: Option<String>,
-    finish_message: Option<String>,
+struct WireCandidate<'a> {
+    #[serde(borrow, default)]
+    content: Object<WireContent<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+    #[serde(borrow, default)]
+    finish_message: Text<'a>,
 }
 
 #[derive(Deserialize)]
-struct WireContent {
+struct WireContent<'a> {
+    #[serde(borrow, default)]
+    parts: List<Part<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part<'a> {
+    #[serde(borrow, default)]
+    text: Piece<'a>,
+    #[serde(borrow, default)]
+    thought: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    thought_signature: Text<'a>,
+    #[serde(borrow, default)]
+    function_call: Object<Call<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    args: Arguments<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback<'a> {
+    #[serde(borrow, default)]
+    block_reason: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct WireError<'a> {
     #[serde(default)]
-    parts: Vec<Part>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Part {
-    text: Option<String>,
-    #[serde(default)]
-    thought: bool,
-    thought_signature: Option<String>,
-    function_call: Option<Call>,
-}
-
-#[derive(Deserialize)]
-struct Call {
-    id: Option<String>,
-    name: String,
-    args: Option<Box<RawValue>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Feedback {
-    block_reason: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct WireError {
-    code: Option<u16>,
-    message: Option<String>,
+    code: Count,
+    #[serde(borrow, default)]
+    message: Text<'a>,
 }
 
 /// Tokens as the API counts them.
@@ -93,16 +105,16 @@ struct WireError {
 struct Counts {
     /// Tokens that were read, cached ones included.
     #[serde(rename = "promptTokenCount")]
-    prompt: Option<u64>,
+    prompt: Count,
     #[serde(rename = "cachedContentTokenCount")]
-    cached: Option<u64>,
+    cached: Count,
     #[serde(rename = "toolUsePromptTokenCount")]
-    tool_use: Option<u64>,
+    tool_use: Count,
     #[serde(rename = "candidatesTokenCount")]
-    said: Option<u64>,
+    said: Count,
     /// Hidden thinking; not part of what was said.
     #[serde(rename = "thoughtsTokenCount")]
-    thought: Option<u64>,
+    thought: Count,
 }
 
 impl Candidate {
@@ -114,110 +126,122 @@ impl Candidate {
         }
     }
 
-    fn part(&mut self, part: Part, deltas: &dyn Deltas) -> Result<(), Failure> {
-        let Part {
-            text,
-            thought,
-            thought_signature,
-            function_call,
-        } = part;
-        let mut text = text.unwrap_or_default();
-        if thought {
-            self.written += text.len() as u64;
-            self.thinking.push_str(&text);
-            text.clear();
+    fn part(&mut self, part: Part<'_>, deltas: &dyn Deltas) -> Result<(), Failure> {
+        let is_thought = part.thought.is_some_and(|thought| thought.get() == "true");
+        if is_thought {
+            self.written += self.thinking.push(&part.text).len() as u64;
         }
-        if let Some(thought_signature) = thought_signature {
-            let alone = function_call.is_none() && text.is_empty();
+        let has_text = !is_thought && !part.text.is_empty();
+        let is_signed = !part.thought_signature.is_empty();
+        if is_signed {
+            self.end_text();
+            let is_alone = part.function_call.0.is_none() && !has_text;
             let signature = Signature {
-                thought_signature,
-                text: alone.then(String::new),
+                thought_signature: part.thought_signature.0.into_owned(),
+                text: is_alone.then(String::new),
             };
             self.content.push(Content::Opaque(
                 to_raw_value(&signature).map_err(Failure::unreadable)?,
             ));
-            self.text_is_open = false;
-            if !text.is_empty() {
-                self.say(text, deltas);
-                self.text_is_open = false;
+        }
+        if has_text {
+            let new = self.text.push(&part.text);
+            self.written += new.len() as u64;
+            if !new.is_empty() {
+                deltas.text(new);
             }
-        } else if !text.is_empty() {
-            self.say(text, deltas);
         }
-        if let Some(call) = function_call {
-            self.call(call)?;
+        // A signature closes the text that it belongs to.
+        if is_signed {
+            self.end_text();
         }
-        Ok(())
+        part.function_call.0.map_or(Ok(()), |call| self.call(call))
     }
 
-    fn say(&mut self, text: String, deltas: &dyn Deltas) {
-        self.written += text.len() as u64;
-        deltas.text(&text);
-        match self.content.last_mut() {
-            Some(Content::Text(all)) if self.text_is_open => all.push_str(&text),
-            Some(_) | None => self.content.push(Content::Text(text)),
+    fn end_text(&mut self) {
+        let text = std::mem::take(&mut self.text).into_text();
+        if !text.is_empty() {
+            self.content.push(Content::Text(text));
         }
-        self.text_is_open = true;
     }
 
-    fn call(&mut self, call: Call) -> Result<(), Failure> {
+    fn call(&mut self, call: Call<'_>) -> Result<(), Failure> {
+        self.end_text();
         self.made += 1;
         if self.made > CALLS {
             return Err(Failure::too_many_calls());
         }
-        let id = call.id.filter(|id| !id.is_empty());
-        let arguments = call
-            .args
-            .map_or_else(|| "{}".to_owned(), |args| args.get().to_owned());
+        let arguments = call.args.0.into_text();
+        let arguments = if arguments.is_empty() { "{}" } else { &arguments };
         self.written += arguments.len() as u64;
         self.content.push(Content::ToolCall(ToolCall {
-            id: id.unwrap_or_else(|| format!("{OWN_ID}{}", self.calls)),
-            name: call.name,
-            arguments,
+            id: if call.id.is_empty() {
+                format!("{OWN_ID}{}", self.calls)
+            } else {
+                call.id.0.into_owned()
+            },
+            name: call.name.0.into_owned(),
+            arguments: arguments.to_owned(),
         }));
         self.calls += 1;
-        self.text_is_open = false;
         Ok(())
     }
 
     fn count(&mut self, new: Counts) {
         let old = self.counts;
         // `None` is less than any number.
+        let most = |old: Count, new: Count| Count(old.0.max(new.0));
         self.counts = Counts {
-            prompt: old.prompt.max(new.prompt),
-            cached: old.cached.max(new.cached),
-            tool_use: old.tool_use.max(new.tool_use),
-            said: old.said.max(new.said),
-            thought: old.thought.max(new.thought),
+            prompt: most(old.prompt, new.prompt),
+            cached: most(old.cached, new.cached),
+            tool_use: most(old.tool_use, new.tool_use),
+            said: most(old.said, new.said),
+            thought: most(old.thought, new.thought),
         };
     }
 }
 
 impl Decoder for Candidate {
-    fn take(&mut self, event: &sse::Message, deltas: &dyn Deltas) -> Result<Flow, Failure> {
-        let event: Event = serde_json::from_str(&event.data).map_err(Failure::unreadable)?;
-        if let Some(counts) = event.usage_metadata {
+    fn take(&mut self, _name: &str, data: &str, deltas: &dyn Deltas) -> Result<Flow, Failure> {
+        let event: Event<'_> = parse(data)?;
+        if let Some(counts) = event.usage_metadata.0 {
             self.count(counts);
         }
-        if let Some(error) = event.error {
-            let status = error.code.and_then(|code| StatusCode::from_u16(code).ok());
+        if let Some(error) = event.error.0 {
+            let code = error.code.0.and_then(|code| u16::try_from(code).ok());
+            let status = code.and_then(|code| StatusCode::from_u16(code).ok());
             return Err(Failure::Reported(
                 status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-                error.message.unwrap_or_default(),
+                error.message.0.into_owned(),
             ));
         }
-        if event.prompt_feedback.and_then(|f| f.block_reason).is_some() {
-            self.finish = Some(Finish::Reason(StopReason::Refusal));
+        if event
+            .prompt_feedback
+            .0
+            .is_some_and(|told| !told.block_reason.is_empty())
+        {
+            self.finish = Some(Ok(StopReason::Refusal));
         }
         // A request asks for a single candidate.
-        let Some(candidate) = event.candidates.into_iter().next() else {
+        let Some(candidate) = event.candidates.0.into_iter().next() else {
             return Ok(Flow::On);
         };
-        for part in candidate.content.into_iter().flat_map(|content| content.parts) {
+        for part in candidate
+            .content
+            .0
+            .into_iter()
+            .flat_map(|content| content.parts.0)
+        {
             self.part(part, deltas)?;
         }
-        if let Some(reason) = candidate.finish_reason {
-            self.finish = Some(finish(&reason, candidate.finish_message));
+        match stop::reason(&candidate.finish_reason) {
+            Ok(None) => {}
+            Ok(Some(reason)) => self.finish = Some(Ok(reason)),
+            Err(_) => {
+                let (reason, message) = (candidate.finish_reason, candidate.finish_message);
+                let why = format!("the model ended with {}: {}", &*reason, &*message);
+                self.finish = Some(Err(Failure::Garbled(why)));
+            }
         }
         // The counts may follow: only the end of the stream ends the answer.
         Ok(Flow::On)
@@ -229,14 +253,15 @@ impl Decoder for Candidate {
     }
 
     fn usage(&self) -> Usage {
-        let counted = |tokens: Option<u64>| tokens.unwrap_or(0);
         let counts = self.counts;
-        let cached = counted(counts.cached);
+        let cached = counts.cached.get();
         Usage {
-            input_tokens: counted(counts.prompt)
+            input_tokens: counts
+                .prompt
+                .get()
                 .saturating_sub(cached)
-                .saturating_add(counted(counts.tool_use)),
-            output_tokens: counted(counts.said).saturating_add(counted(counts.thought)),
+                .saturating_add(counts.tool_use.get()),
+            output_tokens: counts.said.get().saturating_add(counts.thought.get()),
             cache_read_tokens: cached,
             cache_write_tokens: 0,
         }
@@ -247,23 +272,20 @@ impl Decoder for Candidate {
     }
 
     fn cut(&mut self) {
-        self.finish = Some(Finish::Reason(StopReason::MaxTokens));
+        self.finish = Some(Ok(StopReason::MaxTokens));
     }
 
-    fn finish(self) -> Result<Reply, Failure> {
+    fn finish(mut self) -> Result<Reply, Failure> {
+        self.end_text();
         let usage = self.usage();
-        let stop_reason = match self.finish {
-            None => return Err(Failure::CutOff),
-            Some(Finish::Garbled(why)) => return Err(Failure::Garbled(why)),
-            Some(Finish::Reason(reason)) => reason,
-        };
+        let stop_reason = self.finish.unwrap_or(Err(Failure::CutOff))?;
         let calls = self
             .content
             .iter()
             .any(|piece| matches!(piece, Content::ToolCall(_)));
         Ok(Reply {
             content: self.content,
-            thinking: self.thinking.trim().to_owned(),
+            thinking: self.thinking.into_text().trim().to_owned(),
             stop_reason: if calls && stop_reason == StopReason::EndTurn {
                 StopReason::ToolUse
             } else {
@@ -271,20 +293,5 @@ impl Decoder for Candidate {
             },
             usage,
         })
-    }
-}
-
-fn finish(reason: &str, message: Option<String>) -> Finish {
-    match reason {
-        "STOP" => Finish::Reason(StopReason::EndTurn),
-        "MAX_TOKENS" => Finish::Reason(StopReason::MaxTokens),
-        "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" => {
-            Finish::Reason(StopReason::Refusal)
-        }
-        // `MALFORMED_FUNCTION_CALL`, `UNEXPECTED_TOOL_CALL`, `OTHER`, and what is new.
-        _ => {
-            let message = message.unwrap_or_default();
-            Finish::Garbled(format!("the model ended with {reason}: {message}"))
-        }
     }
 }

@@ -255,6 +255,63 @@ fn the_reason_to_stop_is_read_in_all_its_forms() {
     assert_eq!(reply.stop_reason, StopReason::Refusal);
 }
 
+#[test]
+fn what_nobody_needs_and_figures_of_another_type_spoil_nothing() {
+    let stream = concat!(
+        "data: ping\n\ndata:\n\n",
+        "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\\ud83d\"}]},\"avgLogprobs\":NaN}]}\n\n",
+        "data: {\"candidates\":[{\"content\":{\"parts\":{\"text\":\"\\ude00\\ud99c!\",\"thought\":\"no\"}}}]}\n\n",
+        "data: {\"candidates\":[{\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":9.0,",
+        "\"candidatesTokenCount\":\"4\",\"thoughtsTokenCount\":null}}\n\n",
+        "data: {\"candidates\":\n\ndata: {\"error\":{\"code\":500,\"message\":\"late\"}}\n\ndata: [DONE]\n\n",
+    );
+    let reply = decode(Candidate::new(0), stream.as_bytes(), &[]).unwrap();
+    assert_eq!(shown(&reply)["content"], json!([{"text": "😀\u{FFFD}!"}]));
+    assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens), (9, 4));
+}
+
+#[tokio::test]
+async fn an_answer_in_one_piece_is_read_like_a_stream() {
+    let value = |text: &str, end: &str| {
+        format!("{{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"{text}\"}}]}}{end}}}]}}")
+    };
+    let end = ",\"finishReason\":\"STOP\"";
+    for body in [
+        value("Hello", end),
+        format!("[{},\n{}]", value("Hel", ""), value("lo", end)),
+    ] {
+        let (reply, _) = call(Answer::whole(
+            "200 OK",
+            "content-type: application/json\r\n",
+            &body,
+        ))
+        .await;
+        assert_eq!(shown(&reply.unwrap())["content"], json!([{"text": "Hello"}]));
+    }
+}
+
+#[tokio::test]
+async fn a_half_of_a_pair_in_arguments_is_replaced() {
+    let call_of = |args: &str| {
+        format!(
+            "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"functionCall\":{{\"name\":\"shell\",\"args\":{args}}}}}]}},\"finishReason\":\"STOP\"}}]}}\n\n"
+        )
+    };
+    for (args, expected) in [
+        (r#"{"a":"\ud99c!"}"#, r#"{"a":"\ufffd!"}"#),
+        (
+            r#"{"a":"\ud83d\ude00", "b":1.0}"#,
+            r#"{"a":"\ud83d\ude00", "b":1.0}"#,
+        ),
+    ] {
+        let (reply, _) = call(Answer::events(&call_of(args))).await;
+        assert_eq!(
+            shown(&reply.unwrap())["content"][0]["tool_call"]["arguments"],
+            expected
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_call_that_the_model_garbled_is_tried_again_and_charged() {
     let stream = ended(&json!([]), "MALFORMED_FUNCTION_CALL");

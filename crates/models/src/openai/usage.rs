@@ -3,10 +3,61 @@
 
 use std::io;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sortie_agent::model::Usage;
 
-use crate::estimate::tokens;
+use crate::{
+    estimate::tokens,
+    wire::{Count, Object},
+};
+
+/// The figures of an event, in the names of both protocols and of the servers that count beside them.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Figures {
+    prompt_tokens: Count,
+    completion_tokens: Count,
+    input_tokens: Count,
+    output_tokens: Count,
+    total_tokens: Count,
+    prompt_tokens_details: Object<CacheFigures>,
+    input_tokens_details: Object<CacheFigures>,
+    /// `DeepSeek`'s name for tokens read from its cache.
+    prompt_cache_hit_tokens: Count,
+    /// Anthropic's names, which its gateways keep.
+    cache_read_input_tokens: Count,
+    cache_creation_input_tokens: Count,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CacheFigures {
+    #[serde(rename = "cached_tokens")]
+    read: Count,
+    #[serde(rename = "cache_write_tokens")]
+    write: Count,
+    #[serde(rename = "cache_creation_tokens")]
+    creation: Count,
+}
+
+impl From<Figures> for Counted {
+    fn from(figures: Figures) -> Self {
+        let most = |counts: &[Count]| counts.iter().map(|count| count.get()).max().unwrap_or_default();
+        let cache = figures.prompt_tokens_details.0.or(figures.input_tokens_details.0);
+        let cache = cache.unwrap_or_default();
+        Self {
+            input: most(&[figures.prompt_tokens, figures.input_tokens]),
+            output: most(&[figures.completion_tokens, figures.output_tokens]),
+            total: figures.total_tokens.get(),
+            cache_read: most(&[
+                cache.read,
+                figures.prompt_cache_hit_tokens,
+                figures.cache_read_input_tokens,
+            ]),
+            cache_write: most(&[cache.write, cache.creation, figures.cache_creation_input_tokens]),
+        }
+    }
+}
 
 /// The provider's figures so far. Those of several chunks belong to the same call: the largest of each counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

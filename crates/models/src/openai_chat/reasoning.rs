@@ -11,25 +11,30 @@ use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
 use serde_json::value::{RawValue, to_raw_value};
 use sortie_agent::model::ModelError;
 
-use crate::{answer::Failure, openai::Text};
+use crate::{
+    answer::{Failure, parse},
+    wire::{Joined, Piece},
+};
 
 /// A piece of `reasoning_details`, as it came.
-pub(super) type Piece<'a> = BTreeMap<String, &'a RawValue>;
+pub(super) type Detail<'a> = BTreeMap<String, &'a RawValue>;
 
 /// The reasoning of one answer.
 #[derive(Debug, Default)]
 pub(super) struct Reasoning {
     /// Empty where the model sent the field without anything in it.
-    content: Option<String>,
+    content: Option<Joined>,
     details: Vec<Block>,
+    /// Bytes of the details so far.
+    detail_bytes: usize,
     /// Text that is not sent back.
-    bare: String,
+    bare: Joined,
 }
 
 /// A block of `reasoning_details`. The text it is about comes in pieces.
 #[derive(Debug)]
 struct Block {
-    text: Option<(&'static str, String)>,
+    text: Option<(&'static str, Joined)>,
     rest: BTreeMap<String, Box<RawValue>>,
 }
 
@@ -63,40 +68,51 @@ impl<'a> Returned<'a> {
 }
 
 impl Reasoning {
-    pub(super) fn take_content(&mut self, piece: &str) {
-        self.content.get_or_insert_default().push_str(piece);
+    pub(super) fn take_content(&mut self, piece: &Piece<'_>) {
+        self.content.get_or_insert_default().push(piece);
     }
 
-    pub(super) fn take_bare(&mut self, piece: &str) {
-        self.bare.push_str(piece);
+    pub(super) fn take_bare(&mut self, piece: &Piece<'_>) {
+        self.bare.push(piece);
+    }
+
+    /// Takes `reasoning_details`.
+    pub(super) fn take_details(&mut self, details: Vec<Detail<'_>>) -> Result<(), Failure> {
+        details
+            .into_iter()
+            .try_for_each(|detail| self.take_detail(detail))
     }
 
     /// A piece of text continues the block before it when that is of the same kind and place; anything else is a block
     /// of its own.
-    pub(super) fn take_detail(&mut self, mut piece: Piece<'_>) -> Result<(), Failure> {
+    fn take_detail(&mut self, mut piece: Detail<'_>) -> Result<(), Failure> {
         let field = ["text", "summary"]
             .into_iter()
             .find(|field| piece.contains_key(*field));
         let raw = field.and_then(|field| piece.remove(field));
-        let text = raw
-            .map(|raw| serde_json::from_str::<Text<'_>>(raw.get()))
-            .transpose();
-        let text = text.map_err(Failure::unreadable)?;
-        if let (Some(last), Some(Text(text))) = (self.details.last_mut(), &text)
+        let text = raw.map(|raw| parse::<Piece<'_>>(raw.get())).transpose()?;
+        if let (Some(last), Some(text)) = (self.details.last_mut(), &text)
             && let Some((_, whole)) = last.text.as_mut().filter(|(name, _)| Some(*name) == field)
             && ["type", "index"].iter().all(|name| {
                 last.rest.get(*name).map(|raw| raw.get()) == piece.get(*name).map(|raw| raw.get())
             })
         {
-            whole.push_str(text);
+            self.detail_bytes += whole.push(text).len();
             // A signature comes at the end; what is null then was told before.
             piece.retain(|_, raw| raw.get() != "null");
             last.rest
                 .extend(piece.into_iter().map(|(name, raw)| (name, raw.to_owned())));
             return Ok(());
         }
+        let rest: usize = piece.values().map(|raw| raw.get().len()).sum();
+        let text = text.map(|text| {
+            let mut whole = Joined::default();
+            whole.push(&text);
+            whole
+        });
+        self.detail_bytes += rest + text.as_ref().map_or(0, |text| text.as_str().len());
         self.details.push(Block {
-            text: field.zip(text.map(|Text(text)| text.into_owned())),
+            text: field.zip(text),
             rest: piece
                 .into_iter()
                 .map(|(name, raw)| (name, raw.to_owned()))
@@ -107,12 +123,9 @@ impl Reasoning {
 
     /// Bytes that the model has written.
     pub(super) fn bytes(&self) -> usize {
-        let details = self.details.iter().map(|block| {
-            let text = block.text.as_ref().map_or(0, |(_, text)| text.len());
-            text + block.rest.values().map(|raw| raw.get().len()).sum::<usize>()
-        });
         // The bare text and the details say the same.
-        self.content.as_ref().map_or(0, String::len) + self.bare.len().max(details.sum())
+        let content = self.content.as_ref().map_or("", Joined::as_str);
+        content.len() + self.bare.as_str().len().max(self.detail_bytes)
     }
 
     /// The text that people can read. Servers tell it in up to three fields, which say the same.
@@ -121,9 +134,9 @@ impl Reasoning {
             let texts = self.details.iter().filter_map(|block| block.text.as_ref());
             texts.map(|(_, text)| text.as_str()).collect::<String>()
         };
-        let texts = self.content.iter().chain([&self.bare]);
+        let texts = self.content.iter().chain([&self.bare]).map(Joined::as_str);
         let text = texts.into_iter().find(|text| !text.is_empty());
-        text.map_or_else(details, String::clone).trim().to_owned()
+        text.map_or_else(details, str::to_owned).trim().to_owned()
     }
 
     /// Piece that goes back, if any.
@@ -135,12 +148,13 @@ impl Reasoning {
             #[serde(skip_serializing_if = "<[_]>::is_empty")]
             reasoning_details: &'a [Block],
         }
-        if self.content.is_none() && self.details.is_empty() {
+        let content = self.content.map(Joined::into_text);
+        if content.is_none() && self.details.is_empty() {
             return None;
         }
         let opaque = Opaque {
             // Whoever sends details has no use for the text beside them.
-            reasoning_content: self.content.as_deref().filter(|_| self.details.is_empty()),
+            reasoning_content: content.as_deref().filter(|_| self.details.is_empty()),
             reasoning_details: &self.details,
         };
         Some(to_raw_value(&opaque).map_err(Failure::unreadable))
@@ -151,7 +165,7 @@ impl Serialize for Block {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         if let Some((field, text)) = &self.text {
-            map.serialize_entry(field, text)?;
+            map.serialize_entry(field, &text.clone().into_text())?;
         }
         for (name, raw) in &self.rest {
             map.serialize_entry(name, raw)?;

@@ -1,111 +1,90 @@
 //! The answer, put together from its chunks.
 
-use http::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sortie_agent::model::{Content, Deltas, Reply, StopReason, Usage};
-use sortie_net::sse;
 
 use crate::{
-    answer::{CALLS, Decoder, Failure, Flow},
-    openai::{self, Arguments, Count, Counted, Text},
+    answer::{CALLS, Decoder, Failure, Flow, parse},
+    json::ObjectEnd,
+    openai::{self, Counted, Figures},
+    stop,
+    wire::{Arguments, Count, Joined, List, Object, Piece, Text},
 };
 
 use super::{
-    reasoning::{Piece, Reasoning},
+    reasoning::{Detail, Reasoning},
     request::Body,
 };
 
-/// An event of the stream. Fields that are not named here are passed over.
+/// An event of the stream, or the whole answer of a server that does not stream. Fields that are not named here are passed
+/// over.
 #[derive(Deserialize)]
 struct Chunk<'a> {
-    #[serde(borrow)]
-    choices: Option<Vec<Choice<'a>>>,
-    usage: Option<Figures>,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
+    choices: List<Choice<'a>>,
+    #[serde(default)]
+    usage: Object<Figures>,
+    /// Groq's own place for the figures.
+    #[serde(default)]
+    x_groq: Object<Extra>,
+    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
+struct Extra {
+    #[serde(default)]
+    usage: Object<Figures>,
+}
+
+#[derive(Deserialize)]
 struct Choice<'a> {
-    #[serde(borrow)]
-    delta: Option<Delta<'a>>,
+    #[serde(borrow, default)]
+    delta: Object<Delta<'a>>,
+    /// Message of an answer that comes whole.
+    #[serde(borrow, default)]
+    message: Object<Delta<'a>>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
     /// A few servers put it here.
-    usage: Option<Figures>,
+    #[serde(default)]
+    usage: Object<Figures>,
 }
 
 #[derive(Deserialize)]
 struct Delta<'a> {
     #[serde(borrow, default)]
-    content: Text<'a>,
+    content: Piece<'a>,
     #[serde(borrow, default)]
-    refusal: Text<'a>,
-    #[serde(borrow)]
-    reasoning_content: Option<Text<'a>>,
+    refusal: Piece<'a>,
     #[serde(borrow, default)]
-    reasoning: Text<'a>,
-    #[serde(borrow)]
-    reasoning_details: Option<Vec<Piece<'a>>>,
-    #[serde(borrow)]
-    tool_calls: Option<Vec<CallDelta<'a>>>,
+    reasoning_content: Option<Piece<'a>>,
+    #[serde(borrow, default)]
+    reasoning: Piece<'a>,
+    #[serde(borrow, default)]
+    reasoning_details: List<Detail<'a>>,
+    #[serde(borrow, default)]
+    tool_calls: List<CallDelta<'a>>,
 }
 
 #[derive(Deserialize)]
 struct CallDelta<'a> {
-    index: Option<Count>,
+    #[serde(default)]
+    index: Count,
     #[serde(borrow, default)]
     id: Text<'a>,
-    #[serde(borrow)]
-    function: Option<FunctionDelta<'a>>,
-}
-
-#[derive(Deserialize)]
-struct FunctionDelta<'a> {
     #[serde(borrow, default)]
-    name: Text<'a>,
-    #[serde(borrow)]
-    arguments: Option<Arguments<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Figures {
-    #[serde(default)]
-    prompt_tokens: Count,
-    #[serde(default)]
-    completion_tokens: Count,
-    #[serde(default)]
-    total_tokens: Count,
-    prompt_tokens_details: Option<CacheFigures>,
-    /// `DeepSeek`'s name for tokens read from its cache.
-    #[serde(default)]
-    prompt_cache_hit_tokens: Count,
+    function: Object<FunctionDelta<'a>>,
 }
 
 #[derive(Default, Deserialize)]
-struct CacheFigures {
-    #[serde(default)]
-    cached_tokens: Count,
-    #[serde(default)]
-    cache_write_tokens: Count,
+struct FunctionDelta<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    arguments: Arguments<'a>,
 }
-
-impl From<Figures> for Counted {
-    fn from(figures: Figures) -> Self {
-        let cache = figures.prompt_tokens_details.unwrap_or_default();
-        Self {
-            input: figures.prompt_tokens.0,
-            output: figures.completion_tokens.0,
-            total: figures.total_tokens.0,
-            cache_read: cache.cached_tokens.0.max(figures.prompt_cache_hit_tokens.0),
-            cache_write: cache.cache_write_tokens.0,
-        }
-    }
-}
-
-/// The mark that ends a stream.
-const DONE: &str = "[DONE]";
 
 /// Answer as far as it has come.
 #[derive(Debug)]
@@ -114,7 +93,7 @@ pub(super) struct Answer<'a> {
     body: &'a Body<'a>,
     /// Turns of the conversation so far.
     turn: usize,
-    text: String,
+    text: Joined,
     refused: bool,
     reasoning: Reasoning,
     calls: Vec<Call>,
@@ -127,7 +106,9 @@ struct Call {
     index: Option<u64>,
     id: String,
     name: String,
-    arguments: String,
+    arguments: Joined,
+    /// Tells whether the arguments are whole.
+    end: ObjectEnd,
 }
 
 impl<'a> Answer<'a> {
@@ -136,7 +117,7 @@ impl<'a> Answer<'a> {
         Self {
             body,
             turn,
-            text: String::new(),
+            text: Joined::default(),
             refused: false,
             reasoning: Reasoning::default(),
             calls: Vec::new(),
@@ -146,18 +127,18 @@ impl<'a> Answer<'a> {
     }
 
     fn take_chunk(&mut self, data: &str, deltas: &dyn Deltas) -> Result<(), Failure> {
-        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(Failure::unreadable)?;
-        if let Some(figures) = chunk.usage {
-            self.counted.take(figures.into());
-        }
-        for choice in chunk.choices.into_iter().flatten() {
-            if let Some(figures) = choice.usage {
+        let chunk: Chunk<'_> = parse(data)?;
+        let extra = chunk.x_groq.0.and_then(|extra| extra.usage.0);
+        let figures = [chunk.usage.0, extra].into_iter().flatten();
+        figures.for_each(|figures| self.counted.take(figures.into()));
+        for choice in chunk.choices.0 {
+            if let Some(figures) = choice.usage.0 {
                 self.counted.take(figures.into());
             }
-            if let Some(delta) = choice.delta {
+            if let Some(delta) = choice.delta.0.or(choice.message.0) {
                 self.take_delta(delta, deltas)?;
             }
-            match stop_reason(&choice.finish_reason.0) {
+            match stop::reason(&choice.finish_reason) {
                 Ok(reason) => self.stopped = reason.or(self.stopped),
                 // Told in the words of the chunk, where it has any.
                 Err(_) if chunk.error.is_some() => {}
@@ -168,58 +149,54 @@ impl<'a> Answer<'a> {
     }
 
     fn take_delta(&mut self, delta: Delta<'_>, deltas: &dyn Deltas) -> Result<(), Failure> {
-        for piece in [&delta.content.0, &delta.refusal.0] {
-            if !piece.is_empty() {
-                deltas.text(piece);
-                self.text.push_str(piece);
+        for piece in [&delta.content, &delta.refusal] {
+            let new = self.text.push(piece);
+            if !new.is_empty() {
+                deltas.text(new);
             }
         }
-        self.refused |= !delta.refusal.0.is_empty();
+        self.refused |= !delta.refusal.is_empty();
         if let Some(piece) = &delta.reasoning_content {
-            self.reasoning.take_content(&piece.0);
+            self.reasoning.take_content(piece);
         }
-        self.reasoning.take_bare(&delta.reasoning.0);
-        for piece in delta.reasoning_details.into_iter().flatten() {
-            self.reasoning.take_detail(piece)?;
-        }
-        for call in delta.tool_calls.into_iter().flatten() {
-            self.take_call(&call)?;
+        self.reasoning.take_bare(&delta.reasoning);
+        self.reasoning.take_details(delta.reasoning_details.0)?;
+        for call in delta.tool_calls.0 {
+            self.take_call(call)?;
         }
         Ok(())
     }
 
-    fn take_call(&mut self, delta: &CallDelta<'_>) -> Result<(), Failure> {
-        let index = delta.index.map(|Count(index)| index);
-        let (name, arguments) = match &delta.function {
-            Some(function) => (&*function.name.0, function.arguments),
-            None => ("", None),
-        };
-        let arguments = arguments.map(Arguments::text).transpose();
-        let arguments = arguments.map_err(Failure::unreadable)?.unwrap_or_default();
+    fn take_call(&mut self, delta: CallDelta<'_>) -> Result<(), Failure> {
+        let FunctionDelta { name, arguments } = delta.function.0.unwrap_or_default();
         let piece = CallPiece {
-            index,
-            id: &delta.id.0,
-            name,
-            arguments: &arguments,
+            index: delta.index.0,
+            id: &delta.id,
+            name: &name,
+            has_arguments: !arguments.0.is_empty(),
         };
         let continued = self.continued(&piece);
-        if let Some(call) = continued.and_then(|at| self.calls.get_mut(at)) {
-            call.arguments.push_str(&arguments);
-            if call.name.is_empty() {
-                name.clone_into(&mut call.name);
+        let at = match continued {
+            Some(at) => at,
+            None if self.calls.len() < CALLS => {
+                self.calls.push(Call {
+                    index: piece.index,
+                    id: String::new(),
+                    name: String::new(),
+                    arguments: Joined::default(),
+                    end: ObjectEnd::default(),
+                });
+                self.calls.len() - 1
             }
+            None => return Err(Failure::too_many_calls()),
+        };
+        if let Some(call) = self.calls.get_mut(at) {
+            call.continue_name(piece.name);
+            let new = call.arguments.push(&arguments.0);
+            call.end.push(new);
             if call.id.is_empty() {
                 piece.id.clone_into(&mut call.id);
             }
-        } else if self.calls.len() < CALLS {
-            self.calls.push(Call {
-                index,
-                id: piece.id.to_owned(),
-                name: name.to_owned(),
-                arguments: arguments.into_owned(),
-            });
-        } else {
-            return Err(Failure::too_many_calls());
         }
         Ok(())
     }
@@ -234,26 +211,22 @@ impl<'a> Answer<'a> {
         }?;
         let call = self.calls.get(at)?;
         let other_id = !piece.id.is_empty() && !call.id.is_empty() && piece.id != call.id;
-        let second = !piece.arguments.is_empty() && openai::is_object(&call.arguments);
+        let second = piece.has_arguments && call.end.is_whole();
         let begins = !piece.name.is_empty() && (other_id || second);
         (!begins).then_some(at)
     }
 }
 
 impl Decoder for Answer<'_> {
-    fn take(&mut self, event: &sse::Message, deltas: &dyn Deltas) -> Result<Flow, Failure> {
-        if event.data.trim() == DONE {
-            // A few servers end their answers so: the usage says that nothing is missing.
-            if !self.counted.is_empty() && self.written_bytes() > 0 {
-                self.stopped.get_or_insert(StopReason::EndTurn);
-            }
-            return if self.is_whole() {
-                Ok(Flow::Done)
-            } else {
-                Err(Failure::CutOff)
-            };
+    fn take(&mut self, _name: &str, data: &str, deltas: &dyn Deltas) -> Result<Flow, Failure> {
+        self.take_chunk(data, deltas).map(|()| Flow::On)
+    }
+
+    /// A few servers give no reason: their usage says that nothing is missing.
+    fn end(&mut self) {
+        if !self.counted.is_empty() && self.written_bytes() > 0 {
+            self.stopped.get_or_insert(StopReason::EndTurn);
         }
-        self.take_chunk(&event.data, deltas).map(|()| Flow::On)
     }
 
     /// A reason for the end has come: after it come only the figures.
@@ -274,8 +247,8 @@ impl Decoder for Answer<'_> {
         let calls = self
             .calls
             .iter()
-            .map(|call| call.name.len() + call.arguments.len());
-        (self.text.len() + self.reasoning.bytes() + calls.sum::<usize>()) as u64
+            .map(|call| call.name.len() + call.arguments.as_str().len());
+        (self.text.as_str().len() + self.reasoning.bytes() + calls.sum::<usize>()) as u64
     }
 
     fn cut(&mut self) {
@@ -292,12 +265,13 @@ impl Decoder for Answer<'_> {
         if let Some(reasoning) = self.reasoning.into_opaque() {
             content.push(Content::Opaque(reasoning?));
         }
-        if !self.text.is_empty() {
-            content.push(Content::Text(self.text));
+        let text = self.text.into_text();
+        if !text.is_empty() {
+            content.push(Content::Text(text));
         }
         let mut calls = false;
         for call in self.calls {
-            if let Some(call) = openai::tool_call(call.id, call.name, call.arguments)? {
+            if let Some(call) = openai::tool_call(call.id, call.name, call.arguments.into_text())? {
                 content.push(Content::ToolCall(call));
                 calls = true;
             }
@@ -321,25 +295,21 @@ impl Decoder for Answer<'_> {
     }
 }
 
+impl Call {
+    /// Takes the next piece of the name. Some servers send the whole name, or all of it so far, with each piece.
+    fn continue_name(&mut self, piece: &str) {
+        if piece.starts_with(&self.name) {
+            piece.clone_into(&mut self.name);
+        } else if self.arguments.as_str().is_empty() {
+            self.name.push_str(piece);
+        }
+    }
+}
+
 /// A piece of a call.
 struct CallPiece<'a> {
     index: Option<u64>,
     id: &'a str,
     name: &'a str,
-    arguments: &'a str,
-}
-
-/// Returns the reason why the answer ends, once there is one. An unknown reason ends it as well.
-fn stop_reason(reason: &str) -> Result<Option<StopReason>, Failure> {
-    Ok(Some(match reason {
-        "" => return Ok(None),
-        "tool_calls" | "function_call" => StopReason::ToolUse,
-        "length" | "max_tokens" => StopReason::MaxTokens,
-        "content_filter" => StopReason::Refusal,
-        "error" | "abort" | "insufficient_system_resource" => {
-            let said = format!("the answer was broken off: {reason}");
-            return Err(Failure::Reported(StatusCode::INTERNAL_SERVER_ERROR, said));
-        }
-        _ => StopReason::EndTurn,
-    }))
+    has_arguments: bool,
 }

@@ -1,4 +1,5 @@
 mod answers;
+mod bent;
 mod extras;
 
 use std::{collections::HashSet, net::SocketAddr, sync::Mutex};
@@ -608,4 +609,33 @@ async fn usage_and_the_last_mark_end_an_answer_that_gives_no_reason() {
             assert_eq!(error.retry, Retry::Soon { after: None });
         }
     }
+}
+
+#[tokio::test]
+async fn a_filter_of_the_provider_refuses_as_a_model_does() {
+    let azure = r#"{"error":{"message":"The response was filtered due to the prompt triggering Azure OpenAI's content management policy.","type":null,"param":"prompt","code":"content_filter","status":400}}"#;
+    let server = Server::start([
+        Says::whole("400 E", "", azure),
+        Says::events(&stream([
+            r#"{"error":{"message":"stopped","code":"content_filter"}}"#,
+        ])),
+        Says::whole(
+            "400 E",
+            "",
+            r#"{"error":{"message":"no such field","param":"prompt"}}"#,
+        ),
+    ])
+    .await;
+    let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
+    for words in ["content management policy", "stopped"] {
+        let reply = model
+            .call(request(&[]), &RecordedDeltas::default())
+            .await
+            .unwrap();
+        assert_eq!(reply.stop_reason, StopReason::Refusal);
+        assert!(short(&reply)[0].contains(words));
+        assert_eq!(reply.usage, Usage::default());
+    }
+    let other = model.call(request(&[]), &RecordedDeltas::default()).await;
+    assert_eq!(other.unwrap_err().retry, Retry::Never);
 }

@@ -1,14 +1,18 @@
 //! The answer, put together from its events.
+//!
+//! A finished item counts as it is told. Some servers tell no text or arguments in it, or no item at all: they are taken
+//! from the pieces that came before.
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use sortie_agent::model::{Content, Deltas, Reply, StopReason, Usage};
-use sortie_net::sse;
 
 use crate::{
-    answer::{CALLS, Decoder, Failure, Flow},
-    openai::{self, Arguments, Count, Counted, Text},
+    answer::{CALLS, Decoder, Failure, Flow, parse},
+    openai::{self, Counted, Figures},
+    stop,
+    wire::{Arguments, Count, Joined, List, Object, Piece, Text, Values},
 };
 
 use super::request::Body;
@@ -19,94 +23,73 @@ struct Event<'a> {
     #[serde(borrow, default, rename = "type")]
     kind: Text<'a>,
     #[serde(borrow, default)]
-    delta: Text<'a>,
+    delta: Piece<'a>,
     #[serde(default)]
     output_index: Count,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     item: Option<&'a RawValue>,
-    #[serde(borrow)]
-    response: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
+    part: Object<Part<'a>>,
+    #[serde(borrow, default)]
+    text: Piece<'a>,
+    #[serde(borrow, default)]
+    arguments: Arguments<'a>,
+    #[serde(borrow, default)]
+    response: Object<Response<'a>>,
+    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
-/// A whole item of the answer.
+/// An item of the answer.
 #[derive(Deserialize)]
 struct Item<'a> {
     #[serde(borrow, default, rename = "type")]
     kind: Text<'a>,
-    #[serde(borrow)]
-    content: Option<Vec<Part<'a>>>,
-    #[serde(borrow)]
-    summary: Option<Vec<Part<'a>>>,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
+    content: List<Part<'a>>,
+    #[serde(borrow, default)]
+    summary: List<Part<'a>>,
+    #[serde(borrow, default)]
     phase: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     encrypted_content: Option<&'a RawValue>,
     #[serde(borrow, default)]
     call_id: Text<'a>,
     #[serde(borrow, default)]
     name: Text<'a>,
-    #[serde(borrow)]
-    arguments: Option<Arguments<'a>>,
+    #[serde(borrow, default)]
+    arguments: Arguments<'a>,
 }
 
 #[derive(Deserialize)]
 struct Part<'a> {
     #[serde(borrow, default)]
-    text: Text<'a>,
+    text: Piece<'a>,
     #[serde(borrow, default)]
-    refusal: Text<'a>,
+    refusal: Piece<'a>,
 }
 
-/// The response object of the last event.
+/// The response object of the last event, or the whole answer of a server that does not stream.
 #[derive(Deserialize)]
 struct Response<'a> {
-    usage: Option<Figures>,
-    #[serde(borrow)]
-    output: Option<Vec<&'a RawValue>>,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
+    object: Text<'a>,
+    #[serde(borrow, default)]
+    status: Text<'a>,
+    #[serde(default)]
+    usage: Object<Figures>,
+    #[serde(borrow, default)]
+    output: Values<'a>,
+    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
-    #[serde(borrow)]
-    incomplete_details: Option<Incomplete<'a>>,
+    #[serde(borrow, default)]
+    incomplete_details: Object<Incomplete<'a>>,
 }
 
 #[derive(Deserialize)]
 struct Incomplete<'a> {
     #[serde(borrow, default)]
     reason: Text<'a>,
-}
-
-#[derive(Deserialize)]
-struct Figures {
-    #[serde(default)]
-    input_tokens: Count,
-    #[serde(default)]
-    output_tokens: Count,
-    #[serde(default)]
-    total_tokens: Count,
-    input_tokens_details: Option<CacheFigures>,
-}
-
-#[derive(Default, Deserialize)]
-struct CacheFigures {
-    #[serde(default)]
-    cached_tokens: Count,
-    #[serde(default)]
-    cache_write_tokens: Count,
-}
-
-impl From<Figures> for Counted {
-    fn from(figures: Figures) -> Self {
-        let cache = figures.input_tokens_details.unwrap_or_default();
-        Self {
-            input: figures.input_tokens.0,
-            output: figures.output_tokens.0,
-            total: figures.total_tokens.0,
-            cache_read: cache.cached_tokens.0,
-            cache_write: cache.cache_write_tokens.0,
-        }
-    }
 }
 
 /// Answer as far as it has come.
@@ -116,15 +99,114 @@ pub(super) struct Answer<'a> {
     body: &'a Body<'a>,
     /// Turns of the conversation so far.
     turn: usize,
-    /// The finished items with their places.
-    items: Vec<(u64, Vec<Content>)>,
-    refused: bool,
-    /// Summaries of the reasoning, in the order of the items.
-    thinking: Vec<String>,
+    items: Vec<Draft>,
     /// Bytes that the model has written so far.
     bytes: usize,
     counted: Counted,
     stopped: Option<StopReason>,
+}
+
+/// An item as far as it has come.
+#[derive(Debug)]
+struct Draft {
+    place: u64,
+    kind: Kind,
+    text: Joined,
+    refusal: Joined,
+    call_id: String,
+    name: String,
+    arguments: Joined,
+    summary: Joined,
+    /// Pieces of a finished item.
+    pieces: Option<Vec<Content>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Message,
+    Call,
+    Reasoning,
+    Other,
+}
+
+impl Kind {
+    fn of(name: &str) -> Self {
+        match name {
+            "message" => Self::Message,
+            "function_call" => Self::Call,
+            "reasoning" => Self::Reasoning,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Draft {
+    fn new(place: u64, kind: Kind) -> Self {
+        Self {
+            place,
+            kind,
+            text: Joined::default(),
+            refusal: Joined::default(),
+            call_id: String::new(),
+            name: String::new(),
+            arguments: Joined::default(),
+            summary: Joined::default(),
+            pieces: None,
+        }
+    }
+
+    /// Takes what an item tells. What it tells replaces the pieces that came before.
+    fn fill(&mut self, item: &Item<'_>) {
+        for (own, told) in [(&mut self.call_id, &item.call_id), (&mut self.name, &item.name)] {
+            if !told.is_empty() {
+                (**told).clone_into(own);
+            }
+        }
+        let (mut text, mut refusal, mut arguments) =
+            (Joined::default(), Joined::default(), Joined::default());
+        for part in &item.content.0 {
+            text.push(&part.text);
+            refusal.push(&part.refusal);
+        }
+        arguments.push(&item.arguments.0);
+        self.text.replace_with(text);
+        self.refusal.replace_with(refusal);
+        self.arguments.replace_with(arguments);
+        let summaries = item.summary.0.iter().map(|part| part.text.clone().into_text());
+        let summaries = summaries.map(|text| text.trim().to_owned());
+        let summaries: Vec<String> = summaries.filter(|text| !text.is_empty()).collect();
+        self.summary
+            .replace_with(Joined::from(summaries.join("\n\n").as_str()));
+    }
+
+    /// The pieces of the item, which is told as `raw` where it is finished.
+    fn finish(&mut self, finished: Option<(&Item<'_>, &RawValue)>) -> Result<(), Failure> {
+        let mut pieces = Vec::new();
+        match self.kind {
+            Kind::Message => {
+                let text = std::mem::take(&mut self.text).into_text() + self.refusal.as_str();
+                if !text.is_empty() {
+                    if let Some(phase) = finished.and_then(|(item, _)| item.phase) {
+                        pieces.push(Content::Opaque(phase_of(phase)?));
+                    }
+                    pieces.push(Content::Text(text));
+                }
+            }
+            Kind::Call => {
+                let (id, name) = (std::mem::take(&mut self.call_id), std::mem::take(&mut self.name));
+                let arguments = std::mem::take(&mut self.arguments).into_text();
+                pieces.extend(openai::tool_call(id, name, arguments)?.map(Content::ToolCall));
+            }
+            // Without its content the provider would look for it in its storage, where nothing is.
+            Kind::Reasoning => {
+                let sealed = finished.filter(|(item, _)| item.encrypted_content.is_some());
+                pieces.extend(sealed.map(|(_, raw)| Content::Opaque(raw.to_owned())));
+            }
+            Kind::Other => {}
+        }
+        self.pieces = Some(pieces);
+        Ok(())
+    }
 }
 
 impl<'a> Answer<'a> {
@@ -134,8 +216,6 @@ impl<'a> Answer<'a> {
             body,
             turn,
             items: Vec::new(),
-            refused: false,
-            thinking: Vec::new(),
             bytes: 0,
             counted: Counted::default(),
             stopped: None,
@@ -143,105 +223,177 @@ impl<'a> Answer<'a> {
     }
 
     fn take_event(&mut self, data: &str, deltas: &dyn Deltas) -> Result<(), Failure> {
-        let event: Event<'_> = serde_json::from_str(data).map_err(Failure::unreadable)?;
-        self.bytes += event.delta.0.len();
-        match &*event.kind.0 {
-            "response.output_text.delta" | "response.refusal.delta" => deltas.text(&event.delta.0),
-            "response.output_item.done" => {
-                if let Some(item) = event.item {
-                    self.take_item(event.output_index.0, item)?;
+        let event: Event<'_> = parse(data)?;
+        self.bytes += event.delta.len();
+        let place = event.output_index;
+        match &*event.kind {
+            "response.output_text.delta" => {
+                let new = self.draft(place, Kind::Message)?.text.push(&event.delta);
+                show(new, deltas);
+            }
+            "response.refusal.delta" => {
+                let new = self.draft(place, Kind::Message)?.refusal.push(&event.delta);
+                show(new, deltas);
+            }
+            "response.function_call_arguments.delta" => {
+                self.draft(place, Kind::Call)?.arguments.push(&event.delta);
+            }
+            "response.reasoning_summary_text.delta" => {
+                self.draft(place, Kind::Reasoning)?.summary.push(&event.delta);
+            }
+            "response.output_text.done" => self.add_missing(place, &event.text, deltas)?,
+            "response.content_part.done" => {
+                if let Some(part) = &event.part.0 {
+                    self.add_missing(place, &part.text, deltas)?;
                 }
             }
-            kind @ ("response.completed" | "response.incomplete" | "response.failed") => {
-                if let Some(response) = event.response {
-                    let response = serde_json::from_str(response.get()).map_err(Failure::unreadable)?;
-                    self.take_response(response)?;
+            "response.function_call_arguments.done" => {
+                let mut told = Joined::default();
+                told.push(&event.arguments.0);
+                self.draft(place, Kind::Call)?.arguments.replace_with(told);
+            }
+            "response.output_item.added" => {
+                if let Some(item) = event.item {
+                    let item: Item<'_> = parse(item.get())?;
+                    self.begin(place.get(), Kind::of(&item.kind))?.fill(&item);
                 }
-                if kind == "response.failed" {
-                    let said = "no reason given".to_owned();
-                    return Err(Failure::Reported(StatusCode::INTERNAL_SERVER_ERROR, said));
+            }
+            "response.output_item.done" => {
+                if let Some(item) = event.item {
+                    self.take_item(place, item)?;
                 }
-                self.stopped.get_or_insert(StopReason::EndTurn);
+            }
+            kind @ ("response.completed"
+            | "response.done"
+            | "response.incomplete"
+            | "response.failed"
+            | "response.cancelled"
+            | "response.canceled") => {
+                let status = kind.trim_start_matches("response.");
+                self.take_response(event.response.0, status)?;
             }
             "error" => {
                 // The failure is the event itself, or within it.
-                let whole = serde_json::from_str(data).map_err(Failure::unreadable)?;
+                let whole = parse(data)?;
                 return Err(openai::failure(event.error.unwrap_or(whole)));
             }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn take_item(&mut self, place: u64, raw: &RawValue) -> Result<(), Failure> {
-        let item: Item<'_> = serde_json::from_str(raw.get()).map_err(Failure::unreadable)?;
-        let mut pieces = Vec::new();
-        let summaries = item.summary.iter().flatten().map(|part| part.text.0.trim());
-        self.thinking
-            .extend(summaries.filter(|text| !text.is_empty()).map(str::to_owned));
-        match &*item.kind.0 {
-            "message" => {
-                let text: String = item.content.iter().flatten().map(|part| &*part.text.0).collect();
-                let refusal: String = item
-                    .content
-                    .iter()
-                    .flatten()
-                    .map(|part| &*part.refusal.0)
-                    .collect();
-                self.refused |= !refusal.is_empty();
-                let text = text + &refusal;
-                if !text.is_empty() {
-                    if let Some(phase) = item.phase {
-                        pieces.push(Content::Opaque(phase_of(phase)?));
-                    }
-                    pieces.push(Content::Text(text));
+            "" => {
+                let response: Response<'_> = parse(data)?;
+                if &*response.object == "response" {
+                    self.take_response(Some(response), "")?;
+                } else if let Some(error) = event.error {
+                    return Err(openai::failure(error));
                 }
             }
-            "function_call" => {
-                let arguments = item.arguments.map(Arguments::text).transpose();
-                let arguments = arguments.map_err(Failure::unreadable)?.unwrap_or_default();
-                let (id, name) = (item.call_id.0.into_owned(), item.name.0.into_owned());
-                pieces.extend(openai::tool_call(id, name, arguments.into_owned())?.map(Content::ToolCall));
-            }
-            // Without its content the provider would look for it in its storage, where nothing is.
-            "reasoning" if item.encrypted_content.is_some() => pieces.push(Content::Opaque(raw.to_owned())),
             _ => {}
         }
-        if self.items.len() >= CALLS {
-            return Err(Failure::Garbled(format!(
-                "the model's answer has more than {CALLS} items"
-            )));
-        }
-        self.items.push((place, pieces));
         Ok(())
     }
 
-    fn take_response(&mut self, response: Response<'_>) -> Result<(), Failure> {
-        if let Some(figures) = response.usage {
-            self.counted.take(figures.into());
+    /// The unfinished item of this kind at this place: the last one, where the event does not say.
+    fn draft(&mut self, place: Count, kind: Kind) -> Result<&mut Draft, Failure> {
+        let found = self.items.iter().rposition(|item| {
+            item.pieces.is_none() && item.kind == kind && place.0.is_none_or(|place| place == item.place)
+        });
+        if let Some(at) = found {
+            return self.item(at);
         }
-        if let Some(error) = response.error {
-            return Err(openai::failure(error));
+        self.begin(place.get(), kind)
+    }
+
+    fn begin(&mut self, place: u64, kind: Kind) -> Result<&mut Draft, Failure> {
+        if self.items.len() < CALLS {
+            self.items.push(Draft::new(place, kind));
+        } else {
+            return Err(too_many_items());
         }
-        // A few servers send their items only here.
-        if self.items.is_empty() {
-            for (place, item) in (0..).zip(response.output.iter().flatten()) {
-                self.take_item(place, item)?;
+        self.item(self.items.len() - 1)
+    }
+
+    fn item(&mut self, at: usize) -> Result<&mut Draft, Failure> {
+        self.items.get_mut(at).ok_or_else(too_many_items)
+    }
+
+    /// Takes the whole text of a message whose pieces have not come.
+    fn add_missing(&mut self, place: Count, text: &Piece<'_>, deltas: &dyn Deltas) -> Result<(), Failure> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let draft = self.draft(place, Kind::Message)?;
+        if draft.text.as_str().is_empty() {
+            let new = draft.text.push(text);
+            let bytes = new.len();
+            show(new, deltas);
+            self.bytes += bytes;
+        }
+        Ok(())
+    }
+
+    fn take_item(&mut self, place: Count, raw: &RawValue) -> Result<(), Failure> {
+        let item: Item<'_> = parse(raw.get())?;
+        let draft = self.draft(place, Kind::of(&item.kind))?;
+        draft.fill(&item);
+        draft.finish(Some((&item, raw)))
+    }
+
+    /// Takes the end of the answer. Its status is that of the event where the response tells none.
+    fn take_response(&mut self, response: Option<Response<'_>>, status: &str) -> Result<(), Failure> {
+        let mut reason = None;
+        let mut told = None;
+        if let Some(response) = response {
+            if let Some(figures) = response.usage.0 {
+                self.counted.take(figures.into());
             }
+            if let Some(error) = response.error {
+                return Err(openai::failure(error));
+            }
+            // A few servers send their items only here.
+            if self.items.iter().all(|item| item.pieces.is_none()) {
+                for (place, item) in (0..).zip(&response.output.0) {
+                    self.take_item(Count(Some(place)), item)?;
+                }
+                let has = |items: &[Draft], kind| {
+                    items
+                        .iter()
+                        .any(|item| item.pieces.is_some() && item.kind == kind)
+                };
+                let kinds = [Kind::Message, Kind::Call].map(|kind| (kind, has(&self.items, kind)));
+                self.items
+                    .retain(|item| item.pieces.is_some() || !kinds.contains(&(item.kind, true)));
+            }
+            reason = response
+                .incomplete_details
+                .0
+                .map(|incomplete| incomplete.reason.0);
+            told = Some(response.status.0).filter(|status| !status.is_empty());
         }
-        if let Some(incomplete) = response.incomplete_details {
-            self.stopped = Some(match &*incomplete.reason.0 {
-                "content_filter" => StopReason::Refusal,
-                _ => StopReason::MaxTokens,
-            });
+        let status = told.as_deref().unwrap_or(status);
+        let reason = stop::reason(reason.as_deref().unwrap_or_default())?;
+        self.stopped = match status {
+            "failed" => Err("no reason given"),
+            "cancelled" | "canceled" => Err("the response was cancelled"),
+            "in_progress" | "queued" => return Ok(()),
+            "incomplete" => Ok(Some(reason.unwrap_or(StopReason::MaxTokens))),
+            _ => Ok(Some(reason.unwrap_or(StopReason::EndTurn))),
         }
+        .map_err(|said| Failure::Reported(StatusCode::INTERNAL_SERVER_ERROR, said.to_owned()))?;
         Ok(())
     }
 }
 
+fn too_many_items() -> Failure {
+    Failure::Garbled(format!("the model's answer has more than {CALLS} items"))
+}
+
+fn show(new: &str, deltas: &dyn Deltas) {
+    if !new.is_empty() {
+        deltas.text(new);
+    }
+}
+
 impl Decoder for Answer<'_> {
-    fn take(&mut self, event: &sse::Message, deltas: &dyn Deltas) -> Result<Flow, Failure> {
-        self.take_event(&event.data, deltas)?;
+    fn take(&mut self, _name: &str, data: &str, deltas: &dyn Deltas) -> Result<Flow, Failure> {
+        self.take_event(data, deltas)?;
         Ok(if self.is_whole() { Flow::Done } else { Flow::On })
     }
 
@@ -259,15 +411,12 @@ impl Decoder for Answer<'_> {
     }
 
     fn written_bytes(&self) -> u64 {
-        let pieces = self
-            .items
-            .iter()
-            .flat_map(|(_, pieces)| pieces)
-            .map(|piece| match piece {
-                Content::Text(text) => text.len(),
-                Content::ToolCall(call) => call.name.len() + call.arguments.len(),
-                Content::Opaque(raw) => raw.get().len(),
-            });
+        let pieces = self.items.iter().flat_map(|item| item.pieces.iter().flatten());
+        let pieces = pieces.map(|piece| match piece {
+            Content::Text(text) => text.len(),
+            Content::ToolCall(call) => call.name.len() + call.arguments.len(),
+            Content::Opaque(raw) => raw.get().len(),
+        });
         self.bytes.max(pieces.sum()) as u64
     }
 
@@ -280,12 +429,21 @@ impl Decoder for Answer<'_> {
         let Some(stopped) = self.stopped else {
             return Err(Failure::CutOff);
         };
-        self.items.sort_by_key(|(place, _)| *place);
-        let mut content: Vec<Content> = self.items.into_iter().flat_map(|(_, pieces)| pieces).collect();
+        self.items.sort_by_key(|item| item.place);
+        let (mut content, mut thinking, mut refused) = (Vec::new(), Vec::new(), false);
+        for mut item in self.items {
+            if item.pieces.is_none() {
+                item.finish(None)?;
+            }
+            refused |= !item.refusal.as_str().is_empty();
+            content.extend(item.pieces.into_iter().flatten());
+            thinking.push(item.summary.into_text());
+        }
+        thinking.retain(|text| !text.trim().is_empty());
         openai::tell_apart(&mut content, self.turn);
         let calls = content.iter().any(|piece| matches!(piece, Content::ToolCall(_)));
         let stop_reason = match stopped {
-            StopReason::EndTurn if self.refused => StopReason::Refusal,
+            StopReason::EndTurn | StopReason::ToolUse if refused => StopReason::Refusal,
             StopReason::EndTurn if calls => StopReason::ToolUse,
             reason @ (StopReason::EndTurn
             | StopReason::ToolUse
@@ -294,7 +452,7 @@ impl Decoder for Answer<'_> {
         };
         Ok(Reply {
             content,
-            thinking: self.thinking.join("\n\n"),
+            thinking: thinking.join("\n\n"),
             stop_reason,
             usage,
         })

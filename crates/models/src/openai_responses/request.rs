@@ -13,8 +13,9 @@ use sortie_api::model::ModelInfo;
 use crate::{
     arguments,
     media::{self, Kind},
-    openai::{self, Text},
+    openai,
     provider::Entry,
+    wire::Text,
 };
 
 /// Body of a request.

@@ -14,6 +14,7 @@ use crate::{
 };
 
 mod extras;
+mod pieces;
 
 const THEIRS: Dialect = Dialect {
     is_own: false,

@@ -30,7 +30,7 @@ async fn refusal(answer: Answer) -> ModelError {
 struct Nothing;
 
 impl Decoder for Nothing {
-    fn take(&mut self, _: &sse::Message, _: &dyn Deltas) -> Result<Flow, Failure> {
+    fn take(&mut self, _: &str, _: &str, _: &dyn Deltas) -> Result<Flow, Failure> {
         Err(Failure::Unreadable("an event".to_owned()))
     }
 
@@ -225,6 +225,11 @@ async fn a_success_that_is_no_stream_is_a_failure_in_the_providers_words() {
             r#"{"error":{"message":"no such route"}}"#,
             "no such route",
         ),
+        (
+            "text/event-stream",
+            r#"{"type":"error","message":"no stream"}"#,
+            "no stream",
+        ),
         ("Text/HTML", "<title>Sign in</title>", "Sign in"),
     ] {
         let error = refusal(Answer::whole(
@@ -235,6 +240,127 @@ async fn a_success_that_is_no_stream_is_a_failure_in_the_providers_words() {
         .await;
         assert_eq!(error.retry, Retry::Never);
         assert!(error.message.contains(expected), "{}", error.message);
+    }
+}
+
+#[tokio::test]
+async fn what_the_server_could_not_use_of_its_model_is_asked_for_again() {
+    for (status, body) in [
+        (
+            "400 E",
+            r#"{"error":{"message":"Failed to call a function.","type":"invalid_request_error","code":"tool_use_failed"}}"#,
+        ),
+        (
+            "424 E",
+            r#"{"message":"Model produced invalid sequence as part of ToolUse."}"#,
+        ),
+    ] {
+        let error = refusal(Answer::whole(status, "", body)).await;
+        assert_eq!(error.retry, Retry::Soon { after: None }, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_in_disguise_has_the_status_that_it_tells() {
+    let json = "content-type: application/json\r\n";
+    for (body, retry) in [
+        (
+            r#"{"error":{"message":"slow down","code":429}}"#,
+            Retry::Soon { after: None },
+        ),
+        (
+            r#"[{"error":{"code":503,"message":"busy"}}]"#,
+            Retry::Soon { after: None },
+        ),
+        (r#"{"error":{"message":"no","code":403}}"#, Retry::Never),
+        (r#"{"error":"no"}"#, Retry::Never),
+    ] {
+        let error = refusal(Answer::whole("200 OK", json, body)).await;
+        assert_eq!(error.retry, retry, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_told_by_its_bytes_in_whatever_form_it_comes() {
+    let gzip = |text: &str| {
+        let data = miniz_oxide::deflate::compress_to_vec(text.as_bytes(), 6);
+        [&[0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3][..], &data, &[0; 8]].concat()
+    };
+    let of = |headers: &str, body: &[u8]| Answer::packed("200 OK", headers, body);
+    for (answer, expected) in [
+        (
+            of("content-type: application/json\r\n", b"data: 1\n\ndata: 2\n\n"),
+            2,
+        ),
+        (of("content-type: text/event-stream\r\n", b" \n{\"a\": 1}"), 1),
+        (of("", b"\xEF\xBB\xBF{\"a\": 1}\n{\"a\": NaN}\n"), 1),
+        (of("", b"[{\"a\": 1}, {\"b\": 2}, 3]"), 1),
+        (
+            of(
+                "content-encoding: gzip\r\n",
+                &gzip("data: 1\n\ndata: 2\n\ndata: 3\n\n"),
+            ),
+            3,
+        ),
+        (of("content-encoding: gzip\r\n", &gzip("{\"a\": 1}")), 1),
+        // Without the empty line at its end.
+        (of("", b"data: 1\n\ndata: 2"), 2),
+        (of("", b"\n\n: comment\n\n"), 0),
+    ] {
+        let server = Server::start([answer]).await;
+        assert_eq!(events(&transport(&server)).await.unwrap(), expected);
+    }
+    let refused = refusal(Answer::whole("200 OK", "content-encoding: br\r\n", "x")).await;
+    assert!(refused.message.contains("compressed as `br`"), "{refused}");
+    let packed = Answer::packed(
+        "400 E",
+        "content-encoding: gzip\r\n",
+        &gzip(r#"{"error":{"message":"why"}}"#),
+    );
+    assert!(refusal(packed).await.message.contains("400: why"));
+}
+
+#[tokio::test]
+async fn a_stream_without_an_answer_tells_what_came() {
+    for (body, expected) in [
+        ("data: [DONE]\n\n", "it sent: data: [DONE]"),
+        (
+            "data: {\"choices\":null}\n\n",
+            "it sent: data: {\"choices\":null}",
+        ),
+        ("upstream is down", "it sent: upstream is down"),
+    ] {
+        let server = Server::start([Answer::events(body)]).await;
+        let transport = transport(&server);
+        let events = transport.stream(&json!({})).await.unwrap();
+        let mut events = events;
+        while events.next().await.unwrap().is_some() {}
+        let error = events.cut_off(false);
+        assert!(error.message.ends_with(expected), "{error}");
+        assert_eq!(error.retry, Retry::Soon { after: None });
+        assert!(!events.cut_off(true).message.contains("it sent"));
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_made_again_at_once_without_a_field_that_the_server_does_not_know() {
+    let refused = r#"{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."}}"#;
+    let pydantic = r#"{"detail":[{"type":"extra_forbidden","loc":["body","store"],"msg":"Extra inputs are not permitted"}]}"#;
+    let server = Server::start([
+        Answer::whole("400 E", "", refused),
+        Answer::whole("422 E", "", pydantic),
+        Answer::events("data: 1\n\n"),
+        Answer::events("data: 1\n\n"),
+    ])
+    .await;
+    let transport = transport(&server);
+    let body = json!({"max_tokens": 7, "messages": [], "store": false});
+    for number in [2, 3] {
+        assert!(transport.stream(&body).await.is_ok());
+        assert_eq!(
+            server.body(number),
+            json!({"max_completion_tokens": 7, "messages": []})
+        );
     }
 }
 

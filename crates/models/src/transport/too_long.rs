@@ -4,30 +4,11 @@
 //! was gathered on 2026-11-22 from the documentation and the source of the servers themselves and from the lists that
 //! pi (`overflow.ts`), opencode (`provider/error.ts`), `LiteLLM` (`exception_mapping_utils.py`) and cline keep.
 
+use std::collections::BTreeSet;
+
 use http::StatusCode;
 
-/// A wording: a refusal that has all of the words, in lower case, is one of length.
-struct Wording {
-    words: &'static [&'static str],
-    /// A refusal as it comes.
-    #[cfg(test)]
-    example: &'static str,
-    /// Provider or server that says it.
-    #[cfg(test)]
-    source: &'static str,
-}
-
-macro_rules! wordings {
-    ($($source:literal: [$($word:literal),+] in $example:literal;)*) => {
-        &[$(Wording {
-            words: &[$($word),+],
-            #[cfg(test)]
-            example: $example,
-            #[cfg(test)]
-            source: $source,
-        }),*]
-    };
-}
+use super::wordings::{Wording, is_any_in, wordings};
 
 #[rustfmt::skip]
 const WORDINGS: &[Wording] = wordings! {
@@ -41,6 +22,17 @@ const WORDINGS: &[Wording] = wordings! {
     "OpenAI, since GPT-5": ["input tokens exceed the configured limit"] in "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300011 tokens.";
     "OpenAI, vLLM, DeepSeek, OpenRouter": ["maximum context length"] in "This model's maximum context length is 65536 tokens. However, you requested 71234 tokens (67138 in the messages, 4096 in the completion).";
     "OpenAI: one message beyond its limit of characters": ["string too long", "content"] in "Invalid 'messages[3].content': string too long. Expected a string with maximum length 10485760, but got a string with length 11000000 instead.";
+    "Cloudflare": ["context window limit"] in "5021: The estimated number of input and maximum output tokens (51234) exceeded this model context window limit (24000).";
+    "Cloudflare": ["token count exceeds"] in "Requested token count exceeds the model's context of 256000 tokens.";
+    "watsonx": ["cannot exceed the total tokens limit"] in "Failed to generate: the number of input tokens 9000 cannot exceed the total tokens limit 8192 for this model.";
+    "Databricks": ["prompt token count", "cannot exceed"] in "prompt token count (9000) cannot exceed 8192.";
+    "Snowflake": ["max tokens of", "exceeded"] in "max tokens of 32000 exceeded";
+    "SiliconFlow": ["length of prompt_tokens", "must be less than"] in "length of prompt_tokens (40000) must be less than max_seq_len (32768).";
+    "Volcengine": ["exceed max message tokens"] in "Total tokens of image and text exceed max message tokens";
+    "Baidu": ["prompt tokens too long"] in "prompt tokens too long";
+    "AI21": ["prompt has too many tokens"] in "Prompt has too many tokens";
+    "llama-cpp-python": ["exceed context window"] in "Requested tokens (5900) exceed context window of 4096";
+    "Zed": ["context window exceeded"] in "Context window exceeded: 120002 tokens exceeds the limit of 120000 tokens";
     "Azure": ["context length", "reduce"] in "The request exceeds the context length of the deployment. Please reduce your prompt.";
     "Gemini, Vertex": ["input token count", "exceeds the maximum"] in "The input token count (1196265) exceeds the maximum number of tokens allowed (1048576).";
     "Vertex, older models": ["exceeds the maximum number of tokens"] in "Unable to submit request because the prompt exceeds the maximum number of tokens for this model.";
@@ -100,9 +92,53 @@ pub(super) fn is_too_long(status: StatusCode, said: &str) -> bool {
     if !matches!(status.as_u16(), 400 | 413 | 422 | 500) || is_rate_limit(said) {
         return false;
     }
+    status == StatusCode::PAYLOAD_TOO_LARGE || is_any_in(WORDINGS, said) || compares_tokens(said)
+}
+
+/// Words for what is read, of which there can be too much.
+const READ: [&str; 8] = [
+    "input token",
+    "inputs",
+    "input length",
+    "prompt",
+    "context",
+    "messages",
+    "conversation",
+    "sequence",
+];
+/// Words for more than there may be.
+const OVER: [&str; 15] = [
+    "exceed",
+    "too long",
+    "too large",
+    "too many",
+    "too big",
+    "longer",
+    "larger",
+    "greater",
+    "more than",
+    "over the",
+    "maximum",
+    "at most",
+    "limit",
+    "less than",
+    " > ",
+];
+/// Fewest tokens that a window has.
+const LEAST_WINDOW: u64 = 512;
+
+/// Whether a refusal says in words of its own that so many tokens are read, and how many there may be. A limit of the
+/// answer alone is none of the request.
+fn compares_tokens(said: &str) -> bool {
     let said = said.to_ascii_lowercase();
-    let has = |wording: &Wording| wording.words.iter().all(|word| said.contains(word));
-    status == StatusCode::PAYLOAD_TOO_LARGE || WORDINGS.iter().any(has)
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    let numbers = said.split(|c: char| !c.is_ascii_digit() && c != ',');
+    let counts = numbers.filter_map(|number| number.replace(',', "").parse::<u64>().ok());
+    let large = counts
+        .filter(|count| *count >= LEAST_WINDOW)
+        .collect::<BTreeSet<_>>();
+    let counts_tokens = has(&["tokens", "token count", "token limit", "token length"]);
+    counts_tokens && large.len() >= 2 && has(&OVER) && has(&READ)
 }
 
 #[cfg(test)]
@@ -139,6 +175,18 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_that_compares_tokens_is_one_of_length_in_any_words() {
+        for said in [
+            "The prompt has 41,203 tokens, the model takes 32,768 at most.",
+            "Sequence of 9000 tokens is over the window (8192)",
+            "total tokens 70000 of the messages > limit 65536",
+            "The input token count (9000) plus max_tokens exceeds the limit of 8193 tokens",
+        ] {
+            assert!(is_too_long(StatusCode::BAD_REQUEST, said), "{said}");
+        }
+    }
+
+    #[test]
     fn a_limit_of_rate_is_none_of_length() {
         for said in [
             "Request too large for model `llama-4` in organization `o` service tier `on_demand` on tokens per minute (TPM): \
@@ -164,7 +212,11 @@ mod tests {
             "Invalid 'prompt_cache_key': string too long. Expected a string with maximum length 64, but got a string with \
              length 70 instead.",
             "max_tokens: 200000 > 128000, which is the maximum allowed number of output tokens",
+            "max_completion_tokens is too large: 262144. This model supports at most 256000 completion tokens.",
+            "The requested 70000 output tokens are more than the maximum of 65536",
             "tools.0.name: String should have at most 128 characters",
+            "messages.3: unexpected token at position 1024 of 2048",
+            "invalid request: token expired at 1764360000, it is more than 3600 s old",
             "context_management: Extra inputs are not permitted",
             "the server had an error",
             "",

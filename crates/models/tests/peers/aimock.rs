@@ -259,8 +259,7 @@ async fn chaos_ends_calls_in_errors_and_leaves_the_client_well() {
                 },
             ),
             (json!({"disconnectRate": 1}), Retry::Soon { after: None }),
-            // An answer that says it is JSON, and is no stream, stays so.
-            (json!({"malformedRate": 1}), Retry::Never),
+            (json!({"malformedRate": 1}), Retry::Soon { after: None }),
         ] {
             aimock
                 .control

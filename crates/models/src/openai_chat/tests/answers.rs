@@ -22,16 +22,16 @@ fn delta(delta: &Value) -> String {
     json!({"choices": [{"index": 0, "delta": delta}]}).to_string()
 }
 
-fn calls(calls: &Value) -> String {
+pub(super) fn calls(calls: &Value) -> String {
     delta(&json!({ "tool_calls": calls }))
 }
 
-fn finish(reason: &str) -> String {
+pub(super) fn finish(reason: &str) -> String {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}).to_string()
 }
 
 /// Reads these events.
-fn read<S: AsRef<str>>(events: impl IntoIterator<Item = S>) -> Result<Reply, (Failure, Usage)> {
+pub(super) fn read<S: AsRef<str>>(events: impl IntoIterator<Item = S>) -> Result<Reply, (Failure, Usage)> {
     let entry = entry("theirs", &["tools"]);
     let body = Body::new(&entry, all(Form::Compatible), &request(&[])).unwrap();
     decode(Answer::new(&body, 0), stream(events).as_bytes(), &[])
@@ -265,7 +265,7 @@ fn a_failure_inside_of_the_stream_has_the_status_of_one_instead_of_it() {
         (r#"{"message":"?","code":7}"#, 500, "? (7)"),
         (r#"{"type":"server_error"}"#, 500, "no reason given"),
         (r#""out of memory""#, 500, "out of memory"),
-        ("7", 500, ""),
+        ("7", 500, "7"),
     ] {
         let chunk = format!(r#"{{"error":{error},"choices":[{{"delta":{{}},"finish_reason":"error"}}]}}"#);
         let (failure, usage) = read([text("12345678"), chunk]).unwrap_err();

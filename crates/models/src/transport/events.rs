@@ -1,0 +1,179 @@
+//! The events of an answer, in whatever form the server sends them: a stream, JSON in one piece, compressed or not.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
+use reqwest::Response;
+use sortie_agent::model::ModelError;
+use sortie_net::{DecodedBody, sse, unknown_coding};
+
+use super::{ErrorBody, Transport};
+
+/// Most bytes of an event of a stream.
+const EVENT_BYTES: usize = 16 << 20;
+/// A whole answer, in bytes.
+const ANSWER_BYTES: usize = 64 << 20;
+/// The body of a failure, in bytes; what is over is not read.
+const FAILURE_BYTES: usize = 64 << 10;
+/// Bytes of the beginning of a stream that are kept, to say what came instead of an answer.
+const HEAD_BYTES: usize = 300;
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// The events of one answer.
+pub(crate) struct Events<'a> {
+    transport: &'a Transport,
+    sent_bytes: usize,
+    body: DecodedBody,
+    bytes: usize,
+    parser: sse::Parser,
+    ready: VecDeque<sse::Message>,
+    /// Fails behind the events that are ready.
+    parsed: Result<(), sse::TooLarge>,
+    head: Vec<u8>,
+    /// Whether the answer is JSON in one piece, all of which is ready.
+    is_whole: bool,
+    has_ended: bool,
+}
+
+impl<'a> Events<'a> {
+    /// The events of an accepted request. Some servers answer with JSON in one piece, though a stream was asked for: that
+    /// is one event. A page is none, nor is a failure in disguise.
+    pub(super) async fn of(
+        transport: &'a Transport,
+        response: Response,
+        sent_bytes: usize,
+    ) -> Result<Self, ModelError> {
+        let (status, headers) = (response.status(), response.headers().clone());
+        if let Some(coding) = unknown_coding(&headers) {
+            let error = sortie_net::Error::Coding(coding);
+            return Err(ModelError::fatal(format!("the model's provider: {error}")));
+        }
+        let mut events = Self {
+            transport,
+            sent_bytes,
+            body: DecodedBody::new(response),
+            bytes: 0,
+            parser: sse::Parser::new(EVENT_BYTES),
+            ready: VecDeque::new(),
+            parsed: Ok(()),
+            head: Vec::new(),
+            is_whole: false,
+            has_ended: false,
+        };
+        if is_page(&headers) {
+            let page = start_of(events.body).await;
+            return Err(transport.refusal_of(status, &headers, &page).0);
+        }
+        // Blank lines before the first event keep the connection open.
+        let first = loop {
+            match events.chunk().await? {
+                Some(chunk) if chunk.trim_ascii().is_empty() => {}
+                Some(chunk) => break chunk,
+                None => return Ok(events),
+            }
+        };
+        let text = first.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&first);
+        if matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) {
+            let mut whole = first.to_vec();
+            while let Some(chunk) = events.chunk().await? {
+                whole.extend_from_slice(&chunk);
+            }
+            events.take_whole(status, &headers, &whole)?;
+        } else {
+            events.parsed = events.parser.push(&first, &mut events.ready);
+        }
+        Ok(events)
+    }
+
+    /// Takes an answer that is JSON.
+    fn take_whole(&mut self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Result<(), ModelError> {
+        let told = ErrorBody::of(body);
+        if told.is_error {
+            let status = told.status.unwrap_or(status);
+            return Err(self.transport.refusal_of(status, headers, body).0);
+        }
+        self.is_whole = true;
+        let text = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
+        self.ready.push_back(sse::Message {
+            event: "message".to_owned(),
+            data: String::from_utf8_lossy(text).into_owned(),
+            last_id: Arc::from(""),
+        });
+        Ok(())
+    }
+
+    /// Size of the request in bytes.
+    pub(crate) fn sent_bytes(&self) -> usize {
+        self.sent_bytes
+    }
+
+    /// The failure of a provider that ended its answer before it was whole. One of which the model has written nothing
+    /// tells what it was.
+    pub(crate) fn cut_off(&self, has_answer: bool) -> ModelError {
+        let head = String::from_utf8_lossy(&self.head);
+        let head = head.trim();
+        if has_answer || head.is_empty() {
+            return ModelError::retryable("the model's provider ended the stream before its answer", None);
+        }
+        if self.is_whole {
+            return self.transport.failure(StatusCode::OK, head, None);
+        }
+        let message = format!("the model's provider ended the stream before its answer; it sent: {head}");
+        ModelError::retryable(self.transport.clean(&message), None)
+    }
+
+    /// The next event; `None` when the provider has closed the stream.
+    pub(crate) async fn next(&mut self) -> Result<Option<sse::Message>, ModelError> {
+        loop {
+            if let Some(message) = self.ready.pop_front() {
+                return Ok(Some(message));
+            }
+            self.parsed
+                .map_err(|error| ModelError::fatal(format!("the model's answer: {error}")))?;
+            let chunk = match self.chunk().await? {
+                Some(chunk) => chunk,
+                None if self.has_ended => return Ok(None),
+                // A few servers leave the empty line behind their last event out.
+                None => {
+                    self.has_ended = true;
+                    Bytes::from_static(b"\n\n")
+                }
+            };
+            self.parsed = self.parser.push(&chunk, &mut self.ready);
+        }
+    }
+
+    async fn chunk(&mut self) -> Result<Option<Bytes>, ModelError> {
+        let chunk = self.body.chunk().await;
+        let chunk = chunk.map_err(|error| self.transport.broken(&error))?;
+        let taken = chunk.as_deref().unwrap_or_default();
+        self.bytes += taken.len();
+        if self.bytes > ANSWER_BYTES {
+            return Err(ModelError::fatal(format!(
+                "the model's answer is larger than {ANSWER_BYTES} bytes"
+            )));
+        }
+        let room = HEAD_BYTES.saturating_sub(self.head.len());
+        self.head.extend(taken.iter().take(room));
+        Ok(chunk)
+    }
+}
+
+/// The beginning of a body; what cannot be read is left out.
+pub(super) async fn start_of(mut body: DecodedBody) -> Vec<u8> {
+    let mut start = Vec::new();
+    while start.len() < FAILURE_BYTES
+        && let Ok(Some(chunk)) = body.chunk().await
+    {
+        start.extend_from_slice(&chunk);
+    }
+    start.truncate(FAILURE_BYTES);
+    start
+}
+
+/// Whether a body is announced as a page for people: a wrong address, or a proxy's own answer.
+fn is_page(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/html"))
+}

@@ -1,0 +1,520 @@
+//! Lenient readings of the values of an event, for all protocols.
+//!
+//! Many servers speak these protocols nearly. A text may be null or in parts, a figure a float or a text, a list one
+//! object: all of that is read. A field that is nothing of the kind counts as left out, and costs no other field.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    ops::{Deref, RangeInclusive},
+};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, Visitor},
+};
+use serde_json::value::RawValue;
+
+/// An object of this type; nothing where the value is no object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Object<T>(pub(crate) Option<T>);
+
+impl<T> Default for Object<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?.get();
+        // Structures are read from arrays as well.
+        let object = raw.starts_with('{').then(|| serde_json::from_str(raw));
+        object.transpose().map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// The values of a list. A single object is a list of one, anything else an empty one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Values<'a>(pub(crate) Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Values<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        Self::of(raw).map_err(D::Error::custom)
+    }
+}
+
+impl<'a> Values<'a> {
+    fn of(raw: &'a RawValue) -> serde_json::Result<Self> {
+        Ok(Self(match raw.get().as_bytes().first() {
+            Some(b'[') => serde_json::from_str(raw.get())?,
+            Some(b'{') => vec![raw],
+            Some(_) | None => Vec::new(),
+        }))
+    }
+}
+
+/// The objects of a list, as in [`Values`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct List<T>(pub(crate) Vec<T>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let values = Values::deserialize(deserializer)?.0.into_iter();
+        let objects = values.filter(|value| value.get().starts_with('{'));
+        let objects = objects.map(|value| serde_json::from_str(value.get()));
+        objects
+            .collect::<Result<_, _>>()
+            .map(Self)
+            .map_err(D::Error::custom)
+    }
+}
+
+/// A figure of at least 0, as a number of any form or in a text; a float is cut. Anything else is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count(pub(crate) Option<u64>);
+
+impl Count {
+    /// The figure; 0 where there is none.
+    pub(crate) fn get(self) -> u64 {
+        self.0.unwrap_or_default()
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?.get();
+        let figure = raw.trim_matches('"').trim();
+        let is_figure = figure.starts_with(|c: char| c.is_ascii_digit());
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is positive; what is above the largest integer becomes that"
+        )]
+        let float = || {
+            let float: f64 = figure.parse().ok()?;
+            float.is_finite().then_some(float as u64)
+        };
+        Ok(Self(if is_figure {
+            figure.parse().ok().or_else(float)
+        } else {
+            None
+        }))
+    }
+}
+
+/// A text. What is null, an object or left out is an empty one; of an array of parts it is their `text`; a number is its
+/// digits. It is borrowed from the event where nothing in it is escaped.
+///
+/// Servers cut texts between the two halves of a surrogate pair. A half is kept here as the three bytes that UTF-8 would
+/// have for it, until [`Joined`] finds the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Piece<'a>(Cow<'a, [u8]>);
+
+impl<'a> Piece<'a> {
+    /// The text alone; a half of a pair becomes U+FFFD.
+    pub(crate) fn into_text(self) -> Cow<'a, str> {
+        let bytes = match self.0 {
+            Cow::Borrowed(bytes) => match str::from_utf8(bytes) {
+                Ok(text) => return Cow::Borrowed(text),
+                Err(_) => bytes.to_vec(),
+            },
+            Cow::Owned(bytes) => bytes,
+        };
+        Cow::Owned(String::from_utf8(bytes).unwrap_or_else(|error| {
+            let mut joined = Joined::default();
+            joined.push_bytes(error.as_bytes());
+            joined.into_text()
+        }))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Size in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn of(raw: &'a str) -> serde_json::Result<Self> {
+        #[derive(Deserialize)]
+        struct Part<'a> {
+            #[serde(borrow, default)]
+            text: Option<&'a RawValue>,
+        }
+        Ok(match raw.as_bytes().first() {
+            Some(b'"') => Self(string(raw)?),
+            Some(b'[') => {
+                let mut whole = Vec::new();
+                for part in serde_json::from_str::<Vec<&RawValue>>(raw)? {
+                    let text = if part.get().starts_with('"') {
+                        Some(part)
+                    } else {
+                        serde_json::from_str::<Part<'_>>(part.get())
+                            .ok()
+                            .and_then(|part| part.text)
+                    };
+                    if let Some(text) = text.filter(|text| text.get().starts_with('"')) {
+                        whole.extend_from_slice(&string(text.get())?);
+                    }
+                }
+                Self(Cow::Owned(whole))
+            }
+            Some(b'-' | b'0'..=b'9') => Self(Cow::Borrowed(raw.as_bytes())),
+            Some(_) | None => Self::default(),
+        })
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Piece<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        Self::of(raw.get()).map_err(D::Error::custom)
+    }
+}
+
+/// The bytes of a JSON string, in which halves of pairs are allowed.
+fn string(raw: &str) -> serde_json::Result<Cow<'_, [u8]>> {
+    struct Bytes;
+    impl<'de> Visitor<'de> for Bytes {
+        type Value = Cow<'de, [u8]>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a text")
+        }
+
+        fn visit_borrowed_bytes<E: Error>(self, bytes: &'de [u8]) -> Result<Self::Value, E> {
+            Ok(Cow::Borrowed(bytes))
+        }
+
+        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Self::Value, E> {
+            Ok(Cow::Owned(bytes.to_vec()))
+        }
+    }
+    serde_json::Deserializer::from_str(raw).deserialize_bytes(Bytes)
+}
+
+/// A text that comes whole: see [`Piece`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Piece::deserialize(deserializer).map(|piece| Self(piece.into_text()))
+    }
+}
+
+/// The arguments of a call, or a piece of them: meant to be a text, sent as an object by some servers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Arguments<'a>(pub(crate) Piece<'a>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Arguments<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?.get();
+        if raw.starts_with('{') {
+            return Ok(Self(Piece(Cow::Borrowed(raw.as_bytes()))));
+        }
+        Piece::of(raw).map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// A text that is put together from pieces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Joined {
+    text: String,
+    /// First half of a surrogate pair, if it is the last that came.
+    half: Option<u16>,
+}
+
+const FIRST_HALVES: RangeInclusive<u16> = 0xD800..=0xDBFF;
+
+impl Joined {
+    /// Adds a piece. Returns the text that is new with it.
+    pub(crate) fn push(&mut self, piece: &Piece<'_>) -> &str {
+        let before = self.text.len();
+        self.push_bytes(&piece.0);
+        self.text.get(before..).unwrap_or_default()
+    }
+
+    /// The text so far.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Takes a text for the whole, unless it is empty.
+    pub(crate) fn replace_with(&mut self, whole: Self) {
+        if whole != Self::default() {
+            *self = whole;
+        }
+    }
+
+    /// The whole text.
+    pub(crate) fn into_text(mut self) -> String {
+        self.end_half();
+        self.text
+    }
+
+    fn push_bytes(&mut self, mut bytes: &[u8]) {
+        loop {
+            let error = match str::from_utf8(bytes) {
+                Ok(text) => return self.push_text(text),
+                Err(error) => error,
+            };
+            let (text, rest) = bytes.split_at(error.valid_up_to());
+            self.push_text(&String::from_utf8_lossy(text));
+            bytes = if let [0xED, second @ 0xA0..=0xBF, third @ 0x80..=0xBF, rest @ ..] = rest {
+                self.push_unit(0xD000 | u16::from(second & 0x3F) << 6 | u16::from(third & 0x3F));
+                rest
+            } else {
+                self.push_text("\u{FFFD}");
+                rest.get(error.error_len().unwrap_or(rest.len())..)
+                    .unwrap_or_default()
+            };
+        }
+    }
+
+    fn push_text(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.end_half();
+            self.text.push_str(text);
+        }
+    }
+
+    fn push_unit(&mut self, unit: u16) {
+        let pair = self
+            .half
+            .and_then(|half| char::decode_utf16([half, unit]).next()?.ok());
+        if let Some(character) = pair {
+            self.half = None;
+            self.text.push(character);
+            return;
+        }
+        self.end_half();
+        if FIRST_HALVES.contains(&unit) {
+            self.half = Some(unit);
+        } else {
+            self.text.push('\u{FFFD}');
+        }
+    }
+
+    /// The other half does not follow.
+    fn end_half(&mut self) {
+        if self.half.take().is_some() {
+            self.text.push('\u{FFFD}');
+        }
+    }
+}
+
+impl From<&str> for Joined {
+    fn from(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            half: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn text(json: &str) -> String {
+        serde_json::from_str::<Text<'_>>(json).unwrap().0.into_owned()
+    }
+
+    /// The text of these pieces, and what each has added.
+    fn joined(pieces: &[&str]) -> (String, Vec<String>) {
+        let mut joined = Joined::default();
+        let added = pieces
+            .iter()
+            .map(|json| joined.push(&serde_json::from_str(json).unwrap()).to_owned());
+        let added = added.collect();
+        (joined.into_text(), added)
+    }
+
+    #[test]
+    fn a_text_is_read_from_every_form_it_is_sent_in() {
+        for (json, expected) in [
+            (r#""a\n""#, "a\n"),
+            ("null", ""),
+            ("true", ""),
+            (r#"{"x":[1]}"#, ""),
+            ("-5.0", "-5.0"),
+            (
+                r#"[{"type":"thinking","thinking":[{"type":"text","text":"no"}]},{"type":"text","text":"yes"}]"#,
+                "yes",
+            ),
+            (r#"["a",null,{"text":null},{"text":["x"]},5,"b"]"#, "ab"),
+            (r#""\ud83d\ude00 \ud83d""#, "😀 \u{FFFD}"),
+        ] {
+            assert_eq!(text(json), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_text_without_escapes_is_borrowed() {
+        let read: Text<'_> = serde_json::from_str(r#""plain é""#).unwrap();
+        assert!(matches!(read.0, Cow::Borrowed("plain é")));
+    }
+
+    #[test]
+    fn halves_of_a_pair_are_joined_over_pieces_and_replaced_alone() {
+        for (pieces, expected, added) in [
+            (&[r#""a\ud83d""#, r#""\ude00b""#][..], "a😀b", &["a", "😀b"][..]),
+            (
+                &[r#""\ud83d""#, r#""""#, "null", r#""\ude00""#],
+                "😀",
+                &["", "", "", "😀"],
+            ),
+            (&[r#""\ud83d""#, r#""x""#], "\u{FFFD}x", &["", "\u{FFFD}x"]),
+            (
+                &[r#""\ud83d""#, r#""\ud83d""#, r#""\ude00""#],
+                "\u{FFFD}😀",
+                &["", "\u{FFFD}", "😀"],
+            ),
+            (&[r#""\ude00""#], "\u{FFFD}", &["\u{FFFD}"]),
+            (&[r#""a\ud83d""#], "a\u{FFFD}", &["a"]),
+            (&[r#""a\ud83db""#], "a\u{FFFD}b", &["a\u{FFFD}b"]),
+        ] {
+            let (text, pieces) = joined(pieces);
+            assert_eq!(
+                (text.as_str(), &pieces[..]),
+                (
+                    expected,
+                    &added.iter().map(|&piece| piece.to_owned()).collect::<Vec<_>>()[..]
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn a_figure_is_read_from_every_form_it_is_sent_in() {
+        for (json, count) in [
+            ("7", Some(7)),
+            ("7.9", Some(7)),
+            ("100.0", Some(100)),
+            ("1e3", Some(1_000)),
+            ("\"7\"", Some(7)),
+            ("\" 7.5 \"", Some(7)),
+            ("1e300", Some(u64::MAX)),
+            ("1e400", None),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", Some(u64::MAX)),
+            ("-3", None),
+            ("-3.5", None),
+            ("null", None),
+            ("true", None),
+            ("\"many\"", None),
+            ("\"\"", None),
+            ("[7]", None),
+            ("{}", None),
+        ] {
+            assert_eq!(
+                serde_json::from_str::<Count>(json).unwrap(),
+                Count(count),
+                "{json}"
+            );
+        }
+    }
+
+    #[test]
+    fn arguments_come_as_a_text_or_as_an_object() {
+        for (json, expected) in [
+            (r#""{\"a\": 1}""#, r#"{"a": 1}"#),
+            (r#"{ "a":1 }"#, r#"{ "a":1 }"#),
+            ("null", ""),
+        ] {
+            let arguments: Arguments<'_> = serde_json::from_str(json).unwrap();
+            assert_eq!(arguments.0.into_text(), expected);
+        }
+    }
+
+    #[test]
+    fn a_value_of_another_kind_costs_no_other() {
+        #[derive(Debug, Default, Deserialize, PartialEq)]
+        #[serde(default)]
+        struct Event {
+            count: Count,
+            inner: Object<Inner>,
+            list: List<Inner>,
+        }
+        #[derive(Debug, Deserialize, PartialEq)]
+        struct Inner {
+            #[serde(default)]
+            n: Count,
+        }
+        let inner = |n| Inner { n: Count(Some(n)) };
+        for (json, expected) in [
+            (
+                json!({"count": [], "inner": {"n": 1}, "list": [{"n": 2}, null, 7, {"n": 3}]}),
+                (None, Some(inner(1)), vec![inner(2), inner(3)]),
+            ),
+            (
+                json!({"count": 5, "inner": "x", "list": {"n": 4}}),
+                (Some(5), None, vec![inner(4)]),
+            ),
+            (
+                json!({"count": null, "inner": null, "list": null}),
+                (None, None, vec![]),
+            ),
+            (json!({"list": "x"}), (None, None, vec![])),
+        ] {
+            let read: Event = serde_json::from_str(&json.to_string()).unwrap();
+            assert_eq!((read.count.0, read.inner.0, read.list.0), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_deeply_nested_is_read_without_recursion() {
+        #[derive(Deserialize)]
+        struct Content {
+            #[serde(default)]
+            _text: Count,
+        }
+        let deep = |open: &str, close: &str| open.repeat(200_000) + "1" + &close.repeat(200_000);
+        for json in [deep("[", "]"), deep("[{\"text\":", "}]"), deep("{\"text\":", "}")] {
+            assert_eq!(text(&json), "");
+            assert_eq!(serde_json::from_str::<Count>(&json).unwrap(), Count(None));
+            assert!(serde_json::from_str::<List<Content>>(&json).unwrap().0.len() <= 1);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_is_the_same_in_whatever_pieces_it_comes(text in any::<String>(), cuts in prop::collection::vec(0_usize..50, 0..6)) {
+            let units: Vec<u16> = text.encode_utf16().collect();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|at| at.min(units.len())).collect();
+            cuts.push(units.len());
+            cuts.sort_unstable();
+            let (mut joined, mut from) = (Joined::default(), 0);
+            let mut added = String::new();
+            for to in cuts {
+                let escaped: Vec<String> = units[from..to].iter().map(|unit| format!("\\u{unit:04x}")).collect();
+                let json = format!("\"{}\"", escaped.concat());
+                added.push_str(joined.push(&serde_json::from_str(&json).unwrap()));
+                from = to;
+            }
+            prop_assert_eq!(&added, &text);
+            prop_assert_eq!(joined.into_text(), text);
+        }
+    }
+}
