@@ -540,6 +540,28 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_part_in_an_encoding_of_mail_is_refused() {
+        for (encoding, is_taken) in [
+            ("binary", true),
+            ("8BIT", true),
+            ("7bit", true),
+            ("base64", false),
+            ("quoted-printable", false),
+            ("", false),
+        ] {
+            let body = format!(
+                "--b\r\ncontent-disposition: form-data; name=\"file\"\r\ncontent-transfer-encoding: \
+                 {encoding}\r\n\r\naGk=\r\n--b--\r\n"
+            );
+            let mut headers = HeaderMap::new();
+            let kind = http::HeaderValue::from_static("multipart/form-data; boundary=b");
+            headers.insert(CONTENT_TYPE, kind);
+            let mut form = Form::new(&headers, Body::from(body)).unwrap();
+            assert_eq!(form.next().await.is_ok(), is_taken, "{encoding}");
+        }
+    }
+
     /// Time after which a form is refused whose content comes in chunks of `bytes`, each but the first after `pause`, and the refusal. None if
     /// all of it was taken.
     async fn refused(bytes: usize, pause: Duration, chunks: usize) -> Option<(Duration, u16)> {

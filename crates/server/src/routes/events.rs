@@ -300,3 +300,36 @@ impl Source for RecordedEvents {
         Entry::around(&event, "data", self.texts.open(self.org, data), TextForm::Json)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_event_may_come_as_a_parameter() {
+        let after = async |query: &str| {
+            let request = Request::get(format!("/v1/runs/x/events?{query}"))
+                .body(())
+                .unwrap();
+            let (mut parts, ()) = request.into_parts();
+            let read = Query::<EventsQuery>::from_request_parts(&mut parts, &()).await;
+            read.ok().map(|Query(query)| query.after)
+        };
+        for (query, expected) in [
+            ("", Some(0)),
+            ("after=2", Some(2)),
+            ("lastEventId=3", Some(3)),
+            ("after=2&lastEventId=3", Some(3)),
+            ("lastEventId=0&after=2", Some(0)),
+            ("lasteventid=3", Some(0)),
+            ("lastEventId=-1", None),
+            ("lastEventId=", None),
+            ("lastEventId=x", None),
+            ("lastEventId=1&lastEventId=1", None),
+        ] {
+            assert_eq!(after(query).await, expected, "{query}");
+        }
+    }
+}
