@@ -6,7 +6,9 @@
 mod binary;
 mod command;
 mod plain;
+mod repeats;
 mod stream;
+mod utf16;
 
 use std::borrow::Cow;
 

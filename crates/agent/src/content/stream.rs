@@ -1,11 +1,11 @@
 //! Streams of commands in results: plain text, of which a long one keeps its head and its tail in whole lines. A line
-//! stands for the middle and names the file that holds it.
+//! stands for the middle and names the file that holds it. Equal lines in a row are counted, and UTF-16 is read.
 
 use std::ops::RangeInclusive;
 
 use sortie_sandbox::StreamOutput;
 
-use super::{binary, plain::plain};
+use super::{binary, plain::plain, repeats::Condensed, utf16};
 use crate::{Redactor, text};
 
 /// A file of the run that holds the whole output, or its beginning.
@@ -15,6 +15,18 @@ pub(crate) struct Kept {
     pub(crate) path: String,
     /// The part of the output that the file holds.
     pub(crate) extent: Extent,
+}
+
+impl Kept {
+    /// The place of an output that is not shown as it came, behind a semicolon.
+    fn place(&self) -> String {
+        let path = &self.path;
+        match self.extent {
+            Extent::Whole => format!("; it is in {path}"),
+            Extent::Log => format!("; the log is {path}"),
+            Extent::First(bytes) => format!("; its first {} bytes are in {path}", text::grouped(bytes)),
+        }
+    }
 }
 
 /// The part of an output that a file holds.
@@ -33,6 +45,8 @@ pub(crate) enum Extent {
 pub(crate) enum View {
     /// The text fits.
     Whole(String),
+    /// The text fits, but is not the output byte for byte.
+    Reworded(String),
     /// The middle of the text does not fit.
     Cut(Cut),
     /// Data that is no text.
@@ -55,48 +69,59 @@ impl View {
     pub(crate) fn of(stream: StreamOutput, limit: usize, redactor: Option<&Redactor>) -> Self {
         let StreamOutput {
             mut head,
-            tail,
+            mut tail,
             total_bytes,
             total_lines,
         } = stream;
-        if let Some(kind) = binary::kind(&head) {
+        let order = utf16::order(head.get(..utf16::SAMPLE).unwrap_or(&head));
+        if order.is_none()
+            && let Some(kind) = binary::kind(&head)
+        {
             return Self::Binary {
                 kind,
                 bytes: total_bytes,
             };
         }
         let shown = |bytes: Vec<u8>| {
-            let text = text::clean_bytes(bytes);
+            let text = match order {
+                Some(order) => text::clean(utf16::text(&bytes, order)),
+                None => text::clean_bytes(bytes),
+            };
             let text = plain(&text).into_owned();
-            match redactor {
+            Condensed::new(match redactor {
                 Some(redactor) => redactor.redact_owned(text),
                 None => text,
-            }
+            })
         };
         if total_bytes > (head.len() + tail.len()) as u64 {
-            head.truncate(head.len() - torn_at_end(&head));
-            let tail = tail.get(torn_at_start(&tail)..).unwrap_or_default().to_vec();
+            if order.is_some() {
+                head.truncate(head.len() / 2 * 2);
+                tail.drain(..usize::from((total_bytes - tail.len() as u64) % 2 == 1));
+            } else {
+                head.truncate(head.len() - torn_at_end(&head));
+                tail.drain(..torn_at_start(&tail));
+            }
             let kept = (head.len() + tail.len()) as u64;
-            return Self::Cut(Cut::of(
-                &shown(head),
-                &shown(tail),
-                (total_bytes - kept, total_lines),
-                limit,
-            ));
+            let gone = (total_bytes - kept, total_lines);
+            return Self::Cut(Cut::of(&shown(head), &shown(tail), gone, limit));
         }
         head.extend_from_slice(&tail);
         let text = shown(head);
-        if text.len() <= limit {
-            return Self::Whole(text);
+        if text.text.len() > limit {
+            return Self::Cut(Cut::of(&text, &text, (0, total_lines), limit));
         }
-        Self::Cut(Cut::of(&text, &text, (0, total_lines), limit))
+        if order.is_some() || text.is_condensed() {
+            Self::Reworded(text.text)
+        } else {
+            Self::Whole(text.text)
+        }
     }
 
     /// Whether a file with the whole of it is of use.
     pub(crate) const fn is_partial(&self) -> bool {
         match self {
             Self::Whole(_) => false,
-            Self::Cut(_) | Self::Binary { .. } => true,
+            Self::Reworded(_) | Self::Cut(_) | Self::Binary { .. } => true,
         }
     }
 
@@ -104,18 +129,23 @@ impl View {
     pub(crate) fn text(self, kept: Option<&Kept>) -> String {
         match self {
             Self::Whole(text) => text,
+            Self::Reworded(mut text) => {
+                if let Some(kept) = kept {
+                    if !text.ends_with('\n') {
+                        text.push('\n');
+                    }
+                    let place = kept.place();
+                    text.extend([
+                        "[the output as it came",
+                        place.strip_prefix("; it").unwrap_or(&place),
+                        "]\n",
+                    ]);
+                }
+                text
+            }
             Self::Cut(cut) => cut.text(kept),
             Self::Binary { kind, bytes } => {
-                let place = match kept {
-                    None => String::new(),
-                    Some(Kept { path, extent }) => match extent {
-                        Extent::Whole => format!("; it is in {path}"),
-                        Extent::Log => format!("; the log is {path}"),
-                        Extent::First(bytes) => {
-                            format!("; its first {} bytes are in {path}", text::grouped(*bytes))
-                        }
-                    },
-                };
+                let place = kept.map(Kept::place).unwrap_or_default();
                 format!(
                     "[binary output, not shown: {} bytes, {kind}{place}]\n",
                     text::grouped(bytes)
@@ -128,24 +158,27 @@ impl View {
 impl Cut {
     /// The first part of `head` and the last part of `tail`; between the two `gone` bytes are gone already, and the
     /// stream has so many lines in all. The two may be the same text, of which nothing is gone.
-    fn of(head: &str, tail: &str, (gone, all_lines): (u64, u64), limit: usize) -> Self {
+    fn of(head: &Condensed, tail: &Condensed, (gone, all_lines): (u64, u64), limit: usize) -> Self {
         let (first, last) = (
-            whole_lines_of_head(text::head(head, limit - limit / 2)),
-            whole_lines_of_tail(text::tail(tail, limit / 2)),
+            whole_lines_of_head(text::head(&head.text, limit - limit / 2)),
+            whole_lines_of_tail(text::tail(&tail.text, limit / 2)),
         );
+        let all = |part: &Condensed| part.stands_for(0..part.text.len()).1;
         let text_bytes = if gone == 0 {
-            tail.len()
+            all(tail)
         } else {
-            head.len() + tail.len()
+            all(head) + all(tail)
         };
-        let bytes = gone + text_bytes.saturating_sub(first.len() + last.len()) as u64;
+        let (first_lines, first_bytes) = head.stands_for(0..first.len());
+        let (last_lines, last_bytes) = tail.stands_for(tail.text.len() - last.len()..tail.text.len());
+        let bytes = gone + text_bytes.saturating_sub(first_bytes + last_bytes);
         let starts_line = tail
+            .text
             .len()
             .checked_sub(last.len() + 1)
-            .and_then(|before| tail.as_bytes().get(before))
+            .and_then(|before| tail.text.as_bytes().get(before))
             == Some(&b'\n');
-        let lines_of = |text: &str| text.matches('\n').count() as u64;
-        let (from, to) = (lines_of(first) + 1, all_lines.saturating_sub(lines_of(last)));
+        let (from, to) = (first_lines + 1, all_lines.saturating_sub(last_lines));
         let between_lines = (first.is_empty() || first.ends_with('\n')) && starts_line && from <= to;
         Self {
             head: first.to_owned(),
@@ -288,6 +321,62 @@ mod tests {
         assert!(log.contains("bytes left out; the log is FILE …]\n"), "{log}");
         let none = View::of(stream(text.as_bytes(), 100), 44, None).text(None);
         assert!(none.contains("\n[… 95 lines, 754 bytes left out …]\n"), "{none}");
+    }
+
+    #[test]
+    fn equal_lines_are_counted_and_stand_in_the_file() {
+        let warning = "warning: something is deprecated and will be removed\n";
+        let text = format!("start\n{}end\n", warning.repeat(1_000));
+        let told = shown(&text, 1 << 20, 1 << 20, Extent::Whole);
+        assert_eq!(
+            told,
+            format!(
+                "start\n{warning}[… the line above comes 999 times more …]\nend\n[the output as it came is in FILE]\n"
+            )
+        );
+        let of_job = shown(&text, 1 << 20, 1 << 20, Extent::Log);
+        assert!(
+            of_job.ends_with("[the output as it came; the log is FILE]\n"),
+            "{of_job}"
+        );
+        // A cut names the lines of the output, not those of what is shown.
+        let mut long = warning.repeat(1_000);
+        long.extend((0..100).map(|n| format!("line {n}\n")));
+        let told = shown(&long, 1 << 20, 300, Extent::Whole);
+        assert!(
+            told.starts_with(&format!(
+                "{warning}[… the line above comes 999 times more …]\nline 0\n"
+            )),
+            "{told}"
+        );
+        assert!(told.contains("(lines 1008-1082) …]\nline 82\n"), "{told}");
+    }
+
+    #[test]
+    fn utf_16_is_shown_as_text() {
+        let bytes: Vec<u8> = "a: é\r\nb\r\n"
+            .encode_utf16()
+            .flat_map(u16::to_le_bytes)
+            .collect();
+        let kept = Kept {
+            path: "FILE".to_owned(),
+            extent: Extent::Whole,
+        };
+        let told = View::of(stream(&bytes, 1_000), 1_000, None).text(Some(&kept));
+        assert_eq!(told, "a: é\nb\n[the output as it came is in FILE]\n");
+        let long = "line of text\n"
+            .repeat(100)
+            .encode_utf16()
+            .flat_map(u16::to_be_bytes)
+            .collect::<Vec<u8>>();
+        for keep in [401, 402] {
+            let told = View::of(stream(&long, keep), 150, None).text(None);
+            assert!(
+                told.starts_with("line of text\n") && told.ends_with("line of text\n"),
+                "{told}"
+            );
+            assert!(told.chars().all(|c| c != '\u{fffd}'), "{told}");
+        }
     }
 
     #[test]

@@ -118,7 +118,7 @@ pub(super) const CASES: &[Case] = &[
                 r#"{"command": "yes", "timeout_seconds": 1}"#,
                 &[
                     "still runs",
-                    "[stdout]\ny\ny\n",
+                    "[stdout]\ny\n[… the line above comes ",
                     "the log is .sortie/output/1-job.log …]",
                 ],
             ),
