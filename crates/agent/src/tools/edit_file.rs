@@ -1,8 +1,8 @@
 //! `edit_file`: one piece of a text file replaced by another.
 //!
 //! The old text is looked for in passes. The first is exact. The others ignore white space at the ends of lines, then
-//! indentation, typography and runs of blank lines. After that the passes are tried without line numbers, fences and
-//! doubled escapes, which models copy along. The first pass that finds the text decides: one place is replaced, several
+//! indentation, typography and runs of blank lines. After that the passes are tried without line numbers, fences,
+//! doubled escapes and character references of HTML, which models copy along. The first pass that finds the text decides: one place is replaced, several
 //! places change nothing. Parts of the new text that are equal to the old one keep the form that they have in the file.
 
 mod folded;
@@ -144,6 +144,9 @@ fn edited(content: Option<&str>, arguments: &Arguments) -> Result<Edited, String
         return Err("old_text and new_text are the same".to_owned());
     }
     let content = content.unwrap_or_default();
+    if content.contains('\r') && !content.contains('\n') {
+        return edited_between_returns(content, arguments);
+    }
     let wanted = if *replace_all { Wanted::All } else { Wanted::Single };
     for variant in variants(old_text, new_text) {
         for pass in PASSES {
@@ -177,6 +180,22 @@ fn edited(content: Option<&str>, arguments: &Arguments) -> Result<Edited, String
         ));
     }
     Err(format!("old_text does not occur{}", closest(content, old_text)))
+}
+
+/// The change of a file whose lines end with `\r` alone. Nobody sees these in a text that is shown.
+fn edited_between_returns(content: &str, arguments: &Arguments) -> Result<Edited, String> {
+    let with_newlines = |text: &str| text.replace("\r\n", "\n").replace('\r', "\n");
+    let arguments = Arguments {
+        path: arguments.path.clone(),
+        old_text: with_newlines(&arguments.old_text),
+        new_text: with_newlines(&arguments.new_text),
+        replace_all: arguments.replace_all,
+    };
+    let edited = edited(Some(&with_newlines(content)), &arguments)?;
+    Ok(Edited {
+        content: edited.content.replace('\n', "\r"),
+        ..edited
+    })
 }
 
 /// A way to look for the old text.
@@ -288,6 +307,8 @@ fn lines_at(content: &str, places: impl Iterator<Item = usize>) -> Vec<usize> {
 }
 
 fn named(lines: &[usize]) -> String {
+    let mut lines = lines.to_vec();
+    lines.dedup();
     let shown: Vec<String> = lines.iter().take(20).map(usize::to_string).collect();
     let word = if lines.len() == 1 { "line" } else { "lines" };
     let more = if lines.len() > shown.len() { " …" } else { "" };

@@ -1,5 +1,6 @@
 //! The line of a file that is most like the beginning of a text that is not in it.
 
+use super::folded::plain_line;
 use crate::text;
 
 /// Lines that are looked through for the closest one.
@@ -12,18 +13,14 @@ pub(super) fn closest(content: &str, old: &str) -> String {
     let Some(wanted) = old.lines().map(str::trim).find(|line| !line.is_empty()) else {
         return String::new();
     };
-    let wanted = text::head(wanted, LINE_BYTES);
+    // What a pass would ignore is no difference here either.
+    let plain = |line: &str| plain_line(text::head(line.trim(), LINE_BYTES));
+    let wanted = plain(&html_escape::decode_html_entities(text::head(wanted, LINE_BYTES)));
     let best = content
         .lines()
         .take(LINES_COMPARED)
         .enumerate()
-        .map(|(index, line)| {
-            (
-                likeness(wanted, text::head(line.trim(), LINE_BYTES)),
-                index + 1,
-                line,
-            )
-        })
+        .map(|(index, line)| (likeness(&wanted, &plain(line)), index + 1, line))
         .max_by_key(|(likeness, number, _)| (*likeness, std::cmp::Reverse(*number)));
     match best {
         Some((1_000, number, _)) => format!(

@@ -105,6 +105,63 @@ fn a_text_that_is_not_unique_is_named_with_its_lines() {
 }
 
 #[test]
+fn places_in_one_line_are_named_once() {
+    assert_eq!(
+        changed("aaa\n", "aa", "b").unwrap_err(),
+        "old_text occurs 2 times, at line 1; take in more lines around the one you mean, or set replace_all"
+    );
+    let all = edited(Some("x x\nx"), &arguments("x", "y", true)).unwrap();
+    assert!(all.how.unwrap().starts_with("at lines 1, 2\n"));
+}
+
+#[test]
+fn lines_that_end_with_returns_alone_are_edited_as_others() {
+    assert_eq!(
+        changed("a\rb\rc\r", "a\nb\n", "x\ny\nz\n"),
+        Ok("x\ry\rz\rc\r".to_owned())
+    );
+    assert_eq!(changed("a\r  b\r", "a\r\nb", "a\r\nc"), Ok("a\r  c\r".to_owned()));
+    assert!(said("a\rb\rc\r", "b", "x").starts_with("at line 2\n     1\ta\n     2\tx\n"));
+    assert_eq!(
+        changed("a\rb\ra", "a", "x").unwrap_err(),
+        "old_text occurs 2 times, at lines 1, 3; take in more lines around the one you mean, or set replace_all"
+    );
+    // A return within a line of another file is text.
+    assert_eq!(changed("a\rb\nc\n", "a\rb", "x"), Ok("x\nc\n".to_owned()));
+    assert!(changed("a\rb\nc\n", "a\nb", "x").is_err());
+}
+
+#[test]
+fn html_references_and_forms_of_letters_are_read() {
+    assert_eq!(
+        changed(
+            "if (a && b) {\n",
+            "if (a &amp;&amp; b) {",
+            "if (a &amp;&amp; c) {"
+        ),
+        Ok("if (a && c) {\n".to_owned())
+    );
+    // The file has the references itself.
+    assert_eq!(
+        changed("<p>a &amp; b</p>\n", "a &amp; b", "a &amp; c"),
+        Ok("<p>a &amp; c</p>\n".to_owned())
+    );
+    // Letters that stay have the form of the file.
+    assert_eq!(
+        changed("x = \"cafe\u{301}\"\n", "\"caf\u{e9}\"", "\"th\u{e9}\""),
+        Ok("x = \"the\u{301}\"\n".to_owned())
+    );
+    assert_eq!(
+        changed("caf\u{e9} a\n", "cafe\u{301} a", "cafe\u{301} b"),
+        Ok("caf\u{e9} b\n".to_owned())
+    );
+    let told = changed("x\nif (a && b) {\n", "if (a &amp;&amp; b) {\n  z();", "y").unwrap_err();
+    assert!(told.contains("its first line is line 2 of the file"), "{told}");
+    let told = changed("x\ncafe\u{301} a b c\n", "caf\u{e9} a b c d", "y").unwrap_err();
+    assert!(told.contains("the closest is line 2"), "{told}");
+}
+
+#[test]
 fn no_edit_takes_more_memory_than_its_bounds() {
     let file = "a".repeat(100_000);
     let told = edited(Some(&file), &arguments("a", &"b".repeat(1_000), true)).unwrap_err();

@@ -1,4 +1,5 @@
-//! Additions that models copy along with a piece of a file: line numbers, a fence, doubled escapes.
+//! Additions that models copy along with a piece of a file: line numbers, a fence, doubled escapes, character references
+//! of HTML.
 
 use std::borrow::Cow;
 
@@ -26,6 +27,7 @@ pub(super) fn variants<'t>(old: &'t str, new: &'t str) -> impl Iterator<Item = V
         .chain(unnumbered(old, new).map(|texts| made(texts, "without its line numbers")))
         .chain(unfenced(old, new).map(|texts| made(texts, "without its fence")))
         .chain(unescaped(old, new).map(|texts| made(texts, "with its escapes read once more")))
+        .chain(dereferenced(old, new).map(|texts| made(texts, "with its HTML character references read")))
 }
 
 /// Without the numbers before the lines, as `read_file`, `search_files`, `cat -n` and `grep -n` show them.
@@ -173,6 +175,35 @@ fn unescape(text: &str) -> String {
     out
 }
 
+/// With the characters in place of their references in HTML, as `&amp;`. A new text that has a character bare for which
+/// the old text has a reference was not written in them.
+fn dereferenced(old: &str, new: &str) -> Option<(String, String)> {
+    let read = html_escape::decode_html_entities(old);
+    if read == old {
+        return None;
+    }
+    let is_referenced = |c: char| read.matches(c).count() > old.matches(c).count();
+    let is_bare = read.contains('&') && has_bare_ampersand(new)
+        || ['<', '>', '"', '\'']
+            .iter()
+            .any(|c| is_referenced(*c) && new.contains(*c));
+    let new = if is_bare {
+        new.into()
+    } else {
+        html_escape::decode_html_entities(new)
+    };
+    Some((read.into_owned(), new.into_owned()))
+}
+
+/// Whether an ampersand begins no reference.
+fn has_bare_ampersand(text: &str) -> bool {
+    text.match_indices('&').any(|(at, _)| {
+        let rest = text.get(at + 1..).unwrap_or_default();
+        let name = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '#');
+        !name.starts_with(';') || name.len() == rest.len()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -216,6 +247,22 @@ mod tests {
         assert_eq!(new, "print('\\n')\nc");
         assert_eq!(unescaped("print(\"a\\n\")", "x"), None);
         assert_eq!(unescaped("a\\nb\nc", "x"), None);
+    }
+
+    #[test]
+    fn character_references_are_read_where_the_whole_call_has_them() {
+        let both = |old: &str, new: &str| dereferenced(old, new);
+        let pair = |old: &str, new: &str| Some((old.to_owned(), new.to_owned()));
+        assert_eq!(both("a &amp;&amp; b", "a &amp;&amp; c"), pair("a && b", "a && c"));
+        assert_eq!(both("if (a &lt; 1)", "if (b)"), pair("if (a < 1)", "if (b)"));
+        assert_eq!(
+            both("&quot;a&#39;s&quot;", "&quot;b&quot;"),
+            pair("\"a's\"", "\"b\"")
+        );
+        // A new text with bare characters is meant as it is.
+        assert_eq!(both("a &lt; b", "<p>&lt;</p>"), pair("a < b", "<p>&lt;</p>"));
+        assert_eq!(both("a &amp; b", "a & &amp; b"), pair("a & b", "a & &amp; b"));
+        assert_eq!(both("a && b", "a &amp; b"), None);
     }
 
     proptest! {
