@@ -8,6 +8,9 @@
 #![cfg(not(test))]
 
 mod bounds;
+#[expect(dead_code, reason = "its readers need a part of it")]
+#[path = "../../crates/agent/src/fence.rs"]
+mod fence;
 mod input;
 mod memory;
 pub mod targets;

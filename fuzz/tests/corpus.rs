@@ -24,7 +24,7 @@ macro_rules! corpora {
     };
 }
 
-corpora!(html robots sse mcp mcp_endpoint model_event hello oauth oidc picture license stripe_webhook);
+corpora!(html robots sse mcp mcp_endpoint model_event hello oauth oidc picture replies license stripe_webhook);
 
 /// Returns the files of a corpus, or the corpora.
 fn entries(folder: &str) -> BTreeSet<PathBuf> {

@@ -1,14 +1,22 @@
-//! The final answer: taken as it is, or, with an `output_schema`, read as JSON, checked, and handed back at most twice.
+//! The final answer: taken as it is, or, with an `output_schema`, read as JSON, checked, and handed back at most twice. JSON
+//! is found in a fence, in a string and between words, and read where it has slips with one meaning.
 //!
 //! Nothing is recorded here: an answer that was rejected before its worker died is judged again, and only once
 //! recorded.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use sortie_api::limits::OUTPUT_BYTES;
 
-use crate::{fence, schema::Schema, stop::Stop};
+use crate::{
+    fence,
+    schema::Schema,
+    stop::Stop,
+    weak::near_json::{self, Closing},
+};
 
+/// JSON values between words that are looked at.
+const MOST_VALUES: usize = 16;
 /// Number of times that an answer that does not match is handed back.
 const CORRECTIONS: u32 = 2;
 
@@ -56,7 +64,8 @@ impl Answer {
         Self { schema, rejected }
     }
 
-    pub(crate) async fn judge(&mut self, said: String) -> Result<Verdict, Stop> {
+    pub(crate) async fn judge(&mut self, said: &str) -> Result<Verdict, Stop> {
+        let said = said.to_owned();
         let Some(schema) = &self.schema else {
             return Ok(Verdict::Final(said));
         };
@@ -75,33 +84,111 @@ impl Answer {
     }
 }
 
-/// The JSON text of the answer, if it matches.
+/// The JSON text of the answer, if it matches: of the readings, the first one that does.
 fn check(schema: &Schema, said: &str) -> Result<String, Vec<String>> {
-    let json = json_of(said);
+    let mut refused = None;
+    for reading in READINGS {
+        let mut matching = Vec::new();
+        for json in reading(said) {
+            match check_json(schema, &json) {
+                Ok(()) => matching.push(json),
+                Err(errors) => drop(refused.get_or_insert(errors)),
+            }
+        }
+        match (matching.pop(), matching.len()) {
+            (Some(json), 0) => return Ok(json),
+            (Some(_), others) => {
+                return Err(vec![format!(
+                    "output: {} JSON values match, must be one",
+                    others + 1
+                )]);
+            }
+            (None, _) => {}
+        }
+    }
+    match refused {
+        Some(errors) => Err(errors),
+        None => Err(check_json(schema, said.trim()).err().unwrap_or_default()),
+    }
+}
+
+fn check_json(schema: &Schema, json: &str) -> Result<(), Vec<String>> {
     if json.len() > OUTPUT_BYTES {
         return Err(vec![format!(
             "output: {} bytes long, must be at most {OUTPUT_BYTES}",
             json.len()
         )]);
     }
-    schema.check("output", &json)?;
-    Ok(json.into_owned())
+    schema.check("output", json)
 }
 
-/// The whole answer where it is JSON, else its last fenced block that is, else the whole answer.
-fn json_of(said: &str) -> Cow<'_, str> {
+/// Readings of an answer, each with the JSON values that it finds.
+const READINGS: [fn(&str) -> Vec<String>; 5] = [whole, in_string, in_fence, nearly_json, in_prose];
+
+/// The whole answer.
+fn whole(said: &str) -> Vec<String> {
     let whole = said.trim();
-    if is_json(whole) {
-        return Cow::Borrowed(whole);
+    is_json(whole).then(|| whole.to_owned()).into_iter().collect()
+}
+
+/// The text of the string that the whole answer is.
+fn in_string(said: &str) -> Vec<String> {
+    let inner = near_json::decoded(said.trim());
+    inner.filter(|inner| is_json(inner)).into_iter().collect()
+}
+
+/// The last fenced block that is JSON.
+fn in_fence(said: &str) -> Vec<String> {
+    let blocks = fence::blocks(said).map(|block| block.content.trim().to_owned());
+    blocks
+        .filter(|content| is_json(content))
+        .last()
+        .into_iter()
+        .collect()
+}
+
+/// The whole answer, or the last fenced block, where it is JSON but for slips.
+fn nearly_json(said: &str) -> Vec<String> {
+    let blocks: Vec<_> = fence::blocks(said).map(|block| block.content).collect();
+    let texts = std::iter::once(said).chain(blocks.iter().rev().map(AsRef::as_ref));
+    let texts = texts.filter(|text| text.trim_start().starts_with(['{', '[']) && !is_json(text.trim()));
+    let mut read = texts.filter_map(|text| near_json::whole(text, Closing::Implied).ok());
+    read.next().into_iter().collect()
+}
+
+/// The objects and lists between the words of the answer.
+fn in_prose(said: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut at = 0;
+    if is_json(said.trim()) {
+        return found;
     }
-    let fenced = fence::blocks(said)
-        .map(|block| block.content)
-        .filter(|content| is_json(content.trim()))
-        .last();
-    match fenced {
-        Some(content) => Cow::Owned(content.trim().to_owned()),
-        None => Cow::Borrowed(whole),
+    while let Some(begin) = said.get(at..).and_then(|rest| rest.find(['{', '['])) {
+        let from = at + begin;
+        match near_json::value(said, from, Closing::Required) {
+            Ok((json, end)) => {
+                at = end;
+                let as_written = said.get(from..end).filter(|text| is_json(text));
+                let json = as_written.map_or(json, str::to_owned);
+                if !found.contains(&json) {
+                    found.push(json);
+                }
+            }
+            // What is within an object that cannot be read is no answer.
+            Err(_) if begins_object(said, from) => return Vec::new(),
+            Err(why) => at = why.at.max(from + 1),
+        }
+        if found.len() > MOST_VALUES {
+            break;
+        }
     }
+    found
+}
+
+/// Whether an object with the name of a field begins here, unlike braces in a sentence.
+fn begins_object(text: &str, at: usize) -> bool {
+    let inner = text.get(at..).and_then(|rest| rest.strip_prefix('{'));
+    inner.is_some_and(|inner| inner.trim_start().starts_with('"'))
 }
 
 fn is_json(text: &str) -> bool {

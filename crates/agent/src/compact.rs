@@ -2,20 +2,32 @@
 
 use serde_json::value::RawValue;
 
+use crate::weak::near_json::{self, Closing, Unreadable};
+
 /// Levels of nesting that common JSON parsers still read.
 const DEPTH: usize = 100;
 
 /// Reason why a text is no JSON object; the message is for the model that wrote it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadObject {
-    #[error("they are cut off ({0}); write less in one call, for instance a large file in several parts")]
-    CutOff(serde_json::Error),
+    #[error("they are cut off in {}; write less in one call, for instance a large file in several parts", .0.field())]
+    CutOff(Unreadable),
     #[error("{0}")]
-    Malformed(serde_json::Error),
-    #[error("not a JSON object")]
+    Malformed(Unreadable),
+    #[error("they must be a JSON object")]
     NoObject,
     #[error("nested deeper than {DEPTH} levels")]
     TooDeep,
+}
+
+impl From<Unreadable> for BadObject {
+    fn from(why: Unreadable) -> Self {
+        if why.is_cut {
+            Self::CutOff(why)
+        } else {
+            Self::Malformed(why)
+        }
+    }
 }
 
 /// `text` without the white space between its parts, or why it is not a JSON object. Numbers stay as they were sent.
@@ -30,13 +42,13 @@ pub(crate) fn compact_object(text: &str) -> Result<Box<RawValue>, BadObject> {
 
 fn compact(text: &str) -> Result<Box<RawValue>, BadObject> {
     let text = if text.trim().is_empty() { "{}" } else { text };
-    let value: &RawValue = serde_json::from_str(text).map_err(|error| {
-        if error.is_eof() {
-            BadObject::CutOff(error)
-        } else {
-            BadObject::Malformed(error)
-        }
-    })?;
+    let repaired;
+    let value: &RawValue = if let Ok(value) = serde_json::from_str(text) {
+        value
+    } else {
+        repaired = near_json::object(text, Closing::Required)?;
+        serde_json::from_str(&repaired).map_err(|_| BadObject::NoObject)?
+    };
     if !value.get().starts_with('{') {
         return Err(BadObject::NoObject);
     }
@@ -64,7 +76,7 @@ fn compact(text: &str) -> Result<Box<RawValue>, BadObject> {
         }
         out.push(c);
     }
-    RawValue::from_string(out).map_err(BadObject::Malformed)
+    RawValue::from_string(out).map_err(|_| BadObject::NoObject)
 }
 
 #[cfg(test)]
@@ -108,7 +120,7 @@ mod tests {
     fn what_is_no_object_is_refused_with_the_reason() {
         assert_eq!(
             compact_object("[1]").unwrap_err().to_string(),
-            "not a JSON object"
+            "they must be a JSON object"
         );
         assert!(matches!(compact_object("{\"a\":"), Err(BadObject::CutOff(_))));
         assert!(matches!(compact_object("{\"a\":]"), Err(BadObject::Malformed(_))));
@@ -116,7 +128,7 @@ mod tests {
         assert_eq!(compact_object(r#""{\"a\": 1}""#).unwrap().get(), r#"{"a":1}"#);
         assert_eq!(
             compact_object(r#""a""#).unwrap_err().to_string(),
-            "not a JSON object"
+            "they must be a JSON object"
         );
         assert_eq!(
             compact_object("{ \"n\": 12345678901234567890123 }")

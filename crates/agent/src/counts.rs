@@ -104,6 +104,13 @@ impl Counts {
         }
     }
 
+    /// The newest reply goes back as another text than was counted.
+    pub(crate) fn reply_rewritten(&mut self) {
+        if let Some(count) = self.0.last_mut() {
+            count.reply = None;
+        }
+    }
+
     /// The fixed part of the requests is another one, of at most so many tokens.
     pub(crate) fn fixed_replaced(&mut self, most: u64) {
         self.grow(most);

@@ -32,6 +32,22 @@ pub(crate) fn blocks(text: &str) -> impl Iterator<Item = Block<'_>> {
     Blocks { text, at: 0, line: 0 }
 }
 
+/// The lines of `text` that belong to no block and open none, each with its offset, its line break included.
+pub(crate) fn lines_outside(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut blocks = Blocks { text, at: 0, line: 0 };
+    std::iter::from_fn(move || {
+        loop {
+            let from = blocks.at;
+            let line = blocks.next_line()?;
+            let Some(fence) = opens(line) else {
+                return Some((from, text.get(from..blocks.at).unwrap_or_default()));
+            };
+            let opening = blocks.line;
+            blocks.read(&fence, opening);
+        }
+    })
+}
+
 struct Blocks<'a> {
     text: &'a str,
     /// Offset of the next line.
@@ -183,6 +199,15 @@ mod tests {
         );
         assert_eq!(all("```sh"), [(1, "sh", String::new(), End::Open)]);
         assert_eq!(all("```sh\n```"), [(1, "sh", String::new(), End::Closed)]);
+    }
+
+    #[test]
+    fn lines_outside_of_blocks_come_with_their_offsets() {
+        let text = "a\n```sh\nb\n```\nc\r\n~~~\nd";
+        assert_eq!(
+            lines_outside(text).collect::<Vec<_>>(),
+            [(0, "a\n"), (14, "c\r\n")]
+        );
     }
 
     proptest! {

@@ -37,6 +37,7 @@ pub mod tool;
 mod tool_call;
 mod tools;
 mod turn;
+mod weak;
 mod window;
 mod workspace;
 

@@ -1,6 +1,7 @@
 //! The run's sink behind its redactor: nothing passes without its credentials taken out, whoever records it.
 //!
-//! Where the run has no credentials, it hands on what it is given.
+//! Where the run has no credentials, it hands on what it is given. Of the text that the model is writing, thinking between
+//! tags is left out.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,12 +17,14 @@ use crate::{
     journal::{Entry, What},
     model::{Content, ToolCall, ToolResult},
     redact::Pieces,
+    weak::thinking::{AnswerText, Tags},
 };
 
 /// A sink that is told everything without credentials.
 pub(crate) struct RedactingSink<'a> {
     sink: &'a dyn Sink,
     redactor: &'a Redactor,
+    tags: Tags,
     writing: Mutex<Writing>,
 }
 
@@ -29,23 +32,47 @@ pub(crate) struct RedactingSink<'a> {
 #[derive(Default)]
 struct Writing {
     step: u32,
+    /// Text of the call under way; `None` before its first piece.
+    answer: Option<AnswerText>,
     pieces: Pieces,
 }
 
 impl<'a> RedactingSink<'a> {
-    pub(crate) fn new(sink: &'a dyn Sink, redactor: &'a Redactor) -> Self {
+    /// A sink for answers with thinking between `tags`.
+    pub(crate) fn new(sink: &'a dyn Sink, redactor: &'a Redactor, tags: Tags) -> Self {
         Self {
             sink,
             redactor,
+            tags,
             writing: Mutex::default(),
         }
     }
 
-    /// Hands out what was held back of the text before.
+    /// Ends the text of a call: hands out what was held back of it.
+    fn finish_answer(&self, writing: &mut Writing) {
+        if let Some(mut answer) = writing.answer.take() {
+            let rest = answer.finish();
+            self.show(writing, &rest);
+        }
+        self.finish(writing);
+    }
+
+    /// Hands out what the redactor has held back of the text before.
     fn finish(&self, writing: &mut Writing) {
         let rest = writing.pieces.rest(self.redactor);
         if !rest.is_empty() {
             self.sink.message_delta(writing.step, &rest);
+        }
+    }
+
+    fn show(&self, writing: &mut Writing, text: &str) {
+        let shown = if self.redactor.is_empty() {
+            text.into()
+        } else {
+            writing.pieces.push(self.redactor, text)
+        };
+        if !shown.is_empty() {
+            self.sink.message_delta(writing.step, &shown);
         }
     }
 
@@ -206,6 +233,13 @@ impl<'a> RedactingSink<'a> {
 
 impl Sink for RedactingSink<'_> {
     fn record(&self, event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
+        // A warning may come in the midst of a call; thinking goes on behind it.
+        if matches!(
+            event,
+            EventType::ModelCall(_) | EventType::Retry { .. } | EventType::Message { .. }
+        ) {
+            self.finish_answer(&mut self.writing());
+        }
         if self.redactor.is_empty() {
             return self.sink.record(event);
         }
@@ -238,18 +272,14 @@ impl Sink for RedactingSink<'_> {
     }
 
     fn message_delta(&self, step: u32, text: &str) {
-        if self.redactor.is_empty() {
-            return self.sink.message_delta(step, text);
-        }
         let mut writing = self.writing();
         if writing.step != step {
-            self.finish(&mut writing);
+            self.finish_answer(&mut writing);
             writing.step = step;
         }
-        let shown = writing.pieces.push(self.redactor, text);
-        if !shown.is_empty() {
-            self.sink.message_delta(step, &shown);
-        }
+        let tags = || AnswerText::new(self.tags.clone());
+        let shown = writing.answer.get_or_insert_with(tags).push(text);
+        self.show(&mut writing, &shown);
     }
 }
 
@@ -411,7 +441,7 @@ mod tests {
     #[tokio::test]
     async fn every_event_and_every_entry_passes_without_its_credentials() {
         let (told, redactor) = (Told::default(), Redactor::new([SECRET]));
-        let shown = RedactingSink::new(&told, &redactor);
+        let shown = RedactingSink::new(&told, &redactor, Tags::default());
         for event in events() {
             assert!(serde_json::to_string(&event).unwrap().contains(SECRET));
             shown.record(event).await.unwrap();

@@ -3,15 +3,16 @@
 //! A failed call is one of two things: told to the model, which goes on, or the end of the run.
 
 mod arguments;
+mod fitting;
 pub(crate) mod names;
 
 use futures_util::future::BoxFuture;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sortie_api::Micros;
 use tokio::sync::Mutex;
 
-pub use self::{arguments::arguments_of, names::tool_named};
+pub use self::{arguments::arguments_of, fitting::fitted_arguments, names::tool_named};
 use crate::{
     Redactor, Sink,
     content::{Media, ToolContent},
@@ -178,10 +179,4 @@ pub enum ToolError {
     NotSent(String),
     /// The run ends with this.
     Fatal(String),
-}
-
-/// The arguments of a call as the tool's own type; the message names the field.
-pub fn arguments<T: DeserializeOwned>(arguments: &RawValue) -> Result<T, ToolError> {
-    serde_json::from_str(arguments.get())
-        .map_err(|error| ToolError::NotSent(format!("bad arguments: {error}")))
 }

@@ -130,7 +130,7 @@ impl<'a> ToolRunner<'a> {
     }
 
     /// The tool that a call names, also under a name that models know from elsewhere.
-    fn find(&self, name: &str) -> Option<&'a dyn Tool> {
+    pub(crate) fn find(&self, name: &str) -> Option<&'a dyn Tool> {
         let mut tools = self.toolbox.iter().copied();
         tools.find(|tool| tool.definition().name == name).or_else(|| {
             let meant = tool_named(name)?;

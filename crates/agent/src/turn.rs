@@ -9,6 +9,7 @@ mod limits;
 mod repetition;
 mod room;
 mod start;
+mod understood;
 
 use sortie_api::{EventType, event::AnswerReason, limits::OUTPUT_BYTES};
 
@@ -22,7 +23,7 @@ use crate::{
     journal::{NoteKind, What},
     journal_writer::JournalWriter,
     meter::Meter,
-    model::{Content, Model, Reply, StopReason, ToolResult, Turn},
+    model::{Content, Kind, Model, Reply, StopReason, ToolResult, Turn},
     model_call::{Caller, Limit, Replied},
     redacting_sink::RedactingSink,
     reply,
@@ -30,6 +31,7 @@ use crate::{
     stop::{CUT_OFF, Stop},
     text,
     tool_call::{Share, ToolRunner},
+    weak::thinking::Tags,
 };
 
 /// Maximum length of the reason of a failed run, in bytes: a provider may send a whole page.
@@ -52,13 +54,18 @@ pub(crate) async fn run(
     if let Some(journal) = &journal {
         spec.budget.spent = spec.budget.spent.max(journal.spent());
     }
-    let sink = RedactingSink::new(sink, &spec.redactor);
+    let tags = match model.kind() {
+        Kind::Language => Tags::of(&spec.prompt),
+        Kind::Program => Tags::default(),
+    };
+    let sink = RedactingSink::new(sink, &spec.redactor, tags.clone());
     let meter = Meter::new(&spec.budget, &sink);
     let parts = start::Parts {
         spec: &spec,
         model,
         sink: &sink,
         meter: &meter,
+        tags,
     };
     let ended = Box::pin(parts.run(workspace, journal)).await;
     meter.update_sink();
@@ -92,6 +99,8 @@ struct Agent<'a> {
     journal_writer: &'a JournalWriter<'a>,
     answer: Answer,
     conversation: Conversation,
+    /// The tags of thinking in the model's text.
+    tags: Tags,
     /// The turn it is in, from 1.
     step: u32,
     /// Turns in a row of which no call could be made.
@@ -121,7 +130,7 @@ impl<'a> Agent<'a> {
         let mut progress = match open {
             None => Progress::GoOn,
             Some(Open::Calls(calls)) => Box::pin(self.call_tools(calls)).await?,
-            Some(Open::Answer(said)) => match self.answer.judge(said).await? {
+            Some(Open::Answer(said)) => match self.answer.judge(self.tags.split(&said).answer).await? {
                 Verdict::Final(output) => Progress::Done(output),
                 Verdict::Rejected(rejected) => self.correct(rejected.correction()?).await?,
             },
@@ -151,28 +160,24 @@ impl<'a> Agent<'a> {
     }
 
     async fn take(&mut self, replied: Replied) -> Result<Progress, Stop> {
-        let Replied { reply, limit, count } = replied;
+        let Replied {
+            mut reply,
+            limit,
+            mut count,
+        } = replied;
+        if self.caller.model.kind() == Kind::Language && self.understand(&mut reply) {
+            count.reply = None;
+            self.caller.window.counts.reply_rewritten();
+        }
         let Reply {
             content,
             thinking,
             stop_reason,
             ..
         } = reply;
-        if !thinking.trim().is_empty() {
-            let shown = self.spec.redactor.redact_owned(text::clean(thinking));
-            let text = text::head(shown.trim(), OUTPUT_BYTES).to_owned();
-            let step = self.step;
-            self.sink
-                .record(EventType::ThinkingSummary { text, step })
-                .await?;
-        }
         let mut content = self.tidied(content, stop_reason);
-        let said = reply::redacted_text(&content, &self.spec.redactor);
-        if !said.is_empty() {
-            let text = text::head(&said, OUTPUT_BYTES).to_owned();
-            let step = self.step;
-            self.sink.record(EventType::Message { text, step }).await?;
-        }
+        let text = reply::redacted_text(&content, &self.spec.redactor);
+        let said = self.record_said(thinking, &text).await?;
         if self.is_ending() && self.has_refused_calls() {
             content.retain(|piece| !matches!(piece, Content::ToolCall(_)));
         }
@@ -180,7 +185,8 @@ impl<'a> Agent<'a> {
         if calls.is_empty() || stop_reason == StopReason::Refusal {
             let reply = answers::TextReply {
                 content,
-                text: said,
+                text,
+                said,
                 stop_reason,
                 limit,
                 count,
@@ -207,6 +213,26 @@ impl<'a> Agent<'a> {
             name_of_call: &|name| self.tools.name_of_call(name),
         };
         rules.tidied(content, stop_reason)
+    }
+
+    /// Records the thinking and the answer in a reply's `text`, and the thinking that the provider shows. Returns the
+    /// answer.
+    async fn record_said(&self, thinking: String, text: &str) -> Result<String, Stop> {
+        let step = self.step;
+        let split = self.tags.split(text);
+        let shown = self.spec.redactor.redact_owned(text::clean(thinking));
+        let thinking = [shown.trim(), split.thinking].join("\n\n");
+        if !thinking.trim().is_empty() {
+            let text = text::head(thinking.trim(), OUTPUT_BYTES).to_owned();
+            self.sink
+                .record(EventType::ThinkingSummary { text, step })
+                .await?;
+        }
+        if !split.answer.is_empty() {
+            let text = text::head(split.answer, OUTPUT_BYTES).to_owned();
+            self.sink.record(EventType::Message { text, step }).await?;
+        }
+        Ok(split.answer.to_owned())
     }
 
     /// Whether the model has called tools when it was asked for its answer, which some servers allow, and was refused.

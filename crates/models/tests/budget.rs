@@ -25,7 +25,7 @@ use sortie_agent::{
         Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, ToolDefinition, ToolUse, Turn,
         Usage,
     },
-    tool::{Context, Effect, Order, ToolError, arguments},
+    tool::{Context, Effect, Order, ToolError, arguments_of},
 };
 use sortie_api::{Credential, EventType, Micros, OrgId, RunId, Timestamp, model::ModelInfo};
 use sortie_models::{Api, ProviderSettings, Settings, catalog};
@@ -225,7 +225,7 @@ impl Tool for Fetch {
         context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
-            let Page { page } = arguments(&raw)?;
+            let Page { page } = arguments_of(&self.definition(), &raw)?;
             let text = format!("{page}: {}", self.text.of_bytes(self.bytes));
             Ok(ToolContent::Text(context.bounded(&text)))
         })

@@ -12,6 +12,7 @@ pub mod model_event;
 pub mod oauth;
 pub mod oidc;
 pub mod picture;
+pub mod replies;
 pub mod robots;
 pub mod sse;
 pub mod stripe_webhook;

@@ -4,6 +4,8 @@
 //! The tool's own JSON Schema says what is wanted. Other arguments are refused in one message that names each field, its
 //! type and an example.
 
+mod request;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, de::DeserializeOwned};
@@ -16,7 +18,10 @@ use super::{
     ToolError,
     names::{FIELDS, distance, folded, is_remark},
 };
-use crate::model::ToolDefinition;
+use crate::{
+    model::ToolDefinition,
+    weak::near_json::{self, Closing},
+};
 
 /// Objects in which models wrap the arguments once more.
 const WRAPPERS: [&str; 7] = [
@@ -46,6 +51,7 @@ pub fn arguments_of<T: DeserializeOwned>(
     let mut given = form.unwrapped(raw).map_err(|problem| refused(&[problem]))?;
     form.translate(&mut given);
     form.rename(&mut given);
+    request::settle(&form, &mut given).map_err(|problem| refused(&[problem]))?;
     let read = form.read(given).map_err(|problems| refused(&problems))?;
     to_raw_value(&read)
         .and_then(|read| serde_json::from_str(read.get()))
@@ -93,6 +99,10 @@ impl Form {
 
     fn has(&self, field: &str) -> bool {
         self.properties.contains_key(field)
+    }
+
+    fn is_kind(&self, field: &str, kind: Kind) -> bool {
+        self.properties.get(field).is_some_and(|field| field.kind == kind)
     }
 
     /// The fields, out of the objects or strings in which a model wrapped them.
@@ -372,9 +382,12 @@ impl Field {
             Kind::Array | Kind::Object => {
                 let open = if self.kind == Kind::Array { '[' } else { '{' };
                 // The value itself within a string, or one value where a list is wanted.
-                let inner = serde_json::from_str::<String>(raw).ok();
-                if let Some(inner) = inner.filter(|inner| inner.trim_start().starts_with(open)) {
-                    return RawValue::from_string(inner).map_err(|_| value);
+                let inner = near_json::decoded(raw).filter(|inner| inner.trim_start().starts_with(open));
+                if let Some(inner) = inner {
+                    let json = near_json::whole(&inner, Closing::Required).ok();
+                    return json
+                        .and_then(|json| RawValue::from_string(json).ok())
+                        .ok_or(value);
                 }
                 let one = (self.kind == Kind::Array).then(|| format!("[{raw}]"));
                 return one.and_then(|one| RawValue::from_string(one).ok()).ok_or(value);

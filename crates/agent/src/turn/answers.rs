@@ -19,8 +19,10 @@ const CONTINUATIONS: usize = 2;
 /// A reply without tool calls.
 pub(super) struct TextReply {
     pub(super) content: Vec<Content>,
-    /// Text of the answer.
+    /// The text, with thinking between tags.
     pub(super) text: String,
+    /// The text without that.
+    pub(super) said: String,
     pub(super) stop_reason: StopReason,
     pub(super) limit: Limit,
     pub(super) count: Count,
@@ -58,7 +60,7 @@ impl Agent<'_> {
             return self.correct(told.to_owned()).await;
         }
         self.cut.clear();
-        let Rejected { errors, attempt } = match self.answer.judge(whole).await? {
+        let Rejected { errors, attempt } = match self.answer.judge(&whole).await? {
             Verdict::Final(output) => return Ok(Progress::Done(output)),
             Verdict::Rejected(rejected) => rejected,
         };
@@ -88,6 +90,7 @@ impl Agent<'_> {
         let TextReply {
             content,
             text,
+            said,
             limit,
             count,
             ..
@@ -95,11 +98,12 @@ impl Agent<'_> {
         let is_last_money = limit.cut == Cut::Shortened && self.is_ending();
         let whole = self.whole(&text);
         if !is_last_money && self.cut.len() < CONTINUATIONS {
-            self.cut.push(text.clone());
             // Thinking without a word behind it cannot be sent back.
-            if text.trim().is_empty() {
+            if said.trim().is_empty() {
+                self.cut.push(String::new());
                 return self.correct(NO_ROOM_LEFT.to_owned()).await;
             }
+            self.cut.push(text);
             self.keep(content, count, true).await?;
             return self.correct(CUT_OFF.to_owned()).await;
         }
@@ -124,11 +128,12 @@ impl Agent<'_> {
         Ok(Progress::Done(whole))
     }
 
-    /// The answer so far, with its newest piece.
+    /// The answer so far, with its newest piece and without thinking.
     fn whole(&self, newest: &str) -> String {
         let mut whole = self.cut.concat();
         whole.push_str(newest);
-        self.spec.redactor.redact_owned(whole)
+        let whole = self.spec.redactor.redact_owned(whole);
+        self.tags.split(&whole).answer.to_owned()
     }
 
     /// Lets the fallback model go on with the conversation. Where there is none, or it goes on already, the run ends for

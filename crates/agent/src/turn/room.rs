@@ -213,7 +213,7 @@ impl Agent<'_> {
         let room = self.caller.window.room_beside(self.fixed_tokens());
         let most = usize::try_from(room.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let said = text::clean(said);
-        let notes = text::bounded(&said, NOTES_BYTES.min(most));
+        let notes = text::bounded(self.tags.split(&said).answer, NOTES_BYTES.min(most));
         self.replace_all(summary::notes(&notes, self.conversation.changed_files()))
             .await?;
         Ok(true)

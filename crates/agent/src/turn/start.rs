@@ -22,6 +22,7 @@ use crate::{
     tool::{Context, Files, Tool},
     tool_call::ToolRunner,
     tools::{self, CommandTime},
+    weak::thinking::Tags,
     window::Window,
     workspace::INPUT_FILE,
 };
@@ -35,6 +36,7 @@ pub(super) struct Parts<'a> {
     pub(super) model: &'a dyn Model,
     pub(super) sink: &'a dyn Sink,
     pub(super) meter: &'a Meter<'a>,
+    pub(super) tags: Tags,
 }
 
 impl Parts<'_> {
@@ -49,6 +51,7 @@ impl Parts<'_> {
             model,
             sink,
             meter,
+            ref tags,
         } = *self;
         let input_file = input_file(spec, workspace);
         let toolbox = toolbox(spec)?;
@@ -101,6 +104,7 @@ impl Parts<'_> {
             journal_writer: &journal_writer,
             answer: Answer::new(spec.output_schema.clone(), point.rejected),
             conversation: point.conversation,
+            tags: tags.clone(),
             step: point.step,
             broken: point.broken,
             answer_wanted: None,
@@ -129,6 +133,7 @@ impl Parts<'_> {
             model,
             sink,
             meter,
+            ..
         } = *self;
         Caller {
             owner: spec.owner,

@@ -31,4 +31,6 @@ mod tools;
 #[cfg(test)]
 mod turns;
 #[cfg(test)]
+mod weak;
+#[cfg(test)]
 mod window;

@@ -132,7 +132,7 @@ async fn mistakes_of_the_model_are_told_to_it() {
         told[2]
     );
     assert!(
-        told[3].starts_with("bad arguments: they are cut off (EOF"),
+        told[3].starts_with("bad arguments: they are cut off in command; "),
         "{}",
         told[3]
     );

@@ -16,7 +16,7 @@ use serde_json::{json, value::RawValue};
 use sortie_agent::{
     Tool, ToolContent,
     model::ToolDefinition,
-    tool::{self, Context, Effect, Order, ToolError},
+    tool::{Context, Effect, Order, ToolError, arguments_of},
 };
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -83,16 +83,7 @@ impl HttpTool {
     }
 
     async fn request(&self, raw: &RawValue, context: Context<'_>) -> Result<ToolContent, ToolError> {
-        let arguments: Arguments = tool::arguments(raw)?;
-        let method = arguments.method().map_err(ToolError::ToModel)?;
-        if !self.allowed.contains(&method) {
-            let names: Vec<&str> = self.allowed.iter().map(Method::as_str).collect();
-            return Err(ToolError::ToModel(format!(
-                "method: the connection `{}` allows only {}",
-                self.connection,
-                names.join(", ")
-            )));
-        }
+        let arguments: Arguments = arguments_of(&self.definition(), raw)?;
         let request = arguments
             .request(&self.allowed, &self.scope, &self.outlet)
             .map_err(ToolError::ToModel)?;
@@ -213,7 +204,8 @@ impl Tool for HttpTool {
 
     fn effect(&self, arguments: &RawValue) -> Effect {
         // What cannot be read is refused before anything is sent.
-        tool::arguments::<Arguments>(arguments).map_or(Effect::Nothing, |arguments| arguments.effect())
+        arguments_of::<Arguments>(&self.definition(), arguments)
+            .map_or(Effect::Nothing, |arguments| arguments.effect())
     }
 
     fn call<'a>(

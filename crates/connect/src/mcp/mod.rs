@@ -22,7 +22,7 @@ use serde_json::value::RawValue;
 use sortie_agent::{
     Tool, ToolContent,
     model::ToolDefinition,
-    tool::{self, Context, Effect, Order, ToolError},
+    tool::{Context, Effect, Order, ToolError, fitted_arguments},
 };
 
 pub use self::pipes::{Program, ProgramEnd, StdioLauncher, StdioProcess};
@@ -84,7 +84,7 @@ impl McpTool {
     }
 
     async fn ask(&self, raw: &RawValue, context: Context<'_>) -> Result<ToolContent, ToolError> {
-        let arguments = tool::arguments(raw)?;
+        let arguments = fitted_arguments(&self.definition(), raw)?;
         let meter = Arc::new(Meter::default());
         let call = Call::begin(&self.connection, "tools/call", &self.offer.tool);
         let asked = self

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use sortie_agent::{
     Tool, ToolContent,
     model::ToolDefinition,
-    tool::{self, Context, Effect, Order, ToolError},
+    tool::{Context, Effect, Order, ToolError, arguments_of},
 };
 use sortie_api::Micros;
 use sortie_store::Fence;
@@ -41,7 +41,7 @@ impl Tool for Outside {
         ToolDefinition {
             name: "effect",
             description: "Has an effect.",
-            parameters: "{}",
+            parameters: r#"{"type":"object","properties":{"number":{"type":"integer"},"takes_ms":{"type":"integer"}}}"#,
         }
     }
 
@@ -63,7 +63,7 @@ impl Tool for Outside {
         _: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
-            let Arguments { number, takes_ms } = tool::arguments(&arguments)?;
+            let Arguments { number, takes_ms } = arguments_of(&self.definition(), &arguments)?;
             self.witness.effect(self.fence, number);
             tokio::time::sleep(Duration::from_millis(takes_ms)).await;
             Ok(ToolContent::Text(number.to_string()))

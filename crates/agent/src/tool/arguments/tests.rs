@@ -29,7 +29,7 @@ const SEARCH: ToolDefinition<'static> = ToolDefinition {
 const REQUEST: ToolDefinition<'static> = ToolDefinition {
     name: "http_request",
     description: "",
-    parameters: r#"{"type":"object","properties":{"url":{"type":"string"},"method":{"type":"string","enum":["GET","POST"]},"headers":{"type":"object"},"json":{}},"required":["url"]}"#,
+    parameters: r#"{"type":"object","properties":{"url":{"type":"string"},"method":{"type":"string","enum":["GET","POST"]},"headers":{"type":"object"},"query":{"type":"object"},"body":{"type":"string"},"json":{}},"required":["url"]}"#,
 };
 
 fn read(tool: &ToolDefinition<'_>, sent: &Value) -> Result<Value, String> {
@@ -138,6 +138,36 @@ fn values_are_read_by_their_meaning() {
             json!({"url": "u", "method": "POST", "headers": {"a": "b"}}),
         ),
         (
+            &REQUEST,
+            json!({"url": "u", "body": {"a": [1]}, "json": null}),
+            json!({"url": "u", "json": {"a": [1]}}),
+        ),
+        (
+            &REQUEST,
+            json!({"url": "u", "body": [1], "json": [1]}),
+            json!({"url": "u", "json": [1]}),
+        ),
+        (
+            &REQUEST,
+            json!({"url": "u", "body": "{\"a\": 1}"}),
+            json!({"url": "u", "body": "{\"a\": 1}"}),
+        ),
+        (
+            &REQUEST,
+            json!({"url": "u", "headers": "Accept: a/b\r\nX-Time: 12:30\n", "query": "?a=1&b=x+%C3%A9&a=2"}),
+            json!({"url": "u", "headers": {"Accept": "a/b", "X-Time": "12:30"}, "query": {"a": ["1", "2"], "b": "x é"}}),
+        ),
+        (
+            &REQUEST,
+            json!({"url": "u", "headers": ["Accept: a/b", {"name": "X-N", "value": 1}], "query": "{'a': 1}"}),
+            json!({"url": "u", "headers": {"Accept": "a/b", "X-N": "1"}, "query": {"a": 1}}),
+        ),
+        (
+            &REQUEST,
+            json!({"url": "u", "headers": {"X-N": 1, "X-On": true, "X-None": null}}),
+            json!({"url": "u", "headers": {"X-N": "1", "X-On": "true"}}),
+        ),
+        (
             &SHELL,
             json!({"command": "ls", "names": "a"}),
             json!({"command": "ls", "names": ["a"]}),
@@ -202,8 +232,18 @@ fn a_refusal_names_the_field_the_type_and_an_example() {
         ),
         (
             &REQUEST,
-            json!({"url": "u", "headers": "a: b"}),
+            json!({"url": "u", "headers": "a"}),
             "http_request: headers must be an object; it is a string. ",
+        ),
+        (
+            &REQUEST,
+            json!({"url": "u", "headers": {"a": ["b"]}}),
+            "http_request: headers.a must be a string. ",
+        ),
+        (
+            &REQUEST,
+            json!({"url": "u", "body": {"a": 1}, "json": {"a": 2}}),
+            "http_request: body must be a string; it is an object. ",
         ),
         (
             &READ,

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use sortie_agent::{
     ToolContent,
     model::ToolDefinition,
-    tool::{Context, Effect, Order, Tool, ToolError, arguments},
+    tool::{Context, Effect, Order, Tool, ToolError},
 };
 use sortie_api::Micros;
 
@@ -80,7 +80,8 @@ impl Tool for Probe {
         _context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
-            let wish: Wish = arguments(&raw)?;
+            let wish: Wish =
+                serde_json::from_str(raw.get()).map_err(|error| ToolError::NotSent(error.to_string()))?;
             self.calls.lock().unwrap().push(wish.n);
             tokio::time::sleep(Duration::from_secs(wish.seconds)).await;
             if wish.unsent {

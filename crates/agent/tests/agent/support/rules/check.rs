@@ -141,15 +141,17 @@ fn pieces(content: &[Content]) -> Vec<Piece> {
     content.iter().filter_map(piece).collect()
 }
 
-/// Whether `turn` is `reply`, but for pieces of the provider's own that were left out.
+/// Whether `turn` is `reply`, but for pieces of the provider's own that were left out. The end of a text may have become
+/// calls.
 fn is_of(turn: &[Piece], reply: &[Piece]) -> bool {
+    let may_be_calls = !reply.contains(&Piece::Call) && reply.contains(&Piece::Text);
     let mut turn = turn.iter().peekable();
     for said in reply {
         if turn.peek() == Some(&said) {
             turn.next();
-        } else if !matches!(said, Piece::Opaque(_)) {
+        } else if !matches!(said, Piece::Opaque(_)) && !may_be_calls {
             return false;
         }
     }
-    turn.next().is_none()
+    turn.all(|piece| may_be_calls && *piece == Piece::Call)
 }

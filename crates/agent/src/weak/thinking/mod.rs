@@ -1,0 +1,310 @@
+//! Thinking that stands between tags at the beginning of an answer, because the server does not take it out.
+//!
+//! Some chat templates write the opening tag themselves, so that the answer has only the closing one. Tags that the task
+//! itself speaks of belong to the answer.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use crate::fence;
+
+/// Opening and closing tags of chat templates and of prompts.
+const TAGS: [(&str, &str); 9] = [
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<thought>", "</thought>"),
+    ("<reason>", "</reason>"),
+    ("<seed:think>", "</seed:think>"),
+    ("[THINK]", "[/THINK]"),
+    ("◁think▷", "◁/think▷"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+];
+
+/// More bytes than a tag has.
+const LONGEST_TAG: usize = 32;
+/// Bytes before an opening tag, at most: blanks.
+const MOST_HELD: usize = 256;
+/// Closing tags within sentences, after which text is no longer held back.
+const TRIES: u32 = 16;
+
+/// The tags that mean thinking in the answers of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tags {
+    pairs: Vec<(&'static str, &'static str)>,
+    /// Whether the model has written a closing tag alone, as it then does each time.
+    is_closed_only: Arc<AtomicBool>,
+}
+
+/// An answer without its thinking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Split<'t> {
+    /// The thinking, without its tags; empty where there is none.
+    pub(crate) thinking: &'t str,
+    pub(crate) answer: &'t str,
+}
+
+impl Tags {
+    /// The tags in the answers to `prompt`.
+    pub(crate) fn of(prompt: &str) -> Self {
+        let named = |tag: &str| prompt.contains(tag);
+        let all = TAGS.iter().copied();
+        Self {
+            pairs: all
+                .filter(|(open, close)| !named(open) && !named(close))
+                .collect(),
+            is_closed_only: Arc::default(),
+        }
+    }
+
+    /// Parts the thinking at the beginning of `text` from the answer.
+    pub(crate) fn split<'t>(&self, text: &'t str) -> Split<'t> {
+        let (mut answer, mut from, mut to) = (text, None, 0);
+        while let Some((open, close)) = self.opening(answer) {
+            let body = answer.trim_start().get(open.len()..).unwrap_or_default();
+            from.get_or_insert(text.len() - body.len());
+            if let Some(at) = body.find(close) {
+                to = text.len() - body.len() + at;
+                answer = body.get(at + close.len()..).unwrap_or_default().trim_start();
+                continue;
+            }
+            // Without its end, a tag on a line of its own begins thinking, and another one is a word of the answer.
+            if body.is_empty() || body.starts_with(['\n', '\r']) {
+                to = text.len();
+                answer = "";
+            } else if to == 0 {
+                from = None;
+            }
+            break;
+        }
+        if let Some(from) = from {
+            return Split {
+                thinking: text.get(from..to).unwrap_or_default().trim(),
+                answer,
+            };
+        }
+        match self.closing(text) {
+            Some((at, close)) => {
+                self.is_closed_only.store(true, Ordering::Relaxed);
+                Split {
+                    thinking: text.get(..at).unwrap_or_default().trim(),
+                    answer: text.get(at + close.len()..).unwrap_or_default().trim_start(),
+                }
+            }
+            None => Split {
+                thinking: "",
+                answer: text,
+            },
+        }
+    }
+
+    /// The pair of tags whose first one begins the text.
+    fn opening(&self, text: &str) -> Option<(&'static str, &'static str)> {
+        let text = text.trim_start();
+        self.pairs
+            .iter()
+            .copied()
+            .find(|(open, _)| text.starts_with(open))
+    }
+
+    /// Whether the text can still begin with an opening tag, once more of it is there.
+    fn may_open(&self, text: &str) -> bool {
+        let text = text.trim_start();
+        self.pairs.iter().any(|(open, _)| open.starts_with(text))
+    }
+
+    /// The one closing tag whose opening tag the text does not have. A tag that is quoted, stands in code or between the
+    /// words of a sentence is a word of the answer.
+    fn closing(&self, text: &str) -> Option<(usize, &'static str)> {
+        if !self.pairs.iter().any(|(_, close)| text.contains(close)) {
+            return None;
+        }
+        let mut found = None;
+        for (from, line) in fence::lines_outside(text) {
+            for (open, close) in &self.pairs {
+                if line.contains(open) {
+                    return None;
+                }
+                let (mut ticks, mut counted) = (0, 0);
+                for (at, _) in line.match_indices(close) {
+                    let before = line.get(..at).unwrap_or_default();
+                    let behind = line.get(at + close.len()..).unwrap_or_default();
+                    ticks += before.get(counted..).unwrap_or_default().matches('`').count();
+                    counted = at;
+                    if ticks % 2 == 1 || is_quoted(before, behind) {
+                        continue;
+                    }
+                    let rest = text.get(from + at + close.len()..).unwrap_or_default();
+                    if found.is_some() || !ends_thinking(before, rest) {
+                        return None;
+                    }
+                    found = Some((from + at, *close));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Whether a tag between these parts of its line is quoted.
+fn is_quoted(before: &str, behind: &str) -> bool {
+    before.ends_with(['"', '\'', '\u{201c}', '(']) && behind.starts_with(['"', '\'', '\u{201d}', ')'])
+}
+
+/// Whether a tag between the part of its line before it and all the `rest` of the text ends the thinking: it begins its
+/// line, an empty line follows, or it stands without a blank between two texts.
+fn ends_thinking(before: &str, rest: &str) -> bool {
+    if before.trim().is_empty() {
+        return true;
+    }
+    let is_joined = !before.ends_with(char::is_whitespace);
+    match rest.trim_start_matches([' ', '\t', '\r']).strip_prefix('\n') {
+        Some(next) => is_joined || next.trim_start_matches([' ', '\t', '\r']).starts_with('\n'),
+        None if rest.trim().is_empty() => true,
+        None => is_joined && !rest.starts_with(char::is_whitespace),
+    }
+}
+
+/// The text of an answer as it is written, without its thinking.
+#[derive(Debug, Default)]
+pub(crate) struct AnswerText {
+    tags: Tags,
+    /// Text that was written and is not shown yet.
+    held: String,
+    /// Whether the answer begins with the next character that is no blank: thinking was before it.
+    is_behind: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// An opening tag may still come.
+    #[default]
+    Before,
+    /// The text up to a closing tag is thinking, by what the model has written before. The offset up to which a tag was
+    /// looked for, and the number of tags that did not close it.
+    Unopened {
+        searched: usize,
+        tries: u32,
+    },
+    /// Between the tags. The offset up to which the closing one was looked for.
+    Thinking {
+        searched: usize,
+        close: &'static str,
+    },
+    Answer,
+}
+
+impl AnswerText {
+    /// The next answer with thinking between these tags.
+    pub(crate) fn new(tags: Tags) -> Self {
+        Self {
+            state: if tags.is_closed_only.load(Ordering::Relaxed) {
+                State::Unopened {
+                    searched: 0,
+                    tries: 0,
+                }
+            } else {
+                State::Before
+            },
+            tags,
+            held: String::new(),
+            is_behind: false,
+        }
+    }
+
+    /// The part of the answer that `piece` brings.
+    pub(crate) fn push(&mut self, piece: &str) -> String {
+        if self.state == State::Answer {
+            return piece.to_owned();
+        }
+        self.held.push_str(piece);
+        loop {
+            if self.is_behind && self.state == State::Before {
+                self.held = self.held.trim_start().to_owned();
+            }
+            self.state = match self.state {
+                State::Before => match self.tags.opening(&self.held) {
+                    Some((open, close)) => {
+                        let white = self.held.len() - self.held.trim_start().len();
+                        State::Thinking {
+                            searched: white + open.len(),
+                            close,
+                        }
+                    }
+                    None if self.held.len() < MOST_HELD && self.tags.may_open(&self.held) => {
+                        return String::new();
+                    }
+                    None => return self.rest(),
+                },
+                State::Thinking { searched, close } => {
+                    let rest = self.held.get(searched..).unwrap_or_default();
+                    let Some(at) = rest.find(close) else {
+                        let last = self.held.len().saturating_sub(close.len());
+                        self.state = State::Thinking {
+                            searched: self.held.floor_char_boundary(last).max(searched),
+                            close,
+                        };
+                        return String::new();
+                    };
+                    let behind = searched + at + close.len();
+                    self.held = self.held.get(behind..).unwrap_or_default().to_owned();
+                    self.is_behind = true;
+                    State::Before
+                }
+                State::Unopened { .. } if self.tags.opening(&self.held).is_some() => State::Before,
+                State::Unopened { searched, tries } => {
+                    let rest = self.held.get(searched..).unwrap_or_default();
+                    let found = self
+                        .tags
+                        .pairs
+                        .iter()
+                        .filter_map(|(_, close)| Some((rest.find(close)?, close.len())));
+                    let Some((at, length)) = found.min() else {
+                        let last = self.held.len().saturating_sub(LONGEST_TAG);
+                        self.state = State::Unopened {
+                            searched: self.held.floor_char_boundary(last).max(searched),
+                            tries,
+                        };
+                        return String::new();
+                    };
+                    // What follows a tag says whether it is a word of a sentence.
+                    let behind = rest.get(at + length..).unwrap_or_default();
+                    if behind.trim_start().is_empty() {
+                        return String::new();
+                    }
+                    let answer = self.tags.split(&self.held).answer;
+                    if answer.len() < self.held.len() {
+                        self.held = answer.to_owned();
+                        self.is_behind = true;
+                        State::Before
+                    } else if tries == TRIES {
+                        return self.rest();
+                    } else {
+                        State::Unopened {
+                            searched: searched + at + length,
+                            tries: tries + 1,
+                        }
+                    }
+                }
+                State::Answer => return String::new(),
+            };
+        }
+    }
+
+    /// The end of the answer: what was held back and is no thinking.
+    pub(crate) fn finish(&mut self) -> String {
+        let whole = self.rest();
+        self.tags.split(&whole).answer.to_owned()
+    }
+
+    fn rest(&mut self) -> String {
+        self.state = State::Answer;
+        std::mem::take(&mut self.held)
+    }
+}
+
+#[cfg(test)]
+mod tests;
