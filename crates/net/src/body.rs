@@ -1,20 +1,22 @@
-//! Bodies of answers, taken up to a limit.
+//! Bodies of answers, decoded and taken up to a limit.
 
 use bytes::{Bytes, BytesMut};
 use reqwest::Response;
 
-use crate::Error;
+use crate::{DecodedBody, Error, unknown_coding};
 
-/// Reads the body of an answer. One of more than `limit` bytes is refused as soon as that is known; the rest of it
-/// is not read.
-pub async fn read_body(mut response: Response, limit: usize) -> Result<Bytes, Error> {
+/// Reads the body of an answer. One in a coding that is not known is refused. So is one of more than `limit` bytes, as soon as that is known; the rest of it is not read.
+pub async fn read_body(response: Response, limit: usize) -> Result<Bytes, Error> {
     if response
         .content_length()
         .is_some_and(|length| usize::try_from(length).map_or(true, |l| l > limit))
     {
         return Err(Error::TooLarge { limit });
     }
-    let mut body = BytesMut::new();
+    if let Some(coding) = unknown_coding(response.headers()) {
+        return Err(Error::Coding(coding));
+    }
+    let (mut response, mut body) = (DecodedBody::new(response), BytesMut::new());
     while let Some(chunk) = response.chunk().await? {
         if body.len() + chunk.len() > limit {
             return Err(Error::TooLarge { limit });
@@ -46,8 +48,8 @@ pub enum BodyEnd {
 
 /// Reads the first `limit` bytes of a body. What has come is kept also where the connection breaks: the answer itself
 /// has arrived.
-pub async fn read_head(mut response: Response, limit: usize) -> BodyHead {
-    let mut body: Vec<u8> = Vec::new();
+pub async fn read_head(response: Response, limit: usize) -> BodyHead {
+    let (mut response, mut body) = (DecodedBody::new(response), Vec::new());
     let end = loop {
         match response.chunk().await {
             Ok(None) => break BodyEnd::Whole,
@@ -63,7 +65,7 @@ pub async fn read_head(mut response: Response, limit: usize) -> BodyHead {
                     break BodyEnd::Cut;
                 }
             }
-            Err(error) => break BodyEnd::Broken(error.into()),
+            Err(error) => break BodyEnd::Broken(error),
         }
     };
     BodyHead {

@@ -30,6 +30,9 @@ fn install_crypto() {
     let _installed = rustls::crypto::ring::default_provider().install_default();
 }
 
+/// Product and version, sent as `User-Agent` with every request that sets none: some servers refuse requests without one.
+pub const USER_AGENT: &str = concat!("sortie/", env!("CARGO_PKG_VERSION"));
+
 /// Timeouts of the parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
@@ -242,6 +245,7 @@ fn base(
     install_crypto();
     let builder = reqwest::Client::builder()
         .tls_backend_preconfigured(outbound.trusted.client_config()?)
+        .user_agent(USER_AGENT)
         .no_proxy()
         .redirect(redirect::Policy::none())
         .connect_timeout(timeouts.connect)
@@ -317,9 +321,10 @@ mod tests {
     }
 
     /// Answers one connection with `answer` and returns the port and what was asked.
-    async fn answering(answer: &'static str) -> (u16, tokio::sync::oneshot::Receiver<String>) {
+    async fn answering(answer: impl Into<Vec<u8>>) -> (u16, tokio::sync::oneshot::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
+        let answer = answer.into();
         let (tell, asked) = tokio::sync::oneshot::channel();
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(async move {
@@ -327,7 +332,7 @@ mod tests {
             let mut request = vec![0; 4096];
             let length = stream.read(&mut request).await.unwrap();
             let _told = tell.send(String::from_utf8_lossy(&request[..length]).into_owned());
-            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.write_all(&answer).await.unwrap();
         });
         tasks.detach_all();
         (port, asked)
@@ -416,6 +421,53 @@ mod tests {
         let response = client.send(request).await.unwrap();
         assert_eq!(response.status(), 302);
         assert!(asked.await.unwrap().starts_with("GET /x HTTP/1.1"));
+    }
+
+    #[tokio::test]
+    async fn a_request_names_the_engine_unless_it_names_something_else() {
+        for (own, sent) in [(None, USER_AGENT), (Some("other/1"), "other/1")] {
+            let (port, asked) = answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+            let url = url(&format!("http://127.0.0.1:{port}/"));
+            let mut request = EngineClient::new(QUICK)
+                .unwrap()
+                .request(Method::GET, &url)
+                .unwrap();
+            if let Some(own) = own {
+                request = request.header("user-agent", own);
+            }
+            send_patiently(request).await.unwrap();
+            let asked = asked.await.unwrap();
+            let names: Vec<&str> = asked
+                .lines()
+                .filter_map(|line| line.strip_prefix("user-agent: "))
+                .collect();
+            assert_eq!(names, [sent]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_compressed_body_is_unpacked_up_to_the_limit_and_another_coding_is_refused() {
+        let packed = miniz_oxide::deflate::compress_to_vec_zlib(&[b'a'; 2_000], 6);
+        for (coding, limit, told) in [
+            ("deflate", 2_000, Ok(2_000)),
+            ("deflate", 1_999, Err("the answer is larger than 1999 bytes")),
+            (
+                "br",
+                2_000,
+                Err("the answer is compressed as `br`, which was not asked for"),
+            ),
+        ] {
+            let mut answer =
+                format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-encoding: {coding}\r\n\r\n")
+                    .into_bytes();
+            answer.extend_from_slice(&packed);
+            let (port, _asked) = answering(answer).await;
+            let client = client(Reach::Private);
+            let request = client.request(Method::GET, &url(&format!("http://127.0.0.1:{port}/")));
+            let body = read_body(client.send(request.unwrap()).await.unwrap(), limit).await;
+            let body = body.map(|body| body.len()).map_err(|error| error.to_string());
+            assert_eq!(body, told.map_err(str::to_owned));
+        }
     }
 
     #[tokio::test]

@@ -24,7 +24,7 @@ mod words;
 
 pub use address::{Reach, is_public};
 pub use body::{BodyEnd, BodyHead, read_body, read_head};
-pub use client::{Client, EngineClient, Timeouts, send_patiently, store_client};
+pub use client::{Client, EngineClient, Timeouts, USER_AGENT, send_patiently, store_client};
 pub use decoded::{DecodedBody, unknown_coding};
 pub use network::Network;
 pub use outbound::{InvalidVariable, Outbound};

@@ -2,18 +2,16 @@
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
-    header::{ACCEPT, ACCEPT_LANGUAGE, CONTENT_ENCODING, LOCATION, USER_AGENT},
+    header::{ACCEPT, ACCEPT_LANGUAGE, LOCATION},
 };
 use reqwest::Response;
-use sortie_net::{Client, Policy};
+use sortie_net::{Client, Policy, unknown_coding};
 use url::Url;
 
 use crate::{robots::Robots, text::URL_BYTES};
 
 /// Redirects that are followed.
 const HOPS: usize = 5;
-/// The name we go by.
-const AGENT: &str = concat!("Sortie/", env!("CARGO_PKG_VERSION"));
 /// Headers that go along to another origin; all others may be meant for the first alone.
 const CARRIED: [HeaderName; 2] = [ACCEPT, ACCEPT_LANGUAGE];
 
@@ -52,8 +50,6 @@ pub(crate) enum Failure {
     Location,
     #[error("{0}")]
     Robots(String),
-    #[error("the answer is compressed as `{0}`, which was not asked for")]
-    Encoding(String),
 }
 
 impl Failure {
@@ -82,9 +78,7 @@ pub(crate) async fn follow(
             robots.check(client, policy, &asked.url).await?;
         }
         let request = client.request_under(policy, asked.method.clone(), &asked.url)?;
-        let response = client
-            .send(signed(request).headers(asked.headers.clone()))
-            .await?;
+        let response = client.send(request.headers(asked.headers.clone())).await?;
         let Some(location) = redirect(&response) else {
             check_encoding(&response)?;
             return Ok(Answered {
@@ -112,11 +106,6 @@ fn target(from: &Url, location: &HeaderValue) -> Option<Url> {
     (target.as_str().len() <= URL_BYTES).then_some(target)
 }
 
-/// Puts our name to a request. A header of the same name that is set later replaces it.
-pub(crate) fn signed(request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
-    request.header(USER_AGENT, AGENT)
-}
-
 /// Returns the target of a redirect.
 fn redirect(response: &Response) -> Option<&HeaderValue> {
     let redirects = matches!(
@@ -130,15 +119,7 @@ fn redirect(response: &Response) -> Option<&HeaderValue> {
     response.headers().get(LOCATION).filter(|_| redirects)
 }
 
-/// Refuses a body that is not what it stands for: nothing is unpacked here.
-pub(crate) fn check_encoding(response: &Response) -> Result<(), Failure> {
-    let encoding = response.headers().get(CONTENT_ENCODING);
-    match encoding.map(|encoding| String::from_utf8_lossy(encoding.as_bytes())) {
-        Some(encoding)
-            if !encoding.trim().is_empty() && !encoding.trim().eq_ignore_ascii_case("identity") =>
-        {
-            Err(Failure::Encoding(encoding.chars().take(40).collect()))
-        }
-        Some(_) | None => Ok(()),
-    }
+/// Refuses a body in a content coding that cannot be unpacked.
+pub(crate) fn check_encoding(response: &Response) -> Result<(), sortie_net::Error> {
+    unknown_coding(response.headers()).map_or(Ok(()), |coding| Err(sortie_net::Error::Coding(coding)))
 }

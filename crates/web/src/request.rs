@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use crate::{
     Web,
     fetch::{BODY_BYTES, media_of, parse_url, status_text, type_text},
-    follow::{Answered, Asked, Failure, Gate, check_encoding, follow, signed},
+    follow::{Answered, Asked, Gate, check_encoding, follow},
     media::Kind,
     reader::{Body, Form, RunReaders},
     text, told,
@@ -201,7 +201,7 @@ impl HttpRequest {
         }
         let client = &self.web.client;
         let request = client.request_under(&self.policy, asked.method, &asked.url);
-        let mut request = signed(request.map_err(told)?).headers(asked.headers);
+        let mut request = request.map_err(told)?.headers(asked.headers);
         if let Some(body) = body {
             request = request.body(body);
         }
@@ -306,7 +306,7 @@ async fn show(answered: Answered, readers: &RunReaders, limit: usize) -> String 
     let fields = shown_fields(&response);
     head.push_str(&fields);
     head.push('\n');
-    if let Err(failure @ Failure::Encoding(_)) = check_encoding(&response) {
+    if let Err(failure) = check_encoding(&response) {
         return head + &format!("[{failure}]");
     }
     if media.kind() == Kind::Binary {

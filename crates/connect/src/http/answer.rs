@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use bytes::BytesMut;
 use reqwest::{
     Response, StatusCode,
-    header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap},
+    header::{CONTENT_TYPE, HeaderMap},
 };
+use sortie_net::{DecodedBody, unknown_coding};
 
 use crate::text;
 
@@ -40,7 +41,9 @@ pub(super) struct Answer {
 
 impl Answer {
     /// Reads an answer; what is over the limit stays unread.
-    pub(super) async fn read(mut response: Response) -> Result<Self, sortie_net::Error> {
+    pub(super) async fn read(response: Response) -> Result<Self, sortie_net::Error> {
+        let (status, headers) = (response.status(), response.headers().clone());
+        let mut response = DecodedBody::new(response);
         let mut body = BytesMut::new();
         let mut is_whole = true;
         while let Some(chunk) = response.chunk().await? {
@@ -52,8 +55,8 @@ impl Answer {
             }
         }
         Ok(Self {
-            status: response.status(),
-            headers: response.headers().clone(),
+            status,
+            headers,
             body,
             is_whole,
         })
@@ -90,10 +93,11 @@ impl Answer {
             return out;
         }
         out.push('\n');
-        if let Some(encoding) = self.encoding() {
+        if let Some(coding) = unknown_coding(&self.headers) {
             let _ = write!(
                 out,
-                "[compressed ({encoding}), {} bytes: not shown]",
+                "[compressed ({}), {} bytes: not shown]",
+                text::line(&coding, 100),
                 self.body.len()
             );
         } else if let Some(body) = self.as_text() {
@@ -136,12 +140,6 @@ impl Answer {
         let is_text =
             is_text_type || ((kind.is_empty() || kind == "application/octet-stream") && looks_like_text);
         is_text.then(|| String::from_utf8_lossy(&self.body).replace('\0', "\u{fffd}"))
-    }
-
-    /// Returns the compression of an answer that the server compressed without being asked.
-    fn encoding(&self) -> Option<String> {
-        let encoding = self.headers.get(CONTENT_ENCODING)?.to_str().unwrap_or("unknown");
-        (!encoding.eq_ignore_ascii_case("identity")).then(|| text::line(encoding, 100))
     }
 
     fn content_type(&self) -> String {

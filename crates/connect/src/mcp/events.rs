@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use reqwest::Response;
-use sortie_net::sse;
+use sortie_net::{DecodedBody, sse};
 
 use super::{
     frames::{self, MESSAGE_BYTES},
@@ -17,7 +17,7 @@ pub(super) const STREAM_BYTES: u64 = 16 << 20;
 /// A stream of events.
 pub(super) struct Events {
     outlet: Arc<Outlet>,
-    response: Response,
+    body: DecodedBody,
     parser: sse::Parser,
     ready: VecDeque<sse::Message>,
     /// Fails behind the events that are ready.
@@ -41,7 +41,7 @@ impl Events {
     pub(super) fn new(outlet: Arc<Outlet>, response: Response) -> Self {
         Self {
             outlet,
-            response,
+            body: DecodedBody::new(response),
             parser: sse::Parser::new(MESSAGE_BYTES),
             ready: VecDeque::new(),
             parsed: Ok(()),
@@ -87,7 +87,7 @@ impl Events {
                 return Ok(Some(message));
             }
             self.parsed?;
-            let chunk = self.response.chunk().await.map_err(sortie_net::Error::from)?;
+            let chunk = self.body.chunk().await?;
             let Some(chunk) = chunk else {
                 return Ok(None);
             };

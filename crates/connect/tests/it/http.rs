@@ -293,7 +293,25 @@ async fn an_answer_is_bounded_and_binary_is_told_by_type_and_size() {
         .route("/bytes", get(|| async { vec![0_u8, 159, 146, 150] }))
         .route(
             "/gzip",
-            get(|| async { ([(header::CONTENT_ENCODING, "gzip")], "\u{1f}squeezed") }),
+            get(|| async {
+                // One stored block.
+                let packed = b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x01\x04\0\xfb\xffabcd\0\0\0\0\x04\0\0\0";
+                (
+                    [
+                        (header::CONTENT_ENCODING, "gzip"),
+                        (header::CONTENT_TYPE, "text/plain"),
+                    ],
+                    packed,
+                )
+            }),
+        )
+        .route(
+            "/brotli",
+            get(|| async { ([(header::CONTENT_ENCODING, "br")], "\u{1f}squeezed") }),
+        )
+        .route(
+            "/name",
+            get(|headers: HeaderMap| async move { headers["user-agent"].clone() }),
         )
         .route(
             "/missing",
@@ -324,12 +342,14 @@ async fn an_answer_is_bounded_and_binary_is_told_by_type_and_size() {
             .unwrap()
             .ends_with("[application/octet-stream, 4 bytes: binary, not shown]")
     );
-    assert!(
-        get("gzip")
-            .await
-            .unwrap()
-            .ends_with("[compressed (gzip), 9 bytes: not shown]")
-    );
+    for (path, end) in [
+        ("gzip", "\n\nabcd"),
+        ("brotli", "[compressed (br), 9 bytes: not shown]"),
+        ("name", sortie_net::USER_AGENT),
+    ] {
+        let answer = get(path).await.unwrap();
+        assert!(answer.ends_with(end), "{answer}");
+    }
     let missing = get("missing").await.unwrap_err();
     assert!(
         missing.starts_with("HTTP 404 Not Found\n") && missing.ends_with("no such thing"),

@@ -8,10 +8,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use hmac::{Hmac, KeyInit, Mac};
-use reqwest::{
-    Method,
-    header::{CONTENT_TYPE, USER_AGENT},
-};
+use reqwest::{Method, header::CONTENT_TYPE};
 use sha2::Sha256;
 use sortie_api::{OrgId, RunId, Timestamp, TraceContext};
 use sortie_net::read_head;
@@ -255,7 +252,6 @@ impl Sender {
         };
         let request = request
             .header(CONTENT_TYPE, "application/json")
-            .header(USER_AGENT, concat!("sortie/", env!("CARGO_PKG_VERSION")))
             .header("X-Service-Run", run.to_string())
             .header("X-Service-Timestamp", timestamp)
             .header("X-Service-Signature", signature)

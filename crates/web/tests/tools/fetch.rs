@@ -29,7 +29,13 @@ fn pages(request: &Request) -> Response {
         "www.example/long" => typed("text/plain", "line of a long text\n".repeat(20_000)),
         "www.example/huge" => typed("text/plain", "x".repeat(6 << 20)),
         "www.example/deep" => typed("text/html", "<div>".repeat(100_000) + "at the bottom"),
-        "www.example/gzip" => ([("content-encoding", "gzip")], "??").into_response(),
+        "www.example/brotli" => ([("content-encoding", "br")], "??").into_response(),
+        // One stored block.
+        "www.example/gzip" => (
+            [("content-encoding", "gzip"), ("content-type", "text/csv")],
+            b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x01\x04\0\xfb\xffa,b\n\0\0\0\0\x04\0\0\0",
+        )
+            .into_response(),
         "www.example/gone" => (StatusCode::NOT_FOUND, typed("text/html", "<p>not here</p>")).into_response(),
         "www.example/moved" => redirect(301, "/csv"),
         "www.example/away" => redirect(302, "http://other.example/csv"),
@@ -65,7 +71,7 @@ async fn a_page_comes_as_markdown_with_its_address_status_and_title() {
     assert!(page.contains("[more](http://www.example/more)"), "{page}");
     assert!(!page.contains("Menu"), "{page}");
     assert_eq!(rig.effect(FETCH, &json!({ "url": "x" })), Effect::Nothing);
-    assert!(rig.seen()[0].contains("user-agent: Sortie/"), "{:?}", rig.seen());
+    assert!(rig.seen()[0].contains("user-agent: sortie/"), "{:?}", rig.seen());
 }
 
 #[tokio::test]
@@ -78,6 +84,7 @@ async fn texts_come_as_they_are_and_json_in_lines() {
         ("nul", "]\na\u{fffd}b"),
         ("untyped", "]\nfound out"),
         ("moved", "]\na,b\n1,2\n"),
+        ("gzip", "]\na,b\n"),
         ("away", "]\nother\n"),
         ("gone", "]\nnot here"),
     ] {
@@ -106,8 +113,8 @@ async fn what_is_not_text_is_named_by_type_and_size() {
             "http://www.example/untyped.pdf is application/octet-stream, 8 bytes: only text can be fetched",
         ),
         (
-            "gzip",
-            "the answer is compressed as `gzip`, which was not asked for",
+            "brotli",
+            "the answer is compressed as `br`, which was not asked for",
         ),
     ] {
         let refused = fetch(&rig, &format!("http://www.example/{path}")).await;
