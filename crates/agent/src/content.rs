@@ -34,6 +34,13 @@ pub enum ToolContent {
     Command(CommandOutput),
     /// A picture or a document, for a model that takes it.
     Media(Media),
+    /// Text, already bounded, with pictures and documents for a model that takes them.
+    TextWithMedia {
+        /// The text, with the label of each.
+        text: String,
+        /// The pictures and documents, in their order in the text.
+        media: Vec<Media>,
+    },
     /// Dropped from the transcript to bound its memory.
     Dropped {
         /// Size of the output, in bytes.
@@ -57,14 +64,39 @@ pub struct Media {
     pub tokens: u64,
 }
 
+impl Media {
+    fn held_bytes(&self) -> usize {
+        self.data.len() + self.label.len()
+    }
+}
+
 impl ToolContent {
+    /// Text with pictures and documents, where there are any.
+    pub(crate) fn with_media(text: String, media: Vec<Media>) -> Self {
+        if media.is_empty() {
+            Self::Text(text)
+        } else {
+            Self::TextWithMedia { text, media }
+        }
+    }
+
     /// Returns the text that the model reads.
     pub fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) => Cow::Borrowed(text),
             Self::Command(command) => Cow::Owned(command.text()),
             Self::Media(media) => Cow::Borrowed(&media.label),
+            Self::TextWithMedia { text, .. } => Cow::Borrowed(text),
             Self::Dropped { bytes } => Cow::Owned(format!("[an old output of {bytes} bytes was dropped]")),
+        }
+    }
+
+    /// Returns the pictures and documents that a model which takes them is shown.
+    pub fn media(&self) -> &[Media] {
+        match self {
+            Self::Media(media) => std::slice::from_ref(media),
+            Self::TextWithMedia { media, .. } => media,
+            Self::Text(_) | Self::Command(_) | Self::Dropped { .. } => &[],
         }
     }
 
@@ -89,6 +121,16 @@ impl ToolContent {
                 label: shown(media.label, limit),
                 ..media
             }),
+            Self::TextWithMedia { text, media } => Self::TextWithMedia {
+                text: shown(text, limit),
+                media: media
+                    .into_iter()
+                    .map(|media| Media {
+                        label: shown(media.label, limit),
+                        ..media
+                    })
+                    .collect(),
+            },
             Self::Dropped { bytes } => Self::Dropped { bytes },
         }
     }
@@ -98,7 +140,10 @@ impl ToolContent {
         match self {
             Self::Text(text) => text.len(),
             Self::Command(command) => command.held_bytes(),
-            Self::Media(media) => media.data.len() + media.label.len(),
+            Self::Media(media) => media.held_bytes(),
+            Self::TextWithMedia { text, media } => {
+                text.len() + media.iter().map(Media::held_bytes).sum::<usize>()
+            }
             Self::Dropped { .. } => 0,
         }
     }

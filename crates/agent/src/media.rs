@@ -66,6 +66,18 @@ impl Kind {
         }
     }
 
+    /// Whether the bytes go on to the end that the format has, and a PNG is as it was written: providers refuse the whole
+    /// request over a picture that they cannot read.
+    pub(crate) fn is_whole(self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Png => is_whole_png(bytes),
+            Self::Jpeg => bytes.windows(2).any(|marker| marker == b"\xff\xd9"),
+            Self::Gif => bytes.iter().rev().find(|byte| **byte != 0) == Some(&b';'),
+            Self::Webp => little_32(bytes, 4).is_some_and(|size| u64::from(size) + 8 <= bytes.len() as u64),
+            Self::Pdf => bytes.windows(5).any(|word| word == b"%%EOF"),
+        }
+    }
+
     /// Width and height of a picture; `None` where its header is broken.
     fn pixels(self, bytes: &[u8]) -> Option<(u32, u32)> {
         let (width, height) = match self {
@@ -132,6 +144,46 @@ fn label(kind: Kind, path: &str, pixels: Option<(u32, u32)>, size: u64) -> Strin
 
 fn png(bytes: &[u8]) -> Option<(u32, u32)> {
     (bytes.get(12..16)? == b"IHDR").then_some((big_32(bytes, 16)?, big_32(bytes, 20)?))
+}
+
+/// Walks the chunks up to the last one. Those that a picture cannot do without have to match their checksums.
+fn is_whole_png(bytes: &[u8]) -> bool {
+    let (mut at, mut has_data) = (8, false);
+    while let (Some(length), Some(kind)) = (big_32(bytes, at), array::<4>(bytes, at + 4)) {
+        let Some(end) = usize::try_from(length)
+            .ok()
+            .and_then(|length| (at + 8).checked_add(length))
+        else {
+            return false;
+        };
+        let Some(chunk) = bytes.get(at + 4..end) else {
+            return false;
+        };
+        let is_critical = kind[0].is_ascii_uppercase();
+        if is_critical && big_32(bytes, end) != Some(crc_32(chunk)) {
+            return false;
+        }
+        has_data |= &kind == b"IDAT";
+        if &kind == b"IEND" {
+            return has_data;
+        }
+        at = end + 4;
+    }
+    false
+}
+
+/// The checksum of a chunk of a PNG.
+fn crc_32(bytes: &[u8]) -> u32 {
+    let folded = bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _bit| {
+            if crc & 1 == 1 {
+                (crc >> 1) ^ 0xedb8_8320
+            } else {
+                crc >> 1
+            }
+        })
+    });
+    !folded
 }
 
 /// Walks the segments to the frame header.

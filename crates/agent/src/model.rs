@@ -310,6 +310,13 @@ impl ToolResult {
     pub(crate) fn bytes(&self) -> usize {
         let content = match &self.content {
             ToolContent::Media(media) => media.label.len() + media.bytes(),
+            ToolContent::TextWithMedia { text, media } => {
+                text.len()
+                    + media
+                        .iter()
+                        .map(|one| one.label.len() + one.bytes())
+                        .sum::<usize>()
+            }
             content @ (ToolContent::Text(_) | ToolContent::Command(_) | ToolContent::Dropped { .. }) => {
                 content.held_bytes()
             }
@@ -318,11 +325,14 @@ impl ToolResult {
     }
 
     fn most_tokens(&self) -> u64 {
-        let media = match &self.content {
-            ToolContent::Media(media) => media.tokens,
-            ToolContent::Text(_) | ToolContent::Command(_) | ToolContent::Dropped { .. } => 0,
+        let media = self.content.media();
+        // A server that takes only text in results is told the labels once more, before the pictures behind them.
+        let labels = if let ToolContent::TextWithMedia { media, .. } = &self.content {
+            media.iter().map(|media| media.label.len() as u64).sum()
+        } else {
+            0
         };
-        self.text().len() as u64 + media
+        self.text().len() as u64 + labels + media.iter().map(|media| media.tokens).sum::<u64>()
     }
 
     /// The text that the model reads: the content, then the note.

@@ -5,6 +5,7 @@
 mod arguments;
 mod fitting;
 pub(crate) mod names;
+mod result_media;
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,9 @@ use serde_json::value::RawValue;
 use sortie_api::Micros;
 use tokio::sync::Mutex;
 
-pub use self::{arguments::arguments_of, fitting::fitted_arguments, names::tool_named};
+pub use self::{
+    arguments::arguments_of, fitting::fitted_arguments, names::tool_named, result_media::ResultMedia,
+};
 use crate::{
     Redactor, Sink,
     content::{Media, ToolContent},
@@ -152,6 +155,11 @@ impl<'a> Context<'a> {
             )),
             None => Err(format!("{}; this model cannot see {kind}", media.label)),
         }
+    }
+
+    /// Returns what takes the pictures and documents of the call's result.
+    pub fn result_media(&self) -> ResultMedia<'a> {
+        ResultMedia::new(*self)
     }
 
     pub(crate) fn files(&self) -> Result<Files<'a>, ToolError> {

@@ -301,16 +301,20 @@ impl<'a> ToolRunner<'a> {
     /// The text of a result in at most so many bytes. Longer text is kept whole, without credentials, in a file of the
     /// run that the line in place of its middle names.
     async fn kept(&self, content: ToolContent, limit: usize) -> ToolContent {
-        let text = match content {
-            ToolContent::Text(text) if text.len() > limit && self.keeps_outputs() => text,
+        let (text, media) = match content {
+            ToolContent::Text(text) if text.len() > limit && self.keeps_outputs() => (text, Vec::new()),
+            ToolContent::TextWithMedia { text, media } if text.len() > limit && self.keeps_outputs() => {
+                (text, media)
+            }
             content @ (ToolContent::Text(_)
             | ToolContent::Command(_)
             | ToolContent::Media(_)
+            | ToolContent::TextWithMedia { .. }
             | ToolContent::Dropped { .. }) => return content,
         };
         let text = self.redactor.redact_owned(text);
         let Some(files) = self.context.files.filter(|_| text.len() > limit) else {
-            return ToolContent::Text(text);
+            return ToolContent::with_media(text, media);
         };
         let bytes = text.len() as u64;
         let source = Source::Bytes(text.clone().into_bytes());
@@ -330,7 +334,8 @@ impl<'a> ToolRunner<'a> {
             head: text.into_bytes(),
             tail: Vec::new(),
         };
-        ToolContent::Text(View::of(stream, limit, Some(self.redactor)).text(kept.as_ref()))
+        let text = View::of(stream, limit, Some(self.redactor)).text(kept.as_ref());
+        ToolContent::with_media(text, media)
     }
 
     fn failure(&self, told: String, output_bytes: usize) -> ToolContent {

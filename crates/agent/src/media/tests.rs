@@ -86,6 +86,41 @@ fn what_providers_refuse_is_refused_with_a_hint() {
     assert_eq!(media_of(&large, "large.png").unwrap().data.len(), 5 * 1024 * 1024);
 }
 
+#[test]
+fn a_picture_that_ends_early_or_is_broken_is_not_whole() {
+    let chunk = |kind: &[u8], data: &[u8]| {
+        let named = [kind, data].concat();
+        let length = u32::try_from(data.len()).unwrap().to_be_bytes();
+        [&length[..], &named, &crc_32(&named).to_be_bytes()].concat()
+    };
+    let header = [&2_u32.to_be_bytes()[..], &1_u32.to_be_bytes(), &[8, 2, 0, 0, 0]].concat();
+    let png = [
+        b"\x89PNG\r\n\x1a\n".to_vec(),
+        chunk(b"IHDR", &header),
+        chunk(b"tEXt", b"a"),
+        chunk(b"IDAT", b"data"),
+        chunk(b"IEND", b""),
+        b"more".to_vec(),
+    ]
+    .concat();
+    let jpeg = [&jpeg_of(2, 1, b"")[..], b"\xff\xda\0\x02data\xff\xd9\0"].concat();
+    let gif = [&gif_of(2, 1)[..], b"\0\0\0data;\0"].concat();
+    let mut webp = lossy(2, 1);
+    let size = u32::try_from(webp.len() - 8).unwrap();
+    webp[4..8].copy_from_slice(&size.to_le_bytes());
+    let pdf = b"%PDF-1.7 data %%EOF\n".to_vec();
+    for whole in [&png, &jpeg, &gif, &webp, &pdf] {
+        let kind = Kind::of(whole).unwrap();
+        assert!(kind.is_whole(whole), "{kind:?}");
+        assert!(!kind.is_whole(&whole[..whole.len() - 7]), "{kind:?}");
+    }
+    assert_eq!(crc_32(b"123456789"), 0xcbf4_3926);
+    let at = png.windows(4).position(|word| word == b"data").unwrap();
+    let mut changed = png.clone();
+    changed[at] ^= 1;
+    assert!(!Kind::Png.is_whole(&changed));
+}
+
 proptest! {
     #[test]
     fn the_sides_are_those_of_the_header(width in 1_u16..8_000, height in 1_u16..8_000, comment in proptest::collection::vec(any::<u8>(), 0..40)) {

@@ -136,9 +136,10 @@ fn failure(outputs: &[&ToolResult]) -> Option<String> {
     let last = outputs.last().filter(|last| last.is_error)?;
     let (how, quoted) = match &last.content {
         ToolContent::Command(command) => (command.how(), last_line(&command.stderr).to_owned()),
-        content @ (ToolContent::Text(_) | ToolContent::Media(_) | ToolContent::Dropped { .. }) => {
-            ("failed".to_owned(), content.text().into_owned())
-        }
+        content @ (ToolContent::Text(_)
+        | ToolContent::Media(_)
+        | ToolContent::TextWithMedia { .. }
+        | ToolContent::Dropped { .. }) => ("failed".to_owned(), content.text().into_owned()),
     };
     let quoted = text::bounded(quoted.trim(), QUOTED_BYTES);
     let colon = if quoted.is_empty() { "" } else { ": " };
@@ -199,7 +200,7 @@ fn output<'a>(outputs: &[&'a ToolResult], number: usize) -> Result<Cow<'a, str>,
     let result = number.checked_sub(1).and_then(|index| outputs.get(index));
     match result.map(|result| &result.content) {
         Some(ToolContent::Command(command)) => Ok(Cow::Borrowed(&command.stdout)),
-        Some(ToolContent::Text(text)) => Ok(Cow::Borrowed(text)),
+        Some(ToolContent::Text(text) | ToolContent::TextWithMedia { text, .. }) => Ok(Cow::Borrowed(text)),
         Some(ToolContent::Media(media)) => Ok(Cow::Borrowed(&media.label)),
         Some(ToolContent::Dropped { bytes }) => Err(format!(
             "the output of block {number} ({bytes} bytes) is no longer held: the outputs are too large"

@@ -21,7 +21,7 @@ use crate::support::{
 };
 
 /// A scripted model that takes pictures and documents.
-struct Sees(Scripted);
+pub(crate) struct Sees(pub(crate) Scripted);
 
 impl Model for Sees {
     fn info(&self) -> &ModelInfo {

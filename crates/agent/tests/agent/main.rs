@@ -11,6 +11,8 @@ mod files;
 #[cfg(test)]
 mod jobs;
 #[cfg(test)]
+mod pictures;
+#[cfg(test)]
 mod replies;
 #[cfg(test)]
 mod resume;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sortie_agent::{
-    Media, ToolContent,
+    Media,
     model::{Content, Request, Task, ToolDefinition, ToolResult, ToolUse, Turn},
 };
 use sortie_api::{Effort, model::ModelInfo};
@@ -371,15 +371,15 @@ fn shown<'a>(info: &ModelInfo, media: &'a Media) -> Option<Block<'a>> {
 }
 
 fn result<'a>(info: &ModelInfo, result: &'a ToolResult) -> Block<'a> {
-    let media = match &result.content {
-        ToolContent::Media(media) => shown(info, media),
-        ToolContent::Text(_) | ToolContent::Command(_) | ToolContent::Dropped { .. } => None,
-    };
+    let media = result.content.media().iter();
+    let mut blocks: Vec<Block<'a>> = media.filter_map(|media| shown(info, media)).collect();
     Block::ToolResult {
         tool_use_id: id(&result.id),
-        content: match media {
-            Some(media) => ResultContent::Blocks(vec![text(result.text()), media]),
-            None => ResultContent::Text(result.text()),
+        content: if blocks.is_empty() {
+            ResultContent::Text(result.text())
+        } else {
+            blocks.insert(0, text(result.text()));
+            ResultContent::Blocks(blocks)
         },
         is_error: result.is_error,
         cache_control: None,

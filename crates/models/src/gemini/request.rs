@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sortie_agent::{
-    Media, ToolContent,
+    Media,
     model::{Content, Request, ToolCall, ToolDefinition, ToolResult, ToolUse, Turn},
 };
 
@@ -306,9 +306,8 @@ fn outcomes<'a>(entry: &Entry, results: &'a [ToolResult]) -> Vec<Part<'a>> {
     let mut behind = Vec::new();
     for result in results {
         let mut files = Vec::new();
-        if let ToolContent::Media(media) = &result.content
-            && let Some(file) = shown(entry, media)
-        {
+        for media in result.content.media() {
+            let Some(file) = shown(entry, media) else { continue };
             if thinking::is_since_3(&entry.upstream) {
                 files.push(file);
             } else {

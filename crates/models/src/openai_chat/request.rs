@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sortie_agent::{
-    Media, ToolContent,
+    Media,
     model::{Content, ModelError, Request, ToolDefinition, ToolResult, Turn},
 };
 use sortie_api::model::ModelInfo;
@@ -334,10 +334,7 @@ fn shown<'a>(info: &ModelInfo, media: &Media) -> Option<Part<'a>> {
 
 /// The files of these results, for a message behind them: messages of tools take text only.
 fn files_of<'a>(info: &ModelInfo, results: &'a [ToolResult]) -> Vec<Part<'a>> {
-    let media = results.iter().filter_map(|result| match &result.content {
-        ToolContent::Media(media) => Some(media),
-        ToolContent::Text(_) | ToolContent::Command(_) | ToolContent::Dropped { .. } => None,
-    });
+    let media = results.iter().flat_map(|result| result.content.media());
     let taken = media.filter(|media| media::taken(info, media).is_some());
     taken.flat_map(|media| labelled(info, media)).collect()
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sortie_agent::{
-    Media, ToolContent,
+    Media,
     model::{Content, ModelError, Request, ToolDefinition, ToolResult, Turn},
 };
 use sortie_api::model::ModelInfo;
@@ -260,19 +260,19 @@ fn shown<'a>(info: &ModelInfo, media: &Media) -> Option<Part<'a>> {
 fn outputs<'a>(info: &ModelInfo, dialect: Dialect, results: &'a [ToolResult], input: &mut Vec<Item<'a>>) {
     let mut behind = Vec::new();
     for result in results {
-        let (media, label) = match &result.content {
-            ToolContent::Media(media) => (shown(info, media), media.label.as_str()),
-            ToolContent::Text(_) | ToolContent::Command(_) | ToolContent::Dropped { .. } => (None, ""),
-        };
         let text = result.text();
-        let output = match media {
-            Some(part) if dialect.is_own => Output::Parts(vec![Part::InputText { text }, part]),
-            Some(part) => {
-                let label = Cow::Borrowed(label);
-                behind.extend([Part::InputText { text: label }, part]);
+        let media = result.content.media();
+        let output = if dialect.is_own {
+            let files: Vec<Part<'a>> = media.iter().filter_map(|media| shown(info, media)).collect();
+            if files.is_empty() {
                 Output::Text(text)
+            } else {
+                Output::Parts([Part::InputText { text }].into_iter().chain(files).collect())
             }
-            None => Output::Text(text),
+        } else {
+            let taken = media.iter().filter(|media| media::taken(info, media).is_some());
+            behind.extend(taken.flat_map(|media| labelled(info, media)));
+            Output::Text(text)
         };
         input.push(Item::Own(OwnItem::FunctionCallOutput {
             call_id: &result.id,

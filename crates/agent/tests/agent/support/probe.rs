@@ -34,6 +34,9 @@ struct Wish {
     bytes: usize,
     #[serde(default)]
     text: String,
+    /// Pictures of the result, in base64.
+    #[serde(default)]
+    pictures: Vec<String>,
 }
 
 impl Probe {
@@ -77,7 +80,7 @@ impl Tool for Probe {
     fn call<'a>(
         &'a self,
         raw: Box<RawValue>,
-        _context: Context<'a>,
+        context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
             let wish: Wish =
@@ -90,9 +93,15 @@ impl Tool for Probe {
             if wish.fails {
                 return Err(ToolError::ToModel(format!("{} failed {}", wish.n, wish.text)));
             }
+            let mut media = context.result_media();
+            let labels: String = wish
+                .pictures
+                .iter()
+                .map(|picture| format!("[{}]\n", media.take(picture)))
+                .collect();
             let padding = "x".repeat(wish.bytes);
-            Ok(ToolContent::Text(format!(
-                "{} did {}{}{padding}",
+            Ok(media.with_text(format!(
+                "{labels}{} did {}{}{padding}",
                 self.name, wish.n, wish.text
             )))
         })

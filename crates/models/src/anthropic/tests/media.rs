@@ -93,3 +93,33 @@ async fn the_worst_case_of_a_file_is_known_where_the_model_takes_it() {
     assert_eq!(tokens("other", &["vision"]), (Some(4_800), false));
     assert_eq!(tokens("claude-opus-5-5", &["tools"]), (None, false));
 }
+
+#[test]
+fn a_result_of_text_and_files_has_the_files_behind_its_text() {
+    let content = ToolContent::TextWithMedia {
+        text: "Two of them.".to_owned(),
+        media: vec![chart(), report()],
+    };
+    let transcript = [
+        Turn::Assistant(vec![tool_call("a", "{}")]),
+        Turn::ToolResults(vec![ToolResult {
+            content,
+            ..tool_result("a", "", false)
+        }]),
+    ];
+    let request = Request {
+        transcript: &transcript,
+        ..hello()
+    };
+    let shown = |capabilities: &[&str]| {
+        let entry = entry("claude-opus-5-5", capabilities);
+        let body = serde_json::to_value(request::Body::new(&entry, &request, PLAIN)).unwrap();
+        body["messages"][2]["content"][0]["content"].clone()
+    };
+    let document = json!({"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "cGRm"}});
+    assert_eq!(
+        shown(&["tools", "vision", "documents"]),
+        json!([{"type": "text", "text": "Two of them."}, image(), document])
+    );
+    assert_eq!(shown(&["tools"]), "Two of them.");
+}

@@ -82,7 +82,11 @@ fn picture(media_type: &str) -> Media {
 }
 
 fn sent(name: &str, capabilities: &[&str], media: Media) -> Value {
-    let of_task = [media.clone()];
+    sent_with(name, capabilities, media.clone(), ToolContent::Media(media))
+}
+
+fn sent_with(name: &str, capabilities: &[&str], of_task: Media, content: ToolContent) -> Value {
+    let of_task = [of_task];
     let call = ToolCall {
         id: "fc1".to_owned(),
         name: "read_file".to_owned(),
@@ -91,7 +95,7 @@ fn sent(name: &str, capabilities: &[&str], media: Media) -> Value {
     let result = ToolResult {
         id: "fc1".to_owned(),
         name: "read_file".to_owned(),
-        content: ToolContent::Media(media),
+        content,
         is_error: false,
         note: None,
     };
@@ -136,6 +140,26 @@ fn files_stand_in_the_outcomes_of_calls_or_behind_them() {
         assert_eq!(unseen[0]["parts"], json!([label, {"text": "Say hello."}]));
         assert_eq!(unseen[2]["parts"], json!([{"functionResponse": outcome}]));
     }
+}
+
+#[test]
+fn a_result_of_text_and_files_has_them_in_its_outcome() {
+    let content = ToolContent::TextWithMedia {
+        text: "Two of them.".to_owned(),
+        media: vec![chart(), chart()],
+    };
+    let inline = json!({"inlineData": {"mimeType": "image/png", "data": "aWNo"}});
+    let outcome = json!({"id": "fc1", "name": "read_file", "response": {"output": "Two of them."}});
+    let mut with_files = outcome.clone();
+    with_files["parts"] = json!([inline, inline]);
+    let newer = sent_with("gemini-3.8-flash", &["vision"], chart(), content.clone());
+    assert_eq!(newer[2]["parts"], json!([{"functionResponse": with_files}]));
+    let label = json!({"text": "chart.png: 20 x 10 pixels"});
+    let older = sent_with("gemini-2.5-flash", &["vision"], chart(), content);
+    assert_eq!(
+        older[2]["parts"],
+        json!([{"functionResponse": outcome}, label, inline, label, inline])
+    );
 }
 
 #[tokio::test]

@@ -259,3 +259,28 @@ async fn the_worst_case_of_a_file_is_known_where_the_model_takes_it() {
     assert_eq!(model(&["vision"]).media_tokens(&report()), None);
     assert_eq!(model(&["tools"]).media_tokens(&chart()), None);
 }
+
+#[test]
+fn the_files_of_a_result_of_text_and_files_stand_in_a_message_behind_it() {
+    let result = ToolResult {
+        content: ToolContent::TextWithMedia {
+            text: "Two of them.".to_owned(),
+            media: vec![chart(), report()],
+        },
+        ..looked("a", chart(), None)
+    };
+    let transcript = [
+        Turn::Assistant(vec![tool_call("a", "{}")]),
+        Turn::ToolResults(vec![result]),
+    ];
+    let can = ["tools", "vision", "documents"];
+    let messages = body_of(Form::Openai, &can, &request(&transcript))["messages"].clone();
+    assert_eq!(messages[3]["content"], "Two of them.");
+    let types: Vec<&Value> = messages[4]["content"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| &part["type"])
+        .collect();
+    assert_eq!(types, ["text", "image_url", "text", "file"]);
+}

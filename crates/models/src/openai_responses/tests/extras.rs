@@ -247,3 +247,45 @@ async fn a_field_that_the_server_names_beside_its_refusal_is_left_out() {
         assert_eq!(sent, expected, "{param}");
     }
 }
+
+#[test]
+fn a_result_of_text_and_files_has_the_files_behind_its_text() {
+    let result = ToolResult {
+        content: ToolContent::TextWithMedia {
+            text: "Two of them.".to_owned(),
+            media: vec![chart(), report()],
+        },
+        ..looked("a", chart(), None)
+    };
+    let transcript = [
+        Turn::Assistant(vec![tool_call("a", "{}")]),
+        Turn::ToolResults(vec![result]),
+    ];
+    let input = |dialect| {
+        body(
+            "m",
+            &["tools", "vision", "documents"],
+            dialect,
+            &request(&transcript),
+        )["input"]
+            .clone()
+    };
+    let image = json!({"type": "input_image", "image_url": "data:image/png;base64,aWNo", "detail": "high"});
+    let file = json!({"type": "input_file", "filename": "document.pdf", "file_data": "data:application/pdf;base64,cGRm"});
+    let text = |text: &str| json!({"type": "input_text", "text": text});
+    assert_eq!(
+        input(OWN)[2]["output"],
+        json!([text("Two of them."), image, file])
+    );
+    let theirs = input(THEIRS);
+    assert_eq!(theirs[2]["output"], "Two of them.");
+    assert_eq!(
+        theirs[3]["content"],
+        json!([
+            text("chart.png: 20 x 10 pixels"),
+            image,
+            text("report.pdf: 1 page"),
+            file
+        ])
+    );
+}

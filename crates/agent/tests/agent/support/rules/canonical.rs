@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::value::RawValue;
 use sortie_agent::{
-    Media, ToolContent,
+    Media,
     model::{Content, Request, ToolResult, Turn},
 };
 
@@ -73,7 +73,7 @@ impl Canonical {
         self.plain(&result.id);
         self.plain(if result.is_error { "error" } else { "result" });
         self.plain(&result.text());
-        if let ToolContent::Media(media) = &result.content {
+        for media in result.content.media() {
             media.data.hash(&mut self.prefix);
         }
     }
@@ -182,9 +182,6 @@ pub(super) fn media<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r Me
         Turn::ToolResults(results) => results.as_slice(),
         Turn::Assistant(_) | Turn::User(_) => &[],
     });
-    let of_results = results.filter_map(|result| match &result.content {
-        ToolContent::Media(media) => Some(media),
-        ToolContent::Text(_) | ToolContent::Command(_) | ToolContent::Dropped { .. } => None,
-    });
+    let of_results = results.flat_map(|result| result.content.media());
     request.task.media.iter().chain(of_results)
 }
