@@ -83,10 +83,9 @@ impl ToolContent {
     /// Returns the text that the model reads.
     pub fn text(&self) -> Cow<'_, str> {
         match self {
-            Self::Text(text) => Cow::Borrowed(text),
+            Self::Text(text) | Self::TextWithMedia { text, .. } => Cow::Borrowed(text),
             Self::Command(command) => Cow::Owned(command.text()),
             Self::Media(media) => Cow::Borrowed(&media.label),
-            Self::TextWithMedia { text, .. } => Cow::Borrowed(text),
             Self::Dropped { bytes } => Cow::Owned(format!("[an old output of {bytes} bytes was dropped]")),
         }
     }

@@ -1,8 +1,9 @@
 //! Names of tools: what a connection and its tool are called in front of the model.
 //!
-//! `<connection>__<tool>` fits `[a-zA-Z0-9_-]{1,64}` and is a function of the two names alone, so that a run that goes
-//! on elsewhere finds its tools again. Names that had to be changed, or could be read in two ways, end with a piece of
-//! a hash of both, so that two different tools share no name unless a server aims for it.
+//! `<connection>__<tool>` fits `[a-zA-Z][a-zA-Z0-9_-]{0,63}`, which every provider takes, and is a function of the two
+//! names alone, so that a run that goes on elsewhere finds its tools again. Names that had to be changed, or could be
+//! read in two ways, end with a piece of a hash of both, so that two different tools share no name unless a server aims
+//! for it.
 
 use sha2::{Digest, Sha256};
 
@@ -16,7 +17,9 @@ const HASH_DIGITS: usize = 8;
 /// The name of `tool` of `connection`.
 pub(crate) fn tool_name(connection: &str, tool: &str) -> String {
     let plain = format!("{connection}__{tool}");
-    let is_clear = !connection.contains("__") && !connection.ends_with('_') && !tool.is_empty();
+    // Gemini and Kimi refuse names that begin with a digit.
+    let is_started = connection.starts_with(|c: char| c.is_ascii_alphabetic());
+    let is_clear = is_started && !connection.contains("__") && !connection.ends_with('_') && !tool.is_empty();
     if is_clear && plain.len() <= LONGEST && plain.bytes().all(is_allowed) {
         return plain;
     }
@@ -32,6 +35,11 @@ pub(crate) fn tool_name(connection: &str, tool: &str) -> String {
         .take(HASH_DIGITS)
         .collect();
     let connection = mapped(connection, CONNECTION_PART);
+    let connection = if is_started {
+        connection
+    } else {
+        format!("c{connection}")
+    };
     // Two underscores between the parts, one before the hash.
     let tool = mapped(tool, LONGEST - connection.len() - HASH_DIGITS - 3);
     format!("{connection}__{tool}_{digits}")
@@ -68,6 +76,7 @@ mod tests {
         assert!(name.starts_with("api_example_com__a_b_"), "{name}");
         assert_eq!(name.len(), "api_example_com__a_b_".len() + HASH_DIGITS);
         assert_eq!(name, tool_name("api.example.com", "a/b"));
+        assert!(tool_name("3scale", "list").starts_with("c3scale__list_"));
     }
 
     #[test]
@@ -86,7 +95,8 @@ mod tests {
         #[test]
         fn any_names_make_a_name_that_providers_take(connection in "[a-z0-9][a-z0-9._-]{0,99}", tool in any::<String>()) {
             let name = tool_name(&connection, &tool);
-            prop_assert!(name.len() <= LONGEST && name.bytes().all(is_allowed), "{}", name);
+            let starts = name.starts_with(|c: char| c.is_ascii_alphabetic());
+            prop_assert!(starts && name.len() <= LONGEST && name.bytes().all(is_allowed), "{}", name);
         }
 
         #[test]

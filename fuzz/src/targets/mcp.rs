@@ -2,7 +2,7 @@
 //! them for the model.
 
 use frames::{Lines, message};
-use rmcp::model::{JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use serde_json::Value;
 
 use super::sse::stream;
@@ -12,8 +12,12 @@ use crate::{Bounds, Input, Line, text};
 mod content;
 #[path = "../../../crates/connect/src/mcp/frames.rs"]
 mod frames;
+#[path = "../../../crates/connect/src/mcp/lenient.rs"]
+mod lenient;
 #[path = "../../../crates/connect/src/mcp/listing.rs"]
 mod listing;
+#[path = "../../../crates/connect/src/mcp/schema.rs"]
+mod schema;
 
 const BOUNDS: Bounds = Bounds {
     memory: Line {
@@ -58,7 +62,14 @@ pub fn check(data: &[u8]) {
 }
 
 fn read(bytes: &[u8]) -> Option<ServerJsonRpcMessage> {
-    message(bytes, |text| text.into()).ok()
+    message(bytes, |text| text.into()).ok().or_else(|| {
+        let text = String::from_utf8_lossy(bytes);
+        lenient::within(&text).or_else(|| {
+            let waiting = [RequestId::Number(1)];
+            let id = lenient::spoiled_answer(&text, waiting.iter())?.clone();
+            Some(frames::unreadable(&text, id))
+        })
+    })
 }
 
 /// The messages of an answer that comes as events.
@@ -104,7 +115,7 @@ fn shown_of(message: ServerJsonRpcMessage) -> Option<Shown> {
     let listed = result.get("tools").and_then(Value::as_array);
     let chosen = listing::choose("c", listed.map_or(&[][..], Vec::as_slice), None);
     Some(Shown {
-        result: text::bounded(&content::render(&result).text, 64 << 10).into_owned(),
+        result: text::bounded(&content::render(&result, &mut |_| None).text, 64 << 10).into_owned(),
         offers: chosen.offers,
         notes: chosen.notes,
     })

@@ -1,4 +1,5 @@
-//! The result of a tool as text: what is text is kept, what is not is told by its type and size.
+//! The result of a tool: what is text is kept, a picture or a document is shown where the model takes it, and anything
+//! else is told by its type and size.
 
 use serde_json::Value;
 
@@ -17,10 +18,14 @@ pub(super) struct Rendered {
     pub(super) is_error: bool,
 }
 
+/// Takes a picture or a document in base64, and returns what is told of it.
+pub(super) type Show<'a> = dyn FnMut(&str) -> Option<String> + 'a;
+
 /// Renders a `tools/call` result. Whatever shape it has, something is told.
-pub(super) fn render(result: &Value) -> Rendered {
+pub(super) fn render(result: &Value, show: &mut Show<'_>) -> Rendered {
     let blocks = result.get("content").and_then(Value::as_array);
-    let mut parts: Vec<String> = blocks.into_iter().flatten().map(block).collect();
+    let blocks = blocks.into_iter().flatten();
+    let mut parts: Vec<String> = blocks.map(|one| block(one, show)).collect();
     if let Some(structured) = result.get("structuredContent").filter(|value| !value.is_null())
         && !repeats(&parts, structured)
     {
@@ -70,33 +75,51 @@ fn only_member(value: &Value) -> Option<&Value> {
     members.values().next()
 }
 
-fn block(block: &Value) -> String {
+fn block(block: &Value, show: &mut Show<'_>) -> String {
     let field = |name: &str| block.get(name).and_then(Value::as_str);
     match field("type") {
         Some("text") => field("text").unwrap_or_default().to_owned(),
-        Some(kind @ ("image" | "audio")) => format!(
-            "[{kind}, {}, {} bytes: not shown]",
-            label(field("mimeType")),
-            decoded_bytes(field("data"))
-        ),
+        Some(kind @ ("image" | "audio")) => {
+            let shown = field("data").filter(|_| kind == "image").and_then(show);
+            shown.map_or_else(
+                || {
+                    format!(
+                        "[{kind}, {}, {} bytes: not shown]",
+                        label(field("mimeType")),
+                        decoded_bytes(field("data"))
+                    )
+                },
+                |told| format!("[{told}]"),
+            )
+        }
         Some("resource_link") => format!("[resource {}: {}]", label(field("name")), label(field("uri"))),
-        Some("resource") => block.get("resource").map_or_else(String::new, resource),
+        Some("resource") => block
+            .get("resource")
+            .map_or_else(String::new, |one| resource(one, show)),
         Some(other) => format!("[{}: not shown]", text::line(other, LABEL_BYTES)),
         None => "[content without a type: not shown]".to_owned(),
     }
 }
 
-fn resource(resource: &Value) -> String {
+fn resource(resource: &Value, show: &mut Show<'_>) -> String {
     let field = |name: &str| resource.get(name).and_then(Value::as_str);
     let uri = label(field("uri"));
-    match field("text") {
-        Some(words) => format!("[resource {uri}]\n{words}"),
-        None => format!(
-            "[resource {uri}, {}, {} bytes: not shown]",
-            label(field("mimeType")),
-            decoded_bytes(field("blob"))
-        ),
+    if let Some(words) = field("text") {
+        return format!("[resource {uri}]\n{words}");
     }
+    let kind = field("mimeType");
+    let is_shown = kind.is_some_and(|kind| kind.starts_with("image/") || kind == "application/pdf");
+    let shown = field("blob").filter(|_| is_shown).and_then(show);
+    shown.map_or_else(
+        || {
+            format!(
+                "[resource {uri}, {}, {} bytes: not shown]",
+                label(kind),
+                decoded_bytes(field("blob"))
+            )
+        },
+        |told| format!("[resource {uri}: {told}]"),
+    )
 }
 
 fn label(value: Option<&str>) -> String {
@@ -119,7 +142,25 @@ mod tests {
     use super::*;
 
     fn text(result: &Value) -> String {
-        render(result).text
+        render(result, &mut |_| None).text
+    }
+
+    #[test]
+    fn pictures_and_documents_are_shown_in_their_place() {
+        let result = json!({"content": [
+            {"type": "image", "mimeType": "image/png", "data": "AAAA"},
+            {"type": "audio", "mimeType": "audio/wav", "data": "AAA="},
+            {"type": "text", "text": "two"},
+            {"type": "resource", "resource": {"uri": "a:1", "mimeType": "application/pdf", "blob": "BB=="}},
+            {"type": "resource", "resource": {"uri": "a:2", "mimeType": "x/y", "blob": "CC=="}},
+            {"type": "image", "mimeType": "image/png"}
+        ]});
+        let rendered = render(&result, &mut |data| Some(format!("picture of {data}")));
+        assert_eq!(
+            rendered.text,
+            "[picture of AAAA]\n[audio, audio/wav, 2 bytes: not shown]\ntwo\n[resource a:1: picture of BB==]\n\
+             [resource a:2, x/y, 1 bytes: not shown]\n[image, image/png, 0 bytes: not shown]"
+        );
     }
 
     #[test]
@@ -178,6 +219,6 @@ mod tests {
         ] {
             assert_eq!(text(&result), "[the tool returned nothing]");
         }
-        assert!(render(&json!({"content": [], "isError": true})).is_error);
+        assert!(render(&json!({"content": [], "isError": true}), &mut |_| None).is_error);
     }
 }

@@ -4,13 +4,22 @@
 use std::borrow::Cow;
 
 use bytes::BytesMut;
-use rmcp::model::ServerJsonRpcMessage;
+use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
+
+use super::lenient;
+use crate::text;
 
 /// The largest message, in bytes.
 pub(super) const MESSAGE_BYTES: usize = 4 << 20;
 
 /// The most values that a message may have. In memory each of them, be it two bytes of JSON, takes some two hundred.
 const VALUES: usize = 200_000;
+
+/// Maximum part of an answer that is no message in a sentence about it, in bytes.
+const BEGINNING_BYTES: usize = 100;
+
+/// Beginning of the sentence about an answer that is no message.
+pub(super) const NO_MESSAGE: &str = "the server's answer is no MCP message";
 
 /// A message is larger than it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +48,20 @@ pub(super) fn message(
 ) -> Result<ServerJsonRpcMessage, Unreadable> {
     let text = String::from_utf8_lossy(bytes);
     check(&text)?;
-    Ok(serde_json::from_str(&redact(&text))?)
+    Ok(lenient::read(&redact(&text))?)
+}
+
+/// Returns the sentence about an answer that is no message. Its text is without credentials.
+pub(super) fn no_message(answer: &str) -> String {
+    match text::line(answer, BEGINNING_BYTES) {
+        beginning if beginning.is_empty() => format!("{NO_MESSAGE}: it is empty"),
+        beginning => format!("{NO_MESSAGE}: it begins with {beginning}"),
+    }
+}
+
+/// The failure of a request whose answer is no message. Its text is without credentials.
+pub(super) fn unreadable(answer: &str, id: RequestId) -> ServerJsonRpcMessage {
+    ServerJsonRpcMessage::error(ErrorData::parse_error(no_message(answer), None), Some(id))
 }
 
 /// Refuses a text with more values than a message may have, without a look at anything else.

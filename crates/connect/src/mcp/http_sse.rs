@@ -22,8 +22,12 @@ use url::Url;
 use super::{
     endpoint::endpoint,
     events::Events,
+    frames, lenient,
     meter::Meter,
-    wire::{ERROR_BYTES, WireError, error_of, exchange, is_event_stream, meter_of},
+    wire::{
+        ERROR_BYTES, WireError, answered, error_of, exchange, is_busy, is_event_stream, may_be_repeated,
+        meter_of, retry_after,
+    },
 };
 use crate::{
     Failure,
@@ -111,12 +115,7 @@ impl HttpSse {
 
     /// Counts an answer for its call.
     fn count(&mut self, message: &ServerJsonRpcMessage, bytes: usize) {
-        let id = match message {
-            ServerJsonRpcMessage::Response(response) => Some(&response.id),
-            ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
-            ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => None,
-        };
-        if let Some(meter) = id.and_then(|id| self.calls.remove(id)) {
+        if let Some(meter) = answered(message).and_then(|id| self.calls.remove(id)) {
             meter.add(bytes);
         }
     }
@@ -141,8 +140,13 @@ async fn post(
     };
     let response = exchange(&outlet, &request).await?;
     meter.begin(response.status());
-    if !response.status().is_success() {
+    let status = response.status();
+    if !status.is_success() {
+        let after = retry_after(&response);
         let (told, _) = error_of(&outlet, response, &meter).await;
+        if is_busy(status) && may_be_repeated(&message) {
+            return Err(WireError::Busy { told, after });
+        }
         return Err(Failure::Error(told).into());
     }
     // Whatever it says: the answer comes as an event.
@@ -190,10 +194,17 @@ impl Transport<RoleClient> for HttpSse {
                     return None;
                 }
             };
-            // A second `endpoint` moves nothing, and what is no message is skipped.
-            if event.event == "message"
-                && let Ok(message) = serde_json::from_str::<ServerJsonRpcMessage>(&event.data)
-            {
+            // A second `endpoint` moves nothing.
+            if event.event != "message" {
+                continue;
+            }
+            if let Ok(message) = lenient::read(&event.data) {
+                self.count(&message, event.data.len());
+                return Some(message);
+            }
+            // What is no message and answers no request is skipped.
+            if let Some(id) = lenient::spoiled_answer(&event.data, self.calls.keys()).cloned() {
+                let message = frames::unreadable(&event.data, id);
                 self.count(&message, event.data.len());
                 return Some(message);
             }

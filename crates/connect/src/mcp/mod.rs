@@ -5,31 +5,38 @@
 //! a clean failure; it never holds a run up for longer than a call may take.
 
 mod content;
+mod dial;
 mod endpoint;
 mod events;
 mod frames;
 mod http_sse;
+mod lenient;
 mod listing;
 mod meter;
 mod pipes;
+mod schema;
 mod session;
 mod wire;
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use serde_json::value::RawValue;
+use rmcp::model::JsonObject;
+use serde_json::{Value, value::RawValue};
 use sortie_agent::{
     Tool, ToolContent,
     model::ToolDefinition,
+    schema::Schema,
     tool::{Context, Effect, Order, ToolError, fitted_arguments},
 };
+use tokio::task::spawn_blocking;
 
 pub use self::pipes::{Program, ProgramEnd, StdioLauncher, StdioProcess};
 pub(crate) use self::{
+    dial::{Dial, Way},
     http_sse::Outlets,
     pipes::program_name,
-    session::{CALL_TIMEOUT, Dial, Session, Way},
+    session::{CALL_TIMEOUT, Session},
 };
 use self::{
     listing::{Offer, choose},
@@ -49,12 +56,23 @@ pub(crate) async fn tools(
     session: &Arc<Session>,
 ) -> Result<(Vec<McpTool>, Vec<String>), Failure> {
     let listed = session.tools().await?;
-    let chosen = choose(connection, &listed, allowed);
+    let mut chosen = choose(connection, &listed.tools, allowed);
+    if listed.is_repeated {
+        chosen.notes.push(format!(
+            "connection `{connection}`: the list of tools begins again in place of its end: each tool is taken once"
+        ));
+    }
     let tools = chosen
         .offers
         .into_iter()
         .map(|offer| McpTool {
             connection: connection.to_owned(),
+            // A schema that cannot be read here is the server's to check.
+            real_schema: offer
+                .real_parameters
+                .as_deref()
+                .and_then(|schema| Schema::compile(schema).ok())
+                .map(Arc::new),
             offer,
             session: Arc::clone(session),
         })
@@ -66,6 +84,8 @@ pub(crate) async fn tools(
 pub(crate) struct McpTool {
     connection: String,
     offer: Offer,
+    /// The server's own schema, where the model was told a repaired one.
+    real_schema: Option<Arc<Schema>>,
     session: Arc<Session>,
 }
 
@@ -84,7 +104,7 @@ impl McpTool {
     }
 
     async fn ask(&self, raw: &RawValue, context: Context<'_>) -> Result<ToolContent, ToolError> {
-        let arguments = fitted_arguments(&self.definition(), raw)?;
+        let arguments = self.arguments(raw).await?;
         let meter = Arc::new(Meter::default());
         let call = Call::begin(&self.connection, "tools/call", &self.offer.tool);
         let asked = self
@@ -97,9 +117,10 @@ impl McpTool {
             bytes: meter.bytes(),
         };
         call.record(end, redactor, context).await?;
+        let mut media = context.result_media();
         let (words, is_error) = match asked {
             Ok(result) => {
-                let rendered = content::render(&result);
+                let rendered = content::render(&result, &mut |data| Some(media.take(data)));
                 (rendered.text, rendered.is_error)
             }
             Err(CallError::Server(why)) => (why, true),
@@ -111,8 +132,27 @@ impl McpTool {
         if is_error {
             Err(ToolError::ToModel(words))
         } else {
-            Ok(ToolContent::Text(words))
+            Ok(media.with_text(words))
         }
+    }
+
+    /// The arguments with the server's names, checked against its own schema where the model was told another one.
+    async fn arguments(&self, raw: &RawValue) -> Result<JsonObject, ToolError> {
+        let mut arguments = fitted_arguments(&self.definition(), raw)?;
+        for (shown, real) in &self.offer.renamed {
+            if let Some(value) = arguments.remove(shown) {
+                arguments.entry(real).or_insert(value);
+            }
+        }
+        if let Some(schema) = self.real_schema.clone() {
+            let text = Value::Object(arguments.clone()).to_string();
+            // It may take a second of computing.
+            let checked = spawn_blocking(move || schema.check("arguments", &text)).await;
+            if let Ok(Err(problems)) = checked {
+                return Err(ToolError::NotSent(problems.join("; ")));
+            }
+        }
+        Ok(arguments)
     }
 
     fn broken(&self, failure: &Failure) -> String {

@@ -1,19 +1,21 @@
 //! MCP over the standard streams of a program: one message a line.
 //!
-//! The program runs wherever the [`StdioLauncher`] puts it, which is a sandbox. A line is bounded; one that is no
-//! message is skipped, because programs print what they like. Why a program cannot be talked to any more is told in a
+//! The program runs wherever the [`StdioLauncher`] puts it, which is a sandbox. A line is bounded. One that is no message
+//! is skipped, because programs print what they like, unless it is an answer that cannot be read: that fails its call
+//! (docs/CONNECTIONS.md#mcp-servers). Why a program cannot be talked to any more is told in a
 //! sentence, with the last of what it wrote to standard error.
 
 use std::{
+    collections::HashSet,
     io,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError},
     time::Duration,
 };
 
 use bytes::BytesMut;
 use futures_util::future::BoxFuture;
 use rmcp::{
-    model::{ClientJsonRpcMessage, ServerJsonRpcMessage},
+    model::{ClientJsonRpcMessage, ClientNotification, RequestId, ServerJsonRpcMessage},
     service::RoleClient,
     transport::Transport,
 };
@@ -25,13 +27,19 @@ use tokio::{
     time::timeout,
 };
 
-use super::frames::{self, Lines, Unreadable};
+use super::{
+    frames::{self, Lines, Unreadable},
+    lenient,
+    wire::answered,
+};
 use crate::text;
 
 /// Time for which the end of a program is waited for: after the end of its output, and when it is ended.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum part of the standard error that is told, in bytes.
 const STDERR_BYTES: usize = 600;
+/// Maximum part of a line of standard output that is told, in bytes.
+const STRAY_BYTES: usize = 200;
 /// Maximum part of the program's name that is told, in bytes.
 const NAME_BYTES: usize = 100;
 
@@ -83,9 +91,29 @@ pub(super) struct Watched {
     redactor: Arc<Redactor>,
     program: Mutex<Box<dyn Program>>,
     lost: Lost,
+    /// The last line of standard output since the last request, where it was no message.
+    stray: StdMutex<String>,
 }
 
 impl Watched {
+    /// Returns the sentence about a call that was not answered within `limit`.
+    pub(super) fn slow(&self, limit: Duration) -> String {
+        format!("{} {}", self.name, self.unanswered(limit))
+    }
+
+    fn unanswered(&self, limit: Duration) -> String {
+        let how = format!("did not answer within {} s", limit.as_secs());
+        let stray = self.stray.lock().unwrap_or_else(PoisonError::into_inner);
+        if stray.is_empty() {
+            return how;
+        }
+        format!("{how}, and wrote to standard output: {stray}")
+    }
+
+    fn note_stray(&self, line: &str) {
+        *self.stray.lock().unwrap_or_else(PoisonError::into_inner) = text::line(line, STRAY_BYTES);
+    }
+
     /// Returns the reason why the program cannot be talked to any more, once it is known.
     pub(super) fn lost(&self) -> Option<String> {
         self.lost.get().cloned()
@@ -115,8 +143,7 @@ impl Watched {
         if let Some(why) = self.lost() {
             return why;
         }
-        let how = format!("did not answer within {} s", limit.as_secs());
-        let why = self.stop(&mut **program, &how).await;
+        let why = self.stop(&mut **program, &self.unanswered(limit)).await;
         self.lose(why).to_owned()
     }
 
@@ -152,6 +179,8 @@ pub(super) struct Pipes {
     stdin: Arc<Mutex<Box<dyn AsyncWrite + Send + Unpin>>>,
     stdout: Box<dyn AsyncRead + Send + Unpin>,
     lines: Lines,
+    /// Requests that wait for their answer.
+    calls: HashSet<RequestId>,
     watched: Arc<Watched>,
 }
 
@@ -162,11 +191,13 @@ impl Pipes {
             stdin: Arc::new(Mutex::new(process.stdin)),
             stdout: process.stdout,
             lines: Lines::default(),
+            calls: HashSet::new(),
             watched: Arc::new(Watched {
                 name: program_name(command, &redactor),
                 redactor,
                 program: Mutex::new(process.program),
                 lost: Lost::default(),
+                stray: StdMutex::default(),
             }),
         }
     }
@@ -195,6 +226,23 @@ impl Pipes {
             }
         }
     }
+
+    /// Interprets a line that is no message: an answer with other text on its line, or the failure of the request that it
+    /// cannot be read as an answer to. `None` for anything else, such as a line of a log.
+    fn odd(&self, line: &[u8]) -> Option<ServerJsonRpcMessage> {
+        let line = String::from_utf8_lossy(line);
+        let line = self.watched.redactor.redact(&line);
+        let within = lenient::within(&line)
+            .filter(|answer| answered(answer).is_some_and(|id| self.calls.contains(id)));
+        if within.is_some() {
+            return within;
+        }
+        let Some(id) = lenient::spoiled_answer(&line, self.calls.iter()).cloned() else {
+            self.watched.note_stray(&line);
+            return None;
+        };
+        Some(frames::unreadable(&line, id))
+    }
 }
 
 async fn write(stdin: &Mutex<Box<dyn AsyncWrite + Send + Unpin>>, line: &[u8]) -> io::Result<()> {
@@ -210,6 +258,20 @@ impl Transport<RoleClient> for Pipes {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        match &message {
+            ClientJsonRpcMessage::Request(request) => {
+                self.calls.insert(request.id.clone());
+                self.watched.note_stray("");
+            }
+            ClientJsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    self.calls.remove(id);
+                }
+            }
+            ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_) => {}
+        }
         let (stdin, watched) = (Arc::clone(&self.stdin), Arc::clone(&self.watched));
         async move {
             let mut line = serde_json::to_vec(&message)?;
@@ -225,13 +287,26 @@ impl Transport<RoleClient> for Pipes {
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             let line = self.line().await?;
-            match frames::message(&line, |text| self.watched.redactor.redact(text)) {
-                Ok(message) => return Some(message),
-                Err(Unreadable::NoMessage(_)) => {}
+            let message = match frames::message(&line, |text| self.watched.redactor.redact(text)) {
+                Ok(message) => Some(message),
+                Err(Unreadable::NoMessage(_)) => self.odd(&line),
                 Err(Unreadable::TooLarge(error)) => {
                     self.watched.lose(format_args!("cannot be understood: {error}"));
                     return None;
                 }
+            };
+            if let Some(mut message) = message {
+                // A server that could not read a request does not know its id.
+                if let ServerJsonRpcMessage::Error(error) = &mut message
+                    && error.id.is_none()
+                    && let [only] = self.calls.iter().collect::<Vec<_>>()[..]
+                {
+                    error.id = Some(only.clone());
+                }
+                if let Some(id) = answered(&message) {
+                    self.calls.remove(id);
+                }
+                return Some(message);
             }
         }
     }

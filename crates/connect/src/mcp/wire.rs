@@ -10,6 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -37,6 +38,7 @@ use url::Url;
 use super::{
     events::Events,
     frames::{self, MESSAGE_BYTES, Unreadable},
+    lenient::{self, Reading},
     meter::Meter,
 };
 use crate::{
@@ -49,8 +51,6 @@ use crate::{
 pub(super) const ERROR_BYTES: usize = 64 * 1024;
 /// Maximum part of an error's body that a message repeats, in bytes.
 const ERROR_TOLD_BYTES: usize = 300;
-/// Maximum part of an answer that is no message in a sentence about it, in bytes.
-const BEGINNING_BYTES: usize = 100;
 /// Maximum number of broken streams that a session resumes.
 const RESUMPTIONS: u32 = 20;
 /// The bounds of the pause that a server may ask for before a stream is taken up again.
@@ -72,13 +72,20 @@ pub(super) enum WireError {
     /// The URL takes no message by POST: the server may speak the transport of revision 2024-11-05.
     #[error("{0}")]
     NotServed(String),
+    /// The server refuses for now a request that may be made again.
+    #[error("{told}")]
+    Busy {
+        told: String,
+        /// Pause that it asks for.
+        after: Option<Duration>,
+    },
 }
 
 impl WireError {
     pub(super) fn failure(&self) -> Failure {
         match self {
             Self::Failed(failure) => failure.clone(),
-            Self::NotServed(told) => Failure::Error(told.clone()),
+            Self::NotServed(told) | Self::Busy { told, .. } => Failure::Error(told.clone()),
         }
     }
 }
@@ -183,12 +190,21 @@ impl Wire {
         if let Some(id) = discovery(message) {
             return self.discovered(id, response, &meter).await;
         }
-        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
-            return Ok(StreamableHttpPostResponse::Accepted);
+        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
+            && !(is_request && has_body(&response))
+        {
+            // A request is answered in the body, and by no other way.
+            return if is_request {
+                Err(fails(format!(
+                    "the server has taken the request without an answer (HTTP {status})"
+                )))
+            } else {
+                Ok(StreamableHttpPostResponse::Accepted)
+            };
         }
         let new_session = header(&response, SESSION_ID);
         if is_event_stream(&response) {
-            let events = self.events(response, meter);
+            let events = self.events(response, meter, id_of(message));
             return Ok(StreamableHttpPostResponse::Sse(events, new_session));
         }
         let body = read_body(response, MESSAGE_BYTES)
@@ -202,18 +218,11 @@ impl Wire {
             Err(Unreadable::TooLarge(error)) => {
                 Err(fails(format!("the server's answer cannot be read: {error}")))
             }
-            Err(Unreadable::NoMessage(_)) => Err(fails(self.no_message(&body))),
+            Err(Unreadable::NoMessage(_)) => {
+                let body = String::from_utf8_lossy(&body);
+                Err(fails(frames::no_message(&self.outlet.redactor().redact(&body))))
+            }
         }
-    }
-
-    /// Returns the sentence about an answer that is no message.
-    fn no_message(&self, body: &[u8]) -> String {
-        let body = String::from_utf8_lossy(body);
-        let beginning = text::line(&self.outlet.redactor().redact(&body), BEGINNING_BYTES);
-        if beginning.is_empty() {
-            return "the server's answer is no MCP message: it is empty".to_owned();
-        }
-        format!("the server's answer is no MCP message: it begins with {beginning}")
     }
 
     /// Interprets an answer to `server/discover` that has a status of success. Whatever is no result of it, with or
@@ -257,7 +266,7 @@ impl Wire {
         let mut events = Events::new(Arc::clone(&self.outlet), response);
         while let Some(event) = events.next(meter).await {
             let event = event.map_err(|broken| fails(broken.to_string()))?;
-            let message = serde_json::from_str(&event.data);
+            let message = lenient::read(&event.data);
             if let Ok(answer @ (ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_))) = message
             {
                 return Ok(Some(answer));
@@ -278,8 +287,9 @@ impl Wire {
         if status == StatusCode::NOT_FOUND && has_session {
             return Err(Error::SessionExpired);
         }
+        let after = retry_after(&response);
         let (told, body) = error_of(&self.outlet, response, meter).await;
-        let error = match serde_json::from_str::<ServerJsonRpcMessage>(&body) {
+        let error = match lenient::read(&body) {
             Ok(ServerJsonRpcMessage::Error(error)) => Some(error),
             Ok(_) | Err(_) => None,
         };
@@ -293,6 +303,9 @@ impl Wire {
         }
         if is_initialize(message) && is_not_served(status, error.is_some()) {
             return Err(Error::Client(WireError::NotServed(told)));
+        }
+        if is_busy(status) && may_be_repeated(message) {
+            return Err(Error::Client(WireError::Busy { told, after }));
         }
         match error {
             // Not every server answers 404 for a session it does not know.
@@ -309,19 +322,40 @@ impl Wire {
         }
     }
 
-    /// The events of an answer, redacted, until the server ends it or has sent too much.
-    fn events(&self, response: Response, meter: Arc<Meter>) -> BoxStream<'static, Result<Sse, SseError>> {
+    /// The events of an answer to the request of this id, redacted, until the server ends it or has sent too much.
+    fn events(
+        &self,
+        response: Response,
+        meter: Arc<Meter>,
+        id: Option<RequestId>,
+    ) -> BoxStream<'static, Result<Sse, SseError>> {
         let events = Events::new(Arc::clone(&self.outlet), response);
-        unfold((events, meter), |(mut events, meter)| async move {
+        unfold((events, meter, id), |(mut events, meter, id)| async move {
             let next = events.next(&meter).await?.map_err(|broken| {
                 meter.break_off(&broken.to_string());
                 SseError::Body(Box::new(broken))
             });
-            let next = next.map(|message| sse_of(&message, events.retry_millis()));
-            Some((next, (events, meter)))
+            let next = next.map(|mut message| {
+                if let Some(readable) = readable(&message.data, id.as_ref()) {
+                    message.data = readable;
+                }
+                sse_of(&message, events.retry_millis())
+            });
+            Some((next, (events, meter, id)))
         })
         .boxed()
     }
+}
+
+/// Returns the text to read in place of that of an event: the mended message, or the failure of the request, for whose
+/// answer the protocol's machinery would otherwise wait. `None` where the text is fine, and where it answers nothing.
+fn readable(text: &str, id: Option<&RequestId>) -> Option<String> {
+    let message = match lenient::reading(text) {
+        Ok(Reading::Plain(_)) => return None,
+        Ok(Reading::Mended(message)) => message,
+        Err(_) => frames::unreadable(text, lenient::spoiled_answer(text, id.into_iter())?.clone()),
+    };
+    serde_json::to_string(&message).ok()
 }
 
 fn sse_of(message: &sse::Message, retry_millis: Option<u64>) -> Sse {
@@ -385,7 +419,7 @@ impl StreamableHttpClient for Wire {
         if response.status() != StatusCode::OK || !is_event_stream(&response) {
             return Err(Error::ServerDoesNotSupportSse);
         }
-        Ok(self.events(response, Arc::default()))
+        Ok(self.events(response, Arc::default(), None))
     }
 }
 
@@ -413,6 +447,51 @@ pub(super) fn meter_of(message: &ClientJsonRpcMessage) -> Arc<Meter> {
         | ClientJsonRpcMessage::Notification(_)
         | ClientJsonRpcMessage::Error(_) => Arc::default(),
     }
+}
+
+/// The request that a message answers.
+pub(super) fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        ServerJsonRpcMessage::Response(response) => Some(&response.id),
+        ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
+        ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => None,
+    }
+}
+
+/// The id of a request.
+fn id_of(message: &ClientJsonRpcMessage) -> Option<RequestId> {
+    match message {
+        ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+        ClientJsonRpcMessage::Response(_)
+        | ClientJsonRpcMessage::Notification(_)
+        | ClientJsonRpcMessage::Error(_) => None,
+    }
+}
+
+/// Whether a request changes nothing, so that it may be made again after a refusal: those that open a session and list
+/// its tools.
+pub(super) fn may_be_repeated(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, ClientJsonRpcMessage::Request(request) if matches!(
+        request.request,
+        ClientRequest::DiscoverRequest(_) | ClientRequest::InitializeRequest(_) | ClientRequest::ListToolsRequest(_)
+    ))
+}
+
+/// Whether a refusal with this status may pass.
+pub(super) fn is_busy(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 429 | 500 | 502..=504)
+}
+
+/// The pause that a server asks for, in seconds.
+pub(super) fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = header(response, "retry-after")?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// Whether an answer says that it has a body of the protocol's.
+fn has_body(response: &Response) -> bool {
+    header(response, "content-type").is_some_and(|kind| kind.starts_with("application/json"))
+        || is_event_stream(response)
 }
 
 /// The id of the request that asks a server whether it speaks the newest revision.

@@ -103,7 +103,7 @@ async fn an_answer_to_the_first_message_that_is_not_one_is_told_without_debug_te
         ),
         (
             |_| StatusCode::ACCEPTED.into_response(),
-            "the server's answer to the first message cannot be read",
+            "the server has taken the request without an answer (HTTP 202 Accepted)",
         ),
     ];
     for (answer, why) in answers {
@@ -262,7 +262,23 @@ async fn ten_thousand_tools_are_a_hundred_and_an_endless_list_ends() {
     .await;
     let run = Run::open(&[mcp(script.serving.url("/mcp"))]).await.unwrap();
     assert_eq!(run.names(), ["tools__same"]);
-    assert_eq!(script.seen.count("tools/list"), 20);
+    assert_eq!(script.seen.count("tools/list"), 2);
+    assert_eq!(
+        run.opened.notes,
+        ["connection `tools`: the list of tools begins again in place of its end: each tool is taken once"]
+    );
+    let turning = Script::handling(OLDER, |request, seen| {
+        let page = seen.count("tools/list");
+        let names = [tool("a"), tool(&format!("b{}", page % 3))];
+        Some(result(
+            request,
+            &json!({"tools": names, "nextCursor": page.to_string()}),
+        ))
+    })
+    .await;
+    let run = Run::open(&[mcp(turning.serving.url("/mcp"))]).await.unwrap();
+    assert_eq!(run.names().len(), 4);
+    assert_eq!((run.opened.notes.len(), turning.seen.count("tools/list")), (2, 4));
 }
 
 #[tokio::test]

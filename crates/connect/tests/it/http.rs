@@ -311,7 +311,7 @@ async fn an_answer_is_bounded_and_binary_is_told_by_type_and_size() {
         )
         .route(
             "/name",
-            get(|headers: HeaderMap| async move { headers["user-agent"].clone() }),
+            get(|headers: HeaderMap| async move { headers["user-agent"].to_str().unwrap().to_owned() }),
         )
         .route(
             "/missing",

@@ -13,6 +13,7 @@ mod http_sse;
 mod lenient;
 mod mcp;
 mod oauth;
+mod repairs;
 mod rig;
 mod script;
 mod stdio;

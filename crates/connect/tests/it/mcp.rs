@@ -171,7 +171,10 @@ async fn results_and_errors_of_every_kind_are_told() {
     assert_eq!(call("structured").await.as_deref(), Ok("{\"a\":1}"));
     assert_eq!(
         call("image").await.as_deref(),
-        Ok("[image, image/png, 3 bytes: not shown]\nx")
+        Ok(
+            "[item 1: 3 bytes that are no whole picture (PNG, JPEG, GIF, WebP) and no PDF document, so they are not \
+            shown]\nx"
+        )
     );
     assert_eq!(call("strange").await.as_deref(), Ok("[hologram: not shown]\nx"));
     assert_eq!(call("error").await, Err("went wrong".to_owned()));

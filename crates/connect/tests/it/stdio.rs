@@ -104,7 +104,7 @@ async fn hang<T>(_streams: T) {
 }
 
 /// An older server with a chatty standard output; `quit` ends it in the middle of the call, `wait` leaves the call
-/// without an answer, `flood` prints a line that never ends. When `mute` is asked for its tools it says nothing, and
+/// without an answer, `print` prints a line in its place, with its id for `ID`, `flood` prints a line that never ends. When `mute` is asked for its tools it says nothing, and
 /// `fades` ends.
 async fn serve(streams: DuplexStream, name: &str, key: String) {
     let (read, mut write) = split(streams);
@@ -123,6 +123,12 @@ async fn serve(streams: DuplexStream, name: &str, key: String) {
             Some("tools/call") => match request["params"]["arguments"]["do"].as_str() {
                 Some("quit") => return,
                 Some("wait") => continue,
+                Some("print") => {
+                    let printed = request["params"]["arguments"]["line"].as_str().unwrap();
+                    let printed = printed.replace("ID", &request["id"].to_string());
+                    write.write_all(format!("{printed}\n").as_bytes()).await.unwrap();
+                    continue;
+                }
                 Some("flood") => loop {
                     if write.write_all(&[b'x'; 8192]).await.is_err() {
                         return;
@@ -328,4 +334,46 @@ async fn a_program_that_does_not_answer_a_call_goes_on_with_the_others() {
     assert!(run.call("tools__t", &json!({})).await.is_ok());
     assert_eq!(started.load(Ordering::SeqCst), 1);
     assert_eq!(ended.load(Ordering::SeqCst), 0);
+}
+
+/// Answers as programs print them, and what becomes of the call.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_nearly_json_is_read_and_one_that_is_not_fails_its_call_at_once() {
+    let run = open(Tasks::default()).await;
+    let result = r#"{"content":[{"type":"text","text":"a\ud99cb"}],"structuredContent":{"x":NaN}}"#;
+    let whole = format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{result}}}"#);
+    let no_message = |beginning: &str| {
+        Err(format!(
+            "the server's answer is no MCP message: it begins with {beginning}"
+        ))
+    };
+    let slow = |line: &str| {
+        Err(format!(
+            "the program `server` did not answer within 120 s, and wrote to standard output: {line}"
+        ))
+    };
+    for (line, told) in [
+        (whole.clone(), Ok("a\u{fffd}b\n{\"x\":null}".to_owned())),
+        (
+            format!("Loading… {whole}"),
+            Ok("a\u{fffd}b\n{\"x\":null}".to_owned()),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"te"#.to_owned(),
+            no_message(r#"{"jsonrpc":"2.0","id":"#),
+        ),
+        (
+            "{'jsonrpc': '2.0', 'result': {}}".to_owned(),
+            no_message("{'jsonrpc': '2.0', 'result': {}}"),
+        ),
+        ("Processing tools/call".to_owned(), slow("Processing tools/call")),
+        (r#"{"level":"info"}"#.to_owned(), slow(r#"{"level":"info"}"#)),
+    ] {
+        let answer = run.call("tools__t", &json!({"do": "print", "line": line})).await;
+        match (&answer, &told) {
+            (Err(answer), Err(told)) => assert!(answer.starts_with(told.as_str()), "{line}: {answer}"),
+            _ => assert_eq!(answer, told, "{line}"),
+        }
+        assert!(run.call("tools__t", &json!({})).await.is_ok(), "{line}");
+    }
 }

@@ -142,7 +142,7 @@ async fn the_reference_server_is_listed_and_called() {
     assert_eq!(weather["humidity"], 82);
     let image = run.call("peer__get-tiny-image", &json!({})).await.unwrap();
     assert!(
-        image.contains("[image, image/png, ") && image.len() < 1_000,
+        image.contains("[item 1: a PNG picture, 20 x 20 pixels, ") && image.len() < 1_000,
         "{image}"
     );
     let links = run
