@@ -88,7 +88,12 @@ async fn message(State(script): State<Arc<Script>>, headers: HeaderMap, body: By
         .unwrap_or_default();
     let check = |rules: &mut Rules, request: &Value| rules::anthropic::check(rules, request, beta);
     match script.next(&body, Streaming::InBody, &check).await {
-        Ok(answer) => answer.turn.stream(events(&answer).iter().map(named).collect()),
+        Ok(mut answer) => {
+            if let Some(raw) = &mut answer.turn.raw {
+                raw.sign(&answer.seen.signature);
+            }
+            answer.turn.stream(events(&answer).iter().map(named).collect())
+        }
         Err(refusal) => {
             let kind = match refusal.status.as_u16() {
                 400 => "invalid_request_error",

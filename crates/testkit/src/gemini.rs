@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     model::data,
     rules::{self, Counted, output_tokens},
-    script::{Answer, Script, Streaming},
+    script::{Answer, Driver, Script, Streaming},
     serve::Serving,
     turn::{Stop, Turn},
 };
@@ -33,7 +33,15 @@ impl Drop for ScriptedGemini {
 impl ScriptedGemini {
     /// Starts a server that gives these answers, one per request; a request beyond them is answered with 500.
     pub async fn start(script: impl IntoIterator<Item = Turn>) -> io::Result<Self> {
-        let script = Script::new(script);
+        Self::serve(Script::new(script)).await
+    }
+
+    /// Starts a server whose answers are made of the requests.
+    pub async fn driven(driver: Driver) -> io::Result<Self> {
+        Self::serve(Script::driven(driver)).await
+    }
+
+    async fn serve(script: Arc<Script>) -> io::Result<Self> {
         let router = Router::new()
             .route("/v1beta/models/{method}", post(generate))
             .with_state(Arc::clone(&script));

@@ -29,6 +29,7 @@ pub mod postgres_server;
 mod postgres_statements;
 pub mod processes;
 pub mod proxy;
+pub mod raw;
 mod responses;
 mod rules;
 pub mod s3;

@@ -26,18 +26,26 @@ use crate::{
     turn::{Fault, Stop},
 };
 pub use crate::{
+    rules::chat::ChatProvider,
     script::Driver,
     turn::{Turn, Usage},
 };
 
 fn chunks(answer: &Answer) -> Vec<Value> {
     let turn = &answer.turn;
+    let id = |number: u64| match answer.provider {
+        ChatProvider::Mistral => format!("call{number:05}"),
+        ChatProvider::Common | ChatProvider::Deepseek => format!("call_{number}"),
+    };
     let mut deltas = vec![json!({"role": "assistant", "content": ""})];
+    if answer.provider == ChatProvider::Deepseek {
+        deltas.push(json!({"reasoning_content": turn.thinking.as_deref().unwrap_or_default()}));
+    }
     deltas.extend(turn.text.iter().map(|text| json!({"content": text})));
     for ((index, (tool, arguments)), number) in turn.tool_calls.iter().enumerate().zip(answer.first_call..) {
         let call = |function: Value| json!({"tool_calls": [{"index": index, "function": function}]});
         deltas.push(json!({"tool_calls": [{
-            "index": index, "id": format!("call_{number}"), "type": "function",
+            "index": index, "id": id(number), "type": "function",
             "function": {"name": tool, "arguments": ""},
         }]}));
         // The arguments come in two halves, as real servers send them.
@@ -112,6 +120,11 @@ impl ScriptedModel {
             server: Serving::start(router).await?,
             script,
         })
+    }
+
+    /// Holds requests to the rules of this provider as well.
+    pub fn hold_to(&self, provider: ChatProvider) {
+        self.script.rules().provider = provider;
     }
 
     /// Returns the value for `OPENAI_BASE_URL`.
@@ -204,6 +217,9 @@ pub(crate) fn data(value: &Value) -> String {
 impl Turn {
     /// The stream of these events, cut where the script says so.
     pub(crate) fn stream(&self, events: Vec<String>) -> Response {
+        if let Some(raw) = &self.raw {
+            return raw.response();
+        }
         let cut = match self.fault {
             Some(Fault::CutAfter(kept)) => Some(kept),
             Some(Fault::Status(..)) | None => None,

@@ -1,10 +1,16 @@
 //! The rules that providers hold a conversation to, and how they count it. A request that breaks one is answered with
 //! 400 in the provider's words, and fails the test when its server is dropped.
+//!
+//! Each rule names its source: a page of the provider's documentation, or a public thread as `owner/repository#number`.
+//! A rule that only some servers of a protocol have is held for all of them, as a client cannot know which one it talks
+//! to. [`ChatProvider`](chat::ChatProvider) has those that contradict each other or need answers of a certain form.
 
 pub(crate) mod anthropic;
 pub(crate) mod chat;
 pub(crate) mod gemini;
+mod pictures;
 pub(crate) mod responses;
+mod tools;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -33,6 +39,8 @@ pub(crate) struct Rules {
     pub(crate) broken: Vec<String>,
     /// Thinking blocks that were left out because what is before them had changed.
     pub(crate) dropped: u32,
+    /// Speaker of Chat Completions whose own rules are held as well.
+    pub(crate) provider: chat::ChatProvider,
     calls: u64,
     /// Pieces that have to come back with a call: its id, and each piece.
     required: HashMap<String, String>,

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
-    rules::{Rules, Seen},
+    rules::{Rules, Seen, chat::ChatProvider},
     turn::{Fault, Turn},
 };
 
@@ -60,6 +60,7 @@ pub(crate) struct Answer {
     pub(crate) turn: Turn,
     /// The number of the first tool call of the answer: no two calls of a server share one.
     pub(crate) first_call: u64,
+    pub(crate) provider: ChatProvider,
     pub(crate) seen: Seen,
 }
 
@@ -121,8 +122,14 @@ impl Script {
         streaming: Streaming,
         check: Check<'_>,
     ) -> Result<Answer, Refusal> {
-        let Ok(request) = serde_json::from_slice::<Value>(body) else {
-            return Err(Refusal::bad_request("the body is not JSON"));
+        let request = match serde_json::from_slice::<Value>(body) {
+            Ok(request) => request,
+            // Half of a surrogate pair is an error here, as with every provider: anthropics/claude-code#68325.
+            Err(error) => {
+                let broken = format!("The request body is not valid JSON: {error}");
+                self.rules().broken.push(broken.clone());
+                return Err(Refusal::bad_request(broken));
+            }
         };
         self.bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
         let streams = request.get("stream").is_some_and(|streams| streams == true);
@@ -158,10 +165,11 @@ impl Script {
                 retry_after,
             });
         }
-        let first_call = self.rules().number_calls(turn.tool_calls.len());
+        let mut rules = self.rules();
         Ok(Answer {
+            first_call: rules.number_calls(turn.tool_calls.len()),
+            provider: rules.provider,
             turn,
-            first_call,
             seen,
         })
     }

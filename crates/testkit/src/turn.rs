@@ -5,6 +5,8 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::Value;
 
+use crate::raw::RawAnswer;
+
 /// Scripted answer.
 #[derive(Clone, Debug)]
 pub struct Turn {
@@ -16,6 +18,8 @@ pub struct Turn {
     pub(crate) delay: Duration,
     pub(crate) held: bool,
     pub(crate) fault: Option<Fault>,
+    /// Sent instead of everything else.
+    pub(crate) raw: Option<RawAnswer>,
 }
 
 /// Reason why an answer ends.
@@ -58,6 +62,7 @@ impl Turn {
             delay: Duration::ZERO,
             held: false,
             fault: None,
+            raw: None,
         }
     }
 

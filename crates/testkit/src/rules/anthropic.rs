@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::{Counted, LEAST_CACHED, Rules, Seen, hash, items, plain, text, tokens};
+use super::{Counted, LEAST_CACHED, Rules, Seen, hash, items, pictures, plain, text, tokens, tools};
 
 /// The beta with which a request may ask for blocks to be dropped.
 pub(crate) const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
@@ -16,11 +16,20 @@ const LOOK_BACK: usize = 20;
 /// Checks and counts a request with this `anthropic-beta` header.
 pub(crate) fn check(rules: &mut Rules, request: &Value, beta: &str) -> Result<Seen, String> {
     let messages = items(request, "messages");
+    declarations(items(request, "tools"))?;
+    budget(request)?;
+    for (number, message) in messages.iter().enumerate() {
+        for (place, block) in items(message, "content").iter().enumerate() {
+            formed(&format!("messages.{number}.content.{place}"), block)?;
+        }
+    }
     paired(messages)?;
     thinking_is_followed(messages)?;
+    alternate(messages)?;
     if let Some(last) = messages.last()
         && text(last, "role") == "assistant"
     {
+        // Models that take a prefill refuse one that ends with white space.
         return Err(
             "This model does not support assistant message prefill. The conversation must end with a user \
                     message."
@@ -46,6 +55,114 @@ pub(crate) fn check(rules: &mut Rules, request: &Value, beta: &str) -> Result<Se
         dropped,
         signature,
     })
+}
+
+fn declarations(tools: &[Value]) -> Result<(), String> {
+    let mut names = HashSet::new();
+    for (number, tool) in tools.iter().enumerate() {
+        tools::anthropic_name(&format!("tools.{number}.custom.name"), text(tool, "name"))?;
+        tools::anthropic_schema(number, tool.get("input_schema").unwrap_or(&Value::Null))?;
+        if !names.insert(text(tool, "name")) {
+            return Err("tools: Tool names must be unique.".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Checks the room for thinking. Source: platform.claude.com/docs, "Extended thinking".
+fn budget(request: &Value) -> Result<(), String> {
+    const LEAST: u64 = 1_024;
+    let Some(budget) = request.pointer("/thinking/budget_tokens").and_then(Value::as_u64) else {
+        return Ok(());
+    };
+    if budget < LEAST {
+        return Err(format!(
+            "thinking.enabled.budget_tokens: Input should be greater than or equal to {LEAST}"
+        ));
+    }
+    if request
+        .get("max_tokens")
+        .and_then(Value::as_u64)
+        .is_some_and(|most| most <= budget)
+    {
+        return Err("`max_tokens` must be greater than `thinking.budget_tokens`.".to_owned());
+    }
+    Ok(())
+}
+
+/// Checks that the user begins and that roles alternate. Anthropic joins turns of one role; servers that speak its protocol
+/// do not.
+///
+/// Sources: platform.claude.com/docs, "Messages"; modelcontextprotocol/quickstart-resources#20 and
+/// aws-samples/bedrock-access-gateway#25 (Bedrock).
+fn alternate(messages: &[Value]) -> Result<(), String> {
+    let mut before = "assistant";
+    for (number, message) in messages.iter().enumerate() {
+        let role = text(message, "role");
+        if number == 0 && role != "user" {
+            return Err("messages: first message must use the \"user\" role".to_owned());
+        }
+        if role == before {
+            return Err(format!(
+                "messages: roles must alternate between \"user\" and \"assistant\", but found multiple \"{role}\" \
+                 roles in a row"
+            ));
+        }
+        if message.get("content").is_some_and(|content| content == "")
+            || message.get("content") == Some(&json!([]))
+        {
+            return Err(format!(
+                "messages.{number}: all messages must have non-empty content"
+            ));
+        }
+        before = role;
+    }
+    Ok(())
+}
+
+/// Checks a block by itself. Source of the ids' form: tailcallhq/forgecode#1142.
+fn formed(place: &str, block: &Value) -> Result<(), String> {
+    let id = |field: &str| {
+        let id = text(block, field);
+        if !id.is_empty() && id.chars().all(tools::is_plain) {
+            return Ok(());
+        }
+        let kind = text(block, "type");
+        Err(format!(
+            "{place}.{kind}.{field}: String should match pattern '^[a-zA-Z0-9_-]+$'"
+        ))
+    };
+    match text(block, "type") {
+        "tool_use" => {
+            id("id")?;
+            tools::anthropic_name(&format!("{place}.tool_use.name"), text(block, "name"))?;
+            if !block.get("input").is_some_and(Value::is_object) {
+                return Err(format!(
+                    "{place}.tool_use.input: Input should be a valid dictionary"
+                ));
+            }
+        }
+        "tool_result" => {
+            id("tool_use_id")?;
+            // Source: aws-samples/sample-multi-agent-orchestration-chat-on-agentcore#15.
+            let is_empty = text(block, "content").is_empty() && items(block, "content").is_empty();
+            if is_empty && block.get("is_error") == Some(&Value::Bool(true)) {
+                return Err(format!(
+                    "{place}.tool_result: content cannot be empty if `is_error` is true"
+                ));
+            }
+            for (inside, piece) in items(block, "content").iter().enumerate() {
+                formed(&format!("{place}.tool_result.content.{inside}"), piece)?;
+            }
+        }
+        "image" => {
+            let source = block.get("source").unwrap_or(&Value::Null);
+            let place = format!("{place}.image.source");
+            pictures::anthropic(&place, text(source, "media_type"), text(source, "data"))?;
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 fn paired(messages: &[Value]) -> Result<(), String> {

@@ -1,7 +1,13 @@
+mod forms;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use super::{Rules, Seen, anthropic, chat, gemini, responses, tokens};
 use crate::{Client, Parser, ScriptedAnthropic, ScriptedGemini, ScriptedModel, model::Turn, sse::Item};
+
+/// The first bytes of a PNG.
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 
 fn refusal(seen: Result<Seen, String>) -> String {
     seen.err().unwrap_or_default()
@@ -21,6 +27,12 @@ fn assistant(content: impl Into<Value>) -> Value {
 
 fn tool_use(id: &str) -> Value {
     json!({"type": "tool_use", "id": id, "name": "shell", "input": {}})
+}
+
+/// A call in Chat Completions.
+fn call(id: &str) -> Value {
+    let function = json!({"name": "shell", "arguments": "{}"});
+    json!({"role": "assistant", "content": null, "tool_calls": [{"id": id, "type": "function", "function": function}]})
 }
 
 fn tool_result(id: &str, content: &str) -> Value {
@@ -301,32 +313,43 @@ fn a_picture_is_not_counted_by_its_base64() {
             .counted
             .input
     };
-    let (small, large) = (picture("a".repeat(1_000)), picture("b".repeat(1_000_000)));
+    let png = |bytes: usize| STANDARD.encode([PNG, &vec![0; bytes]].concat());
+    let (small, large) = (picture(png(1_000)), picture(png(1_000_000)));
     assert_eq!(counted(&small), counted(&large));
     assert!((1_500..1_600).contains(&counted(&small)));
 }
 
 #[test]
 fn chat_takes_results_only_behind_their_calls() {
-    let call = |id: &str| json!({"role": "assistant", "content": null, "tool_calls": [{"id": id, "type": "function"}]});
+    let go = || user("Go.");
     let result = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": "x"});
     let check = |messages: Value| refusal(chat::check(&mut Rules::default(), &json!({"messages": messages})));
     assert_eq!(
-        check(json!([
-            user("Go."),
-            call("a"),
-            result("a"),
-            call("a"),
-            result("a")
-        ])),
+        check(json!([go(), call("a"), result("a"), call("b"), result("b")])),
         ""
     );
-    assert!(
-        check(json!([call("a"), user("Go."), result("a")])).contains("did not have response messages: a")
-    );
-    assert!(check(json!([call("a")])).contains("did not have response messages: a"));
-    assert!(check(json!([user("Go."), result("a")])).contains("must be a response to a preceeding message"));
-    assert!(check(json!([call("a"), result("a"), result("a")])).contains("must be a response"));
+    for (messages, rule) in [
+        (
+            json!([go(), call("a"), go(), result("a")]),
+            "did not have response messages: a",
+        ),
+        (json!([go(), call("a")]), "did not have response messages: a"),
+        (
+            json!([go(), result("a")]),
+            "must be a response to a preceeding message",
+        ),
+        (
+            json!([go(), call("a"), result("a"), result("a")]),
+            "must be a response",
+        ),
+        (
+            json!([go(), call("a"), result("a"), call("a"), result("a")]),
+            "Duplicate value",
+        ),
+    ] {
+        let refused = check(messages);
+        assert!(refused.contains(rule), "{refused:?} is not {rule:?}");
+    }
 }
 
 #[tokio::test]
@@ -428,8 +451,10 @@ async fn gemini_takes_a_call_only_with_its_signature_and_its_response() -> anyho
         })
     };
     let response = json!({"functionResponse": {"name": "shell", "response": {"output": "x"}}});
+    let go = json!({"role": "user", "parts": [{"text": "Go."}]});
     let contents = |first: Value, responses: usize| {
         json!({"contents": [
+            go,
             {"role": "model", "parts": [first, call("fc_1")]},
             {"role": "user", "parts": vec![response.clone(); responses]},
         ]})
@@ -445,8 +470,8 @@ async fn gemini_takes_a_call_only_with_its_signature_and_its_response() -> anyho
             "number of function response parts",
         ),
         (
-            json!({"contents": [{"role": "model", "parts": [signed(signature)]}]}),
-            "comes immediately after",
+            json!({"contents": [go, {"role": "model", "parts": [signed(signature)]}, go]}),
+            "number of function response parts",
         ),
     ] {
         let refused = client.post(path, &request).await?;
@@ -469,7 +494,7 @@ async fn gemini_takes_a_call_only_with_its_signature_and_its_response() -> anyho
 fn a_provider_that_caches_by_itself_reads_the_common_prefix_in_steps() {
     let mut rules = Rules::default();
     let mut count = |text: &str, more: &str| {
-        let messages = json!({"messages": [user(text), user(more)]});
+        let messages = json!({"messages": [user(text), assistant("Hm."), user(more)]});
         chat::check(&mut rules, &messages).unwrap().counted
     };
     let long = "x".repeat(7_000);
