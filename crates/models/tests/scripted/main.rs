@@ -1,6 +1,9 @@
 //! A conversation with a server of each protocol, through the catalog: text, tool calls, their results, an
 //! answer, a refusal. The servers know nothing of the clients.
 
+#[cfg(test)]
+mod cases;
+
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
