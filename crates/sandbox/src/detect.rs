@@ -26,6 +26,7 @@ use crate::{
     types::{
         Backend, Capabilities, Egress, Enforcement, Error, ExitKind, Level, Limits, Sandbox, Spec, Tenancy,
     },
+    visible,
     wire::{Check, Outside},
     workdir::Workdir,
 };
@@ -44,6 +45,8 @@ pub struct Options {
     /// Folders above `root` that other users may be let through, as `root` itself. That is done where runs have users
     /// of their own and see the host's file system.
     pub passable: Vec<PathBuf>,
+    /// Files and folders that commands may read besides: see [`check_readable`](crate::check_readable).
+    pub readable: Vec<PathBuf>,
 }
 
 impl Options {
@@ -55,6 +58,7 @@ impl Options {
             launcher: PathBuf::from("/proc/self/exe"),
             root: root.into(),
             passable: Vec::new(),
+            readable: Vec::new(),
         }
     }
 }
@@ -88,6 +92,7 @@ impl Backend for HostBackend {
 /// [`Error::Unavailable`] with the reason why the strongest level is not to be had, and what to do; other errors
 /// where not even a probe could be made.
 pub async fn detect(options: &Options) -> Result<Arc<dyn Backend>, Error> {
+    visible::all_readable(&options.readable)?;
     let mut refused = Vec::new();
     for level in [Level::Namespaces, Level::Landlock, Level::None] {
         if level > options.strongest || level < options.minimum {
@@ -125,6 +130,8 @@ async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> 
                 .to_owned(),
         );
     }
+    let visible = visible::find(&options.readable);
+    missing.extend(visible.withheld_words());
     let version = sys::landlock_version();
     match (level, version) {
         (Level::Namespaces, None) => {
@@ -139,6 +146,7 @@ async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> 
         launcher: Arc::new(ForkServer::new(options.launcher.clone())),
         level,
         groups,
+        visible: visible.paths.into(),
     };
     let stage = Stage::set(&options.root).map_err(|error| {
         Error::Setup(format!(
@@ -291,6 +299,7 @@ impl Host {
             launcher: Arc::clone(&self.launcher),
             level: self.level,
             groups: self.groups.clone(),
+            visible: Arc::clone(&self.visible),
         }
     }
 }

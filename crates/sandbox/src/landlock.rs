@@ -26,23 +26,6 @@ pub(crate) const SYSTEM: &[&str] = &[
     "/nix/store",
     "/gnu/store",
 ];
-/// Configuration of loaders, certificates and name tables: nothing that differs between users or holds secrets.
-pub(crate) const CONFIGURATION: &[&str] = &[
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/alternatives",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-    "/etc/pki/tls/certs",
-    "/etc/pki/tls/openssl.cnf",
-    "/etc/pki/ca-trust/extracted",
-    "/etc/ca-certificates",
-    "/etc/mime.types",
-    "/etc/os-release",
-    "/etc/protocols",
-    "/etc/services",
-];
 /// Name tables that a namespace replaces by its own.
 const NAMES: &[&str] = &[
     "/etc/passwd",
@@ -93,14 +76,15 @@ pub(crate) fn leave_proc_as_it_is() -> Result<(), RulesetError> {
     Ok(())
 }
 
-/// Confines this process and its later children in the host's file system: system folders to read, the given
-/// folders to write, a few devices; no TCP. Says whether the kernel took part.
-pub(crate) fn confine_on_host(writable: &[BorrowedFd<'_>]) -> Result<bool, RulesetError> {
+/// Confines this process and its later children in the host's file system: system folders and the visible paths to read,
+/// the given folders to write, a few devices; no TCP. Says whether the kernel took part.
+pub(crate) fn confine_on_host(visible: &[String], writable: &[BorrowedFd<'_>]) -> Result<bool, RulesetError> {
     let mut ruleset = files_and_scopes()?
         .handle_access(AccessNet::from_all(NEWEST))?
         .create()?;
     let read = AccessFs::from_read(NEWEST);
-    for path in SYSTEM.iter().chain(CONFIGURATION).chain(NAMES) {
+    let visible = visible.iter().map(String::as_str);
+    for path in SYSTEM.iter().chain(NAMES).copied().chain(visible) {
         ruleset = allow_path(ruleset, path, read)?;
     }
     for path in DEVICES {

@@ -27,6 +27,7 @@ mod spill;
 mod sys;
 mod types;
 mod uids;
+mod visible;
 mod wire;
 mod workdir;
 
@@ -40,4 +41,5 @@ pub use types::{
     AtTimeout, Backend, Capabilities, Command, Egress, Enforcement, Error, ExitKind, Finished, Level, Limits,
     Piped, Process, ProcessEnd, Released, Sandbox, Spec, StreamOutput, Tenancy, Usage,
 };
+pub use visible::check_readable;
 pub use workdir::{CommandPaths, Entry, EntryKind, FileError, Workdir};

@@ -14,6 +14,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
+use rustix::system::sysinfo;
 use tokio::{
     io::Interest,
     time::{Instant, timeout},
@@ -29,7 +30,9 @@ use crate::{
     piped,
     socket::{Socket, is_gone},
     sys,
-    types::{AtTimeout, Command, Egress, Error, ExitKind, Finished, Level, Piped, Sandbox, Spec, Usage},
+    types::{
+        AtTimeout, Command, Egress, Error, ExitKind, Finished, Level, Limits, Piped, Sandbox, Spec, Usage,
+    },
     uids::RunUid,
     wire::{Broken, Check, MemoryKeeper, Open, Reply, Request, Status},
     workdir::{Workdir, measure},
@@ -44,6 +47,8 @@ pub(crate) struct Host {
     pub(crate) launcher: Arc<ForkServer>,
     pub(crate) level: Level,
     pub(crate) groups: Option<Arc<Hierarchy>>,
+    /// Paths of the host that commands may read beside the system folders.
+    pub(crate) visible: Arc<[String]>,
 }
 
 /// The open sandbox of one run.
@@ -98,11 +103,12 @@ impl Session {
             },
             weighed: host.groups.as_ref().is_some_and(|groups| groups.weighs()),
             env: environment(
-                &paths.work,
-                &paths.temporary,
+                [&paths.work, &paths.temporary],
+                &spec.limits,
                 egress::environment(spec.egress),
                 spec.env,
             ),
+            visible: host.visible.to_vec(),
             scratch: scratch.is_some(),
             egress: spec.egress,
         };
@@ -375,10 +381,27 @@ const UNATTENDED: [(&str, &str); 14] = [
     ("DEBIAN_FRONTEND", "noninteractive"),
 ];
 
+/// Part of the memory limit that Node and Go may fill before they collect garbage: the rest is for what is no heap, and for
+/// other processes.
+const HEAP: (u64, u64) = (3, 4);
+
+/// Variables for runtimes that do not ask the kernel for the memory of the machine, or ask where the run's limit cannot be
+/// seen. An option on a command line goes before them.
+fn memory_variables(limits: &Limits) -> [(String, String); 2] {
+    let (part, of) = HEAP;
+    let host = sysinfo();
+    let total = host.totalram.saturating_mul(u64::from(host.mem_unit));
+    let heap = (limits.memory_bytes.min(total) / of * part) >> 20;
+    [
+        ("NODE_OPTIONS".to_owned(), format!("--max-old-space-size={heap}")),
+        ("GOMEMLIMIT".to_owned(), format!("{heap}MiB")),
+    ]
+}
+
 /// The environment of every command: built from nothing.
 fn environment(
-    home: &Path,
-    tmp: &Path,
+    [home, tmp]: [&Path; 2],
+    limits: &Limits,
     proxy: Vec<(String, String)>,
     extra: Vec<(String, String)>,
 ) -> Vec<(String, String)> {
@@ -393,6 +416,7 @@ fn environment(
     ];
     let fixed = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     env.extend(UNATTENDED.iter().map(fixed));
+    env.extend(memory_variables(limits));
     env.extend(proxy);
     env.retain(|(name, _)| !extra.iter().any(|(other, _)| other == name));
     env.extend(extra);

@@ -219,6 +219,8 @@ pub(crate) struct Question {
     /// The number to answer it by.
     pub(crate) id: u64,
     pub(crate) call: c_long,
+    /// First argument of the call.
+    pub(crate) argument: u64,
     /// The thread that asks, if the listener can see it.
     pub(crate) thread: Option<Pid>,
 }
@@ -238,22 +240,48 @@ pub(crate) fn take_question(listener: BorrowedFd<'_>) -> Result<Question, Errno>
     Ok(Question {
         id: question.id,
         call: c_long::from(question.data.nr),
+        argument: question.data.args[0],
         thread: i32::try_from(question.pid).ok().and_then(Pid::from_raw),
     })
 }
 
-/// Answers a question of a filter: the call goes on, or fails with this error.
-pub(crate) fn answer_question(
-    listener: BorrowedFd<'_>,
-    id: u64,
-    answer: Result<(), Errno>,
-) -> Result<(), Errno> {
+/// Whether a question still waits for its answer. If so, its thread is the one that asked it.
+pub(crate) fn is_question_open(listener: BorrowedFd<'_>, id: u64) -> bool {
+    // SAFETY: the number lives through the call.
+    check(c_long::from(unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_ID_VALID,
+            &raw const id,
+        )
+    }))
+    .is_ok()
+}
+
+/// Answer to a question of a filter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer {
+    /// The kernel makes the call.
+    GoOn,
+    /// The call was made for the process, and succeeds.
+    Done,
+    /// The call fails with this error.
+    Fail(Errno),
+}
+
+/// Answers a question of a filter.
+pub(crate) fn answer_question(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> Result<(), Errno> {
     let go_on = u32::try_from(libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE).unwrap_or(0);
+    let (error, flags) = match answer {
+        Answer::GoOn => (0, go_on),
+        Answer::Done => (0, 0),
+        Answer::Fail(errno) => (-errno.raw_os_error(), 0),
+    };
     let response = libc::seccomp_notif_resp {
         id,
         val: 0,
-        error: answer.err().map_or(0, |errno| -errno.raw_os_error()),
-        flags: if answer.is_ok() { go_on } else { 0 },
+        error,
+        flags,
     };
     // SAFETY: the structure lives through the call.
     check(c_long::from(unsafe {

@@ -65,6 +65,8 @@ pub(crate) struct Open {
     /// Whether a control group gives the run its share of the processor.
     pub(crate) weighed: bool,
     pub(crate) env: Vec<(String, String)>,
+    /// Paths of the host that commands may read beside the system folders.
+    pub(crate) visible: Vec<String>,
     pub(crate) scratch: bool,
     pub(crate) egress: Egress,
 }

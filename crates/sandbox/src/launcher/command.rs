@@ -89,7 +89,7 @@ fn confine(init: &Init<'_>, ties: &Ties<'_>) -> Result<(), Failure> {
         let writable: Vec<_> = std::iter::once(init.work.as_fd())
             .chain(init.scratch.as_ref().map(AsFd::as_fd))
             .collect();
-        let confined = landlock::confine_on_host(&writable)
+        let confined = landlock::confine_on_host(&init.open.visible, &writable)
             .map_err(io::Error::other)
             .step("landlock")?;
         if !confined {

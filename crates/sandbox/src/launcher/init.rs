@@ -33,7 +33,9 @@ use super::{
     watch::Watch,
 };
 use crate::{
-    egress, landlock, seccomp, sys,
+    egress, landlock,
+    seccomp::{self, Asks},
+    sys,
     types::{Egress, Level},
     wire::{self, Broken, MemoryKeeper, Open, Reply, Request, Status},
 };
@@ -64,7 +66,7 @@ pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result
             if open.egress == Egress::Proxy {
                 way_out = Some(egress::bind().step("bind the way out")?);
             }
-            rootfs::build(&open.limits)?;
+            rootfs::build(&open.limits, &open.visible)?;
         }
         Level::Landlock | Level::None => {
             identity::become_run_user(open.uid)?;
@@ -147,13 +149,16 @@ impl Init<'_> {
         }
     }
 
-    /// Has processes ask before what no control group bounds, and what is counted for the engine's user.
+    /// Has processes ask for the memory that they have, before what no control group bounds, and before what is counted
+    /// for the engine's user.
     fn answer_questions(&mut self) -> Result<(), Failure> {
         let counted_apart = self.open.uid.is_some() && self.open.memory == MemoryKeeper::Kernel;
-        if counted_apart && self.open.weighed {
-            return Ok(());
-        }
-        self.questions = match Questions::ask() {
+        let asks = if counted_apart && self.open.weighed {
+            Asks::Memory
+        } else {
+            Asks::All
+        };
+        self.questions = match Questions::ask(asks, self.open.limits.memory_bytes) {
             // A container engine that has filters ask itself leaves no room for ours. Such a node is single-tenant
             // anyway.
             Err(Errno::BUSY) => None,

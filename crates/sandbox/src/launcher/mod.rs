@@ -18,6 +18,7 @@ mod piped;
 mod priority;
 mod procs;
 mod questions;
+mod reported_memory;
 mod rootfs;
 mod server;
 mod sessions;

@@ -1,5 +1,5 @@
-//! Questions of a run's processes before some of their calls: before an epoll instance watches one more descriptor, and
-//! before a process becomes the leader of a session.
+//! Questions of a run's processes at some of their calls: how much memory there is, before an epoll instance watches one
+//! more descriptor, and before a process becomes the leader of a session.
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -12,8 +12,11 @@ use rustix::{
     process::Pid,
 };
 
-use super::{procs, sessions::Sessions, watches::Watches};
-use crate::{seccomp, sys};
+use super::{procs, reported_memory::ReportedMemory, sessions::Sessions, watches::Watches};
+use crate::{
+    seccomp::{self, Asks},
+    sys::{self, Answer, Question},
+};
 
 /// Questions that are taken before something else has its turn.
 const AT_ONCE: usize = 64;
@@ -21,16 +24,21 @@ const AT_ONCE: usize = 64;
 /// The listener of the filter that asks, and those who know the answers.
 pub(super) struct Questions {
     listener: OwnedFd,
+    asks: Asks,
+    memory: ReportedMemory,
     watches: Watches,
     sessions: Sessions,
 }
 
 impl Questions {
     /// Installs the filter for this process and those that it starts from here on.
-    pub(super) fn ask() -> Result<Self, Errno> {
+    pub(super) fn ask(asks: Asks, memory_limit: u64) -> Result<Self, Errno> {
         let watches = Watches::limit();
+        let memory = ReportedMemory::limited_to(memory_limit);
         Ok(Self {
-            listener: sys::install_asking_filter(&seccomp::ask_before_some_calls())?,
+            listener: sys::install_asking_filter(&seccomp::ask_at_some_calls(asks))?,
+            asks,
+            memory,
             watches,
             sessions: Sessions::default(),
         })
@@ -42,7 +50,9 @@ impl Questions {
 
     /// Lets a command that the engine has started have a session, whatever others there are.
     pub(super) fn expect_session(&mut self, command: Pid) {
-        self.sessions.expect(command);
+        if self.asks == Asks::All {
+            self.sessions.expect(command);
+        }
     }
 
     /// Time until something is to be done that no question brings.
@@ -55,7 +65,8 @@ impl Questions {
     pub(super) fn serve(&mut self) {
         self.take();
         let listener = self.listener.as_fd();
-        let answer = |question, answer| {
+        let answer = |question, answer: Result<(), Errno>| {
+            let answer = answer.map_or_else(Answer::Fail, |()| Answer::GoOn);
             // Whoever asked may have been killed.
             let _asker_may_be_gone = sys::answer_question(listener, question, answer);
         };
@@ -76,14 +87,31 @@ impl Questions {
             let Ok(question) = sys::take_question(self.listener.as_fd()) else {
                 continue;
             };
-            if question.call != libc::SYS_setsid {
-                self.watches.ask(question.id);
-            } else if let Some(leader) = question.thread.and_then(procs::of_thread) {
-                self.sessions.ask(question.id, leader);
-            } else {
-                // It is gone, or this process has no descriptor left to see it.
-                let _asker_may_be_gone = sys::answer_question(self.fd(), question.id, Err(Errno::AGAIN));
+            match question.call {
+                libc::SYS_sysinfo => self.tell_memory(&question),
+                libc::SYS_setsid => self.ask_for_session(&question),
+                _ => self.watches.ask(question.id),
             }
         }
+    }
+
+    fn ask_for_session(&mut self, question: &Question) {
+        if let Some(leader) = question.thread.and_then(procs::of_thread) {
+            self.sessions.ask(question.id, leader);
+        } else {
+            // It is gone, or this process has no descriptor left to see it.
+            let failed = Answer::Fail(Errno::AGAIN);
+            let _asker_may_be_gone = sys::answer_question(self.fd(), question.id, failed);
+        }
+    }
+
+    fn tell_memory(&self, question: &Question) {
+        let is_asking = || sys::is_question_open(self.fd(), question.id);
+        let told = question
+            .thread
+            .is_some_and(|thread| self.memory.tell(thread, question.argument, is_asking).is_ok());
+        // The kernel answers where we may not write: it also knows the error for a wrong address.
+        let answer = if told { Answer::Done } else { Answer::GoOn };
+        let _asker_may_be_gone = sys::answer_question(self.fd(), question.id, answer);
     }
 }

@@ -25,11 +25,7 @@ use rustix::{
 };
 
 use super::{Failure, Step};
-use crate::{
-    landlock::{CONFIGURATION, SYSTEM},
-    sys::set_mount_attributes,
-    types::Limits,
-};
+use crate::{landlock::SYSTEM, sys::set_mount_attributes, types::Limits};
 
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
@@ -96,12 +92,12 @@ enum Piece {
 }
 
 /// Builds the root around the current directory, which becomes `/work`, and enters it.
-pub(super) fn build(limits: &Limits) -> Result<(), Failure> {
+pub(super) fn build(limits: &Limits, visible: &[String]) -> Result<(), Failure> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).step("mount private")?;
     let work = clone_of(".").step("open the working directory")?;
     protect(&work, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV).step("protect the working directory")?;
-    let pieces = collect()?;
+    let pieces = collect(visible)?;
     let devices = DEVICES
         .into_iter()
         .filter_map(|name| match clone_of(&format!("/dev/{name}")) {
@@ -119,7 +115,7 @@ pub(super) fn build(limits: &Limits) -> Result<(), Failure> {
         "/usr",
         "tmpfs",
         flags,
-        c"size=256k,nr_inodes=400,mode=755",
+        c"size=256k,nr_inodes=16384,mode=755",
     )
     .step("mount root")?;
     chdir("/usr").step("enter root")?;
@@ -166,14 +162,15 @@ fn protect(clone: &OwnedFd, attributes: u64) -> Result<(), Errno> {
     )
 }
 
-fn collect() -> Result<Vec<Piece>, Failure> {
+fn collect(visible: &[String]) -> Result<Vec<Piece>, Failure> {
     let mut pieces = Vec::new();
-    for path in SYSTEM.iter().chain(CONFIGURATION) {
+    let visible = visible.iter().map(String::as_str);
+    for path in SYSTEM.iter().copied().chain(visible) {
         let Ok(metadata) = fs::symlink_metadata(path) else {
             continue;
         };
         let at = PathBuf::from(path.trim_start_matches('/'));
-        if metadata.is_symlink() && SYSTEM.contains(path) {
+        if metadata.is_symlink() && SYSTEM.contains(&path) {
             let to = fs::read_link(path).step(path)?;
             pieces.push(Piece::Link { at, to });
             continue;
@@ -205,7 +202,7 @@ fn put(piece: Piece) -> Result<(), Failure> {
                 fs::create_dir_all(parent).step("make folders")?;
             }
             if is_dir {
-                fs::create_dir(&at)
+                fs::create_dir_all(&at)
             } else {
                 fs::write(&at, "")
             }

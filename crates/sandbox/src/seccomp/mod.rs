@@ -24,7 +24,7 @@ use program::{
     load_low, load_number, pretend, ret,
 };
 
-pub(crate) use watched::ask_before_some_calls;
+pub(crate) use watched::{Asks, ask_at_some_calls};
 
 /// The filter for commands at a level.
 pub(crate) fn filter(level: Level, memory: MemoryKeeper) -> Vec<Instruction> {

@@ -505,18 +505,19 @@ fn what_the_watch_would_not_see_is_refused_where_it_keeps_the_limit() {
 }
 
 #[test]
-fn only_further_watched_descriptors_and_sessions_are_asked_about() {
-    let filter = ask_before_some_calls();
-    let answer = |call: c_long, operation: i32| {
-        let arguments = [0, u64::from(bits(operation)), 0, 0, 0, 0];
-        run(&filter, arch::AUDIT_ARCH, number(call), arguments)
-    };
-    assert_eq!(
-        answer(libc::SYS_epoll_ctl, libc::EPOLL_CTL_ADD),
-        libc::SECCOMP_RET_USER_NOTIF
-    );
-    assert_eq!(answer(libc::SYS_epoll_ctl, libc::EPOLL_CTL_MOD), ALLOW);
-    assert_eq!(answer(libc::SYS_epoll_ctl, libc::EPOLL_CTL_DEL), ALLOW);
-    assert_eq!(answer(libc::SYS_read, libc::EPOLL_CTL_ADD), ALLOW);
-    assert_eq!(answer(libc::SYS_setsid, 0), libc::SECCOMP_RET_USER_NOTIF);
+fn only_memory_further_watched_descriptors_and_sessions_are_asked_about() {
+    let asked = libc::SECCOMP_RET_USER_NOTIF;
+    for (asks, others) in [(Asks::All, asked), (Asks::Memory, ALLOW)] {
+        let filter = ask_at_some_calls(asks);
+        let answer = |call: c_long, operation: i32| {
+            let arguments = [0, u64::from(bits(operation)), 0, 0, 0, 0];
+            run(&filter, arch::AUDIT_ARCH, number(call), arguments)
+        };
+        assert_eq!(answer(libc::SYS_sysinfo, 0), asked);
+        assert_eq!(answer(libc::SYS_epoll_ctl, libc::EPOLL_CTL_ADD), others);
+        assert_eq!(answer(libc::SYS_epoll_ctl, libc::EPOLL_CTL_MOD), ALLOW);
+        assert_eq!(answer(libc::SYS_epoll_ctl, libc::EPOLL_CTL_DEL), ALLOW);
+        assert_eq!(answer(libc::SYS_read, libc::EPOLL_CTL_ADD), ALLOW);
+        assert_eq!(answer(libc::SYS_setsid, 0), others);
+    }
 }

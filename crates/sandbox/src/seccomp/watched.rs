@@ -44,15 +44,27 @@ fn setsockopt() -> Program {
     program
 }
 
-/// The filter that asks its listener before a process has an epoll instance watch one more descriptor, or makes a session.
-/// The other filter decides over everything else.
-pub(crate) fn ask_before_some_calls() -> Vec<Instruction> {
+/// Calls at which a process asks the sandbox's first process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// The question how much memory there is.
+    Memory,
+    /// That, and what no control group bounds.
+    All,
+}
+
+/// The filter that asks its listener how much memory there is, and before a process has an epoll instance watch one more
+/// descriptor or makes a session. The other filter decides over everything else.
+pub(crate) fn ask_at_some_calls(asks: Asks) -> Vec<Instruction> {
     let mut adds = load_low(1);
     adds.extend(if_equal(bits(libc::EPOLL_CTL_ADD), &[ret(ASK)], &[]));
     adds.push(ret(ALLOW));
     let mut program = load_number();
-    program.extend(if_equal(super::number(libc::SYS_epoll_ctl), &adds, &[]));
-    program.extend(if_equal(super::number(libc::SYS_setsid), &[ret(ASK)], &[]));
+    program.extend(if_equal(super::number(libc::SYS_sysinfo), &[ret(ASK)], &[]));
+    if asks == Asks::All {
+        program.extend(if_equal(super::number(libc::SYS_epoll_ctl), &adds, &[]));
+        program.extend(if_equal(super::number(libc::SYS_setsid), &[ret(ASK)], &[]));
+    }
     program.push(ret(ALLOW));
     program
 }

@@ -25,6 +25,7 @@ mod neighbours;
 mod piped;
 mod released;
 mod starve;
+mod workplace;
 
 use harness::{Engine, Pass};
 use sortie_sandbox::Level;
@@ -161,6 +162,10 @@ battery! {
     files::whatever_was_left_behind_is_measured_and_deleted,
     files::a_run_goes_on_in_its_directory_after_a_restart,
     files::ordinary_tools_work,
+    workplace::packages_find_their_configuration,
+    workplace::what_may_hold_credentials_stays_hidden,
+    workplace::paths_of_the_operator_are_shown_read_only,
+    workplace::runtimes_live_within_the_memory_that_they_are_told_of,
     neighbours::two_runs_see_nothing_of_each_other,
     neighbours::a_hundred_sandboxes_at_once,
 }

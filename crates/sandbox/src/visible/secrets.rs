@@ -1,0 +1,129 @@
+//! Files of packages that may hold a credential.
+
+use std::{
+    fs::{self, Metadata},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+};
+
+pub(super) const NOT_FOR_ALL: &str = "not all users of the host may read it";
+
+/// Largest file of settings that is searched. Larger files come with packages, and nobody writes into them.
+const MOST_BYTES: u64 = 256 << 10;
+/// Endings and names of files that operators write settings into.
+const SETTINGS: &[&str] = &["cfg", "conf", "ini", "properties"];
+const SETTINGS_NAMES: &[&str] = &["policy.xml", "renviron", "default-flags"];
+/// Parts of the name of a setting that is a credential.
+const CREDENTIALS: &[&str] = &[
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "api_key",
+    "api-key",
+    "license",
+    "credential",
+    "private_key",
+];
+/// Starts of a line that is a comment, in any of the forms of such files.
+const COMMENTS: &[&str] = &["#", ";", "!", "//", "--", "<!--"];
+
+/// Returns why commands are not to see a file of a package, if there is a reason.
+pub(super) fn reason_to_withhold(path: &Path, metadata: &Metadata) -> Option<&'static str> {
+    if !metadata.is_file() {
+        return Some("it is neither a file nor a folder");
+    }
+    if metadata.permissions().mode() & 0o004 == 0 {
+        return Some(NOT_FOR_ALL);
+    }
+    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    // A template shows the form, not a password.
+    if matches!(ending, Some("password" | "key")) || name.contains("credentials") {
+        return Some("its name is that of a credential");
+    }
+    // Nobody sets anything in what packages generate.
+    let is_generated = path.starts_with("/var/lib") || path.starts_with("/var/cache");
+    let is_settings =
+        ending.is_some_and(|ending| SETTINGS.contains(&ending)) || SETTINGS_NAMES.contains(&name.as_str());
+    if is_generated || !is_settings || metadata.len() > MOST_BYTES {
+        return None;
+    }
+    let content = fs::read(path).ok()?;
+    let content = String::from_utf8_lossy(&content);
+    content
+        .lines()
+        .any(sets_a_credential)
+        .then_some("a line of it sets a credential")
+}
+
+/// Whether a line gives a value to a setting whose name says that it is a credential, or has a URL with a password.
+fn sets_a_credential(line: &str) -> bool {
+    let line = line.trim_start().to_ascii_lowercase();
+    if line.contains("private key-----") {
+        return true;
+    }
+    if COMMENTS.iter().any(|start| line.starts_with(start)) {
+        return false;
+    }
+    if has_url_with_password(&line) {
+        return true;
+    }
+    CREDENTIALS.iter().any(|name| {
+        line.match_indices(name).any(|(at, _)| {
+            let rest = line.get(at..).unwrap_or_default();
+            let value = rest.split_once(['=', ':']).map(|(_, value)| value);
+            value.is_some_and(|value| value.contains(|c: char| c.is_ascii_alphanumeric()))
+        })
+    })
+}
+
+fn has_url_with_password(line: &str) -> bool {
+    line.match_indices("://").any(|(at, scheme)| {
+        let rest = line.get(at + scheme.len()..).unwrap_or_default();
+        let host = rest
+            .split(|c: char| c == '/' || c == '"' || c.is_whitespace())
+            .next();
+        let user = host.and_then(|host| host.rsplit_once('@')).map(|(user, _)| user);
+        user.is_some_and(|user| {
+            user.split_once(':')
+                .is_some_and(|(_, password)| !password.is_empty())
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_sets_a_credential_is_told_from_one_that_speaks_of_it() {
+        for line in [
+            "newrelic.license = \"0123456789abcdef\"",
+            "mysqli.default_password=hunter2",
+            "  session.save_path = \"tcp://cache:6379?auth_token=abc\"",
+            "http.proxy=http://user:hunter2@proxy.example:3128/",
+            "<policy domain=\"cache\" name=\"shared-secret\" value=\"hunter2\"/>",
+            "javax.net.ssl.keyStorePassword = hunter2",
+            "-----BEGIN RSA PRIVATE KEY-----",
+            "blackfire.server_token: abc",
+        ] {
+            assert!(sets_a_credential(line), "{line}");
+        }
+        for line in [
+            "",
+            "; mysqli.default_password = hunter2",
+            "# com.sun.management.jmxremote.password.file=/etc/x",
+            "  <!-- <policy domain=\"cache\" name=\"shared-secret\" value=\"passphrase\"/> -->",
+            "mysqli.default_password =",
+            "extension=opcache",
+            "url = https://example.com/a:b@c",
+            "http.proxyHost=proxy.example",
+            "the token of the compiler",
+        ] {
+            assert!(!sets_a_credential(line), "{line}");
+        }
+    }
+}
