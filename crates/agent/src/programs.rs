@@ -13,19 +13,32 @@ const TIME: Duration = Duration::from_secs(10);
 const OUTPUT_BYTES: usize = 16 * 1024;
 /// The longest version that is taken over, in bytes.
 const VERSION_BYTES: usize = 24;
-/// Prints a line for each fact: its kind, its name and the first line of what the program says, separated by tabs.
+/// Prints a line for each fact: its kind, its name and the first line of what the program says, separated by tabs. A program
+/// that does not run is missing. Java says its version without files that every Java program needs: they are read as well,
+/// and only where they are elsewhere a Java program is started, which takes a quarter of a second.
 const SCRIPT: &str = r#"
 ( . /etc/os-release && printf 'system\t%s\n' "$PRETTY_NAME" ) 2>/dev/null
 printf 'kernel\t%s\n' "$(uname -sm)"
+java_finds_its_files() {
+  home=$(readlink -f "$(command -v java)")
+  home=${home%/bin/java}
+  for file in conf/security/java.security lib/security/java.security; do
+    head -c 1 "$home/$file" >/dev/null 2>&1 && return
+  done
+  java sun.security.tools.keytool.Main -help >/dev/null 2>&1
+}
+works() {
+  case "$1" in
+    go) go version ;;
+    ffmpeg) ffmpeg -version ;;
+    pdftotext) pdftotext -v || test $? = 99 ;;
+    awk) awk 'BEGIN { exit 0 }' ;;
+    java) { java --version || java -version; } && java_finds_its_files ;;
+    *) "$1" --version ;;
+  esac
+}
 for p in python3 node git rg jq curl awk sqlite3 gcc make cargo go java ruby perl php psql pdftotext pandoc ffmpeg; do
-  if command -v "$p" >/dev/null 2>&1; then
-    case "$p" in
-      go) v=$(go version 2>&1) ;;
-      ffmpeg) v=$(ffmpeg -version 2>&1) ;;
-      pdftotext) v=$(pdftotext -v 2>&1) ;;
-      awk) v= ;;
-      *) v=$("$p" --version 2>&1 </dev/null) ;;
-    esac
+  if command -v "$p" >/dev/null 2>&1 && v=$(works "$p" 2>&1 </dev/null); then
     printf 'found\t%s\t%s\n' "$p" "$(printf '%s' "$v" | head -n 1)"
   else
     printf 'missing\t%s\n' "$p"
@@ -112,6 +125,12 @@ fn version(said: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs::Permissions,
+        os::unix::fs::{PermissionsExt as _, symlink},
+        path::Path,
+    };
+
     use super::*;
 
     #[test]
@@ -124,6 +143,58 @@ mod tests {
         assert_eq!(
             place.programs,
             "python3 3.11.2, git 2.39.5, awk, go 1.22.1; Python modules: numpy; missing: rg"
+        );
+    }
+
+    /// Runs the script where these programs are installed, each a shell script.
+    fn listed(programs: &[(&str, &str)]) -> String {
+        let place = tempfile::tempdir().unwrap();
+        let bin = place.path().join("bin");
+        std::fs::create_dir(&bin).unwrap();
+        for tool in ["cat", "head", "readlink", "uname"] {
+            symlink(Path::new("/usr/bin").join(tool), bin.join(tool)).unwrap();
+        }
+        for (name, script) in programs {
+            let file = place.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+        }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the script is tried outside of a sandbox"
+        )]
+        let output = std::process::Command::new("/bin/sh")
+            .args(["-c", SCRIPT])
+            .env("PATH", &bin)
+            .output()
+            .unwrap();
+        read(&String::from_utf8(output.stdout).unwrap()).programs
+    }
+
+    #[test]
+    fn a_program_that_does_not_run_is_missing() {
+        let missing = "missing: python3, node, git, rg, jq, curl";
+        let java = (
+            "bin/java",
+            "[ $1 = --version ] && echo 'openjdk 17.0.15 2025-04-15'",
+        );
+        let settings = ("conf/security/java.security", "");
+        assert_eq!(listed(&[java, settings]), format!("java 17.0.15; {missing}"));
+        assert_eq!(listed(&[java]), format!("; {missing}"));
+        // One that is a script, with its files elsewhere.
+        let elsewhere = ("bin/java", "echo 'openjdk 21.0.2 2024-01-16'");
+        assert_eq!(listed(&[elsewhere]), format!("java 21.0.2; {missing}"));
+        let programs = [
+            ("bin/node", "exit 1"),
+            ("bin/git", "echo 'git version 2.39.5'"),
+            ("bin/pdftotext", "echo 'pdftotext version 4.03'; exit 99"),
+            ("bin/cargo", "echo 'error: no default toolchain 1.0' >&2; exit 1"),
+            ("bin/jq", "kill -9 $$"),
+        ];
+        assert_eq!(
+            listed(&programs),
+            "git 2.39.5, pdftotext 4.03; missing: python3, node, rg, jq, curl"
         );
     }
 
