@@ -114,11 +114,23 @@ impl TestDatabase {
         Self::named(&server, session, name)
     }
 
+    /// A fresh `PostgreSQL` database with an encoding, such as `LATIN1`. An error where there is no server.
+    pub async fn postgres_encoded(encoding: &str) -> Result<Self> {
+        let options = format!("ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0");
+        Self::created(&server()?, &options).await
+    }
+
     /// A fresh database on the server whose first database has this address.
     pub async fn on(server: &str) -> Result<Self> {
+        Self::created(server, "").await
+    }
+
+    async fn created(server: &str, options: &str) -> Result<Self> {
         let (session, name) = (Session::connect(server).await?, next_name());
         session.drop_database(&name).await?;
-        session.execute(&format!("CREATE DATABASE {name}")).await?;
+        session
+            .execute(&format!("CREATE DATABASE {name} {options}"))
+            .await?;
         Self::named(server, session, name)
     }
 

@@ -141,6 +141,51 @@ async fn a_sqlite_database_serves_one_process() {
     Store::open(database.url()).await.unwrap();
 }
 
+/// docs/OPERATIONS.md#how-large
+#[tokio::test]
+async fn a_database_whose_encoding_lacks_characters_is_refused_with_the_remedy() {
+    for encoding in ["LATIN1", "EUC_JP"] {
+        let database = TestDatabase::postgres_encoded(encoding).await.unwrap();
+        for refused in [
+            Store::open(database.url()).await.err().unwrap(),
+            Store::inspect(database.url()).await.err().unwrap(),
+        ] {
+            let text = refused.to_string();
+            for words in [
+                &format!("has the encoding {encoding}"),
+                "ENCODING 'UTF8' TEMPLATE template0",
+                "database_url",
+            ] {
+                assert!(text.contains(words), "{text}");
+            }
+        }
+        let tables = database
+            .rows("SELECT to_regclass('migration') IS NULL AS empty")
+            .await
+            .unwrap();
+        assert_eq!(
+            tables,
+            [serde_json::json!({"empty": true})],
+            "nothing is made in it"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_look_at_bytes_keeps_every_text() {
+    let database = TestDatabase::postgres_encoded("SQL_ASCII").await.unwrap();
+    let store = Store::open_with(database.url(), options(CONNECTIONS))
+        .await
+        .unwrap();
+    let fixture = Fixture::with(store, database, None);
+    let (org, node) = (fixture.org().await, fixture.node().await);
+    let sent = r#"{"prompt":"🚀 Größe 日本"}"#;
+    let mut run = fixture.new_run(org);
+    run.definition = sent.into();
+    fixture.store.create_run(run).await.unwrap();
+    assert_eq!(fixture.claim_one(node).await.definition.as_deref(), Some(sent));
+}
+
 #[tokio::test]
 async fn a_sqlite_database_is_made_for_its_user_alone_with_its_folder() {
     let database = TestDatabase::sqlite().unwrap();

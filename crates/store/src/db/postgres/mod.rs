@@ -60,6 +60,9 @@ const POOLED: u32 = 3;
 /// Oldest supported server, as `server_version_num`.
 const OLDEST_SERVER: i64 = 140_000;
 
+/// Encodings of a database that keep every text as it is. The second one stores bytes without looking at them.
+const ENCODINGS: [&str; 2] = ["UTF8", "SQL_ASCII"];
+
 /// Connects, migrates and starts `connections` threads. Each thread connects at its first job. One more
 /// thread serves urgent jobs, so that they do not wait for a lock behind others. A few serve queries that may take long.
 /// The two sessions of the checks at the start go on as that of the first command and that of the urgent jobs.
@@ -170,20 +173,28 @@ pub(super) fn inspect<T>(url: &str, query: fn(&mut dyn Tx) -> Result<T>) -> Resu
     let link = Link::new(url)?;
     let [session, _] = refuse_transaction_pooling(&link)?;
     let mut session = link.prepared(session)?;
-    refuse_old_server(&mut session)?;
+    refuse_unsuitable_database(&mut session)?;
     query(&mut Pipeline::reader(&mut session))
 }
 
-fn refuse_old_server(session: &mut PgSession) -> Result<()> {
-    let version = Pipeline::reader(session)
-        .query_one(
-            "SELECT CAST(current_setting('server_version_num') AS BIGINT)",
-            vals![],
-        )?
-        .int(0)?;
+fn refuse_unsuitable_database(session: &mut PgSession) -> Result<()> {
+    let about = Pipeline::reader(session).query_one(
+        "SELECT CAST(current_setting('server_version_num') AS BIGINT), current_setting('server_encoding'), \
+         current_database()",
+        vals![],
+    )?;
+    let version = about.int(0)?;
     if version < OLDEST_SERVER {
         return Err(Error::Database(format!(
             "PostgreSQL 14 or newer is needed; the server has version number {version}"
+        )));
+    }
+    let (encoding, name) = (about.text(1)?, about.text(2)?);
+    if !ENCODINGS.contains(&encoding) {
+        return Err(Error::Database(format!(
+            "the database {name} has the encoding {encoding}, which lacks characters that runs write: make one with \
+             CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, move what it holds there with pg_dump and \
+             pg_restore, and set database_url to it"
         )));
     }
     Ok(())
@@ -197,7 +208,7 @@ fn apply_migrations(mut session: PgSession, link: &Link) -> Result<PgSession> {
          SET default_transaction_read_only = off",
     )?;
     session.control(MIGRATION_LOCK)?;
-    refuse_old_server(&mut session)?;
+    refuse_unsuitable_database(&mut session)?;
     session.control(migrate::RECORD_TABLE)?;
     let applied = Pipeline::reader(&mut session).query_all(migrate::APPLIED, vals![])?;
     for migration in migrate::pending(migrate::MIGRATIONS, &applied)? {
