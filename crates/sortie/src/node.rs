@@ -8,7 +8,7 @@ use sortie_accounts::{Accounts, ApiDeprecation};
 use sortie_api::{Mode, plain, secret::Secret};
 use sortie_base::{Clock, spawn_lasting};
 use sortie_engine::{Engine, MasterKey, Serves, Traces, check_master_keys};
-use sortie_sandbox::{Backend, Capabilities, Level};
+use sortie_sandbox::{Backend, Capabilities};
 use sortie_server::Listeners;
 use sortie_store::{OpenOptions, Store};
 use tokio::{
@@ -76,7 +76,7 @@ impl Node {
         let organization = bind_organization(config, purpose)?;
         let (store, sandbox) = tokio::join!(
             open_store(config),
-            detect_sandbox(config.sandbox_minimum, &work, Some(&config.data_dir))
+            detect_sandbox(config, &work, Some(&config.data_dir))
         );
         let capabilities = sandbox
             .as_ref()
@@ -378,12 +378,13 @@ pub(crate) async fn open_store(config: &Config) -> Result<Store> {
 /// none and what to do. Where runs need it, their users are let pass through `data_dir`: what lies there is private by
 /// itself.
 pub(crate) async fn detect_sandbox(
-    minimum: Level,
+    config: &Config,
     root: &Path,
     data_dir: Option<&Path>,
 ) -> std::result::Result<Arc<dyn Backend>, String> {
     let options = sortie_sandbox::Options {
-        minimum,
+        minimum: config.sandbox_minimum,
+        readable: config.sandbox_readable.clone(),
         passable: data_dir.map(Path::to_owned).into_iter().collect(),
         ..sortie_sandbox::Options::new(root)
     };

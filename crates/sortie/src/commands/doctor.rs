@@ -302,14 +302,14 @@ async fn try_sandbox(config: &Config) -> std::result::Result<Arc<dyn Backend>, S
     let data_dir = DataDir::new(&config.data_dir);
     if matches!(data_dir.is_used(), Ok(true)) {
         let work = data_dir.work().map_err(|failure| failure.to_string())?;
-        return detect_sandbox(config.sandbox_minimum, &work, Some(&config.data_dir)).await;
+        return detect_sandbox(config, &work, Some(&config.data_dir)).await;
     }
     let passing = std::env::temp_dir().join(format!("sortie-doctor-{}", std::process::id()));
     std::fs::DirBuilder::new()
         .mode(0o700)
         .create(&passing)
         .map_err(|error| format!("{} cannot be made: {}", passing.display(), plain::io(&error)))?;
-    let found = detect_sandbox(config.sandbox_minimum, &passing, None).await;
+    let found = detect_sandbox(config, &passing, None).await;
     std::fs::remove_dir(&passing)
         .map_err(|error| format!("{} cannot be removed: {}", passing.display(), plain::io(&error)))?;
     found

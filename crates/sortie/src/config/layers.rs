@@ -66,6 +66,7 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("network.proxy_resolves", Kind::Switch),
     ("sandbox.minimum", Kind::Text),
     ("sandbox.i_understand_commands_run_unsandboxed", Kind::Switch),
+    ("sandbox.readable_paths", Kind::List),
     ("sandbox.limits.processes", Kind::Integer),
     ("sandbox.limits.open_files", Kind::Integer),
     ("sandbox.limits.file_bytes", Kind::Integer),

@@ -142,6 +142,7 @@ pub(crate) struct Config {
     /// Networks that callbacks may reach.
     pub(crate) callbacks_reach: Reach,
     pub(crate) sandbox_minimum: Level,
+    pub(crate) sandbox_readable: Vec<PathBuf>,
     pub(crate) sandbox_limits: Limits,
     pub(crate) log_format: LogFormat,
     pub(crate) log_filter: String,
@@ -262,6 +263,7 @@ impl Config {
             connections_reach: read.reach("connections")?,
             callbacks_reach: read.reach("callbacks")?,
             sandbox_minimum: read.sandbox_minimum()?,
+            sandbox_readable: read.sandbox_readable()?,
             sandbox_limits: read.sandbox_limits()?,
             log_format: read.log_format()?,
             log_filter: read.log_filter()?,

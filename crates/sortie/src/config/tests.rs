@@ -172,6 +172,7 @@ fn every_key_can_be_set_by_its_variable() {
             ("SORTIE_SANDBOX_MINIMUM", "none"),
             ("SORTIE_SANDBOX_I_UNDERSTAND_COMMANDS_RUN_UNSANDBOXED", "true"),
             ("SORTIE_SANDBOX_LIMITS_PROCESSES", "64"),
+            ("SORTIE_SANDBOX_READABLE_PATHS", "/usr/share, /etc/os-release"),
             ("SORTIE_LOG_FORMAT", "json"),
         ],
         &Flags::default(),
@@ -182,6 +183,10 @@ fn every_key_can_be_set_by_its_variable() {
     assert_eq!(config.trusted_proxies.len(), 2);
     assert_eq!(config.sandbox_minimum, Level::None);
     assert_eq!(config.sandbox_limits.processes, 64);
+    assert_eq!(
+        config.sandbox_readable,
+        ["/usr/share", "/etc/os-release"].map(PathBuf::from)
+    );
     assert_eq!(config.log_format, LogFormat::Json);
 }
 
@@ -300,6 +305,15 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
             "[sandbox]\ni_understand_commands_run_unsandboxed = true",
             "sandbox.i_understand_commands_run_unsandboxed (sortie.toml): is true, but sandbox.minimum is \
              `namespaces`; set sandbox.minimum = \"none\", or take the confirmation back",
+        ),
+        (
+            "[sandbox]\nreadable_paths = \"/opt\"",
+            "sandbox.readable_paths (sortie.toml): must be a list of texts",
+        ),
+        (
+            "[sandbox]\nreadable_paths = [\"/usr/share\", \"/etc\"]",
+            "sandbox.readable_paths (sortie.toml): cannot show /etc to commands: /etc/shadow lies in it, and \
+             credentials of the host lie there; name a file or folder that holds no secrets",
         ),
         (
             "[sandbox.limits]\nfile_bytes = 2000000000",

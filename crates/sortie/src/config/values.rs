@@ -3,7 +3,7 @@
 use std::{
     fmt,
     net::{IpAddr, SocketAddr},
-    path::Path,
+    path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
 };
@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use sortie_api::{Credential, Micros, Mode, usage::Day};
 use sortie_engine::MasterKey;
 use sortie_net::Reach;
-use sortie_sandbox::{Level, Limits};
+use sortie_sandbox::{Level, Limits, check_readable};
 use sortie_web::{Backend, RobotsTxt, SearchSettings};
 use toml::Value;
 
@@ -378,6 +378,16 @@ impl Reader<'_> {
             )),
             (level, _) => Ok(level),
         }
+    }
+
+    pub(super) fn sandbox_readable(&self) -> Result<Vec<PathBuf>, Error> {
+        let (key, data_dir) = ("sandbox.readable_paths", self.text("data_dir")?);
+        let paths = self.optional_texts(key)?.unwrap_or_default();
+        for path in &paths {
+            check_readable(Path::new(path), Path::new(data_dir))
+                .map_err(|reason| self.wrong(key, &format!("cannot show {path} to commands: {reason}")))?;
+        }
+        Ok(paths.into_iter().map(PathBuf::from).collect())
     }
 
     pub(super) fn sandbox_limits(&self) -> Result<Limits, Error> {
