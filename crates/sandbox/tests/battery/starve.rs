@@ -47,7 +47,7 @@ fn ticks() -> (u64, u64) {
         .skip(1)
         .map(|field| field.parse().unwrap())
         .collect();
-    (all.iter().sum(), all[0])
+    (all.iter().sum(), *all.first().unwrap())
 }
 
 async fn attack(bed: &Bed, way: &str, numbers: [u64; 3]) -> Attack {
