@@ -301,9 +301,9 @@ fn is_refused(schema: &Value) -> bool {
     let Value::Object(fields) = schema else {
         return !schema.is_boolean();
     };
-    let within = |value: &Value| match value {
-        Value::Array(all) => all.iter().any(is_refused),
-        other => is_refused(other),
+    let within = |value: &Value| match value.as_array() {
+        Some(all) => all.iter().any(is_refused),
+        None => is_refused(value),
     };
     (is_array(fields) && !fields.contains_key("items"))
         || fields.iter().any(|(keyword, value)| !fits(keyword, value))

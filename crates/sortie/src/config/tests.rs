@@ -244,9 +244,15 @@ fn a_broken_file_is_refused_with_its_line() {
     assert!(text.starts_with("sortie.toml: line 2, column "), "{text}");
 }
 
+fn are_refused(cases: &[(&str, &str)]) {
+    for (file, sentence) in cases {
+        assert_eq!(refusal(file), *sentence);
+    }
+}
+
 #[test]
 fn every_rule_is_one_sentence_with_the_key_and_its_source() {
-    for (file, sentence) in [
+    are_refused(&[
         (
             "listen = \"8080\"",
             "listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:8080",
@@ -296,6 +302,16 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
             "node_name (sortie.toml): must be 1 to 100 letters, digits, dots, dashes or underscores",
         ),
         (
+            "[log]\nformat = \"xml\"",
+            "log.format (sortie.toml): must be `text` or `json`",
+        ),
+    ]);
+}
+
+#[test]
+fn every_rule_of_the_sandbox_is_one_sentence_with_the_key_and_its_source() {
+    are_refused(&[
+        (
             "[sandbox]\nminimum = \"none\"",
             "sandbox.minimum (sortie.toml): `none` lets runs do whatever this user can; accept that by \
              sandbox.i_understand_commands_run_unsandboxed = true or the flag \
@@ -320,13 +336,7 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
             "sandbox.limits.file_bytes (sortie.toml): is larger than sandbox.limits.disk_bytes, so that no file \
              could ever reach it; lower it",
         ),
-        (
-            "[log]\nformat = \"xml\"",
-            "log.format (sortie.toml): must be `text` or `json`",
-        ),
-    ] {
-        assert_eq!(refusal(file), sentence);
-    }
+    ]);
 }
 
 #[test]

@@ -94,11 +94,9 @@ impl Tool for Probe {
                 return Err(ToolError::ToModel(format!("{} failed {}", wish.n, wish.text)));
             }
             let mut media = context.result_media();
-            let labels: String = wish
-                .pictures
-                .iter()
-                .map(|picture| format!("[{}]\n", media.take(picture)))
-                .collect();
+            let labels = wish.pictures.iter().fold(String::new(), |labels, picture| {
+                labels + "[" + &media.take(picture) + "]\n"
+            });
             let padding = "x".repeat(wish.bytes);
             Ok(media.with_text(format!(
                 "{labels}{} did {}{}{padding}",
