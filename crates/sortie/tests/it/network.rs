@@ -53,7 +53,7 @@ async fn models_and_receivers_are_reached_through_the_proxies_of_the_environment
     let base_url = format!("https://llm.example.test{}", own.path());
     let (node, _config) = node_of_with(Database::Sqlite, ("openai-chat", &base_url), options).await?;
     let client = node.client()?;
-    let callback = json!({"url": "http://hooks.example.test/runs", "secret": SECRET});
+    let callback = json!({"url": "http://hooks.example.test/", "secret": SECRET});
     let request = json!({"prompt": "Go.", "shell": false, "callback": callback});
     let (_, run) = client.complete(&request).await?;
     assert_eq!(run.status, RunStatus::Succeeded, "{run:?}");
