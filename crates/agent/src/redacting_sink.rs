@@ -1,7 +1,7 @@
 //! The run's sink behind its redactor: nothing passes without its credentials taken out, whoever records it.
 //!
-//! Where the run has no credentials, it hands on what it is given. Of the text that the model is writing, thinking between
-//! tags is left out.
+//! A run without credentials has nothing to redact: its events pass unchanged. Thinking between tags is removed from the
+//! text that the model is writing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -233,7 +233,7 @@ impl<'a> RedactingSink<'a> {
 
 impl Sink for RedactingSink<'_> {
     fn record(&self, event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
-        // A warning may come in the midst of a call; thinking goes on behind it.
+        // A warning may come during a model call, and the thinking continues after it.
         if matches!(
             event,
             EventType::ModelCall(_) | EventType::Retry { .. } | EventType::Message { .. }

@@ -76,7 +76,7 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        // Outside of `noticing` nobody asks.
+        // Only requests within `noticing` have the flag.
         let _nobody_asks = OPENED.try_with(|opened| opened.set(true));
         let (connecting, proxy) = (self.connector.call(request), self.proxy.clone());
         Box::pin(async move {

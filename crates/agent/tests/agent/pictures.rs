@@ -40,7 +40,7 @@ async fn shown(sees: bool, pictures: &[&str]) -> (String, Vec<Media>) {
     let Some(Turn::ToolResults(results)) = transcripts.last().and_then(|turns| turns.last()) else {
         panic!("no results");
     };
-    // A run that goes on elsewhere finds the same.
+    // A run that resumes on another node reads the same result.
     let kept = serde_json::to_string(&results[0].content).unwrap();
     assert_eq!(
         serde_json::from_str::<ToolContent>(&kept).unwrap(),

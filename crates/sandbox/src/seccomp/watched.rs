@@ -49,7 +49,7 @@ fn setsockopt() -> Program {
 pub(crate) enum Asks {
     /// The question how much memory there is.
     Memory,
-    /// That, and what no control group bounds.
+    /// How much memory there is, and the calls whose cost no control group bounds.
     All,
 }
 

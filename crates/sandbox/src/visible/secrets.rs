@@ -44,7 +44,7 @@ pub(super) fn reason_to_withhold(path: &Path, metadata: &Metadata) -> Option<&'s
     if matches!(ending, Some("password" | "key")) || name.contains("credentials") {
         return Some("its name is that of a credential");
     }
-    // Nobody sets anything in what packages generate.
+    // Packages generate these files, and no operator writes a password into them.
     let is_generated = path.starts_with("/var/lib") || path.starts_with("/var/cache");
     let is_settings =
         ending.is_some_and(|ending| SETTINGS.contains(&ending)) || SETTINGS_NAMES.contains(&name.as_str());
