@@ -32,7 +32,7 @@ const SETTLING: Duration = Duration::from_secs(90);
 const MORE_MEMORY: u64 = 48 << 20;
 const MORE_DESCRIPTORS: usize = 24;
 /// Difference between two readings of clocks that belong together, on a busy machine, in micros at [`RATE`].
-const CLOCKS: u64 = 200;
+const CLOCKS: u64 = 50;
 
 /// Reasons that a run which lost its worker ends with, each a part of its error.
 const LOST: [&str; 3] = [
