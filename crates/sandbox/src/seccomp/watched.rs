@@ -49,7 +49,7 @@ fn setsockopt() -> Program {
 pub(crate) enum Asks {
     /// The question how much memory there is.
     Memory,
-    /// How much memory there is, and the calls whose cost no control group bounds.
+    /// The amount of memory, and calls that use kernel memory which no control group bounds.
     All,
 }
 
