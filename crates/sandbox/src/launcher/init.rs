@@ -24,7 +24,7 @@ use super::{
     Failure, Step,
     command::{self, Task, Ties},
     discard::Discard,
-    identity, memory,
+    ending, identity, memory,
     piped::{self, Origin, PipedProcesses},
     procs::{self, Process},
     questions::Questions,
@@ -457,6 +457,7 @@ impl Init<'_> {
             }
             found_nothing = false;
             let mut any_new = false;
+            ending::hasten(&alive);
             for process in &alive {
                 procs::signal(process, Signal::KILL);
                 any_new |= killed.insert(process.pid);
@@ -477,9 +478,10 @@ impl Init<'_> {
 
     /// Kills everything but this process.
     fn end_everything(&mut self) {
+        ending::hasten(&procs::living().unwrap_or_default());
         if self.open.level != Level::Namespaces {
             self.end_children();
-            procs::end_all_descendants(END_LIMIT);
+            ending::end_all_descendants(END_LIMIT);
             self.reap();
             return;
         }

@@ -9,6 +9,7 @@ mod check;
 mod command;
 mod discard;
 mod disk;
+mod ending;
 mod identity;
 mod init;
 mod memory;

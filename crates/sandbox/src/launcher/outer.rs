@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::Write,
+    io::{self, Write},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
@@ -17,7 +17,11 @@ use rustix::{
     thread::{UnshareFlags, set_name},
 };
 
-use super::{Failure, Step, identity, init, priority, procs, state::Inherited};
+use super::{
+    Failure, Step, ending, identity, init, priority,
+    procs::{self, Process},
+    state::Inherited,
+};
 use crate::{
     sys,
     types::Level,
@@ -61,7 +65,7 @@ pub(super) fn run(socket: &OwnedFd) -> Result<(), Failure> {
     drop(inherited);
     wait_for(init, socket.as_fd())?;
     if open.level != Level::Namespaces {
-        procs::end_all_descendants(Duration::MAX);
+        ending::end_all_descendants(Duration::MAX);
     }
     Ok(())
 }
@@ -96,6 +100,14 @@ fn unshare_all() -> Result<(), Errno> {
     unsafe { rustix::thread::unshare_unsafe(flags) }
 }
 
+/// Returns the processes below init.
+fn below(init: Pid) -> io::Result<Vec<Process>> {
+    // What is mounted at `/proc` shows this process, or the sandbox alone, in which init is the first.
+    let is_outside = procs::one(getpid()).is_some();
+    let first = if is_outside { init } else { Pid::INIT };
+    Ok(procs::descendants(&procs::all()?, first))
+}
+
 /// Waits for init to end, and ends it when the engine hangs up.
 fn wait_for(init: Pid, socket: BorrowedFd<'_>) -> Result<(), Failure> {
     let ended = pidfd_open(init, PidfdFlags::empty()).step("pidfd_open")?;
@@ -114,6 +126,7 @@ fn wait_for(init: Pid, socket: BorrowedFd<'_>) -> Result<(), Failure> {
             continue;
         }
         if ended.is_empty() {
+            ending::hasten_all(|| below(init));
             // It may have ended by itself this moment.
             let _already_ended = kill_process(init, Signal::KILL);
         }

@@ -4,11 +4,16 @@
 //! control group for the processor, the kernel may also weigh whole sessions against each other
 //! (`kernel.sched_autogroup_enabled`); each session then has a nice value of its own.
 
-use std::{fs, num::NonZeroI32};
+use std::{
+    fs,
+    num::{NonZeroI32, NonZeroUsize},
+    thread,
+};
 
 use rustix::{
     io::Errno,
     process::{Pid, getpriority_process, setpriority_process},
+    system::sysinfo,
 };
 
 /// Nice value of the sandbox's own processes and of their session, where the engine may set it.
@@ -26,14 +31,13 @@ pub(super) fn raise_watch() {
 
 /// Puts this process, a command, behind the engine and the watch.
 pub(super) fn lower_command() -> Result<(), Errno> {
-    let engine = getpriority_process(None)?.max(0);
-    setpriority_process(None, below(engine))
+    setpriority_process(None, below(engine()))
 }
 
-/// Result of lowering a session.
+/// Result of changing the weight of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lowered {
-    /// The session weighs less, or this host does not weigh sessions.
+pub(super) enum Weighed {
+    /// The session has the weight, or this host does not weigh sessions.
     Done,
     /// This process of it has ended, or runs a program that its user may not read.
     Refused,
@@ -43,16 +47,43 @@ pub(super) enum Lowered {
 
 /// Lowers the weight of a session, through one of its processes. A further one beside those of commands gets the least
 /// weight there is, because a run may have many.
-pub(super) fn lower_session(member: Pid, further: bool) -> Lowered {
+pub(super) fn lower_session(member: Pid, further: bool) -> Weighed {
+    let nice = if further { LAST } else { below(engine()) };
+    weigh_session(member, nice)
+}
+
+/// Raises the weight of a session to that of the engine, through one of its processes.
+pub(super) fn raise_session(member: Pid) -> Weighed {
     let number: NonZeroI32 = member.as_raw_nonzero();
-    let engine = getpriority_process(None).unwrap_or(0).max(0);
-    let nice = if further { LAST } else { below(engine) };
-    match fs::write(format!("/proc/{number}/autogroup"), nice.to_string()) {
-        Ok(()) => Lowered::Done,
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::AGAIN) => Lowered::Later,
-        Err(_) if !has_weights() => Lowered::Done,
-        Err(_) => Lowered::Refused,
+    let nice = format!(" nice {}\n", engine());
+    match fs::read_to_string(format!("/proc/{number}/autogroup")) {
+        Ok(weight) if !weight.ends_with(&nice) => weigh_session(member, engine()),
+        Ok(_) | Err(_) => Weighed::Done,
     }
+}
+
+fn weigh_session(member: Pid, nice: i32) -> Weighed {
+    let number: NonZeroI32 = member.as_raw_nonzero();
+    match fs::write(format!("/proc/{number}/autogroup"), nice.to_string()) {
+        Ok(()) => Weighed::Done,
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::AGAIN) => Weighed::Later,
+        Err(_) if !has_weights() => Weighed::Done,
+        Err(_) => Weighed::Refused,
+    }
+}
+
+/// Whether more processes wanted to run in the last minute than there are processors.
+pub(super) fn is_machine_busy() -> bool {
+    /// A load of one, as the kernel counts it.
+    const ONE: u64 = 1 << 16;
+    let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let [last_minute, ..] = sysinfo().loads;
+    last_minute / ONE >= processors as u64
+}
+
+/// Nice value of the engine, if it is an ordinary one or lower.
+fn engine() -> i32 {
+    getpriority_process(None).unwrap_or(0).max(0)
 }
 
 fn has_weights() -> bool {

@@ -1,20 +1,16 @@
-//! The processes of a sandbox as `/proc` shows them, and their end.
+//! The processes of a sandbox as `/proc` shows them.
 
 use std::{
     collections::{BTreeMap, HashSet},
     fs, io,
     os::unix::fs::MetadataExt,
     path::Path,
-    time::{Duration, Instant},
 };
 
 use rustix::{
     io::Errno,
-    process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, wait},
+    process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal},
 };
-
-/// The longest pause between two looks for descendants that have not died yet.
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Process, or the rest of one that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -192,50 +188,6 @@ pub(super) fn signal(process: &Process, signal: Signal) {
     if one(process.pid).is_some_and(|now| now.started == process.started) {
         // It may end at any moment, which is what is wanted.
         let _already_ended = pidfd_send_signal(handle, signal);
-    }
-}
-
-/// Kills every descendant and reaps them all; for a subreaper without a pid namespace. Gives up after `limit`.
-pub(super) fn end_all_descendants(limit: Duration) {
-    let begin = Instant::now();
-    let mut stopped = HashSet::new();
-    let mut pause = Duration::from_millis(1);
-    while begin.elapsed() < limit && !reap_all() {
-        let Ok(alive) = living() else {
-            std::thread::sleep(pause);
-            continue;
-        };
-        // All are stopped before any is killed: a fork bomb then runs into its own limit, and stands still.
-        let mut fresh = false;
-        for process in &alive {
-            if stopped.insert((process.pid, process.started)) {
-                signal(process, Signal::STOP);
-                fresh = true;
-            }
-        }
-        if !fresh {
-            for process in &alive {
-                signal(process, Signal::KILL);
-            }
-        }
-        std::thread::sleep(pause);
-        // A process may take long to die, for instance to give back much memory.
-        pause = if fresh {
-            pause
-        } else {
-            (pause * 2).min(LONGEST_PAUSE)
-        };
-    }
-}
-
-/// Reaps what has ended; true when no child is left.
-fn reap_all() -> bool {
-    loop {
-        match wait(WaitOptions::NOHANG) {
-            Ok(Some(_)) | Err(Errno::INTR) => {}
-            Ok(None) => return false,
-            Err(_) => return true,
-        }
     }
 }
 

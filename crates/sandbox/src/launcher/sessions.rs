@@ -15,7 +15,7 @@ use rustix::{
 };
 
 use super::{
-    priority::{self, Lowered},
+    priority::{self, Weighed},
     processor_time,
     procs::{self, Process},
 };
@@ -177,9 +177,9 @@ impl Sessions {
                 continue;
             };
             match priority::lower_session(*member, session.is_further) {
-                Lowered::Done => session.heavy = false,
-                Lowered::Refused => {}
-                Lowered::Later => return,
+                Weighed::Done => session.heavy = false,
+                Weighed::Refused => {}
+                Weighed::Later => return,
             }
         }
     }

@@ -12,12 +12,15 @@
 use std::{
     ffi::c_int,
     fs::{self, File},
+    io,
+    panic::resume_unwind,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
-    thread::JoinHandle,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -26,11 +29,11 @@ use rusqlite::hooks::Wal;
 use super::{Connection, beside};
 use crate::{
     db::{
-        spawn,
+        not_started, spawn,
         tx::Tx as _,
         value::{Row, vals},
     },
-    types::Result,
+    types::{Error, Result},
 };
 
 /// Number of pages in the log at which the thread copies them.
@@ -63,6 +66,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Time between two looks at a log that others copy or read, while no command comes.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Number of pages to be copied from which on the disk is written during the copy.
+const MANY: u32 = 16_000;
+
+/// Pause between two writes to the disk during a copy.
+const WRITE: Duration = Duration::from_millis(20);
 
 /// Length of a page in the log with its header. The header of the log itself is shorter.
 const LOGGED: u64 = 4_096 + 24;
@@ -327,22 +336,15 @@ pub(super) fn start(path: &Path, file: Arc<File>, signalled: Signalled) -> Resul
             // New commits make the log longer during a copy, so one copy may not be enough.
             loop {
                 let before = progress.get();
-                let copied = match connection.copy_log() {
-                    Ok(copied) => copied,
+                match copy(&mut connection, &file, before) {
+                    Ok(Some(copied)) => progress.lock().copied(before, copied),
+                    // A reader keeps the rest.
+                    Ok(None) => break,
                     Err(error) => {
                         tracing::error!(%error, "WAL checkpoint failed");
                         break;
                     }
-                };
-                let Some((_, copied)) = copied.filter(|(_, copied)| *copied > before.copied) else {
-                    // A reader keeps the rest.
-                    break;
-                };
-                if let Err(error) = file.sync_data() {
-                    tracing::error!(%error, "cannot write the database to the disk");
-                    break;
                 }
-                progress.lock().copied(before, copied);
                 if progress.get().is_short() {
                     break;
                 }
@@ -351,6 +353,51 @@ pub(super) fn start(path: &Path, file: Arc<File>, signalled: Signalled) -> Resul
         drop(connection);
         drop(file);
     })
+}
+
+/// Copies the log and waits for the disk. Returns the number of pages in the database, or `None` if no further one was copied.
+fn copy(connection: &mut Connection, file: &File, before: Progress) -> Result<Option<u32>> {
+    let copied = if before.rest() < MANY {
+        connection.copy_log()?
+    } else {
+        copy_and_write(connection, file)?
+    };
+    let further = copied
+        .map(|(_, copied)| copied)
+        .filter(|copied| *copied > before.copied);
+    if further.is_some() {
+        file.sync_data().map_err(|error| not_written(&error))?;
+    }
+    Ok(further)
+}
+
+/// Copies the log, and has the disk written meanwhile. At the end it would have to write everything at once, and commits would
+/// wait for it: seconds for gigabytes.
+fn copy_and_write(connection: &mut Connection, file: &File) -> Result<Option<(u32, u32)>> {
+    let is_copied = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writes = || {
+            while !is_copied.load(Ordering::Acquire) {
+                file.sync_data().map_err(|error| not_written(&error))?;
+                thread::park_timeout(WRITE);
+            }
+            Ok(())
+        };
+        let writing = thread::Builder::new()
+            .name("store-write-out".to_owned())
+            .spawn_scoped(scope, writes)
+            .map_err(|error| not_started(&error))?;
+        let copied = connection.copy_log();
+        is_copied.store(true, Ordering::Release);
+        writing.thread().unpark();
+        // The kernel tells of an error only once.
+        writing.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+        copied
+    })
+}
+
+fn not_written(error: &io::Error) -> Error {
+    Error::Unavailable(format!("cannot write the database to the disk: {error}"))
 }
 
 impl Connection {
