@@ -6,6 +6,11 @@ mod effort;
 pub(crate) mod testing;
 mod usage;
 
+use std::{
+    borrow::Cow,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
+
 use http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -185,6 +190,20 @@ pub(crate) fn tell_apart(content: &mut [Content], turn: usize) {
         }
         taken.insert(call.id.clone());
     }
+}
+
+/// Separates the id of a call from the thoughts of a Gemini model, which `LiteLLM` keeps in it and wants back.
+const THOUGHTS: &str = "__thought__";
+
+/// The id of a call with at most `most` bytes: the same for the call and its result. Ids of other providers may be longer than
+/// `OpenAI` takes.
+pub(crate) fn call_id(id: &str, most: usize) -> Cow<'_, str> {
+    if id.len() <= most || id.contains(THOUGHTS) {
+        return Cow::Borrowed(id);
+    }
+    let mut hash = DefaultHasher::new();
+    id.hash(&mut hash);
+    Cow::Owned(format!("call_{:016x}", hash.finish()))
 }
 
 /// A call as it came; `None` for one without anything in it, which some servers end their calls with.

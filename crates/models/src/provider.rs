@@ -7,6 +7,10 @@ use sortie_api::{Credential, Effort, model::ModelInfo};
 use sortie_net::EngineClient;
 use url::Url;
 
+/// The model's message between the results of tools and a message of the user, for servers that take no other or answer
+/// nothing then.
+pub(crate) const RESULTS_READ: &str = "I have read the results.";
+
 /// Wait for the end of a stream once its answer is whole.
 pub(crate) const END_WAIT: Duration = Duration::from_millis(250);
 

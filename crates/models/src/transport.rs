@@ -234,11 +234,16 @@ fn is_passing(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status.as_u16(), 408 | 409 | 425 | 429 | GROQ_BUSY)
 }
 
-/// Whether a refusal is about a thinking block: its conversation has changed, or its signature is not one. Both pass once
-/// the thinking is left out.
+/// Whether a refusal is about a thinking block: its conversation has changed, or its signature is not one or is missing. All
+/// of these pass once the thinking is left out.
 fn is_bound_elsewhere(said: &str) -> bool {
-    said.contains("bound to a different conversation")
-        || said.contains("Invalid `signature` in `thinking` block")
+    [
+        "bound to a different conversation",
+        "Invalid `signature` in `thinking` block",
+        "thinking.signature: Field required",
+    ]
+    .iter()
+    .any(|words| said.contains(words))
 }
 
 /// Words of a provider about a failure.

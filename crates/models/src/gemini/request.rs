@@ -10,7 +10,10 @@ use sortie_agent::{
 };
 
 use super::{OWN_ID, Signature, thinking};
-use crate::{arguments, provider::Entry};
+use crate::{
+    arguments,
+    provider::{Entry, RESULTS_READ},
+};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -186,7 +189,14 @@ fn function<'a>(tool: &ToolDefinition<'a>) -> Function<'a> {
     }
 }
 
-/// The conversation. What is said by the same side in a row is one message; an empty message is none.
+impl Message<'_> {
+    fn has_results(&self) -> bool {
+        self.parts.iter().any(|part| part.function_response.is_some())
+    }
+}
+
+/// The conversation. What is said by the same side in a row is one message; an empty message is none. Results of tools and
+/// what the user says behind them are two messages: Gemini 3 answers nothing to one that has both.
 fn contents<'a>(entry: &Entry, request: &Request<'a>) -> Vec<Message<'a>> {
     let task = &request.task;
     let mut first: Vec<_> = task
@@ -205,6 +215,12 @@ fn contents<'a>(entry: &Entry, request: &Request<'a>) -> Vec<Message<'a>> {
             Turn::ToolResults(results) => (Role::User, outcomes(entry, results)),
             Turn::User(told) => (Role::User, vec![text(Cow::Borrowed(told))]),
         };
+        if matches!(turn, Turn::User(_)) && messages.last().is_some_and(Message::has_results) {
+            messages.push(Message {
+                role: Role::Model,
+                parts: vec![text(Cow::Borrowed(RESULTS_READ))],
+            });
+        }
         match messages.last_mut() {
             _ if parts.is_empty() => {}
             Some(last) if last.role == role => last.parts.extend(parts),

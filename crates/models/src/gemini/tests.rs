@@ -167,9 +167,9 @@ fn a_conversation_goes_back_with_its_signatures_and_without_our_own_ids() {
             json!({"role": "user", "parts": [
                 {"functionResponse": {"id": "fc1", "name": "shell", "response": {"output": "out"}}},
                 {"functionResponse": {"name": "shell", "response": {"error": "out"}}},
-                {"text": "Answer."},
-                {"text": "Now."},
             ]}),
+            json!({"role": "model", "parts": [{"text": "I have read the results."}]}),
+            json!({"role": "user", "parts": [{"text": "Answer."}, {"text": "Now."}]}),
         ]
     );
 }

@@ -66,9 +66,12 @@ struct Delta<'a> {
     reasoning_details: List<Detail<'a>>,
     #[serde(borrow, default)]
     tool_calls: List<CallDelta<'a>>,
+    /// Call in the form that tool calls have replaced.
+    #[serde(borrow, default)]
+    function_call: Object<FunctionDelta<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct CallDelta<'a> {
     #[serde(default)]
     index: Count,
@@ -164,6 +167,12 @@ impl<'a> Answer<'a> {
         for call in delta.tool_calls.0 {
             self.take_call(call)?;
         }
+        if delta.function_call.0.is_some() {
+            self.take_call(CallDelta {
+                function: delta.function_call,
+                ..CallDelta::default()
+            })?;
+        }
         Ok(())
     }
 
@@ -202,12 +211,17 @@ impl<'a> Answer<'a> {
     }
 
     /// Finds the call that a piece continues. The index says it; but some servers leave it out, give every call the
-    /// same, or give every piece another id. So a piece with a name begins a call when its id is another one, or when
-    /// the call in its place is whole already and it brings arguments of its own.
+    /// same, give the arguments another than the name, or give every piece another id. So a piece with a name begins a call
+    /// when its id is another one, or when the call in its place is whole already and it brings arguments of its own.
     fn continued(&self, piece: &CallPiece<'_>) -> Option<usize> {
+        let last = || self.calls.len().checked_sub(1);
         let at = match piece.index {
-            Some(index) => self.calls.iter().rposition(|call| call.index == Some(index)),
-            None => self.calls.len().checked_sub(1),
+            Some(index) => {
+                let own = self.calls.iter().rposition(|call| call.index == Some(index));
+                let begins_nothing = piece.name.is_empty() && piece.id.is_empty();
+                own.or_else(|| begins_nothing.then(last).flatten())
+            }
+            None => last(),
         }?;
         let call = self.calls.get(at)?;
         let other_id = !piece.id.is_empty() && !call.id.is_empty() && piece.id != call.id;

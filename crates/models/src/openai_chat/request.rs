@@ -14,10 +14,13 @@ use crate::{
     arguments,
     media::{self, Kind},
     openai,
-    provider::Entry,
+    provider::{Entry, RESULTS_READ},
 };
 
 use super::reasoning::Returned;
+
+/// Length of the longest id of a call that `OpenAI` takes, in bytes.
+const ID_BYTES: usize = 40;
 
 /// Form of the protocol that the server takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +89,7 @@ enum Message<'a> {
         tool_calls: Vec<Call<'a>>,
     },
     Tool {
-        tool_call_id: &'a str,
+        tool_call_id: Cow<'a, str>,
         content: Cow<'a, str>,
     },
 }
@@ -129,7 +132,7 @@ enum ToolChoice {
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename = "function")]
 struct Call<'a> {
-    id: &'a str,
+    id: Cow<'a, str>,
     function: CalledFunction<'a>,
 }
 
@@ -232,9 +235,6 @@ impl<'a> Body<'a> {
         })
     }
 }
-
-/// The assistant's message between the results of tools and a message of the user.
-const RESULTS_READ: &str = "I have read the results.";
 
 /// Servers of Mistral's models refuse a message of the user right behind the result of a tool. Neither is part of the
 /// other: a result that was sent stays as it was, so that the caches of what is before it stay valid.
@@ -350,7 +350,7 @@ fn assistant(content: &[Content]) -> Result<Option<Message<'_>>, ModelError> {
             Content::Text(piece) if text.is_empty() => text = Cow::Borrowed(piece),
             Content::Text(piece) => text.to_mut().push_str(piece),
             Content::ToolCall(call) => tool_calls.push(Call {
-                id: &call.id,
+                id: openai::call_id(&call.id, ID_BYTES),
                 function: CalledFunction {
                     name: &call.name,
                     arguments: arguments::object(&call.arguments).get(),
@@ -371,7 +371,7 @@ fn assistant(content: &[Content]) -> Result<Option<Message<'_>>, ModelError> {
 
 fn tool_message(result: &ToolResult) -> Message<'_> {
     Message::Tool {
-        tool_call_id: &result.id,
+        tool_call_id: openai::call_id(&result.id, ID_BYTES),
         content: result.text(),
     }
 }

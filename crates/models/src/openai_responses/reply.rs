@@ -171,7 +171,10 @@ impl Draft {
         arguments.push(&item.arguments.0);
         self.text.replace_with(text);
         self.refusal.replace_with(refusal);
-        self.arguments.replace_with(arguments);
+        // Some servers tell the arguments only before, and none here.
+        if arguments.as_str().trim() != "{}" || self.arguments.as_str().is_empty() {
+            self.arguments.replace_with(arguments);
+        }
         let summaries = item.summary.0.iter().map(|part| part.text.clone().into_text());
         let summaries = summaries.map(|text| text.trim().to_owned());
         let summaries: Vec<String> = summaries.filter(|text| !text.is_empty()).collect();

@@ -18,6 +18,9 @@ use crate::{
     wire::Text,
 };
 
+/// Length of the longest id of a call that `OpenAI` takes, in bytes.
+const ID_BYTES: usize = 64;
+
 /// Body of a request.
 #[derive(Debug, Serialize)]
 pub(super) struct Body<'a> {
@@ -75,12 +78,12 @@ enum OwnItem<'a> {
         content: Vec<Part<'a>>,
     },
     FunctionCall {
-        call_id: &'a str,
+        call_id: Cow<'a, str>,
         name: &'a str,
         arguments: &'a str,
     },
     FunctionCallOutput {
-        call_id: &'a str,
+        call_id: Cow<'a, str>,
         output: Output<'a>,
     },
 }
@@ -275,7 +278,7 @@ fn outputs<'a>(info: &ModelInfo, dialect: Dialect, results: &'a [ToolResult], in
             Output::Text(text)
         };
         input.push(Item::Own(OwnItem::FunctionCallOutput {
-            call_id: &result.id,
+            call_id: openai::call_id(&result.id, ID_BYTES),
             output,
         }));
     }
@@ -298,7 +301,7 @@ fn said_by_model<'a>(content: &'a [Content], input: &mut Vec<Item<'a>>) -> Resul
                 content: vec![Part::OutputText { text }],
             }),
             Content::ToolCall(call) => Item::Own(OwnItem::FunctionCall {
-                call_id: &call.id,
+                call_id: openai::call_id(&call.id, ID_BYTES),
                 name: &call.name,
                 arguments: arguments::object(&call.arguments).get(),
             }),

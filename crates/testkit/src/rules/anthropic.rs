@@ -24,7 +24,7 @@ pub(crate) fn check(rules: &mut Rules, request: &Value, beta: &str) -> Result<Se
         }
     }
     paired(messages)?;
-    thinking_is_followed(messages)?;
+    thinking_is_followed(messages, signs(request))?;
     alternate(messages)?;
     if let Some(last) = messages.last()
         && text(last, "role") == "assistant"
@@ -214,14 +214,19 @@ fn paired(messages: &[Value]) -> Result<(), String> {
     Err(without_result(messages.len().saturating_sub(1), &open))
 }
 
-/// Checks that each thinking block has a signature and that something follows it in its message.
-fn thinking_is_followed(messages: &[Value]) -> Result<(), String> {
+/// Whether the model signs its thinking. Others speak the same protocol and may sign nothing.
+fn signs(request: &Value) -> bool {
+    text(request, "model").contains("claude")
+}
+
+/// Checks that each thinking block has a signature, if the model `signs`, and that something follows it in its message.
+fn thinking_is_followed(messages: &[Value], signs: bool) -> Result<(), String> {
     for (number, message) in messages.iter().enumerate() {
         let content = items(message, "content");
         let thinks = |block: &Value| text(block, "type") == "thinking";
         let unsigned = content
             .iter()
-            .position(|block| thinks(block) && block.get("signature").is_none());
+            .position(|block| signs && thinks(block) && block.get("signature").is_none());
         if let Some(place) = unsigned {
             return Err(format!(
                 "messages.{number}.content.{place}.thinking.signature: Field required"
@@ -281,7 +286,10 @@ fn block(role: &str, value: &Value, place: String) -> Block {
     Block {
         bytes: format!("{role} {}", plain(value)).into_bytes(),
         marked: value.get("cache_control").is_some(),
-        signature: thinks.then(|| text(value, "signature").to_owned()),
+        signature: value
+            .get("signature")
+            .filter(|_| thinks)
+            .map(|signature| signature.as_str().unwrap_or_default().to_owned()),
         place,
     }
 }

@@ -212,10 +212,11 @@ async fn anthropic_takes_thinking_only_behind_what_was_before_it() -> anyhow::Re
 fn anthropic_takes_thinking_only_with_a_signature_and_in_front_of_something() {
     let thought = json!({"type": "thinking", "thinking": "Hm.", "signature": "s"});
     let said = json!({"type": "text", "text": "So?"});
-    let sent = |content: Value| {
+    let sent_to = |model: &str, content: Value| {
         let go = user(json!([{"type": "text", "text": "Go."}]));
-        messages(&json!({"messages": [go, assistant(content), go]}))
+        messages(&json!({"model": model, "messages": [go, assistant(content), go]}))
     };
+    let sent = |content: Value| sent_to("claude-x", content);
     for content in [json!([thought]), json!([said, thought])] {
         assert_eq!(
             sent(content),
@@ -226,6 +227,11 @@ fn anthropic_takes_thinking_only_with_a_signature_and_in_front_of_something() {
     assert_eq!(
         sent(json!([unsigned, said])),
         "messages.1.content.0.thinking.signature: Field required"
+    );
+    assert_eq!(
+        sent_to("m", json!([unsigned, said])),
+        "",
+        "a model that does not sign"
     );
     let empty = json!({"type": "thinking", "thinking": "Hm.", "signature": ""});
     assert_eq!(

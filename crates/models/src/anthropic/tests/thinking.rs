@@ -75,6 +75,7 @@ async fn thinking_that_is_bound_elsewhere_is_to_be_left_out() {
          requires the `thinking-binding-controls-2026-08-01` value in the `anthropic-beta` header.",
         "messages.3.content.0: Invalid `signature` in `thinking` block",
         "messages.1.content.2: The block is bound to a different conversation.",
+        "messages.1.content.0.thinking.signature: Field required",
     ] {
         let refusal =
             format!(r#"{{"type":"error","error":{{"type":"invalid_request_error","message":"{said}"}}}}"#);
