@@ -13,7 +13,6 @@ use std::{
 use rustix::{
     io::Errno,
     process::{Pid, getpriority_process, setpriority_process},
-    system::sysinfo,
 };
 
 /// Nice value of the sandbox's own processes and of their session, where the engine may set it.
@@ -72,13 +71,15 @@ fn weigh_session(member: Pid, nice: i32) -> Weighed {
     }
 }
 
-/// Whether more processes wanted to run in the last minute than there are processors.
+/// Whether more threads want to run than there are processors. The kernel counts those of the whole machine.
 pub(super) fn is_machine_busy() -> bool {
-    /// A load of one, as the kernel counts it.
-    const ONE: u64 = 1 << 16;
     let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let [last_minute, ..] = sysinfo().loads;
-    last_minute / ONE >= processors as u64
+    // `0.20 0.18 0.12 1/80 11206`: the fourth field is the number that runs or wants to, this thread among them.
+    let running = fs::read_to_string("/proc/loadavg").ok().and_then(|load| {
+        let (running, _) = load.split(' ').nth(3)?.split_once('/')?;
+        running.parse().ok()
+    });
+    running.is_some_and(|running: usize| running > processors)
 }
 
 /// Nice value of the engine, if it is an ordinary one or lower.

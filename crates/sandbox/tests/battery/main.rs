@@ -158,6 +158,7 @@ battery! {
     released::nobody_is_asked_anything,
     starve::limits_are_kept_though_the_run_takes_the_processor,
     starve::sessions_are_bounded,
+    starve::what_is_killed_on_a_busy_machine_dies_soon,
     starve::the_engine_and_the_watch_come_before_commands,
     files::whatever_was_left_behind_is_measured_and_deleted,
     files::a_run_goes_on_in_its_directory_after_a_restart,

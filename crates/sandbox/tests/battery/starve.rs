@@ -9,7 +9,7 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 use sortie_sandbox::{AtTimeout, Command, ExitKind, Limits};
 
-use crate::harness::{Bed, SOON, Section, out, tell, wait_for_one};
+use crate::harness::{Bed, SOON, Section, marked, out, tell, wait_for_one};
 
 /// The limit of these runs, in mebibytes.
 const LIMIT: u64 = 256;
@@ -133,6 +133,68 @@ fn field(process: i32, number: usize) -> i32 {
     let stat = fact(process, "stat");
     let fields = stat.rsplit_once(") ").unwrap().1;
     fields.split(' ').nth(number - 3).unwrap().parse().unwrap()
+}
+
+/// Programs that take all processors, each in a session of its own. They end with this value.
+struct Spinners(Vec<std::process::Child>);
+
+impl Spinners {
+    fn start(count: usize) -> Self {
+        let start = || {
+            std::process::Command::new("setsid")
+                .args(["sh", "-c", "while :; do :; done"])
+                .spawn()
+                .unwrap()
+        };
+        Self((0..count).map(|_| start()).collect())
+    }
+}
+
+impl Drop for Spinners {
+    fn drop(&mut self) {
+        for spinner in &mut self.0 {
+            spinner.kill().unwrap();
+            spinner.wait().unwrap();
+        }
+    }
+}
+
+pub(crate) fn what_is_killed_on_a_busy_machine_dies_soon(bed: &Bed) -> Section<'_> {
+    Box::pin(async {
+        if bed.hard_memory() {
+            // A control group weighs the run, and not its sessions.
+            return;
+        }
+        if !fs::exists("/proc/self/autogroup").unwrap() {
+            return bed.not_checked("this kernel does not weigh sessions");
+        }
+        let mut run = bed.open("run_1", Limits::default()).await;
+        // It gives back this much memory when it is killed, with the least weight there is.
+        let bytes = 300_000_000 + 2 * std::process::id() + u32::from(bed.has_namespaces());
+        let holds = format!(
+            "setsid sh -c 'head -c {bytes} /dev/zero | tail -c {bytes} | sleep 1000' >/dev/null 2>&1 &"
+        );
+        assert_eq!(run.sh(&holds).await.exit, ExitKind::Code(0));
+        let began = Instant::now();
+        let is_ready = |process: &i32| {
+            let read = |file| fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default();
+            let pages = read("statm")
+                .split(' ')
+                .nth(1)
+                .and_then(|pages| pages.parse().ok());
+            pages.is_some_and(|pages: u32| pages > bytes / 4_096) && read("autogroup").ends_with("nice 19\n")
+        };
+        while !marked(&bytes.to_string()).iter().any(is_ready) {
+            assert!(began.elapsed() < SOON, "it holds no memory, or weighs too much");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let spinners = Spinners::start(40);
+        let began = Instant::now();
+        run.end().await;
+        let took = began.elapsed();
+        drop(spinners);
+        assert!(took < Duration::from_secs(8), "{took:?}");
+    })
 }
 
 /// The share of a process's control group for the processor, with the file that says so.
